@@ -43,7 +43,7 @@ class Service {
       done(body);
       return nullptr;
     }
-    if (method == DataMethod::kPushPull) {
+    if (method == DataMethod::kReplicate) {
       done(absl::NotFoundError(absl::StrCat("no ", std::string(body))));
       return nullptr;
     }
@@ -177,7 +177,7 @@ TEST_CASE("Data calls: answers and errors come back to their calls", "[net][data
   const absl::Cord large(std::string(40 << 20, 'y'));
   client.Start(DataMethod::kPush, absl::Cord("abc"), &first);
   client.Start(DataMethod::kPush, large, &second);
-  client.Start(DataMethod::kPushPull, absl::Cord("such job"), &third);
+  client.Start(DataMethod::kReplicate, absl::Cord("such job"), &third);
   REQUIRE_OK(first.Get());
   CHECK(*first.Get() == "abc");
   REQUIRE_OK(second.Get());

@@ -11,9 +11,10 @@
 // damaged packet in 65,536 pass: that of the head covers its first 16 bytes, that of the body these
 // and the body; without a body there is none. A frame counts once its sums are right; else its
 // connection ends, so that its calls are repeated. (Shared memory has none: its bytes stay where
-// the processor's own checks cover them.) The body of a request or an answer is the protobuf
-// message that gRPC would carry, that of an error is text. A client numbers its calls; a server
-// answers each once, with an answer or an error, also after a cancel.
+// the processor's own checks cover them.) The body of an error is text. That of a
+// request or an answer is a protobuf, with values behind it where there are some
+// (common/wire/tensor_message.h). A client numbers its calls; a server answers each once, with an
+// answer or an error, also after a cancel.
 // Thread safety: functions without state; values.
 #ifndef CAPSTAN_COMMON_NET_FRAME_H_
 #define CAPSTAN_COMMON_NET_FRAME_H_
@@ -40,7 +41,7 @@ enum class FrameKind : uint8_t {
 };
 
 // Methods of v1::ParameterServer. Servers answer others with kUnimplemented.
-enum class DataMethod : uint8_t { kPush = 1, kPull = 2, kPushPull = 3, kReplicate = 4 };
+enum class DataMethod : uint8_t { kPush = 1, kPull = 2, kReplicate = 4 };
 
 struct FrameHead {
   FrameKind kind = FrameKind::kPing;
@@ -52,7 +53,7 @@ struct FrameHead {
 inline constexpr size_t kFrameHeadBytes = 20;
 inline constexpr size_t kFrameSumBytes = 4;
 inline constexpr uint32_t kErrorBytesMax = 64 << 10;
-inline constexpr char kGreeting[] = "CAPSTN2";  // With its zero: 8 bytes.
+inline constexpr char kGreeting[] = "CAPSTN3";  // With its zero: 8 bytes.
 inline constexpr size_t kTokenBytes = 16;
 
 std::array<char, kFrameHeadBytes> EncodeFrameHead(const FrameHead& head);

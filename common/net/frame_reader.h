@@ -44,7 +44,7 @@ class FrameReader {
   // A chunk of 4 MiB of values with what stands around it is one piece.
   static constexpr size_t kPieceBytes = (4 << 20) + (64 << 10);
 
-  static constexpr size_t kLookAheadBytes = 1024;
+  static constexpr size_t kLookAheadBytes = 4096;
   // Received at a time, so that they are still in the cache as they are summed up.
   static constexpr size_t kReceiveBytes = 256 << 10;
 

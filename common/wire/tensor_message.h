@@ -1,22 +1,31 @@
-// Messages of the data plane with their values beside them: encoded and parsed by hand, so that no
-// tensor is copied into or out of a protobuf.
+// Messages of the data plane with their values beside them, so that no tensor is copied into or
+// out of a protobuf.
 //
 //   PushMessage push{.head = ..., .values = {cord of shard 0, cord of shard 1}};
-//   const absl::Cord bytes = Encode(push);           // what v1::PushRequest would be as bytes
-//   absl::StatusOr<PushMessage> parsed = DecodePush(bytes);
+//   const absl::Cord body = Encode(push);            // of a frame: common/net/frame.h
+//   absl::StatusOr<PushMessage> decoded = DecodePush(body);
 //
-// The bytes are those of the protobuf messages: any of protobuf's parsers reads them, and what it
-// writes is read here. A Cord of values shares the memory that it was made of.
+// A body is one small head and raw values; numbers are little-endian:
+//
+//   byte  0           4         8              8 + 4n        8 + 4n + head bytes
+//         head bytes  n values  bytes of each  the protobuf  values, one behind another
+//
+// The protobuf is `head`, whose own field of values stays empty. A Cord of values shares the memory
+// that it was made of. A message without values (v1::PullRequest, v1::PushResponse) is a protobuf
+// only. Over gRPC all of them are ordinary protobufs: Attach and Detach.
 // Thread safety: functions without state; values are values.
 #ifndef CAPSTAN_COMMON_WIRE_TENSOR_MESSAGE_H_
 #define CAPSTAN_COMMON_WIRE_TENSOR_MESSAGE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
 #include "proto/parameter_server.pb.h"
 
 namespace capstan {
@@ -34,38 +43,39 @@ struct PullAnswer {
   v1::PullResponse head;
   std::vector<absl::Cord> values;  // Empty where the shard's outcome is not VALUES.
 };
-struct PushPullMessage {
-  PushMessage push;
-  v1::PullRequest pull;
-};
-struct PushPullAnswer {
-  v1::PushResponse push;
-  PullAnswer pull;
-};
 
 // REQUIRES: as many values as shards.
 absl::Cord Encode(const PushMessage& message);
 absl::Cord Encode(const PullAnswer& answer);
-absl::Cord Encode(const PushPullMessage& message);
-absl::Cord Encode(const PushPullAnswer& answer);
 
-// The message with its field `checksum`, for ways that have no checksum of their own.
-absl::Cord Sealed(absl::Cord message);
-// REQUIRES: the message has one. Errors: kUnavailable  it is not that of the bytes before it, which
-// were damaged on their way; names both.
-absl::Status CheckSealed(const absl::Cord& bytes, uint32_t checksum);
+// What a body says in front of its protobuf.
+struct BodyStart {
+  uint32_t head_bytes = 0;      // Of the protobuf.
+  std::vector<uint32_t> sizes;  // Of the values, in bytes.
 
-// A checksum that is there is checked (kUnavailable).
+  size_t bytes() const { return 8 + sizes.size() * sizeof(uint32_t); }
+  size_t values_begin() const { return bytes() + head_bytes; }
+};
+// `come`: the beginning of a body. Nothing: more of it has to come. Errors: kInvalidArgument  it
+// says that there are more than kShardsPerMessageMax values.
+absl::StatusOr<std::optional<BodyStart>> ReadBodyStart(absl::string_view come);
+
 // Errors: kInvalidArgument  these bytes are no such message, or one of more than
-// kShardsPerMessageMax entries; says where they go wrong.
-absl::StatusOr<PushMessage> DecodePush(const absl::Cord& bytes);
-absl::StatusOr<v1::PullRequest> DecodePullRequest(const absl::Cord& bytes);
-absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& bytes);
-absl::StatusOr<PushPullMessage> DecodePushPull(const absl::Cord& bytes);
-absl::StatusOr<PushPullAnswer> DecodePushPullAnswer(const absl::Cord& bytes);
+// kShardsPerMessageMax entries; says what is wrong with them.
+absl::StatusOr<PushMessage> DecodePush(const absl::Cord& body);
+absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& body);
 
-// Whole protobuf messages. Detach shares the memory of `request`, which must outlive the result.
-PushMessage Detach(const v1::PushRequest& request);
+// Protobufs from the network. Errors: as above; kUnavailable  a checksum that is there is wrong:
+// the message was damaged on its way.
+absl::StatusOr<v1::PushRequest> ParsePush(const absl::Cord& bytes);
+absl::StatusOr<v1::PullRequest> ParsePull(const absl::Cord& bytes);
+absl::Status CheckIfSealed(const v1::PushResponse& response);  // kUnavailable only.
+absl::Status CheckIfSealed(const v1::PullResponse& response);
+
+// Between whole protobufs and those with their values beside them. Attach copies the values.
+PushMessage Detach(v1::PushRequest request);
+PullAnswer Detach(v1::PullResponse response);
+v1::PushRequest Attach(PushMessage message);
 v1::PullResponse Attach(PullAnswer answer);
 
 }  // namespace capstan

@@ -146,13 +146,6 @@ void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFo
   for (const SlotId slot : culprits.slots) waiting->add_slots(slot.value());
 }
 
-Culprits DecodeCulprits(const v1::WaitingFor& waiting) {
-  Culprits culprits{.iteration = Iteration(waiting.iteration()), .ranks = {}, .slots = {}};
-  for (const int32_t rank : waiting.ranks()) culprits.ranks.push_back(Rank(rank));
-  for (const int32_t slot : waiting.slots()) culprits.slots.push_back(SlotId(slot));
-  return culprits;
-}
-
 ConsistencyConfig DecodeConsistency(const v1::Consistency& consistency, int32_t slots) {
   switch (consistency.mode_case()) {
     case v1::Consistency::kSsp:

@@ -48,7 +48,6 @@ void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result);
 absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result);
 
 void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting);
-Culprits DecodeCulprits(const v1::WaitingFor& waiting);
 
 // `slots` is the assignment's; it counts under BSP only. Default: BSP.
 ConsistencyConfig DecodeConsistency(const v1::Consistency& consistency, int32_t slots);

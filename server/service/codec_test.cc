@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::server {
@@ -75,14 +76,16 @@ TEST_CASE("Codec: every outcome of a pull survives the round trip", "[server]") 
   CHECK_STATUS(DecodePullReply({}), StatusCode::kInvalidArgument, "pull outcome 0");
 }
 
-TEST_CASE("Codec: culprits survive the round trip", "[server]") {
+TEST_CASE("Codec: culprits are told by their numbers", "[server]") {
   const Culprits culprits{
       .iteration = Iteration(6), .ranks = {Rank(0), Rank(3)}, .slots = {SlotId(1), SlotId(1023)}};
   v1::WaitingFor waiting;
   EncodeCulprits(kKey, culprits, &waiting);
   CHECK(waiting.table() == 1);
   CHECK(waiting.shard() == 42);
-  CHECK(DecodeCulprits(waiting) == culprits);
+  CHECK(waiting.iteration() == 6);
+  CHECK(absl::StrJoin(waiting.ranks(), " ") == "0 3");
+  CHECK(absl::StrJoin(waiting.slots(), " ") == "1 1023");
 }
 
 TEST_CASE("Codec: a membership survives the round trip", "[server]") {

@@ -105,35 +105,6 @@ std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, Pul
   return waits;
 }
 
-std::optional<HeldJob::CallId> HeldJob::PushPull(const PushPullMessage& message,
-                                                 PushPullAnswer* answer, Done done) {
-  std::optional<Ahead> ahead = FetchRows(message.pull);
-  Effects effects;
-  std::optional<CallId> waits;
-  {
-    absl::MutexLock lock(&mutex_);
-    const CallId call = calls_.Begin(std::move(done));
-    Sink sink(this, &effects.ended);
-    sink.SetPushCall(call);
-    const auto gradients = CheckPushLocked(message.push);
-    const auto keys = KeysOfPullLocked(message.pull, std::move(ahead));
-    absl::Status status = gradients.ok() ? keys.status() : gradients.status();
-    if (status.ok() && !(gradients->has_value() && keys->has_value())) {
-      answer->push.set_unknown_key_list(true);
-      answer->pull.head.set_unknown_key_list(true);
-    } else if (status.ok()) {
-      status = PushLocked(message.push.head, **gradients, &answer->push, sink);
-      if (status.ok()) {
-        status = PullLocked(message.pull, **keys, call, &answer->pull, sink, &effects);
-      }
-    }
-    status = Annotate(status, absl::StrCat("push-pull at ", options_.job));
-    waits = FinishLocked(call, status, sink, &effects);
-  }
-  Perform(effects);
-  return waits;
-}
-
 std::optional<HeldJob::CallId> HeldJob::ScanRows(const v1::ScanRowsRequest& request,
                                                  v1::ScanRowsResponse* response, Done done) {
   Effects effects;

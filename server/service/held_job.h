@@ -132,8 +132,6 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   //                             wait hold too many keys.
   std::optional<CallId> Push(const PushMessage& push, v1::PushResponse* response, Done done);
   std::optional<CallId> Pull(const v1::PullRequest& request, PullAnswer* answer, Done done);
-  // A push, then a pull; nothing is pushed if the pull would be refused.
-  std::optional<CallId> PushPull(const PushPullMessage& message, PushPullAnswer* answer, Done done);
   // Rows of one bucket of a sparse table, as they are now. The errors of a pull; kInvalidArgument
   // also for a dense shard.
   std::optional<CallId> ScanRows(const v1::ScanRowsRequest& request, v1::ScanRowsResponse* response,

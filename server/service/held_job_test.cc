@@ -160,17 +160,6 @@ TEST_CASE("Held job: a new membership releases those who waited for the dead", "
   CHECK(NumberIn(pull.response) == -1.0f);
 }
 
-TEST_CASE("Held job: a push-pull whose pull is refused pushes nothing", "[server]") {
-  const auto job = MakeTestJob(kBsp);
-  const v1::PushRequest push = PushOf(0, 0, 0, 1.0f);
-  const PushPullMessage request{.push = Detach(push), .pull = PullOf(0, 1, 70'000)};
-  PushPullAnswer response;
-  absl::Status ended;
-  job->PushPull(request, &response, [&](const absl::Status& status) { ended = status; });
-  CHECK_STATUS(ended, StatusCode::kInvalidArgument, "wait_limit_ms 70000: expected 0 to 60000");
-  CHECK(job->Describe()[0].pushes_applied() == 0);
-}
-
 TEST_CASE("Held job: a cancelled call is forgotten", "[server]") {
   const auto job = MakeTestJob(kBsp);
   PullCall pull;

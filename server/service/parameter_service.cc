@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "common/net/cord_buffer.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_status.h"
@@ -66,23 +67,24 @@ struct Arrival {
 };
 
 // A call with values. The order of gRPC's calls is as for WaitingCall.
-class BytesCall final : public grpc::ServerUnaryReactor {
+class ValuesCall final : public grpc::ServerUnaryReactor {
  public:
-  static grpc::ServerUnaryReactor* Start(ValueCalls& calls, DataMethod method,
-                                         const grpc::ByteBuffer* request,
-                                         grpc::ByteBuffer* response) {
+  // Takes the request from gRPC, so that it does not stay for as long as the call waits.
+  static absl::Cord Take(const grpc::ByteBuffer* request) {
     absl::Cord bytes = ToCord(*request);
-    // What is wanted of it is in the Cord, which the call lets go of before it waits.
     const_cast<grpc::ByteBuffer*>(request)->Clear();
-    auto* call = new BytesCall;
-    call->cancel_ = calls.Start(method, CallPath::kGrpc, std::move(bytes),
-                                [call, response](const absl::StatusOr<absl::Cord>& answer) {
-                                  if (answer.ok()) *response = ToByteBuffer(Sealed(*answer));
-                                  call->Finish(ToGrpcStatus(answer.status()));
-                                });
-    return call;
+    return bytes;
   }
+  void SetCancel(ValueCalls::Cancel cancel) { cancel_ = std::move(cancel); }
 
+  template <typename Response>
+  void End(absl::StatusOr<Response> answer, grpc::ByteBuffer* response) {
+    if (answer.ok()) {
+      Seal(&*answer);
+      *response = ToByteBuffer(absl::Cord(answer->SerializeAsString()));
+    }
+    Finish(ToGrpcStatus(answer.status()));
+  }
   void OnCancel() override {
     if (cancel_ != nullptr) cancel_();
   }
@@ -139,19 +141,28 @@ ParameterService::~ParameterService() = default;
 grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext*,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
-  return BytesCall::Start(calls_, DataMethod::kPush, request, response);
+  absl::StatusOr<v1::PushRequest> push = ParsePush(ValuesCall::Take(request));
+  auto* call = new ValuesCall;
+  call->SetCancel(
+      calls_.Push(CallPath::kGrpc,
+                  push.ok() ? absl::StatusOr<PushMessage>(Detach(*std::move(push))) : push.status(),
+                  [call, response](const absl::StatusOr<v1::PushResponse>& answer) {
+                    call->End(answer, response);
+                  }));
+  return call;
 }
 
 grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext*,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
-  return BytesCall::Start(calls_, DataMethod::kPull, request, response);
-}
-
-grpc::ServerUnaryReactor* ParameterService::PushPull(grpc::CallbackServerContext*,
-                                                     const grpc::ByteBuffer* request,
-                                                     grpc::ByteBuffer* response) {
-  return BytesCall::Start(calls_, DataMethod::kPushPull, request, response);
+  auto* call = new ValuesCall;
+  call->SetCancel(calls_.Pull(CallPath::kGrpc, ParsePull(ValuesCall::Take(request)),
+                              [call, response](absl::StatusOr<PullAnswer> answer) {
+                                if (!answer.ok())
+                                  return call->End<v1::PullResponse>(answer.status(), response);
+                                call->End<v1::PullResponse>(Attach(*std::move(answer)), response);
+                              }));
+  return call;
 }
 
 grpc::ServerUnaryReactor* ParameterService::ScanRows(grpc::CallbackServerContext* context,
@@ -221,6 +232,29 @@ grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContex
   return call;
 }
 
+DataServer::Cancel ParameterService::StartDataCall(DataMethod method, const absl::Cord& request,
+                                                   DataServer::Done done) {
+  switch (method) {
+    case DataMethod::kPush:
+      return calls_.Push(CallPath::kDataConnection, DecodePush(request),
+                         [done = std::move(done)](const absl::StatusOr<v1::PushResponse>& answer) {
+                           if (!answer.ok()) return done(answer.status());
+                           done(absl::Cord(answer->SerializeAsString()));
+                         });
+    case DataMethod::kPull:
+      return calls_.Pull(CallPath::kDataConnection, ParsePull(request),
+                         [done = std::move(done)](const absl::StatusOr<PullAnswer>& answer) {
+                           if (!answer.ok()) return done(answer.status());
+                           done(Encode(*answer));
+                         });
+    case DataMethod::kReplicate:
+      Replicate(request, std::move(done));
+      return nullptr;
+  }
+  done(absl::UnimplementedError(absl::StrCat("method ", static_cast<int>(method))));
+  return nullptr;
+}
+
 void ParameterService::Replicate(const absl::Cord& request, DataServer::Done done) {
   v1::ReplicateBatch batch;
   CordInputStream stream(request);
@@ -262,16 +296,11 @@ grpc::ServerUnaryReactor* ParameterService::OpenDataPath(grpc::CallbackServerCon
 absl::Status ParameterService::ListenForData(const std::string& listen, const std::string& host) {
   CAPSTAN_ASSIGN_OR_RETURN(
       data_server_,
-      DataServer::Start({.listen = listen,
-                         .handler = [this](DataMethod method, absl::Cord request,
-                                           DataServer::Done done) -> DataServer::Cancel {
-                           if (method == DataMethod::kReplicate) {
-                             Replicate(request, std::move(done));
-                             return nullptr;
-                           }
-                           return calls_.Start(method, CallPath::kDataConnection,
-                                               std::move(request), std::move(done));
-                         }}));
+      DataServer::Start(
+          {.listen = listen,
+           .handler = [this](DataMethod method, const absl::Cord& request, DataServer::Done done) {
+             return StartDataCall(method, request, std::move(done));
+           }}));
   data_host_ = host;
   return absl::OkStatus();
 }
@@ -292,8 +321,8 @@ grpc::ServerUnaryReactor* ParameterService::GetRouting(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* ParameterService::DescribePath(grpc::CallbackServerContext* context,
                                                          const v1::DescribePathRequest*,
                                                          v1::DescribePathResponse* response) {
-  for (const MethodMetrics* method : {&metrics_.push, &metrics_.pull, &metrics_.push_pull,
-                                      &metrics_.scan_rows, &metrics_.read_snapshot}) {
+  for (const MethodMetrics* method :
+       {&metrics_.push, &metrics_.pull, &metrics_.scan_rows, &metrics_.read_snapshot}) {
     *response->add_methods() = method->Describe();
   }
   response->set_shared_segments(static_cast<int64_t>(segments_.size()));

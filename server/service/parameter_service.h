@@ -2,8 +2,8 @@
 // listens for them; a thin shell around HeldJobs.
 //
 // No call holds a thread: one that waits is an entry in its HeldJob, and is forgotten when its
-// caller cancels. Answers are sent outside the jobs' mutexes. Calls with values are the same, and
-// cost no copy, by either way (value_calls.h).
+// caller cancels. Answers are sent outside the jobs' mutexes. Calls with values are the same by
+// either way (value_calls.h); data connections copy none of them.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_SERVICE_PARAMETER_SERVICE_H_
 #define CAPSTAN_SERVER_SERVICE_PARAMETER_SERVICE_H_
@@ -26,7 +26,7 @@
 
 namespace capstan::server {
 
-// Calls with values as bytes, the others as messages.
+// Calls with values come as bytes, whose entries are counted before they are parsed.
 using Descriptions = v1::ParameterServer::WithCallbackMethod_GetRouting<
     v1::ParameterServer::WithCallbackMethod_DescribePath<
         v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>;
@@ -37,9 +37,8 @@ using Replication = v1::ParameterServer::WithCallbackMethod_Replicate<
 using MessageMethods = v1::ParameterServer::WithCallbackMethod_ScanRows<
     v1::ParameterServer::WithCallbackMethod_ShareMemory<
         v1::ParameterServer::WithCallbackMethod_OpenDataPath<Replication>>>;
-using ParameterMethods =
-    v1::ParameterServer::WithRawCallbackMethod_Push<v1::ParameterServer::WithRawCallbackMethod_Pull<
-        v1::ParameterServer::WithRawCallbackMethod_PushPull<MessageMethods>>>;
+using ParameterMethods = v1::ParameterServer::WithRawCallbackMethod_Push<
+    v1::ParameterServer::WithRawCallbackMethod_Pull<MessageMethods>>;
 
 class ParameterService final : public ParameterMethods {
  public:
@@ -52,9 +51,6 @@ class ParameterService final : public ParameterMethods {
   grpc::ServerUnaryReactor* Pull(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer* request,
                                  grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* PushPull(grpc::CallbackServerContext* context,
-                                     const grpc::ByteBuffer* request,
-                                     grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ScanRows(grpc::CallbackServerContext* context,
                                      const v1::ScanRowsRequest* request,
                                      v1::ScanRowsResponse* response) override;
@@ -98,7 +94,9 @@ class ParameterService final : public ParameterMethods {
  private:
   class FreeingAllocator;
 
-  // The same over a data connection, whose frames have been checked.
+  // Over a data connection, whose frames have been checked.
+  DataServer::Cancel StartDataCall(DataMethod method, const absl::Cord& request,
+                                   DataServer::Done done);
   void Replicate(const absl::Cord& request, DataServer::Done done);
 
   std::atomic<int64_t> damaged_messages_ = 0;  // Of replication.

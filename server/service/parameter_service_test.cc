@@ -144,21 +144,15 @@ struct Flight {
 TEST_CASE("Parameter service: two workers train one iteration", "[server]") {
   Loopback server;
   server.AddJob();
-  v1::PushPullRequest first, second;
-  *first.mutable_push() = PushOf(0, 0, 0, 1.0f);
-  *first.mutable_pull() = PullOf(0, 1, 20'000);
-  *second.mutable_push() = PushOf(1, 0, 1, 2.0f);
-  *second.mutable_pull() = PullOf(1, 1, 20'000);
-
-  Flight<v1::PushPullResponse> waiting, completing;
-  server.stub().async()->PushPull(&waiting.context, &first, &waiting.response, waiting.Lander());
-  server.stub().async()->PushPull(&completing.context, &second, &completing.response,
-                                  completing.Lander());
+  Flight<v1::PullResponse> waiting;
+  const v1::PullRequest pull = PullOf(0, 1, 20'000);
+  server.stub().async()->Pull(&waiting.context, &pull, &waiting.response, waiting.Lander());
+  v1::PushResponse pushed;
+  REQUIRE_OK(server.Push(PushOf(0, 0, 0, 1.0f), &pushed));
+  CHECK(pushed.shards(0).outcome() == v1::ShardPushResult::RECORDED);
+  REQUIRE_OK(server.Push(PushOf(1, 0, 1, 2.0f), &pushed));
   REQUIRE_OK(waiting.Wait());
-  REQUIRE_OK(completing.Wait());
-  CHECK(NumberIn(waiting.response.pull()) == -3.0f);
-  CHECK(NumberIn(completing.response.pull()) == -3.0f);
-  CHECK(waiting.response.push().shards(0).outcome() == v1::ShardPushResult::RECORDED);
+  CHECK(NumberIn(waiting.response) == -3.0f);
 }
 
 TEST_CASE("Parameter service: the wait limit passes on the server's clock, with culprits",
@@ -309,17 +303,6 @@ TEST_CASE("Parameter service: a server that stops ends the streams of shared mem
   while (server.service().segments() > 0) REQUIRE(absl::Now() < give_up);
 }
 
-TEST_CASE("Parameter service: a push-pull with two callers is refused", "[server]") {
-  Loopback server;
-  server.AddJob();
-  v1::PushPullRequest request;
-  *request.mutable_push() = PushOf(0, 0, 0, 1.0f);
-  *request.mutable_pull() = PullOf(1, 1, 0);
-  Flight<v1::PushPullResponse> call;
-  server.stub().async()->PushPull(&call.context, &request, &call.response, call.Lander());
-  CHECK_STATUS(call.Wait(), StatusCode::kInvalidArgument, "the callers of push and pull differ");
-}
-
 TEST_CASE("Parameter service: what is held can be described, for one job or all", "[server]") {
   Loopback server;
   server.AddJob();
@@ -352,7 +335,7 @@ TEST_CASE("Parameter service: what goes through it is counted, by method", "[ser
   v1::DescribePathResponse path;
   REQUIRE_OK(FromGrpcStatus(server.stub().DescribePath(&context, {}, &path)));
   CHECK(path.shared_segments() == 1);
-  REQUIRE(path.methods_size() == 5);
+  REQUIRE(path.methods_size() == 4);
   const v1::PathMethod& push = path.methods(0);
   CHECK(push.name() == "Push");
   CHECK(push.calls() == 3);
@@ -400,10 +383,10 @@ TEST_CASE("Parameter service: the rows of a sparse table are read in pieces, and
                StatusCode::kNotFound, "other-1");
   v1::DescribePathResponse path;
   REQUIRE_OK(FromGrpcStatus(server.stub().DescribePath(&describing, {}, &path)));
-  CHECK(path.methods(3).name() == "ScanRows");
-  CHECK(path.methods(3).calls() == 4);
-  CHECK(path.methods(3).refused() == 1);
-  CHECK(path.methods(3).bytes() == 5 * 16);
+  CHECK(path.methods(2).name() == "ScanRows");
+  CHECK(path.methods(2).calls() == 4);
+  CHECK(path.methods(2).refused() == 1);
+  CHECK(path.methods(2).bytes() == 5 * 16);
 }
 
 TEST_CASE("Parameter service: the routing table can be asked for", "[server]") {

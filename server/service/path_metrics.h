@@ -41,7 +41,6 @@ class MethodMetrics {
 struct PathMetrics {
   MethodMetrics push{"Push"};
   MethodMetrics pull{"Pull"};
-  MethodMetrics push_pull{"PushPull"};
   MethodMetrics scan_rows{"ScanRows"};
   MethodMetrics read_snapshot{"ReadSnapshot"};
 };

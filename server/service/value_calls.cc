@@ -8,17 +8,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "common/shared_memory/shared_values.h"
 #include "common/status/status_macros.h"
 #include "common/wire/tensor_message.h"
 
 namespace capstan::server {
 namespace {
-
-absl::Cord Encode(const v1::PushResponse& response) {
-  return absl::Cord(response.SerializeAsString());
-}
 
 // Where a caller wants the values of its pull.
 struct Rooms {
@@ -57,19 +52,17 @@ void PutIn(const Rooms& rooms, PullAnswer* answer, MethodMetrics* metrics) {
   if (rooms.segment != nullptr) PutValues(rooms.segment, rooms.request, answer);
   metrics->CountValues(bytes, bytes - BytesOf(answer->values));
 }
-void PutIn(const Rooms& rooms, PushPullAnswer* answer, MethodMetrics* metrics) {
-  PutIn(rooms, &answer->pull, metrics);
-}
 
 // What is counted of one call, from its arrival, and who waits for it.
+template <typename Answer>
 class Arrival {
  public:
-  Arrival(MethodMetrics* metrics, CallPath path, ValueCalls::Done done)
+  Arrival(MethodMetrics* metrics, CallPath path, ValueCalls::Done<Answer> done)
       : metrics_(metrics), begin_(metrics->Begin(path)), done_(std::move(done)) {}
 
   MethodMetrics* metrics() const { return metrics_; }
   void CarriedOut() const { metrics_->CarriedOut(begin_); }
-  void End(absl::StatusOr<absl::Cord> answer) const {
+  void End(absl::StatusOr<Answer> answer) const {
     metrics_->End(begin_, answer.ok());
     done_(std::move(answer));
   }
@@ -82,27 +75,27 @@ class Arrival {
  private:
   MethodMetrics* const metrics_;
   const int64_t begin_;
-  const ValueCalls::Done done_;
+  const ValueCalls::Done<Answer> done_;
 };
 
-// A call of a job, whose answer is encoded once the job has filled it in.
+// A call of a job, which fills in the answer.
 template <typename Answer>
 struct Call {
-  Arrival arrival;
+  Arrival<Answer> arrival;
   Rooms rooms;
   Answer answer;
 
   void End(const absl::Status& status) {
     if (!status.ok()) return arrival.End(status);
     PutIn(rooms, &answer, arrival.metrics());
-    arrival.End(Encode(answer));
+    arrival.End(std::move(answer));
   }
 };
 
 // Runs `start(job, answer, done)`, which returns the id of a call that waits, for the job of
 // `caller`.
 template <typename Answer, typename Start>
-ValueCalls::Cancel Begin(HeldJobs& jobs, const Arrival& arrival, const v1::Caller& caller,
+ValueCalls::Cancel Begin(HeldJobs& jobs, const Arrival<Answer>& arrival, const v1::Caller& caller,
                          absl::StatusOr<Rooms> rooms, Start start) {
   if (!rooms.ok()) return arrival.Refuse(rooms.status());
   const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs.Find(caller.job_id());
@@ -117,71 +110,28 @@ ValueCalls::Cancel Begin(HeldJobs& jobs, const Arrival& arrival, const v1::Calle
   return [job = *job, id = *waits] { job->Cancel(id); };
 }
 
-absl::Status CheckOneCaller(const PushPullMessage& message) {
-  const v1::Caller& pusher = message.push.head.caller();
-  const v1::Caller& puller = message.pull.caller();
-  if (pusher.job_id() == puller.job_id() && pusher.rank() == puller.rank() &&
-      pusher.incarnation() == puller.incarnation()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("push-pull: the callers of push and pull differ: expected one");
-}
-
 }  // namespace
 
-ValueCalls::Cancel ValueCalls::Start(DataMethod method, CallPath path, absl::Cord request,
-                                     Done done) {
-  switch (method) {
-    case DataMethod::kPush:
-      return Push(path, std::move(request), std::move(done));
-    case DataMethod::kPull:
-      return Pull(path, std::move(request), std::move(done));
-    case DataMethod::kPushPull:
-      return PushPull(path, std::move(request), std::move(done));
-    case DataMethod::kReplicate:
-      break;  // Its values become no call of a worker.
-  }
-  done(absl::UnimplementedError(absl::StrCat("method ", static_cast<int>(method))));
-  return nullptr;
-}
-
-ValueCalls::Cancel ValueCalls::Push(CallPath path, absl::Cord request, Done done) {
-  const Arrival arrival(&metrics_->push, path, std::move(done));
-  absl::StatusOr<PushMessage> push = DecodePush(request);
-  request.Clear();
+ValueCalls::Cancel ValueCalls::Push(CallPath path, absl::StatusOr<PushMessage> push,
+                                    Done<v1::PushResponse> done) {
+  const Arrival<v1::PushResponse> arrival(&metrics_->push, path, std::move(done));
   if (!push.ok()) return arrival.Refuse(push.status());
   const absl::Status shared = TakeShared(*segments_, &*push, arrival.metrics());
   if (!shared.ok()) return arrival.Refuse(shared);
-  return Begin<v1::PushResponse>(*jobs_, arrival, push->head.caller(), Rooms(),
-                                 [&](HeldJob& job, v1::PushResponse* answer, HeldJob::Done ended) {
-                                   return job.Push(*push, answer, std::move(ended));
-                                 });
+  return Begin(*jobs_, arrival, push->head.caller(), Rooms(),
+               [&](HeldJob& job, v1::PushResponse* answer, HeldJob::Done ended) {
+                 return job.Push(*push, answer, std::move(ended));
+               });
 }
 
-ValueCalls::Cancel ValueCalls::Pull(CallPath path, absl::Cord request, Done done) {
-  const Arrival arrival(&metrics_->pull, path, std::move(done));
-  const absl::StatusOr<v1::PullRequest> pull = DecodePullRequest(request);
-  request.Clear();
+ValueCalls::Cancel ValueCalls::Pull(CallPath path, const absl::StatusOr<v1::PullRequest>& pull,
+                                    Done<PullAnswer> done) {
+  const Arrival<PullAnswer> arrival(&metrics_->pull, path, std::move(done));
   if (!pull.ok()) return arrival.Refuse(pull.status());
-  return Begin<PullAnswer>(*jobs_, arrival, pull->caller(), RoomsOf(*segments_, *pull),
-                           [&](HeldJob& job, PullAnswer* answer, HeldJob::Done ended) {
-                             return job.Pull(*pull, answer, std::move(ended));
-                           });
-}
-
-ValueCalls::Cancel ValueCalls::PushPull(CallPath path, absl::Cord request, Done done) {
-  const Arrival arrival(&metrics_->push_pull, path, std::move(done));
-  absl::StatusOr<PushPullMessage> message = DecodePushPull(request);
-  request.Clear();
-  if (!message.ok()) return arrival.Refuse(message.status());
-  absl::Status status = CheckOneCaller(*message);
-  if (status.ok()) status = TakeShared(*segments_, &message->push, arrival.metrics());
-  if (!status.ok()) return arrival.Refuse(status);
-  return Begin<PushPullAnswer>(*jobs_, arrival, message->pull.caller(),
-                               RoomsOf(*segments_, message->pull),
-                               [&](HeldJob& job, PushPullAnswer* answer, HeldJob::Done ended) {
-                                 return job.PushPull(*message, answer, std::move(ended));
-                               });
+  return Begin(*jobs_, arrival, pull->caller(), RoomsOf(*segments_, *pull),
+               [&](HeldJob& job, PullAnswer* answer, HeldJob::Done ended) {
+                 return job.Pull(*pull, answer, std::move(ended));
+               });
 }
 
 }  // namespace capstan::server

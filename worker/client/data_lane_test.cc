@@ -21,6 +21,7 @@
 #include "common/net/start_thread.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
+#include "common/wire/tensor_message.h"
 #include "server/service/deadline_timer.h"
 #include "server/service/held_jobs.h"
 #include "server/service/parameter_service.h"
@@ -122,7 +123,7 @@ class FakeServer final : public v1::ParameterServer::Service {
     return started.status();
   }
   DataServer::Cancel StartData(DataMethod method, const absl::Cord& body, DataServer::Done done) {
-    std::string answer;
+    absl::Cord answer;
     {
       absl::MutexLock lock(&mutex_);
       ++data_calls_;
@@ -134,21 +135,21 @@ class FakeServer final : public v1::ParameterServer::Service {
         };
       }
       if (method == DataMethod::kPush) {
-        v1::PushRequest request;
-        if (!request.ParseFromString(std::string(body))) {
-          done(absl::InternalError("the request is no PushRequest"));
+        absl::StatusOr<PushMessage> push = capstan::DecodePush(body);
+        if (!push.ok()) {
+          done(push.status());
           return nullptr;
         }
-        answer = AddLocked(request).SerializeAsString();
+        answer = absl::Cord(AddLocked(Attach(*std::move(push))).SerializeAsString());
         if (std::exchange(lose_, false)) {
           lost_ = done;
           return [this] { std::exchange(lost_, nullptr)(absl::CancelledError("lost")); };
         }
       } else {
-        answer = SumLocked().SerializeAsString();
+        answer = Encode(Detach(SumLocked()));
       }
     }
-    done(absl::Cord(answer));
+    done(answer);
     return nullptr;
   }
   v1::PushResponse AddLocked(const v1::PushRequest& request) {

@@ -38,7 +38,7 @@ v1::ShardValues Values(v1::ShardValues::Outcome outcome, const std::vector<float
 }
 
 PullAnswer Detached(const v1::PullResponse& response) {
-  return DecodePullAnswer(absl::Cord(response.SerializeAsString())).value();
+  return Detach(response);
 }
 
 std::vector<float> Floats(const std::string& bytes) {

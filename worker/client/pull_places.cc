@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "common/wire/tensor_message.h"
+
 namespace capstan::worker {
 namespace {
 
@@ -22,19 +25,28 @@ std::vector<PullPlaces::Part> PullPlaces::PartsOf(const SendMessage& message,
   return parts;
 }
 
+bool PullPlaces::HasPlace(size_t shard) const {
+  const int64_t bytes = BytesOf(parts_[shard]);
+  return bytes >= kBytesMin && sizes_[shard] == bytes;
+}
+
 std::optional<BodyPlaces::Place> PullPlaces::Next(absl::string_view come) {
-  ValuesFinder::Values values;
-  const ValuesFinder::Outcome outcome = finder_.Next(come, &values);
-  if (outcome == ValuesFinder::Outcome::kMore) return std::nullopt;
-  if (outcome == ValuesFinder::Outcome::kLost || values.shard >= parts_.size()) return Place();
-  const Part& part = parts_[values.shard];
-  const int64_t bytes = BytesOf(part);
-  if (bytes < kBytesMin || static_cast<int64_t>(values.size) != bytes) return Place();
+  if (sizes_.empty()) {
+    absl::StatusOr<std::optional<BodyStart>> start = ReadBodyStart(come);
+    if (start.ok() && !start->has_value()) return std::nullopt;
+    if (!start.ok() || (*start)->sizes.size() != parts_.size()) return Place();
+    sizes_ = std::move((*start)->sizes);
+    skip_ = (*start)->values_begin();
+  }
+  while (next_ < sizes_.size() && !HasPlace(next_)) skip_ += sizes_[next_++];
+  if (next_ == sizes_.size()) return Place();
+  if (skip_ > come.size()) return std::nullopt;
   if (begin_ != nullptr) arrays_ = std::exchange(begin_, nullptr)();
   if (arrays_ == nullptr) return Place();
+  const Part& part = parts_[next_];
   float* const table = (*arrays_)[static_cast<size_t>(part.table.value())].data();
-  return Place{.skip = values.begin,
-               .to = {reinterpret_cast<char*>(table + part.elements.begin), values.size}};
+  return Place{.skip = std::exchange(skip_, 0),
+               .to = {reinterpret_cast<char*>(table + part.elements.begin), sizes_[next_++]}};
 }
 
 }  // namespace capstan::worker

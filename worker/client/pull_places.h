@@ -5,6 +5,7 @@
 #ifndef CAPSTAN_WORKER_CLIENT_PULL_PLACES_H_
 #define CAPSTAN_WORKER_CLIENT_PULL_PLACES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -14,7 +15,6 @@
 #include "absl/strings/string_view.h"
 #include "common/net/frame_reader.h"
 #include "common/types/ids.h"
-#include "common/wire/values_finder.h"
 #include "worker/client/message_codec.h"
 
 namespace capstan::worker {
@@ -42,10 +42,14 @@ class PullPlaces final : public BodyPlaces {
   std::optional<Place> Next(absl::string_view come) override;
 
  private:
+  bool HasPlace(size_t shard) const;
+
   const std::vector<Part> parts_;
   std::function<TableArrays*()> begin_;  // Null once it has been called.
   TableArrays* arrays_ = nullptr;
-  ValuesFinder finder_;
+  std::vector<uint32_t> sizes_;  // Of the values in the body; empty before they are known.
+  size_t skip_ = 0;              // Bytes of the body from where it stands to values(next_).
+  size_t next_ = 0;
 };
 
 }  // namespace capstan::worker

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "common/net/channel.h"
 #include "common/net/frame.h"
@@ -90,19 +91,19 @@ void PushPullClient::PlaceLocked(Call& call) {
   if (call.lease) ++counts_.shared_messages;
 }
 
-absl::Cord PushPullClient::Encode(Call& call) const {
+std::variant<PushMessage, v1::PullRequest> PushPullClient::MessageOf(Call& call) const {
   if (call.message.request.kind == OpKind::kPush) {
     PushMessage push =
         EncodePush(caller_, call.message, call.gradient, options_.formats, *call.keys, call.forms);
     if (call.lease) PutValues(call.lease.room(), &push);
     call.gradient.reset();
-    return capstan::Encode(push);
+    return push;
   }
   v1::PullRequest pull;
   EncodePull(caller_, call.message, options_.pull_wait_limit, &pull, options_.formats, *call.keys,
              call.forms);
   if (call.lease) NameRoom(call.lease.room(), call.sizes, &pull);
-  return absl::Cord(pull.SerializeAsString());
+  return pull;
 }
 
 void PushPullClient::AskLocked(int server) {
@@ -245,13 +246,14 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
         options_.call_timeout + absl::Seconds(under_way / kSlowestBytesASecond);
     const bool data = call->transfer.Start(
         peer.data_lane().For(method), peer.NextData(),
-        {.method = method,
-         .bytes = Encode(*call),
+        {.message = MessageOf(*call),
          .timeout = options_.call_timeout,
          .patience = patience,
-         .places = PlacesOf(call)},
-        grpc_timeout,
-        [this, call](const absl::StatusOr<absl::Cord>& answer) { OnCallDone(call, answer); });
+         .places = PlacesOf(call),
+         .grpc_timeout = grpc_timeout},
+        [this, call](absl::StatusOr<ValueCall::Answer> answer) {
+          OnCallDone(call, std::move(answer));
+        });
     if (data) data_messages_.fetch_add(1, std::memory_order_relaxed);
   }
 }
@@ -305,11 +307,11 @@ void PushPullClient::AwaitReadersLocked(const std::function<bool()>& gone) {
 }
 
 void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
-                                const absl::StatusOr<absl::Cord>& answer) {
-  const absl::Status& status = answer.status();
+                                absl::StatusOr<ValueCall::Answer> answer) {
+  const absl::Status status = answer.status();
   absl::StatusOr<DecodedReply> reply = DecodedReply();
   const bool read = call->reading || (status.ok() && BeginRead(*call));
-  if (read && status.ok()) reply = Read(*call, *answer);
+  if (read && status.ok()) reply = Read(*call, *std::move(answer));
   if (options_.on_message != nullptr) {
     options_.on_message(call->message, call->started, clock_.Now());
   }
@@ -354,20 +356,13 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
   StartCalls(calls);
 }
 
-absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, const absl::Cord& answer) {
+absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, ValueCall::Answer answer) {
   if (call.message.request.kind == OpKind::kPush) {
-    v1::PushResponse response;
-    if (!response.ParseFromString(std::string(answer))) {
-      return absl::InternalError("answered what is no PushResponse");
-    }
-    if (response.has_checksum()) {
-      CAPSTAN_RETURN_IF_ERROR(CheckSealed(answer, response.checksum()));
-    }
-    return DecodePush(call.message, response);
+    return DecodePush(call.message, std::get<v1::PushResponse>(answer));
   }
-  CAPSTAN_ASSIGN_OR_RETURN(PullAnswer parsed, DecodePullAnswer(answer));
-  if (call.lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(call.lease.room().segment, &parsed));
-  return DecodePull(call.message, parsed, call.destination, *call.keys);
+  PullAnswer& pulled = std::get<PullAnswer>(answer);
+  if (call.lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(call.lease.room().segment, &pulled));
+  return DecodePull(call.message, pulled, call.destination, *call.keys);
 }
 
 }  // namespace capstan::worker

@@ -21,6 +21,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -28,7 +29,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
 #include "common/net/call_tracker.h"
 #include "common/time/clock.h"
@@ -39,6 +39,7 @@
 #include "worker/client/message_codec.h"
 #include "worker/client/server_peer.h"
 #include "worker/client/shared_lane.h"
+#include "worker/client/value_call.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
@@ -218,11 +219,11 @@ class PushPullClient {
   // What the answer says of the lists that the call has named. Errors: kInternal  it named none.
   absl::Status LearnListsLocked(const Call& call, const DecodedReply& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Cord Encode(Call& call) const;
+  std::variant<PushMessage, v1::PullRequest> MessageOf(Call& call) const;
   // `patience`: as DataCaller's.
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
                   absl::Duration patience = absl::ZeroDuration());
-  void OnCallDone(const std::shared_ptr<Call>& call, const absl::StatusOr<absl::Cord>& answer);
+  void OnCallDone(const std::shared_ptr<Call>& call, absl::StatusOr<ValueCall::Answer> answer);
   // Values of a reply are written to their places under no lock, between BeginRead, which is false
   // if nobody expects the reply any more, and EndReadLocked; large ones of pulls already while they
   // are received. The session learns of them as the reading ends. A pull is cancelled, a routing
@@ -233,7 +234,7 @@ class PushPullClient {
   void CancelReadersLocked(std::optional<OpId> op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndReadLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AwaitReadersLocked(const std::function<bool()>& gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static absl::StatusOr<DecodedReply> Read(const Call& call, const absl::Cord& answer);
+  static absl::StatusOr<DecodedReply> Read(const Call& call, ValueCall::Answer answer);
   std::shared_ptr<BodyPlaces> PlacesOf(const std::shared_ptr<Call>& call);
 
   const Options options_;  // Constant after construction.

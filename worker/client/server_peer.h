@@ -4,8 +4,6 @@
 #ifndef CAPSTAN_WORKER_CLIENT_SERVER_PEER_H_
 #define CAPSTAN_WORKER_CLIENT_SERVER_PEER_H_
 
-#include <grpcpp/generic/generic_stub.h>
-
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -34,12 +32,12 @@ class ServerPeer {
                     .server = address,
                     .clock = clock,
                     .enabled = data_connections}) {
-    for (std::unique_ptr<grpc::GenericStub>& stub : data_) {
-      stub = std::make_unique<grpc::GenericStub>(MakeChannel(address, ChannelKind::kData));
+    for (auto& stub : data_) {
+      stub = v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData));
     }
   }
 
-  grpc::GenericStub& NextData() { return *data_[next_.fetch_add(1) % data_.size()]; }
+  v1::ParameterServer::Stub& NextData() { return *data_[next_.fetch_add(1) % data_.size()]; }
   v1::ParameterServer::Stub& control() { return *control_; }
   SharedLane& lane() { return lane_; }
   DataLane& data_lane() { return data_lane_; }
@@ -54,7 +52,7 @@ class ServerPeer {
  private:
   static constexpr size_t kConnections = 2;  // gRPC serves one by one thread at a time.
 
-  std::array<std::unique_ptr<grpc::GenericStub>, kConnections> data_;
+  std::array<std::unique_ptr<v1::ParameterServer::Stub>, kConnections> data_;
   std::atomic<size_t> next_ = 0;
   std::atomic<int64_t> under_way_ = 0;
   int64_t bytes_moved_ = 0;  // At the last HasMoved.

@@ -22,6 +22,7 @@
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
+#include "common/wire/tensor_message.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "worker/client/push_pull_client.h"
 
@@ -157,7 +158,8 @@ struct Fixture {
   }
   absl::StatusOr<OpId> Pull() { return client.Pull(Iteration(1), PullMode::kTrain, &arrays); }
   std::string FrameOf(const v1::PullResponse& response) const {
-    return EncodeFrame({.kind = FrameKind::kAnswer, .call = call}, response.SerializeAsString());
+    return EncodeFrame({.kind = FrameKind::kAnswer, .call = call},
+                       std::string(Encode(Detach(response))));
   }
   void Write(absl::string_view bytes) {
     while (!bytes.empty()) {

@@ -1,55 +1,80 @@
 #include "worker/client/value_call.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "common/net/channel.h"
-#include "common/net/cord_buffer.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_status.h"
-#include "common/wire/tensor_message.h"
+#include "common/status/status_macros.h"
+#include "common/wire/message_checksum.h"
 
 namespace capstan::worker {
 namespace {
 
-const char* PathOf(DataMethod method) {
-  switch (method) {
-    case DataMethod::kPush:
-      return "/capstan.v1.ParameterServer/Push";
-    case DataMethod::kPull:
-      return "/capstan.v1.ParameterServer/Pull";
-    case DataMethod::kPushPull:
-      return "/capstan.v1.ParameterServer/PushPull";
-    case DataMethod::kReplicate:
-      break;  // No client's.
+absl::Cord BodyOf(const PushMessage& push) { return Encode(push); }
+absl::Cord BodyOf(const v1::PullRequest& pull) { return absl::Cord(pull.SerializeAsString()); }
+
+absl::StatusOr<ValueCall::Answer> DecodeAnswer(bool is_push, const absl::Cord& body) {
+  if (!is_push) {
+    CAPSTAN_ASSIGN_OR_RETURN(PullAnswer answer, DecodePullAnswer(body));
+    return answer;
   }
-  return "";
+  v1::PushResponse response;
+  if (response.ParseFromString(std::string(body))) return response;
+  return absl::InternalError("answered what is no PushResponse");
 }
+
+ValueCall::Answer Received(v1::PushResponse response) { return response; }
+ValueCall::Answer Received(v1::PullResponse response) { return Detach(std::move(response)); }
 
 }  // namespace
 
-bool ValueCall::Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc,
-                      const DataCaller::Request& request, absl::Duration grpc_timeout, Done done) {
-  if (data != nullptr) {
-    const std::optional<DataCaller::CallId> id = data->Start(request, done);
-    if (id.has_value()) {
-      absl::MutexLock lock(&mutex_);
-      if (cancelled_) data->Cancel(*id);
-      data_ = std::move(data);
-      id_ = *id;
-      return true;
-    }
+bool ValueCall::StartData(std::shared_ptr<DataCaller> data, const Request& request,
+                          const Done& done) {
+  const bool is_push = std::holds_alternative<PushMessage>(request.message);
+  const std::optional<DataCaller::CallId> id = data->Start(
+      {.method = is_push ? DataMethod::kPush : DataMethod::kPull,
+       .bytes = std::visit([](const auto& message) { return BodyOf(message); }, request.message),
+       .timeout = request.timeout,
+       .patience = request.patience,
+       .places = request.places},
+      [is_push, done](const absl::StatusOr<absl::Cord>& body) {
+        done(body.ok() ? DecodeAnswer(is_push, *body) : body.status());
+      });
+  if (!id.has_value()) return false;
+  absl::MutexLock lock(&mutex_);
+  if (cancelled_) data->Cancel(*id);
+  data_ = std::move(data);
+  id_ = *id;
+  return true;
+}
+
+template <typename Response>
+std::function<void(grpc::Status)> ValueCall::OnGrpcDone(Response* response, Done done) {
+  return [response, done = std::move(done)](const grpc::Status& status) {
+    absl::Status ended = FromGrpcStatus(status);
+    if (ended.ok()) ended = CheckIfSealed(*response);
+    if (!ended.ok()) return done(ended);
+    done(Received(std::move(*response)));
+  };
+}
+
+bool ValueCall::Start(std::shared_ptr<DataCaller> data, v1::ParameterServer::Stub& grpc,
+                      Request request, Done done) {
+  if (data != nullptr && StartData(std::move(data), request, done)) return true;
+  SetDeadline(context_, request.grpc_timeout);
+  if (auto* const push = std::get_if<PushMessage>(&request.message)) {
+    push_ = Attach(std::move(*push));
+    Seal(&push_);
+    grpc.async()->Push(&context_, &push_, &pushed_, OnGrpcDone(&pushed_, std::move(done)));
+  } else {
+    pull_ = std::get<v1::PullRequest>(std::move(request.message));
+    Seal(&pull_);
+    grpc.async()->Pull(&context_, &pull_, &pulled_, OnGrpcDone(&pulled_, std::move(done)));
   }
-  request_ = ToByteBuffer(Sealed(request.bytes));
-  SetDeadline(context_, grpc_timeout);
-  grpc.UnaryCall(&context_, PathOf(request.method), {}, &request_, &response_,
-                 [this, done = std::move(done)](const grpc::Status& status) {
-                   if (status.ok()) {
-                     done(ToCord(response_));
-                   } else {
-                     done(FromGrpcStatus(status));
-                   }
-                 });
   return false;
 }
 

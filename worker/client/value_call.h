@@ -1,42 +1,60 @@
-// ValueCall: one call with values to a server, by a data connection or by gRPC: bytes out, bytes
-// back. Whoever makes the call does not know which.
+// ValueCall: one call with values to a server, by a data connection or by gRPC. Whoever makes the
+// call does not know which.
 //
 // Thread safety: thread-safe. Stays where it is, and outlives its call.
 #ifndef CAPSTAN_WORKER_CLIENT_VALUE_CALL_H_
 #define CAPSTAN_WORKER_CLIENT_VALUE_CALL_H_
 
 #include <grpcpp/client_context.h>
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/status.h>
 
 #include <functional>
 #include <memory>
+#include <variant>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/net/data_caller.h"
+#include "common/net/frame_reader.h"
+#include "common/wire/tensor_message.h"
+#include "proto/parameter_server.grpc.pb.h"
 
 namespace capstan::worker {
 
 class ValueCall {
  public:
+  using Answer = std::variant<v1::PushResponse, PullAnswer>;
   // Called once, on a thread of the connection, under no lock.
-  using Done = std::function<void(absl::StatusOr<absl::Cord>)>;
+  using Done = std::function<void(absl::StatusOr<Answer>)>;
 
-  // Starts it over `data`, if that is not null and still open, else over `grpc`, which knows no
-  // places, and whose deadline stands, `grpc_timeout` from now. True: it goes over `data`.
-  // REQUIRES: once.
-  bool Start(std::shared_ptr<DataCaller> data, grpc::GenericStub& grpc,
-             const DataCaller::Request& request, absl::Duration grpc_timeout, Done done);
+  struct Request {
+    std::variant<PushMessage, v1::PullRequest> message;
+    // Of data connections: see DataCaller::Request.
+    absl::Duration timeout;
+    absl::Duration patience;
+    std::shared_ptr<BodyPlaces> places = nullptr;
+    absl::Duration grpc_timeout;  // The deadline over gRPC, which knows no places.
+  };
+  // Starts it over `data`, if that is not null and still open, else over `grpc`. True: it goes over
+  // `data`. REQUIRES: once. Errors, to `done`: kInvalidArgument, kInternal  what the server has
+  // answered is no answer; kUnavailable  it was damaged on its way.
+  bool Start(std::shared_ptr<DataCaller> data, v1::ParameterServer::Stub& grpc, Request request,
+             Done done);
   // Ends it with kCancelled, soon, unless it has ended. May come before Start.
   void Cancel();
 
  private:
+  bool StartData(std::shared_ptr<DataCaller> data, const Request& request, const Done& done);
+  template <typename Response>
+  std::function<void(grpc::Status)> OnGrpcDone(Response* response, Done done);
+
   grpc::ClientContext context_;
-  grpc::ByteBuffer request_, response_;
+  v1::PushRequest push_;
+  v1::PushResponse pushed_;
+  v1::PullRequest pull_;
+  v1::PullResponse pulled_;
   absl::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<DataCaller> data_ ABSL_GUARDED_BY(mutex_);  // Null: it is gRPC's, or not begun.

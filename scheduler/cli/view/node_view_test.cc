@@ -125,7 +125,7 @@ TEST_CASE("TrafficTable: a row a method that was called, times as bounds", "[cli
             methods { name: "Push" calls: 1200 refused: 2 open: 1 open_max: 9 bytes: 4194304
                       shared_bytes: 2097152 data_calls: 1150
                       apply { counts: [0, 0, 98, 0, 1, 1] sum: 230 } }
-            methods { name: "PushPull" } } })")) ==
+            methods { name: "Pull" } } })")) ==
         "SERVER    METHOD  CALLS  BY GRPC  REFUSED  OPEN  MOST   VALUES  SHARED MEMORY    WORK P50 "
         "        P99  ANSWER P50  P99\n"
         "server-1  Push    1,200       51        2     1     9  4.0 MiB        2.0 MiB  < 0.004 ms "

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "common/net/frame.h"
+#include "common/wire/tensor_message.h"
 #include "tests/simulation/methods.h"
 
 namespace capstan::sim {
@@ -72,9 +74,9 @@ void SimReader::OnAnswer(const ShardKey& shard, const absl::Status& status,
   reading_.erase(shard);
   if (job_->went_back) return;
   const absl::StatusOr<std::string> body = status.ok() ? DecodeFrame(answer) : status;
-  v1::PullResponse response;
-  if (!body.ok() || !response.ParseFromString(*body) || response.shards_size() != 1 ||
-      response.shards(0).outcome() != v1::ShardValues::VALUES) {
+  const absl::StatusOr<PullAnswer> pulled = DecodePullAnswer(absl::Cord(body.value_or("")));
+  if (!pulled.ok() || pulled->head.shards_size() != 1 ||
+      pulled->head.shards(0).outcome() != v1::ShardValues::VALUES) {
     return AskRouting();
   }
   ++world_->reached[Reached::kReaderRead];
@@ -82,7 +84,7 @@ void SimReader::OnAnswer(const ShardKey& shard, const absl::Status& status,
                        .shard = shard,
                        .iteration = Iteration(0),
                        .snapshot = true,
-                       .version = Version(response.shards(0).version())};
+                       .version = Version(pulled->head.shards(0).version())};
   job_->Tell([&](Checker& checker) { checker.ReadDone(read); });
 }
 
