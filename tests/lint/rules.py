@@ -13,6 +13,8 @@ import source_tree
 COLUMNS_MAX = 100
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
+CLASS_LINES_MAX = 800
+PUBLIC_FUNCTIONS_MAX = 25
 # A folder of at most so many sources may be described by the README of the folder above.
 TINY_FOLDER_SOURCES_MAX = 5
 
@@ -57,12 +59,24 @@ def whitespace(path, text):
 
 
 def file_length(path, text):
-    # A list of targets or of fields is read by searching, and gains nothing by being cut.
-    if path.endswith((".proto", ".bazel")):
+    # A list of targets or of fields is read by searching, and gains nothing by being cut; C++ is
+    # judged by its classes.
+    if path.endswith((".proto", ".bazel")) or is_cpp(path):
         return
     lines = text.count("\n")
     if is_code(path) and lines >= FILE_LINES_MAX:
         yield lines, f"{lines} lines, expected fewer than {FILE_LINES_MAX}: split it by subject"
+
+
+def class_size(sizes):
+    """Yields (path of the header, message); `sizes` as class_sizes.of gives them."""
+    for each in sizes:
+        if each.lines > CLASS_LINES_MAX:
+            yield each.header, (f"{each.name} has {each.lines} lines with its functions, expected "
+                                f"at most {CLASS_LINES_MAX}")
+        if each.public > PUBLIC_FUNCTIONS_MAX:
+            yield each.header, (f"{each.name} has {each.public} public functions, expected at most "
+                                f"{PUBLIC_FUNCTIONS_MAX}")
 
 
 def function_length(path, text):

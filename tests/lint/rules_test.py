@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 import build_graph
+import class_sizes
 import house
 import layering_test
 import rules
@@ -24,10 +25,16 @@ class FileRules(unittest.TestCase):
         self.assertEqual(lines(rules.whitespace, "a\n"), [])
 
     def test_file_length(self):
-        self.assertEqual(lines(rules.file_length, "\n" * 499), [])
-        self.assertEqual(lines(rules.file_length, "\n" * 500), [500])
-        self.assertEqual(lines(rules.file_length, "\n" * 500, "scheduler/core/BUILD.bazel"), [])
-        self.assertEqual(lines(rules.file_length, "\n" * 500, "proto/job.proto"), [])
+        self.assertEqual(lines(rules.file_length, "\n" * 499, "tests/a.py"), [])
+        self.assertEqual(lines(rules.file_length, "\n" * 500, "tests/a.py"), [500])
+        for path in ("scheduler/core/BUILD.bazel", "proto/job.proto", "server/core/a.cc"):
+            self.assertEqual(lines(rules.file_length, "\n" * 500, path), [], path)
+
+    def test_class_size(self):
+        sizes = [class_sizes.ClassSize("a.h", "Small", 800, 25),
+                 class_sizes.ClassSize("b.h", "Long", 801, 25),
+                 class_sizes.ClassSize("c.h", "Wide", 800, 26)]
+        self.assertEqual([path for path, _ in rules.class_size(sizes)], ["b.h", "c.h"])
 
     def test_header(self):
         good = "// A: what.\n#ifndef CAPSTAN_SERVER_A_H_\n#define CAPSTAN_SERVER_A_H_\n#endif\n"
@@ -54,7 +61,7 @@ class FileRules(unittest.TestCase):
 
 class House(unittest.TestCase):
     def test_a_class_is_its_declaration_and_all_its_functions(self):
-        sizes = house.class_sizes({
+        sizes = class_sizes.of({
             "server/a.h": "class A final : public B {\n public:\n  A();\n  int x() const;\n"
                           "\n private:\n  void Hide();\n  int x_;\n};\n",
             "server/a.cc": "namespace c {\nA::A() {\n}\nint Free() {\n  return A::x();\n}\n",
@@ -62,7 +69,7 @@ class House(unittest.TestCase):
             "server/a_test.cc": "void A::Test() {\n}\n",
             "worker/a.cc": "void A::Other() {\n}\n",
         })
-        self.assertEqual(sizes, {("server", "A"): (9 + 2 + 3, 2)})
+        self.assertEqual(sizes, [class_sizes.ClassSize("server/a.h", "A", 9 + 2 + 3, 2)])
 
     def test_lines_are_the_products_or_the_tests(self):
         product, tests = house.lines_by_folder({

@@ -39,6 +39,17 @@ def read(root, path):
         return file.read()
 
 
+def read_all(root, paths):
+    """{path: text} of those that are text."""
+    texts = {}
+    for path in paths:
+        try:
+            texts[path] = read(root, path)
+        except UnicodeDecodeError:
+            continue
+    return texts
+
+
 _NOT_CODE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"'
     r'|"(?:\\.|[^"\\\n])*"' + r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",

@@ -2,6 +2,7 @@
 
 import sys
 
+import class_sizes
 import rules
 import source_tree
 
@@ -20,16 +21,15 @@ def read_exceptions(root):
 
 def violations(root, paths):
     """Yields (rule, path, line, message)."""
-    for path in paths:
-        try:
-            text = source_tree.read(root, path)
-        except UnicodeDecodeError:
-            continue  # Not text.
+    texts = source_tree.read_all(root, paths)
+    for path, text in texts.items():
         for name, rule in rules.FILE_RULES.items():
             for line, message in rule(path, text):
                 yield name, path, line, message
     for folder, message in rules.readme(paths):
         yield "readme", folder, 1, message
+    for path, message in rules.class_size(class_sizes.of(texts)):
+        yield "class_size", path, 1, message
 
 
 def main():
