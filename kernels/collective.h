@@ -1,4 +1,4 @@
-// Collective: what the devices of one host do together: hand an array on, and add arrays up.
+// Collective: what the devices of one host do together: hand arrays on, and add arrays up.
 //
 // Each call is enqueued on the same stream of every member and returns at once. It runs once all
 // members have come to it there, calls of one collective in their order:
@@ -27,16 +27,27 @@ class Collective {
  public:
   virtual ~Collective() = default;
 
-  // arrays[i]: [count] fp32 in the memory of member i, one for each member, count >= 0.
+  // arrays[i]: [count] fp32 in the memory of member i, one for each member, count >= 0. Sums are
+  // fp32; their order is the implementation's, and the same on every run on the same devices.
   // Errors: kInvalidArgument     another number of arrays, a negative count.
   //         kFailedPrecondition  a member is recording.
   //         else                 those of the devices.
   //
   // arrays[i] = arrays[0].
   virtual absl::Status Broadcast(Stream stream, absl::Span<float* const> arrays, int64_t count) = 0;
-  // arrays[0] = the sum of all arrays; the others stay as they are. Sums are fp32; their order is
-  // the implementation's, and the same on every run on the same devices.
+  // arrays[0] = the sum of all arrays; the others stay as they are.
   virtual absl::Status Reduce(Stream stream, absl::Span<float* const> arrays, int64_t count) = 0;
+  // arrays[i] = the sum of all arrays.
+  virtual absl::Status AllReduce(Stream stream, absl::Span<float* const> arrays, int64_t count) = 0;
+
+  // For these, arrays[i] is as many parts of `count` elements as there are members.
+  //
+  // Part i of arrays[i] = the sum of part i of all arrays; what its other parts hold then is not
+  // defined.
+  virtual absl::Status ReduceScatter(Stream stream, absl::Span<float* const> arrays,
+                                     int64_t count) = 0;
+  // Part j of arrays[i] = part j of arrays[j].
+  virtual absl::Status AllGather(Stream stream, absl::Span<float* const> arrays, int64_t count) = 0;
 };
 
 }  // namespace capstan::kernels

@@ -56,7 +56,34 @@ class NcclCollective final : public Collective {
     });
   }
 
+  absl::Status AllReduce(Stream stream, absl::Span<float* const> arrays, int64_t count) override {
+    return Together("reducing for all", stream, arrays, count, [&](size_t i, cudaStream_t on) {
+      return nccl_.all_reduce(arrays[i], arrays[i], static_cast<size_t>(count), ncclFloat32,
+                              ncclSum, communicators_[i], on);
+    });
+  }
+
+  absl::Status ReduceScatter(Stream stream, absl::Span<float* const> arrays,
+                             int64_t count) override {
+    return Together("reducing parts", stream, arrays, count, [&](size_t i, cudaStream_t on) {
+      return nccl_.reduce_scatter(arrays[i], PartOf(arrays, i, count), static_cast<size_t>(count),
+                                  ncclFloat32, ncclSum, communicators_[i], on);
+    });
+  }
+
+  absl::Status AllGather(Stream stream, absl::Span<float* const> arrays, int64_t count) override {
+    return Together("gathering parts", stream, arrays, count, [&](size_t i, cudaStream_t on) {
+      return nccl_.all_gather(PartOf(arrays, i, count), arrays[i], static_cast<size_t>(count),
+                              ncclFloat32, communicators_[i], on);
+    });
+  }
+
  private:
+  // Part i of array i.
+  static float* PartOf(absl::Span<float* const> arrays, size_t i, int64_t count) {
+    return arrays[i] + static_cast<int64_t>(i) * count;
+  }
+
   // Enqueues `call` for every device, as one group.
   template <typename Call>
   absl::Status Together(const char* what, Stream stream, absl::Span<float* const> arrays,

@@ -47,6 +47,9 @@ absl::StatusOr<NcclLibrary> NcclLibrary::Load(const char* file) {
   CAPSTAN_RETURN_IF_ERROR(find("ncclGroupEnd", &nccl.group_end));
   CAPSTAN_RETURN_IF_ERROR(find("ncclBroadcast", &nccl.broadcast));
   CAPSTAN_RETURN_IF_ERROR(find("ncclReduce", &nccl.reduce));
+  CAPSTAN_RETURN_IF_ERROR(find("ncclAllReduce", &nccl.all_reduce));
+  CAPSTAN_RETURN_IF_ERROR(find("ncclReduceScatter", &nccl.reduce_scatter));
+  CAPSTAN_RETURN_IF_ERROR(find("ncclAllGather", &nccl.all_gather));
   int version = 0;
   CAPSTAN_RETURN_IF_ERROR(nccl.StatusOf(nccl.get_version(&version), "asking for NCCL's version"));
   if (version < kVersionMin) {

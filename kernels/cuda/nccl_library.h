@@ -2,7 +2,7 @@
 //
 // It is opened when devices are first joined, not linked: one GPU alone needs no NCCL. Looked for
 // where the plugin's libraries are (its run path, LD_LIBRARY_PATH), as libnccl.so.2.
-// (Load is nccl_dlopen.cc's; who links emulation/nccl.cc in its place has that one.)
+// (Load is defined in nccl_dlopen.cc; for emulated GPUs in emulation/nccl.cc.)
 // Thread safety: constant after it was loaded.
 #ifndef CAPSTAN_KERNELS_CUDA_NCCL_LIBRARY_H_
 #define CAPSTAN_KERNELS_CUDA_NCCL_LIBRARY_H_
@@ -41,6 +41,9 @@ struct NcclLibrary {
   decltype(&ncclGroupEnd) group_end = nullptr;
   decltype(&ncclBroadcast) broadcast = nullptr;
   decltype(&ncclReduce) reduce = nullptr;
+  decltype(&ncclAllReduce) all_reduce = nullptr;
+  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
 };
 
 }  // namespace capstan::kernels::cuda

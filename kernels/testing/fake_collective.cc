@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "kernels/tree_sum.h"
 
 namespace capstan::kernels {
 
@@ -49,9 +49,8 @@ bool FakeCollective::AllHere(int stream, int64_t meeting) const {
   });
 }
 
-absl::Status FakeCollective::Meet(
-    Stream stream, absl::Span<float* const> arrays, int64_t count,
-    const std::function<void(const std::vector<float*>& arrays)>& act) {
+absl::Status FakeCollective::Meet(CollectiveKind kind, Stream stream,
+                                  absl::Span<float* const> arrays, int64_t count) {
   if (arrays.size() != members_.size() || count < 0) {
     return absl::InvalidArgumentError(absl::StrCat(arrays.size(), " arrays of ", count,
                                                    ", expected ", members_.size(), " of >= 0"));
@@ -62,17 +61,7 @@ absl::Status FakeCollective::Meet(
   if (members_[0]->Forgotten(FakeDevice::Call::kTogether)) return absl::OkStatus();
   const int64_t meeting = ++meetings_;
   const std::vector<float*> addresses(arrays.begin(), arrays.end());
-  const auto all = [this, addresses, count, act]() -> absl::Status {
-    std::vector<float*> found;
-    for (size_t i = 0; i < members_.size(); ++i) {
-      CAPSTAN_ASSIGN_OR_RETURN(
-          std::byte* const here,
-          members_[i]->FindDevice(addresses[i], count * static_cast<int64_t>(sizeof(float))));
-      found.push_back(reinterpret_cast<float*>(here));
-    }
-    act(found);
-    return absl::OkStatus();
-  };
+  const auto all = [this, kind, addresses, count] { return Exchange(kind, addresses, count); };
   for (FakeDevice* const member : members_) {
     // Whoever runs it takes it from the others' streams.
     member->Enqueue(stream, {.work =
@@ -89,20 +78,27 @@ absl::Status FakeCollective::Meet(
   return absl::OkStatus();
 }
 
-absl::Status FakeCollective::Broadcast(Stream stream, absl::Span<float* const> arrays,
-                                       int64_t count) {
-  return Meet(stream, arrays, count, [count](const std::vector<float*>& found) {
-    for (size_t i = 1; i < found.size(); ++i) std::copy_n(found[0], count, found[i]);
-  });
-}
-
-absl::Status FakeCollective::Reduce(Stream stream, absl::Span<float* const> arrays, int64_t count) {
-  return Meet(stream, arrays, count, [count](const std::vector<float*>& found) {
-    std::vector<std::vector<float>> copies;  // The others keep their arrays.
-    for (const float* array : found) copies.emplace_back(array, array + count);
-    TreeSum(copies);
-    std::copy(copies[0].begin(), copies[0].end(), found[0]);
-  });
+absl::Status FakeCollective::Exchange(CollectiveKind kind, const std::vector<float*>& addresses,
+                                      int64_t count) {
+  HostCollective call(kind, members_.size(), count);
+  const int64_t elements = std::max(call.sent_count(), call.received_count());
+  std::vector<float*> arrays;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(
+        std::byte* const here,
+        members_[i]->FindDevice(addresses[i], elements * static_cast<int64_t>(sizeof(float))));
+    arrays.push_back(reinterpret_cast<float*>(here));
+    const int64_t part = kind == CollectiveKind::kAllGather ? static_cast<int64_t>(i) * count : 0;
+    if (call.Sends(i)) call.Send(i, arrays[i] + part);
+  }
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (!call.Receives(i)) continue;
+    const bool scatters = kind == CollectiveKind::kReduceScatter;
+    // Its other parts are not defined.
+    if (scatters) std::fill_n(arrays[i], elements, std::numeric_limits<float>::quiet_NaN());
+    call.Receive(i, arrays[i] + (scatters ? static_cast<int64_t>(i) * count : 0));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace capstan::kernels

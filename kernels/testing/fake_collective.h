@@ -2,13 +2,12 @@
 //
 // What was enqueued together runs once it is the first item left on that stream of each member. A
 // member that waits has the others run, before its own work or when that cannot go on, in an order
-// drawn from its seed; it fails if one is lost. Sums are TreeSum's.
+// drawn from its seed; it fails if one is lost. host_collective.h computes.
 // Thread safety: used by one thread.
 #ifndef CAPSTAN_KERNELS_TESTING_FAKE_COLLECTIVE_H_
 #define CAPSTAN_KERNELS_TESTING_FAKE_COLLECTIVE_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "absl/types/span.h"
 #include "kernels/collective.h"
 #include "kernels/testing/fake_device.h"
+#include "kernels/testing/host_collective.h"
 
 namespace capstan::kernels {
 
@@ -29,8 +29,22 @@ class FakeCollective final : public Collective {
   FakeCollective(const FakeCollective&) = delete;
   FakeCollective& operator=(const FakeCollective&) = delete;
 
-  absl::Status Broadcast(Stream stream, absl::Span<float* const> arrays, int64_t count) override;
-  absl::Status Reduce(Stream stream, absl::Span<float* const> arrays, int64_t count) override;
+  absl::Status Broadcast(Stream stream, absl::Span<float* const> arrays, int64_t count) override {
+    return Meet(CollectiveKind::kBroadcast, stream, arrays, count);
+  }
+  absl::Status Reduce(Stream stream, absl::Span<float* const> arrays, int64_t count) override {
+    return Meet(CollectiveKind::kReduce, stream, arrays, count);
+  }
+  absl::Status AllReduce(Stream stream, absl::Span<float* const> arrays, int64_t count) override {
+    return Meet(CollectiveKind::kAllReduce, stream, arrays, count);
+  }
+  absl::Status ReduceScatter(Stream stream, absl::Span<float* const> arrays,
+                             int64_t count) override {
+    return Meet(CollectiveKind::kReduceScatter, stream, arrays, count);
+  }
+  absl::Status AllGather(Stream stream, absl::Span<float* const> arrays, int64_t count) override {
+    return Meet(CollectiveKind::kAllGather, stream, arrays, count);
+  }
 
   // For FakeDevice.
   const std::vector<FakeDevice*>& members() const { return members_; }
@@ -39,9 +53,10 @@ class FakeCollective final : public Collective {
 
  private:
   explicit FakeCollective(std::vector<FakeDevice*> members);
-  // Has all members meet on `stream`, and then `act` on their arrays.
-  absl::Status Meet(Stream stream, absl::Span<float* const> arrays, int64_t count,
-                    const std::function<void(const std::vector<float*>& arrays)>& act);
+  // Has all members meet on `stream`, and then send and receive.
+  absl::Status Meet(CollectiveKind kind, Stream stream, absl::Span<float* const> arrays,
+                    int64_t count);
+  absl::Status Exchange(CollectiveKind kind, const std::vector<float*>& addresses, int64_t count);
 
   const std::vector<FakeDevice*> members_;
   int64_t meetings_ = 0;

@@ -1,6 +1,7 @@
 #include "kernels/testing/fake_collective.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -84,6 +85,35 @@ TEST_CASE("Fake collective: adds up to the first, and hands on from it, in every
         handed_on.back() = 1.0f + static_cast<float>(i);  // One less than all.
         CHECK(group.Read(i) == handed_on);
       }
+    }
+  }
+}
+
+TEST_CASE("Fake collective: sums for all, sums cut into parts, and parts put together",
+          "[kernels]") {
+  constexpr int64_t kPart = 2;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Group group(2, seed);
+    const auto upload = [&group] { group.Upload(1, Stream::kDownload, /*wait=*/true); };
+    upload();
+    REQUIRE_OK(group.collective_->AllReduce(Stream::kDownload, group.arrays_, kCount));
+    for (const size_t i : {0, 1}) CHECK(group.Read(i) == std::vector<float>(kCount, 3.0f));
+
+    upload();
+    REQUIRE_OK(group.collective_->ReduceScatter(Stream::kDownload, group.arrays_, kPart));
+    for (const size_t i : {0, 1}) {
+      const std::vector<float> seen = group.Read(i);
+      for (size_t k = 0; k < 2 * kPart; ++k) {
+        if (k / kPart == i) CHECK(seen[k] == 3.0f);
+        if (k / kPart != i) CHECK(std::isnan(seen[k]));  // Nobody is to use it.
+      }
+      CHECK(seen.back() == 1.0f + static_cast<float>(i));  // Behind all parts.
+    }
+
+    upload();
+    REQUIRE_OK(group.collective_->AllGather(Stream::kDownload, group.arrays_, kPart));
+    for (const size_t i : {0, 1}) {
+      CHECK(group.Read(i) == std::vector<float>{1, 1, 2, 2, 1.0f + static_cast<float>(i)});
     }
   }
 }

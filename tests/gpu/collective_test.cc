@@ -1,6 +1,7 @@
 // GPUs that work together: one alone in a loop with itself, and all that the machine has.
 #include "kernels/collective.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdio>
@@ -50,6 +51,7 @@ std::vector<float> WholeNumbers(int64_t n, size_t member) {
 }
 
 void CheckTogether(const BackendGroup& group, int64_t n, Stream stream) {
+  const int64_t part = n / static_cast<int64_t>(group.size());
   const int64_t bytes = n * 4;
   std::vector<float*> arrays;
   std::vector<std::vector<float>> values;
@@ -58,15 +60,33 @@ void CheckTogether(const BackendGroup& group, int64_t n, Stream stream) {
     REQUIRE_OK_AND_ASSIGN(void* const memory, group[i].device()->TryAllocate(bytes));
     arrays.push_back(static_cast<float*>(memory));
     values.push_back(WholeNumbers(n, i));
-    REQUIRE_OK(group[i].Copy(memory, values[i].data(), bytes));
     for (size_t k = 0; k < sum.size(); ++k) sum[k] += values[i][k];
   }
+  const auto upload = [&] {
+    for (size_t i = 0; i < group.size(); ++i) {
+      REQUIRE_OK(group[i].Copy(arrays[i], values[i].data(), bytes));
+    }
+  };
   const auto read = [&](size_t member) {
     std::vector<float> seen(sum.size());
     REQUIRE_OK(group[member].Synchronize());
     REQUIRE_OK(group[member].Copy(seen.data(), arrays[member], bytes));
     return seen;
   };
+  upload();
+  REQUIRE_OK(group.collective()->AllReduce(stream, arrays, n));
+  for (size_t i = 0; i < group.size(); ++i) CHECK(read(i) == sum);
+
+  upload();
+  REQUIRE_OK(group.collective()->ReduceScatter(stream, arrays, part));
+  REQUIRE_OK(group.collective()->AllGather(stream, arrays, part));
+  for (size_t i = 0; i < group.size(); ++i) {
+    std::vector<float> gathered = values[i];  // Elements behind all parts stay.
+    std::copy_n(sum.begin(), part * static_cast<int64_t>(group.size()), gathered.begin());
+    CHECK(read(i) == gathered);
+  }
+
+  upload();
   REQUIRE_OK(group.collective()->Reduce(stream, arrays, n));
   for (size_t i = 0; i < group.size(); ++i) CHECK(read(i) == (i == 0 ? sum : values[i]));
   REQUIRE_OK(group.collective()->Broadcast(stream, arrays, n));

@@ -1,15 +1,28 @@
-// cuBLASLt on the host, as far as the backend calls it. What it knows is in cublaslt_rules.h.
+// A stand-in for cuBLASLt on emulated GPUs, as far as the backend calls it: it computes
+//
+//   D = op(A) op(B) + bias      op(A): m x k, op(B): k x n, D: m x n, columns first, no gaps
+//
+// as a convolution of 1 x 1 (host_convolution.h), rounded to D's type once. It refuses what the
+// backend must not ask: alpha is 1, beta 0, and all operands and biases begin at the 16 bytes that
+// were promised. What an operation writes holds NaN before it reads, and its workspace afterwards
+// too, so that operands that overlap are noticed by their values.
+//
+// The real library cannot be asked without a GPU, so what it offers is not imitated: there are an
+// algorithm with a workspace, one without, and one whose state is an error. There is no epilogue
+// for a bias of another type than D's, as documented, nor, so that the backend's own kernel for it
+// is tested, for bias gradients of fp32 factors without TF32.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
-#include <new>
+#include <utility>
+#include <vector>
 
-#include "kernels/cuda/emulation/cublaslt_rules.h"
-#include "kernels/cuda/emulation/host_product.h"
+#include "kernels/cuda/emulation/host_convolution.h"
+#include "kernels/cuda/emulation/host_numbers.h"
 #include "kernels/cuda/emulation/runtime.h"
+#include "kernels/cuda/emulation/tensor_values.h"
 
 // A handle: good for the device that was current when it was made.
 struct cublasLtContext {
@@ -19,230 +32,297 @@ struct cublasLtContext {
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-template <typename Words, typename T>
-cublasStatus_t Create(const T& value, Words** made) {
-  if (made == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  *made = new (std::nothrow) Words;
-  if (*made == nullptr) return CUBLAS_STATUS_ALLOC_FAILED;
-  PutWords(value, *made);
+constexpr uintptr_t kAlignment = 16;  // What the backend promises.
+constexpr size_t kWorkspaceBytes = 24 << 10;
+constexpr uint64_t kAlgorithms = 3;  // Numbered from 1 on; the last one's state is an error.
+
+// What the opaque types of cublasLt.h hold.
+struct Operation {
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  int32_t bias_type = -1;  // -1: D's.
+  float* bias = nullptr;
+};
+struct Layout {
+  cudaDataType type = CUDA_R_32F;
+  int64_t rows = 0, columns = 0;
+
+  size_t bytes() const {
+    return static_cast<size_t>(rows * columns) * (type == CUDA_R_32F ? 4 : 2);
+  }
+};
+struct Preference {
+  uint64_t workspace_bytes_max = 0;
+  int alignments = 0;  // How many were promised, of four.
+};
+
+template <typename T, typename Words>
+T As(const Words* words) {
+  T value;
+  std::memcpy(&value, words->data, sizeof(T));
+  return value;
+}
+template <typename T, typename Words>
+cublasStatus_t Put(const T& value, Words* words) {
+  static_assert(sizeof(T) <= sizeof(words->data));
+  std::memcpy(words->data, &value, sizeof(T));
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <typename T, typename Words>
+cublasStatus_t Make(const T& value, Words** made) {
+  *made = new Words{};
+  return Put(value, *made);
+}
+template <typename Words>
+cublasStatus_t Destroy(Words* words) {
+  delete words;
   return CUBLAS_STATUS_SUCCESS;
 }
 
 // One attribute, of exactly its size.
 template <typename T>
-cublasStatus_t Take(const void* buffer, size_t bytes, T* field) {
-  if (buffer == nullptr || bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
+bool Take(const void* buffer, size_t bytes, T* field) {
+  if (bytes != sizeof(T)) return false;
   std::memcpy(field, buffer, sizeof(T));
-  return CUBLAS_STATUS_SUCCESS;
+  return true;
 }
 
-cublasStatus_t Set(cublasLtMatmulDescAttributes_t name, const void* buffer, size_t bytes,
-                   MatmulOperation* operation) {
-  switch (name) {
-    case CUBLASLT_MATMUL_DESC_TRANSA:
-      return Take(buffer, bytes, &operation->transpose_a);
-    case CUBLASLT_MATMUL_DESC_TRANSB:
-      return Take(buffer, bytes, &operation->transpose_b);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      return Take(buffer, bytes, &operation->epilogue);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      return Take(buffer, bytes, &operation->bias);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-      return Take(buffer, bytes, &operation->bias_type);
-    default:
-      return CUBLAS_STATUS_INVALID_VALUE;  // Of an attribute that is not emulated, too.
-  }
-}
+struct Product {
+  Product(cublasLtMatmulDesc_t descriptor, cublasLtMatrixLayout_t a_layout,
+          cublasLtMatrixLayout_t b_layout, cublasLtMatrixLayout_t d_layout)
+      : operation(As<Operation>(descriptor)),
+        a(As<Layout>(a_layout)),
+        b(As<Layout>(b_layout)),
+        d(As<Layout>(d_layout)),
+        a_transposed(operation.transpose_a == CUBLAS_OP_T),
+        b_transposed(operation.transpose_b == CUBLAS_OP_T),
+        tf32(operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32),
+        has_bias(operation.epilogue == CUBLASLT_EPILOGUE_BIAS),
+        has_bias_gradient(operation.epilogue == CUBLASLT_EPILOGUE_BGRADB) {}
 
-cublasStatus_t Set(cublasLtMatmulPreferenceAttributes_t name, const void* buffer, size_t bytes,
-                   MatmulPreference* preference) {
-  switch (name) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-      return Take(buffer, bytes, &preference->workspace_bytes_max);
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
-      return Take(buffer, bytes, &preference->reduction_schemes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-      return Take(buffer, bytes, &preference->alignments[0]);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-      return Take(buffer, bytes, &preference->alignments[1]);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-      return Take(buffer, bytes, &preference->alignments[2]);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-      return Take(buffer, bytes, &preference->alignments[3]);
-    default:
+  // Whether shapes, types and epilogue go together.
+  cublasStatus_t Check() const {
+    if ((a_transposed ? a.columns : a.rows) != d.rows ||
+        (b_transposed ? b.rows : b.columns) != d.columns ||
+        (a_transposed ? a.rows : a.columns) != (b_transposed ? b.columns : b.rows)) {
       return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const bool fp32 = a.type == CUDA_R_32F;
+    const bool types =
+        a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F) && (fp32 || !tf32);
+    const bool fp32_bias = operation.bias_type == CUDA_R_32F && d.type == CUDA_R_32F;
+    const bool epilogue = has_bias            ? fp32_bias
+                          : has_bias_gradient ? fp32_bias && (!fp32 || tf32)
+                                              : operation.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
+    return types && epilogue ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
   }
+
+  size_t bias_bytes() const {
+    return 4 * static_cast<size_t>(has_bias ? d.rows : has_bias_gradient ? d.columns : 0);
+  }
+
+  Operation operation;
+  Layout a, b, d;
+  bool a_transposed, b_transposed, tf32, has_bias, has_bias_gradient;
+  const void* a_data = nullptr;
+  const void* b_data = nullptr;
+  void* d_data = nullptr;
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  int device = 0;
+};
+
+// Columns one after the other, or rows.
+enum class Order { kColumns, kRows };
+Tensor TensorOf(const Layout& layout, Order order) {
+  Tensor tensor = {.type = layout.type == CUDA_R_16BF  ? CUDNN_DATA_BFLOAT16
+                           : layout.type == CUDA_R_16F ? CUDNN_DATA_HALF
+                                                       : CUDNN_DATA_FLOAT,
+                   .dims = {1, layout.rows, 1, layout.columns},
+                   .strides = {0, 1, 0, layout.rows}};
+  if (order == Order::kRows) {
+    std::swap(tensor.dims[1], tensor.dims[3]);
+    std::swap(tensor.strides[1], tensor.strides[3]);
+  }
+  return tensor;
 }
 
-struct StatusText {
-  cublasStatus_t status;
-  const char* name;
-  const char* words;
-};
+std::vector<float> FactorOf(const Layout& layout, const void* data, Order order, bool tf32) {
+  std::vector<float> values = Load(TensorOf(layout, order), data);
+  for (float& value : values) value = tf32 ? RoundToTf32(value) : value;
+  return values;
+}
 
-constexpr StatusText kStatusTexts[] = {
-    {CUBLAS_STATUS_SUCCESS, "CUBLAS_STATUS_SUCCESS", "success"},
-    {CUBLAS_STATUS_NOT_INITIALIZED, "CUBLAS_STATUS_NOT_INITIALIZED",
-     "the library was not initialized"},
-    {CUBLAS_STATUS_ALLOC_FAILED, "CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"},
-    {CUBLAS_STATUS_INVALID_VALUE, "CUBLAS_STATUS_INVALID_VALUE",
-     "an unsupported value or parameter was passed to the function"},
-    {CUBLAS_STATUS_EXECUTION_FAILED, "CUBLAS_STATUS_EXECUTION_FAILED",
-     "the function failed to launch on the GPU"},
-    {CUBLAS_STATUS_NOT_SUPPORTED, "CUBLAS_STATUS_NOT_SUPPORTED",
-     "the requested functionality is not supported"},
-};
-
-const StatusText& TextOf(cublasStatus_t status) {
-  static constexpr StatusText kOther = {CUBLAS_STATUS_INTERNAL_ERROR, "unrecognized status",
-                                        "unrecognized status"};
-  for (const StatusText& text : kStatusTexts) {
-    if (text.status == status) return text;
+cudaError_t Run(const Product& p) {
+  if (!IsDeviceMemory(p.device, p.a_data, p.a.bytes()) ||
+      !IsDeviceMemory(p.device, p.b_data, p.b.bytes()) ||
+      !IsDeviceMemory(p.device, p.d_data, p.d.bytes()) ||
+      !IsDeviceMemory(p.device, p.operation.bias, p.bias_bytes()) ||
+      !IsDeviceMemory(p.device, p.workspace, p.workspace_bytes)) {
+    return cudaErrorIllegalAddress;
   }
-  return kOther;
+  FillWithNan(p.workspace, p.workspace_bytes);
+  FillWithNan(p.d_data, p.d.bytes());
+  float* const bias = p.operation.bias;
+  if (p.has_bias_gradient) FillWithNan(bias, p.bias_bytes());
+  // Both with what is summed over last: [m, k] and [n, k].
+  const auto a = FactorOf(p.a, p.a_data, p.a_transposed ? Order::kColumns : Order::kRows, p.tf32);
+  const auto b = FactorOf(p.b, p.b_data, p.b_transposed ? Order::kRows : Order::kColumns, p.tf32);
+  const int64_t m = p.d.rows, n = p.d.columns, k = static_cast<int64_t>(a.size()) / m;
+  const std::vector<double> sums = ConvolutionForward({.n = n,
+                                                       .c = k,
+                                                       .k = m,
+                                                       .image = {1, 1},
+                                                       .result = {1, 1},
+                                                       .window = {1, 1},
+                                                       .stride = {1, 1},
+                                                       .dilation = {1, 1}},
+                                                      b, a);
+  std::vector<float> values(sums.begin(), sums.end());
+  for (int64_t i = 0; i < n * m && p.has_bias; ++i) values[static_cast<size_t>(i)] += bias[i % m];
+  Store(TensorOf(p.d, Order::kColumns), values, p.d_data);
+  for (int64_t j = 0; j < n && p.has_bias_gradient; ++j) {
+    double sum = 0.0;
+    for (int64_t l = 0; l < k; ++l) sum += b[static_cast<size_t>(j * k + l)];
+    bias[j] = static_cast<float>(sum);
+  }
+  FillWithNan(p.workspace, p.workspace_bytes);
+  return cudaSuccess;
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda::emulation
 
-// ---------------------------------------------------------------- cublasLt.h
-
-namespace emulation = capstan::kernels::cuda::emulation;
-
-extern "C" {
+extern "C" {  // The library's functions: in C a name is the same in every namespace.
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
-  *handle = new (std::nothrow) cublasLtContext{device};
-  return *handle == nullptr ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_SUCCESS;
+  *handle = new cublasLtContext;
+  return cudaGetDevice(&(*handle)->device) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                          : CUBLAS_STATUS_NOT_INITIALIZED;
 }
-
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }
-
-const char* cublasLtGetStatusName(cublasStatus_t status) { return emulation::TextOf(status).name; }
-
-const char* cublasLtGetStatusString(cublasStatus_t status) {
-  return emulation::TextOf(status).words;
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED   ? "CUBLAS_STATUS_NOT_SUPPORTED"
+         : status == CUBLAS_STATUS_INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE"
+                                                 : "CUBLAS_STATUS_EXECUTION_FAILED";
 }
-
+const char* cublasLtGetStatusString(cublasStatus_t status) { return cublasLtGetStatusName(status); }
 size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t ld) {
-  return emulation::Create(emulation::MatmulLayout{type, rows, columns, ld}, made);
+  if (rows < 1 || columns < 1 || static_cast<uint64_t>(ld) != rows) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  return Make(Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(columns)}, made);
 }
-
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-  delete layout;
-  return CUBLAS_STATUS_SUCCESS;
+  return Destroy(layout);
 }
-
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-  return emulation::Create(emulation::MatmulOperation{.compute = compute, .scale = scale}, made);
+  if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return Make(Operation{.compute = compute}, made);
 }
-
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t descriptor) {
-  delete descriptor;
-  return CUBLAS_STATUS_SUCCESS;
+  return Destroy(descriptor);
+}
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
+  return Make(Preference{}, made);
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return Destroy(preference);
 }
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t descriptor,
                                               cublasLtMatmulDescAttributes_t name,
                                               const void* buffer, size_t bytes) {
-  if (descriptor == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  auto operation = emulation::GetWords<emulation::MatmulOperation>(descriptor);
-  const cublasStatus_t status = emulation::Set(name, buffer, bytes, &operation);
-  emulation::PutWords(operation, descriptor);
-  return status;
-}
-
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
-  return emulation::Create(emulation::MatmulPreference{}, made);
-}
-
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete preference;
-  return CUBLAS_STATUS_SUCCESS;
+  auto o = As<Operation>(descriptor);
+  const bool taken = name == CUBLASLT_MATMUL_DESC_TRANSA     ? Take(buffer, bytes, &o.transpose_a)
+                     : name == CUBLASLT_MATMUL_DESC_TRANSB   ? Take(buffer, bytes, &o.transpose_b)
+                     : name == CUBLASLT_MATMUL_DESC_EPILOGUE ? Take(buffer, bytes, &o.epilogue)
+                     : name == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? Take(buffer, bytes, &o.bias)
+                     : name == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE
+                         ? Take(buffer, bytes, &o.bias_type)
+                         : false;
+  return taken ? Put(o, descriptor) : CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t words,
                                                     cublasLtMatmulPreferenceAttributes_t name,
                                                     const void* buffer, size_t bytes) {
-  if (words == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  auto preference = emulation::GetWords<emulation::MatmulPreference>(words);
-  const cublasStatus_t status = emulation::Set(name, buffer, bytes, &preference);
-  emulation::PutWords(preference, words);
-  return status;
-}
-
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
-                                              cublasLtMatmulDesc_t descriptor,
-                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference, int count_max,
-                                              cublasLtMatmulHeuristicResult_t results[],
-                                              int* count) {
-  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (descriptor == nullptr || a == nullptr || b == nullptr || c == nullptr || d == nullptr ||
-      preference == nullptr || count_max <= 0 || results == nullptr || count == nullptr) {
+  auto preference = As<Preference>(words);
+  uint32_t value = 0;
+  if (name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) {
+    if (!Take(buffer, bytes, &preference.workspace_bytes_max)) return CUBLAS_STATUS_INVALID_VALUE;
+  } else if (name == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) {
+    if (!Take(buffer, bytes, &value)) return CUBLAS_STATUS_INVALID_VALUE;
+  } else if (name >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+             name <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES) {
+    if (!Take(buffer, bytes, &value) || value != kAlignment) return CUBLAS_STATUS_INVALID_VALUE;
+    ++preference.alignments;
+  } else {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
+  return Put(preference, words);
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t descriptor,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t words, int count_max,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* count) {
   *count = 0;
-  using emulation::GetWords;
-  const emulation::MatmulProblem problem = {
-      GetWords<emulation::MatmulOperation>(descriptor), GetWords<emulation::MatmulLayout>(a),
-      GetWords<emulation::MatmulLayout>(b), GetWords<emulation::MatmulLayout>(c),
-      GetWords<emulation::MatmulLayout>(d)};
-  const auto preferred = GetWords<emulation::MatmulPreference>(preference);
-  for (const uint32_t alignment : preferred.alignments) {
-    if (!std::has_single_bit(alignment)) return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  const cublasStatus_t status = emulation::CheckProblem(problem);
+  const auto preference = As<Preference>(words);
+  if (preference.alignments != 4) return CUBLAS_STATUS_INVALID_VALUE;
+  const cublasStatus_t status = Product(descriptor, a, b, d).Check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  *count = emulation::OfferAlgorithms(problem, preferred, count_max, results);
+  for (uint64_t number = 1; number <= kAlgorithms && *count < count_max; ++number) {
+    const size_t workspace_bytes = number == 1 ? kWorkspaceBytes : 0;
+    if (workspace_bytes > preference.workspace_bytes_max) continue;
+    cublasLtMatmulHeuristicResult_t& result = results[(*count)++];
+    result = {};
+    result.algo.data[0] = number;
+    result.workspaceSize = workspace_bytes;
+    result.state = number < kAlgorithms ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t descriptor,
                               const void* alpha, const void* a, cublasLtMatrixLayout_t a_layout,
                               const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
-                              const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              const void* c, cublasLtMatrixLayout_t, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo,
                               void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (descriptor == nullptr || alpha == nullptr || a_layout == nullptr || b_layout == nullptr ||
-      beta == nullptr || c_layout == nullptr || d_layout == nullptr || algo == nullptr) {
-    return CUBLAS_STATUS_INVALID_VALUE;  // Without an algorithm the library would ask for one.
-  }
-  int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess || device != handle->device) {
-    return CUBLAS_STATUS_EXECUTION_FAILED;
-  }
-  using emulation::GetWords;
-  const emulation::MatmulProblem problem = {
-      GetWords<emulation::MatmulOperation>(descriptor), GetWords<emulation::MatmulLayout>(a_layout),
-      GetWords<emulation::MatmulLayout>(b_layout), GetWords<emulation::MatmulLayout>(c_layout),
-      GetWords<emulation::MatmulLayout>(d_layout)};
-  cublasStatus_t status = emulation::CheckProblem(problem);
+  Product product(descriptor, a_layout, b_layout, d_layout);
+  const cublasStatus_t status = product.Check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  const emulation::MatmulPointers pointers = {a, b, c, d, workspace, workspace_bytes};
-  const auto algorithm = GetWords<emulation::MatmulAlgorithm>(algo);
-  status = emulation::CheckRun(problem, pointers, algorithm);
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
-  emulation::HostProduct product = emulation::ProductOf(problem, pointers, algorithm);
-  product.alpha = *static_cast<const float*>(alpha);
-  product.beta = *static_cast<const float*>(beta);
-  product.device = device;
-  return emulation::Enqueue(stream, [product] { return emulation::Run(product); }) == cudaSuccess
+  const uint64_t number = algo->data[0];
+  product.a_data = a;
+  product.b_data = b;
+  product.d_data = d;
+  product.workspace = workspace;
+  product.workspace_bytes = number == 1 ? kWorkspaceBytes : 0;
+  product.device = handle->device;
+  const void* const bias = product.bias_bytes() > 0 ? product.operation.bias : d;
+  for (const void* const operand : {a, b, c, static_cast<const void*>(d), bias}) {
+    if (operand == nullptr || reinterpret_cast<uintptr_t>(operand) % kAlignment != 0) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+  }
+  if (number < 1 || number >= kAlgorithms || workspace_bytes < product.workspace_bytes ||
+      *static_cast<const float*>(alpha) != 1.0f || *static_cast<const float*>(beta) != 0.0f) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  return Enqueue(stream, [product] { return Run(product); }) == cudaSuccess
              ? CUBLAS_STATUS_SUCCESS
              : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 }  // extern "C"
+}  // namespace capstan::kernels::cuda::emulation
