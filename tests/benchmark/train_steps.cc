@@ -2,7 +2,7 @@
 // it against PyTorch.
 //
 //   train_steps --zoo=lenet --batch=64 --threads=1 [--image=28x28x1 --classes=10]
-//               [--gpu=0,1 --compute=BF16] [--update=device]
+//               [--gpu=0,1 --compute=BF16 --plans=first] [--update=device]
 //
 // Reads lines from standard input, each a number of steps; trains that many and answers with a
 // line: wall seconds, processor seconds, mean loss of the last step. A step is what a worker and a
@@ -63,6 +63,7 @@ struct Options {
   int threads = 1;
   std::vector<int> gpus;  // None: the CPU.
   std::string compute = "FP32";
+  std::string plans = "fastest";
 };
 
 double Seconds(clockid_t clock) {
@@ -112,7 +113,8 @@ class Steps {
   absl::Status Prepare(const Options& options) {
     v1::JobSpec job;
     job.mutable_resources()->set_threads(options.threads);
-    job.mutable_consistency()->mutable_asp();  // The fastest plans, not the same bits.
+    // Under BSP, the default, a GPU takes the libraries' first plans.
+    if (options.plans == "fastest") job.mutable_consistency()->mutable_asp();
     v1::Training::Compute compute = v1::Training::FP32;
     if (!v1::Training::Compute_Parse(options.compute, &compute)) {
       return absl::InvalidArgumentError("--compute: expected FP32, TF32, BF16 or FP16");
@@ -252,6 +254,8 @@ int Main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(0, 63));
   app.add_option("--compute", options.compute, "What it computes with: FP32, TF32, BF16 or FP16");
+  app.add_option("--plans", options.plans, "A GPU's plans: those measured as fastest, or the first")
+      ->check(CLI::IsMember({"fastest", "first"}));
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Serve(options);
   if (status.ok()) return 0;

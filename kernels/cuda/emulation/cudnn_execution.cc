@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/emulation/counts.h"
 #include "kernels/cuda/emulation/runtime.h"
 
 namespace capstan::kernels::cuda::emulation {
@@ -89,6 +90,11 @@ cudaError_t RunOnDevice(const CudnnProgram& program, const Operands& operands) {
                  static_cast<const void*>(extent.begin));
     return cudaErrorIllegalAddress;
   }
+  uint64_t bytes = 0;
+  for (const std::vector<Tensor>* const list : {&program.read, &program.written}) {
+    for (const Tensor& tensor : *list) bytes += static_cast<uint64_t>(tensor.Bytes());
+  }
+  if (CountKernel(bytes)) return cudaSuccess;
   Run(program, operands.pointers, operands.workspace);
   return cudaSuccess;
 }

@@ -4,11 +4,13 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "common/random/philox.h"
 #include "kernels/cuda/emulation/card.h"
+#include "kernels/cuda/emulation/counts.h"
 #include "kernels/cuda/emulation/fiber.h"
 #include "kernels/cuda/emulation/runtime.h"
 
@@ -16,6 +18,8 @@ namespace capstan::kernels::cuda::emulation {
 namespace {
 
 constexpr unsigned kGridYMax = 65535;
+// Blocks of a line that touch memory which is much longer than a page.
+constexpr uint64_t kBlocksTogether = 128;
 
 [[noreturn]] void Fail(const char* what) {
   std::fprintf(stderr, "emulated GPU: %s\n", what);
@@ -190,9 +194,9 @@ bool IsPossible(dim3 grid, dim3 block) {
          block.z <= 64;
 }
 
-}  // namespace
-
-void RunGrid(dim3 grid, dim3 block, SharedMemory shared, const std::function<void()>& thread) {
+// Runs some blocks of a grid.
+void RunBlocks(dim3 grid, dim3 block, SharedMemory shared, const std::function<void()>& thread,
+               uint64_t begin, uint64_t end) {
   // What blocks share is static, of the process.
   static std::mutex mutex;
   static uint64_t launches = 0;
@@ -201,10 +205,9 @@ void RunGrid(dim3 grid, dim3 block, SharedMemory shared, const std::function<voi
   const bool blocks_backwards = (order & 1) != 0;
   const bool threads_backwards = (order & 2) != 0;
   gridDim = grid;
-  const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
   bool used = true;  // By others than this grid, for all that is known.
-  for (uint64_t i = 0; i < blocks; ++i) {
-    const uint64_t at = blocks_backwards ? blocks - 1 - i : i;
+  for (uint64_t i = begin; i < end; ++i) {
+    const uint64_t at = blocks_backwards ? begin + (end - 1 - i) : i;
     blockIdx = {static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x % grid.y),
                 static_cast<unsigned>(at / grid.x / grid.y)};
     if (used) FillWithNan(shared);
@@ -212,14 +215,31 @@ void RunGrid(dim3 grid, dim3 block, SharedMemory shared, const std::function<voi
   }
 }
 
+}  // namespace
+
 void LaunchGrid(dim3 grid, dim3 block, cudaStream_t stream, SharedMemory shared,
                 std::function<void()> thread) {
   if (!IsPossible(grid, block)) {
     SetLastError(cudaErrorInvalidConfiguration);
     return;
   }
-  SetLastError(Enqueue(stream, [grid, block, shared, thread = std::move(thread)] {
-    RunGrid(grid, block, shared, thread);
+  const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
+  auto run = [grid, block, shared, thread = std::move(thread)](uint64_t begin, uint64_t end) {
+    RunBlocks(grid, block, shared, thread, begin, end);
+  };
+  if (CountsOrNull() == nullptr) {
+    SetLastError(Enqueue(stream, [run = std::move(run), blocks] {
+      run(0, blocks);
+      return cudaSuccess;
+    }));
+    return;
+  }
+  // A graph's kernel touches the same bytes at each launch.
+  const auto bytes = std::make_shared<std::optional<uint64_t>>();
+  const uint64_t unit = blocks > grid.x ? grid.x : kBlocksTogether;
+  SetLastError(Enqueue(stream, [run = std::move(run), blocks, unit, bytes] {
+    if (!bytes->has_value()) *bytes = BytesTouched(blocks, unit, run);
+    CountKernel(**bytes);
     return cudaSuccess;
   }));
 }

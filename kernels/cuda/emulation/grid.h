@@ -33,9 +33,6 @@ struct SharedMemory {
 void LaunchGrid(dim3 grid, dim3 block, cudaStream_t stream, SharedMemory shared,
                 std::function<void()> thread);
 
-// Runs it. REQUIRES: a card has such a grid.
-void RunGrid(dim3 grid, dim3 block, SharedMemory shared, const std::function<void()>& thread);
-
 // ---------------------------------------------------------------- what a kernel sees
 
 inline thread_local uint3 threadIdx;

@@ -29,17 +29,15 @@ constexpr uintptr_t RoundUp(uintptr_t address) {
   std::abort();
 }
 
-char* ReserveAddresses(size_t bytes) {
+char* ReserveAddresses(size_t bytes, Keeps keeps) {
   void* const arena =
       mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena == MAP_FAILED) Fail("emulated GPU: no addresses for its memory");
   // In large pages, if there are any: to open and close a hundred thousand small ones takes longer
   // than most work (50 us a MiB here, 0.2 us in large ones).
-  madvise(arena, bytes, MADV_HUGEPAGE);
+  if (keeps == Keeps::kValues) madvise(arena, bytes, MADV_HUGEPAGE);
   return static_cast<char*>(arena);
 }
-
-void Fill(void* memory, size_t bytes) { std::memset(memory, 0xff, std::min(bytes, kFilledMax)); }
 
 // What AddressSanitizer is to take for an error, and what not any more.
 void Poison([[maybe_unused]] const void* memory, [[maybe_unused]] size_t bytes) {
@@ -55,17 +53,26 @@ void Unpoison([[maybe_unused]] const void* memory, [[maybe_unused]] size_t bytes
 
 }  // namespace
 
-Memory::Memory(int devices, size_t bytes_each)
+Memory::Memory(int devices, size_t bytes_each, Keeps keeps)
     : bytes_each_(bytes_each),
       arena_bytes_(bytes_each * kAddressesPerByte),
+      keeps_(keeps),
       used_(static_cast<size_t>(devices)) {
-  for (int i = 0; i < devices; ++i) arenas_.push_back(ReserveAddresses(arena_bytes_));
+  for (int i = 0; i < devices; ++i) arenas_.push_back(ReserveAddresses(arena_bytes_, keeps));
 }
 
 Memory::~Memory() {
   for (char* const arena : arenas_) {
     Unpoison(arena, arena_bytes_);
     munmap(arena, arena_bytes_);
+  }
+}
+
+void Memory::Fill(int place, void* memory, size_t bytes) const {
+  if (keeps_ == Keeps::kValues) {
+    std::memset(memory, 0xff, std::min(bytes, kFilledMax));
+  } else if (place == kPinned) {
+    std::memset(memory, 0, bytes);
   }
 }
 
@@ -87,7 +94,7 @@ void* Memory::Allocate(int place, size_t bytes) {
   void* memory = nullptr;
   if (place == kPinned) {
     if (posix_memalign(&memory, kAlignment, bytes) != 0) return nullptr;
-    Fill(memory, bytes);
+    Fill(place, memory, bytes);
   } else {
     size_t& used = used_[static_cast<size_t>(place)];
     if (bytes <= bytes_each_ - used) memory = FindRoom(place, bytes);
@@ -97,7 +104,7 @@ void* Memory::Allocate(int place, size_t bytes) {
     Poison(static_cast<char*>(memory) + bytes, kGapBytes);
     const DeviceSet before = open_;
     SetOpenLocked(before | OnlyDevice(place));
-    Fill(memory, bytes);
+    Fill(place, memory, bytes);
     SetOpenLocked(before);
   }
   pieces_[reinterpret_cast<uintptr_t>(memory)] = {bytes, place};
@@ -117,7 +124,7 @@ bool Memory::Free(int place, void* memory) {
   used_[static_cast<size_t>(place)] -= bytes;
   const DeviceSet before = open_;
   SetOpenLocked(before | OnlyDevice(place));
-  Fill(memory, bytes);
+  Fill(place, memory, bytes);
   SetOpenLocked(before);
   Poison(memory, bytes);
   return true;
@@ -153,6 +160,12 @@ bool Memory::Holds(int place, const void* begin, size_t bytes) const {
 size_t Memory::FreeBytes(int device) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return bytes_each_ - used_[static_cast<size_t>(device)];
+}
+
+bool Memory::IsArena(uintptr_t address) const {
+  return std::any_of(arenas_.begin(), arenas_.end(), [&](const char* arena) {
+    return address - reinterpret_cast<uintptr_t>(arena) < arena_bytes_;
+  });
 }
 
 DeviceSet Memory::SetOpen(DeviceSet devices) {

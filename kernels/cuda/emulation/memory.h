@@ -24,10 +24,14 @@ inline constexpr int kPinned = -1;
 using DeviceSet = uint32_t;  // Bit i: device i.
 constexpr DeviceSet OnlyDevice(int device) { return DeviceSet{1} << device; }
 
+// kNothing: where work is counted (counts.h), memory of devices reads as zeros, and takes none of
+// the host's for what is only allocated.
+enum class Keeps { kValues, kNothing };
+
 class Memory {
  public:
   // Each of `devices` has `bytes_each`.
-  Memory(int devices, size_t bytes_each);
+  Memory(int devices, size_t bytes_each, Keeps keeps = Keeps::kValues);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -46,6 +50,9 @@ class Memory {
   size_t FreeBytes(int device) const;
   size_t TotalBytes() const { return bytes_each_; }
 
+  // Whether it is an address of some device's arena.
+  bool IsArena(uintptr_t address) const;
+
   // Opens these arenas and closes all others. Returns those that were open.
   DeviceSet SetOpen(DeviceSet devices);
 
@@ -55,12 +62,14 @@ class Memory {
     int place;
   };
 
+  void Fill(int place, void* memory, size_t bytes) const;
   // Where there is room for a piece and its gap; null if nowhere. Under `mutex_`.
   void* FindRoom(int device, size_t bytes) const;
   void SetOpenLocked(DeviceSet devices);
 
   const size_t bytes_each_;
   const size_t arena_bytes_;
+  const Keeps keeps_;
   std::vector<char*> arenas_;  // By device.
   mutable std::mutex mutex_;
   std::map<uintptr_t, Piece> pieces_;  // By address.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/cuda/emulation/card.h"
+#include "kernels/cuda/emulation/counts.h"
 #include "kernels/cuda/emulation/memory.h"
 #include "kernels/cuda/emulation/runtime_state.h"
 #include "kernels/cuda/emulation/streams.h"
@@ -24,6 +25,8 @@ int CountDevices() {
   const int count = wanted == nullptr ? 1 : std::atoi(wanted);
   return count < 0 ? 0 : count > kDevicesMax ? kDevicesMax : count;
 }
+
+bool Counted() { return CountsOrNull() != nullptr; }
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
@@ -73,6 +76,7 @@ cudaError_t CopyNow(void* begin, const Side& to, const Side& from) {
                  side->bytes, side->begin);
     return cudaErrorIllegalAddress;
   }
+  if (CountCopy(from.bytes * (to.IsDevice() && from.IsDevice() ? 2 : 1))) return cudaSuccess;
   const MemoryAccess access(TheRuntime().memory, to.Devices() | from.Devices());
   std::memmove(begin, from.begin, from.bytes);
   return cudaSuccess;
@@ -111,7 +115,8 @@ void ResetDevice(int device) {
 
 Runtime::Runtime()
     : devices(CountDevices()),
-      memory(devices == 0 ? 1 : devices, kMemoryBytes),
+      memory(devices == 0 ? 1 : devices, Counted() ? EmulatedCard().memory_bytes : kMemoryBytes,
+             Counted() ? Keeps::kNothing : Keeps::kValues),
       contexts(kDevicesMax) {
   for (size_t i = 0; i < contexts.size(); ++i) {
     contexts[i] = {.device = static_cast<int>(i), .memory = &memory};
@@ -354,6 +359,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
     if (!is_there()) return cudaErrorInvalidValue;
     return Enqueue(stream, [is_there, memory, value, bytes] {
       if (!is_there()) return cudaErrorIllegalAddress;
+      if (CountCopy(bytes)) return cudaSuccess;
       std::memset(memory, value, bytes);
       return cudaSuccess;
     });

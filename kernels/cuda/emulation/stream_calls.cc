@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "kernels/cuda/emulation/counts.h"
 #include "kernels/cuda/emulation/runtime.h"
 #include "kernels/cuda/emulation/runtime_state.h"
 #include "kernels/cuda/emulation/streams.h"
@@ -207,6 +208,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   return Guarded([&] {
     return Enqueue(stream, [work = executable->work] {
+      if (Counts* const counts = CountsOrNull(); counts != nullptr) ++counts->graphs;
       for (const Work& one : *work) {
         if (const cudaError_t error = one(); error != cudaSuccess) return error;
       }
