@@ -2,7 +2,7 @@
 //
 // A thread works on N channels side by side, 4 where they may be read at once. A block is as many
 // threads wide as the channels need, at most kColumnsMax, has kBlockThreads in all, and walks down
-// a chunk of rows; the chunks' sums are added by one block for a strip of channels. Chunks depend
+// a chunk of rows; the last block of a strip of channels adds up the chunks' sums. Chunks depend
 // on the shape alone, and on whether four may be read at once.
 //
 //   Values, Map: OfColumns(first channel, [sums]) is what a thread keeps while it walks; of that,
@@ -20,8 +20,7 @@ namespace capstan::kernels::cuda {
 inline constexpr int kColumnsMax = 32;
 inline constexpr int kBlocksWanted = 528;  // As an H100 runs at once: 132 times 4.
 inline constexpr int64_t kChunkRowsMin = 128;
-inline constexpr int kAddColumns = 8;
-inline constexpr int kAddLines = 128;
+static_assert(kBlocksWanted <= kStripsMax, "with more strips there is one chunk");
 
 // How a matrix is divided among threads and blocks.
 struct ColumnGeometry {
@@ -76,11 +75,15 @@ __device__ __forceinline__ void WalkChunk(const ColumnGeometry& g, int column,
   }
 }
 
-// partial[chunk, channel] = sums over the chunk of values(row, channel).
-template <int N, class Values>
+// finish(channel, sums over all rows). Each block leaves the sums of its chunk in partial[chunk,
+// channel]. The last block of a strip, as strips_done counts them, adds up the strip's, and leaves
+// 0 there.
+template <int N, class Values, class Finish>
 __global__ void __launch_bounds__(kBlockThreads)
-    ChunkSumsKernel(Values values, ColumnGeometry g, double2* partial) {
+    ColumnSumsKernel(Values values, Finish finish, ColumnGeometry g, double2* partial,
+                     unsigned* strips_done) {
   __shared__ double2 lines[kBlockThreads * N];  // [line, channel of the strip]
+  __shared__ bool is_last;
   const int width = g.columns * N;
   const int strip = static_cast<int>(blockIdx.x) * width;
   const int column = strip + static_cast<int>(threadIdx.x) * N;
@@ -92,39 +95,45 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   __syncthreads();
   const int mine = static_cast<int>(threadIdx.y) * g.columns + static_cast<int>(threadIdx.x);
-  if (mine >= width || strip + mine >= g.c) return;
-  double2 sum = make_double2(0.0, 0.0);
-  for (int line = 0; line < kBlockThreads / g.columns; ++line) {
-    sum.x += lines[line * width + mine].x;
-    sum.y += lines[line * width + mine].y;
+  const bool is_mine = mine < width && strip + mine < g.c;
+  if (is_mine) {
+    double2 sum = make_double2(0.0, 0.0);
+    for (int line = 0; line < kBlockThreads / g.columns; ++line) {
+      sum.x += lines[line * width + mine].x;
+      sum.y += lines[line * width + mine].y;
+    }
+    partial[int64_t{blockIdx.y} * g.c + strip + mine] = sum;
   }
-  partial[int64_t{blockIdx.y} * g.c + strip + mine] = sum;
-}
-
-// finish(channel, sums over all chunks).
-template <class Finish>
-__global__ void __launch_bounds__(kAddColumns* kAddLines)
-    AddChunksKernel(Finish finish, int64_t chunks, int c, const double2* partial) {
-  __shared__ double2 lines[kAddLines][kAddColumns];
-  const int column = static_cast<int>(blockIdx.x) * kAddColumns + static_cast<int>(threadIdx.x);
+  __threadfence();  // The sums are there before the strip's count says so.
+  __syncthreads();
+  if (mine == 0) {
+    is_last = gridDim.y == 1 || atomicAdd(strips_done + blockIdx.x, 1u) == gridDim.y - 1;
+  }
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  // As many threads as there are add up the chunks of a channel, and then the first one theirs.
+  const int threads_of_channel = kBlockThreads / width;
+  const int channel = strip + mine % width;
   double2 sum = make_double2(0.0, 0.0);
-  if (column < c) {
-    for (int64_t chunk = threadIdx.y; chunk < chunks; chunk += kAddLines) {
-      const double2 one = partial[chunk * c + column];
+  if (channel < g.c) {
+#pragma unroll 8
+    for (int64_t chunk = mine / width; chunk < gridDim.y; chunk += threads_of_channel) {
+      const double2 one = __ldcg(partial + chunk * g.c + channel);
       sum.x += one.x;
       sum.y += one.y;
     }
   }
-  lines[threadIdx.y][threadIdx.x] = sum;
+  lines[mine] = sum;
   __syncthreads();
-  for (unsigned half = kAddLines / 2; half > 0; half /= 2) {
-    if (threadIdx.y < half) {
-      lines[threadIdx.y][threadIdx.x].x += lines[threadIdx.y + half][threadIdx.x].x;
-      lines[threadIdx.y][threadIdx.x].y += lines[threadIdx.y + half][threadIdx.x].y;
+  if (is_mine) {
+    for (int other = 1; other < threads_of_channel; ++other) {
+      sum.x += lines[other * width + mine].x;
+      sum.y += lines[other * width + mine].y;
     }
-    __syncthreads();
+    finish(channel, sum);
   }
-  if (threadIdx.y == 0 && column < c) finish(column, lines[0][threadIdx.x]);
+  if (mine == 0 && gridDim.y > 1) strips_done[blockIdx.x] = 0;
 }
 
 // map(element) for all elements, with what a channel needs computed once a thread.
@@ -135,14 +144,12 @@ __global__ void __launch_bounds__(kBlockThreads) ColumnMapKernel(Map map, Column
   if (column < g.c) WalkChunk(g, column, map.OfColumns(column));
 }
 
+//   strips_done  [kStripsMax], all 0
 template <int N, class Values, class Finish>
 cudaError_t Sum(const Values& values, const Finish& finish, const ColumnGeometry& g, void* scratch,
-                cudaStream_t stream) {
-  auto* const partial = static_cast<double2*>(scratch);
-  Launch(ChunkSumsKernel<N, Values>, g.grid(), g.block(), stream, values, g, partial);
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
-  Launch(AddChunksKernel<Finish>, static_cast<unsigned>(CeilDiv(g.c, kAddColumns)),
-         dim3(kAddColumns, kAddLines), stream, finish, g.chunks(), g.c, partial);
+                unsigned* strips_done, cudaStream_t stream) {
+  Launch(ColumnSumsKernel<N, Values, Finish>, g.grid(), g.block(), stream, values, finish, g,
+         static_cast<double2*>(scratch), strips_done);
   return cudaGetLastError();
 }
 

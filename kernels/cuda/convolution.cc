@@ -249,7 +249,8 @@ class ConvolutionPlan : public CudaPlan {
                                       .c = static_cast<int>(desc().out_c),
                                       .dy = in[1].data,
                                       .sums = out[1].f32(),
-                                      .scratch = Workspace(0)},
+                                      .scratch = Workspace(0),
+                                      .strips_done = device().strips_done()},
                                      stream()));
   }
 

@@ -86,6 +86,10 @@ absl::Status Device::Initialize() {
   CAPSTAN_CUDNN_CHECK(cudnnCreate(&cudnn_), "creating cuDNN's handle");
   CAPSTAN_CUDNN_CHECK(cudnnSetStream(cudnn_, stream()), "setting cuDNN's stream");
   CAPSTAN_CUBLAS_CHECK(cublasLtCreate(&cublaslt_), "creating cuBLASLt's handle");
+  constexpr int64_t kStripsBytes = kStripsMax * int64_t{sizeof(unsigned)};
+  CAPSTAN_ASSIGN_OR_RETURN(strips_done_, Allocate(kStripsBytes, "counts of blocks"));
+  CAPSTAN_CUDA_CHECK(cudaMemsetAsync(strips_done_.get(), 0, kStripsBytes, stream()),
+                     "clearing the counts of blocks");
   CAPSTAN_ASSIGN_OR_RETURN(faults_, Allocate(sizeof(Faults), "fault words"));
   void* seen = nullptr;
   CAPSTAN_CUDA_CHECK(cudaMallocHost(&seen, sizeof(Faults)), "allocating pinned memory");
@@ -114,6 +118,7 @@ Device::~Device() {
     if (stream != nullptr) cudaStreamSynchronize(stream);
   }
   workspace_.reset();
+  strips_done_.reset();
   faults_.reset();
   if (faults_seen_ != nullptr) cudaFreeHost(faults_seen_);
   if (cublaslt_ != nullptr) cublasLtDestroy(cublaslt_);

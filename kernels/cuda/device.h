@@ -64,6 +64,9 @@ class Device {
   // Null: measured plans are not kept.
   PlanStore* plans() const { return plans_.get(); }
 
+  // How many blocks have come to the end of a strip (columns.cuh); device memory, all 0.
+  unsigned* strips_done() const { return static_cast<unsigned*>(strips_done_.get()); }
+
   // Where kernels report; device memory. `classes` and `rows` are for the message.
   Faults* ReportLabels(int64_t classes);
   Faults* ReportRows(int64_t rows);
@@ -99,6 +102,7 @@ class Device {
   cublasLtHandle_t cublaslt_ = nullptr;
   std::shared_ptr<void> workspace_;  // Shared with the graphs that were recorded with it.
   int64_t workspace_bytes_ = 0;      // What plans that are prepared count on.
+  DeviceMemory strips_done_;
   DeviceMemory faults_;
   Faults* faults_seen_ = nullptr;   // Pinned host memory.
   int64_t classes_ = 0, rows_ = 0;  // Of the last op that may report; 0: none yet.

@@ -39,9 +39,10 @@ struct ColumnSumsArgs {
   Element type = Element::kFloat;  // Of dy.
   int64_t rows = 0;                // >= 1.
   int c = 1;
-  const void* dy = nullptr;  // [rows, c]
-  float* sums = nullptr;     // [c]
-  void* scratch = nullptr;   // ColumnSumsScratchBytes(rows, c)
+  const void* dy = nullptr;         // [rows, c]
+  float* sums = nullptr;            // [c]
+  void* scratch = nullptr;          // ColumnSumsScratchBytes(rows, c)
+  unsigned* strips_done = nullptr;  // [kStripsMax], all 0 before and after.
 };
 cudaError_t LaunchColumnSums(const ColumnSumsArgs& args, cudaStream_t stream);
 
@@ -73,9 +74,10 @@ struct BatchNormArgs {
   float* variance = nullptr;     // Likewise.
   float* dscale = nullptr;
   float* dshift = nullptr;
-  void* out = nullptr;      // y, which may be addend; or dx.
-  void* dsum = nullptr;     // kAddendRelu, backward; may be dy.
-  void* scratch = nullptr;  // ColumnSumsScratchBytes(rows, c); not for inference.
+  void* out = nullptr;              // y, which may be addend; or dx.
+  void* dsum = nullptr;             // kAddendRelu, backward; may be dy.
+  void* scratch = nullptr;          // ColumnSumsScratchBytes(rows, c); not for inference.
+  unsigned* strips_done = nullptr;  // As in ColumnSumsArgs; not for inference.
 };
 cudaError_t LaunchBatchNormForward(const BatchNormArgs& args, cudaStream_t stream);
 cudaError_t LaunchBatchNormInference(const BatchNormArgs& args, cudaStream_t stream);

@@ -19,6 +19,9 @@ struct Faults {
   unsigned long long row = kNoFault;
 };
 
+// Strips of columns that a kernel of sums may have more than one chunk of (columns.cuh).
+inline constexpr int kStripsMax = 528;
+
 // An image op's window; names as in op.h. All operands have fewer than 2^31 elements.
 struct WindowShape {
   int64_t n = 0;

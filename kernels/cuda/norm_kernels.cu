@@ -240,7 +240,8 @@ cudaError_t ForwardOf(const BatchNormArgs& a, cudaStream_t stream) {
   const auto* const x = static_cast<const T*>(a.x);
   const StoreMoments<T> finish{x, static_cast<double>(a.rows), a.mean, a.variance};
   const cudaError_t error =
-      Sum<N>(DeviationValues<N, T>{x}, finish, ColumnGeometryOf(a.rows, a.c, N), a.scratch, stream);
+      Sum<N>(DeviationValues<N, T>{x}, finish, ColumnGeometryOf(a.rows, a.c, N), a.scratch,
+             a.strips_done, stream);
   return error != cudaSuccess ? error : InferenceOf<N, T, kFused>(a, stream);
 }
 
@@ -248,7 +249,8 @@ template <int N, typename T, Fused kFused>
 cudaError_t BackwardOf(const BatchNormArgs& a, cudaStream_t stream) {
   const ColumnGeometry g = ColumnGeometryOf(a.rows, a.c, N);
   const StoreGradients finish{a.dscale, a.dshift};
-  const cudaError_t error = Sum<N>(BackwardValues<N, T, kFused>{a}, finish, g, a.scratch, stream);
+  const cudaError_t error =
+      Sum<N>(BackwardValues<N, T, kFused>{a}, finish, g, a.scratch, a.strips_done, stream);
   if (error != cudaSuccess) return error;
   if constexpr (kFused != Fused::kAddendRelu) {
     return MapColumns<N>(BackwardMap<N, T, kFused>{a}, g, stream);
@@ -306,10 +308,10 @@ cudaError_t LaunchColumnSums(const ColumnSumsArgs& args, cudaStream_t stream) {
     const StoreSums finish{args.sums};
     if (args.c % 4 == 0 && IsAligned4(dy)) {
       return Sum<4>(GradientValues<4, T>{dy}, finish, ColumnGeometryOf(args.rows, args.c, 4),
-                    args.scratch, stream);
+                    args.scratch, args.strips_done, stream);
     }
     return Sum<1>(GradientValues<1, T>{dy}, finish, ColumnGeometryOf(args.rows, args.c, 1),
-                  args.scratch, stream);
+                  args.scratch, args.strips_done, stream);
   });
 }
 

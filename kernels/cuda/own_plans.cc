@@ -95,7 +95,8 @@ class BatchNormPlan : public CudaPlan {
                           .epsilon = desc().epsilon,
                           .x = in[0].data,
                           .out = out[0].data,
-                          .scratch = Workspace(0)};
+                          .scratch = Workspace(0),
+                          .strips_done = device().strips_done()};
     if (desc().kind == OpKind::kBatchNormBackward) return Backward(args, in, out);
     args.scale = in[1].f32();
     args.shift = in[2].f32();

@@ -11,8 +11,8 @@ class StepCounts(unittest.TestCase):
     def test_a_step_of_lenet(self):
         # Forward: two convolutions and their biases, two pools, two products with biases, ReLU,
         # softmax: 10. Backward: softmax, ReLU and the pools 4, gradients of data 3, of weights 4,
-        # of biases 8 (chunks of rows, then their sum). The update.
-        kernels = 10 + 4 + 3 + 4 + 8 + 1
+        # of biases 4. The update.
+        kernels = 10 + 4 + 3 + 4 + 4 + 1
         small = step_counts.count(_LENET)
         large = step_counts.count(_LENET._replace(batch=256))
         for counts in (small, large):

@@ -130,6 +130,11 @@ template <typename T>
 T __ldg(const T* at) {
   return *at;
 }
+template <typename T>
+T __ldcg(const T* at) {
+  return *at;
+}
+inline void __threadfence() {}
 
 }  // namespace capstan::kernels::cuda
 
