@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -26,6 +28,10 @@ using kernels::cuda::UpdateRule;
 constexpr int kIndexMax = 63;
 constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kAlignedFloats = 64;  // Where arrays begin: 256 bytes.
+// Of updates on their way: a gradient going up, one in the rule, one coming down, and as many that
+// the host fills and empties meanwhile. Each takes 8 MiB of pinned memory and 4 of the card's, from
+// the first time on that so many are on their way.
+constexpr size_t kSlots = 8;
 
 std::optional<UpdateRule> RuleOf(OptimizerKind kind) {
   switch (kind) {
@@ -43,35 +49,79 @@ std::optional<UpdateRule> RuleOf(OptimizerKind kind) {
   }
 }
 
-// The card, shared by its shards.
-struct Card {
-  explicit Card(std::unique_ptr<CudaBackend> the_backend) : backend(std::move(the_backend)) {}
-  ~Card() {
-    uploaded.reset();
-    updated.reset();
-    downloaded.reset();
-    if (device_gradient != nullptr) backend->Free(device_gradient);
-    if (pinned != nullptr) backend->FreePinned(pinned);
+// An update that has been enqueued and not waited for.
+struct UpdateOnItsWay {
+  absl::Span<float> values;  // Where the new weights go; empty: nobody wants them any more.
+  absl::Status outcome;      // Once it has been waited for.
+};
+
+// What an update needs beside its shard's arrays.
+struct Slot {
+  explicit Slot(CudaBackend& the_backend) : backend(the_backend) {}
+  ~Slot() {
+    if (gradient != nullptr) backend.Free(gradient);
+    if (pinned != nullptr) backend.FreePinned(pinned);
   }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
   absl::Status Prepare() {
-    const int64_t bytes = ShardDevice::kElementsMax * kFloatBytes;
-    CAPSTAN_ASSIGN_OR_RETURN(void* const device, backend->TryAllocate(bytes));
-    device_gradient = static_cast<float*>(device);
-    CAPSTAN_ASSIGN_OR_RETURN(void* const host, backend->AllocatePinned(2 * bytes));
-    pinned = static_cast<float*>(host);
+    constexpr int64_t kBytes = ShardDevice::kElementsMax * kFloatBytes;
+    CAPSTAN_ASSIGN_OR_RETURN(gradient, backend.TryAllocate(kBytes));
+    CAPSTAN_ASSIGN_OR_RETURN(pinned, backend.AllocatePinned(2 * kBytes));
     for (auto* event : {&uploaded, &updated, &downloaded}) {
-      CAPSTAN_ASSIGN_OR_RETURN(*event, backend->MakeEvent());
+      CAPSTAN_ASSIGN_OR_RETURN(*event, backend.MakeEvent());
     }
     return absl::OkStatus();
   }
-  float* pinned_up() const { return pinned; }
-  float* pinned_down() const { return pinned + ShardDevice::kElementsMax; }
+  float* up() const { return static_cast<float*>(pinned); }
+  float* down() const { return up() + ShardDevice::kElementsMax; }
+
+  CudaBackend& backend;
+  void* gradient = nullptr;  // The card's.
+  void* pinned = nullptr;
+  std::unique_ptr<kernels::DeviceEvent> uploaded, updated, downloaded;
+  UpdateOnItsWay* user = nullptr;  // Null: it is free.
+};
+
+// The card, shared by its shards.
+struct Card {
+  explicit Card(std::unique_ptr<CudaBackend> the_backend) : backend(std::move(the_backend)) {}
+
+  // Errors: kResourceExhausted  the device has no memory for it.
+  absl::Status AddSlot() {
+    auto slot = std::make_unique<Slot>(*backend);
+    CAPSTAN_RETURN_IF_ERROR(slot->Prepare());
+    slots.push_back(std::move(slot));
+    return absl::OkStatus();
+  }
+  // A free one, or a new one, or that whose update is the oldest: waits for it.
+  Slot& TakeSlot() {
+    const auto free = std::find_if(slots.begin(), slots.end(),
+                                   [](const auto& slot) { return slot->user == nullptr; });
+    const bool added = free == slots.end() && slots.size() < kSlots && AddSlot().ok();
+    if (!added) {
+      const auto taken = free == slots.end() ? slots.begin() : free;
+      std::rotate(taken, taken + 1, slots.end());
+    }
+    Complete(*slots.back());
+    return *slots.back();
+  }
+  void Complete(Slot& slot) {
+    if (slot.user == nullptr) return;
+    UpdateOnItsWay& update = *std::exchange(slot.user, nullptr);
+    update.outcome = backend->Await(*slot.downloaded);
+    if (!update.outcome.ok() || update.values.empty()) return;
+    std::memcpy(update.values.data(), slot.down(), update.values.size() * sizeof(float));
+  }
+  void Complete(const UpdateOnItsWay& update) {
+    for (const std::unique_ptr<Slot>& slot : slots) {
+      if (slot->user == &update) Complete(*slot);
+    }
+  }
 
   absl::Mutex mutex;  // Held while anything below is used.
   const std::unique_ptr<CudaBackend> backend;
-  float* device_gradient = nullptr;
-  float* pinned = nullptr;
-  std::unique_ptr<kernels::DeviceEvent> uploaded, updated, downloaded;
+  std::vector<std::unique_ptr<Slot>> slots;  // At least one; the one that was taken last is last.
 };
 
 class CudaShard final : public DeviceShard {
@@ -80,6 +130,8 @@ class CudaShard final : public DeviceShard {
       : card_(card), elements_(elements), rule_(rule), block_(block) {}
   ~CudaShard() override {
     absl::MutexLock lock(&card_.mutex);
+    update_.values = {};
+    card_.Complete(update_);
     card_.backend->Free(block_);
   }
 
@@ -98,28 +150,33 @@ class CudaShard final : public DeviceShard {
                       absl::Span<float> values) override {
     absl::MutexLock lock(&card_.mutex);
     CudaBackend& backend = *card_.backend;
-    gradient(card_.pinned_up());
-    CAPSTAN_RETURN_IF_ERROR(
-        backend.CopyAsync(Stream::kUpload, card_.device_gradient, card_.pinned_up(), bytes()));
-    CAPSTAN_RETURN_IF_ERROR(backend.Record(*card_.uploaded, Stream::kUpload));
-    CAPSTAN_RETURN_IF_ERROR(backend.Wait(Stream::kCompute, *card_.uploaded));
+    Slot& slot = card_.TakeSlot();
+    gradient(slot.up());
+    CAPSTAN_RETURN_IF_ERROR(backend.CopyAsync(Stream::kUpload, slot.gradient, slot.up(), bytes()));
+    CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.uploaded, Stream::kUpload));
+    CAPSTAN_RETURN_IF_ERROR(backend.Wait(Stream::kCompute, *slot.uploaded));
     const int slots = StateSlots(rule_);
     CAPSTAN_RETURN_IF_ERROR(
         backend.Update({.rule = *RuleOf(rule_.kind),
                         .scalars = UpdateScalarsOf(MakeStepScalars(rule_, step)),
                         .n = elements_,
                         .weights = Array(0),
-                        .gradient = card_.device_gradient,
+                        .gradient = static_cast<float*>(slot.gradient),
                         .s0 = slots > 0 ? Array(1) : nullptr,
                         .s1 = slots > 1 ? Array(2) : nullptr}));
-    CAPSTAN_RETURN_IF_ERROR(backend.Record(*card_.updated, Stream::kCompute));
-    CAPSTAN_RETURN_IF_ERROR(backend.Wait(Stream::kDownload, *card_.updated));
-    CAPSTAN_RETURN_IF_ERROR(
-        backend.CopyAsync(Stream::kDownload, card_.pinned_down(), Array(0), bytes()));
-    CAPSTAN_RETURN_IF_ERROR(backend.Record(*card_.downloaded, Stream::kDownload));
-    CAPSTAN_RETURN_IF_ERROR(backend.Await(*card_.downloaded));
-    std::memcpy(values.data(), card_.pinned_down(), static_cast<size_t>(bytes()));
+    CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.updated, Stream::kCompute));
+    CAPSTAN_RETURN_IF_ERROR(backend.Wait(Stream::kDownload, *slot.updated));
+    CAPSTAN_RETURN_IF_ERROR(backend.CopyAsync(Stream::kDownload, slot.down(), Array(0), bytes()));
+    CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.downloaded, Stream::kDownload));
+    update_ = {.values = values};
+    slot.user = &update_;
     return absl::OkStatus();
+  }
+
+  absl::Status Finish() override {
+    absl::MutexLock lock(&card_.mutex);
+    card_.Complete(update_);
+    return update_.outcome;
   }
 
   void SetLearningRateFactor(double factor) override { rule_.learning_rate_factor = factor; }
@@ -140,14 +197,15 @@ class CudaShard final : public DeviceShard {
   Card& card_;
   const int64_t elements_;
   OptimizerConfig rule_;
-  float* const block_;  // Weights, then the state's slots.
+  float* const block_;     // Weights, then the state's slots.
+  UpdateOnItsWay update_;  // The last one; under the card's mutex.
 };
 
 class CudaShardDevice final : public ShardDevice {
  public:
   CudaShardDevice(std::string name, std::unique_ptr<CudaBackend> backend)
       : name_(std::move(name)), card_(std::move(backend)) {}
-  absl::Status Prepare() { return card_.Prepare(); }
+  absl::Status Prepare() { return card_.AddSlot(); }
 
   std::string Name() const override { return name_; }
   bool Knows(const OptimizerConfig& rule) const override { return RuleOf(rule.kind).has_value(); }

@@ -2,7 +2,8 @@
 //
 // Its kernels compile the update rules of the host (kernels/cuda/element_rules.h): the bits are the
 // same. An update is three works in a row, on three streams: the gradient up, the rule, the weights
-// down; whoever calls waits for the last.
+// down. Up to kSlots of them, of any shards, are on their way at a time; one more waits for the
+// oldest.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_DEVICE_CUDA_SHARD_DEVICE_H_
 #define CAPSTAN_SERVER_DEVICE_CUDA_SHARD_DEVICE_H_

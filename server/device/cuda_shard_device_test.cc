@@ -82,6 +82,7 @@ absl::StatusOr<Numbers2> OnDevice(const OptimizerConfig& rule, ShardDevice& devi
     status = (*shard)->Update(
         step, [&gradient](float* to) { std::copy(gradient.begin(), gradient.end(), to); },
         absl::MakeSpan(arrays[0]));
+    if (status.ok()) status = (*shard)->Finish();
     weights.push_back(arrays[0]);
   }
   for (size_t i = 1; status.ok() && i < arrays.size(); ++i) {
@@ -153,6 +154,59 @@ TEST_CASE("Shard device: each copy, and each wait, is needed", "[server]") {
       CHECK(noticed);
     }
   }
+}
+
+TEST_CASE("Shard device: updates of many shards are enqueued before the first is waited for",
+          "[server]") {
+  const OptimizerConfig rule = Rule(OptimizerKind::kMomentum);
+  const Numbers2 expected = OnHost(rule);
+  for (const size_t count : {2, 8, 19}) {
+    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+      INFO(count << " shards, seed " << seed);
+      Fake fake(seed);
+      std::vector<std::unique_ptr<DeviceShard>> shards;
+      std::vector<std::vector<float>> values(count, std::vector<float>(kCount));
+      const Numbers2 initial = Initial(rule);
+      const std::vector<absl::Span<const float>> state(initial.begin() + 1, initial.end());
+      for (size_t i = 0; i < count; ++i) {
+        REQUIRE_OK_AND_ASSIGN(auto shard, fake.device->Make(kCount, rule));
+        REQUIRE_OK(shard->Write(initial[0], state));
+        REQUIRE_OK(shard->Finish());  // There is no update to wait for.
+        shards.push_back(std::move(shard));
+      }
+      for (int64_t step = 0; step < kSteps; ++step) {
+        const std::vector<float> gradient = Numbers(10 + static_cast<uint64_t>(step));
+        fake.gpu->Forget(FakeDevice::Call::kAwait, -1);
+        for (size_t i = 0; i < count; ++i) {
+          REQUIRE_OK(shards[i]->Update(
+              step, [&](float* to) { std::copy(gradient.begin(), gradient.end(), to); },
+              absl::MakeSpan(values[i])));
+        }
+        // Only who finds all slots taken waits, for the oldest.
+        CHECK(fake.gpu->calls_counted() == static_cast<int64_t>(std::max<size_t>(count, 8) - 8));
+        for (size_t i = count; i-- > 0;) REQUIRE_OK(shards[i]->Finish());
+        CHECK(fake.gpu->calls_counted() == static_cast<int64_t>(count));
+        const size_t updated = expected.size() - static_cast<size_t>(kSteps - step);
+        for (const std::vector<float>& each : values) CHECK(SameBits({each}, {expected[updated]}));
+      }
+    }
+  }
+}
+
+TEST_CASE("Shard device: a shard that goes while its update is on its way takes nothing along",
+          "[server]") {
+  const OptimizerConfig rule = Rule(OptimizerKind::kSgd);
+  Fake fake(0);
+  std::vector<float> values(kCount, 1.0f);
+  for (int i = 0; i < 20; ++i) {
+    REQUIRE_OK_AND_ASSIGN(const auto shard, fake.device->Make(kCount, rule));
+    REQUIRE_OK(shard->Write(Numbers(1), {}));
+    REQUIRE_OK(shard->Update(
+        0, [](float* to) { std::fill(to, to + kCount, 0.5f); }, absl::MakeSpan(values)));
+  }
+  CHECK(values == std::vector<float>(kCount, 1.0f));
+  REQUIRE_OK_AND_ASSIGN(const Numbers2 arrays, OnDevice(rule, *fake.device));
+  CHECK(SameBits(arrays, OnHost(rule)));
 }
 
 TEST_CASE("Shard device: shards do not disturb each other, and give their memory back",

@@ -4,10 +4,12 @@
 // The host keeps a copy of the values: answers, the previous version and sums of gradients are as
 // without a device, and so are the bits.
 //
-//   gradient ──copied──► device: weights, state = update(weights, gradient, state)
-//   values   ◄──copied── weights
+//   Update   gradient ──copied──► device: weights, state = update(weights, gradient, state)
+//   Finish   values   ◄──copied── weights
 //
-// Thread safety: thread-safe, its shards, too: one update goes on at a time.
+// Updates of several shards are enqueued before the first is waited for: a message that brings
+// gradients for many costs one wait, and copies up and down and the rules run side by side.
+// Thread safety: thread-safe, its shards, too.
 #ifndef CAPSTAN_SERVER_DEVICE_SHARD_DEVICE_H_
 #define CAPSTAN_SERVER_DEVICE_SHARD_DEVICE_H_
 
@@ -33,11 +35,13 @@ class DeviceShard {
   // of its rule.
   virtual absl::Status Write(absl::Span<const float> weights,
                              absl::Span<const absl::Span<const float>> state) = 0;
-  // Update number `step` (optimizer.h).
-  //   gradient  writes the gradient to the place that it is given, [elements]; called once
-  //   values    [elements], overwritten: the new weights
+  // Enqueues update number `step` (optimizer.h). REQUIRES: Finish has followed the one before.
+  //   gradient  writes the gradient to the place that it is given, [elements]; called once, now
+  //   values    [elements], the new weights: written, by any thread, until Finish has returned
   virtual absl::Status Update(int64_t step, const std::function<void(float*)>& gradient,
                               absl::Span<float> values) = 0;
+  // Waits for the last update, if there was one. Other calls do not wait for it.
+  virtual absl::Status Finish() = 0;
   // Of the updates that follow (OptimizerConfig::learning_rate_factor).
   virtual void SetLearningRateFactor(double factor) = 0;
   // Copies a slot of the state to `to`, [elements].

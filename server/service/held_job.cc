@@ -317,13 +317,15 @@ absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::KeysOfPullLocked(
 absl::Status HeldJob::PushLocked(const v1::PushRequest& push,
                                  const std::vector<Gradient>& gradients, v1::PushResponse* response,
                                  Sink& sink) {
-  for (int i = 0; i < push.shards_size(); ++i) {
+  absl::Status status;
+  for (int i = 0; i < push.shards_size() && status.ok(); ++i) {
     const v1::ShardPush& shard = push.shards(i);
     sink.SetPushResult(response->add_shards());
-    CAPSTAN_RETURN_IF_ERROR(tables_.Push(KeyOf(shard), DecodePush(push, shard),
-                                         gradients[static_cast<size_t>(i)], sink));
+    status = tables_.BeginPush(KeyOf(shard), DecodePush(push, shard),
+                               gradients[static_cast<size_t>(i)], sink);
   }
-  return absl::OkStatus();
+  status.Update(tables_.FinishPushes(sink));  // Also those before one that has failed.
+  return status;
 }
 
 absl::Status HeldJob::PullLocked(const v1::PullRequest& request, const std::vector<RowKeys>& keys,

@@ -182,9 +182,14 @@ absl::Status DenseStore::Update(int64_t step, const WireValues& gradient, float*
     UpdateHere(step, gradient, out);
     return absl::OkStatus();
   }
+  updating_ = true;
   return on_device_->Update(
       step, [&gradient](float* to) { gradient.CopyTo(to); },
       absl::MakeSpan(out, static_cast<size_t>(size())));
+}
+
+absl::Status DenseStore::Finish() {
+  return std::exchange(updating_, false) ? on_device_->Finish() : absl::OkStatus();
 }
 
 void DenseStore::UpdateHere(int64_t step, const WireValues& gradient, float* out) {

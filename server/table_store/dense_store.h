@@ -78,6 +78,8 @@ class DenseStore final : public ShardStore {
   void Forget(const ForgetValues& action) override;
   void Release(const ReleasePrevious& action) override;
   absl::Status Apply(const ApplyGradient& action, const Gradient& payload) override;
+  bool updating() const override { return updating_; }
+  absl::Status Finish() override;
   Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
   // fp32 is lent, other formats are made.
   absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
@@ -138,6 +140,7 @@ class DenseStore final : public ShardStore {
   int slots_ = 0;
   std::vector<FloatBuffer> state_;          // Empty with a device.
   std::unique_ptr<DeviceShard> on_device_;  // Null: masters are here.
+  bool updating_ = false;                   // There; the values here are still to be written.
   std::optional<FloatBuffer> previous_;
   absl::btree_map<Version, absl::Cord> kept_values_;  // Lent, [size()] fp32 each.
   absl::btree_map<GradientId, FloatBuffer> gradients_;

@@ -46,6 +46,11 @@ std::unique_ptr<DenseStore> MakeStore(const OptimizerConfig& rule,
 
 constexpr GradientId kA{1}, kB{2};
 
+absl::Status Apply(DenseStore& store, const ApplyGradient& action, const Gradient& payload) {
+  const absl::Status begun = store.Apply(action, payload);
+  return begun.ok() ? store.Finish() : begun;
+}
+
 TEST_CASE("Dense store: an update over the summed gradient has the bits of one in place",
           "[server]") {
   const OptimizerKind kind =
@@ -61,8 +66,8 @@ TEST_CASE("Dense store: an update over the summed gradient has the bits of one i
     const std::vector<uint32_t> before = BitsOf(kept->Read(ReadFrom::kCurrent));
     if (step > 0) kept->Release({});
     REQUIRE_OK(kept->Keep({kA}, Gradient(gradient)));
-    REQUIRE_OK(kept->Apply({.gradient = kA, .step = step, .keep_previous = true}, {}));
-    REQUIRE_OK(in_place->Apply({.gradient = kIncomingGradient, .step = step}, Gradient(gradient)));
+    REQUIRE_OK(Apply(*kept, {.gradient = kA, .step = step, .keep_previous = true}, {}));
+    REQUIRE_OK(Apply(*in_place, {.gradient = kIncomingGradient, .step = step}, Gradient(gradient)));
     CHECK(BitsOf(kept->Read(ReadFrom::kCurrent)) == BitsOf(in_place->Read(ReadFrom::kCurrent)));
     CHECK(BitsOf(kept->Read(ReadFrom::kPrevious)) == before);
   }
@@ -76,7 +81,7 @@ TEST_CASE("Dense store: gradients are added element by element", "[server]") {
   REQUIRE_OK(store->Keep({kB}, Gradient(b)));
   REQUIRE_OK(store->Add({.into = kB, .from = kIncomingGradient}, Gradient(c)));
   REQUIRE_OK(store->Add({.into = kA, .from = kB}, {}));
-  REQUIRE_OK(store->Apply({.gradient = kA, .step = 0, .keep_previous = true}, {}));
+  REQUIRE_OK(Apply(*store, {.gradient = kA, .step = 0, .keep_previous = true}, {}));
   std::vector<float> expected;
   for (int64_t i = 0; i < count; ++i) expected.push_back(0.0f - 0.1f * (a[i] + (b[i] + c[i])));
   CHECK(BitsOf(store->Read(ReadFrom::kCurrent)) == BitsOf(expected));
@@ -92,11 +97,11 @@ TEST_CASE("Dense store: steady training needs no memory beyond one more buffer",
   for (int64_t step = 0; step < 5; ++step) {
     if (step > 0) store->Release({});
     if (slots == 1) {
-      REQUIRE_OK(store->Apply({.step = step, .keep_previous = true}, Gradient(gradient)));
+      REQUIRE_OK(Apply(*store, {.step = step, .keep_previous = true}, Gradient(gradient)));
     } else {
       REQUIRE_OK(store->Keep({kA}, Gradient(gradient)));
       REQUIRE_OK(store->Add({.into = kA, .from = kIncomingGradient}, Gradient(gradient)));
-      REQUIRE_OK(store->Apply({.gradient = kA, .step = step, .keep_previous = true}, {}));
+      REQUIRE_OK(Apply(*store, {.gradient = kA, .step = step, .keep_previous = true}, {}));
     }
     CHECK(store->bytes() == lasting + buffer);
   }
@@ -106,7 +111,7 @@ TEST_CASE("Dense store: applying at once needs no buffer at all", "[server]") {
   const auto store = MakeStore(Rule(OptimizerKind::kAdam), Numbers(1, 100));
   const int64_t bytes = store->bytes();
   const std::vector<float> gradient = Numbers(5, 100);
-  REQUIRE_OK(store->Apply({.step = 0}, Gradient(gradient)));
+  REQUIRE_OK(Apply(*store, {.step = 0}, Gradient(gradient)));
   CHECK(store->bytes() == bytes);
 }
 
@@ -119,8 +124,8 @@ TEST_CASE("Dense store: values that are lent do not change under their reader", 
   CHECK(lent.TryFlat()->data() ==
         reinterpret_cast<const char*>(store->Read(ReadFrom::kCurrent).data()));
   for (int64_t step = 0; step < 2; ++step) {
-    REQUIRE_OK(store->Apply({.step = step}, Gradient(gradient)));
-    REQUIRE_OK(unread->Apply({.step = step}, Gradient(gradient)));
+    REQUIRE_OK(Apply(*store, {.step = step}, Gradient(gradient)));
+    REQUIRE_OK(Apply(*unread, {.step = step}, Gradient(gradient)));
   }
   CHECK(BitsOf(store->Read(ReadFrom::kCurrent)) == BitsOf(unread->Read(ReadFrom::kCurrent)));
   CHECK(std::memcmp(lent.TryFlat()->data(), values.data(), lent.size()) == 0);
@@ -132,7 +137,7 @@ TEST_CASE("Dense store: no buffer that is lent is written again", "[server]") {
   const auto store = MakeStore(Rule(OptimizerKind::kMomentum), values);
   const absl::Cord current = store->Lend(ReadFrom::kCurrent, nullptr, NumberFormat::kFp32).value();
   REQUIRE_OK(store->Keep({kA}, Gradient(gradient)));
-  REQUIRE_OK(store->Apply({.gradient = kA, .step = 0, .keep_previous = true}, {}));
+  REQUIRE_OK(Apply(*store, {.gradient = kA, .step = 0, .keep_previous = true}, {}));
   const absl::Cord previous =
       store->Lend(ReadFrom::kPrevious, nullptr, NumberFormat::kFp32).value();
   CHECK(previous == current);
@@ -162,8 +167,8 @@ TEST_CASE("Dense store: of version 0 a snapshot without state begins as a new st
   snapshot.set_values(values.data(), values.size() * sizeof(float));
   REQUIRE_OK(store->Restore(snapshot));
   for (int64_t step = 0; step < 2; ++step) {
-    REQUIRE_OK(store->Apply({.step = step}, Gradient(gradient)));
-    REQUIRE_OK(expected->Apply({.step = step}, Gradient(gradient)));
+    REQUIRE_OK(Apply(*store, {.step = step}, Gradient(gradient)));
+    REQUIRE_OK(Apply(*expected, {.step = step}, Gradient(gradient)));
   }
   CHECK(BitsOf(store->Read(ReadFrom::kCurrent)) == BitsOf(expected->Read(ReadFrom::kCurrent)));
   snapshot.mutable_state()->set_version(1);
@@ -191,7 +196,7 @@ TEST_CASE("Dense store: each segment follows its own rule", "[server]") {
                                              {.begin = 1, .end = 3, .config = fast}}));
   REQUIRE_OK(store->SetValues([](absl::Span<float> to) { std::fill(to.begin(), to.end(), 4.0f); }));
   const std::vector<float> observed = {8.0f, 8.0f, 0.0f};
-  REQUIRE_OK(store->Apply({.step = 0}, Gradient(observed)));
+  REQUIRE_OK(Apply(*store, {.step = 0}, Gradient(observed)));
   CHECK(BitsOf(store->Read(ReadFrom::kCurrent)) == BitsOf(std::vector<float>{5.0f, 6.0f, 2.0f}));
 }
 

@@ -56,11 +56,29 @@ absl::StatusOr<Gradient> JobTables::ParseGradient(const ShardKey& key, const abs
 
 absl::Status JobTables::Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                              ReplySink& sink) {
+  CAPSTAN_RETURN_IF_ERROR(BeginPush(key, push, gradient, sink));
+  return FinishPushes(sink);
+}
+
+absl::Status JobTables::BeginPush(const ShardKey& key, const PushHead& push,
+                                  const Gradient& gradient, ReplySink& sink) {
   CAPSTAN_RETURN_IF_ERROR(failure_);
   TableShard& shard = shards_.at(key);
-  Actions actions;
+  Actions actions, later;
   CAPSTAN_RETURN_IF_ERROR(Annotate(shard.core().Push(push, actions), NameOf(key)));
-  return CarryOut(key, shard, actions, gradient, sink);
+  CAPSTAN_RETURN_IF_ERROR(CarryOut(key, shard, actions, gradient, sink, &later));
+  if (shard.store().updating()) begun_.push_back({key, std::move(later), gradient});
+  return absl::OkStatus();
+}
+
+absl::Status JobTables::FinishPushes(ReplySink& sink) {
+  for (const BegunPush& push : std::exchange(begun_, {})) {
+    TableShard& shard = shards_.at(push.key);
+    const absl::Status finished = shard.store().Finish();
+    failure_.Update(Annotate(finished, absl::StrCat(NameOf(push.key), ": applying a push")));
+    if (failure_.ok()) CarryOut(push.key, shard, push.later, push.gradient, sink).IgnoreError();
+  }
+  return failure_;
 }
 
 absl::Status JobTables::Pull(const ShardKey& key, const PullHead& pull, Instant now,
@@ -170,8 +188,8 @@ std::vector<v1::HeldTable> JobTables::Describe(
 }
 
 absl::Status JobTables::CarryOut(const ShardKey& key, TableShard& shard, const Actions& actions,
-                                 const Gradient& payload, ReplySink& sink) {
-  const absl::Status status = shard.CarryOut(key, actions, payload, sink);
+                                 const Gradient& payload, ReplySink& sink, Actions* later) {
+  const absl::Status status = shard.CarryOut(key, actions, payload, sink, later);
   if (!status.ok()) failure_ = Annotate(status, absl::StrCat(NameOf(key), ": applying a push"));
   return failure_;
 }

@@ -48,6 +48,12 @@ class JobTables {
   absl::Status CheckPull(const ShardKey& key, const PullHead& pull) const;
   absl::Status Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                     ReplySink& sink);
+  // As Push, but an update on a device may go on. Until FinishPushes has been called, which waits
+  // for all of them and gives the answers that they allow, nothing else is, but pushes of other
+  // shards; their gradients stay.
+  absl::Status BeginPush(const ShardKey& key, const PushHead& push, const Gradient& gradient,
+                         ReplySink& sink);
+  absl::Status FinishPushes(ReplySink& sink);
   absl::Status Pull(const ShardKey& key, const PullHead& pull, Instant now, ReplySink& sink);
   // What a message brings for a shard: as ShardStore::Parse, or ParseListed if there are keys, with
   // the shard's name.
@@ -91,11 +97,18 @@ class JobTables {
   std::vector<v1::HeldTable> Describe(const std::function<bool(const ShardKey&)>& counts) const;
 
  private:
+  // A push whose update goes on, and what follows it.
+  struct BegunPush {
+    ShardKey key;
+    Actions later;
+    Gradient gradient;
+  };
   absl::Status CarryOut(const ShardKey& key, TableShard& shard, const Actions& actions,
-                        const Gradient& payload, ReplySink& sink);
+                        const Gradient& payload, ReplySink& sink, Actions* later = nullptr);
 
   const std::shared_ptr<const ShardFactory> factory_;  // Shared with whoever makes shards.
   absl::btree_map<ShardKey, TableShard> shards_;
+  std::vector<BegunPush> begun_;
   absl::Status failure_;
 };
 

@@ -1,8 +1,11 @@
 #include "server/table_store/job_tables.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -141,6 +144,102 @@ TEST_CASE("Job tables: slots are summed and applied, and a waiting pull gets the
   REQUIRE(answers.pulls.at(kFirst).outcome == PullOutcome::kValues);
   for (size_t i = 0; i < before.size(); ++i) {
     CHECK(answers.values.at(kFirst)[i] == before[i] - 0.75f);
+  }
+}
+
+// A device that does nothing before it is waited for: w -= gradient.
+class SlowDevice final : public ShardDevice {
+ public:
+  class Shard final : public DeviceShard {
+   public:
+    explicit Shard(SlowDevice& device) : device_(device) {}
+    absl::Status Write(absl::Span<const float> weights,
+                       absl::Span<const absl::Span<const float>>) override {
+      weights_.assign(weights.begin(), weights.end());
+      return absl::OkStatus();
+    }
+    absl::Status Update(int64_t, const std::function<void(float*)>& gradient,
+                        absl::Span<float> values) override {
+      gradient_.resize(weights_.size());
+      gradient(gradient_.data());
+      values_ = values;
+      ++device_.enqueued;
+      return absl::OkStatus();
+    }
+    absl::Status Finish() override {
+      --device_.enqueued;
+      if (device_.lost) return absl::UnavailableError("fallen off the bus");
+      for (size_t i = 0; i < weights_.size(); ++i) weights_[i] -= gradient_[i];
+      std::copy(weights_.begin(), weights_.end(), values_.begin());
+      return absl::OkStatus();
+    }
+    void SetLearningRateFactor(double) override {}
+    absl::Status ReadState(int, absl::Span<float>) override { return absl::OkStatus(); }
+
+   private:
+    SlowDevice& device_;
+    std::vector<float> weights_, gradient_;
+    absl::Span<float> values_;
+  };
+  std::string Name() const override { return "slow"; }
+  bool Knows(const OptimizerConfig& rule) const override {
+    return rule.kind == OptimizerKind::kSgd;
+  }
+  absl::StatusOr<std::unique_ptr<DeviceShard>> Make(int64_t, const OptimizerConfig&) override {
+    return std::make_unique<Shard>(*this);
+  }
+
+  int enqueued = 0;  // Updates that nobody has waited for.
+  bool lost = false;
+};
+
+TEST_CASE("Job tables: a device has all updates of a message before the first is waited for",
+          "[server]") {
+  SlowDevice device;
+  JobTablesConfig config = Config();
+  config.device = &device;
+  JobTables job = MakeTables(config);
+  Answers answers;
+  const std::vector<ShardKey> keys = {kFirst, kSecond};
+  std::map<ShardKey, std::vector<float>> expected;
+  for (const ShardKey& key : keys) {
+    expected[key] = ReadNow(job, key);
+    for (float& value : expected[key]) value -= 0.75f;
+    // One that waits for the values, and one that reads those before them afterwards.
+    for (const int64_t iteration : {1, 2}) {
+      const PullHead pull{.token = PullToken(static_cast<uint64_t>(iteration)),
+                          .rank = Rank(0),
+                          .incarnation = Incarnation(1),
+                          .iteration = Iteration(iteration),
+                          .deadline = Instant() + absl::Seconds(1)};
+      REQUIRE_OK(job.Pull(key, pull, Instant(), answers));
+    }
+    REQUIRE_OK(job.BeginPush(key, SlotPush(0, 0),
+                             Gradient(std::vector<float>(expected[key].size(), 0.25f)), answers));
+  }
+  CHECK(device.enqueued == 0);  // Sums are the host's.
+  for (const ShardKey& key : keys) {
+    REQUIRE_OK(job.BeginPush(key, SlotPush(0, 1),
+                             Gradient(std::vector<float>(expected[key].size(), 0.5f)), answers));
+  }
+  CHECK(device.enqueued == 2);
+  CHECK(answers.pulls.empty());
+  SECTION("then those who wait get the new values") {
+    REQUIRE_OK(job.FinishPushes(answers));
+    CHECK(device.enqueued == 0);
+    for (const ShardKey& key : keys) {
+      CHECK(answers.pushes.at(key).version == Version(1));
+      CHECK(answers.pulls.at(key).token == PullToken(1));
+      CHECK(answers.values.at(key) == expected.at(key));
+      CHECK(ReadNow(job, key) == expected.at(key));
+    }
+  }
+  SECTION("a device that is lost meanwhile answers nobody") {
+    device.lost = true;
+    CHECK_STATUS(job.FinishPushes(answers), StatusCode::kUnavailable,
+                 "table 0 shard 0: applying a push: fallen off the bus");
+    CHECK(answers.pulls.empty());
+    CHECK(job.failure().code() == StatusCode::kUnavailable);
   }
 }
 

@@ -84,7 +84,11 @@ class ShardStore {
   virtual void KeepCurrent(const KeepValues& action) = 0;
   virtual void Forget(const ForgetValues& action) = 0;
   virtual void Release(const ReleasePrevious& action) = 0;
+  // May leave the update to go on, on a device: then nothing but Finish is called next.
   virtual absl::Status Apply(const ApplyGradient& action, const Gradient& payload) = 0;
+  // Whether one goes on; and waits for it.
+  virtual bool updating() const { return false; }
+  virtual absl::Status Finish() { return absl::OkStatus(); }
 
   // The gradient that an action names. Valid until the next action.
   virtual Gradient ReadGradient(GradientId id, const Gradient& payload) const = 0;

@@ -39,7 +39,7 @@ std::string NameOf(const ShardKey& key) {
 }
 
 absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
-                                  const Gradient& payload, ReplySink& sink) {
+                                  const Gradient& payload, ReplySink& sink, Actions* later) {
   const auto done = absl::OkStatus();
   const Overloaded carry_out{
       [&](const KeepGradient& action) { return store_->Keep(action, payload); },
@@ -58,8 +58,16 @@ absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
       [&](const ReplyPush& reply) { return sink.OnPush(key, reply), done; },
       [&](const ReplyPull& reply) { return sink.OnPull(key, reply, *store_); }};
   for (const Action& action : actions) {
+    if (store_->updating() && !std::holds_alternative<ReplyPush>(action)) {
+      if (later != nullptr) {
+        later->push_back(action);
+        continue;
+      }
+      CAPSTAN_RETURN_IF_ERROR(store_->Finish());
+    }
     CAPSTAN_RETURN_IF_ERROR(std::visit(carry_out, action));
   }
+  if (later == nullptr) CAPSTAN_RETURN_IF_ERROR(store_->Finish());
   return Account();
 }
 

@@ -49,11 +49,13 @@ class TableShard {
         memory_(std::move(memory)),
         accounted_(store_->lasting_bytes()) {}
 
-  // `payload` is that of the push being handled.
+  // `payload` is that of the push being handled. `later`: null, or empty: then an update may go on,
+  // on a device, and what is to follow it, but for the push's answer, is appended there; to be
+  // carried out after store().Finish().
   // Errors: kResourceExhausted  no memory for a gradient or new rows; or a disk's, for rows that
   //         lie there. The push is lost, the shard unusable.
   absl::Status CarryOut(const ShardKey& key, const Actions& actions, const Gradient& payload,
-                        ReplySink& sink);
+                        ReplySink& sink, Actions* later = nullptr);
 
   // More of the rows that a snapshot left for later; before anything else.
   // Errors: as ShardStore::RestoreMore; beyond the budget.

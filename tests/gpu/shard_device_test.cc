@@ -52,6 +52,7 @@ TEST_CASE("GPU shards: updates and state have the host's bits", "[gpu][own]") {
         REQUIRE_OK((*shard)->Update(
             step, [&](float* to) { std::memcpy(to, gradient.data(), bytes); },
             absl::MakeSpan(values)));
+        REQUIRE_OK((*shard)->Finish());
         server::Apply(rule, step, n, weights.data(),
                       reinterpret_cast<const UnalignedFloat*>(gradient.data()), on_host,
                       weights.data());
