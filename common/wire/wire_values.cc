@@ -55,15 +55,16 @@ const UnalignedFloat* WireValues::Read(int64_t begin, int64_t count, float* bloc
   return block;
 }
 
-void WireValues::CopyTo(float* to) const {
-  if (format_ == NumberFormat::kFp32) {
-    for (const Piece& piece : pieces_) {
-      char* const place = reinterpret_cast<char*>(to) + piece.begin;
-      if (place == piece.data) continue;  // Received there.
-      std::memcpy(place, piece.data, static_cast<size_t>(piece.end - piece.begin));
-    }
-    return;
+void WireValues::CopyBytesTo(char* to) const {
+  for (const Piece& piece : pieces_) {
+    char* const place = to + piece.begin;
+    if (place == piece.data) continue;  // Received there.
+    std::memcpy(place, piece.data, static_cast<size_t>(piece.end - piece.begin));
   }
+}
+
+void WireValues::CopyTo(float* to) const {
+  if (format_ == NumberFormat::kFp32) return CopyBytesTo(reinterpret_cast<char*>(to));
   for (int64_t begin = 0; begin < size_; begin += kBlockElements) {
     Read(begin, std::min(kBlockElements, size_ - begin), to + begin);
   }

@@ -74,24 +74,34 @@ DecodedReply UnknownKeyList(const SendMessage& message) {
   return reply;
 }
 
+// The elements of `part`, lent; `arrays` owns them.
+template <typename Arrays>
+absl::Cord Lent(const std::shared_ptr<const Arrays>& arrays, const SendMessage::Shard& shard,
+                const Range& part) {
+  const auto& table = (*arrays)[static_cast<size_t>(shard.key.table.value())];
+  return absl::MakeCordFromExternal({reinterpret_cast<const char*>(table.data() + part.begin),
+                                     static_cast<size_t>(part.size()) * sizeof(table[0])},
+                                    [arrays] {});
+}
+
 // `with_keys`: they stand in front.
 absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
                     const SendMessage::Shard& shard, NumberFormat format,
                     const AllTableKeys& all_keys, bool with_keys) {
   const Range part = PartOf(shard, all_keys);
   if (part.empty()) return {};
-  const auto count = static_cast<size_t>(part.size());
-  const float* values = (*arrays)[static_cast<size_t>(shard.key.table.value())].data() + part.begin;
   absl::Cord encoded;
   if (const TableKeys keys = KeysOf(shard, all_keys); with_keys && keys.batch != nullptr) {
     encoded = absl::MakeCordFromExternal(BytesOf(KeysIn(keys, shard)), [batch = keys.batch] {});
   }
-  if (format != NumberFormat::kFp32) {
-    encoded.Append(EncodedNumbers(format, {values, count}));
+  if (format == NumberFormat::kFp32) {
+    encoded.Append(Lent(arrays, shard, part));
     return encoded;
   }
-  encoded.Append(absl::MakeCordFromExternal(
-      {reinterpret_cast<const char*>(values), count * sizeof(float)}, [arrays] {}));
+  const std::vector<float>& table = (*arrays)[static_cast<size_t>(shard.key.table.value())];
+  encoded.Append(
+      EncodedNumbers(format, absl::MakeConstSpan(table).subspan(static_cast<size_t>(part.begin),
+                                                                static_cast<size_t>(part.size()))));
   return encoded;
 }
 
@@ -114,10 +124,17 @@ void TakeValues(const WireValues& values, const SendMessage::Shard& shard,
   values.CopyRowsTo(keys.wanted->InBucket(shard.elements.begin), keys.dim, table);
 }
 
+// Where a shard's values go as they come. Null: to the fp32 of its table.
+struct HalfPlace {
+  char* to = nullptr;
+  NumberFormat format = NumberFormat::kFp32;
+};
+
 // `elements`: that were asked for.
 absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1::ShardValues& head,
                                        const absl::Cord& values, int64_t elements,
-                                       const AllTableKeys& keys, TableArrays* destination) {
+                                       const AllTableKeys& keys, TableArrays* destination,
+                                       HalfPlace half) {
   ShardReply reply{.version = Version(head.version()),
                    .staleness = head.staleness(),
                    .membership = Generation(head.membership())};
@@ -144,7 +161,16 @@ absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1
     return absl::InternalError(absl::StrCat("shard ", shard.key.shard.value(), " came with ",
                                             values.size(), " bytes, expected ", expected));
   }
-  TakeValues(WireValues(values, *format), shard, keys, destination);
+  if (half.to == nullptr) {
+    TakeValues(WireValues(values, *format), shard, keys, destination);
+    return reply;
+  }
+  if (*format != half.format) {
+    return absl::InternalError(absl::StrCat("shard ", shard.key.shard.value(), " came as ",
+                                            v1::ValueType_Name(head.value_type()), ", expected ",
+                                            v1::ValueType_Name(TypeOf(half.format))));
+  }
+  WireValues(values, *format).CopyBytesTo(half.to);
   return reply;
 }
 
@@ -156,6 +182,13 @@ NumberFormat FormatIn(const SendMessage& message, const SendMessage::Shard& shar
   if (table >= formats.size() || message.request.snapshot) return NumberFormat::kFp32;
   return message.request.kind == OpKind::kPush ? formats[table].gradients
                                                : formats[table].parameters;
+}
+
+bool IsHalf(const SendMessage& message, const SendMessage::Shard& shard, const Formats& formats,
+            const HalfArrays* halves) {
+  const auto table = static_cast<size_t>(shard.key.table.value());
+  return halves != nullptr && table < halves->size() && !(*halves)[table].empty() &&
+         FormatIn(message, shard, formats) != NumberFormat::kFp32;
 }
 
 TableKeys KeysOf(const SendMessage::Shard& shard, const AllTableKeys& keys) {
@@ -204,7 +237,8 @@ absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& table) {
 
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
                        const std::shared_ptr<const TableArrays>& gradient, const Formats& formats,
-                       const AllTableKeys& keys, KeyForms forms) {
+                       const AllTableKeys& keys, KeyForms forms,
+                       const std::shared_ptr<const HalfArrays>& halves) {
   PushMessage encoded;
   v1::PushRequest& request = encoded.head;
   EncodeCaller(caller, message, request.mutable_caller());
@@ -221,7 +255,9 @@ PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
     push->set_value_type(TypeOf(format));
     const bool named = FormIn(forms, encoded.values.size()) == KeyForm::kName;
     if (named) EncodeName(KeysOf(shard, keys), shard, push->mutable_key_list());
-    encoded.values.push_back(ValuesOf(gradient, shard, format, keys, !named));
+    encoded.values.push_back(IsHalf(message, shard, formats, halves.get())
+                                 ? Lent(halves, shard, shard.elements)
+                                 : ValuesOf(gradient, shard, format, keys, !named));
   }
   return encoded;
 }
@@ -263,16 +299,23 @@ absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
 }
 
 absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAnswer& answer,
-                                        TableArrays* destination, const AllTableKeys& keys) {
+                                        const PullArrays& destination, const AllTableKeys& keys,
+                                        const Formats& formats) {
   const v1::PullResponse& response = answer.head;
   if (response.unknown_key_list()) return UnknownKeyList(message);
   CAPSTAN_RETURN_IF_ERROR(CheckCount(message, response.shards_size()));
   DecodedReply reply;
   for (size_t i = 0; i < message.shards.size(); ++i) {
+    const SendMessage::Shard& asked = message.shards[i];
+    HalfPlace half;
+    if (IsHalf(message, asked, formats, destination.halves)) {
+      half = {.to = destination.PlaceOf(asked.key.table, asked.elements.begin, /*half=*/true),
+              .format = FormatIn(message, asked, formats)};
+    }
     CAPSTAN_ASSIGN_OR_RETURN(
         ShardReply shard,
-        DecodeShard(message.shards[i], response.shards(static_cast<int>(i)), answer.values[i],
-                    ElementsIn(message, message.shards[i], keys), keys, destination));
+        DecodeShard(asked, response.shards(static_cast<int>(i)), answer.values[i],
+                    ElementsIn(message, asked, keys), keys, destination.floats, half));
     reply.shards.push_back(shard);
   }
   for (const v1::WaitingFor& w : response.waiting_for()) {

@@ -26,6 +26,25 @@ namespace capstan::worker {
 
 using TableArrays = std::vector<std::vector<float>>;
 
+// Arrays by table id of values that are halves on this side, too, in the format in which they
+// travel (Formats): they are neither rounded nor widened here. An empty one, and those beyond:
+// fp32, in TableArrays.
+using HalfArrays = std::vector<std::vector<uint16_t>>;
+
+// Where a pull writes. Snapshots are fp32: they go to `floats`, whatever there is of `halves`.
+struct PullArrays {
+  PullArrays(TableArrays* to) : floats(to) {}  // NOLINT: without halves.
+  PullArrays(TableArrays* to, HalfArrays* to_halves) : floats(to), halves(to_halves) {}
+  // Where a table's element is, in one or the other.
+  char* PlaceOf(TableId table, int64_t element, bool half) const {
+    const auto index = static_cast<size_t>(table.value());
+    return half ? reinterpret_cast<char*>((*halves)[index].data() + element)
+                : reinterpret_cast<char*>((*floats)[index].data() + element);
+  }
+  TableArrays* floats = nullptr;  // Null: there is no pull.
+  HalfArrays* halves = nullptr;   // May be null.
+};
+
 // What an operation reads or writes of a sparse table: the rows of these keys.
 struct TableKeys {
   std::shared_ptr<const KeyBatch> batch;  // Null: the table is dense.
@@ -58,6 +77,9 @@ using Formats = std::vector<TableFormats>;  // By table id; tables beyond it: fp
 // dense), and where the values are in its table's array.
 NumberFormat FormatIn(const SendMessage& message, const SendMessage::Shard& shard,
                       const Formats& formats);
+// Whether they are in an array of `halves`, which may be null.
+bool IsHalf(const SendMessage& message, const SendMessage::Shard& shard, const Formats& formats,
+            const HalfArrays* halves);
 TableKeys KeysOf(const SendMessage::Shard& shard, const AllTableKeys& keys);
 Range PartOf(const SendMessage::Shard& shard, const AllTableKeys& keys);
 
@@ -78,12 +100,14 @@ std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& forma
 // Errors: kInvalidArgument  a shard names a server or a range that is not there.
 absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);
 
-// Values of fp32 are lent to the message, which keeps them alive; others are made.
-// REQUIRES: the arrays of `gradient` cover the message's shards, and do not change any more there.
+// Values that travel as they are here are lent to the message, which keeps them alive; others are
+// made. REQUIRES: the arrays of `gradient` cover the message's shards, and do not change any more
+// there.
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
                        const std::shared_ptr<const TableArrays>& gradient,
                        const Formats& formats = {}, const AllTableKeys& keys = {},
-                       KeyForms forms = {});
+                       KeyForms forms = {},
+                       const std::shared_ptr<const HalfArrays>& halves = nullptr);
 // `wait_limit`: longest time that the server holds the pull. REQUIRES: `request` is empty.
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
                 v1::PullRequest* request, const Formats& formats = {},
@@ -94,9 +118,11 @@ void EncodePull(const CallerId& caller, const SendMessage& message, absl::Durati
 // another length than their shard's; `*destination` may hold the values of shards before it.
 absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
                                         const v1::PushResponse& response);
-// Copies the values to their places in `*destination`, whose arrays cover the message's shards.
+// Copies the values to their places in `destination`, whose arrays cover the message's shards.
+// `formats`: those that were asked for; read only where there are halves.
 absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAnswer& answer,
-                                        TableArrays* destination, const AllTableKeys& keys = {});
+                                        const PullArrays& destination,
+                                        const AllTableKeys& keys = {}, const Formats& formats = {});
 
 }  // namespace capstan::worker
 

@@ -140,6 +140,50 @@ TEST_CASE("Codec: numbers travel in the table's format, snapshots as fp32", "[wo
                absl::StatusCode::kInternal, "value_type 8");
 }
 
+TEST_CASE("Codec: values that are halves here are lent, and land, as they are",
+          "[worker][client]") {
+  const Formats formats = {{},
+                           {.gradients = NumberFormat::kBf16, .parameters = NumberFormat::kFp16}};
+  const auto gradient = std::make_shared<const TableArrays>(TableArrays{{9, 9}, {}});
+  const auto halves = std::make_shared<const HalfArrays>(
+      HalfArrays{{}, {0x3f80, 0x7fc1, 0x0001, 0x8000, 0x3f00}});  // A NaN of its own among them.
+  const SendMessage message = TwoShards(OpKind::kPush);
+  const PushMessage push = EncodePush(kCaller, message, gradient, formats, {}, {}, halves);
+  CHECK(push.head.shards(1).value_type() == v1::BFLOAT16);
+  REQUIRE(push.values[1].TryFlat().has_value());
+  CHECK(push.values[1].TryFlat()->data() == reinterpret_cast<const char*>(&(*halves)[1][2]));
+  CHECK(push.values[1].size() == 6);
+  CHECK(halves.use_count() == 3);
+
+  PullAnswer answer;
+  for (const std::vector<uint16_t>& values :
+       {std::vector<uint16_t>{0x3c00, 0x7e01}, {1, 2, 0xbc00}}) {
+    v1::ShardValues* shard = answer.head.add_shards();
+    shard->set_outcome(v1::ShardValues::VALUES);
+    shard->set_value_type(v1::FLOAT16);
+    answer.values.emplace_back(
+        std::string(reinterpret_cast<const char*>(values.data()), values.size() * 2));
+  }
+  TableArrays floats = {{9, 9}, {0, 0, 0, 0, 0}};
+  HalfArrays to = {{}, {7, 7, 7, 7, 7}};
+  SendMessage pull = TwoShards(OpKind::kPull);
+  REQUIRE_OK(DecodePull(pull, answer, {&floats, &to}, {}, formats));
+  CHECK(to[1] == std::vector<uint16_t>{0x3c00, 0x7e01, 1, 2, 0xbc00});
+  CHECK(floats[1] == std::vector<float>(5, 0));
+  // What comes is to be what was asked for.
+  answer.head.mutable_shards(1)->set_value_type(v1::BFLOAT16);
+  CHECK_STATUS(DecodePull(pull, answer, {&floats, &to}, {}, formats), absl::StatusCode::kInternal,
+               "shard 1 came as BFLOAT16, expected FLOAT16");
+  // Snapshots are fp32.
+  pull.request.snapshot = true;
+  v1::PullResponse response;
+  *response.add_shards() = Values(v1::ShardValues::VALUES, {1, 2});
+  *response.add_shards() = Values(v1::ShardValues::VALUES, {3, 4, 5});
+  REQUIRE_OK(DecodePull(pull, Detached(response), {&floats, &to}, {}, formats));
+  CHECK(floats[1] == std::vector<float>{1, 2, 3, 4, 5});
+  CHECK(to[1] == std::vector<uint16_t>{0x3c00, 0x7e01, 1, 2, 0xbc00});
+}
+
 TEST_CASE("Codec: unchanged and past shards carry no values", "[worker][client]") {
   TableArrays destination = {{}, {1, 2, 3, 4, 5}};
   v1::PullResponse response;

@@ -8,19 +8,23 @@
 namespace capstan::worker {
 namespace {
 
-int64_t BytesOf(const PullPlaces::Part& part) { return part.elements.size() * sizeof(float); }
+int64_t BytesOf(const PullPlaces::Part& part) {
+  return part.elements.size() * (part.half ? sizeof(uint16_t) : sizeof(float));
+}
 
 }  // namespace
 
 std::vector<PullPlaces::Part> PullPlaces::PartsOf(const SendMessage& message,
-                                                  const Formats& formats,
-                                                  const AllTableKeys& keys) {
+                                                  const Formats& formats, const AllTableKeys& keys,
+                                                  const HalfArrays* halves) {
   std::vector<Part> parts;
   for (const SendMessage::Shard& shard : message.shards) {
-    const bool as_they_are = FormatIn(message, shard, formats) == NumberFormat::kFp32 &&
-                             KeysOf(shard, keys).wanted == nullptr;
-    parts.push_back(
-        {.table = shard.key.table, .elements = as_they_are ? PartOf(shard, keys) : Range()});
+    const bool half = IsHalf(message, shard, formats, halves);
+    const bool as_they_are = half || (FormatIn(message, shard, formats) == NumberFormat::kFp32 &&
+                                      KeysOf(shard, keys).wanted == nullptr);
+    parts.push_back({.table = shard.key.table,
+                     .elements = as_they_are ? PartOf(shard, keys) : Range(),
+                     .half = half});
   }
   return parts;
 }
@@ -42,11 +46,10 @@ std::optional<BodyPlaces::Place> PullPlaces::Next(absl::string_view come) {
   if (next_ == sizes_.size()) return Place();
   if (skip_ > come.size()) return std::nullopt;
   if (begin_ != nullptr) arrays_ = std::exchange(begin_, nullptr)();
-  if (arrays_ == nullptr) return Place();
+  if (arrays_.floats == nullptr) return Place();
   const Part& part = parts_[next_];
-  float* const table = (*arrays_)[static_cast<size_t>(part.table.value())].data();
-  return Place{.skip = std::exchange(skip_, 0),
-               .to = {reinterpret_cast<char*>(table + part.elements.begin), sizes_[next_++]}};
+  char* const to = arrays_.PlaceOf(part.table, part.elements.begin, part.half);
+  return Place{.skip = std::exchange(skip_, 0), .to = {to, sizes_[next_++]}};
 }
 
 }  // namespace capstan::worker

@@ -29,14 +29,15 @@ class PullPlaces final : public BodyPlaces {
   struct Part {
     TableId table;
     Range elements;  // Of the table's array.
+    bool half = false;
   };
-  // By shard of the message.
+  // By shard of the message. `halves` may be null: the operation's (PullArrays).
   static std::vector<Part> PartsOf(const SendMessage& message, const Formats& formats,
-                                   const AllTableKeys& keys);
+                                   const AllTableKeys& keys, const HalfArrays* halves);
 
-  // `begin` is called once, before anything is written: the arrays, or null if nobody wants the
+  // `begin` is called once, before anything is written: the arrays, or none if nobody wants the
   // answer any more.
-  PullPlaces(std::vector<Part> parts, std::function<TableArrays*()> begin)
+  PullPlaces(std::vector<Part> parts, std::function<PullArrays()> begin)
       : parts_(std::move(parts)), begin_(std::move(begin)) {}
 
   std::optional<Place> Next(absl::string_view come) override;
@@ -45,8 +46,8 @@ class PullPlaces final : public BodyPlaces {
   bool HasPlace(size_t shard) const;
 
   const std::vector<Part> parts_;
-  std::function<TableArrays*()> begin_;  // Null once it has been called.
-  TableArrays* arrays_ = nullptr;
+  std::function<PullArrays()> begin_;  // Null once it has been called.
+  PullArrays arrays_ = nullptr;
   std::vector<uint32_t> sizes_;  // Of the values in the body; empty before they are known.
   size_t skip_ = 0;              // Bytes of the body from where it stands to values(next_).
   size_t next_ = 0;

@@ -34,16 +34,16 @@ struct PushPullClient::Call {
   Instant started;  // If somebody observes messages.
   std::shared_ptr<ServerPeer> peer;
   ValueCall transfer;
-  std::shared_ptr<const TableArrays> gradient;  // Push, until it is encoded.
+  std::shared_ptr<const TableArrays> gradient;        // Push, until it is encoded.
+  std::shared_ptr<const HalfArrays> gradient_halves;  // Likewise; may be null.
   std::shared_ptr<const AllTableKeys> keys;
-  std::vector<KeyForm> forms;  // By shard.
-  std::vector<int64_t> sizes;  // Bytes of values, by shard.
-  int64_t pushing = 0;         // Push: bytes that count as on their way.
-  int64_t under_way = 0;       // Bytes that count for the peer, from its start to its end.
-  SharedLane::Lease lease;     // Where they go, if that is in shared memory.
-  // From BeginRead to EndReadLocked, and of a pull the operation's arrays meanwhile.
-  bool reading = false;
-  TableArrays* destination = nullptr;
+  std::vector<KeyForm> forms;        // By shard.
+  std::vector<int64_t> sizes;        // Bytes of values, by shard.
+  int64_t pushing = 0;               // Push: bytes that count as on their way.
+  int64_t under_way = 0;             // Bytes that count for the peer, from its start to its end.
+  SharedLane::Lease lease;           // Where they go, if that is in shared memory.
+  bool reading = false;              // From BeginRead to EndReadLocked.
+  PullArrays destination = nullptr;  // The operation's; only to be used while it reads.
 };
 
 // A server is being asked for its routing table.

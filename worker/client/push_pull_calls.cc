@@ -55,6 +55,8 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendM
   call->peer = peers_[static_cast<size_t>(message.server)];
   const Payload& payload = payloads_.at(message.op);
   call->gradient = payload.gradient;
+  call->gradient_halves = payload.gradient_halves;
+  call->destination = payload.destination;
   call->keys = payload.keys;
   KnownKeyLists& known =
       known_lists_.try_emplace(call->peer.get(), options_.key_lists).first->second;
@@ -93,10 +95,11 @@ void PushPullClient::PlaceLocked(Call& call) {
 
 std::variant<PushMessage, v1::PullRequest> PushPullClient::MessageOf(Call& call) const {
   if (call.message.request.kind == OpKind::kPush) {
-    PushMessage push =
-        EncodePush(caller_, call.message, call.gradient, options_.formats, *call.keys, call.forms);
+    PushMessage push = EncodePush(caller_, call.message, call.gradient, options_.formats,
+                                  *call.keys, call.forms, call.gradient_halves);
     if (call.lease) PutValues(call.lease.room(), &push);
     call.gradient.reset();
+    call.gradient_halves.reset();
     return push;
   }
   v1::PullRequest pull;
@@ -224,8 +227,10 @@ std::shared_ptr<BodyPlaces> PushPullClient::PlacesOf(const std::shared_ptr<Call>
                                  [](int64_t bytes) { return bytes >= PullPlaces::kBytesMin; });
   if (call->message.request.kind == OpKind::kPush || call->lease || !large) return nullptr;
   return std::make_shared<PullPlaces>(
-      PullPlaces::PartsOf(call->message, options_.formats, *call->keys), [this, call] {
-        if (BeginRead(*call)) straight_messages_.fetch_add(1, std::memory_order_relaxed);
+      PullPlaces::PartsOf(call->message, options_.formats, *call->keys, call->destination.halves),
+      [this, call]() -> PullArrays {
+        if (!BeginRead(*call)) return nullptr;
+        straight_messages_.fetch_add(1, std::memory_order_relaxed);
         return call->destination;
       });
 }
@@ -244,16 +249,15 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
     const int64_t under_way = peer.under_way().fetch_add(call->under_way) + call->under_way;
     const absl::Duration grpc_timeout =
         options_.call_timeout + absl::Seconds(under_way / kSlowestBytesASecond);
-    const bool data = call->transfer.Start(
-        peer.data_lane().For(method), peer.NextData(),
-        {.message = MessageOf(*call),
-         .timeout = options_.call_timeout,
-         .patience = patience,
-         .places = PlacesOf(call),
-         .grpc_timeout = grpc_timeout},
-        [this, call](absl::StatusOr<ValueCall::Answer> answer) {
-          OnCallDone(call, std::move(answer));
-        });
+    const bool data = call->transfer.Start(peer.data_lane().For(method), peer.NextData(),
+                                           {.message = MessageOf(*call),
+                                            .timeout = options_.call_timeout,
+                                            .patience = patience,
+                                            .places = PlacesOf(call),
+                                            .grpc_timeout = grpc_timeout},
+                                           [this, call](absl::StatusOr<ValueCall::Answer> answer) {
+                                             OnCallDone(call, std::move(answer));
+                                           });
     if (data) data_messages_.fetch_add(1, std::memory_order_relaxed);
   }
 }
@@ -267,7 +271,6 @@ bool PushPullClient::BeginRead(Call& call) {
   while (rerouting_ > 0 || used()) changed_.Wait(&mutex_);
   if (closing_ || !session_.Expects(call.message.message)) return false;
   call.reading = true;
-  call.destination = payloads_.at(call.message.op).destination;
   ++readers_[call.message.op];
   return true;
 }
@@ -356,13 +359,14 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
   StartCalls(calls);
 }
 
-absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call, ValueCall::Answer answer) {
+absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call,
+                                                  ValueCall::Answer answer) const {
   if (call.message.request.kind == OpKind::kPush) {
     return DecodePush(call.message, std::get<v1::PushResponse>(answer));
   }
   PullAnswer& pulled = std::get<PullAnswer>(answer);
   if (call.lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(call.lease.room().segment, &pulled));
-  return DecodePull(call.message, pulled, call.destination, *call.keys);
+  return DecodePull(call.message, pulled, call.destination, *call.keys, options_.formats);
 }
 
 }  // namespace capstan::worker

@@ -137,10 +137,18 @@ std::vector<std::shared_ptr<ServerPeer>> PushPullClient::PeersLocked(
   return peers;
 }
 
-absl::Status PushPullClient::CheckArrays(const TableArrays& arrays,
-                                         const AllTableKeys& keys) const {
-  const auto held = [&arrays](size_t table) {
-    return table < arrays.size() ? static_cast<int64_t>(arrays[table].size()) : 0;
+absl::Status PushPullClient::CheckArrays(const OpRequest& request, const Payload& payload) const {
+  const AllTableKeys& keys = *payload.keys;
+  const bool push = payload.gradient != nullptr;
+  const TableArrays& arrays = push ? *payload.gradient : *payload.destination.floats;
+  const HalfArrays* const halves =
+      push ? payload.gradient_halves.get() : payload.destination.halves;
+  const auto held = [&](size_t table) {
+    const SendMessage::Shard any = {.key = {TableId(static_cast<int>(table)), ShardId(0)}};
+    if (IsHalf({.request = request, .shards = {}}, any, options_.formats, halves)) {
+      return std::ssize((*halves)[table]);
+    }
+    return table < arrays.size() ? std::ssize(arrays[table]) : 0;
   };
   std::vector<int64_t> shards(keys.size());
   for (const ShardRoute& shard : routing_.shards) {
@@ -166,8 +174,7 @@ absl::StatusOr<OpId> PushPullClient::StartOp(const OpRequest& request, Payload p
   OpId op;
   {
     absl::MutexLock lock(&mutex_);
-    CAPSTAN_RETURN_IF_ERROR(CheckArrays(
-        payload.gradient != nullptr ? *payload.gradient : *payload.destination, *payload.keys));
+    CAPSTAN_RETURN_IF_ERROR(CheckArrays(request, payload));
     op = OpId(next_op_++);
     payloads_[op] = std::move(payload);
     SessionActions actions;
@@ -187,20 +194,23 @@ absl::StatusOr<OpId> PushPullClient::StartOp(const OpRequest& request, Payload p
 
 absl::StatusOr<OpId> PushPullClient::Push(Iteration iteration, Range slots,
                                           std::shared_ptr<const TableArrays> gradient,
-                                          PushStart start, AllTableKeys keys) {
+                                          PushStart start, AllTableKeys keys,
+                                          std::shared_ptr<const HalfArrays> halves) {
   return StartOp({.kind = OpKind::kPush,
                   .iteration = iteration,
                   .slots = slots,
                   .held = start == PushStart::kHeld},
                  {.gradient = std::move(gradient),
+                  .gradient_halves = std::move(halves),
                   .keys = std::make_shared<const AllTableKeys>(std::move(keys))});
 }
 
 absl::StatusOr<OpId> PushPullClient::Pull(Iteration iteration, PullMode mode,
-                                          TableArrays* destination, AllTableKeys keys) {
+                                          PullArrays destination, AllTableKeys keys) {
   return StartOp(
       {.kind = OpKind::kPull, .iteration = iteration, .snapshot = mode == PullMode::kSnapshot},
       {.gradient = nullptr,
+       .gradient_halves = nullptr,
        .destination = destination,
        .keys = std::make_shared<const AllTableKeys>(std::move(keys))});
 }

@@ -121,21 +121,22 @@ class PushPullClient {
   absl::Status SetRouting(const v1::RoutingTable& routing);
 
   // Starts pushing `gradient` (kept alive until acknowledged) as iteration's slots (BSP;
-  // else empty); of sparse tables the rows of `keys`.
+  // else empty); of sparse tables the rows of `keys`. Tables that `halves` has are sent from there.
   // Errors: those of PushPullSession::Start; kInvalidArgument  a table is shorter than its shards,
   // or has another number of rows than keys.
   absl::StatusOr<OpId> Push(Iteration iteration, Range slots,
                             std::shared_ptr<const TableArrays> gradient,
-                            PushStart start = PushStart::kNow, AllTableKeys keys = {});
+                            PushStart start = PushStart::kNow, AllTableKeys keys = {},
+                            std::shared_ptr<const HalfArrays> halves = nullptr);
 
   // Of a held push: `gradient` is final from element `first` of the table on.
   void Release(OpId op, TableId table, int64_t first);
 
-  // Starts pulling into `*destination`, which must live until the operation has ended or
+  // Starts pulling into `destination`, which must live until the operation has ended or
   // was cancelled; of sparse tables the rows of `keys`, or those of them that are wanted. REQUIRES:
   // the same arrays for every pull of one client: a dense shard that has not changed is not sent
   // again.
-  absl::StatusOr<OpId> Pull(Iteration iteration, PullMode mode, TableArrays* destination,
+  absl::StatusOr<OpId> Pull(Iteration iteration, PullMode mode, PullArrays destination,
                             AllTableKeys keys = {});
 
   // Waits for an operation to end and returns its result, once.
@@ -178,9 +179,10 @@ class PushPullClient {
   };
   using Calls = std::deque<std::shared_ptr<Call>>;
   struct Payload {
-    std::shared_ptr<const TableArrays> gradient;  // Push.
-    TableArrays* destination = nullptr;           // Pull.
-    std::shared_ptr<const AllTableKeys> keys;     // Shared with the operation's calls.
+    std::shared_ptr<const TableArrays> gradient;        // Push.
+    std::shared_ptr<const HalfArrays> gradient_halves;  // Push; may be null.
+    PullArrays destination = nullptr;                   // Pull.
+    std::shared_ptr<const AllTableKeys> keys;           // Shared with the operation's calls.
   };
 
   // What a thread that waits is woken for, beside deadlines of the session.
@@ -190,7 +192,7 @@ class PushPullClient {
   // Whoever reads parameters of a pull that has not ended is done with them, or that pull is over.
   void EndUseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<OpId> StartOp(const OpRequest& request, Payload payload);
-  absl::Status CheckArrays(const TableArrays& arrays, const AllTableKeys& keys) const
+  absl::Status CheckArrays(const OpRequest& request, const Payload& payload) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<ServerPeer>> PeersLocked(const v1::RoutingTable& routing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -234,7 +236,7 @@ class PushPullClient {
   void CancelReadersLocked(std::optional<OpId> op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndReadLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AwaitReadersLocked(const std::function<bool()>& gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static absl::StatusOr<DecodedReply> Read(const Call& call, ValueCall::Answer answer);
+  absl::StatusOr<DecodedReply> Read(const Call& call, ValueCall::Answer answer) const;
   std::shared_ptr<BodyPlaces> PlacesOf(const std::shared_ptr<Call>& call);
 
   const Options options_;  // Constant after construction.

@@ -22,6 +22,7 @@
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
+#include "common/wire/number_format.h"
 #include "common/wire/tensor_message.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "worker/client/push_pull_client.h"
@@ -33,15 +34,15 @@ constexpr absl::Duration kPatience = absl::Seconds(20);
 constexpr int kElements = 10'000;  // Of each of two shards.
 constexpr int kVersion = 3;
 
-v1::PullResponse Answer(float value) {
+v1::PullResponse Answer(float value, v1::ValueType type = v1::FLOAT32) {
   v1::PullResponse response;
   for (int i = 0; i < 2; ++i) {
     v1::ShardValues* shard = response.add_shards();
     shard->set_outcome(v1::ShardValues::VALUES);
-    shard->set_value_type(v1::FLOAT32);
+    shard->set_value_type(type);
     shard->set_version(kVersion);
     const std::vector<float> values(kElements, value + static_cast<float>(i));
-    shard->set_values(values.data(), values.size() * sizeof(float));
+    shard->set_values(std::string(EncodedNumbers(*FormatOf(type), values)));
   }
   return response;
 }
@@ -81,7 +82,7 @@ class RawServer final : public v1::ParameterServer::Service {
                     v1::PullResponse* response) override {
     absl::MutexLock lock(&mutex_);
     by_grpc_.push_back(*request);
-    *response = Answer(1);
+    *response = Answer(1, request->shards(0).value_type());
     return grpc::Status::OK;
   }
   grpc::Status OpenDataPath(grpc::ServerContext*, const v1::OpenDataPathRequest*,
@@ -133,7 +134,7 @@ class RawServer final : public v1::ParameterServer::Service {
 
 // A pull that waits for its answer on a data connection.
 struct Fixture {
-  Fixture() {
+  explicit Fixture(v1::ValueType type = v1::FLOAT32) : format(*FormatOf(type)) {
     REQUIRE_OK(client.SetRouting(server.Routing(1)));
     // The lane opens beside the first pull.
     REQUIRE_OK_AND_ASSIGN(const OpId first, Pull());
@@ -154,9 +155,11 @@ struct Fixture {
     std::vector<char> body(request.length + kFrameSumBytes);
     REQUIRE(ReadAll(pulls->get(), body.data(), body.size()));
     call = request.call;
-    answer = FrameOf(Answer(5));
+    answer = FrameOf(Answer(5, type));
   }
-  absl::StatusOr<OpId> Pull() { return client.Pull(Iteration(1), PullMode::kTrain, &arrays); }
+  absl::StatusOr<OpId> Pull() {
+    return client.Pull(Iteration(1), PullMode::kTrain, {&arrays, &halves});
+  }
   std::string FrameOf(const v1::PullResponse& response) const {
     return EncodeFrame({.kind = FrameKind::kAnswer, .call = call},
                        std::string(Encode(Detach(response))));
@@ -176,12 +179,17 @@ struct Fixture {
     while (client.counts().straight_messages == 0) REQUIRE(clock.Now() < give_up);
   }
 
+  const NumberFormat format;
   SteadyClock clock;
   RawServer server;
   TableArrays arrays = {std::vector<float>(2 * kElements)};
-  PushPullClient client{
-      {.job = "job-1", .rank = Rank(0), .incarnation = Incarnation(1), .shared_memory_bytes = 0},
-      clock};
+  HalfArrays halves = {std::vector<uint16_t>(2 * kElements)};  // Unless all is fp32.
+  PushPullClient client{{.job = "job-1",
+                         .rank = Rank(0),
+                         .incarnation = Incarnation(1),
+                         .formats = {{.parameters = format}},
+                         .shared_memory_bytes = 0},
+                        clock};
   std::optional<Descriptor> pulls;
   std::optional<OpId> waiting;
   uint64_t call = 0;
@@ -196,6 +204,21 @@ TEST_CASE("Straight pull: values are received where they belong, wherever the an
   }
   REQUIRE_OK(f.client.Wait(*f.waiting));
   CHECK(f.arrays[0] == Values(5));
+  CHECK(f.client.counts().straight_messages == 1);
+}
+
+TEST_CASE("Straight pull: halves are received where they belong, and not widened",
+          "[worker][client]") {
+  Fixture f(v1::BFLOAT16);
+  for (size_t at = 0; at < f.answer.size(); at += 7777) {
+    f.Write(absl::string_view(f.answer).substr(at, 7777));
+  }
+  REQUIRE_OK(f.client.Wait(*f.waiting));
+  std::vector<float> widened(2 * kElements);
+  DecodeNumbers(f.format, reinterpret_cast<const char*>(f.halves[0].data()),
+                absl::MakeSpan(widened));
+  CHECK(widened == Values(5));
+  CHECK(f.arrays[0] == std::vector<float>(2 * kElements));
   CHECK(f.client.counts().straight_messages == 1);
 }
 

@@ -28,6 +28,12 @@ namespace capstan::worker {
 // Called while Train goes on: the gradient of the first dense table is final from this element on.
 using GradientPartReady = std::function<void(int64_t first)>;
 
+// A gradient, by table: as fp32, or as halves where it came from a device so (message_codec.h).
+struct GradientArrays {
+  TableArrays floats;
+  HalfArrays halves;
+};
+
 class Computation {
  public:
   // Opens the task's device, loads the job's data and makes its model.
@@ -53,6 +59,10 @@ class Computation {
                                                  const std::vector<Work>& upcoming,
                                                  TableArrays* parameters) = 0;
 
+  // Where pulls for training write tables whose values a device takes as the halves that servers
+  // send; null: all go to *parameters.
+  virtual HalfArrays* half_parameters() { return nullptr; }
+
   // What was to be pulled for training is in *parameters, and `done` is how the pull has ended: OK.
   virtual RowsRead Pulled(const OpDone& done, const TableArrays& parameters) {
     static_cast<void>(parameters);
@@ -63,7 +73,7 @@ class Computation {
   // returns which rows it is of. Where parameters are rows, what was pulled is kept aside; a device
   // has taken its copy in Forward: the next work's may be pulled meanwhile.
   virtual AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
-                                     TableArrays* gradient) = 0;
+                                     GradientArrays* gradient) = 0;
 
   // Computes the part of training `work` that reads *parameters, which were pulled for it, or are
   // being pulled: then `needed` waits for those of the first dense table. `upcoming`: as
@@ -79,7 +89,7 @@ class Computation {
 
   // The gradient of `work`, for which Forward and BeginTraining were called last.
   // Errors: kOutOfRange  diverged.
-  virtual absl::StatusOr<WorkResult> Train(const Work& work, TableArrays* gradient,
+  virtual absl::StatusOr<WorkResult> Train(const Work& work, GradientArrays* gradient,
                                            const GradientPartReady& ready) = 0;
 
   // What it keeps beside its parameters, for the log; empty: nothing.

@@ -74,7 +74,8 @@ TEST_CASE("Computation: what is pulled while a batch is trained does not change 
           "[worker][task]") {
   const bool early = GENERATE(false, true);
   REQUIRE_OK_AND_ASSIGN(const auto computation, Computation::Create(JobOf(kClicks), {}));
-  TableArrays parameters, gradient;
+  TableArrays parameters;
+  GradientArrays gradient;
   const Work work = Train(0, 10);
   REQUIRE_OK(computation->BeginPull(work, {work, Train(10, 20)}, &parameters));
   for (std::vector<float>& table : parameters) table.assign(table.size(), 0.25f);
@@ -93,8 +94,8 @@ TEST_CASE("Computation: what is pulled while a batch is trained does not change 
   std::vector<float> dense(2, 0.25f), row_gradients(rows.size()), dense_gradients(2);
   REQUIRE_OK(trainer->Train(batch, 10, rows, dense, absl::MakeSpan(row_gradients),
                             absl::MakeSpan(dense_gradients)));
-  CHECK(gradient[0] == row_gradients);
-  CHECK(gradient[1] == dense_gradients);
+  CHECK(gradient.floats[0] == row_gradients);
+  CHECK(gradient.floats[1] == dense_gradients);
 }
 
 TEST_CASE("Computation: what cannot be made ready fails its own work, not those before or another",

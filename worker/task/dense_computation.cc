@@ -17,6 +17,8 @@ MicroBatch ToMicroBatch(const Work& work) {
       .epoch = work.epoch, .positions = work.positions, .gradient_samples = work.gradient_samples};
 }
 
+bool IsHalf(NumberFormat format) { return format != NumberFormat::kFp32; }
+
 WorkResult ResultOf(const Work& work, const BatchResult& batch) {
   return {.samples = work.positions.size(),
           .loss_sum = batch.loss_sum,
@@ -40,7 +42,11 @@ absl::StatusOr<std::unique_ptr<Computation>> DenseComputation::Create(const v1::
 }
 
 DenseComputation::DenseComputation(std::unique_ptr<Trainer> trainer, std::vector<int> gpus)
-    : trainer_(std::move(trainer)), gpus_(std::move(gpus)), tables_(MakeTables(trainer_->plan())) {}
+    : trainer_(std::move(trainer)), gpus_(std::move(gpus)), tables_(MakeTables(trainer_->plan())) {
+  if (IsHalf(trainer_->exchanges().parameters)) {
+    half_parameters_.emplace_back(static_cast<size_t>(trainer_->plan().parameter_count));
+  }
+}
 
 absl::Status DenseComputation::Located(absl::Status status) const {
   if (!absl::IsUnavailable(status) || gpus_.size() < 2) return status;
@@ -49,9 +55,10 @@ absl::Status DenseComputation::Located(absl::Status status) const {
   return WithLostGpus(std::move(status), lost);
 }
 
-void DenseComputation::MakeRoom(TableArrays* arrays) const {
+void DenseComputation::MakeRoom(TableArrays* arrays, bool halves) const {
   arrays->resize(tables_.size());
   for (size_t i = 0; i < tables_.size(); ++i) {
+    if (halves && i == kParametersTable) continue;
     (*arrays)[i].resize(static_cast<size_t>(tables_[i].elements()));
   }
 }
@@ -59,12 +66,22 @@ void DenseComputation::MakeRoom(TableArrays* arrays) const {
 absl::StatusOr<AllTableKeys> DenseComputation::BeginPull(const Work&, const std::vector<Work>&,
                                                          TableArrays* parameters) {
   pulled_ = Parameters::kNew;
-  MakeRoom(parameters);
+  MakeRoom(parameters, /*halves=*/false);  // Evaluations and exports want all of them.
   return AllTableKeys();
 }
 
-AllTableKeys DenseComputation::BeginTraining(const Work&, TableArrays*, TableArrays* gradient) {
-  MakeRoom(gradient);
+HalfArrays* DenseComputation::half_parameters() {
+  return half_parameters_.empty() ? nullptr : &half_parameters_;
+}
+
+AllTableKeys DenseComputation::BeginTraining(const Work&, TableArrays*, GradientArrays* gradient) {
+  const bool halves = IsHalf(trainer_->exchanges().gradients);
+  MakeRoom(&gradient->floats, halves);
+  gradient->halves.resize(halves ? 1 : 0);
+  if (halves) {
+    gradient->halves[kParametersTable].resize(
+        static_cast<size_t>(trainer_->plan().parameter_count));
+  }
   return {};
 }
 
@@ -74,14 +91,25 @@ bool DenseComputation::Forward(const Work& work, const std::vector<Work>& upcomi
   if (!upcoming.empty() && upcoming.front() == work) {
     for (size_t i = 1; i < upcoming.size(); ++i) ahead.push_back(ToMicroBatch(upcoming[i]));
   }
-  forward_ = trainer_->Forward(ToMicroBatch(work), parameters, ahead, needed);
+  const ParameterView view =
+      half_parameters_.empty()
+          ? ParameterView(parameters[kParametersTable])
+          : ParameterView(absl::MakeConstSpan(half_parameters_[kParametersTable]));
+  forward_ = trainer_->Forward(ToMicroBatch(work), view, ahead, needed);
   return !absl::IsCancelled(forward_);
 }
 
-absl::StatusOr<WorkResult> DenseComputation::Train(const Work& work, TableArrays* gradient,
+absl::StatusOr<WorkResult> DenseComputation::Train(const Work& work, GradientArrays* gradient,
                                                    const GradientPartReady& ready) {
   CAPSTAN_RETURN_IF_ERROR(Located(forward_));
-  const absl::StatusOr<BatchResult> batch = trainer_->Backward(gradient, ready);
+  TableArrays& tables = gradient->floats;
+  const GradientView view = gradient->halves.empty()
+                                ? GradientView(absl::MakeSpan(tables[kParametersTable]))
+                                : GradientView(absl::MakeSpan(gradient->halves[kParametersTable]));
+  const absl::Span<float> statistics = tables.size() > kStatisticsTable
+                                           ? absl::MakeSpan(tables[kStatisticsTable])
+                                           : absl::Span<float>();
+  const absl::StatusOr<BatchResult> batch = trainer_->Backward(view, statistics, ready);
   if (!batch.ok()) return Located(batch.status());
   return ResultOf(work, *batch);
 }

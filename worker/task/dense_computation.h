@@ -21,23 +21,26 @@ class DenseComputation final : public Computation {
   int64_t train_samples() const override { return trainer_->train_samples(); }
   absl::StatusOr<AllTableKeys> BeginPull(const Work& work, const std::vector<Work>& upcoming,
                                          TableArrays* parameters) override;
+  HalfArrays* half_parameters() override;
   AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
-                             TableArrays* gradient) override;
+                             GradientArrays* gradient) override;
   bool Forward(const Work& work, const std::vector<Work>& upcoming, const TableArrays& parameters,
                const ParametersNeeded& needed) override;
-  absl::StatusOr<WorkResult> Train(const Work& work, TableArrays* gradient,
+  absl::StatusOr<WorkResult> Train(const Work& work, GradientArrays* gradient,
                                    const GradientPartReady& ready) override;
   absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;
 
  private:
   DenseComputation(std::unique_ptr<Trainer> trainer, std::vector<int> gpus);
-  void MakeRoom(TableArrays* arrays) const;
+  // Of all tables, but for the values of one that has them as halves.
+  void MakeRoom(TableArrays* arrays, bool halves) const;
   // An error of computing, with the GPUs that it is of, where that can be told.
   absl::Status Located(absl::Status status) const;
 
   const std::unique_ptr<Trainer> trainer_;
   const std::vector<int> gpus_;  // That it computes on, as its devices count them.
   const std::vector<v1::TableSpec> tables_;
+  HalfArrays half_parameters_;            // Empty: they are exchanged as fp32.
   absl::Status forward_;                  // How the last Forward has ended.
   Parameters pulled_ = Parameters::kNew;  // kSame: nothing since the last evaluation.
 };

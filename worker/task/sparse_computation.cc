@@ -116,7 +116,7 @@ std::string SparseComputation::Kept() const {
 }
 
 AllTableKeys SparseComputation::BeginTraining(const Work&, TableArrays* parameters,
-                                              TableArrays* gradient) {
+                                              GradientArrays* gradient) {
   // Taken already: the same work once more.
   if (!std::exchange(pulled_is_taken_, true)) {
     std::swap(training_, pulled_);
@@ -124,19 +124,18 @@ AllTableKeys SparseComputation::BeginTraining(const Work&, TableArrays* paramete
     // Copied: servers send it again only if it has changed.
     if (parameters->size() > kDenseTable) dense_ = (*parameters)[kDenseTable];
   }
-  MakeRoom(training_, gradient);
+  MakeRoom(training_, &gradient->floats);
   return KeysOf(training_);
 }
 
-absl::StatusOr<WorkResult> SparseComputation::Train(const Work& work, TableArrays* gradient,
+absl::StatusOr<WorkResult> SparseComputation::Train(const Work& work, GradientArrays* gradient,
                                                     const GradientPartReady&) {
-  const absl::Span<float> dense_gradients = gradient->size() > kDenseTable
-                                                ? absl::MakeSpan((*gradient)[kDenseTable])
-                                                : absl::Span<float>();
-  CAPSTAN_ASSIGN_OR_RETURN(
-      const BatchResult result,
-      trainer_->Train(training_, work.gradient_samples, rows_, dense_,
-                      absl::MakeSpan((*gradient)[kRowsTable]), dense_gradients));
+  TableArrays& tables = gradient->floats;
+  const absl::Span<float> dense_gradients =
+      tables.size() > kDenseTable ? absl::MakeSpan(tables[kDenseTable]) : absl::Span<float>();
+  CAPSTAN_ASSIGN_OR_RETURN(const BatchResult result,
+                           trainer_->Train(training_, work.gradient_samples, rows_, dense_,
+                                           absl::MakeSpan(tables[kRowsTable]), dense_gradients));
   return ResultOf(training_, result);
 }
 

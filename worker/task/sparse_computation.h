@@ -46,8 +46,8 @@ class SparseComputation final : public Computation {
                                          TableArrays* parameters) override;
   RowsRead Pulled(const OpDone& done, const TableArrays& parameters) override;
   AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
-                             TableArrays* gradient) override;
-  absl::StatusOr<WorkResult> Train(const Work& work, TableArrays* gradient,
+                             GradientArrays* gradient) override;
+  absl::StatusOr<WorkResult> Train(const Work& work, GradientArrays* gradient,
                                    const GradientPartReady& ready) override;
   std::string Kept() const override;
   absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;

@@ -144,14 +144,18 @@ bool Task::HasRouting() { return client_.routing_generation().value() != 0; }
 absl::StatusOr<OpId> Task::Push(const Work& work) {
   gradient_ = FreeGradient();
   AllTableKeys keys = computation_->BeginTraining(work, &parameters_, gradient_.get());
-  return client_.Push(work.iteration, work.slots, gradient_, PushStart::kHeld, std::move(keys));
+  // Whoever holds either part holds both.
+  const std::shared_ptr<const TableArrays> floats(gradient_, &gradient_->floats);
+  const std::shared_ptr<const HalfArrays> halves(gradient_, &gradient_->halves);
+  return client_.Push(work.iteration, work.slots, floats, PushStart::kHeld, std::move(keys),
+                      halves);
 }
 
 absl::StatusOr<OpId> Task::Pull(const Work& work, bool snapshot) {
   CAPSTAN_ASSIGN_OR_RETURN(AllTableKeys keys,
                            computation_->BeginPull(work, Upcoming(), &parameters_));
   return client_.Pull(work.iteration, snapshot ? PullMode::kSnapshot : PullMode::kTrain,
-                      &parameters_, std::move(keys));
+                      {&parameters_, computation_->half_parameters()}, std::move(keys));
 }
 
 std::vector<Work> Task::Upcoming() {
@@ -216,7 +220,7 @@ bool Task::WaitForWork() {
 
 bool Task::Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result) {
   // Only the pool and the push hold the gradient from now on.
-  const std::shared_ptr<TableArrays> gradient = std::exchange(gradient_, nullptr);
+  const std::shared_ptr<GradientArrays> gradient = std::exchange(gradient_, nullptr);
   *result = computation_->Train(work, gradient.get(), [this, push](int64_t first) {
     client_.Release(push, TableId(kParametersTable), first);
   });
@@ -229,11 +233,11 @@ bool Task::Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result
   return true;
 }
 
-std::shared_ptr<TableArrays> Task::FreeGradient() {
-  for (const std::shared_ptr<TableArrays>& gradient : gradients_) {
+std::shared_ptr<GradientArrays> Task::FreeGradient() {
+  for (const std::shared_ptr<GradientArrays>& gradient : gradients_) {
     if (gradient.use_count() == 1) return gradient;
   }
-  gradients_.push_back(std::make_shared<TableArrays>());
+  gradients_.push_back(std::make_shared<GradientArrays>());
   return gradients_.back();
 }
 

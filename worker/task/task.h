@@ -72,7 +72,7 @@ class Task final : private TaskPort {
   std::vector<Work> Upcoming();
   // Of the pull: parameters below `end` (PushPullClient::WaitFor).
   bool WaitForParameters(OpId pull, int64_t end);
-  std::shared_ptr<TableArrays> FreeGradient();
+  std::shared_ptr<GradientArrays> FreeGradient();
   absl::Status WriteModel(const std::string& folder,
                           const absl::btree_map<TableId, Version>& versions);
   absl::Status StageModel(const Work& work, const absl::btree_map<TableId, Version>& versions);
@@ -93,8 +93,9 @@ class Task final : private TaskPort {
   FailedAt failed_at_ = FailedAt::kAnything;
   std::unique_ptr<Computation> computation_;
   TableArrays parameters_;
-  std::vector<std::shared_ptr<TableArrays>> gradients_;  // A pool; free when nobody else holds one.
-  std::shared_ptr<TableArrays> gradient_;                // Of the push that Train computes.
+  // A pool; one is free when nobody else holds it.
+  std::vector<std::shared_ptr<GradientArrays>> gradients_;
+  std::shared_ptr<GradientArrays> gradient_;  // Of the push that Train computes.
 
   // Self-synchronized.
   const std::unique_ptr<TaskTrace> trace_;      // Null: none is asked for.

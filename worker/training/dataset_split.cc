@@ -12,18 +12,17 @@
 namespace capstan::worker {
 namespace {
 
-constexpr BatchPrefetcher::Options kPrefetch = {.threads = 1, .batches_ahead_max = 2};
 constexpr size_t kBatchesPlanned = 4;  // Told to the source, the next one included.
 
 }  // namespace
 
 DatasetSplit::DatasetSplit(Dataset the_dataset, uint64_t seed, const Augmentation& augmentation,
-                           DatasetDecoder::Mode mode)
+                           DatasetDecoder::Mode mode, int decode_threads)
     : dataset(std::move(the_dataset)),
       decoder(dataset, seed, augmentation, mode),
       source([this](const BatchRange& range,
                     DecodedBatch& batch) { return decoder.Decode(range, batch); },
-             kPrefetch) {}
+             {.threads = decode_threads, .batches_ahead_max = std::max(2, decode_threads)}) {}
 
 absl::StatusOr<BatchResult> EvaluateSplit(DatasetSplit& split, Range positions, Network& network,
                                           absl::Span<const float> parameters,

@@ -23,9 +23,10 @@ namespace capstan::worker {
 inline constexpr int64_t kEvaluationBatchSize = 256;  // Samples. Does not change the result.
 
 struct DatasetSplit {
-  // Decoding a batch of LeNet takes a fiftieth of computing it: one thread, two batches ahead.
+  // Decoding a batch of LeNet takes a fiftieth of computing it on a CPU: one thread, two batches
+  // ahead. What computes faster needs more threads, each with a batch of its own.
   DatasetSplit(Dataset the_dataset, uint64_t seed, const Augmentation& augmentation,
-               DatasetDecoder::Mode mode);
+               DatasetDecoder::Mode mode, int decode_threads = 1);
 
   const Dataset dataset;
   DatasetDecoder decoder;

@@ -52,20 +52,6 @@ int64_t SizeOf(const kernels::TensorView& view) {
   return view.count * kernels::BytesOf(view.dtype);
 }
 
-// Writes the values as halves to `to`; returns false, with anything there, if one would change.
-bool Narrow(NumberFormat format, absl::Span<const float> values, char* to) {
-  constexpr size_t kBlock = 1 << 12;  // What stays in the nearest cache.
-  std::array<float, kBlock> back;
-  for (size_t i = 0; i < values.size(); i += kBlock) {
-    const absl::Span<const float> block = values.subspan(i, kBlock);
-    char* const halves = to + i * static_cast<size_t>(BytesOf(format));
-    EncodeNumbers(format, block, halves);
-    DecodeNumbers(format, halves, absl::MakeSpan(back.data(), block.size()));
-    if (std::memcmp(back.data(), block.data(), block.size() * sizeof(float)) != 0) return false;
-  }
-  return true;
-}
-
 int64_t KeyWordsOf(const ModelPlan& plan) {
   return kKeyWords * std::count_if(plan.layers.begin(), plan.layers.end(), [](const auto& layer) {
            return layer.kind == LayerKind::kDropout;
@@ -173,9 +159,9 @@ int64_t DeviceStepMemory::part_elements() const {
 absl::Status DeviceStepMemory::Upload(Stream stream, const Array& to,
                                       absl::Span<const std::byte> from, int64_t offset) {
   if (from.empty()) return absl::OkStatus();
-  std::memcpy(to.pinned + offset, from.data(), from.size());
-  return device_.CopyAsync(stream, to.device + offset, to.pinned + offset,
-                           static_cast<int64_t>(from.size()));
+  const auto bytes = static_cast<int64_t>(from.size());
+  copies_.Copy(from.data(), bytes, to.pinned + offset);
+  return device_.CopyAsync(stream, to.device + offset, to.pinned + offset, bytes);
 }
 
 kernels::TensorView DeviceStepMemory::Part(const Array& array, int64_t begin, int64_t end,
@@ -243,17 +229,19 @@ void DeviceStepMemory::BeginAgain(absl::Span<float> moments) {
 }
 
 absl::Status DeviceStepMemory::UploadParameters(int64_t begin, int64_t end) {
-  const auto values =
-      forward_.parameters.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  const auto first = static_cast<size_t>(begin), count = static_cast<size_t>(end - begin);
+  const auto [floats, halves] = forward_.parameters;
   CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kUpload, StepObserver::Part::kUpload,
                                        [&] { return ElementsText("parameters", begin, end); }));
-  char* const halves = PinnedPart(parameters_, begin);
-  if (!IsHalf(formats_.parameters) || !Narrow(formats_.parameters, values, halves)) {
-    return Upload(Stream::kUpload, parameters_, BytesOf(values), begin * kFloatBytes);
+  if (halves.empty()) {
+    return Upload(Stream::kUpload, parameters_, BytesOf(floats.subspan(first, count)),
+                  begin * kFloatBytes);
   }
   const kernels::TensorView half =
       Part(half_parameters_, begin, end, DataTypeOf(formats_.parameters));
-  CAPSTAN_RETURN_IF_ERROR(device_.CopyAsync(Stream::kUpload, half.data, halves, SizeOf(half)));
+  char* const pinned = PinnedPart(parameters_, begin);
+  copies_.Copy(halves.data() + first, SizeOf(half), pinned);
+  CAPSTAN_RETURN_IF_ERROR(device_.CopyAsync(Stream::kUpload, half.data, pinned, SizeOf(half)));
   return device_.Convert(Stream::kUpload, half, Part(parameters_, begin, end));
 }
 
@@ -293,7 +281,10 @@ absl::Status DeviceStepMemory::ForwardDone(const Operand& loss, const Operand& l
                            static_cast<int64_t>(forward_.moments.size()) * kFloatBytes);
 }
 
-void DeviceStepMemory::BeginBackward(const BackwardArrays& arrays) { backward_ = arrays; }
+void DeviceStepMemory::BeginBackward(const BackwardArrays& arrays) {
+  backward_ = arrays;
+  gradient_finite_ = true;
+}
 
 absl::Status DeviceStepMemory::GradientComputed(int64_t begin, int64_t end) {
   CAPSTAN_RETURN_IF_ERROR(device_.Record(*computed_, Stream::kCompute));
@@ -323,14 +314,21 @@ absl::Status DeviceStepMemory::TakeGradient(int64_t begin, int64_t end) {
   return absl::OkStatus();
 }
 
+bool DeviceStepMemory::TakePart(int64_t begin, int64_t end) {
+  const auto [floats, halves] = backward_.gradient;
+  void* const to = IsHalf(formats_.gradients) ? static_cast<void*>(halves.data() + begin)
+                                              : static_cast<void*>(floats.data() + begin);
+  return copies_.CopyChecked(formats_.gradients, PinnedPart(gradient_, begin), end - begin, to);
+}
+
 absl::Status DeviceStepMemory::End() {
   if (backward_.enqueued != nullptr) backward_.enqueued();
   for (const PartOnItsWay& part : parts_) {
     CAPSTAN_RETURN_IF_ERROR(device_.Await(*part.arrived));
-    DecodeNumbers(formats_.gradients, PinnedPart(gradient_, part.begin),
-                  backward_.gradient.subspan(static_cast<size_t>(part.begin),
-                                             static_cast<size_t>(part.end - part.begin)));
-    if (part.begin > 0 && backward_.ready != nullptr) backward_.ready(part.begin);
+    if (!TakePart(part.begin, part.end)) gradient_finite_ = false;
+    if (part.begin > 0 && gradient_finite_ && backward_.ready != nullptr) {
+      backward_.ready(part.begin);
+    }
   }
   CAPSTAN_RETURN_IF_ERROR(device_.Synchronize());
   CopyFloats(moments_.pinned, forward_.moments);

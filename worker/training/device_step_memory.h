@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "common/model/model_plan.h"
 #include "kernels/device_backend.h"
+#include "worker/training/host_copies.h"
 #include "worker/training/step_memory.h"
 
 namespace capstan::worker {
@@ -71,6 +72,8 @@ class DeviceStepMemory final : public StepMemory {
   int64_t PlaceArrays(Side side, std::byte* base, int64_t n);
   absl::Status Upload(kernels::Stream stream, const Array& to, absl::Span<const std::byte> from,
                       int64_t offset);
+  // Takes a part that has arrived into the caller's array; returns whether it is finite.
+  bool TakePart(int64_t begin, int64_t end);
   // Elements [begin, end) of parameters_ or gradient_ on the device, or of their halves.
   static kernels::TensorView Part(const Array& array, int64_t begin, int64_t end,
                                   kernels::DataType dtype = kernels::DataType::kFloat32);
@@ -89,6 +92,7 @@ class DeviceStepMemory final : public StepMemory {
   const int64_t key_words_;  // Of all masks that the model's layers draw.
   const int64_t batch_size_max_;
   const kernels::DataType tensors_;
+  HostCopies copies_;
   std::byte* device_block_ = nullptr;
   std::byte* pinned_block_ = nullptr;
 

@@ -77,7 +77,7 @@ struct Outcome {
   std::vector<std::vector<float>> pushed, moments;
   std::vector<double> losses;
   std::vector<int64_t> correct;
-  bool parts_were_final = true;
+  bool parts_were_final = true, finite = true;
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
@@ -94,20 +94,35 @@ class Task {
   std::vector<float> Pulled() const { return Rounded(wire_, masters_); }
 
   // A step with `parameters`, after which servers have moved theirs. Gives the gradient as it came.
+  // What can go as halves does.
   absl::StatusOr<std::vector<float>> Train(Network& network, std::vector<float> parameters,
                                            uint64_t step, Outcome* outcome) {
     const Batch batch = LabelledBatch(10 + step);
     std::vector<float> gradient(parameters.size(), NAN), moments(statistics_.size(), NAN);
     std::vector<float> parts(parameters.size());
+    std::vector<uint16_t> halves(parameters.size(), 0x7fff), pulled(parameters.size());
+    const auto [gradients, wire] = network.exchanges();
+    const bool as_halves = gradients != NumberFormat::kFp32;
+    const bool from_halves =
+        wire != NumberFormat::kFp32 && SameBits(Rounded(wire, parameters), parameters);
+    if (from_halves) EncodeNumbers(wire, parameters, reinterpret_cast<char*>(pulled.data()));
     int64_t told = plan_.parameter_count;
-    const auto take = [&](int64_t first) {
+    const auto take = [&, format = gradients](int64_t first) {
+      if (as_halves) {
+        DecodeNumbers(format, reinterpret_cast<const char*>(halves.data()),
+                      absl::MakeSpan(gradient));
+      }
       std::copy(gradient.begin() + first, gradient.begin() + told, parts.begin() + first);
       told = first;
     };
     CAPSTAN_ASSIGN_OR_RETURN(
         const BatchResult result,
-        network.Train(batch.view(), parameters, 0.25f, step, absl::MakeSpan(gradient),
+        network.Train(batch.view(),
+                      from_halves ? ParameterView(absl::MakeConstSpan(pulled)) : parameters, 0.25f,
+                      step,
+                      as_halves ? GradientView(absl::MakeSpan(halves)) : absl::MakeSpan(gradient),
                       absl::MakeSpan(moments), take));
+    outcome->finite = outcome->finite && result.gradient_finite;
     take(0);
     outcome->parts_were_final = outcome->parts_were_final && SameBits(parts, gradient);
     outcome->pushed.push_back(Rounded(wire_, gradient));
@@ -168,6 +183,7 @@ TEST_CASE("Exchange formats: servers and tasks see the same bits, in every order
     const Devices plain(devices, tensors, 0);
     REQUIRE_OK_AND_ASSIGN(const Outcome expected, RunSteps(plan, *plain.group, wire, {}));
     CHECK(expected.parts_were_final);
+    CHECK(expected.finite);
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
       INFO("seed " << seed);
       const Devices halves(devices, tensors, seed);
@@ -223,6 +239,42 @@ TEST_CASE("Exchange formats: a gradient comes rounded, parameters never are",
     const auto [came, loss_there] = train(*Devices(1, DataType::kFloat32, 0).group, rounded);
     CHECK(SameBits(came, Rounded(wire, exact)));
     CHECK(loss_there == loss);
+  }
+}
+
+TEST_CASE("Exchange formats: parts are told up to the first that is not finite",
+          "[worker][training]") {
+  const ModelPlan plan = PlanSmallNet(kSmallNets[2].text, kSmallNets[2].input);
+  const auto wire = GENERATE(NumberFormat::kFp32, NumberFormat::kBf16);
+  for (const int devices : {0, 1, 3}) {
+    INFO("wire " << static_cast<int>(wire) << ", devices " << devices);
+    const bool halves_come = devices > 0 && wire != NumberFormat::kFp32;
+    std::unique_ptr<Devices> fakes;
+    std::unique_ptr<BackendGroup> host;
+    if (devices == 0) host = std::make_unique<BackendGroup>(kernels::MakeCpuBackend());
+    if (devices > 0) fakes = std::make_unique<Devices>(devices, DataType::kFloat32, 0);
+    REQUIRE_OK_AND_ASSIGN(
+        const auto network,
+        Network::Create(plan, devices == 0 ? *host : *fakes->group, kBatch, nullptr, Halves(wire)));
+    const auto size = static_cast<size_t>(plan.parameter_count);
+    std::vector<float> parameters(size), gradient(size),
+        moments(static_cast<size_t>(plan.statistic_count));
+    std::vector<uint16_t> halves(size);
+    FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(parameters));
+    const auto parts_told = [&](float scale) {
+      const Batch batch = RandomBatch(plan, kBatch);
+      int told = 0;
+      const absl::StatusOr<BatchResult> result = network->Train(
+          batch.view(), parameters, scale, 1,
+          halves_come ? GradientView(absl::MakeSpan(halves)) : absl::MakeSpan(gradient),
+          absl::MakeSpan(moments), [&told](int64_t) { ++told; });
+      REQUIRE_OK(result);
+      CHECK(result->gradient_finite == std::isfinite(scale));
+      return told;
+    };
+    CHECK(parts_told(1.0f) > 0);
+    CHECK(parts_told(INFINITY) == 0);
+    CHECK(parts_told(1.0f) > 0);
   }
 }
 

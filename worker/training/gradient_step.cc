@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
+#include "common/wire/number_format.h"
 #include "worker/training/gradient_norm.h"
 
 namespace capstan::worker {
@@ -43,8 +44,7 @@ GradientStep::GradientStep(const ModelPlan& plan, Network& network, const Option
 }
 
 absl::Status GradientStep::Forward(const MicroBatch& micro_batch, const BatchView& batch,
-                                   absl::Span<const float> parameters,
-                                   const ParametersNeeded& needed) {
+                                   ParameterView parameters, const ParametersNeeded& needed) {
   const int64_t samples = micro_batch.positions.size();
   if (batch.n() != samples || micro_batch.gradient_samples < std::max<int64_t>(1, samples)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -61,13 +61,14 @@ absl::Status GradientStep::Forward(const MicroBatch& micro_batch, const BatchVie
   return network_.Forward(batch, parameters, dropout_key, needed);
 }
 
-absl::StatusOr<BatchResult> GradientStep::Backward(absl::Span<float> gradient,
+absl::StatusOr<BatchResult> GradientStep::Backward(GradientView gradient,
                                                    absl::Span<float> statistics,
                                                    const GradientReady& ready,
                                                    const std::function<void()>& enqueued) {
   const int64_t samples = micro_batch_.positions.size();
   if (samples == 0) {
-    std::fill(gradient.begin(), gradient.end(), 0.0f);
+    std::fill(gradient.floats.begin(), gradient.floats.end(), 0.0f);
+    std::fill(gradient.halves.begin(), gradient.halves.end(), uint16_t{0});
     std::fill(statistics.begin(), statistics.end(), 0.0f);
     return BatchResult{};
   }
@@ -86,39 +87,36 @@ absl::StatusOr<BatchResult> GradientStep::Backward(absl::Span<float> gradient,
   const double share =
       static_cast<double>(samples) / static_cast<double>(micro_batch_.gradient_samples);
   const float scale = loss_scale();
-  Scale(ClipFactor(squares / scale / scale, options_.clip_norm * share) / scale, gradient);
+  Scale(ClipFactor(squares / scale / scale, options_.clip_norm * share) / scale, gradient.floats);
   if (loss_scale_.has_value()) loss_scale_->Good();
   if (samples != micro_batch_.gradient_samples) Scale(static_cast<float>(share), statistics);
   return result;
 }
 
-absl::StatusOr<double> GradientStep::Compute(float scale, absl::Span<float> gradient,
+absl::StatusOr<double> GradientStep::Compute(float scale, GradientView gradient,
                                              absl::Span<float> statistics,
                                              const GradientReady& ready,
                                              const std::function<void()>& enqueued,
                                              BatchResult* result) {
-  bool finite = true;
-  int64_t checked = plan_.parameter_count;
-  const GradientReady check_part = [&](int64_t first) {
-    const auto part =
-        gradient.subspan(static_cast<size_t>(first), static_cast<size_t>(checked - first));
-    finite = finite && std::isfinite(SumOfSquares(part));
-    checked = first;
-    if (finite) ready(first);
-  };
   const bool in_parts = ready != nullptr && LeavesAsComputed(options_);
   const double factor = scale / static_cast<double>(micro_batch_.gradient_samples);
   CAPSTAN_ASSIGN_OR_RETURN(*result,
                            network_.Backward(static_cast<float>(factor), gradient, statistics,
-                                             in_parts ? check_part : GradientReady(), enqueued));
-  const double squares = SumOfSquares(gradient.first(static_cast<size_t>(checked)));
-  return finite ? squares : std::numeric_limits<double>::quiet_NaN();
+                                             in_parts ? ready : GradientReady(), enqueued));
+  if (!result->gradient_finite) return std::numeric_limits<double>::quiet_NaN();
+  return in_parts ? 0.0 : SumOfSquares(gradient.floats);
 }
 
-absl::Status GradientStep::CheckFinite(bool gradient_is, absl::Span<const float> gradient,
+absl::Status GradientStep::CheckFinite(bool gradient_is, GradientView gradient,
                                        absl::Span<const float> statistics,
                                        const BatchResult& result) const {
-  if (!gradient_is) return DivergedAt(plan_.parameters, "gradient of", gradient);
+  if (!gradient_is) {
+    std::vector<float> widened(gradient.halves.size());
+    DecodeNumbers(network_.exchanges().gradients,
+                  reinterpret_cast<const char*>(gradient.halves.data()), absl::MakeSpan(widened));
+    return DivergedAt(plan_.parameters, "gradient of",
+                      widened.empty() ? gradient.floats : absl::MakeSpan(widened));
+  }
   if (!std::isfinite(SumOfSquares(statistics))) {
     return DivergedAt(plan_.statistics, "batch's", statistics);
   }

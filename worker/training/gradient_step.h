@@ -62,11 +62,11 @@ class GradientStep {
   //                           range.
   //         else              those of Network::Forward.
   absl::Status Forward(const MicroBatch& micro_batch, const BatchView& batch,
-                       absl::Span<const float> parameters,
-                       const ParametersNeeded& needed = nullptr);
+                       ParameterView parameters, const ParametersNeeded& needed = nullptr);
 
   // The rest. REQUIRES: the last call was a Forward that has ended well.
-  //   gradient    [plan.parameter_count]  overwritten
+  //   gradient    [plan.parameter_count]  overwritten; as Network::Backward's. REQUIRES: fp32 with
+  //                                       clip_norm or loss_scale
   //   statistics  [plan.statistic_count]  overwritten
   //   ready       as Network::Backward's, for parts that are final here too: none with clip_norm or
   //               loss_scale, which need the whole gradient, and none from a value on that is not
@@ -76,17 +76,18 @@ class GradientStep {
   //                           not finite; the message names the first layer and tensor with one.
   //                           No other error has this code.
   //         else              those of Network::Backward.
-  absl::StatusOr<BatchResult> Backward(absl::Span<float> gradient, absl::Span<float> statistics,
+  absl::StatusOr<BatchResult> Backward(GradientView gradient, absl::Span<float> statistics,
                                        const GradientReady& ready = nullptr,
                                        const std::function<void()>& enqueued = nullptr);
 
  private:
-  // The sum of squares of the gradient, which may not be finite; its parts leave by `ready`.
-  absl::StatusOr<double> Compute(float scale, absl::Span<float> gradient,
-                                 absl::Span<float> statistics, const GradientReady& ready,
-                                 const std::function<void()>& enqueued, BatchResult* result);
+  // The sum of squares of the gradient, which may not be finite; where its parts leave by `ready`,
+  // of which it only matters whether they are, 0 or NaN.
+  absl::StatusOr<double> Compute(float scale, GradientView gradient, absl::Span<float> statistics,
+                                 const GradientReady& ready, const std::function<void()>& enqueued,
+                                 BatchResult* result);
   float loss_scale() const { return loss_scale_.has_value() ? loss_scale_->scale() : 1.0f; }
-  absl::Status CheckFinite(bool gradient_is, absl::Span<const float> gradient,
+  absl::Status CheckFinite(bool gradient_is, GradientView gradient,
                            absl::Span<const float> statistics, const BatchResult& result) const;
 
   const ModelPlan& plan_;

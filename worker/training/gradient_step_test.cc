@@ -1,5 +1,6 @@
 #include "worker/training/gradient_step.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
+#include "common/wire/number_format.h"
 
 namespace capstan::worker {
 namespace {
@@ -19,28 +21,38 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Returns a fixed gradient times the scale, and remembers how it was called.
 class FakeNetwork final : public Network {
  public:
-  absl::Status Forward(const BatchView& batch, absl::Span<const float>, uint64_t dropout_key,
+  absl::Status Forward(const BatchView& batch, ParameterView, uint64_t dropout_key,
                        const ParametersNeeded&) override {
     ++calls;
     key = dropout_key;
     samples = batch.n();
     return absl::OkStatus();
   }
-  absl::StatusOr<BatchResult> Backward(float gradient_scale, absl::Span<float> gradient_out,
+  absl::StatusOr<BatchResult> Backward(float gradient_scale, GradientView out,
                                        absl::Span<float> statistics_out, const GradientReady& ready,
                                        const std::function<void()>&) override {
     scales.push_back(gradient_scale);
-    for (size_t i = 0; i < gradient.size(); ++i) {
-      gradient_out[i] = gradient[i] * gradient_scale;
-      if (std::abs(gradient_out[i]) > largest) gradient_out[i] = kInfinity;
+    std::vector<float> scaled;
+    for (const float value : gradient) {
+      scaled.push_back(value * gradient_scale);
+      if (std::abs(scaled.back()) > largest) scaled.back() = kInfinity;
     }
-    if (ready != nullptr) {
-      ready(8);
-      ready(4);
+    const bool halves = exchanged.gradients != NumberFormat::kFp32;
+    void* const to = halves ? static_cast<void*>(out.halves.data()) : out.floats.data();
+    EncodeNumbers(exchanged.gradients, scaled, static_cast<char*>(to));
+    BatchResult result{loss_sum, samples};
+    const auto finite = [&](size_t first) {
+      return std::all_of(scaled.begin() + static_cast<int64_t>(first), scaled.end(),
+                         [](float value) { return std::isfinite(value); });
+    };
+    result.gradient_finite = (ready == nullptr && !halves) || finite(0);
+    for (const size_t first : {8, 4}) {
+      if (ready != nullptr && finite(first)) ready(static_cast<int64_t>(first));
     }
     for (size_t i = 0; i < statistics.size(); ++i) statistics_out[i] = statistics[i];
-    return BatchResult{loss_sum, samples};
+    return result;
   }
+  ExchangeFormats exchanges() const override { return exchanged; }
   absl::Status Repeat() override {
     ++repeats;
     return absl::OkStatus();
@@ -58,6 +70,7 @@ class FakeNetwork final : public Network {
   absl::Status Stage(const BatchView&) override { return absl::UnimplementedError("not used"); }
 
   std::vector<float> gradient = std::vector<float>(10, 2.0f), statistics = {8, 4};
+  ExchangeFormats exchanged;
   double loss_sum = 3;
   int calls = 0;
   int64_t samples = 0;
@@ -229,6 +242,29 @@ TEST_CASE("Gradient step: what is not finite is reported with layer, tensor and 
     f.network.loss_sum = kInfinity;
     CHECK_STATUS(f.Compute({0, 4}, 4), code, "the loss of a batch of 4 is inf");
   }
+}
+
+TEST_CASE("Gradient step: a gradient of halves is checked as it came, and stays as it came",
+          "[worker][training]") {
+  Fixture f;
+  f.network.exchanged.gradients = NumberFormat::kBf16;
+  std::vector<uint16_t> halves(10);
+  const std::vector<int32_t> labels(4);
+  GradientStep step(f.plan, f.network, {});
+  const auto compute = [&]() -> absl::Status {
+    REQUIRE_OK(step.Forward({Epoch(5), {0, 4}, 4}, {{}, labels}, f.parameters));
+    return step
+        .Backward(GradientView(absl::MakeSpan(halves)), absl::MakeSpan(f.statistics), nullptr)
+        .status();
+  };
+  REQUIRE_OK(compute());
+  CHECK(halves == std::vector<uint16_t>(10, 0x3f00));  // 0.5
+  f.network.gradient[9] = kInfinity;
+  CHECK_STATUS(compute(), absl::StatusCode::kOutOfRange,
+               "layer \"conv.a\": the gradient of bias [2] has inf at element 1");
+  REQUIRE_OK(step.Forward({Epoch(5), {4, 4}, 4}, {}, f.parameters));  // Beyond the data: zeros.
+  REQUIRE_OK(step.Backward(GradientView(absl::MakeSpan(halves)), absl::MakeSpan(f.statistics)));
+  CHECK(halves == std::vector<uint16_t>(10, 0));
 }
 
 TEST_CASE("Gradient step: sizes that do not fit are refused", "[worker][training]") {

@@ -40,7 +40,8 @@ class NetworkImpl final : public Network {
       : plan_(plan),
         backends_(backends),
         batch_size_max_(batch_size_max),
-        replicas_(MakeReplicas(observer, formats)),
+        formats_(on_device() ? formats : ExchangeFormats()),
+        replicas_(MakeReplicas(observer)),
         exchange_(MemoriesOf(replicas_), collective, plan.parameter_count) {}
 
   ~NetworkImpl() override { GiveUpStep().IgnoreError(); }
@@ -49,8 +50,10 @@ class NetworkImpl final : public Network {
     return ForEach([](Replica& replica, size_t) { return replica.Allocate(); });
   }
 
-  absl::Status Forward(const BatchView& batch, absl::Span<const float> parameters,
-                       uint64_t dropout_key, const ParametersNeeded& needed) override {
+  ExchangeFormats exchanges() const override { return formats_; }
+
+  absl::Status Forward(const BatchView& batch, ParameterView parameters, uint64_t dropout_key,
+                       const ParametersNeeded& needed) override {
     CAPSTAN_RETURN_IF_ERROR(
         Begin(batch, parameters, {}, dropout_key, ProgramKind::kTraining, Parameters::kNew));
     CAPSTAN_RETURN_IF_ERROR(RunForward(needed));
@@ -58,14 +61,17 @@ class NetworkImpl final : public Network {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<BatchResult> Backward(float gradient_scale, absl::Span<float> gradient,
+  absl::StatusOr<BatchResult> Backward(float gradient_scale, GradientView gradient,
                                        absl::Span<float> batch_statistics,
                                        const GradientReady& ready,
                                        const std::function<void()>& enqueued) override {
     if (std::exchange(passed_, Passed::kNothing) != Passed::kForward) {
       return absl::FailedPreconditionError("a backward pass, and no forward pass before it");
     }
-    CAPSTAN_RETURN_IF_ERROR(CheckCount("gradient", gradient.size(), plan_.parameter_count));
+    CAPSTAN_RETURN_IF_ERROR(CheckCount(
+        "gradient",
+        formats_.gradients == NumberFormat::kFp32 ? gradient.floats.size() : gradient.halves.size(),
+        plan_.parameter_count));
     CAPSTAN_RETURN_IF_ERROR(
         CheckCount("batch_statistics", batch_statistics.size(), plan_.statistic_count));
     // The first gives the gradient of all.
@@ -77,7 +83,9 @@ class NetworkImpl final : public Network {
     CAPSTAN_RETURN_IF_ERROR(End());
     TakeMoments(batch_statistics);
     passed_ = Passed::kBackward;
-    return ReadResult();
+    BatchResult result = ReadResult();
+    result.gradient_finite = replicas_[0]->memory().gradient_finite();
+    return result;
   }
 
   absl::Status Repeat() override {
@@ -149,7 +157,7 @@ class NetworkImpl final : public Network {
   }
 
  private:
-  Replicas MakeReplicas(StepObserver* observer, const ExchangeFormats& formats) const {
+  Replicas MakeReplicas(StepObserver* observer) const {
     const auto members = static_cast<int64_t>(backends_.size());
     const int64_t part_max = PartOf(batch_size_max_, 0, members).n();
     Replicas replicas;
@@ -157,7 +165,7 @@ class NetworkImpl final : public Network {
       const bool first = replicas.empty();
       replicas.push_back(std::make_unique<Replica>(plan_, *backend, part_max,
                                                    first ? StepRole::kFirst : StepRole::kFollower,
-                                                   formats, first ? observer : nullptr));
+                                                   formats_, first ? observer : nullptr));
     }
     return replicas;
   }
@@ -207,12 +215,15 @@ class NetworkImpl final : public Network {
 
   // ------------------------------------------------------------- running
 
-  absl::Status Begin(const BatchView& batch, absl::Span<const float> parameters,
+  absl::Status Begin(const BatchView& batch, ParameterView parameters,
                      absl::Span<const float> statistics, uint64_t dropout_key, ProgramKind kind,
                      Parameters which, Cut cut = Cut::kByParts) {
     CAPSTAN_RETURN_IF_ERROR(GiveUpStep());
     CAPSTAN_RETURN_IF_ERROR(CheckBatch(batch));
-    CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters", parameters.size(), plan_.parameter_count));
+    const bool halves = formats_.parameters != NumberFormat::kFp32 && parameters.floats.empty();
+    CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters",
+                                       halves ? parameters.halves.size() : parameters.floats.size(),
+                                       plan_.parameter_count));
     // All of them before anything is enqueued: to prepare is to wait for devices.
     CAPSTAN_RETURN_IF_ERROR(ForEach([&](Replica& replica, size_t i) {
       return replica.Prepare(Part(batch, i).n(), kind, cut);
@@ -323,6 +334,7 @@ class NetworkImpl final : public Network {
   const ModelPlan plan_;
   const std::vector<kernels::Backend*> backends_;
   const int64_t batch_size_max_;
+  const ExchangeFormats formats_;
   const Replicas replicas_;  // One a backend; the first exchanges parameters and gradient.
   StepExchange exchange_;
   bool under_way_ = false;  // A step has begun, and not ended.
@@ -352,9 +364,9 @@ absl::StatusOr<std::unique_ptr<Network>> MakeNetwork(const ModelPlan& plan,
 
 }  // namespace
 
-absl::StatusOr<BatchResult> Network::Train(const BatchView& batch,
-                                           absl::Span<const float> parameters, float gradient_scale,
-                                           uint64_t dropout_key, absl::Span<float> gradient,
+absl::StatusOr<BatchResult> Network::Train(const BatchView& batch, ParameterView parameters,
+                                           float gradient_scale, uint64_t dropout_key,
+                                           GradientView gradient,
                                            absl::Span<float> batch_statistics,
                                            const GradientReady& ready,
                                            const std::function<void()>& enqueued) {

@@ -36,12 +36,15 @@ struct BatchResult {
   int64_t correct = 0;      // argmax(logits) == label; 0 if labels are no classes.
   OutputSums outputs = {};  // Evaluation only,
   ScoreCounts scores = {};  // likewise: of several labels, each output's logit.
+  // Backward: false if a number of the gradient is not finite. The host's backends look for one
+  // only where parts are told (`ready`), a device always.
+  bool gradient_finite = true;
 };
 
 class Network {
  public:
   //   observer  may be null; else outlives the network and learns of the steps that it watches
-  //   formats   of what a device and the host exchange: with halves, Backward's gradient is rounded
+  //   formats   of what a device and the host exchange; the host's backends have fp32
   // Errors: kInvalidArgument    batch_size_max < 1.
   //         kUnimplemented      a loss of numbers, or weights of a loss, on a device.
   //         kResourceExhausted  a device has no memory for parameters, gradient and batches; says
@@ -61,11 +64,14 @@ class Network {
                                                          const ExchangeFormats& formats = {});
   virtual ~Network() = default;
 
+  // What Forward may be given instead of fp32, and what Backward gives.
+  virtual ExchangeFormats exchanges() const = 0;
+
   // A step in training mode is a forward pass and then a backward pass. All arrays stay until it
   // has ended, but for parameters, of which a device has copies once Forward has returned.
   //
   // The forward pass, or its part for which there are parameters.
-  //   parameters        [plan.parameter_count]  read
+  //   parameters        [plan.parameter_count]  read: fp32, or halves of exchanges().parameters
   //   dropout_key                               draws every mask of this step
   //   needed                                    null: all parameters are there
   // Errors: kInvalidArgument    1 <= batch.n() <= batch_size_max or another size does not hold, or
@@ -74,22 +80,24 @@ class Network {
   //         kResourceExhausted  activations do not fit in memory; says how many bytes they need,
   //                             and of a device what Create says.
   //         else                those of Backend::Prepare and Run, with the layer's name.
-  virtual absl::Status Forward(const BatchView& batch, absl::Span<const float> parameters,
+  virtual absl::Status Forward(const BatchView& batch, ParameterView parameters,
                                uint64_t dropout_key, const ParametersNeeded& needed = nullptr) = 0;
 
   // The backward pass of the step that Forward has begun, and its result.
   //   gradient_scale                            factor of the gradient
   //   gradient          [plan.parameter_count]  overwritten: gradient_scale *
-  //                                             d(sum of losses)/d(parameter)
+  //                                             d(sum of losses)/d(parameter), in the format
+  //                                             exchanges().gradients
   //   batch_statistics  [plan.statistic_count]  overwritten: means and (unbiased, as PyTorch's)
   //                                             variances of this batch
-  //   ready                                     may be null
+  //   ready                                     may be null; not called for a part that is not
+  //                                             finite, nor for those after it
   //   enqueued                                  may be null; called once by a device that has all
   //                                             of its work and goes on by itself: the time to
   //                                             Stage the next batch. By the host's backends never
   // Errors: kFailedPrecondition  the last call was no Forward, or it failed.
   //         else                 as Forward's.
-  virtual absl::StatusOr<BatchResult> Backward(float gradient_scale, absl::Span<float> gradient,
+  virtual absl::StatusOr<BatchResult> Backward(float gradient_scale, GradientView gradient,
                                                absl::Span<float> batch_statistics,
                                                const GradientReady& ready = nullptr,
                                                const std::function<void()>& enqueued = nullptr) = 0;
@@ -102,9 +110,9 @@ class Network {
   virtual absl::Status Repeat() = 0;
 
   // Both passes.
-  absl::StatusOr<BatchResult> Train(const BatchView& batch, absl::Span<const float> parameters,
+  absl::StatusOr<BatchResult> Train(const BatchView& batch, ParameterView parameters,
                                     float gradient_scale, uint64_t dropout_key,
-                                    absl::Span<float> gradient, absl::Span<float> batch_statistics,
+                                    GradientView gradient, absl::Span<float> batch_statistics,
                                     const GradientReady& ready = nullptr,
                                     const std::function<void()>& enqueued = nullptr);
 

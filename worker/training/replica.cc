@@ -52,7 +52,6 @@ struct Replica::PreparedProgram {
   // One a segment; none where the backend is no device. A backward pass was recorded for one scale.
   std::vector<kernels::GraphRecorder> forward_graphs, backward_graphs;
   float scale = 1.0f;
-
 };
 
 // One pass of a prepared program.
@@ -185,7 +184,7 @@ absl::Status Replica::PrepareSteps(PreparedProgram& prepared, const std::vector<
 
 // ---------------------------------------------------------------- running
 
-absl::Status Replica::Begin(const BatchView& batch, absl::Span<const float> parameters,
+absl::Status Replica::Begin(const BatchView& batch, ParameterView parameters,
                             absl::Span<const float> statistics, uint64_t dropout_key) {
   if (prepared_ == nullptr) return absl::OkStatus();
   keys_.clear();

@@ -58,7 +58,7 @@ class Replica {
 
   // Its step begins, with `batch` of n() samples; the arrays stay until End. The moments are the
   // replica's own.
-  absl::Status Begin(const BatchView& batch, absl::Span<const float> parameters,
+  absl::Status Begin(const BatchView& batch, ParameterView parameters,
                      absl::Span<const float> statistics, uint64_t dropout_key);
   // The same step once more, on a device.
   absl::Status BeginAgain();

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "absl/types/span.h"
 
@@ -22,8 +23,29 @@ struct BatchView {
   int64_t n() const { return static_cast<int64_t>(labels.size()); }
 };
 
-// Called in the backward pass: every gradient element from `first` on is final, and no parameter
-// from there on is read any more. `first` falls from call to call; the end of the pass is not told.
+// Parameters in the host's memory, [parameter_count]: as fp32, or as halves in the format in which
+// a device exchanges them (ExchangeFormats). One of the two is empty.
+struct ParameterView {
+  ParameterView() = default;
+  ParameterView(absl::Span<const float> values) : floats(values) {}    // NOLINT
+  ParameterView(const std::vector<float>& values) : floats(values) {}  // NOLINT
+  explicit ParameterView(absl::Span<const uint16_t> values) : halves(values) {}
+  absl::Span<const float> floats;
+  absl::Span<const uint16_t> halves;
+};
+
+// Room for a gradient, likewise.
+struct GradientView {
+  GradientView() = default;
+  GradientView(absl::Span<float> values) : floats(values) {}  // NOLINT
+  explicit GradientView(absl::Span<uint16_t> values) : halves(values) {}
+  absl::Span<float> floats;
+  absl::Span<uint16_t> halves;
+};
+
+// Called in the backward pass: every gradient element from `first` on is final and finite, and no
+// parameter from there on is read any more. `first` falls from call to call; the end of the pass is
+// not told.
 using GradientReady = std::function<void(int64_t first)>;
 
 // Called in the forward pass, before parameters below `end` are read, with growing `end`: waits for
@@ -35,7 +57,7 @@ enum class Parameters { kNew, kSame };
 
 struct ForwardArrays {
   BatchView batch;
-  absl::Span<const float> parameters;  // [parameter_count]
+  ParameterView parameters;
   absl::Span<const float> statistics;  // Evaluation: [statistic_count], running ones.
   // Training: [statistic_count], overwritten: means and biased variances of the batch.
   absl::Span<float> moments;
@@ -44,7 +66,7 @@ struct ForwardArrays {
 };
 
 struct BackwardArrays {
-  absl::Span<float> gradient;      // [parameter_count], overwritten.
+  GradientView gradient;           // Overwritten.
   GradientReady ready;             // May be null.
   std::function<void()> enqueued;  // May be null. See Network::Backward.
 };

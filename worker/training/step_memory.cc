@@ -1,10 +1,12 @@
 #include "worker/training/step_memory.h"
 
+#include <cmath>
 #include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "worker/training/device_step_memory.h"
+#include "worker/training/gradient_norm.h"
 
 namespace capstan::worker {
 namespace {
@@ -30,8 +32,8 @@ class HostStepMemory final : public StepMemory {
     SetBase(Place::kLabels, DataOf(arrays.batch.labels));
     SetBase(Place::kTargets, DataOf(arrays.batch.targets));
     SetBase(Place::kLossWeights, DataOf(absl::MakeConstSpan(loss_weights_)));
-    SetBase(Place::kParameters, DataOf(arrays.parameters));
-    SetBase(Place::kWeights, DataOf(arrays.parameters));
+    SetBase(Place::kParameters, DataOf(arrays.parameters.floats));
+    SetBase(Place::kWeights, DataOf(arrays.parameters.floats));
     SetBase(Place::kStatistics, DataOf(arrays.statistics));
     SetBase(Place::kMoments, DataOf(arrays.moments));
     SetBase(Place::kKeys, DataOf(arrays.keys));
@@ -47,11 +49,17 @@ class HostStepMemory final : public StepMemory {
   }
   void BeginBackward(const BackwardArrays& arrays) override {
     ready_ = arrays.ready;
-    SetBase(Place::kGradient, DataOf(arrays.gradient));
+    gradient_ = arrays.gradient.floats;
+    gradient_finite_ = true;
+    SetBase(Place::kGradient, DataOf(gradient_));
   }
   absl::Status GradientComputed(int64_t, int64_t) override { return absl::OkStatus(); }
-  absl::Status TakeGradient(int64_t begin, int64_t) override {
-    if (begin > 0 && ready_ != nullptr) ready_(begin);
+  absl::Status TakeGradient(int64_t begin, int64_t end) override {
+    if (ready_ == nullptr) return absl::OkStatus();
+    const auto part =
+        gradient_.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    gradient_finite_ = gradient_finite_ && std::isfinite(SumOfSquares(part));
+    if (begin > 0 && gradient_finite_) ready_(begin);
     return absl::OkStatus();
   }
   absl::Status UpdateParameters(const std::function<absl::Status(float*, const float*)>&) override {
@@ -65,6 +73,7 @@ class HostStepMemory final : public StepMemory {
 
  private:
   const std::vector<float>& loss_weights_;  // Of the plan, which outlives it.
+  absl::Span<float> gradient_;
   GradientReady ready_;
 };
 

@@ -85,7 +85,8 @@ class StepMemory {
   virtual void BeginBackward(const BackwardArrays& arrays) = 0;
   // Steps that have been run give the gradient's elements [begin, end): they may be downloaded.
   virtual absl::Status GradientComputed(int64_t begin, int64_t end) = 0;
-  // They are, and BackwardArrays::ready is told of them, at once or by End.
+  // They are, and BackwardArrays::ready is told of them, at once or by End, up to the first part
+  // that is not finite.
   virtual absl::Status TakeGradient(int64_t begin, int64_t end) = 0;
   // Steps that have been run give the whole gradient: `update` (Network::UpdateInPlace) is enqueued
   // behind them, and the next step reads what it leaves. REQUIRES: a device's.
@@ -107,6 +108,8 @@ class StepMemory {
   // In host memory. REQUIRES: End has passed, and no step has begun since.
   const float* loss() const { return loss_; }                    // [n]
   const kernels::TensorView& logits() const { return logits_; }  // [n, classes], TensorType().
+  // Likewise: false if a part of the gradient was looked at and is not finite.
+  bool gradient_finite() const { return gradient_finite_; }
 
  protected:
   explicit StepMemory(kernels::Backend& backend)
@@ -118,6 +121,7 @@ class StepMemory {
   kernels::Backend& backend_;
   const float* loss_ = nullptr;
   kernels::TensorView logits_;
+  bool gradient_finite_ = true;
 
  private:
   Bases bases_{};

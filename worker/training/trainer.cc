@@ -17,6 +17,7 @@
 #include "worker/data/batch_source.h"
 #include "worker/data/dataset_decoder.h"
 #include "worker/training/dataset_split.h"
+#include "worker/training/host_copies.h"
 #include "worker/training/loss_scale.h"
 
 namespace capstan::worker {
@@ -24,6 +25,16 @@ namespace {
 
 absl::Span<const float> StatisticsOf(const Trainer::Tables& tables) {
   return tables.size() > 1 ? absl::MakeConstSpan(tables[1]) : absl::Span<const float>();
+}
+
+absl::Span<float> StatisticsOf(Trainer::Tables& tables) {
+  return tables.size() > 1 ? absl::MakeSpan(tables[1]) : absl::Span<float>();
+}
+
+absl::Status CheckTables(const ModelPlan& plan, const Trainer::Tables& tables) {
+  const size_t expected = plan.statistics.empty() ? 1 : 2;
+  if (tables.size() == expected) return absl::OkStatus();  // The network checks their sizes.
+  return absl::InvalidArgumentError(absl::StrCat(tables.size(), " tables, expected ", expected));
 }
 
 std::optional<LossScale::Options> LossScaleOf(const v1::JobSpec& job,
@@ -65,10 +76,11 @@ class TrainerImpl final : public Trainer {
   int64_t validation_samples() const override { return SamplesOf(validation_.get()); }
   int64_t test_samples() const override { return SamplesOf(test_.get()); }
 
-  absl::Status Forward(const MicroBatch& micro_batch, const Tables& tables,
+  ExchangeFormats exchanges() const override { return network_->exchanges(); }
+
+  absl::Status Forward(const MicroBatch& micro_batch, ParameterView parameters,
                        absl::Span<const MicroBatch> ahead,
                        const ParametersNeeded& needed) override {
-    CAPSTAN_RETURN_IF_ERROR(CheckTables(tables));
     BatchView batch;
     if (!micro_batch.positions.empty()) {
       std::vector<BatchRange> ranges = {RangeOf(micro_batch)};
@@ -80,20 +92,17 @@ class TrainerImpl final : public Trainer {
       if (staged_name_ != 0 && staged_ == ranges[0]) batch.name = staged_name_;
     }
     staged_name_ = 0;
-    return step_->Forward(micro_batch, batch, tables[0], needed);
+    return step_->Forward(micro_batch, batch, parameters, needed);
   }
 
-  absl::StatusOr<BatchResult> Backward(Tables* gradient, const GradientReady& ready) override {
-    CAPSTAN_RETURN_IF_ERROR(CheckTables(*gradient));
-    const absl::Span<float> statistics =
-        gradient->size() > 1 ? absl::MakeSpan((*gradient)[1]) : absl::Span<float>();
-    return step_->Backward(absl::MakeSpan((*gradient)[0]), statistics, ready,
-                           [this] { StageNext(); });
+  absl::StatusOr<BatchResult> Backward(GradientView gradient, absl::Span<float> statistics,
+                                       const GradientReady& ready) override {
+    return step_->Backward(gradient, statistics, ready, [this] { StageNext(); });
   }
 
   absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables,
                                        Parameters which) override {
-    CAPSTAN_RETURN_IF_ERROR(CheckTables(tables));
+    CAPSTAN_RETURN_IF_ERROR(CheckTables(plan_, tables));
     const bool validates = positions.begin < validation_samples();
     DatasetSplit* const split = validates ? validation_.get() : test_.get();
     if (split == nullptr) return absl::FailedPreconditionError("there is no test set");
@@ -126,12 +135,6 @@ class TrainerImpl final : public Trainer {
     staged_ = next->range;
   }
 
-  absl::Status CheckTables(const Tables& tables) const {
-    const size_t expected = plan_.statistics.empty() ? 1 : 2;
-    if (tables.size() == expected) return absl::OkStatus();  // The network checks their sizes.
-    return absl::InvalidArgumentError(absl::StrCat(tables.size(), " tables, expected ", expected));
-  }
-
   const ModelPlan plan_;
   const std::unique_ptr<DatasetSplit> train_, validation_, test_;  // The last two may be null.
   const kernels::BackendGroup group_;
@@ -152,11 +155,9 @@ bool HasSplit(const v1::Split& split) {
 }
 
 // The split `name`, or null if the job has none.
-absl::StatusOr<std::unique_ptr<DatasetSplit>> LoadForEvaluation(const v1::JobSpec& job,
-                                                                const v1::Split& split,
-                                                                const char* name,
-                                                                const DatasetSplit& train,
-                                                                const Augmentation& augmentation) {
+absl::StatusOr<std::unique_ptr<DatasetSplit>> LoadForEvaluation(
+    const v1::JobSpec& job, const v1::Split& split, const char* name, const DatasetSplit& train,
+    const Augmentation& augmentation, int decode_threads) {
   if (!HasSplit(split)) return nullptr;
   CAPSTAN_ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(job.data(), split, LabelsOf(job.model())));
   const Dataset& expected = train.dataset;
@@ -168,7 +169,7 @@ absl::StatusOr<std::unique_ptr<DatasetSplit>> LoadForEvaluation(const v1::JobSpe
   }
   // In file order and not augmented, so that the seed does not matter.
   return std::make_unique<DatasetSplit>(std::move(dataset), /*seed=*/1, augmentation,
-                                        DatasetDecoder::Mode::kEvaluation);
+                                        DatasetDecoder::Mode::kEvaluation, decode_threads);
 }
 
 std::vector<float> LossWeights(const v1::JobSpec& job) {
@@ -196,12 +197,15 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
   CAPSTAN_ASSIGN_OR_RETURN(const Augmentation augmentation,
                            MakeAugmentation(data.augmentation(), train.shape.c));
   const uint64_t seed = job.training().has_seed() ? job.training().seed() : 1;
-  auto train_split = std::make_unique<DatasetSplit>(std::move(train), seed, augmentation,
-                                                    DatasetDecoder::Mode::kTraining);
-  CAPSTAN_ASSIGN_OR_RETURN(auto validation, LoadForEvaluation(job, data.validation(), "validation",
-                                                              *train_split, augmentation));
-  CAPSTAN_ASSIGN_OR_RETURN(auto test,
-                           LoadForEvaluation(job, data.test(), "test", *train_split, augmentation));
+  // A device is faster than one thread decodes; who computes on the CPU needs its cores for that.
+  const int decode_threads = group[0].device() == nullptr ? 1 : HostCopies::ThreadsHere();
+  auto train_split = std::make_unique<DatasetSplit>(
+      std::move(train), seed, augmentation, DatasetDecoder::Mode::kTraining, decode_threads);
+  CAPSTAN_ASSIGN_OR_RETURN(auto validation,
+                           LoadForEvaluation(job, data.validation(), "validation", *train_split,
+                                             augmentation, decode_threads));
+  CAPSTAN_ASSIGN_OR_RETURN(auto test, LoadForEvaluation(job, data.test(), "test", *train_split,
+                                                        augmentation, decode_threads));
   auto trainer =
       std::make_unique<TrainerImpl>(std::move(group), std::move(plan), std::move(train_split),
                                     std::move(validation), std::move(test));
@@ -211,8 +215,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
 
 absl::StatusOr<BatchResult> Trainer::Train(const MicroBatch& micro_batch, const Tables& tables,
                                            Tables* gradient, absl::Span<const MicroBatch> ahead) {
-  CAPSTAN_RETURN_IF_ERROR(Forward(micro_batch, tables, ahead));
-  return Backward(gradient);
+  CAPSTAN_RETURN_IF_ERROR(CheckTables(plan(), tables));
+  CAPSTAN_RETURN_IF_ERROR(CheckTables(plan(), *gradient));
+  CAPSTAN_RETURN_IF_ERROR(Forward(micro_batch, tables[0], ahead));
+  return Backward(absl::MakeSpan((*gradient)[0]), StatisticsOf(*gradient));
 }
 
 Trainer::Tables MakeTrainerTables(const ModelPlan& plan) {

@@ -33,8 +33,7 @@ class Trainer {
   // Errors: those of LoadDataset, PlanModel, MakeAugmentation and Network::Create;
   // kInvalidArgument  test or validation images differ in shape or labels from training images.
   //   observer  as Network::Create's
-  //   formats   of what its caller has from servers and gives them; it rounds gradients itself, and
-  //             a device may do so before it
+  //   formats   of what its caller has from servers and gives them; see exchanges()
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job,
                                                          kernels::BackendGroup group,
                                                          StepObserver* observer = nullptr,
@@ -44,26 +43,30 @@ class Trainer {
   virtual ~Trainer() = default;
 
   virtual const ModelPlan& plan() const = 0;
+  // In which formats Forward may be given parameters, instead of fp32, and in which Backward gives
+  // the gradient: of a device, those of its caller's servers where nothing is multiplied on the
+  // host; else fp32, and its caller rounds the gradient.
+  virtual ExchangeFormats exchanges() const = 0;
   virtual int64_t train_samples() const = 0;
   // 0 without such a split.
   virtual int64_t validation_samples() const = 0;
   virtual int64_t test_samples() const = 0;
 
   // One micro-batch, in two calls: GradientStep's, on the samples at its positions.
-  //   tables    parameters, on their way if `needed` is there (Network::Forward)
-  //   ahead     micro-batches that will be asked for next, in order: decoded while this one is
-  //             computed
+  //   parameters  on their way if `needed` is there (Network::Forward)
+  //   ahead       micro-batches that will be asked for next, in order: decoded while this one is
+  //               computed
   // Errors: those of GradientStep::Forward; kInvalidArgument  positions outside
   // [0, train_samples()).
-  virtual absl::Status Forward(const MicroBatch& micro_batch, const Tables& tables,
+  virtual absl::Status Forward(const MicroBatch& micro_batch, ParameterView parameters,
                                absl::Span<const MicroBatch> ahead = {},
                                const ParametersNeeded& needed = nullptr) = 0;
-  //   gradient  the tables of the plan; overwritten
-  //   ready     as GradientStep::Backward's: parts of gradient[0] that are final before the end
+  //   gradient, statistics, ready  as GradientStep::Backward's
   // Errors: those of GradientStep::Backward (kOutOfRange: diverged).
-  virtual absl::StatusOr<BatchResult> Backward(Tables* gradient,
+  virtual absl::StatusOr<BatchResult> Backward(GradientView gradient, absl::Span<float> statistics,
                                                const GradientReady& ready = nullptr) = 0;
-  // Both.
+  // Both, with the tables of the plan, of which *gradient is overwritten. REQUIRES: the gradient is
+  // exchanged as fp32. Errors: also kInvalidArgument  another number of tables.
   absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
                                     Tables* gradient, absl::Span<const MicroBatch> ahead = {});
 
