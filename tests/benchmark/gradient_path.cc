@@ -2,7 +2,7 @@
 // it to servers; against the same in passes of their own, by one thread: to fp32 in the host's
 // array, the check for numbers that are not finite, and to halves in the message.
 //
-//   gradient_path [--elements=25600000] [--json]
+//   gradient_path [--elements=25600000] [--threads=2] [--json]
 //
 // Bytes are those of the gradient in pinned memory, each counted once. Parts and shards have 2^20
 // elements, as in training. Needs no card: pinned memory is the host's.
@@ -40,6 +40,7 @@ constexpr int64_t kPartElements = 1 << 20;
 struct Flags {
   ReportFlags report;
   int64_t elements = 25'600'000;  // ResNet-50's.
+  int threads = 2;
 };
 
 // A gradient in pinned memory, and the arrays that it goes through.
@@ -121,13 +122,13 @@ absl::Status CompareAll(const Flags& flags, Report* report) {
                                      {"fp16", NumberFormat::kFp16},
                                      {"fp32", NumberFormat::kFp32}}) {
     Gradient gradient(flags.elements, format);
-    worker::HostCopies threads, alone(1);
+    worker::HostCopies alone(1), threads(flags.threads);
     CAPSTAN_ASSIGN_OR_RETURN(
         std::vector<Series> series,
-        MeasureInTurn({ContestantOf("one pass, threads", gradient,
-                                    [&] { return gradient.InOnePass(threads); }),
-                       ContestantOf("one pass, one thread", gradient,
+        MeasureInTurn({ContestantOf("one pass, one thread", gradient,
                                     [&] { return gradient.InOnePass(alone); }),
+                       ContestantOf("one pass, threads", gradient,
+                                    [&] { return gradient.InOnePass(threads); }),
                        ContestantOf("pass by pass, one thread", gradient,
                                     [&] { return gradient.InThreePasses(); })},
                       flags.report.turns));
@@ -144,6 +145,8 @@ int Main(int argc, char** argv) {
   AddReportFlags(app, &flags.report);
   app.add_option("--elements", flags.elements, "Of the gradient")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  app.add_option("--threads", flags.threads, "Of the contestant that has several")
+      ->check(CLI::Range(2, 64));
   CLI11_PARSE(app, argc, argv);
   Report report(flags.report.json);
   return report.Finish(CompareAll(flags, &report));

@@ -47,7 +47,7 @@ bool CopyNumbers(NumberFormat format, const char* from, int64_t count, char* to)
 
 int HostCopies::ThreadsHere() {
   const auto processors = static_cast<int>(std::thread::hardware_concurrency());
-  return std::clamp(processors, 1, kThreadsMax);
+  return std::clamp(processors / 2, 1, kThreadsMax);
 }
 
 HostCopies::HostCopies(int threads) : threads_max_(threads) {}

@@ -1,7 +1,7 @@
 // HostCopies: copies between pinned memory and the host's arrays, on several threads, and in the
 // same pass the check for numbers that are not finite.
 //
-// One core copies some 10 GB/s, a card takes and gives 50. Large copies are cut into blocks, which
+// One core copies 10 to 20 GB/s, a card takes and gives 50. Large copies are cut into blocks, which
 // the caller and up to `threads` - 1 others take one after the other; small ones the caller makes
 // alone. The other threads start with the first large copy.
 // Thread safety: used by one thread at a time.
@@ -24,7 +24,8 @@ class HostCopies {
  public:
   // Enough for what a card takes and gives; the task has other threads as well.
   static constexpr int kThreadsMax = 4;
-  // As many as this machine has processors, at most kThreadsMax.
+  // One for each two processors of this machine, which often share a core and then copy no faster
+  // than one (tests/benchmark/gradient_path.cc); 1 to kThreadsMax.
   static int ThreadsHere();
 
   explicit HostCopies(int threads = ThreadsHere());  // REQUIRES: threads >= 1.
