@@ -212,7 +212,7 @@ class SparseFaultsTest(unittest.TestCase):
             "data": f'format: SVMLIGHT train {{ files: "{path}" }}',
             "model": f"{clicks.FACTORS} rows {{ rows_max: 14000 }}",
             "batch_size": 12,
-            "epochs": 1,
+            "epochs": 4,  # Long enough to be seen training, however fast the machine is.
             "resources": "server_wait_seconds: 30",
         }
         status = self.finish(self.cluster.submit(clicks.job(**changing)))
