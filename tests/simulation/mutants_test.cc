@@ -13,7 +13,6 @@ const std::vector<absl::string_view>& Rare() {
   static const auto* const rare = new std::vector<absl::string_view>{
       "forget-fences",
       "keep-any-version",
-      "remove-live-segment",
   };
   return *rare;
 }
