@@ -201,16 +201,16 @@ void SchedulerService::CollectEvents(Events events, Answers& answers) {
   }
 }
 
-template <typename Response, typename Reply, typename Fill>
-void SchedulerService::Answer(const Reply& reply, const absl::Status& status, Answers& answers,
-                              const Fill& fill) {
+template <typename Response, typename Reply, typename Encode>
+void SchedulerService::AnswerLater(Reply reply, Answers& answers, const Encode& encode) {
   const std::optional<HeldCall> call = calls_.Take(reply.ticket);
   if (!call) return;
+  const absl::Status status = reply.status;
   auto* const response = static_cast<Response*>(call->response);
-  answers.answers.push_back(
-      {.reactor = call->reactor, .status = status, .fill = [fill, response](const Answers& all) {
-         fill(all, *response);
-       }});
+  answers.answers.push_back({.reactor = call->reactor,
+                             .status = status,
+                             .fill = [reply = std::move(reply), response, encode](
+                                         const Answers& all) { encode(reply, all, *response); }});
 }
 
 void SchedulerService::Answer(NodeReply reply, Answers& answers) {
@@ -222,61 +222,61 @@ void SchedulerService::Answer(NodeReply reply, Answers& answers) {
     if (auto record = RecordOf(job, table.record)) answers.records[job] = std::move(record);
   }
   for (const TaskKey& task : reply.tasks) answers.Need(task.job, jobs_);
-  Answer<v1::SyncNodeResponse>(reply, reply.status, answers,
-                               [reply](const Answers& all, v1::SyncNodeResponse& response) {
-                                 EncodeNodeReply(reply, all.admitted, all.records, response);
-                               });
+  AnswerLater<v1::SyncNodeResponse>(
+      std::move(reply), answers,
+      [](const NodeReply& said, const Answers& all, v1::SyncNodeResponse& response) {
+        EncodeNodeReply(said, all.admitted, all.records, response);
+      });
 }
 
 void SchedulerService::Answer(TaskReply reply, Answers& answers) {
   answers.Need(reply.job, jobs_);
-  Answer<v1::SyncTaskResponse>(reply, reply.status, answers,
-                               [reply](const Answers& all, v1::SyncTaskResponse& response) {
-                                 const auto job = all.admitted.find(reply.job);
-                                 if (job != all.admitted.end())
-                                   EncodeTaskReply(reply, *job->second, response);
-                               });
-}
-
-void SchedulerService::Answer(const JobReply& reply, Answers& answers) {
-  if (!calls_.Has(reply.ticket)) return;
-  const absl::StatusOr<JobView> view = core_->Job(reply.job, clock_->Now());
-  v1::JobStatus status;
-  if (view.ok()) status = StatusOf(*view, StatusDetail::kWhole);
-  Answer<v1::GetJobResponse>(reply, view.status(), answers,
-                             [status](const Answers&, v1::GetJobResponse& response) {
-                               *response.mutable_status() = status;
-                             });
-  answers.answers.back().after_files = true;
-}
-
-void SchedulerService::Answer(const DrainReply& reply, Answers& answers) {
-  Answer<v1::DrainNodeResponse>(reply, absl::OkStatus(), answers,
-                                [reply](const Answers&, v1::DrainNodeResponse& response) {
-                                  EncodeDrainReply(reply, response);
-                                });
-}
-
-void SchedulerService::Answer(const CheckpointReply& reply, Answers& answers) {
-  Answer<v1::SaveCheckpointResponse>(
-      reply, reply.status, answers,
-      [this, reply](const Answers&, v1::SaveCheckpointResponse& response) {
-        response.set_checkpoint_id(reply.id.value());
-        response.set_folder(reply.folder);
-        response.set_host(hostname_);
-        response.set_asked_id(reply.asked.value());
+  AnswerLater<v1::SyncTaskResponse>(
+      std::move(reply), answers,
+      [](const TaskReply& said, const Answers& all, v1::SyncTaskResponse& response) {
+        const auto job = all.admitted.find(said.job);
+        if (job != all.admitted.end()) EncodeTaskReply(said, *job->second, response);
       });
 }
 
-void SchedulerService::Answer(const SnapshotReply& reply, Answers& answers) {
+void SchedulerService::Answer(const JobReply& reply, Answers& answers) {
+  const std::optional<HeldCall> call = calls_.Take(reply.ticket);
+  if (!call) return;
+  const absl::StatusOr<JobView> view = core_->Job(reply.job, clock_->Now());
+  if (view.ok()) {
+    auto& response = static_cast<v1::GetJobResponse&>(*call->response);
+    *response.mutable_status() = StatusOf(*view, StatusDetail::kWhole);
+  }
+  answers.answers.push_back({call->reactor, view.status(), /*after_files=*/true});
+}
+
+void SchedulerService::Answer(const DrainReply& reply, Answers& answers) {
+  const std::optional<HeldCall> call = calls_.Take(reply.ticket);
+  if (!call) return;
+  EncodeDrainReply(reply, static_cast<v1::DrainNodeResponse&>(*call->response));
+  answers.answers.push_back({call->reactor});
+}
+
+void SchedulerService::Answer(const CheckpointReply& reply, Answers& answers) {
+  const std::optional<HeldCall> call = calls_.Take(reply.ticket);
+  if (!call) return;
+  auto& response = static_cast<v1::SaveCheckpointResponse&>(*call->response);
+  response.set_checkpoint_id(reply.id.value());
+  response.set_folder(reply.folder);
+  response.set_host(hostname_);
+  response.set_asked_id(reply.asked.value());
+  answers.answers.push_back({call->reactor, reply.status});
+}
+
+void SchedulerService::Answer(SnapshotReply reply, Answers& answers) {
   answers.Need(reply.job, jobs_);
-  Answer<v1::OpenSnapshotResponse>(reply, reply.status, answers,
-                                   [reply](const Answers& all, v1::OpenSnapshotResponse& response) {
-                                     const auto job = all.admitted.find(reply.job);
-                                     if (reply.routing == nullptr || job == all.admitted.end())
-                                       return;
-                                     EncodeSnapshotReply(reply, *job->second, response);
-                                   });
+  AnswerLater<v1::OpenSnapshotResponse>(
+      std::move(reply), answers,
+      [](const SnapshotReply& said, const Answers& all, v1::OpenSnapshotResponse& response) {
+        const auto job = all.admitted.find(said.job);
+        if (said.routing == nullptr || job == all.admitted.end()) return;
+        EncodeSnapshotReply(said, *job->second, response);
+      });
 }
 
 void SchedulerService::Collect(Actions actions, Answers& answers) {
@@ -285,7 +285,7 @@ void SchedulerService::Collect(Actions actions, Answers& answers) {
   for (const JobReply& reply : actions.job_replies) Answer(reply, answers);
   for (const DrainReply& reply : actions.drain_replies) Answer(reply, answers);
   for (const CheckpointReply& reply : actions.checkpoint_replies) Answer(reply, answers);
-  for (const SnapshotReply& reply : actions.snapshot_replies) Answer(reply, answers);
+  for (SnapshotReply& reply : actions.snapshot_replies) Answer(std::move(reply), answers);
   for (CheckpointPublish& publish : actions.publishes) {
     const std::shared_ptr<const AdmittedJob> job = jobs_.at(publish.job);
     answers.manifests.push_back({std::move(publish), job});

@@ -165,17 +165,17 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   void Commit(Actions actions, Answers answers, std::vector<StoreWrite> also = {})
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Collect(Actions actions, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What each kind of the core's replies says, by the message that it is. No effect if the call is
-  // held no more.
-  template <typename Response, typename Reply, typename Fill>
-  void Answer(const Reply& reply, const absl::Status& status, Answers& answers, const Fill& fill)
+  // The answer to the call that a reply of the core is for. No effect if it is held no more.
+  // AnswerLater encodes outside the mutex what may be large: encode(reply, answers, response).
+  template <typename Response, typename Reply, typename Encode>
+  void AnswerLater(Reply reply, Answers& answers, const Encode& encode)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Answer(NodeReply reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Answer(TaskReply reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Answer(const JobReply& reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Answer(const DrainReply& reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Answer(const CheckpointReply& reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Answer(const SnapshotReply& reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Answer(SnapshotReply reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The call with this ticket was cut, by a reset or because its process is gone.
   void TieCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
       ABSL_LOCKS_EXCLUDED(mutex_);
