@@ -50,8 +50,8 @@ absl::Cord Encode(const PullAnswer& answer);
 
 // What a body says in front of its protobuf.
 struct BodyStart {
-  uint32_t head_bytes = 0;      // Of the protobuf.
-  std::vector<uint32_t> sizes;  // Of the values, in bytes.
+  uint32_t head_bytes = 0;      // The protobuf has so many.
+  std::vector<uint32_t> sizes;  // Each value has so many bytes.
 
   size_t bytes() const { return 8 + sizes.size() * sizeof(uint32_t); }
   size_t values_begin() const { return bytes() + head_bytes; }

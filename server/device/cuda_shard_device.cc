@@ -28,9 +28,9 @@ using kernels::cuda::UpdateRule;
 constexpr int kIndexMax = 63;
 constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kAlignedFloats = 64;  // Where arrays begin: 256 bytes.
-// Of updates on their way: a gradient going up, one in the rule, one coming down, and as many that
-// the host fills and empties meanwhile. Each takes 8 MiB of pinned memory and 4 of the card's, from
-// the first time on that so many are on their way.
+// So many updates may be on their way: a gradient goes up, one is in the rule, one comes down, and
+// the host fills and empties as many meanwhile. Each takes 8 MiB of pinned memory and 4 of the
+// card's, from the first time on that so many are on their way.
 constexpr size_t kSlots = 8;
 
 std::optional<UpdateRule> RuleOf(OptimizerKind kind) {

@@ -48,7 +48,7 @@ class PullPlaces final : public BodyPlaces {
   const std::vector<Part> parts_;
   std::function<PullArrays()> begin_;  // Null once it has been called.
   PullArrays arrays_ = nullptr;
-  std::vector<uint32_t> sizes_;  // Of the values in the body; empty before they are known.
+  std::vector<uint32_t> sizes_;  // The values in the body take so many bytes; empty: not known.
   size_t skip_ = 0;              // Bytes of the body from where it stands to values(next_).
   size_t next_ = 0;
 };

@@ -31,7 +31,7 @@ class ValueCall {
 
   struct Request {
     std::variant<PushMessage, v1::PullRequest> message;
-    // Of data connections: see DataCaller::Request.
+    // Data connections use these three as DataCaller::Request says.
     absl::Duration timeout;
     absl::Duration patience;
     std::shared_ptr<BodyPlaces> places = nullptr;

@@ -32,7 +32,7 @@ class DenseComputation final : public Computation {
 
  private:
   DenseComputation(std::unique_ptr<Trainer> trainer, std::vector<int> gpus);
-  // Of all tables, but for the values of one that has them as halves.
+  // Makes room for all tables, but for the values of one that has them as halves.
   void MakeRoom(TableArrays* arrays, bool halves) const;
   // An error of computing, with the GPUs that it is of, where that can be told.
   absl::Status Located(absl::Status status) const;

@@ -95,7 +95,7 @@ class Task final : private TaskPort {
   TableArrays parameters_;
   // A pool; one is free when nobody else holds it.
   std::vector<std::shared_ptr<GradientArrays>> gradients_;
-  std::shared_ptr<GradientArrays> gradient_;  // Of the push that Train computes.
+  std::shared_ptr<GradientArrays> gradient_;  // Train computes it for the next push.
 
   // Self-synchronized.
   const std::unique_ptr<TaskTrace> trace_;      // Null: none is asked for.

@@ -17,7 +17,7 @@
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-constexpr uint64_t kGroups = 4;  // Of the blocks of a large grid, that run.
+constexpr uint64_t kGroups = 4;  // So many groups of blocks run of a large grid.
 constexpr uintptr_t kPageBytes = 4096;
 constexpr uintptr_t kWritten = 1;  // In an entry of `touched`, besides the page's address.
 
@@ -47,7 +47,7 @@ void OnFault(int, siginfo_t* info, void* context) {
     sigaction(SIGSEGV, &before_tracing, nullptr);  // The access is tried again, and fails.
     return;
   }
-  constexpr greg_t kWrite = 2;  // Of the processor's page fault code.
+  constexpr greg_t kWrite = 2;  // The bit of the processor's page fault code that says so.
   const auto* const state = static_cast<const ucontext_t*>(context);
   const bool writes = (state->uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
   const uintptr_t page = address / kPageBytes * kPageBytes;

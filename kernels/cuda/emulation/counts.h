@@ -21,7 +21,7 @@
 
 namespace capstan::kernels::cuda::emulation {
 
-// Of this process, since it began.
+// They count from the beginning of this process.
 struct Counts {
   uint64_t kernels = 0;  // Launched by themselves and in graphs.
   uint64_t graphs = 0;   // Launched.
