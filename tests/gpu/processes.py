@@ -13,6 +13,7 @@ TOOLKIT = "/usr/local/cuda"
 _POLL_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+_OURSELVES = os.getpid()
 
 
 def tool_path(tool):
@@ -24,6 +25,8 @@ def tool_path(tool):
 def die_with_parent():
     """For preexec_fn: the end of the process that starts this one, however it comes, is its end."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != _OURSELVES:  # It had ended before the call.
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _in_a_group_of_its_own():

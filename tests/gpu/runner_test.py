@@ -152,6 +152,21 @@ class ProcessesTest(unittest.TestCase):
                         runner.send_signal(number)
                         self.assert_ends(found)
 
+    def test_one_whose_parent_ends_before_it_has_asked_to_die_with_it_does_not_begin(self):
+        done = subprocess.run(
+            [sys.executable, "-c",
+             "import os, processes\n"
+             "parent = os.getpid()\n"
+             "if os.fork():\n"
+             "    os._exit(0)\n"
+             "while os.getppid() == parent:\n"
+             "    os.sched_yield()\n"
+             "processes.die_with_parent()\n"
+             "print('begins', flush=True)"],
+            cwd=os.path.dirname(os.path.realpath(processes.__file__)), check=True, text=True,
+            stdout=subprocess.PIPE)
+        self.assertEqual(done.stdout, "")
+
     def assert_ends(self, process):
         """process: a file descriptor of it, which is readable once the process has ended."""
         with open(process, "rb"):
