@@ -9,9 +9,9 @@
 #include "common/random/philox.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/wire/number_format.h"
 #include "kernels/device_backend.h"
 #include "kernels/graph_recorder.h"
-#include "kernels/half_values.h"
 #include "kernels/op_check.h"
 #include "worker/training/program/build_program.h"
 
@@ -32,6 +32,15 @@ std::vector<kernels::GraphRecorder> MakeRecorders(kernels::Backend& backend, siz
   if (backend.device() == nullptr) return recorders;
   for (size_t i = 0; i < count; ++i) recorders.emplace_back(*backend.device());
   return recorders;
+}
+
+// The first class with the largest logit.
+int64_t Predicted(absl::Span<const float> logits) {
+  size_t best = 0;
+  for (size_t k = 1; k < logits.size(); ++k) {
+    if (logits[k] > logits[best]) best = k;
+  }
+  return static_cast<int64_t>(best);
 }
 
 void Forget(std::vector<kernels::GraphRecorder>& recorders) {
@@ -307,28 +316,29 @@ double Replica::LossSum() const {
 int64_t Replica::Correct(absl::Span<const int32_t> labels) const {
   int64_t correct = 0;
   for (int64_t i = 0; i < n_; ++i) {
-    if (Predicted(i) == labels[static_cast<size_t>(i)]) ++correct;
+    if (Predicted(LogitsOf(i)) == labels[static_cast<size_t>(i)]) ++correct;
   }
   return correct;
 }
 
 void Replica::AppendLogits(std::vector<float>* logits) const {
-  for (int64_t i = 0; i < n_ * plan_.classes; ++i) {
-    logits->push_back(kernels::ValueAt(memory_->logits(), i));
+  for (int64_t i = 0; i < n_; ++i) {
+    const absl::Span<const float> one = LogitsOf(i);
+    logits->insert(logits->end(), one.begin(), one.end());
   }
 }
 
-// The first class with the largest logit of sample `i`.
-int64_t Replica::Predicted(int64_t i) const {
+absl::Span<const float> Replica::LogitsOf(int64_t i) const {
   const TensorView& logits = memory_->logits();
-  int64_t best = 0;
-  for (int64_t k = 1; k < plan_.classes; ++k) {
-    if (kernels::ValueAt(logits, i * plan_.classes + k) >
-        kernels::ValueAt(logits, i * plan_.classes + best)) {
-      best = k;
-    }
-  }
-  return best;
+  const auto classes = static_cast<size_t>(plan_.classes);
+  const int64_t first = i * plan_.classes;
+  if (!kernels::IsHalf(logits.dtype)) return {logits.f32() + first, classes};
+  widened_.resize(classes);
+  const NumberFormat format =
+      logits.dtype == kernels::DataType::kBfloat16 ? NumberFormat::kBf16 : NumberFormat::kFp16;
+  const auto* const halves = static_cast<const uint16_t*>(logits.data) + first;
+  DecodeNumbers(format, reinterpret_cast<const char*>(halves), absl::MakeSpan(widened_));
+  return widened_;
 }
 
 void Replica::MakeUnbiased(const BatchMoments& moments) {

@@ -94,7 +94,8 @@ class Replica {
   template <typename Run>
   absl::Status Watched(const Pass& pass, size_t first, size_t last, const Run& run);
   absl::Status RunStep(const Pass& pass, size_t index);
-  int64_t Predicted(int64_t i) const;
+  // Of sample `i`: [classes], valid until the next call.
+  absl::Span<const float> LogitsOf(int64_t i) const;
   void MakeUnbiased(const BatchMoments& moments);
 
   const ModelPlan& plan_;
@@ -108,7 +109,8 @@ class Replica {
   // Of the step.
   PreparedProgram* prepared_ = nullptr;  // Null: it has no samples.
   int64_t n_ = 0;
-  std::vector<int32_t> keys_;  // Of its masks, as ForwardArrays has them.
+  std::vector<int32_t> keys_;           // Of its masks, as ForwardArrays has them.
+  mutable std::vector<float> widened_;  // What LogitsOf has given, where logits are halves.
   float scale_ = 1.0f;
 };
 
