@@ -121,7 +121,8 @@ std::string Shapes(const OpDesc& d) {
 std::string ToString(const OpDesc& desc) {
   return absl::StrCat(KindName(desc.kind), " n=", desc.n, " ", Shapes(desc),
                       desc.has_bias ? " bias" : "", desc.has_addend ? " addend" : "",
-                      desc.fuse_relu ? " relu" : "", desc.has_weights ? " weights" : "");
+                      desc.has_dy2 ? " dy2" : "", desc.fuse_relu ? " relu" : "",
+                      desc.has_weights ? " weights" : "");
 }
 
 }  // namespace capstan::kernels

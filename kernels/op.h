@@ -28,13 +28,15 @@
 //   kBatchNormForward              x, scale, shift, [addend] -> y, mean, variance (of the batch,
 //                                     [c]; biased variance)
 //   kBatchNormInference            x, scale, shift, mean, variance, [addend] -> y
-//   kBatchNormBackward             x, dy, scale, mean, variance, [shift | y] -> dx, dscale, dshift,
-//                                     [dsum]
+//   kBatchNormBackward             x, dy, scale, mean, variance, [shift | y], [dy2] -> dx, dscale,
+//                                     dshift, [dsum]
 //     fuse_relu: y = relu(..); backward's gradients are those of dy where relu's argument was > 0
 //     and of 0 elsewhere, found again from x and shift
 //     has_addend, only with fuse_relu: y = relu(.. + addend), may be in place of addend; backward
 //     sees it at y > 0 instead, and gives dsum = y > 0 ? dy : 0, the gradient of addend, which may
 //     be in place of dy
+//     has_dy2, only with has_addend: y has been read twice, and dy + dy2 is its gradient; dsum may
+//     be in place of either
 //   kAdd                           a, b                     -> y (may be in place of a)
 //   kDropoutForward                x, key (int32 [2])       -> y (x / (1 - rate) or 0; element i is
 //                                     kept iff PhiloxWord(key, i) >= rate * 2^32; WordsOfKey)
@@ -107,6 +109,7 @@ struct OpDesc {
   bool has_bias = false;
   bool fuse_relu = false;
   bool has_addend = false;    // Batch norm.
+  bool has_dy2 = false;       // Batch norm, backward.
   float epsilon = 1e-5f;      // Batch norm.
   float dropout_rate = 0.0f;  // [0, 1).
   int64_t rows = 0;           // Embedding.

@@ -188,9 +188,12 @@ absl::StatusOr<OpSignature> BatchNorm(const OpDesc& d) {
   if (d.has_addend && !d.fuse_relu) {
     return absl::InvalidArgumentError("has_addend without fuse_relu, expected both");
   }
+  const bool backward = d.kind == OpKind::kBatchNormBackward;
+  if (d.has_dy2 && !(backward && d.has_addend)) {
+    return absl::InvalidArgumentError("has_dy2, expected it with has_addend alone, of a gradient");
+  }
   Builder b(d);
   const auto x = {d.n, d.h, d.w, d.c};
-  const bool backward = d.kind == OpKind::kBatchNormBackward;
   b.In("x", x);
   if (backward) b.In("dy", x);
   b.In("scale", {d.c});
@@ -201,6 +204,7 @@ absl::StatusOr<OpSignature> BatchNorm(const OpDesc& d) {
   }
   if (backward && d.fuse_relu && !d.has_addend) b.In("shift", {d.c});
   if (d.has_addend) b.In(backward ? "y" : "addend", x);
+  if (d.has_dy2) b.In("dy2", x);
   b.Out(backward ? "dx" : "y", x);
   if (d.kind == OpKind::kBatchNormForward) {
     b.Out("mean", {d.c});
@@ -379,7 +383,7 @@ const char* TypeName(DataType dtype) {
 
 bool IsTensor(absl::string_view name) {
   for (const absl::string_view one :
-       {"x", "y", "dx", "dy", "a", "b", "addend", "dsum", "weight", "logits", "dlogits"}) {
+       {"x", "y", "dx", "dy", "dy2", "a", "b", "addend", "dsum", "weight", "logits", "dlogits"}) {
     if (name == one) return true;
   }
   return false;

@@ -30,7 +30,7 @@ struct Operand {
 
 struct OpSignature {
   OpDesc desc;
-  std::array<Operand, 6> inputs;
+  std::array<Operand, 7> inputs;
   std::array<Operand, 4> outputs;
   int input_count = 0;
   int output_count = 0;

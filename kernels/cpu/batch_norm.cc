@@ -127,23 +127,28 @@ class BatchNormPlan : public CpuPlan {
     });
   }
 
+  // Operands of the gradient of ReLU's argument, where batch norm has an addend.
+  struct SumOfAddend {
+    const float* y = nullptr;
+    const float* dy2 = nullptr;  // Null: dy is the whole gradient of y.
+    float* dsum = nullptr;       // Null: there is no addend.
+  };
+
   // With an addend dsum is dz; with ReLU alone dz is found again from x in both visits.
   void Backward(Views in, Views out) const {
     NormGradient gradient = {.x = in[0].f32(), .dy = in[1].f32()};
     const float* mean = in[3].f32();
     const float* variance = in[4].f32();
-    const float* y = nullptr;
-    float* dsum = nullptr;
+    SumOfAddend sum;
     if (desc().has_addend) {
-      y = in[5].f32();
-      dsum = out[3].f32();
+      sum = {in[5].f32(), FloatsOf(in, 6), out[3].f32()};
     } else if (desc().fuse_relu) {
       FindScaleShift(in[2].f32(), in[5].f32(), mean, variance);
       gradient.a = a();
       gradient.b = b();
     }
-    SumGradients(gradient, mean, y, dsum, out[1].f32(), out[2].f32());
-    if (dsum != nullptr) gradient.dy = dsum;
+    SumGradients(gradient, mean, sum, out[1].f32(), out[2].f32());
+    if (sum.dsum != nullptr) gradient.dy = sum.dsum;
     FindSlopes(in[2].f32(), mean, variance, out[1].f32(), out[2].f32());
     float* dx = out[0].f32();
     ForEachChunk([&](int64_t, int64_t count, int64_t i) {
@@ -159,14 +164,19 @@ class BatchNormPlan : public CpuPlan {
 
   // products[c] = sum of dz * (x - mean[c]), sums[c] = sum of dz, which is written to dsum first
   // where that is not null.
-  void SumGradients(const NormGradient& gradient, const float* mean, const float* y, float* dsum,
+  void SumGradients(const NormGradient& gradient, const float* mean, const SumOfAddend& sum,
                     float* products, float* sums) const {
     const int64_t channels = desc().c;
     ForEachChunk([&](int64_t begin, int64_t count, int64_t i) {
       NormGradient here = At(gradient, i);
-      if (dsum != nullptr) {
-        simd().relu_backward(count * channels, y + i, here.dy, dsum + i);
-        here.dy = dsum + i;
+      if (sum.dsum != nullptr) {
+        float* const dsum = sum.dsum + i;
+        if (sum.dy2 != nullptr) {
+          simd().add(count * channels, here.dy, sum.dy2 + i, dsum);
+          here.dy = dsum;
+        }
+        simd().relu_backward(count * channels, sum.y + i, here.dy, dsum);
+        here.dy = dsum;
       }
       simd().add_gradients(count, channels, here, mean, ZeroPartial(0, begin),
                            ZeroPartial(1, begin));

@@ -67,9 +67,14 @@ void CheckFusedBackward(Backend& cpu, const WindowCase& t, NormFusion fusion) {
   Operands given = MakeInputs(signature);
   const Operands result = RunTwice(cpu, forward, given, {});
   const std::vector<float> dy = Uniform(5, signature.outputs[0].count);
+  const std::vector<float> dy2 = Uniform(6, signature.outputs[0].count);
+  Operands both;
+  both.Add(dy, DataType::kFloat32);
+  both.Add(dy2, DataType::kFloat32);
+  const OpDesc add = MatrixDesc(K::kAdd, static_cast<int64_t>(dy.size()), 1, 1);
   Operands mask;
   mask.Add(result.values[0], DataType::kFloat32);
-  mask.Add(dy, DataType::kFloat32);
+  mask.Add(fusion.dy2 ? RunTwice(cpu, add, both, {}).values[0] : dy, DataType::kFloat32);
   const OpDesc relu = MatrixDesc(K::kReluBackward, static_cast<int64_t>(dy.size()), 1, 1);
   const std::vector<float> dsum = RunTwice(cpu, relu, mask, {}).values[0];
   Operands inputs;
@@ -81,6 +86,7 @@ void CheckFusedBackward(Backend& cpu, const WindowCase& t, NormFusion fusion) {
   if (fusion.addend) plain.Add(dsum, DataType::kFloat32);
   inputs.values[1] = dy;
   inputs.Add(fusion.addend ? result.values[0] : given.values[2], DataType::kFloat32);
+  if (fusion.dy2) inputs.Add(dy2, DataType::kFloat32);
   const Operands fused = RunTwice(cpu, backward, inputs, {});
   INFO(ToString(backward));
   REQUIRE(fused.values.size() == plain.values.size());
@@ -100,11 +106,12 @@ TEST_CASE("CPU batch norm: fused with ReLU and an addend, it has the bits of sep
         CheckFusedForward(*cpu, K::kBatchNormInference, t, {true, addend});
         CheckFusedBackward(*cpu, t, {true, addend});
       }
+      CheckFusedBackward(*cpu, t, {true, true, true});
     }
   }
 }
 
-TEST_CASE("CPU batch norm: y may lie in place of the addend, dsum in place of dy",
+TEST_CASE("CPU batch norm: y may lie in place of the addend, dsum in place of dy or dy2",
           "[kernels][cpu]") {
   struct InPlace {
     K kind;
@@ -113,8 +120,8 @@ TEST_CASE("CPU batch norm: y may lie in place of the addend, dsum in place of dy
   for (const auto& backend : AllBackends()) {
     for (const InPlace t :
          {InPlace{K::kBatchNormForward, 3, 0}, InPlace{K::kBatchNormInference, 5, 0},
-          InPlace{K::kBatchNormBackward, 1, 3}}) {
-      const OpDesc desc = BatchNormDesc(t.kind, {3, 12, 12, 20, 1, 1, 1, 0}, {true, true});
+          InPlace{K::kBatchNormBackward, 1, 3}, InPlace{K::kBatchNormBackward, 6, 3}}) {
+      const OpDesc desc = BatchNormDesc(t.kind, {3, 12, 12, 20, 1, 1, 1, 0}, {true, true, true});
       REQUIRE_OK_AND_ASSIGN(const OpSignature signature, MakeSignature(desc));
       Operands inputs = MakeInputs(signature);
       const Operands expected = RunTwice(*backend, desc, inputs, {});

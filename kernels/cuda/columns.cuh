@@ -1,12 +1,14 @@
 // Matrices [rows, c] walked down their columns: sums over rows, and maps with what a column needs.
 //
-// A thread works on N channels side by side, 4 where they may be read at once. A block is as many
-// threads wide as the channels need, at most kColumnsMax, has kBlockThreads in all, and walks down
-// a chunk of rows; the last block of a strip of channels adds up the chunks' sums. Chunks depend
-// on the shape alone, and on whether four may be read at once.
+// A thread works on N channels side by side, 16 bytes of them where those may be read at once. A
+// block is as many threads wide as a strip of channels needs, has kBlockThreads in all, and walks
+// down a chunk of rows; the last block of a strip adds up the chunks' sums. Chunks depend on the
+// shape alone, and on how many may be read at once. A card is busy while some 30 KB are on their
+// way to each multiprocessor: a thread asks for several rows before it uses the first.
 //
 //   Values, Map: OfColumns(first channel, [sums]) is what a thread keeps while it walks; of that,
-//                Read(i) reads the N elements from i on, and Use(i, those) does the rest.
+//                Read(i) reads the N elements from i on as they lie in memory, Use(i, those) does
+//                the rest, and kOperands says of how many matrices Read reads.
 //   Finish:      operator()(channel, sums over all rows)
 #ifndef CAPSTAN_KERNELS_CUDA_COLUMNS_CUH_
 #define CAPSTAN_KERNELS_CUDA_COLUMNS_CUH_
@@ -17,8 +19,9 @@
 
 namespace capstan::kernels::cuda {
 
-inline constexpr int kColumnsMax = 32;
-inline constexpr int kBlocksWanted = 528;  // As an H100 runs at once: 132 times 4.
+inline constexpr int kStripChannels = 64;  // Narrow strips leave fewer chunks to be added up.
+inline constexpr int kBlocksOfCard = 2;    // Of a multiprocessor: 128 registers for each thread.
+inline constexpr int kBlocksWanted = 132 * kBlocksOfCard;  // As an H100 runs at once; no more.
 inline constexpr int64_t kChunkRowsMin = 128;
 static_assert(kBlocksWanted <= kStripsMax, "with more strips there is one chunk");
 
@@ -26,13 +29,15 @@ static_assert(kBlocksWanted <= kStripsMax, "with more strips there is one chunk"
 struct ColumnGeometry {
   int64_t rows;
   int c;
-  int channels;  // Of a thread.
+  int channels;  // Of a thread: a power of two.
   int columns;   // Threads side by side: a power of two.
   int64_t chunk_rows;
 
   int lines() const { return kBlockThreads / columns; }
   int64_t strips() const { return CeilDiv(c, int64_t{columns} * channels); }
   int64_t chunks() const { return CeilDiv(rows, chunk_rows); }
+  // Of each channel of all strips, for each chunk.
+  int64_t sums() const { return chunks() * strips() * columns * channels; }
   dim3 grid() const {
     return dim3(static_cast<unsigned>(strips()), static_cast<unsigned>(chunks()));
   }
@@ -43,10 +48,12 @@ struct ColumnGeometry {
 
 inline ColumnGeometry ColumnGeometryOf(int64_t rows, int c, int channels) {
   ColumnGeometry g{rows, c, channels, 1, 0};
-  while (g.columns < kColumnsMax && g.columns * channels < c) g.columns *= 2;
+  const int columns_max = channels == 1 ? 32 : kStripChannels / channels;
+  while (g.columns < columns_max && g.columns * channels < c) g.columns *= 2;
   // A last strip that is mostly empty costs as much as a full one.
   while (g.strips() > 1 && g.strips() * g.columns * channels - c > c / 4) g.columns /= 2;
-  const int64_t chunks = CeilDiv(kBlocksWanted, g.strips());
+  const int64_t strips = g.strips();
+  const int64_t chunks = strips < kBlocksWanted ? kBlocksWanted / strips : 1;
   const int64_t spread = CeilDiv(CeilDiv(rows, chunks), g.lines()) * g.lines();
   g.chunk_rows = spread > kChunkRowsMin ? spread : kChunkRowsMin;
   return g;
@@ -56,89 +63,105 @@ struct Pair {
   float a, b;
 };
 
-// For the channels of one thread, down the rows of its chunk: visit(row's first element). Two rows
-// are read before anything of them is written, so that more reads are on their way.
+// For the channels of one thread, down the rows of its chunk. As many rows as make 128 bytes are
+// read before anything of them is used.
 template <class Columns>
 __device__ __forceinline__ void WalkChunk(const ColumnGeometry& g, int column,
                                           const Columns& columns) {
+  constexpr int kRows = Columns::kOperands == 3 ? 3 : 8 / Columns::kOperands;
   const int64_t begin = blockIdx.y * g.chunk_rows;
   const int64_t end = begin + g.chunk_rows < g.rows ? begin + g.chunk_rows : g.rows;
   const int64_t lines = kBlockThreads / g.columns;
-  for (int64_t row = begin + threadIdx.y; row < end; row += 2 * lines) {
+  const int64_t step = lines * g.c;
+  for (int64_t row = begin + threadIdx.y; row < end; row += kRows * lines) {
     const int64_t first = row * g.c + column;
-    const int64_t second = first + lines * g.c;
-    const bool both = row + lines < end;
-    const auto one = columns.Read(first);
-    const auto two = columns.Read(both ? second : first);
-    columns.Use(first, one);
-    if (both) columns.Use(second, two);
+    const int64_t left = (end - row + lines - 1) / lines;  // Rows of this thread.
+    decltype(columns.Read(first)) read[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) read[r] = columns.Read(r < left ? first + r * step : first);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (r < left) columns.Use(first + r * step, read[r]);
+    }
   }
 }
 
+// Adds up at(0, slot), ..., at(count - 1, slot) for each of `width` slots, with as many threads as
+// there are for each; thread `mine` < width of the block gets slot `mine`'s. What lies in
+// sums[kBlockThreads] is lost.
+template <class At>
+__device__ __forceinline__ double2 AddUp(int mine, int count, int width, const At& at,
+                                         double2* sums) {
+  double2 sum = make_double2(0.0, 0.0);
+#pragma unroll 16
+  for (int i = mine / width; i < count; i += kBlockThreads / width) {
+    const double2 one = at(i, mine % width);
+    sum.x += one.x;
+    sum.y += one.y;
+  }
+  __syncthreads();  // What was added up may lie where the sums are to be.
+  sums[mine] = sum;
+  __syncthreads();
+  if (mine < width) {
+    for (int other = mine + width; other < kBlockThreads; other += width) {
+      sum.x += sums[other].x;
+      sum.y += sums[other].y;
+    }
+  }
+  return sum;
+}
+
 // finish(channel, sums over all rows). Each block leaves the sums of its chunk in partial[chunk,
-// channel]. The last block of a strip, as strips_done counts them, adds up the strip's, and leaves
-// 0 there.
+// strip, slot]. The last block of a strip, as strips_done counts them, adds up the strip's, and
+// leaves 0 there. A strip's channels have slots [N, columns], so that neighbouring threads write
+// and read neighbouring sums.
 template <int N, class Values, class Finish>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, kBlocksOfCard)
     ColumnSumsKernel(Values values, Finish finish, ColumnGeometry g, double2* partial,
                      unsigned* strips_done) {
-  __shared__ double2 lines[kBlockThreads * N];  // [line, channel of the strip]
+  __shared__ double2 lines[N * kBlockThreads];  // [N, line, column]
   __shared__ bool is_last;
+  const int mine = static_cast<int>(threadIdx.y) * g.columns + static_cast<int>(threadIdx.x);
   const int width = g.columns * N;
-  const int strip = static_cast<int>(blockIdx.x) * width;
-  const int column = strip + static_cast<int>(threadIdx.x) * N;
+  const int strip = static_cast<int>(blockIdx.x);
+  const int column = strip * width + static_cast<int>(threadIdx.x) * N;
   Pair sums[N] = {};
   if (column < g.c) WalkChunk(g, column, values.OfColumns(column, sums));
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    lines[threadIdx.y * width + threadIdx.x * N + k] = make_double2(sums[k].a, sums[k].b);
+    lines[k * kBlockThreads + mine] = make_double2(sums[k].a, sums[k].b);
   }
   __syncthreads();
-  const int mine = static_cast<int>(threadIdx.y) * g.columns + static_cast<int>(threadIdx.x);
-  const bool is_mine = mine < width && strip + mine < g.c;
-  if (is_mine) {
-    double2 sum = make_double2(0.0, 0.0);
-    for (int line = 0; line < kBlockThreads / g.columns; ++line) {
-      sum.x += lines[line * width + mine].x;
-      sum.y += lines[line * width + mine].y;
-    }
-    partial[int64_t{blockIdx.y} * g.c + strip + mine] = sum;
-  }
+  const double2 of_chunk = AddUp(
+      mine, kBlockThreads / g.columns, width,
+      [&](int line, int slot) {
+        return lines[slot / g.columns * kBlockThreads + line * g.columns + slot % g.columns];
+      },
+      lines);
+  const int64_t strips_slots = int64_t{gridDim.x} * width;
+  double2* const partial_of_strip = partial + int64_t{strip} * width;
+  if (mine < width) partial_of_strip[blockIdx.y * strips_slots + mine] = of_chunk;
   __threadfence();  // The sums are there before the strip's count says so.
   __syncthreads();
   if (mine == 0) {
-    is_last = gridDim.y == 1 || atomicAdd(strips_done + blockIdx.x, 1u) == gridDim.y - 1;
+    is_last = gridDim.y == 1 || atomicAdd(strips_done + strip, 1u) == gridDim.y - 1;
   }
   __syncthreads();
   if (!is_last) return;
   __threadfence();
-  // As many threads as there are add up the chunks of a channel, and then the first one theirs.
-  const int threads_of_channel = kBlockThreads / width;
-  const int channel = strip + mine % width;
-  double2 sum = make_double2(0.0, 0.0);
-  if (channel < g.c) {
-#pragma unroll 8
-    for (int64_t chunk = mine / width; chunk < gridDim.y; chunk += threads_of_channel) {
-      const double2 one = __ldcg(partial + chunk * g.c + channel);
-      sum.x += one.x;
-      sum.y += one.y;
-    }
-  }
-  lines[mine] = sum;
-  __syncthreads();
-  if (is_mine) {
-    for (int other = 1; other < threads_of_channel; ++other) {
-      sum.x += lines[other * width + mine].x;
-      sum.y += lines[other * width + mine].y;
-    }
-    finish(channel, sum);
-  }
-  if (mine == 0 && gridDim.y > 1) strips_done[blockIdx.x] = 0;
+  const double2 of_all = AddUp(
+      mine, static_cast<int>(gridDim.y), width,
+      [&](int chunk, int slot) { return __ldcg(partial_of_strip + chunk * strips_slots + slot); },
+      lines);
+  const int channel = strip * width + mine % g.columns * N + mine / g.columns;
+  if (mine < width && channel < g.c) finish(channel, of_all);
+  if (mine == 0 && gridDim.y > 1) strips_done[strip] = 0;
 }
 
 // map(element) for all elements, with what a channel needs computed once a thread.
 template <int N, class Map>
-__global__ void __launch_bounds__(kBlockThreads) ColumnMapKernel(Map map, ColumnGeometry g) {
+__global__ void __launch_bounds__(kBlockThreads, kBlocksOfCard)
+    ColumnMapKernel(Map map, ColumnGeometry g) {
   const int threads = static_cast<int>(blockIdx.x) * g.columns + static_cast<int>(threadIdx.x);
   const int column = threads * N;
   if (column < g.c) WalkChunk(g, column, map.OfColumns(column));
@@ -165,9 +188,15 @@ struct Row {
   float v[N];
 };
 template <int N, typename T>
-__device__ __forceinline__ Row<N> RowAt(const T* p) {
+__device__ __forceinline__ Packed<N, T> PackedAt(const T* p) {
+  Packed<N, T> packed;
+  packed.Read(p);
+  return packed;
+}
+template <int N, typename T>
+__device__ __forceinline__ Row<N> RowOf(const Packed<N, T>& packed) {
   Row<N> row;
-  LoadN<N>(p, row.v);
+  packed.Unpack(row.v);
   return row;
 }
 template <int N>

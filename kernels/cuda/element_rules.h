@@ -38,6 +38,11 @@ CAPSTAN_HOST_DEVICE float FloatOf(uint32_t bits) {
 CAPSTAN_HOST_DEVICE uint16_t ToBf16(float value) {
   const uint32_t bits = BitsOf(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
+#if defined(__CUDA_ARCH__)
+  uint16_t rounded = 0;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(value));  // The same in one instruction.
+  return rounded;
+#endif
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 CAPSTAN_HOST_DEVICE float FromBf16(uint16_t half) {

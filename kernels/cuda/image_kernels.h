@@ -54,10 +54,11 @@ enum class Fused { kNothing, kRelu, kAddendRelu };
 //   backward  dshift = sum g, dscale = sum g * normal, normal = (x - mean) * inv;
 //             dx = scale * inv * (g - dshift / rows - normal * dscale / rows)
 //             g = dy where what ReLU was given is positive, else 0: computed again from x (kRelu),
-//             or seen at y (kAddendRelu), and then stored as dsum
+//             or seen at y (kAddendRelu), and then stored as dsum; dy + dy2 in place of dy where
+//             there is one
 // Sums of x are taken about x[0], in fp32 within a thread and double between them.
 // Forward 12 B (x twice, y), inference 8 B, backward 20 B (x and dy twice, dx). An addend costs
-// 4 B more forward, 8 B more backward (y, dsum); ReLU costs none.
+// 4 B more forward, 8 B more backward (y, dsum), dy2 4 B; ReLU costs none.
 struct BatchNormArgs {
   Element type = Element::kFloat;  // Of x, y, addend, and their gradients.
   Fused fused = Fused::kNothing;
@@ -67,6 +68,7 @@ struct BatchNormArgs {
   const void* x = nullptr;
   const void* addend = nullptr;  // kAddendRelu, forward and inference.
   const void* dy = nullptr;      // Backward.
+  const void* dy2 = nullptr;     // kAddendRelu, backward; may be null.
   const void* y = nullptr;       // kAddendRelu, backward.
   const float* scale = nullptr;  // [c]; also shift, mean, variance, dscale and dshift.
   const float* shift = nullptr;  // Backward: kRelu alone.
@@ -75,7 +77,7 @@ struct BatchNormArgs {
   float* dscale = nullptr;
   float* dshift = nullptr;
   void* out = nullptr;              // y, which may be addend; or dx.
-  void* dsum = nullptr;             // kAddendRelu, backward; may be dy.
+  void* dsum = nullptr;             // kAddendRelu, backward; may be dy or dy2.
   void* scratch = nullptr;          // ColumnSumsScratchBytes(rows, c); not for inference.
   unsigned* strips_done = nullptr;  // As in ColumnSumsArgs; not for inference.
 };

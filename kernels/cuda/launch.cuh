@@ -1,4 +1,4 @@
-// What the .cu files share: launches, vectors of four elements, grids.
+// What the .cu files share: launches, elements side by side, grids.
 //
 // They are compiled by nvcc, and once more by the host's compiler for an emulated GPU, so that
 // tests can run them where there is none. That one is given CUDA's language, and Launch, beforehand
@@ -66,49 +66,70 @@ __device__ __forceinline__ void Store(float* p, float v) { *p = v; }
 __device__ __forceinline__ void Store(Bf16* p, float v) { p->bits = ToBf16(v); }
 __device__ __forceinline__ void Store(Fp16* p, float v) { p->bits = ToFp16(v); }
 
-// The unsigned type that holds four elements.
+// Elements that are read or written at once by a thread which walks on: 16 bytes of them.
 template <typename T>
-struct FourOf {
+inline constexpr int kWidest = 16 / sizeof(T);
+
+// The type of so many bytes that one instruction moves.
+template <int kBytes>
+struct Word;
+template <>
+struct Word<2> {
+  using Type = uint16_t;
+};
+template <>
+struct Word<4> {
+  using Type = uint32_t;
+};
+template <>
+struct Word<8> {
   using Type = uint2;
 };
 template <>
-struct FourOf<float> {
+struct Word<16> {
   using Type = uint4;
 };
 
-// N is 1, or 4 and p is aligned for four elements.
+// N elements side by side as they lie in memory: half as many registers as floats would take. N is
+// 1, or p is aligned for N of them.
+template <int N, typename T>
+struct Packed {
+  typename Word<N * sizeof(T)>::Type word;
+  __device__ __forceinline__ void Read(const T* p) {
+    word = *reinterpret_cast<const decltype(word)*>(p);
+  }
+  __device__ __forceinline__ void Unpack(float (&v)[N]) const {
+    T parts[N];
+    memcpy(parts, &word, sizeof(parts));
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = Load(parts + k);
+  }
+};
+
 template <int N, typename T>
 __device__ __forceinline__ void LoadN(const T* p, float (&v)[N]) {
-  if constexpr (N == 1) {
-    v[0] = Load(p);
-  } else {
-    using Four = typename FourOf<T>::Type;
-    const Four packed = *reinterpret_cast<const Four*>(p);
-    T parts[4];
-    memcpy(parts, &packed, sizeof(parts));
-#pragma unroll
-    for (int k = 0; k < 4; ++k) v[k] = Load(parts + k);
-  }
+  Packed<N, T> packed;
+  packed.Read(p);
+  packed.Unpack(v);
 }
 template <int N, typename T>
 __device__ __forceinline__ void StoreN(T* p, const float (&v)[N]) {
-  if constexpr (N == 1) {
-    Store(p, v[0]);
-  } else {
-    using Four = typename FourOf<T>::Type;
-    T parts[4];
+  T parts[N];
 #pragma unroll
-    for (int k = 0; k < 4; ++k) Store(parts + k, v[k]);
-    Four packed;
-    memcpy(&packed, parts, sizeof(parts));
-    *reinterpret_cast<Four*>(p) = packed;
-  }
+  for (int k = 0; k < N; ++k) Store(parts + k, v[k]);
+  typename Word<N * sizeof(T)>::Type word;
+  memcpy(&word, parts, sizeof(parts));
+  *reinterpret_cast<decltype(word)*>(p) = word;
 }
 
-// Whether p may be read four elements at a time; null may.
+// Whether p may be read N elements at a time; null may.
+template <int N, typename T>
+bool IsAligned(const T* p) {
+  return reinterpret_cast<uintptr_t>(p) % (N * sizeof(T)) == 0;
+}
 template <typename T>
 bool IsAligned4(const T* p) {
-  return reinterpret_cast<uintptr_t>(p) % (4 * sizeof(T)) == 0;
+  return IsAligned<4>(p);
 }
 
 // op.Run<N>(i) for all elements: four at a time where `aligned`, one by one at the end.

@@ -18,8 +18,10 @@ struct GradientValues {
   struct Columns {
     const T* dy;
     Pair (&sums)[N];
-    __device__ Row<N> Read(int64_t i) const { return RowAt<N>(dy + i); }
-    __device__ void Use(int64_t, const Row<N>& g) const {
+    static constexpr int kOperands = 1;
+    __device__ Packed<N, T> Read(int64_t i) const { return PackedAt<N>(dy + i); }
+    __device__ void Use(int64_t, const Packed<N, T>& packed) const {
+      const Row<N> g = RowOf(packed);
 #pragma unroll
       for (int k = 0; k < N; ++k) sums[k].a += g.v[k];
     }
@@ -43,8 +45,10 @@ struct DeviationValues {
     const T* x;
     Row<N> pivot;
     Pair (&sums)[N];
-    __device__ Row<N> Read(int64_t i) const { return RowAt<N>(x + i); }
-    __device__ void Use(int64_t, const Row<N>& one) const {
+    static constexpr int kOperands = 1;
+    __device__ Packed<N, T> Read(int64_t i) const { return PackedAt<N>(x + i); }
+    __device__ void Use(int64_t, const Packed<N, T>& packed) const {
+      const Row<N> one = RowOf(packed);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         const float deviation = one.v[k] - pivot.v[k];
@@ -54,7 +58,7 @@ struct DeviationValues {
     }
   };
   __device__ Columns OfColumns(int column, Pair (&sums)[N]) const {
-    return {x, RowAt<N>(x + column), sums};
+    return {x, RowOf(PackedAt<N>(x + column)), sums};
   }
 };
 template <typename T>
@@ -97,22 +101,24 @@ struct Normalise {
     const T* addend;
     T* y;
     Normal<N> normal;
+    static constexpr int kOperands = kFused == Fused::kAddendRelu ? 2 : 1;
     struct Values {
-      Row<N> x, addend;
+      Packed<N, T> x, addend;
     };
     __device__ Values Read(int64_t i) const {
       if constexpr (kFused == Fused::kAddendRelu) {
-        return {RowAt<N>(x + i), RowAt<N>(addend + i)};
+        return {PackedAt<N>(x + i), PackedAt<N>(addend + i)};
       } else {
-        return {RowAt<N>(x + i), {}};
+        return {PackedAt<N>(x + i), {}};
       }
     }
     __device__ void Use(int64_t i, const Values& in) const {
+      const Row<N> given = RowOf(in.x), added = RowOf(in.addend);
       Row<N> out;
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        out.v[k] = normal(in.x.v[k], k);
-        if constexpr (kFused == Fused::kAddendRelu) out.v[k] += in.addend.v[k];
+        out.v[k] = normal(given.v[k], k);
+        if constexpr (kFused == Fused::kAddendRelu) out.v[k] += added.v[k];
         if constexpr (kFused != Fused::kNothing) out.v[k] = Relu(out.v[k]);
       }
       StoreN<N>(y + i, out.v);
@@ -126,52 +132,72 @@ struct Normalise {
 
 // ---------------------------------------------------------------- batch norm, backward
 
-// The gradient of what ReLU was given.
-template <int N, typename T, Fused kFused>
+// How many gradients of y there are, of which the sum is meant.
+enum class Gradients { kOne, kTwo };
+
+// The gradient of what ReLU was given. Two gradients come with an addend alone.
+template <int N, typename T, Fused kFused, Gradients kGradients = Gradients::kOne>
 struct MaskedGradient {
   const T* x;
   const T* dy;
+  const T* dy2;
   const T* y;
   T* dsum;
   Normal<N> normal;
+  static constexpr int kOperands = kGradients == Gradients::kTwo  ? 4
+                                   : kFused == Fused::kAddendRelu ? 3
+                                                                  : 2;
   struct Values {
+    Packed<N, T> x, dy, y, dy2;
+  };
+  struct Rows {
     Row<N> x, dy, y;
+    __device__ explicit Rows(const Values& in) : x(RowOf(in.x)), dy(RowOf(in.dy)), y(RowOf(in.y)) {
+      if constexpr (kGradients == Gradients::kTwo) {
+        const Row<N> second = RowOf(in.dy2);
+#pragma unroll
+        for (int k = 0; k < N; ++k) dy.v[k] += second.v[k];
+      }
+    }
   };
   __device__ MaskedGradient(const BatchNormArgs& a, int column)
       : x(static_cast<const T*>(a.x)),
         dy(static_cast<const T*>(a.dy)),
+        dy2(static_cast<const T*>(a.dy2)),
         y(static_cast<const T*>(a.y)),
         dsum(static_cast<T*>(a.dsum)),
         normal(a, column) {}
   __device__ Values Read(int64_t i) const {
-    if constexpr (kFused == Fused::kAddendRelu) {
-      return {RowAt<N>(x + i), RowAt<N>(dy + i), RowAt<N>(y + i)};
-    } else {
-      return {RowAt<N>(x + i), RowAt<N>(dy + i), {}};
-    }
+    Values in = {PackedAt<N>(x + i), PackedAt<N>(dy + i), {}, {}};
+    if constexpr (kFused == Fused::kAddendRelu) in.y = PackedAt<N>(y + i);
+    if constexpr (kGradients == Gradients::kTwo) in.dy2 = PackedAt<N>(dy2 + i);
+    return in;
   }
   // Forward and backward compute the same sum, and round it alike: kernels are compiled without
   // fused multiply-adds.
-  __device__ float Of(const Values& in, int k) const {
+  __device__ float Of(const Rows& in, int k) const {
     if constexpr (kFused == Fused::kRelu) return normal(in.x.v[k], k) > 0.0f ? in.dy.v[k] : 0.0f;
     if constexpr (kFused == Fused::kAddendRelu) return in.y.v[k] > 0.0f ? in.dy.v[k] : 0.0f;
     return in.dy.v[k];
   }
-  __device__ float NormalOf(const Values& in, int k) const {
+  __device__ float NormalOf(const Rows& in, int k) const {
     return (in.x.v[k] - normal.mean.v[k]) * normal.inverse.v[k];
   }
 };
 
 // The gradient, and gradient * normal; stores it as dsum where that is an output.
-template <int N, typename T, Fused kFused>
+template <int N, typename T, Fused kFused, Gradients kGradients>
 struct BackwardValues {
   BatchNormArgs a;
   struct Columns {
-    using Values = typename MaskedGradient<N, T, kFused>::Values;
-    MaskedGradient<N, T, kFused> gradient;
+    using Gradient = MaskedGradient<N, T, kFused, kGradients>;
+    using Values = typename Gradient::Values;
+    static constexpr int kOperands = Gradient::kOperands;
+    Gradient gradient;
     Pair (&sums)[N];
     __device__ Values Read(int64_t i) const { return gradient.Read(i); }
-    __device__ void Use(int64_t i, const Values& in) const {
+    __device__ void Use(int64_t i, const Values& packed) const {
+      const typename Gradient::Rows in(packed);
       Row<N> g;
 #pragma unroll
       for (int k = 0; k < N; ++k) {
@@ -183,7 +209,7 @@ struct BackwardValues {
     }
   };
   __device__ Columns OfColumns(int column, Pair (&sums)[N]) const {
-    return {MaskedGradient<N, T, kFused>(a, column), sums};
+    return {MaskedGradient<N, T, kFused, kGradients>(a, column), sums};
   }
 };
 struct StoreGradients {
@@ -199,12 +225,15 @@ template <int N, typename T, Fused kFused>
 struct BackwardMap {
   BatchNormArgs a;
   struct Columns {
-    using Values = typename MaskedGradient<N, T, kFused>::Values;
-    MaskedGradient<N, T, kFused> gradient;
+    using Gradient = MaskedGradient<N, T, kFused>;
+    using Values = typename Gradient::Values;
+    static constexpr int kOperands = Gradient::kOperands;
+    Gradient gradient;
     T* dx;
     Row<N> mean_g, mean_g_normal;
     __device__ Values Read(int64_t i) const { return gradient.Read(i); }
-    __device__ void Use(int64_t i, const Values& in) const {
+    __device__ void Use(int64_t i, const Values& packed) const {
+      const typename Gradient::Rows in(packed);
       Row<N> out;
 #pragma unroll
       for (int k = 0; k < N; ++k) {
@@ -245,16 +274,23 @@ cudaError_t ForwardOf(const BatchNormArgs& a, cudaStream_t stream) {
   return error != cudaSuccess ? error : InferenceOf<N, T, kFused>(a, stream);
 }
 
+template <int N, typename T, Fused kFused, Gradients kGradients = Gradients::kOne>
+cudaError_t SumGradients(const BatchNormArgs& a, const ColumnGeometry& g, cudaStream_t stream) {
+  return Sum<N>(BackwardValues<N, T, kFused, kGradients>{a}, StoreGradients{a.dscale, a.dshift}, g,
+                a.scratch, a.strips_done, stream);
+}
+
 template <int N, typename T, Fused kFused>
 cudaError_t BackwardOf(const BatchNormArgs& a, cudaStream_t stream) {
   const ColumnGeometry g = ColumnGeometryOf(a.rows, a.c, N);
-  const StoreGradients finish{a.dscale, a.dshift};
-  const cudaError_t error =
-      Sum<N>(BackwardValues<N, T, kFused>{a}, finish, g, a.scratch, a.strips_done, stream);
-  if (error != cudaSuccess) return error;
   if constexpr (kFused != Fused::kAddendRelu) {
-    return MapColumns<N>(BackwardMap<N, T, kFused>{a}, g, stream);
+    const cudaError_t error = SumGradients<N, T, kFused>(a, g, stream);
+    return error != cudaSuccess ? error : MapColumns<N>(BackwardMap<N, T, kFused>{a}, g, stream);
   } else {
+    const cudaError_t error = a.dy2 == nullptr
+                                  ? SumGradients<N, T, kFused>(a, g, stream)
+                                  : SumGradients<N, T, kFused, Gradients::kTwo>(a, g, stream);
+    if (error != cudaSuccess) return error;
     BatchNormArgs masked = a;  // The first pass has done it.
     masked.dy = a.dsum;
     return MapColumns<N>(BackwardMap<N, T, Fused::kNothing>{masked}, g, stream);
@@ -262,19 +298,20 @@ cudaError_t BackwardOf(const BatchNormArgs& a, cudaStream_t stream) {
 }
 
 template <typename T>
-bool MayReadFour(const BatchNormArgs& a) {
-  for (const void* const p : {a.x, a.dy, a.addend, a.y}) {
-    if (!IsAligned4(static_cast<const T*>(p))) return false;
+bool MayReadWidest(const BatchNormArgs& a) {
+  const void* const matrices[] = {a.x, a.dy, a.dy2, a.addend, a.y, a.out, a.dsum};
+  for (const void* const matrix : matrices) {
+    if (!IsAligned<kWidest<T>>(static_cast<const T*>(matrix))) return false;
   }
-  return a.c % 4 == 0 && IsAligned4(static_cast<const T*>(a.out)) &&
-         IsAligned4(static_cast<const T*>(a.dsum));
+  return a.c % kWidest<T> == 0;
 }
 
 // run(N as a constant, T()) for the widest reads and the type of the tensors.
 template <class Run>
 cudaError_t ForWidth(const BatchNormArgs& a, const Run& run) {
   return ForElement(a.type, [&](auto t) {
-    if (MayReadFour<decltype(t)>(a)) return run(std::integral_constant<int, 4>(), t);
+    using T = decltype(t);
+    if (MayReadWidest<T>(a)) return run(std::integral_constant<int, kWidest<T>>(), t);
     return run(std::integral_constant<int, 1>(), t);
   });
 }
@@ -295,20 +332,24 @@ cudaError_t ForFused(Fused fused, const Run& run) {
 }  // namespace
 
 int64_t ColumnSumsScratchBytes(int64_t rows, int c) {
-  const int64_t chunks_1 = ColumnGeometryOf(rows, c, 1).chunks();
-  const int64_t chunks_4 = ColumnGeometryOf(rows, c, 4).chunks();
-  const int64_t chunks = chunks_1 > chunks_4 ? chunks_1 : chunks_4;
-  return chunks * c * static_cast<int64_t>(sizeof(double2));
+  int64_t sums = 0;
+  for (const int channels : {1, kWidest<float>, kWidest<Bf16>}) {
+    const int64_t other = ColumnGeometryOf(rows, c, channels).sums();
+    sums = other > sums ? other : sums;
+  }
+  return sums * static_cast<int64_t>(sizeof(double2));
 }
 
 cudaError_t LaunchColumnSums(const ColumnSumsArgs& args, cudaStream_t stream) {
   return ForElement(args.type, [&](auto t) {
     using T = decltype(t);
+    constexpr int kWide = kWidest<T>;
     const auto* const dy = static_cast<const T*>(args.dy);
     const StoreSums finish{args.sums};
-    if (args.c % 4 == 0 && IsAligned4(dy)) {
-      return Sum<4>(GradientValues<4, T>{dy}, finish, ColumnGeometryOf(args.rows, args.c, 4),
-                    args.scratch, args.strips_done, stream);
+    if (args.c % kWide == 0 && IsAligned<kWide>(dy)) {
+      return Sum<kWide>(GradientValues<kWide, T>{dy}, finish,
+                        ColumnGeometryOf(args.rows, args.c, kWide), args.scratch, args.strips_done,
+                        stream);
     }
     return Sum<1>(GradientValues<1, T>{dy}, finish, ColumnGeometryOf(args.rows, args.c, 1),
                   args.scratch, args.strips_done, stream);

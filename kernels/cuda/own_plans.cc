@@ -120,6 +120,7 @@ class BatchNormPlan : public CudaPlan {
     if (args.fused == Fused::kAddendRelu) {
       args.y = in[5].data;
       args.dsum = out[3].data;
+      if (desc().has_dy2) args.dy2 = in[6].data;
     }
     return Launched(LaunchBatchNormBackward(args, stream()));
   }

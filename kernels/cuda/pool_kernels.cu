@@ -1,7 +1,7 @@
 // Pools; image_kernels.h has the maths, shapes and bytes of each.
 //
-// A thread works on N channels side by side, 4 where they may be read at once and enough threads
-// are left for a card: most of its time goes into finding its place.
+// A thread works on N channels side by side, 16 bytes of them where they may be read at once and
+// enough threads are left for a card: most of its time goes into finding its place.
 #include "kernels/cuda/image_kernels.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/window.cuh"
@@ -17,22 +17,28 @@ struct Winners {
 template <int N>
 __device__ __forceinline__ Winners<N> WinnersAt(const int32_t* p) {
   Winners<N> winners;
-  if constexpr (N == 4) {
-    const int4 packed = *reinterpret_cast<const int4*>(p);
-    memcpy(winners.v, &packed, sizeof(packed));
-  } else {
+  if constexpr (N == 1) {
     winners.v[0] = *p;
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; k += 4) {
+      const int4 packed = *reinterpret_cast<const int4*>(p + k);
+      memcpy(winners.v + k, &packed, sizeof(packed));
+    }
   }
   return winners;
 }
 template <int N>
 __device__ __forceinline__ void StoreWinners(int32_t* p, const Winners<N>& winners) {
-  if constexpr (N == 4) {
-    int4 packed;
-    memcpy(&packed, winners.v, sizeof(packed));
-    *reinterpret_cast<int4*>(p) = packed;
-  } else {
+  if constexpr (N == 1) {
     *p = winners.v[0];
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; k += 4) {
+      int4 packed;
+      memcpy(&packed, winners.v + k, sizeof(packed));
+      *reinterpret_cast<int4*>(p + k) = packed;
+    }
   }
 }
 
@@ -180,10 +186,11 @@ template <class Run>
 cudaError_t ForWidth(const PoolArgs& a, int64_t elements, const Run& run) {
   return ForElement(a.type, [&](auto t) {
     using T = decltype(t);
-    const bool four = elements / 4 >= kThreadsWanted && a.shape.c % 4 == 0 &&
-                      IsAligned4(static_cast<const T*>(a.from)) &&
-                      IsAligned4(static_cast<const T*>(a.to)) && IsAligned4(a.index);
-    return four ? run(std::integral_constant<int, 4>(), t)
+    constexpr int kWide = kWidest<T>;
+    const bool wide = elements / kWide >= kThreadsWanted && a.shape.c % kWide == 0 &&
+                      IsAligned<kWide>(static_cast<const T*>(a.from)) &&
+                      IsAligned<kWide>(static_cast<const T*>(a.to)) && IsAligned<4>(a.index);
+    return wide ? run(std::integral_constant<int, kWide>(), t)
                 : run(std::integral_constant<int, 1>(), t);
   });
 }

@@ -182,7 +182,7 @@ void BatchNormInference(const OpDesc& d, const float* x, const float* scale, con
 
 void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const float* scale,
                        const float* mean, const float* variance, const float* shift, const float* y,
-                       float* dx, float* dscale, float* dshift, float* dsum) {
+                       const float* dy2, float* dx, float* dscale, float* dshift, float* dsum) {
   const int64_t positions = d.n * d.h * d.w;
   std::vector<double> gradient = Zeros(positions * d.c);  // Before ReLU.
   for (int64_t c = 0; c < d.c; ++c) {
@@ -195,7 +195,8 @@ void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const f
     double sum = 0.0;
     double sum_normal = 0.0;
     for (int64_t i = c; i < positions * d.c; i += d.c) {
-      const double dz = passes(i) ? double{dy[i]} : 0.0;
+      const double whole = double{dy[i]} + (d.has_dy2 ? double{dy2[i]} : 0.0);
+      const double dz = passes(i) ? whole : 0.0;
       gradient[static_cast<size_t>(i)] = dz;
       sum += dz;
       sum_normal += dz * normal(i);

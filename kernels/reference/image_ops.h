@@ -24,14 +24,15 @@ void AveragePoolForward(const OpDesc& d, const float* x, float* y);
 void AveragePoolBackward(const OpDesc& d, const float* dy, float* dx);
 
 // A null addend means: none. What the backward op needs of the forward one: shift with fuse_relu
-// alone, y with has_addend, and then it gives dsum; the others are not read and may be null.
+// alone, y with has_addend, and then it gives dsum; dy2 with has_dy2; the others are not read and
+// may be null.
 void BatchNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
                       const float* addend, float* y, float* mean, float* variance);
 void BatchNormInference(const OpDesc& d, const float* x, const float* scale, const float* shift,
                         const float* mean, const float* variance, const float* addend, float* y);
 void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const float* scale,
                        const float* mean, const float* variance, const float* shift, const float* y,
-                       float* dx, float* dscale, float* dshift, float* dsum);
+                       const float* dy2, float* dx, float* dscale, float* dshift, float* dsum);
 
 }  // namespace capstan::kernels::reference
 

@@ -79,7 +79,7 @@ void Execute(const OpDesc& d, Views in, Views out, const RunOptions& options) {
       const float* const shift = d.has_addend ? nullptr : F(in, 5);
       const float* const y = d.has_addend ? F(in, 5) : nullptr;
       return ref::BatchNormBackward(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), shift, y,
-                                    F(out, 0), F(out, 1), F(out, 2), F(out, 3));
+                                    F(in, 6), F(out, 0), F(out, 1), F(out, 2), F(out, 3));
     }
     case OpKind::kAdd:
       return ref::Add(out[0].count, F(in, 0), F(in, 1), F(out, 0));

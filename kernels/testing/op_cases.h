@@ -120,15 +120,17 @@ inline OpDesc WindowDesc(OpKind kind, const WindowCase& t, bool bias, bool relu)
   return d;
 }
 
-// What may follow batch norm in one op.
+// What may follow batch norm in one op, and whether its gradient comes in two parts.
 struct NormFusion {
-  bool relu = false, addend = false;
+  bool relu = false, addend = false, dy2 = false;
 };
-inline constexpr NormFusion kNormFusions[] = {{false, false}, {true, false}, {true, true}};
+inline constexpr NormFusion kNormFusions[] = {
+    {false, false}, {true, false}, {true, true}, {true, true, true}};
 
 inline OpDesc BatchNormDesc(OpKind kind, const WindowCase& t, NormFusion fusion) {
   OpDesc d = WindowDesc(kind, t, false, fusion.relu);
   d.has_addend = fusion.addend;
+  d.has_dy2 = fusion.dy2 && kind == OpKind::kBatchNormBackward;
   d.epsilon = 1e-3f;
   return d;
 }

@@ -54,13 +54,15 @@ def train_only_block(folder, count, side):
 
 
 def colour_block(folder, count, side):
-    """As train_only_block, of random images of three channels and 256 classes, as NumPy's files."""
+    """As train_only_block, of images of three channels and 256 classes, as NumPy's files. At most
+    64 of the images differ; labels are random."""
     images, labels = folder / "colours.npy", folder / "classes.npy"
     draw = random.Random(3)
     with open(images, "wb") as out:
         out.write(_npy_head("|u1", (count, side, side, 3)))
-        for _ in range(count):
-            out.write(draw.randbytes(side * side * 3))
+        drawn = [draw.randbytes(side * side * 3) for _ in range(min(count, 64))]
+        for i in range(count):
+            out.write(drawn[i % len(drawn)])
     labels.write_bytes(_npy_head("|u1", (count,)) + draw.randbytes(count))
     return f'data {{ format: NUMPY train {{ images: "{images}" labels: "{labels}" }} }}'
 

@@ -11,9 +11,9 @@ namespace {
 using kernels::OpDesc;
 using kernels::OpKind;
 
-// A gradient is an operand that stands for the finished sum of contributions. uses_[buffer] counts
-// who still needs what is in it: contributions not yet taken, and the layer in hand. A buffer with
-// one use may be overwritten by that user.
+// A layer's gradient is the sum of its contributions: one operand, or two where the step of a batch
+// norm adds them up. uses_[buffer] counts who still needs what is in it: contributions not yet
+// taken, and the layer in hand. A buffer with one use may be overwritten by that user.
 class BackwardPass {
  public:
   BackwardPass(const LayerReaders& readers, const ForwardValues& forward, ProgramWriter& writer)
@@ -41,9 +41,9 @@ class BackwardPass {
     Contribute(loss, loss - 1, dlogits);
     for (int i = writer_.layer_count() - 1; i >= 0; --i) {
       if (!needs_gradient_[i]) continue;
-      const Operand dy = TakeGradient(i);
-      AddLayer(i, dy);
-      --Uses(dy);
+      const std::vector<Operand> parts = TakeGradient(i);
+      AddLayer(i, parts);
+      for (const Operand& part : parts) --Uses(part);
     }
   }
 
@@ -70,16 +70,18 @@ class BackwardPass {
     Contribute(i, writer_.layer(i).inputs[0], dx);
   }
 
-  // The sum of layer i's contributions, with one use: the caller's. In descending order of the
-  // readers, also where a batch norm has contributed later what is the gradient of a sum behind it.
-  Operand TakeGradient(int i) {
+  // The sum of layer i's contributions, with one use: the caller's; or two of which it is the sum,
+  // if a batch norm's step adds them up. In descending order of the readers, also where a batch
+  // norm has contributed later what is the gradient of a sum behind it.
+  std::vector<Operand> TakeGradient(int i) {
     std::vector<Contribution>& parts = contributions_[i];
     std::stable_sort(parts.begin(), parts.end(), [](const Contribution& a, const Contribution& b) {
       return a.reader > b.reader;
     });
+    const bool two = parts.size() > 1 && TakesTwo(i);
     const SampleShape& shape = writer_.layer(i).out;
     Operand sum = parts.front().gradient;
-    for (size_t k = 1; k < parts.size(); ++k) {
+    for (size_t k = 1; k < parts.size() - (two ? 1 : 0); ++k) {
       const Operand& next = parts[k].gradient;
       const Operand out = OverOrNew(sum, shape);
       writer_.AddBackward(i, writer_.Elementwise(OpKind::kAdd, shape), {sum, next}, {out});
@@ -88,7 +90,15 @@ class BackwardPass {
       ++Uses(out);
       sum = out;
     }
-    return sum;
+    if (two) return {sum, parts.back().gradient};
+    return {sum};
+  }
+
+  // Whether layer i is a batch norm with an addend, or the sum or the ReLU that its step computes.
+  bool TakesTwo(int i) const {
+    const int maker = readers_.Maker(i);
+    return writer_.layer(maker).kind == LayerKind::kBatchNormalization &&
+           readers_.FusedAdd(maker) >= 0;
   }
 
   // `gradient` itself if the caller is its last user, else a new buffer.
@@ -96,8 +106,10 @@ class BackwardPass {
     return Uses(gradient) == 1 ? gradient : writer_.NewActivation(shape);
   }
 
-  void AddLayer(int i, const Operand& dy) {
+  // parts: one, or two where TakesTwo(i).
+  void AddLayer(int i, const std::vector<Operand>& parts) {
     const PlannedLayer& layer = writer_.layer(i);
+    const Operand& dy = parts.front();
     switch (layer.kind) {
       case LayerKind::kConvolution:
         return AddWeighted(i, OpKind::kConvolutionBackwardWeights, OpKind::kConvolutionBackwardData,
@@ -111,11 +123,11 @@ class BackwardPass {
       case LayerKind::kGlobalAveragePooling:
         return AddToInput(i, OpKind::kAveragePoolBackward, {dy});
       case LayerKind::kRelu:
-        return AddRelu(i, dy);
+        return AddRelu(i, parts);
       case LayerKind::kBatchNormalization:
-        return AddBatchNorm(i, dy);
+        return AddBatchNorm(i, parts);
       case LayerKind::kAdd:
-        return PassSum(i, dy);
+        return PassSum(i, parts);
       case LayerKind::kFlatten:
         return ContributeToInput(i, dy);
       case LayerKind::kDropout:
@@ -146,43 +158,51 @@ class BackwardPass {
     ContributeToInput(i, dx);
   }
 
-  void AddRelu(int i, const Operand& dy) {
+  void PassOn(int i, int value, const std::vector<Operand>& parts) {
+    for (const Operand& part : parts) Contribute(i, value, part);
+  }
+
+  void AddRelu(int i, const std::vector<Operand>& parts) {
     const PlannedLayer& layer = writer_.layer(i);
     const PlannedLayer& maker = writer_.layer(readers_.Maker(i));
     // Batch norm's step begins with what a ReLU does; that of a layer with weights does not.
-    if (maker.kind == LayerKind::kBatchNormalization) return ContributeToInput(i, dy);
+    if (maker.kind == LayerKind::kBatchNormalization) return PassOn(i, layer.inputs[0], parts);
+    const Operand& dy = parts.front();
     const Operand dx = OverOrNew(dy, layer.in);
     writer_.AddBackward(i, writer_.Desc(OpKind::kReluBackward, layer), {forward_.Value(i), dy},
                         {dx});
     ContributeToInput(i, dx);
   }
 
-  void PassSum(int i, const Operand& dy) {
+  void PassSum(int i, const std::vector<Operand>& parts) {
     const int maker = readers_.Maker(i);
     // The addend's gradient is an output of the batch norm's step.
-    if (maker != i) return Contribute(i, maker, dy);
-    for (const int input : writer_.layer(i).inputs) Contribute(i, input, dy);
+    if (maker != i) return PassOn(i, maker, parts);
+    for (const int input : writer_.layer(i).inputs) PassOn(i, input, parts);
   }
 
-  void AddBatchNorm(int i, const Operand& dy) {
+  void AddBatchNorm(int i, const std::vector<Operand>& parts) {
     const PlannedLayer& layer = writer_.layer(i);
     const BatchMoments& moments = forward_.moments[i];
     const int sum = readers_.FusedAdd(i);
     OpDesc desc = writer_.Desc(OpKind::kBatchNormBackward, layer);
     desc.fuse_relu = readers_.FusedRelu(i) >= 0;
     desc.has_addend = sum >= 0;
-    std::vector<Operand> inputs = {forward_.Value(layer.inputs[0]), dy,
+    desc.has_dy2 = parts.size() > 1;
+    std::vector<Operand> inputs = {forward_.Value(layer.inputs[0]), parts.front(),
                                    writer_.Parameter(layer.weight), moments.mean, moments.variance};
     if (desc.has_addend) {
       inputs.push_back(forward_.Value(i));
     } else if (desc.fuse_relu) {
       inputs.push_back(writer_.Parameter(layer.bias));
     }
+    if (desc.has_dy2) inputs.push_back(parts.back());
     const Operand dx = writer_.NewActivation(layer.in);
     std::vector<Operand> outputs = {dx, writer_.Gradient(layer.weight),
                                     writer_.Gradient(layer.bias)};
     if (desc.has_addend) {
-      outputs.push_back(OverOrNew(dy, layer.out));
+      const Operand& over = Uses(parts.front()) == 1 ? parts.front() : parts.back();
+      outputs.push_back(OverOrNew(over, layer.out));
       Contribute(sum, readers_.Addend(i), outputs.back());
     }
     writer_.AddBackward(i, desc, std::move(inputs), std::move(outputs));
