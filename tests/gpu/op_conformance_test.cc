@@ -5,15 +5,27 @@
 // so that only the GPU's own rounding counts. In fp32 what only moves or selects values must agree
 // to the bit. Every op runs twice, and must give the same bits; parameters also lie at odd
 // addresses.
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/testing/status_matchers.h"
+#include "kernels/cuda/loader.h"
+#include "kernels/cuda/plan_store.h"
 #include "kernels/half_values.h"
 #include "kernels/op_check.h"
 #include "kernels/reference/reference_backend.h"
@@ -273,6 +285,79 @@ TEST_CASE("GPU convolution: the fastest plan, with bias and ReLU in it or behind
   }
 }
 
+// A folder whose only file holds plans, and what was found of those that were timed.
+class PlansFolder {
+ public:
+  explicit PlansFolder(Compute compute)
+      : folder_(std::filesystem::temp_directory_path() /
+                absl::StrCat("capstan-every-plan-", getpid(), "-", static_cast<int>(compute))) {}
+  ~PlansFolder() { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<CudaBackend> Open(Compute compute) const {
+    kernels::cuda::CudaOptions options;
+    options.compute = compute;
+    options.plans_folder = folder_;
+    options.warm_up_seconds = 0;
+    REQUIRE_OK_AND_ASSIGN(auto backend, kernels::cuda::OpenCudaBackend(options));
+    return backend;
+  }
+
+  // The plans that were timed: lines of key, plan, time.
+  std::vector<std::pair<std::string, std::string>> Timed() const {
+    std::vector<std::pair<std::string, std::string>> timed;
+    for (const absl::string_view line : absl::StrSplit(Contents(".times"), '\n')) {
+      const std::vector<std::string> parts = absl::StrSplit(line, '\t');
+      if (parts.size() == 3 && absl::EndsWith(parts[2], " ms"))
+        timed.push_back({parts[0], parts[1]});
+    }
+    return timed;
+  }
+
+  // From now on that is the plan that was the fastest.
+  void Choose(const std::string& key, const std::string& plan) const {
+    const std::vector<std::string> lines = absl::StrSplit(Contents(".plans"), '\n');
+    REQUIRE(lines.size() > 2);
+    std::ofstream(Path(".plans")) << kernels::cuda::EncodePlans(lines[1], {{key, plan}});
+  }
+
+ private:
+  std::string Path(absl::string_view ending) const {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      if (absl::EndsWith(entry.path().string(), ending)) return entry.path();
+    }
+    FAIL("no file that ends with " << ending);
+    return "";
+  }
+  std::string Contents(absl::string_view ending) const {
+    std::ifstream in(Path(ending));
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+
+  const std::string folder_;
+};
+
+// What a library says of a plan's precision decides whether it is taken: here it is measured.
+TEST_CASE("GPU convolution: every plan that is taken agrees with the reference", "[gpu]") {
+  constexpr WindowCase kCase = {1, 66, 66, 128, 4, 3, 1, 1};
+  constexpr WindowCase kSmall = {1, 9, 9, 8, 4, 3, 1, 1};
+  for (const Compute compute : Computes()) {
+    if (TestGpu(compute) == nullptr) return;
+    for (const K kind :
+         {K::kConvolutionForward, K::kConvolutionBackwardData, K::kConvolutionBackwardWeights}) {
+      const OpDesc desc = WindowDesc(kind, IsSmall() ? kSmall : kCase, false, false);
+      const PlansFolder folder(compute);
+      REQUIRE_OK(folder.Open(compute)->Prepare(desc));
+      const auto timed = folder.Timed();
+      CHECK(!timed.empty());
+      for (const auto& [key, plan] : timed) {
+        INFO(plan);
+        folder.Choose(key, plan);
+        ConformOn(*folder.Open(compute), compute, desc);
+      }
+    }
+  }
+}
+
 TEST_CASE("GPU fully connected: all three ops agree with the reference", "[gpu]") {
   for (const Compute compute : Computes()) {
     for (const int64_t n : {0, 1, 3, 64, 257}) {
@@ -332,7 +417,7 @@ TEST_CASE("GPU batch norm: all three ops agree with the reference", "[gpu]") {
   }
 }
 
-TEST_CASE("GPU batch norm: y may lie in place of the addend, dsum in place of dy", "[gpu]") {
+TEST_CASE("GPU batch norm: y may lie in place of the addend, dsum in place of dy or dy2", "[gpu]") {
   struct InPlace {
     K kind;
     size_t input, output;
@@ -342,8 +427,8 @@ TEST_CASE("GPU batch norm: y may lie in place of the addend, dsum in place of dy
     if (gpu == nullptr) return;
     for (const InPlace t :
          {InPlace{K::kBatchNormForward, 3, 0}, InPlace{K::kBatchNormInference, 5, 0},
-          InPlace{K::kBatchNormBackward, 1, 3}}) {
-      const OpDesc desc = BatchNormDesc(t.kind, {3, 12, 12, 20, 1, 1, 1, 0}, {true, true});
+          InPlace{K::kBatchNormBackward, 1, 3}, InPlace{K::kBatchNormBackward, 6, 3}}) {
+      const OpDesc desc = BatchNormDesc(t.kind, {3, 12, 12, 24, 1, 1, 1, 0}, {true, true, true});
       REQUIRE_OK_AND_ASSIGN(const OpSignature plain, kernels::MakeSignature(desc));
       const OpSignature signature = WithTensorType(plain, gpu->TensorType());
       const Operands inputs = kernels::MakeInputs(plain);
