@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "common/status/status_macros.h"
 #include "kernels/cuda/convolution_kernels.h"
 #include "kernels/cuda/element_kernels.h"
+#include "kernels/cuda/folded_convolution.h"
 #include "kernels/cuda/image_kernels.h"
 #include "kernels/cuda/measure.h"
 #include "kernels/cuda/shapes.h"
@@ -344,6 +346,27 @@ absl::StatusOr<ConvolutionPlanner::Engine> ConvolutionPlanner::SmallerThan(
 
 absl::StatusOr<std::unique_ptr<CudaPlan>> ConvolutionPlanner::Prepare(
     const OpSignature& signature) {
+  if (const std::optional<OpSignature> folded = FoldedSignature(signature); folded.has_value()) {
+    absl::StatusOr<std::unique_ptr<CudaPlan>> plan = PrepareFolded(signature, *folded);
+    const bool measured = device_.options().plan_choice == PlanChoice::kMeasured;
+    if (!measured || !absl::IsResourceExhausted(plan.status())) return plan;
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(Prepared prepared, PrepareDirect(signature));
+  return std::move(prepared.plan);
+}
+
+absl::StatusOr<std::unique_ptr<CudaPlan>> ConvolutionPlanner::PrepareFolded(
+    const OpSignature& signature, const OpSignature& folded) {
+  CAPSTAN_ASSIGN_OR_RETURN(Prepared inner, PrepareDirect(folded));
+  auto plan = std::make_unique<FoldedConvolution>(signature, device_, std::move(inner.plan),
+                                                  inner.workspace_bytes);
+  const absl::Status reserved = device_.ReserveWorkspace(plan->WorkspaceBytes());
+  if (!reserved.ok()) return Annotate(reserved, ToString(signature.desc));
+  return std::unique_ptr<CudaPlan>(std::move(plan));
+}
+
+absl::StatusOr<ConvolutionPlanner::Prepared> ConvolutionPlanner::PrepareDirect(
+    const OpSignature& signature) {
   const OpDesc& desc = signature.desc;
   auto found = chosen_.find(desc);
   if (found == chosen_.end()) {
@@ -355,8 +378,9 @@ absl::StatusOr<std::unique_ptr<CudaPlan>> ConvolutionPlanner::Prepare(
   Engine& engine = found->second;
   for (;;) {
     auto plan = std::make_unique<ConvolutionPlan>(signature, device_, engine);
-    const absl::Status reserved = device_.ReserveWorkspace(plan->WorkspaceBytes());
-    if (reserved.ok()) return std::unique_ptr<CudaPlan>(std::move(plan));
+    const int64_t bytes = plan->WorkspaceBytes();
+    const absl::Status reserved = device_.ReserveWorkspace(bytes);
+    if (reserved.ok()) return Prepared{std::move(plan), bytes};
     const bool measured = device_.options().plan_choice == PlanChoice::kMeasured;
     if (engine == nullptr || !measured || !absl::IsResourceExhausted(reserved)) {
       return Annotate(reserved, ToString(desc));

@@ -1,6 +1,7 @@
 // Convolutions: by cuDNN, or by plain loops where it offers no plan. Bias and ReLU by an own kernel
 // behind it, or, where that was measured to be faster, in cuDNN's plan; the bias gradient by own
-// kernels. NaN passes through all of them (kernels/README.md).
+// kernels. Of few channels and stride 2, in bf16 and fp16, folded into one of stride 1
+// (folded_convolution.h). NaN passes through all of them (kernels/README.md).
 //
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_KERNELS_CUDA_CONVOLUTION_H_
@@ -31,6 +32,15 @@ class ConvolutionPlanner {
   absl::StatusOr<std::unique_ptr<CudaPlan>> Prepare(const OpSignature& signature);
 
  private:
+  struct Prepared {
+    std::unique_ptr<CudaPlan> plan;
+    int64_t workspace_bytes = 0;  // Which are reserved.
+  };
+  // As it is described, and folded (folded_convolution.h).
+  absl::StatusOr<Prepared> PrepareDirect(const OpSignature& signature);
+  absl::StatusOr<std::unique_ptr<CudaPlan>> PrepareFolded(const OpSignature& signature,
+                                                          const OpSignature& folded);
+
   static constexpr size_t kChosenMax = 4096;
 
   // Null: plain loops.

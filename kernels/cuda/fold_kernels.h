@@ -1,0 +1,50 @@
+// A convolution of stride 2 with few channels as one of stride 1 with more ("space to depth"): the
+// four pixels of a block become the channels of one. Libraries pad channels to eight and walk over
+// what is not there; of 3 channels and 7x7 pixels that is more than half.
+//
+//   x'[n, i, j, (2 r + t) c + k]      = x[n, 2 i + r - padding, 2 j + t - padding, k]
+//   weight'[o, a, b, (2 r + t) c + k] = weight[o, 2 a + r, 2 b + t, k]           r, t in {0, 1}
+//
+// and 0 where there is no such element. Then y[n, i, j] is the sum over a, b of x'[n, i + a, j + b]
+// * weight'[a, b], as before. About 2 B of x and 2 B of x' an element of each.
+// Thread safety: any stream of any thread.
+#ifndef CAPSTAN_KERNELS_CUDA_FOLD_KERNELS_H_
+#define CAPSTAN_KERNELS_CUDA_FOLD_KERNELS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/kernel_types.h"
+
+namespace capstan::kernels::cuda {
+
+inline constexpr int kFoldedChannelsMax = 4;  // Of x.
+
+struct FoldArgs {
+  WindowShape shape;  // Of the convolution of stride 2; 1 <= c <= kFoldedChannelsMax.
+  int out_c = 1;      // Of weights.
+  int h = 1, w = 1, c = 1, kernel = 1;  // Of x', and of weights'.
+};
+inline FoldArgs FoldOf(const WindowShape& shape, int out_c) {
+  const int kernel = (shape.kernel + 1) / 2;
+  return {.shape = shape,
+          .out_c = out_c,
+          .h = shape.out_h + kernel - 1,
+          .w = shape.out_w + kernel - 1,
+          .c = shape.c <= 2 ? 8 : 16,
+          .kernel = kernel};
+}
+
+// Elements of two bytes. to: aligned to 16 bytes.
+cudaError_t LaunchFoldImages(const FoldArgs& args, const uint16_t* x, uint16_t* to,
+                             cudaStream_t stream);
+cudaError_t LaunchFoldWeights(const FoldArgs& args, const uint16_t* weight, uint16_t* to,
+                              cudaStream_t stream);
+// The gradient of weights back from that of weights'.
+cudaError_t LaunchUnfoldWeights(const FoldArgs& args, const float* folded, float* dweight,
+                                cudaStream_t stream);
+
+}  // namespace capstan::kernels::cuda
+
+#endif  // CAPSTAN_KERNELS_CUDA_FOLD_KERNELS_H_
