@@ -3,7 +3,7 @@
 // Every launcher enqueues and returns the launch's error. The same bits on every run: sums have an
 // order that n alone decides, atomics add only integers. Arguments: device_ops.h. All are memory
 // bound; "B" is the traffic of an element. Specification: element_rules.h; compared with the same
-// on the host by tests/gpu:conformance_test. None has been timed on a card yet.
+// on the host by tests/gpu:conformance_test.
 // Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_CODEC_KERNELS_H_
 #define CAPSTAN_KERNELS_CUDA_CODEC_KERNELS_H_

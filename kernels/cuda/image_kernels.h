@@ -3,7 +3,7 @@
 // Every launcher enqueues and returns the launch's error. Sums have an order that shapes and
 // alignment decide: the same bits on every run. Specification: kernels/reference/image_ops.h;
 // compared by tests/gpu:conformance_test. All are memory bound; "B" is the traffic of an element of
-// fp32 (bf16 tensors: half), the floor B * elements / bandwidth. None has been timed on a card yet.
+// fp32 (bf16 tensors: half), the floor B * elements / bandwidth.
 // Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_IMAGE_KERNELS_H_
 #define CAPSTAN_KERNELS_CUDA_IMAGE_KERNELS_H_
@@ -17,7 +17,7 @@
 namespace capstan::kernels::cuda {
 
 // x [n,h,w,c], y [n,out_h,out_w,c], index as y: the winner's offset in its window. One thread an
-// element of what is written, or four of its channels; backward gathers, so nothing is added
+// element of what is written, or 16 bytes of its channels; backward gathers, so nothing is added
 // atomically. About 4 B of x and 8 of y.
 struct PoolArgs {
   Element type = Element::kFloat;  // Of x, y, dx, dy.

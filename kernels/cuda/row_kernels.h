@@ -2,8 +2,8 @@
 //
 // Every launcher enqueues and returns the launch's error. Labels and row numbers out of range are
 // reported in Faults, and read nothing. The same bits on every run: nothing is added atomically.
-// Specification: kernels/reference/matrix_ops.h; compared by tests/gpu:conformance_test. None has
-// been timed on a card yet. Thread safety: any stream of any thread.
+// Specification: kernels/reference/matrix_ops.h; compared by tests/gpu:conformance_test.
+// Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_ROW_KERNELS_H_
 #define CAPSTAN_KERNELS_CUDA_ROW_KERNELS_H_
 
