@@ -86,6 +86,12 @@ class DeviceBackend : public Backend, public GraphDevice {
   // to[i] = from[i], rounded to the nearest, ties to even. Types: fp32, bf16, fp16.
   virtual absl::Status Convert(Stream stream, const TensorView& from, const TensorView& to) = 0;
 
+  // to[i] = table[i % channels, from[i]], rounded likewise: what bytes of images mean.
+  //   from   [to.count], table [channels, 256] fp32; of the device
+  // Errors: kInvalidArgument  channels is not positive, or another type than Convert's.
+  virtual absl::Status LookUp(Stream stream, const void* from, const float* table, int64_t channels,
+                              const TensorView& to) = 0;
+
   virtual absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(
       EventUse use = EventUse::kOrder) = 0;
   // The event is where `stream` is now: it comes once all that was enqueued there is done.

@@ -216,6 +216,8 @@ class CudaBackendImpl : public CudaBackend {
   }
 
   absl::Status Convert(Stream stream, const TensorView& from, const TensorView& to) override;
+  absl::Status LookUp(Stream stream, const void* from, const float* table, int64_t channels,
+                      const TensorView& to) override;
   absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(EventUse use) override;
   absl::Status Record(DeviceEvent& event, Stream stream) override;
   absl::Status Wait(Stream stream, DeviceEvent& event) override;
@@ -318,6 +320,25 @@ absl::Status CudaBackendImpl::Convert(Stream stream, const TensorView& from, con
   }
   return CastOn(
       stream, {.n = from.count, .in = from.data, .out = to.data, .from = from_type, .to = to_type});
+}
+
+absl::Status CudaBackendImpl::LookUp(Stream stream, const void* from, const float* table,
+                                     int64_t channels, const TensorView& to) {
+  CAPSTAN_RETURN_IF_ERROR(CheckCount("channels", channels - 1, INT32_MAX - 1));
+  CAPSTAN_ASSIGN_OR_RETURN(const Number number, NumberOf(to.dtype));
+  CAPSTAN_RETURN_IF_ERROR(
+      Ready("look up", to.count, INT32_MAX, {{"from", from}, {"table", table}, {"to", to.data}}));
+  const Element type = number == Number::kBf16   ? Element::kBf16
+                       : number == Number::kFp16 ? Element::kFp16
+                                                 : Element::kFloat;
+  const LookUpArgs args = {.type = type,
+                           .n = to.count,
+                           .from = static_cast<const uint8_t*>(from),
+                           .table = table,
+                           .channels = static_cast<int>(channels),
+                           .to = to.data};
+  CAPSTAN_CUDA_CHECK(LaunchLookUp(args, device_->stream(stream)), "launching look up");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<DeviceEvent>> CudaBackendImpl::MakeEvent(EventUse use) {

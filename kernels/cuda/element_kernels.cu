@@ -110,6 +110,28 @@ struct CastOp {
   }
 };
 
+template <typename T>
+struct LookUpOp {
+  const uint8_t* from;
+  const float* table;
+  uint32_t channels;
+  T* to;
+  template <int N>
+  __device__ void Run(int64_t i) const {
+    typename Word<N>::Type word = *reinterpret_cast<const typename Word<N>::Type*>(from + i);
+    uint8_t bytes[N];
+    memcpy(bytes, &word, sizeof(bytes));
+    uint32_t channel = static_cast<uint32_t>(i) % channels;
+    float v[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      v[k] = table[channel * 256 + bytes[k]];
+      channel = channel + 1 == channels ? 0 : channel + 1;
+    }
+    StoreN(to + i, v);
+  }
+};
+
 template <UpdateRule kRule>
 struct UpdateOp {
   UpdateScalars c;
@@ -193,6 +215,13 @@ cudaError_t CastFrom(const CastArgs& args, cudaStream_t stream) {
   return cudaErrorInvalidValue;
 }
 
+template <typename T>
+cudaError_t LookUpOf(const LookUpArgs& args, cudaStream_t stream) {
+  const LookUpOp<T> op{args.from, args.table, static_cast<uint32_t>(args.channels),
+                       static_cast<T*>(args.to)};
+  return Map(op, args.n, IsAligned4(op.from) && IsAligned4(op.to), stream);
+}
+
 template <UpdateRule kRule>
 cudaError_t UpdateOf(const UpdateArgs& args, cudaStream_t stream) {
   // A slot that the rule does not have is never read.
@@ -235,6 +264,9 @@ cudaError_t LaunchCast(const CastArgs& args, cudaStream_t stream) {
   return cudaErrorInvalidValue;
 }
 
+cudaError_t LaunchLookUp(const LookUpArgs& args, cudaStream_t stream) {
+  return ForElement(args.type, [&](auto t) { return LookUpOf<decltype(t)>(args, stream); });
+}
 cudaError_t LaunchUpdate(const UpdateArgs& args, cudaStream_t stream) {
   switch (args.rule) {
     case UpdateRule::kSgd:

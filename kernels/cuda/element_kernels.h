@@ -48,6 +48,17 @@ cudaError_t LaunchBias(const BiasArgs& args, cudaStream_t stream);
 
 cudaError_t LaunchCast(const CastArgs& args, cudaStream_t stream);  // 6 B from fp32 to bf16.
 
+// to[i] = table[i % channels, from[i]]. 3 B to bf16.
+struct LookUpArgs {
+  Element type = Element::kFloat;  // Of `to`.
+  int64_t n = 0;                   // < 2^31
+  const uint8_t* from = nullptr;
+  const float* table = nullptr;  // [channels, 256]
+  int channels = 1;
+  void* to = nullptr;
+};
+cudaError_t LaunchLookUp(const LookUpArgs& args, cudaStream_t stream);
+
 // SGD 12 B, momentum 20 B, Adam 28 B; 2 B more with weights_bf16.
 cudaError_t LaunchUpdate(const UpdateArgs& args, cudaStream_t stream);
 

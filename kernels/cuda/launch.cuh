@@ -74,6 +74,10 @@ inline constexpr int kWidest = 16 / sizeof(T);
 template <int kBytes>
 struct Word;
 template <>
+struct Word<1> {
+  using Type = uint8_t;
+};
+template <>
 struct Word<2> {
   using Type = uint16_t;
 };

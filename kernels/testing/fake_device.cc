@@ -234,7 +234,17 @@ absl::Status FakeDevice::RunNow(Plan& plan, absl::Span<const TensorView> inputs,
 
 absl::Status FakeDevice::Convert(Stream stream, const TensorView& from, const TensorView& to) {
   if (Forgotten(Call::kConvert)) return absl::OkStatus();
-  Work work = [this, from, to] { return ConvertNow(from, to); };
+  return EnqueueOn(stream, [this, from, to] { return ConvertNow(from, to); });
+}
+
+absl::Status FakeDevice::LookUp(Stream stream, const void* from, const float* table,
+                                int64_t channels, const TensorView& to) {
+  if (Forgotten(Call::kConvert)) return absl::OkStatus();
+  return EnqueueOn(
+      stream, [this, from, table, channels, to] { return LookUpNow(from, table, channels, to); });
+}
+
+absl::Status FakeDevice::EnqueueOn(Stream stream, Work work) {
   if (stream == Stream::kCompute) return EnqueueCompute(std::move(work));
   if (capturing_) return absl::FailedPreconditionError("only the compute stream is recorded");
   Enqueue(stream, {.work = std::move(work)});
@@ -251,6 +261,26 @@ absl::Status FakeDevice::ConvertNow(const TensorView& from, const TensorView& to
     Narrow(values, out.view);
   } else {
     std::copy(values, values + from.count, out.view.f32());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FakeDevice::LookUpNow(const void* from, const float* table, int64_t channels,
+                                   const TensorView& to) {
+  HostView out{to, {}};
+  CAPSTAN_ASSIGN_OR_RETURN(const std::byte* const bytes, FindDevice(from, to.count));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::byte* const values,
+                           FindDevice(table, channels * 256 * BytesOf(DataType::kFloat32)));
+  CAPSTAN_ASSIGN_OR_RETURN(out.view.data, FindDevice(to.data, to.count * BytesOf(to.dtype)));
+  std::vector<float> found(static_cast<size_t>(to.count));
+  for (int64_t i = 0; i < to.count; ++i) {
+    const int64_t at = i % channels * 256 + std::to_integer<int64_t>(bytes[i]);
+    std::memcpy(&found[static_cast<size_t>(i)], values + at * 4, 4);
+  }
+  if (IsHalf(out.view.dtype)) {
+    Narrow(found.data(), out.view);
+  } else {
+    std::copy(found.begin(), found.end(), out.view.f32());
   }
   return absl::OkStatus();
 }

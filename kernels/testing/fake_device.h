@@ -57,7 +57,8 @@ class FakeDevice final : public cuda::CudaBackend {
     int64_t copied_bytes = 0;
   };
   // Calls that a test takes away to see whether that is noticed: the `number`-th, from 0, of Wait,
-  // CopyAsync or Convert does nothing. kTogether: of its collective, in which it is the first.
+  // CopyAsync, or Convert and LookUp does nothing. kTogether: of its collective, in which it is the
+  // first.
   enum class Call { kNone, kWait, kCopy, kConvert, kAwait, kTogether };
 
   // `host` computes in host memory.
@@ -91,6 +92,8 @@ class FakeDevice final : public cuda::CudaBackend {
   void FreePinned(void* memory) override;
   absl::Status CopyAsync(Stream stream, void* to, const void* from, int64_t bytes) override;
   absl::Status Convert(Stream stream, const TensorView& from, const TensorView& to) override;
+  absl::Status LookUp(Stream stream, const void* from, const float* table, int64_t channels,
+                      const TensorView& to) override;
   absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(EventUse use) override;
   absl::Status Record(DeviceEvent& event, Stream stream) override;
   absl::Status Wait(Stream stream, DeviceEvent& event) override;
@@ -146,6 +149,9 @@ class FakeDevice final : public cuda::CudaBackend {
   static absl::Status NotHere(const char* operation);
   absl::Status UpdateNow(cuda::UpdateArgs args);
   absl::Status ConvertNow(const TensorView& from, const TensorView& to);
+  absl::Status LookUpNow(const void* from, const float* table, int64_t channels,
+                         const TensorView& to);
+  absl::Status EnqueueOn(Stream stream, Work work);
   void Enqueue(Stream stream, Item item);
   absl::Status EnqueueCompute(Work work);
   bool Forgotten(Call call);

@@ -128,6 +128,40 @@ TEST_CASE("GPU convert: beside the arithmetic, on each stream, with the host's b
   }
 }
 
+TEST_CASE("GPU look up: what bytes of images mean, with the host's bits", "[gpu][own]") {
+  CudaBackend* const gpu = TestGpu(Compute::kFp32);
+  if (gpu == nullptr) return;
+  for (const int64_t channels : {1, 3, 4}) {
+    for (const int64_t n : {1, 20011, 65536}) {
+      for (const int64_t skew : {0, 1}) {
+        INFO(channels << " channels, n " << n << " skew " << skew);
+        const std::vector<float> table = Uniform(1, 256 * channels);
+        std::vector<uint8_t> bytes;
+        std::vector<float> expected;
+        std::vector<uint16_t> expected_half;
+        for (int64_t i = 0; i < n; ++i) {
+          bytes.push_back(static_cast<uint8_t>(PhiloxWord(2, static_cast<uint64_t>(i))));
+          expected.push_back(table[static_cast<size_t>(i % channels * 256 + bytes.back())]);
+          expected_half.push_back(cuda::ToBf16(expected.back()));
+        }
+        const DeviceVector<uint8_t> from(*gpu, bytes, skew);
+        const DeviceVector<float> there(*gpu, table);
+        const DeviceVector<float> to(*gpu, std::vector<float>(expected.size()), skew);
+        const DeviceVector<uint16_t> half(*gpu, std::vector<uint16_t>(expected.size()), skew);
+        REQUIRE_OK(gpu->LookUp(kernels::Stream::kCompute, from.data(), there.data(), channels,
+                               kernels::ViewOf(to.data(), n)));
+        REQUIRE_OK(gpu->LookUp(kernels::Stream::kCompute, from.data(), there.data(), channels,
+                               {half.data(), n, kernels::DataType::kBfloat16}));
+        REQUIRE_OK(gpu->Synchronize());
+        REQUIRE(SameBits(to.Get(), expected));
+        REQUIRE(SameBits(half.Get(), expected_half));
+      }
+    }
+  }
+  CHECK_STATUS(gpu->LookUp(kernels::Stream::kCompute, nullptr, nullptr, 0, {}),
+               absl::StatusCode::kInvalidArgument, "channels");
+}
+
 template <cuda::UpdateRule kRule>
 void CheckUpdate(CudaBackend& gpu, int64_t n, int64_t skew) {
   const cuda::UpdateScalars c = {.lr = 0.1f,

@@ -1,7 +1,6 @@
 #include "worker/data/batch_loader.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cmath>
 #include <cstddef>
@@ -15,21 +14,6 @@ namespace {
 
 constexpr int32_t kCropPaddingMax = 1024;
 constexpr uint64_t kAugmentationStream = 2;
-
-// [channels] tables of the value of each pixel byte.
-using ValueTables = std::vector<std::array<float, 256>>;
-
-ValueTables MakeValueTables(const Augmentation& augmentation, int64_t channels) {
-  ValueTables tables(static_cast<size_t>(channels));
-  for (size_t c = 0; c < tables.size(); ++c) {
-    const double mean = augmentation.mean.empty() ? 0.0 : augmentation.mean[c];
-    const double std = augmentation.std.empty() ? 1.0 : augmentation.std[c];
-    for (size_t p = 0; p < 256; ++p) {
-      tables[c][p] = static_cast<float>((static_cast<double>(p) / 255.0 - mean) / std);
-    }
-  }
-  return tables;
-}
 
 // Where an augmented image comes from: output (y, x) is the input at (y + row, x + column), before
 // mirroring; outside the input lies padding.
@@ -50,33 +34,62 @@ Crop DrawCrop(const Augmentation& augmentation, uint64_t key) {
           .mirror = augmentation.horizontal_flip && (words[2] >> 31) != 0};
 }
 
-// `count` pixels of `channels` bytes, each looked up in its channel's table.
-void ConvertPixels(const uint8_t* pixels, int64_t count, const ValueTables& tables, float* values) {
-  if (tables.size() == 1) {
-    const float* table = tables[0].data();
-    for (int64_t i = 0; i < count; ++i) values[i] = table[pixels[i]];
-    return;
-  }
-  const size_t channels = tables.size();
-  for (int64_t i = 0; i < count; ++i, pixels += channels, values += channels) {
-    for (size_t c = 0; c < channels; ++c) values[c] = tables[c][pixels[c]];
-  }
-}
+// What a batch's pixels become: numbers, or the bytes that they are.
+class ToNumbers {
+ public:
+  using Value = float;
+  ToNumbers(const Augmentation& augmentation, int64_t channels)
+      : channels_(channels), values_(PixelValues(augmentation, channels)) {}
 
-void FillPadding(int64_t count, const ValueTables& tables, float* values) {
-  for (int64_t i = 0; i < count; ++i) {
-    for (const auto& table : tables) *values++ = table[0];
+  // `count` pixels, each byte looked up in its channel's values.
+  void Convert(const uint8_t* pixels, int64_t count, float* to) const {
+    if (channels_ == 1) {
+      for (int64_t i = 0; i < count; ++i) to[i] = values_[pixels[i]];
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i, pixels += channels_, to += channels_) {
+      for (int64_t c = 0; c < channels_; ++c) to[c] = ValueOf(c, pixels[c]);
+    }
   }
-}
+  void FillPadding(int64_t count, float* to) const {
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t c = 0; c < channels_; ++c) *to++ = ValueOf(c, 0);
+    }
+  }
 
-void MirrorRow(int64_t w, int64_t channels, float* row) {
+ private:
+  float ValueOf(int64_t channel, uint8_t pixel) const {
+    return values_[static_cast<size_t>(channel * 256 + pixel)];
+  }
+  const int64_t channels_;
+  const std::vector<float> values_;
+};
+
+class ToBytes {
+ public:
+  using Value = uint8_t;
+  explicit ToBytes(int64_t channels) : channels_(channels) {}
+  void Convert(const uint8_t* pixels, int64_t count, uint8_t* to) const {
+    std::copy_n(pixels, count * channels_, to);
+  }
+  void FillPadding(int64_t count, uint8_t* to) const {
+    std::fill_n(to, count * channels_, uint8_t{0});
+  }
+
+ private:
+  const int64_t channels_;
+};
+
+template <typename Value>
+void MirrorRow(int64_t w, int64_t channels, Value* row) {
   for (int64_t left = 0, right = w - 1; left < right; ++left, --right) {
     std::swap_ranges(row + left * channels, row + (left + 1) * channels, row + right * channels);
   }
 }
 
-void ConvertCropped(const uint8_t* image, const SampleShape& shape, const Crop& crop,
-                    const ValueTables& tables, float* values) {
+template <class To>
+void ConvertCropped(const uint8_t* image, const SampleShape& shape, const Crop& crop, const To& to,
+                    typename To::Value* values) {
   const int64_t row_count = shape.w * shape.c;
   // Columns [begin, end) of the output have a pixel in the input.
   const int64_t begin = std::clamp<int64_t>(-crop.column, 0, shape.w);
@@ -84,16 +97,39 @@ void ConvertCropped(const uint8_t* image, const SampleShape& shape, const Crop& 
   for (int64_t y = 0; y < shape.h; ++y, values += row_count) {
     const int64_t row = y + crop.row;
     if (row < 0 || row >= shape.h) {
-      FillPadding(shape.w, tables, values);
+      to.FillPadding(shape.w, values);
       continue;
     }
-    FillPadding(begin, tables, values);
+    to.FillPadding(begin, values);
     if (end > begin) {
       const uint8_t* pixels = image + row * row_count + (begin + crop.column) * shape.c;
-      ConvertPixels(pixels, end - begin, tables, values + begin * shape.c);
+      to.Convert(pixels, end - begin, values + begin * shape.c);
     }
-    FillPadding(shape.w - end, tables, values + end * shape.c);
+    to.FillPadding(shape.w - end, values + end * shape.c);
     if (crop.mirror) MirrorRow(shape.w, shape.c, values);
+  }
+}
+
+template <class To>
+void Load(const Dataset& dataset, absl::Span<const uint32_t> samples, int32_t epoch, uint64_t seed,
+          const Augmentation& augmentation, bool training, const To& to, typename To::Value* images,
+          int32_t* labels) {
+  const SampleShape& shape = dataset.shape;
+  const bool augmented =
+      training && (augmentation.crop_padding > 0 || augmentation.horizontal_flip);
+  const uint64_t epoch_key =
+      MixKey(MixKey(seed, kAugmentationStream), static_cast<uint64_t>(epoch));
+  for (size_t i = 0; i < samples.size(); ++i, images += shape.count()) {
+    const uint32_t sample = samples[i];
+    assert(sample < dataset.count);
+    const uint8_t* image = dataset.pixels.data() + int64_t{sample} * shape.count();
+    labels[i] = dataset.labels.empty() ? 0 : dataset.labels[sample];
+    if (augmented) {
+      const Crop crop = DrawCrop(augmentation, MixKey(epoch_key, sample));
+      ConvertCropped(image, shape, crop, to, images);
+    } else {
+      to.Convert(image, shape.h * shape.w, images);
+    }
   }
 }
 
@@ -137,28 +173,30 @@ absl::StatusOr<Augmentation> MakeAugmentation(const v1::Augmentation& spec, int6
   return augmentation;
 }
 
+std::vector<float> PixelValues(const Augmentation& augmentation, int64_t channels) {
+  std::vector<float> values;
+  for (size_t c = 0; c < static_cast<size_t>(channels); ++c) {
+    const double mean = augmentation.mean.empty() ? 0.0 : augmentation.mean[c];
+    const double std = augmentation.std.empty() ? 1.0 : augmentation.std[c];
+    for (int p = 0; p < 256; ++p) {
+      values.push_back(static_cast<float>((static_cast<double>(p) / 255.0 - mean) / std));
+    }
+  }
+  return values;
+}
+
 void LoadBatch(const Dataset& dataset, absl::Span<const uint32_t> samples, int32_t epoch,
                uint64_t seed, const Augmentation& augmentation, bool training, float* images,
                int32_t* labels) {
-  const SampleShape& shape = dataset.shape;
-  const int64_t pixel_count = shape.h * shape.w;
-  const ValueTables tables = MakeValueTables(augmentation, shape.c);
-  const bool augmented =
-      training && (augmentation.crop_padding > 0 || augmentation.horizontal_flip);
-  const uint64_t epoch_key =
-      MixKey(MixKey(seed, kAugmentationStream), static_cast<uint64_t>(epoch));
-  for (size_t i = 0; i < samples.size(); ++i, images += shape.count()) {
-    const uint32_t sample = samples[i];
-    assert(sample < dataset.count);
-    const uint8_t* image = dataset.pixels.data() + int64_t{sample} * shape.count();
-    labels[i] = dataset.labels.empty() ? 0 : dataset.labels[sample];
-    if (augmented) {
-      const Crop crop = DrawCrop(augmentation, MixKey(epoch_key, sample));
-      ConvertCropped(image, shape, crop, tables, images);
-    } else {
-      ConvertPixels(image, pixel_count, tables, images);
-    }
-  }
+  Load(dataset, samples, epoch, seed, augmentation, training,
+       ToNumbers(augmentation, dataset.shape.c), images, labels);
+}
+
+void LoadBatch(const Dataset& dataset, absl::Span<const uint32_t> samples, int32_t epoch,
+               uint64_t seed, const Augmentation& augmentation, bool training, uint8_t* pixels,
+               int32_t* labels) {
+  Load(dataset, samples, epoch, seed, augmentation, training, ToBytes(dataset.shape.c), pixels,
+       labels);
 }
 
 }  // namespace capstan::worker

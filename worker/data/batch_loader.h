@@ -2,7 +2,7 @@
 //
 // A pixel byte p of channel c becomes (p / 255 - mean[c]) / std[c]: 256 possible values a channel,
 // computed once a batch in fp64 and looked up, so that the bits do not depend on the compiler's
-// contraction or vectorisation.
+// contraction or vectorisation. A device gets the bytes, a quarter as many, and looks them up.
 //
 // Augmentation (training only) draws from Philox4x32(key, 0) with the key of (seed, epoch, sample),
 //   key = MixKey(MixKey(MixKey(seed, 2), epoch), sample):
@@ -44,6 +44,13 @@ absl::StatusOr<Augmentation> MakeAugmentation(const v1::Augmentation& spec, int6
 void LoadBatch(const Dataset& dataset, absl::Span<const uint32_t> samples, int32_t epoch,
                uint64_t seed, const Augmentation& augmentation, bool training, float* images,
                int32_t* labels);
+// The same as bytes: cropped and mirrored, and not yet looked up in PixelValues.
+void LoadBatch(const Dataset& dataset, absl::Span<const uint32_t> samples, int32_t epoch,
+               uint64_t seed, const Augmentation& augmentation, bool training, uint8_t* pixels,
+               int32_t* labels);
+
+// What the bytes mean: [channels, 256].
+std::vector<float> PixelValues(const Augmentation& augmentation, int64_t channels);
 
 }  // namespace capstan::worker
 

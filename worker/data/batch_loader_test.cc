@@ -40,6 +40,17 @@ Batch Load(const Dataset& dataset, const std::vector<uint32_t>& samples, int32_t
   batch.labels.assign(samples.size(), -1);
   LoadBatch(dataset, samples, epoch, seed, augmentation, training, batch.images.data(),
             batch.labels.data());
+  // The bytes mean the same.
+  std::vector<uint8_t> pixels(batch.images.size());
+  std::vector<int32_t> labels(samples.size(), -1);
+  LoadBatch(dataset, samples, epoch, seed, augmentation, training, pixels.data(), labels.data());
+  const auto channels = static_cast<size_t>(dataset.shape.c);
+  const std::vector<float> values = PixelValues(augmentation, dataset.shape.c);
+  REQUIRE(values.size() == 256 * channels);
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    REQUIRE(batch.images[i] == values[i % channels * 256 + pixels[i]]);
+  }
+  CHECK(labels == batch.labels);
   return batch;
 }
 

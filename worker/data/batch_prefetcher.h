@@ -51,7 +51,8 @@ struct BatchRange {
 
 struct DecodedBatch {
   BatchRange range;
-  std::vector<float> images;    // [end - begin, h, w, c]
+  std::vector<float> images;    // [end - begin, h, w, c], or empty:
+  std::vector<uint8_t> pixels;  // the same as bytes, of which PixelValues says what they mean.
   std::vector<int32_t> labels;  // [end - begin]; zeros if labels are numbers.
   std::vector<float> targets;   // [end - begin, outputs]: labels that are numbers; else empty.
 };

@@ -11,11 +11,12 @@
 namespace capstan::worker {
 
 DatasetDecoder::DatasetDecoder(const Dataset& dataset, uint64_t seed,
-                               const Augmentation& augmentation, Mode mode)
+                               const Augmentation& augmentation, Mode mode, Into into)
     : dataset_(dataset),
       seed_(seed),
       augmentation_(augmentation),
       mode_(mode),
+      into_(into),
       order_(seed, dataset.count) {}
 
 absl::Status DatasetDecoder::Decode(const BatchRange& range, DecodedBatch& batch) {
@@ -30,7 +31,10 @@ absl::Status DatasetDecoder::Decode(const BatchRange& range, DecodedBatch& batch
   }
   const auto count = static_cast<size_t>(range.end - range.begin);
   batch.range = range;
-  batch.images.resize(count * static_cast<size_t>(dataset_.shape.count()));
+  const bool bytes = into_ == Into::kBytes;
+  const size_t values = count * static_cast<size_t>(dataset_.shape.count());
+  batch.images.resize(bytes ? 0 : values);
+  batch.pixels.resize(bytes ? values : 0);
   batch.labels.resize(count);
   std::shared_ptr<const EpochOrder::Permutation> order;  // Keeps `samples` alive.
   std::vector<uint32_t> in_file_order;
@@ -43,8 +47,11 @@ absl::Status DatasetDecoder::Decode(const BatchRange& range, DecodedBatch& batch
     std::iota(in_file_order.begin(), in_file_order.end(), static_cast<uint32_t>(range.begin));
     samples = in_file_order;
   }
-  LoadBatch(dataset_, samples, range.epoch, seed_, augmentation_, mode_ == Mode::kTraining,
-            batch.images.data(), batch.labels.data());
+  const auto load = [&](auto* images) {
+    LoadBatch(dataset_, samples, range.epoch, seed_, augmentation_, mode_ == Mode::kTraining,
+              images, batch.labels.data());
+  };
+  bytes ? load(batch.pixels.data()) : load(batch.images.data());
   batch.targets.clear();
   const auto outputs = static_cast<ptrdiff_t>(dataset_.targets.empty() ? 0 : dataset_.classes);
   for (const uint32_t sample : samples) {

@@ -22,9 +22,11 @@ class DatasetDecoder {
     kEvaluation,  // Position p is sample p; not augmented; the epoch does not matter.
   };
 
+  enum class Into { kNumbers, kBytes };  // Which of DecodedBatch's arrays.
+
   // `dataset` is borrowed and must outlive the decoder. REQUIRES: `augmentation` fits its channels.
-  DatasetDecoder(const Dataset& dataset, uint64_t seed, const Augmentation& augmentation,
-                 Mode mode);
+  DatasetDecoder(const Dataset& dataset, uint64_t seed, const Augmentation& augmentation, Mode mode,
+                 Into into = Into::kNumbers);
 
   // Fills `batch` with the samples of `range`, reusing its memory.
   // Errors (`batch` is then unspecified):
@@ -36,6 +38,7 @@ class DatasetDecoder {
   const uint64_t seed_;
   const Augmentation augmentation_;
   const Mode mode_;
+  const Into into_;
   EpochOrder order_;
 };
 

@@ -68,6 +68,18 @@ TEST_CASE("Dataset decoder: evaluation reads in file order without augmentation"
   CHECK(batch.images == std::vector<float>{3 / 255.0f, 4 / 255.0f, 5 / 255.0f});
 }
 
+TEST_CASE("Dataset decoder: images as bytes, in memory that held numbers", "[worker][data]") {
+  const Dataset dataset = Numbered(10);
+  DatasetDecoder numbers(dataset, 5, {}, Mode::kEvaluation);
+  DatasetDecoder bytes(dataset, 5, {}, Mode::kEvaluation, DatasetDecoder::Into::kBytes);
+  DecodedBatch batch;
+  REQUIRE_OK(numbers.Decode({.epoch = 0, .begin = 0, .end = 4}, batch));
+  REQUIRE_OK(bytes.Decode({.epoch = 0, .begin = 3, .end = 6}, batch));
+  CHECK(batch.images.empty());
+  CHECK(batch.pixels == std::vector<uint8_t>{3, 4, 5});
+  CHECK(batch.labels == std::vector<int32_t>{3, 4, 5});
+}
+
 TEST_CASE("Dataset decoder: a range outside the dataset is refused", "[worker][data]") {
   const Dataset dataset = Numbered(10);
   for (const Mode mode : {Mode::kTraining, Mode::kEvaluation}) {

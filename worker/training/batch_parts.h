@@ -28,10 +28,16 @@ inline BatchPart PartOf(int64_t n, int64_t member, int64_t members) {
 inline BatchView ViewOf(const BatchView& batch, const BatchPart& part) {
   if (part.n() == batch.n()) return batch;
   const auto begin = static_cast<size_t>(part.begin), n = static_cast<size_t>(part.n());
-  const size_t values = batch.images.size() / batch.labels.size();
-  const size_t outputs = batch.targets.size() / batch.labels.size();
-  return {batch.images.subspan(begin * values, n * values), batch.labels.subspan(begin, n),
-          batch.name, batch.targets.subspan(begin * outputs, n * outputs)};
+  const auto part_of = [&](auto all) {
+    const size_t each = all.size() / batch.labels.size();
+    return all.subspan(begin * each, n * each);
+  };
+  return {.images = part_of(batch.images),
+          .labels = part_of(batch.labels),
+          .name = batch.name,
+          .targets = part_of(batch.targets),
+          .pixels = part_of(batch.pixels),
+          .pixel_values = batch.pixel_values};
 }
 
 }  // namespace capstan::worker

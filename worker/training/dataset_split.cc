@@ -17,12 +17,21 @@ constexpr size_t kBatchesPlanned = 4;  // Told to the source, the next one inclu
 }  // namespace
 
 DatasetSplit::DatasetSplit(Dataset the_dataset, uint64_t seed, const Augmentation& augmentation,
-                           DatasetDecoder::Mode mode, int decode_threads)
+                           DatasetDecoder::Mode mode, int decode_threads, DatasetDecoder::Into into)
     : dataset(std::move(the_dataset)),
-      decoder(dataset, seed, augmentation, mode),
+      pixel_values(PixelValues(augmentation, dataset.shape.c)),
+      decoder(dataset, seed, augmentation, mode, into),
       source([this](const BatchRange& range,
                     DecodedBatch& batch) { return decoder.Decode(range, batch); },
              {.threads = decode_threads, .batches_ahead_max = std::max(2, decode_threads)}) {}
+
+BatchView DatasetSplit::ViewOf(const DecodedBatch& batch) const {
+  return {.images = batch.images,
+          .labels = batch.labels,
+          .targets = batch.targets,
+          .pixels = batch.pixels,
+          .pixel_values = pixel_values};
+}
 
 absl::StatusOr<BatchResult> EvaluateSplit(DatasetSplit& split, Range positions, Network& network,
                                           absl::Span<const float> parameters,
@@ -43,7 +52,7 @@ absl::StatusOr<BatchResult> EvaluateSplit(DatasetSplit& split, Range positions, 
         const DecodedBatch* decoded,
         split.source.Get(absl::MakeConstSpan(ranges).subspan(i, kBatchesPlanned)));
     CAPSTAN_ASSIGN_OR_RETURN(const BatchResult result,
-                             network.Evaluate(ViewOf(*decoded), parameters, statistics,
+                             network.Evaluate(split.ViewOf(*decoded), parameters, statistics,
                                               std::exchange(*which, Parameters::kSame)));
     sum.loss_sum += result.loss_sum;
     sum.correct += result.correct;

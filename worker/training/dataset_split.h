@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -26,16 +27,16 @@ struct DatasetSplit {
   // Decoding a batch of LeNet takes a fiftieth of computing it on a CPU: one thread, two batches
   // ahead. What computes faster needs more threads, each with a batch of its own.
   DatasetSplit(Dataset the_dataset, uint64_t seed, const Augmentation& augmentation,
-               DatasetDecoder::Mode mode, int decode_threads = 1);
+               DatasetDecoder::Mode mode, int decode_threads = 1,
+               DatasetDecoder::Into into = DatasetDecoder::Into::kNumbers);
+
+  BatchView ViewOf(const DecodedBatch& batch) const;
 
   const Dataset dataset;
+  const std::vector<float> pixel_values;  // What bytes mean, where the decoder gives them.
   DatasetDecoder decoder;
   BatchSource source;  // Declared last: its threads use the others.
 };
-
-inline BatchView ViewOf(const DecodedBatch& batch) {
-  return {batch.images, batch.labels, /*name=*/0, batch.targets};
-}
 
 // What a network has computed of a batch is there: Network::AppendLogits gives its outputs.
 using BatchEvaluated = std::function<void(const DecodedBatch&)>;

@@ -329,6 +329,86 @@ TEST_CASE("Device network: a staged batch is uploaded once, another one under it
   }
 }
 
+// A batch of bytes, and the same with the numbers that they mean.
+struct BytesBatch {
+  std::vector<uint8_t> pixels;
+  std::vector<float> values;
+  Batch numbers;
+  BatchView view() const {
+    return {.labels = numbers.labels, .pixels = pixels, .pixel_values = values};
+  }
+};
+BytesBatch RandomBytes(const ModelPlan& plan, int64_t n, uint64_t seed) {
+  BytesBatch batch{.numbers = RandomBatch(plan, n, seed)};
+  const auto channels = static_cast<size_t>(plan.input.c);
+  for (size_t i = 0; i < 256 * channels; ++i) {
+    batch.values.push_back(ToUnitFloat(PhiloxWord(seed + 1, i)) - 0.5f);
+  }
+  for (size_t i = 0; i < batch.numbers.images.size(); ++i) {
+    batch.pixels.push_back(static_cast<uint8_t>(PhiloxWord(seed, i)));
+    batch.numbers.images[i] = batch.values[i % channels * 256 + batch.pixels[i]];
+  }
+  return batch;
+}
+
+TEST_CASE("Device network: images as bytes give the bits of what they mean, staged or not",
+          "[worker][training]") {
+  for (const kernels::DataType tensors :
+       {kernels::DataType::kFloat32, kernels::DataType::kBfloat16}) {
+    const ModelPlan plan = PlanSmallNet(kSmallNets[0].text, kSmallNets[0].input);
+    const auto losses = [&](bool bytes, bool stages, uint64_t seed) {
+      FakeDevice device(kernels::MakeCpuBackend(), {.seed = seed, .tensor_type = tensors});
+      REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, device, kBatch));
+      std::vector<float> parameters(static_cast<size_t>(plan.parameter_count));
+      FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(parameters));
+      std::vector<float> found(parameters.size());
+      std::vector<double> sums;
+      for (uint64_t i = 0; i < 3; ++i) {
+        const BytesBatch batch = RandomBytes(plan, kBatch, 10 + i);
+        const BytesBatch next = RandomBytes(plan, kBatch, 11 + i);
+        BatchView view = bytes ? batch.view() : batch.numbers.view();
+        view.name = i + 1;
+        const auto stage = [&] {
+          BatchView staged = bytes ? next.view() : next.numbers.view();
+          staged.name = i + 2;
+          if (stages) REQUIRE_OK(network->Stage(staged));
+        };
+        REQUIRE_OK_AND_ASSIGN(
+            const BatchResult result,
+            network->Train(view, parameters, 1.0f, 7, absl::MakeSpan(found), {}, nullptr, stage));
+        sums.push_back(result.loss_sum);
+        for (size_t k = 0; k < found.size(); ++k) parameters[k] -= 0.01f * found[k];
+      }
+      return sums;
+    };
+    const std::vector<double> expected = losses(false, false, 0);
+    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+      CHECK(losses(true, false, seed) == expected);
+      CHECK(losses(true, true, seed) == expected);
+    }
+  }
+}
+
+TEST_CASE("Network: images as bytes are for devices, with what they mean", "[worker][training]") {
+  const ModelPlan plan = PlanSmallNet(kSmallNets[0].text, kSmallNets[0].input);
+  const BytesBatch batch = RandomBytes(plan, kBatch, 1);
+  const std::vector<float> parameters(static_cast<size_t>(plan.parameter_count));
+  const auto host = kernels::MakeCpuBackend();
+  REQUIRE_OK_AND_ASSIGN(const auto on_host, Network::Create(plan, *host, kBatch));
+  CHECK_STATUS(on_host->Forward(batch.view(), parameters, 1), absl::StatusCode::kInvalidArgument,
+               "images as bytes, expected numbers");
+  FakeDevice device = MakeDevice(0);
+  REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, device, kBatch));
+  BatchView view = batch.view();
+  view.pixel_values = view.pixel_values.first(255);
+  CHECK_STATUS(network->Forward(view, parameters, 1), absl::StatusCode::kInvalidArgument,
+               "pixel values has 255 elements, expected");
+  view = batch.view();
+  view.pixels = view.pixels.subspan(1);
+  CHECK_STATUS(network->Forward(view, parameters, 1), absl::StatusCode::kInvalidArgument,
+               "pixels has ");
+}
+
 TEST_CASE("Device network: a label out of range is refused before anything is uploaded",
           "[worker][training]") {
   const ModelPlan plan = PlanSmallNet(kSmallNets[0].text, kSmallNets[0].input);

@@ -75,6 +75,7 @@ DeviceStepMemory::DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend
       parameter_count_(plan.parameter_count),
       statistic_count_(plan.statistic_count),
       sample_values_(plan.input.count()),
+      channels_(plan.input.c),
       classes_(plan.classes),
       key_words_(KeyWordsOf(plan)),
       batch_size_max_(batch_size_max),
@@ -111,6 +112,7 @@ int64_t DeviceStepMemory::PlaceArrays(Side side, std::byte* base, int64_t n) {
   place(keys_, key_words_, DataType::kInt32);
   for (StagedBatch& batch : staged_) {
     place(batch.images, n * sample_values_);
+    place(batch.pixel_values, 256 * channels_);
     place(batch.labels, n, DataType::kInt32);
   }
   if (on_device) {
@@ -179,7 +181,13 @@ absl::Status DeviceStepMemory::UploadBatch(const BatchView& batch, StagedBatch* 
   staged->name = 0;
   CAPSTAN_RETURN_IF_ERROR(watch_.Begin(Stream::kUpload, StepObserver::Part::kUpload,
                                        [&] { return absl::StrCat("batch of ", batch.n()); }));
-  CAPSTAN_RETURN_IF_ERROR(Upload(Stream::kUpload, staged->images, BytesOf(batch.images), 0));
+  if (batch.pixels.empty()) {
+    CAPSTAN_RETURN_IF_ERROR(Upload(Stream::kUpload, staged->images, BytesOf(batch.images), 0));
+  } else {
+    CAPSTAN_RETURN_IF_ERROR(Upload(Stream::kUpload, staged->images, BytesOf(batch.pixels), 0));
+    CAPSTAN_RETURN_IF_ERROR(
+        Upload(Stream::kUpload, staged->pixel_values, BytesOf(batch.pixel_values), 0));
+  }
   CAPSTAN_RETURN_IF_ERROR(Upload(Stream::kUpload, staged->labels, BytesOf(batch.labels), 0));
   CAPSTAN_RETURN_IF_ERROR(watch_.End(Stream::kUpload));
   CAPSTAN_RETURN_IF_ERROR(device_.Record(*staged->uploaded, Stream::kUpload));
@@ -203,7 +211,11 @@ absl::Status DeviceStepMemory::UseBatch(const BatchView& batch) {
   const int64_t values = batch.n() * sample_values_;
   const kernels::TensorView from = {staged.images.device, values, DataType::kFloat32};
   const kernels::TensorView to = {images_.device, values, tensors_};
-  if (tensors_ == DataType::kFloat32) {
+  if (!batch.pixels.empty()) {
+    const auto* const meaning = reinterpret_cast<const float*>(staged.pixel_values.device);
+    CAPSTAN_RETURN_IF_ERROR(
+        device_.LookUp(Stream::kCompute, staged.images.device, meaning, channels_, to));
+  } else if (tensors_ == DataType::kFloat32) {
     CAPSTAN_RETURN_IF_ERROR(
         device_.CopyAsync(Stream::kCompute, to.data, from.data, values * kFloatBytes));
   } else {

@@ -54,7 +54,8 @@ class DeviceStepMemory final : public StepMemory {
     float* pinned_f32() const { return reinterpret_cast<float*>(pinned); }
   };
   struct StagedBatch {
-    Array images, labels;     // fp32, int32.
+    Array images, labels;     // fp32 or bytes, int32.
+    Array pixel_values;       // [channels, 256]: what the bytes mean.
     uint64_t name = 0;        // 0: of no use to a later step.
     bool on_its_way = false;  // The upload may not be done.
     std::unique_ptr<kernels::DeviceEvent> uploaded;
@@ -88,7 +89,7 @@ class DeviceStepMemory final : public StepMemory {
   const StepRole role_;
   const ExchangeFormats formats_;
   StepWatch& watch_;
-  const int64_t parameter_count_, statistic_count_, sample_values_, classes_;
+  const int64_t parameter_count_, statistic_count_, sample_values_, channels_, classes_;
   const int64_t key_words_;  // Of all masks that the model's layers draw.
   const int64_t batch_size_max_;
   const kernels::DataType tensors_;

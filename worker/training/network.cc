@@ -198,13 +198,22 @@ class NetworkImpl final : public Network {
         absl::StrCat(what, " has ", count, " elements, expected ", expected));
   }
 
+  absl::Status CheckImages(const BatchView& batch) const {
+    const int64_t values = batch.n() * plan_.input.count();
+    if (batch.pixels.empty()) return CheckCount("images", batch.images.size(), values);
+    if (!on_device()) {
+      return absl::InvalidArgumentError("images as bytes, expected numbers: it is no device");
+    }
+    CAPSTAN_RETURN_IF_ERROR(CheckCount("pixels", batch.pixels.size(), values));
+    return CheckCount("pixel values", batch.pixel_values.size(), 256 * plan_.input.c);
+  }
+
   absl::Status CheckBatch(const BatchView& batch) const {
     if (batch.n() < 1 || batch.n() > batch_size_max_) {
       return absl::InvalidArgumentError(
           absl::StrCat("a batch of ", batch.n(), " samples, expected 1 to ", batch_size_max_));
     }
-    CAPSTAN_RETURN_IF_ERROR(
-        CheckCount("images", batch.images.size(), batch.n() * plan_.input.count()));
+    CAPSTAN_RETURN_IF_ERROR(CheckImages(batch));
     if (!plan_.loss.of_classes()) {
       CAPSTAN_RETURN_IF_ERROR(
           CheckCount("targets", batch.targets.size(), batch.n() * plan_.classes));

@@ -14,12 +14,15 @@ namespace capstan::worker {
 
 // A decoded batch. Borrowed for the call.
 struct BatchView {
-  absl::Span<const float> images;    // [n, h, w, c]
+  absl::Span<const float> images;    // [n, h, w, c], or empty: `pixels` has them.
   absl::Span<const int32_t> labels;  // [n]; zeros if labels are numbers.
   // Names the contents, if not 0: what Network::Stage was given under this name need not be
   // uploaded again.
   uint64_t name = 0;
   absl::Span<const float> targets = {};  // [n, outputs]: labels that are numbers, else empty.
+  // Images as bytes, and what each byte means: [n, h, w, c] and [c, 256]. A device's network only.
+  absl::Span<const uint8_t> pixels = {};
+  absl::Span<const float> pixel_values = {};
   int64_t n() const { return static_cast<int64_t>(labels.size()); }
 };
 

@@ -88,7 +88,7 @@ class TrainerImpl final : public Trainer {
         if (!next.positions.empty()) ranges.push_back(RangeOf(next));
       }
       CAPSTAN_ASSIGN_OR_RETURN(const DecodedBatch* decoded, train_->source.Get(ranges));
-      batch = ViewOf(*decoded);
+      batch = train_->ViewOf(*decoded);
       if (staged_name_ != 0 && staged_ == ranges[0]) batch.name = staged_name_;
     }
     staged_name_ = 0;
@@ -127,7 +127,7 @@ class TrainerImpl final : public Trainer {
   void StageNext() {
     const DecodedBatch* const next = train_->source.Ahead();
     if (next == nullptr) return;
-    BatchView view = ViewOf(*next);
+    BatchView view = train_->ViewOf(*next);
     view.name = ++names_;
     // What is wrong with the batch is said when its turn comes.
     if (!network_->Stage(view).ok()) return;
@@ -157,7 +157,7 @@ bool HasSplit(const v1::Split& split) {
 // The split `name`, or null if the job has none.
 absl::StatusOr<std::unique_ptr<DatasetSplit>> LoadForEvaluation(
     const v1::JobSpec& job, const v1::Split& split, const char* name, const DatasetSplit& train,
-    const Augmentation& augmentation, int decode_threads) {
+    const Augmentation& augmentation, int decode_threads, DatasetDecoder::Into into) {
   if (!HasSplit(split)) return nullptr;
   CAPSTAN_ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(job.data(), split, LabelsOf(job.model())));
   const Dataset& expected = train.dataset;
@@ -169,7 +169,7 @@ absl::StatusOr<std::unique_ptr<DatasetSplit>> LoadForEvaluation(
   }
   // In file order and not augmented, so that the seed does not matter.
   return std::make_unique<DatasetSplit>(std::move(dataset), /*seed=*/1, augmentation,
-                                        DatasetDecoder::Mode::kEvaluation, decode_threads);
+                                        DatasetDecoder::Mode::kEvaluation, decode_threads, into);
 }
 
 std::vector<float> LossWeights(const v1::JobSpec& job) {
@@ -198,14 +198,16 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
                            MakeAugmentation(data.augmentation(), train.shape.c));
   const uint64_t seed = job.training().has_seed() ? job.training().seed() : 1;
   // A device is faster than one thread decodes; who computes on the CPU needs its cores for that.
-  const int decode_threads = group[0].device() == nullptr ? 1 : HostCopies::ThreadsHere();
+  const bool on_device = group[0].device() != nullptr;
+  const int decode_threads = on_device ? HostCopies::ThreadsHere() : 1;
+  const auto into = on_device ? DatasetDecoder::Into::kBytes : DatasetDecoder::Into::kNumbers;
   auto train_split = std::make_unique<DatasetSplit>(
-      std::move(train), seed, augmentation, DatasetDecoder::Mode::kTraining, decode_threads);
+      std::move(train), seed, augmentation, DatasetDecoder::Mode::kTraining, decode_threads, into);
   CAPSTAN_ASSIGN_OR_RETURN(auto validation,
                            LoadForEvaluation(job, data.validation(), "validation", *train_split,
-                                             augmentation, decode_threads));
+                                             augmentation, decode_threads, into));
   CAPSTAN_ASSIGN_OR_RETURN(auto test, LoadForEvaluation(job, data.test(), "test", *train_split,
-                                                        augmentation, decode_threads));
+                                                        augmentation, decode_threads, into));
   auto trainer =
       std::make_unique<TrainerImpl>(std::move(group), std::move(plan), std::move(train_split),
                                     std::move(validation), std::move(test));
