@@ -68,15 +68,16 @@ void SimTask::OnReported(const v1::SyncTaskRequest& request, absl::Duration took
     interrupted_ = true;
     return Changed();  // It reports no more.
   }
+  v1::SyncTaskResponse response;
+  const bool answered = status.ok() && response.ParseFromString(answer);
   if (status.ok()) {
-    report_delay_ = worker::ReportPause(request, took, {});
+    report_delay_ = worker::ReportPause(request, response, took, {});
   } else {
     report_delay_ = std::min(std::max(report_delay_ * 2, kReportInterval), kReportDelayMax);
   }
   const absl::Duration delay = report_woken_ ? absl::ZeroDuration() : report_delay_;
   report_timer_ = process_->After(delay, [this] { Report(); });
-  v1::SyncTaskResponse response;
-  if (!status.ok() || !response.ParseFromString(answer)) return;
+  if (!answered) return;
   report_timeout_ = agent_timing::SyncTimeout(response);
   revision_seen_ = response.revision();
   if (response.has_routing()) TakeRouting(response.routing());

@@ -17,13 +17,16 @@ struct ReportPace {
   absl::Duration interval_in_need = absl::Milliseconds(50);  // Of a routing table (routing_seen 0).
 };
 
-// Behind a report that was answered after `took`. The scheduler holds the report of an idle task
-// that knows all there is, so such a task asks again at once; one whose report was not held would
-// ask without end.
-inline absl::Duration ReportPause(const v1::SyncTaskRequest& report, absl::Duration took,
+// Behind a report that got `answer` after `took`. The scheduler holds the report of an idle task
+// that knows all there is, so such a task asks again at once, and so does one that has been told
+// something, which its next report says it knows; one whose report was neither held nor answered
+// with news would ask without end.
+inline absl::Duration ReportPause(const v1::SyncTaskRequest& report,
+                                  const v1::SyncTaskResponse& answer, absl::Duration took,
                                   const ReportPace& pace) {
-  const bool held = report.idle() && took >= agent_timing::kHeldMin;
-  if (held) return absl::ZeroDuration();
+  const bool held = took >= agent_timing::kHeldMin;
+  const bool told = answer.has_assignment() || answer.has_routing();
+  if (report.idle() && (held || told)) return absl::ZeroDuration();
   const bool soon = report.idle() || report.routing_seen() == 0;
   return soon ? std::min(pace.interval, pace.interval_in_need) : pace.interval;
 }

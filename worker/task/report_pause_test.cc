@@ -13,22 +13,36 @@ v1::SyncTaskRequest Report(bool idle, uint64_t routing_seen) {
 }
 
 TEST_CASE("Report pause: an idle task whose report was held asks again at once", "[worker][task]") {
-  CHECK(ReportPause(Report(true, 3), absl::Milliseconds(200), {}) == absl::ZeroDuration());
+  CHECK(ReportPause(Report(true, 3), {}, absl::Milliseconds(200), {}) == absl::ZeroDuration());
 }
 
 TEST_CASE("Report pause: an idle task whose report was not held does not ask without end",
           "[worker][task]") {
   for (const uint64_t routing : {0, 3}) {
-    CHECK(ReportPause(Report(true, routing), absl::Milliseconds(1), {}) == absl::Milliseconds(50));
+    CHECK(ReportPause(Report(true, routing), {}, absl::Milliseconds(1), {}) ==
+          absl::Milliseconds(50));
+  }
+}
+
+// Between two epochs a task is told that its leases are gone, and has the next ones for saying so.
+TEST_CASE("Report pause: an idle task that was told something says at once that it knows",
+          "[worker][task]") {
+  v1::SyncTaskResponse assignment, routing;
+  assignment.mutable_assignment();
+  routing.mutable_routing();
+  for (const v1::SyncTaskResponse& told : {assignment, routing}) {
+    CHECK(ReportPause(Report(true, 3), told, absl::Milliseconds(1), {}) == absl::ZeroDuration());
+    CHECK(ReportPause(Report(false, 3), told, absl::Milliseconds(1), {}) ==
+          absl::Milliseconds(200));
   }
 }
 
 TEST_CASE("Report pause: a task at work reports at its interval, sooner if it lacks a table",
           "[worker][task]") {
   const ReportPace pace = {.interval = absl::Seconds(1), .interval_in_need = absl::Seconds(2)};
-  CHECK(ReportPause(Report(false, 3), absl::ZeroDuration(), {}) == absl::Milliseconds(200));
-  CHECK(ReportPause(Report(false, 0), absl::Seconds(1), {}) == absl::Milliseconds(50));
-  CHECK(ReportPause(Report(false, 0), absl::Seconds(1), pace) == absl::Seconds(1));
+  CHECK(ReportPause(Report(false, 3), {}, absl::ZeroDuration(), {}) == absl::Milliseconds(200));
+  CHECK(ReportPause(Report(false, 0), {}, absl::Seconds(1), {}) == absl::Milliseconds(50));
+  CHECK(ReportPause(Report(false, 0), {}, absl::Seconds(1), pace) == absl::Seconds(1));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ void SchedulerLink::Loop() {
     }
     if (status.ok()) {
       call_timeout_ = agent_timing::SyncTimeout(response);
-      delay = ReportPause(request, absl::Now() - sent, options_.pace);
+      delay = ReportPause(request, response, absl::Now() - sent, options_.pace);
       callbacks_.receive(response);
     } else {
       delay = std::min(std::max(delay * 2, interval), options_.retry_delay_max);
