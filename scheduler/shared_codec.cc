@@ -94,6 +94,7 @@ void EncodeRouting(const Routing& routing, v1::RoutingTable& out) {
     route.set_element_end(shard.elements.end);
     route.set_server(shard.server);
     route.set_term(shard.term.value());
+    route.set_hands_over(shard.hands_over);
     for (const ReplicaRef& replica : shard.replicas) {
       v1::ShardReplica& out_replica = *route.add_replicas();
       out_replica.set_server(replica.server);

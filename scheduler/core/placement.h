@@ -63,10 +63,13 @@ struct ShardRoute {
   int server = 0;  // Index in Routing::servers: the primary.
   Term term{1};    // Generation that made it the primary.
   std::vector<ReplicaRef> replicas;
+  // A replica in sync is about to become primary: the primary answers reads only once its replicas
+  // have confirmed that it still is.
+  bool hands_over = false;
   friend bool operator==(const ShardRoute&, const ShardRoute&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(key, elements, server, term, replicas);
+    archive(key, elements, server, term, replicas, hands_over);
   }
 };
 

@@ -14,7 +14,8 @@
 //             (2) a task slot holds at most one task; a rank has at most one life.
 //             (3) jobs start in the order of their submission.
 //             (4) no server becomes primary within read_lease of the last contact with the one
-//                 before it.
+//                 before it, unless that one is known to ask its replicas before each read, or
+//                 becomes a replica without which nothing is committed.
 #ifndef CAPSTAN_SCHEDULER_CORE_SCHEDULER_CORE_H_
 #define CAPSTAN_SCHEDULER_CORE_SCHEDULER_CORE_H_
 

@@ -220,6 +220,7 @@ void ShardMap::BuryDead(Shard& shard, Instant now) {
   if (!served && heir.empty()) {
     shard.lost = true;
     shard.move_to.clear();
+    shard.moves_from = Generation();
     // Those in sync stay, dead as they are: they are the last who held all of it.
     if (std::erase_if(shard.replicas, [](const Copy& copy) { return !copy.in_sync; }) > 0) {
       changed_ = true;
@@ -391,6 +392,7 @@ bool ShardMap::PlaceAnew() {
     shard.writers.clear();
     shard.left.clear();
     shard.move_to.clear();
+    shard.moves_from = Generation();
     shard.term = Term(Next().value());
     by_size.push_back(&shard);
   }
@@ -487,7 +489,8 @@ void ShardMap::Render() {
                      .elements = shard.elements,
                      .server = index.at(life(shard.primary)),
                      .term = shard.term,
-                     .replicas = {}};
+                     .replicas = {},
+                     .hands_over = shard.moves_from.value() > 0};
     for (const Copy& copy : shard.replicas) {
       route.replicas.push_back({index.at(life(copy.server)), copy.in_sync});
     }

@@ -5,9 +5,10 @@
 //   replica:  placed, being filled --FILLED--> in sync --the primary is dead--> primary (new term)
 //                    \--UNREACHABLE, its server died or is drained: it leaves the table; in sync
 //                       only once the primary has shown that it lives
-//   primary:  serving --its server is drained, or has too many--> a replica elsewhere is filled,
-//             and becomes primary by a new generation once it has shown that it lives; the old
-//             one leaves
+//   primary:  serving --its server is drained, or has too many--> a replica elsewhere is filled
+//             --> handing over: the primary answers no read without its replicas
+//             --both go by that table--> the replica is primary by a new generation; the old one
+//             leaves
 //             serving --its server has too many, none could take a copy more--> a replica in sync
 //             becomes primary, and the old one its replica in sync
 //             serving --its server died--> waits until the dead one answers no reads any more -->
@@ -22,6 +23,8 @@
 //             (2) the copies of a shard are on different servers.
 //             (3) a promoted server was in sync.
 //             (4) a shard is lost exactly while its primary is dead and no in_sync replica lives.
+//             (5) a primary that lives is replaced only once it goes by a table that says that it
+//             hands over, or it becomes a replica in sync. Not so in PlaceAnew, where tasks end.
 #ifndef CAPSTAN_SCHEDULER_CORE_SHARD_MAP_H_
 #define CAPSTAN_SCHEDULER_CORE_SHARD_MAP_H_
 
@@ -182,9 +185,10 @@ class ShardMap {
     // The lives of all who held all of it when it was lost, until the primary has begun its own
     // log: a log of an earlier life is of a disk that was not there then.
     absl::btree_map<NodeId, Incarnation> writers;
-    NodeId move_to;         // Is to become primary once it is filled. Empty: none.
-    Generation moves_from;  // The next primary is to have applied that table. 0: none is ready.
-    NodeId avoid;           // Did not answer the last time. Empty: none.
+    NodeId move_to;  // Is to become primary once it is filled. Empty: none.
+    // The table that first said that the shard is handed over. 0: no other one is filled.
+    Generation moves_from;
+    NodeId avoid;  // Did not answer the last time. Empty: none.
     // Live servers whose copy left the table, and when: a new copy there must not be taken for the
     // old one.
     absl::btree_map<NodeId, Generation> left;
@@ -224,7 +228,8 @@ class ShardMap {
   void HandOver(Shard& shard);
   // Who is filled, and to take the shard over from a primary that lives. Empty: nobody yet.
   NodeId NextPrimary(Shard& shard);
-  void MovePrimary(Shard& shard, const NodeId& to);  // If it is known to live.
+  void MovePrimary(Shard& shard, const NodeId& to);  // Once both have applied `moves_from`.
+  void KeepPrimary(Shard& shard);                    // Nobody is to take over.
   void Trim(Shard& shard);
   void PlanMoves(Instant now);
   // Null: none.

@@ -39,10 +39,15 @@ NodeId Primary(const ShardMap& map) {
   return routing.servers[static_cast<size_t>(routing.shards[0].server)].node;
 }
 
+bool HandsOver(const ShardMap& map) { return map.routing().shards[0].hands_over; }
+
 TEST_CASE("Shard map: a drained primary stays until the next one has shown that it lives",
           "[scheduler][core]") {
   ShardMap map = TwoCopies();
   map.SetServer(kFirst, /*draining=*/true);
+  map.Settle(kNow);
+  CHECK(Primary(map) == kFirst.node);
+  map.NoteApplied(kFirst.node, map.generation());  // It knows that it is to be replaced.
   map.Settle(kNow);
   CHECK(Primary(map) == kFirst.node);
   SECTION("it lives") {
@@ -62,10 +67,54 @@ TEST_CASE("Shard map: a drained primary stays until the next one has shown that 
       map.NoteApplied(kThird.node, map.generation());
       Fill(map, kThird);
       CHECK(Primary(map) == kFirst.node);
+      map.NoteApplied(kFirst.node, map.generation());
       map.NoteApplied(kThird.node, map.generation());
       map.Settle(kNow);
       CHECK(Primary(map) == kThird.node);
     }
+  }
+}
+
+TEST_CASE("Shard map: a primary that lives is replaced once it knows that it is handing over",
+          "[scheduler][core]") {
+  ShardMap map = TwoCopies();
+  CHECK_FALSE(HandsOver(map));
+  map.SetServer(kFirst, /*draining=*/true);
+  map.Settle(kNow);
+  CHECK(HandsOver(map));
+  map.NoteApplied(kSecond.node, map.generation());
+  map.Settle(kNow);
+  CHECK(Primary(map) == kFirst.node);  // It may answer reads alone, by the table before.
+  SECTION("it hears of it") {
+    map.NoteApplied(kFirst.node, map.generation());
+    map.Settle(kNow);
+    CHECK(Primary(map) == kSecond.node);
+    CHECK_FALSE(HandsOver(map));
+  }
+  SECTION("it is dead instead") {
+    map.ServerDied(kFirst.node, kNow + absl::Seconds(1));
+    map.Settle(kNow);
+    CHECK(Primary(map) == kFirst.node);  // Until it answers no reads any more.
+    map.Settle(kNow + absl::Seconds(1));
+    CHECK(Primary(map) == kSecond.node);
+    CHECK_FALSE(HandsOver(map));
+  }
+  SECTION("it is to stay after all, and then to go again") {
+    const Generation handed_over = map.generation();
+    map.SetServer(kFirst, /*draining=*/false);
+    map.Settle(kNow);
+    CHECK_FALSE(HandsOver(map));
+    map.NoteApplied(kSecond.node, map.generation());
+    map.SetServer(kFirst, /*draining=*/true);
+    map.Settle(kNow);
+    CHECK(HandsOver(map));
+    map.NoteApplied(kSecond.node, map.generation());
+    map.NoteApplied(kFirst.node, handed_over);  // Since then it may have been told otherwise.
+    map.Settle(kNow);
+    CHECK(Primary(map) == kFirst.node);
+    map.NoteApplied(kFirst.node, map.generation());
+    map.Settle(kNow);
+    CHECK(Primary(map) == kSecond.node);
   }
 }
 

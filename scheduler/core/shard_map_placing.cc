@@ -84,10 +84,16 @@ void ShardMap::DropReplica(Shard& shard, const NodeId& node) {
 void ShardMap::HandOver(Shard& shard) {
   const NodeId next = NextPrimary(shard);
   if (next.empty()) {
-    shard.moves_from = Generation();
+    KeepPrimary(shard);
   } else {
     MovePrimary(shard, next);
   }
+}
+
+void ShardMap::KeepPrimary(Shard& shard) {
+  if (shard.moves_from.value() == 0) return;
+  shard.moves_from = Generation();
+  changed_ = true;
 }
 
 NodeId ShardMap::NextPrimary(Shard& shard) {
@@ -104,15 +110,18 @@ NodeId ShardMap::NextPrimary(Shard& shard) {
 }
 
 // The next primary may be dead, unheard of: the former one stays until that one goes by a table
-// that was made when it was to take over.
+// that was made when it was to take over. The former one may not hear that it is replaced while its
+// read lease lasts: it goes by such a table, too, and so it asks its replicas before it answers.
 void ShardMap::MovePrimary(Shard& shard, const NodeId& to) {
   if (shard.moves_from.value() == 0) {
     shard.moves_from = Next();
     changed_ = true;
   }
-  const bool heard =
-      servers_.at(to).applied >= shard.moves_from || Planted(PlantedBug::kLetGoUnheard);
-  if (heard) Promote(shard, to);
+  const auto heard = [&](const NodeId& node) {
+    return servers_.at(node).applied >= shard.moves_from;
+  };
+  const bool both = heard(to) && heard(shard.primary.node);
+  if (both || Planted(PlantedBug::kLetGoUnheard)) Promote(shard, to);
 }
 
 // Drops replicas on drained servers once others are filled, and those that are too many.

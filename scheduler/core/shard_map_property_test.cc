@@ -300,6 +300,14 @@ class World {
     before_ = after;
     recovered_ = false;
   }
+  // By the table that a server knows it is primary and answers reads by its read lease alone.
+  static bool ReadsAlone(const FakeServer& server, const ShardKey& key) {
+    return std::any_of(server.applied.shards.begin(), server.applied.shards.end(),
+                       [&](const ShardRoute& route) {
+                         return route.key == key && !route.hands_over &&
+                                At(server.applied, route.server) == server.ref;
+                       });
+  }
   static bool InSync(const Routing& table, const ShardRoute& route, const ServerRef& server) {
     return std::any_of(
         route.replicas.begin(), route.replicas.end(), [&](const ReplicaRef& replica) {
@@ -327,9 +335,7 @@ class World {
     if (!moved) return;
     ++promotions_;
     if (is.term != Term(table.generation.value())) Fail("the term is not the generation");
-    if (Lives(At(old, was.server))) ++moves_;
-    if (InSync(table, is, At(old, was.server))) ++swaps_;
-    if (!Lives(At(old, was.server)) && now_ < fenced_[is.key]) Fail("promoted before the fence");
+    CheckFormerPrimary(At(old, was.server), table, is);
     const bool was_in_sync = InSync(old, was, primary);
     // A report that made it in sync may have come with the same batch.
     const bool filled_now =
@@ -337,6 +343,18 @@ class World {
     if (!was_in_sync && !filled_now) Fail("a server that was not in sync became primary");
     if (servers_.at(primary.node).held[is.key] < committed_[is.key]) {
       Fail("the new primary misses what was committed");
+    }
+  }
+  void CheckFormerPrimary(const ServerRef& former, const Routing& table, const ShardRoute& is) {
+    if (!Lives(former)) {
+      if (now_ < fenced_[is.key]) Fail("promoted before the fence");
+      return;
+    }
+    ++moves_;
+    if (InSync(table, is, former)) {
+      ++swaps_;  // The next primary commits nothing without it.
+    } else if (ReadsAlone(servers_.at(former.node), is.key)) {
+      Fail("a primary that lives and reads alone was replaced");
     }
   }
   void CheckNewReplica(const Routing& old, const ShardRoute& was, const ServerRef& ref,

@@ -13,6 +13,7 @@ void ShardReplication::SetRole(const RoleRoute& route, Position position, Versio
       route.role == ShardRole::kPrimary && (role_ != ShardRole::kPrimary || term_ != route.term);
   role_ = route.role;
   term_ = route.term;
+  hands_over_ = route.hands_over;
   if (role_ == ShardRole::kNone) {
     held_term_ = Term(0);
     logged_position_ = Position(-1);

@@ -63,6 +63,7 @@ struct RoleRoute {
   ShardRole role = ShardRole::kNone;
   Term term;                             // Of the shard's primary, whoever it is.
   std::vector<FollowerRoute> followers;  // kPrimary.
+  bool hands_over = false;  // kPrimary. A follower that is in sync is about to become primary.
 };
 
 // What is to be sent to a follower: the whole shard as it is now, or records [begin, end); if there
@@ -174,6 +175,8 @@ class ShardReplication {
   std::optional<Position> UnsentBarrier() const;
   void AppendBarrier(Position position, int64_t bytes);
   bool HasCountedFollowers() const;
+  // A follower may become primary at any moment, before this server hears of it.
+  bool hands_over() const { return hands_over_; }
   bool deposed() const { return deposed_; }
   Position oldest_kept() const { return Position(last_.value() + 1 - KeptCount()); }
   std::vector<ReplicaReport> Reports() const;  // Ordered by replica.
@@ -245,6 +248,7 @@ class ShardReplication {
   Position logged_position_{-1};  // In held_term_.
 
   // Primary.
+  bool hands_over_ = false;
   bool deposed_ = false;
   Position last_;          // Of the shard.
   Position sent_;          // Highest that any message has carried.

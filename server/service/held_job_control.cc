@@ -157,6 +157,7 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
   absl::btree_map<FollowerKey, v1::ServerAddress> servers;
   if (IsSelf(routing, route.server())) {
     role.role = ShardRole::kPrimary;
+    role.hands_over = route.hands_over();
     for (const v1::ShardReplica& replica : route.replicas()) {
       if (!IsServer(routing, replica.server())) continue;
       const v1::ServerAddress& server = routing.servers(replica.server());

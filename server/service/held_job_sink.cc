@@ -65,11 +65,12 @@ void HeldJob::Sink::OnRecord(const ShardKey& key, const MakeRecord& made,
   Touch(key);
 }
 
-// A primary whose read lease has run out may have been replaced: what it shows must first be
-// confirmed by the replicas, one of which would be the new one.
+// A primary that hands over, or whose read lease has run out, may have been replaced: what it shows
+// must first be confirmed by the replicas, one of which would be the new one.
 bool HeldJob::Sink::NeedsBarrier(const ShardLink& link) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (!link.replication().HasCountedFollowers()) return false;
   if (Planted(PlantedBug::kReadWithoutLease)) return false;
+  if (link.replication().hands_over()) return true;
   if (!now_.has_value()) now_ = job_->options_.clock->Now();
   return *now_ >= job_->read_lease_;
 }

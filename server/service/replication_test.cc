@@ -366,6 +366,34 @@ TEST_CASE("Replication: a reader of a primary without a lease waits for the repl
   }
 }
 
+TEST_CASE("Replication: a primary that hands over asks its replicas before each read", "[server]") {
+  Cluster cluster(kAsp);
+  StartPair(cluster);
+  v1::RoutingTable routing = TestRouting(2);
+  AddReplica(&routing, "server-2", /*in_sync=*/true);
+  for (v1::ShardRoute& route : *routing.mutable_shards()) route.set_hands_over(true);
+  cluster.Route(routing, {"server-1", "server-2"});
+  const auto read = Pull(cluster["server-1"], PullOf(0, 0, 0));  // Its read lease goes on.
+  CHECK(read->waits());
+  SECTION("which confirm it") {
+    cluster.Deliver();
+    REQUIRE_OK(*read->ended);
+  }
+  SECTION("of which one has taken over, with pushes that this server does not know") {
+    cluster.Route(Takeover(3, "server-2"), {"server-2"});
+    REQUIRE_OK(EndOf(Push(cluster["server-2"], PushOf(0, 0, -1, 1.0f))));
+    cluster.Deliver();
+    CHECK(read->ended->code() == StatusCode::kFailedPrecondition);
+  }
+  SECTION("and stays after all") {
+    cluster.Deliver();
+    routing = TestRouting(3);
+    AddReplica(&routing, "server-2", /*in_sync=*/true);
+    cluster.Route(routing, {"server-1", "server-2"});
+    REQUIRE_OK(EndOf(Pull(cluster["server-1"], PullOf(1, 0, 0))));
+  }
+}
+
 TEST_CASE("Replication: a replica in sync that does not answer is reported, not dropped",
           "[server]") {
   Cluster cluster(kAsp);
