@@ -31,20 +31,23 @@ bool JobRun::IsReached(const DeadLinks::Link& link) const {
 }
 
 void JobRun::LeaveDeadLink(const DeadLinks::Silence& silence, Instant now, Events& events) {
+  using Avoid = DeadLinks::Avoid;
   const auto& [worker, server] = silence.link;
   const bool reached = IsReached(silence.link);
   const auto before = links_.JudgementOf(silence.link);
   // Pushes of an iteration that is not complete are nowhere else in BSP without other copies, so
-  // that its shards wait for the rest of them before they leave: another worker is tried first.
+  // that its shards wait for the rest of them before they leave: another worker is tried first, and
+  // as soon as one has room.
   const bool waits_for_pushes = plan_.mode == Mode::kBsp && plan_.replicas == 0 && !plan_.log;
   const bool shards_move = !reached && shards_.HasAnother(server) && (before || !waits_for_pushes);
-  // The shards are on their way, or the task was tried elsewhere, is back, and nothing can be done.
-  if (before == DeadLinks::Avoid::kServer || (before && !reached && !shards_move)) {
+  const bool on_their_way = before == Avoid::kServer || (before == Avoid::kBoth && !reached);
+  // Or the task was tried elsewhere, is back, and nothing can be done.
+  if (on_their_way || (before && !reached && !shards_move)) {
     return links_.Excuse(silence.rank, server, now);
   }
   if (!before || shards_move) {
-    links_.Judge(silence.link, shards_move ? DeadLinks::Avoid::kServer : DeadLinks::Avoid::kWorker,
-                 now);
+    const Avoid leaving = waits_for_pushes ? Avoid::kBoth : Avoid::kServer;
+    links_.Judge(silence.link, shards_move ? leaving : Avoid::kWorker, now);
     events.push_back(LinkDied{plan_.id, worker, server, shards_move});
     ++revision_;
   }

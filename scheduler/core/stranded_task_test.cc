@@ -1,5 +1,5 @@
 // A task that came back to a worker from which it cannot reach a server, since no other worker had
-// a free slot (found by simulated seeds 3282890690 and 3282891362).
+// a free slot (found by simulated seeds 3282890690, 3282891362 and 1198607112).
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -15,16 +15,20 @@ namespace {
 // Worker daemons that do as they are told, and whose tasks reach the server, or not.
 class Story {
  public:
-  Story() { nodes_["server-1"].life = Register({.name = "server-1", .address = "s:1"}); }
+  Story() { AddServer("server-1"); }
 
-  void AddWorker(const std::string& name) {
-    nodes_[name].life =
-        Register({.name = name, .role = Role::kWorker, .address = "w:1", .task_capacity = 1});
+  void AddServer(const std::string& name) {
+    nodes_[name].life = Register({.name = name, .address = "s:1"});
   }
-  void Submit(const std::string& job) {
+  void AddWorker(const std::string& name, int capacity = 1) {
+    nodes_[name].life = Register(
+        {.name = name, .role = Role::kWorker, .address = "w:1", .task_capacity = capacity});
+  }
+  void Submit(const JobPlan& plan) {
     Actions actions;
-    REQUIRE_OK(core_.SubmitJob(testing::Plan(job, 1), now_, actions));
+    REQUIRE_OK(core_.SubmitJob(plan, now_, actions));
   }
+  void Submit(const std::string& job) { Submit(testing::Plan(job, 1)); }
   void Stop(const std::string& job) {
     Actions actions;
     REQUIRE_OK(core_.StopJob(job, now_, actions).status());
@@ -43,8 +47,11 @@ class Story {
       for (const NodeReply& reply : actions.node_replies) Take(reply);
     }
   }
-  std::string NodeOf(const std::string& job) {
-    return core_.Job(job, now_).value().tasks.at(0).node;
+  std::string NodeOf(const std::string& job, size_t rank = 0) {
+    return core_.Job(job, now_).value().tasks.at(rank).node;
+  }
+  bool IsStopped(const std::string& job, size_t rank) {
+    return core_.Job(job, now_).value().tasks.at(rank).state == "stopped";
   }
 
  private:
@@ -108,6 +115,27 @@ TEST_CASE("Scheduler: a task that cannot reach a server moves when another worke
   }
   story.Run(absl::Seconds(5), "job-1", "worker-1");
   CHECK(story.NodeOf("job-1") == "worker-2");
+}
+
+// What an incomplete iteration has pushed keeps the shards where they are.
+TEST_CASE("Scheduler: tasks of a BSP job leave a dead link though its shards were to leave it",
+          "[scheduler][core]") {
+  Story story;
+  story.AddServer("server-2");
+  story.AddWorker("worker-1", 2);
+  story.Submit(testing::Plan("job-1", 2, Mode::kBsp));
+  story.AddWorker("worker-2");
+  story.Submit("job-2");
+  REQUIRE(story.NodeOf("job-2") == "worker-2");
+  story.Run(absl::Seconds(40), "job-1", "worker-1");
+  CHECK(story.NodeOf("job-1", 0) == "worker-1");  // There is no room elsewhere.
+  CHECK(story.NodeOf("job-1", 1) == "worker-1");
+  story.Stop("job-2");
+  story.Run(absl::Seconds(5), "job-1", "worker-1");
+  CHECK(story.NodeOf("job-1", 0) == "worker-2");
+  story.Run(absl::Seconds(11), "job-1", "worker-1");
+  CHECK(story.NodeOf("job-1", 0) == "worker-2");  // It reaches the server, and goes on by itself.
+  CHECK(story.IsStopped("job-1", 1));
 }
 
 TEST_CASE("Scheduler: a task that reaches the server again stays where it is",

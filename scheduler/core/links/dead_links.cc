@@ -74,7 +74,8 @@ NodeId DeadLinks::StrandedFrom(Rank rank) const {
   if (found == silences_.end()) return {};
   const auto& [worker, servers] = found->second;
   for (const auto& [server, since] : servers) {
-    if (JudgementOf({worker, server}) == Avoid::kWorker) return server;
+    const std::optional<Avoid> avoid = JudgementOf({worker, server});
+    if (avoid && avoid != Avoid::kServer) return server;
   }
   return {};
 }
@@ -82,7 +83,7 @@ NodeId DeadLinks::StrandedFrom(Rank rank) const {
 absl::btree_set<NodeId> DeadLinks::AvoidedWorkers() const {
   absl::btree_set<NodeId> workers;
   for (const auto& [link, judgement] : judged_) {
-    if (judgement.avoid == Avoid::kWorker) workers.insert(link.worker);
+    if (judgement.avoid != Avoid::kServer) workers.insert(link.worker);
   }
   return workers;
 }
@@ -90,7 +91,7 @@ absl::btree_set<NodeId> DeadLinks::AvoidedWorkers() const {
 absl::btree_set<NodeId> DeadLinks::AvoidedServers() const {
   absl::btree_set<NodeId> servers;
   for (const auto& [link, judgement] : judged_) {
-    if (judgement.avoid == Avoid::kServer) servers.insert(link.server);
+    if (judgement.avoid != Avoid::kWorker) servers.insert(link.server);
   }
   return servers;
 }

@@ -43,7 +43,7 @@ class DeadLinks {
     Link link;
     Instant since;
   };
-  enum class Avoid { kWorker, kServer };
+  enum class Avoid { kWorker, kServer, kBoth };
 
   explicit DeadLinks(const Options& options) : options_(options) {}
 

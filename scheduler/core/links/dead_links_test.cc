@@ -39,14 +39,15 @@ TEST_CASE("DeadLinks: what is judged is avoided for ten minutes, or until a new 
           "[scheduler][core]") {
   DeadLinks links(kOptions);
   const Instant now;
-  const auto side = GENERATE(DeadLinks::Avoid::kWorker, DeadLinks::Avoid::kServer);
-  const bool worker = side == DeadLinks::Avoid::kWorker;
+  using Avoid = DeadLinks::Avoid;
+  const auto side = GENERATE(Avoid::kWorker, Avoid::kServer, Avoid::kBoth);
   links.OnReport(Rank(0), "worker-0", {"server-1"}, now);
   links.Judge(kLink, side, now);
   CHECK(links.JudgementOf(kLink) == side);
+  CHECK(links.StrandedFrom(Rank(0)) == (side == Avoid::kServer ? "" : "server-1"));
   links.OnReport(Rank(0), "worker-0", {}, now);  // The task has ended, or waits for others.
-  CHECK(links.AvoidedWorkers().contains("worker-0") == worker);
-  CHECK(links.AvoidedServers().contains("server-1") == !worker);
+  CHECK(links.AvoidedWorkers().contains("worker-0") == (side != Avoid::kServer));
+  CHECK(links.AvoidedServers().contains("server-1") == (side != Avoid::kWorker));
   CHECK(links.Describe() == "worker-0 cannot reach server-1");
   CHECK(links.NextDeadline() == now + absl::Minutes(10));
 
