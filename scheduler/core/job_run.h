@@ -181,7 +181,7 @@ class JobRun {
   bool UsesServer(const NodeId& node) const { return shards_.IsUsed(node); }
   const ShardMap& shards() const { return shards_; }
   // The log on that server's disk may be all that is left of a shard.
-  bool AwaitsLogOf(const NodeId& node) const { return WaitsForLog() && shards_.HeldLost(node); }
+  bool AwaitsLogOf(const NodeId& node) const { return WaitsForLog() && shards_.NeedsLogOf(node); }
   CheckpointOrder checkpoint_order() const { return checkpoints_.order(); }
   const Checkpoints& checkpoints() const { return checkpoints_; }
   // The manifest that is to be written, given once in each life of the scheduler.

@@ -436,9 +436,10 @@ int ShardMap::CopiesOn(const NodeId& server) const {
   return count;
 }
 
-bool ShardMap::HeldLost(const NodeId& server) const {
-  return std::any_of(shards_.begin(), shards_.end(), [&server](const Shard& shard) {
-    if (!shard.lost) return false;
+// Where a primary has died, who is to take over may be dead, too, unheard of.
+bool ShardMap::NeedsLogOf(const NodeId& server) const {
+  return std::any_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
+    if (!shard.lost) return shard.primary.node == server && !Lives(shard.primary);
     const std::vector<NodeId> holders = Holders(shard);
     return std::find(holders.begin(), holders.end(), server) != holders.end();
   });

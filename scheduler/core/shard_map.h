@@ -121,8 +121,9 @@ class ShardMap {
   bool IsUsed(const NodeId& server) const;    // The table names it, in whatever life.
   int CopiesOn(const NodeId& server) const;   // Primaries and replicas of its present life.
   bool Lives(const ServerRef& server) const;  // This life of it, and it can hold the job's shards.
-  // It is one of the last that held all of a shard that is lost: its log may be what is left of it.
-  bool HeldLost(const NodeId& server) const;
+  // It is one of the last that held all of a shard that is lost, or may be: its log may be what is
+  // left of it.
+  bool NeedsLogOf(const NodeId& server) const;
   bool CanMoveFrom(const NodeId& server) const;  // Another server could take what is on it.
   // The servers that are primaries now, alive, with the generation that made them so.
   absl::btree_map<NodeId, Generation> Primaries() const;

@@ -118,6 +118,31 @@ TEST_CASE("Shard map: a primary that lives is replaced once it knows that it is 
   }
 }
 
+TEST_CASE("Shard map: the disk of a dead primary is wanted until another one has taken over",
+          "[scheduler][core]") {
+  ShardMap map = TwoCopies();
+  const Instant fenced_at = kNow + absl::Milliseconds(500);
+  map.ServerDied(kFirst.node, fenced_at);
+  const ServerRef next_life{.node = kFirst.node, .incarnation = Incarnation(4)};
+  map.SetServer(next_life, /*draining=*/true);
+  map.Settle(kNow);
+  CHECK(map.CopiesOn(kFirst.node) == 0);
+  CHECK(map.NeedsLogOf(kFirst.node));
+  CHECK_FALSE(map.NeedsLogOf(kSecond.node));
+  SECTION("it has") {
+    map.Settle(fenced_at);
+    CHECK(Primary(map) == kSecond.node);
+    CHECK_FALSE(map.NeedsLogOf(kFirst.node));
+  }
+  SECTION("it was dead already") {
+    map.ServerDied(kSecond.node, fenced_at);
+    map.Settle(fenced_at);
+    CHECK(map.has_lost());
+    CHECK(map.NeedsLogOf(kFirst.node));
+    CHECK(map.NeedsLogOf(kSecond.node));
+  }
+}
+
 TEST_CASE("Shard map: a drained replica stays until the primary has shown that it lives",
           "[scheduler][core]") {
   ShardMap map = TwoCopies();
