@@ -65,6 +65,7 @@ void Liveness::Happened(const scheduler::Event& event) {
   if (known_.whole && std::holds_alternative<scheduler::WentBack>(event)) {
     Fail("liveness: the job goes back, and its model is whole");
   }
+  if (std::holds_alternative<scheduler::JobStarted>(event)) known_.started = true;
   if (std::holds_alternative<scheduler::JobEnded>(event)) known_.ended = true;
 }
 

@@ -45,6 +45,7 @@ class Liveness final : public Checker {
   void StoreCopied() override { copied_ = known_; }
   void StorePutBack() override { known_ = copied_; }  // What was decided since never was.
 
+  bool started() const { return known_.started; }  // It has got its places.
   bool ended() const { return known_.ended; }
   // By the message that names the older store that the scheduler goes on from.
   bool EndedForOlderStore(const std::optional<scheduler::JobView>& job) const;
@@ -76,6 +77,7 @@ class Liveness final : public Checker {
   absl::btree_map<NodeId, Instant> held_;    // Since when a server has had copies of the job.
   struct Known {
     scheduler::Routing routing;  // The newest that was sent.
+    bool started = false;        // The job has its places.
     bool trained = false;        // Has begun to.
     bool checkpointed = false;   // One is complete.
     bool whole = false;          // The model is.

@@ -102,8 +102,8 @@ struct Options {
   absl::Duration move_max;                        // Of a model's way to its place.
   bool left_to_task = false;  // The scheduler does not reach it: its writer is to move it.
 
-  // The longest that a job may take to its end in a world that has healed, once all that were
-  // submitted before it have ended: it may have waited for their places.
+  // The longest that a job may take to its end in a world that has healed, once all that got their
+  // places or were submitted before it have ended: it may have waited for their places.
   absl::Duration JobTime(const JobOptions& each) const {
     const absl::Duration work =
         each.prepare_max + each.evaluations_max() + each.export_max + move_max;

@@ -92,6 +92,16 @@ bool BrokenForSure(World& world) {
   return world.faults[Fault::kStorePutBack] == 0 && Broken(world);
 }
 
+// In which order jobs end at the latest. A job is passed over while there are too few nodes for it:
+// those that have their places may have got them before one that was submitted earlier.
+std::vector<const Judged*> ByPlaces(const std::vector<Judged>& all) {
+  std::vector<const Judged*> order;
+  for (const Judged& judged : all) order.push_back(&judged);
+  std::stable_partition(order.begin(), order.end(),
+                        [](const Judged* judged) { return judged->liveness->started(); });
+  return order;
+}
+
 // Runs the world until all jobs have ended, a promise is broken, or the time is over.
 void Run(World& world, Cluster& cluster, Nemesis& nemesis, const std::vector<Judged>& all) {
   // A scheduler whose last words were written, and killed it, has to come back to be asked.
@@ -104,11 +114,11 @@ void Run(World& world, Cluster& cluster, Nemesis& nemesis, const std::vector<Jud
   if (!world.failure.empty() || ended()) return;
   nemesis.Heal();
   Instant begin = heal;
-  for (const Judged& judged : all) {
-    if (has_ended(judged)) continue;
-    world.loop.RunUntil(begin + world.options.JobTime(judged.job->options),
-                        [&] { return BrokenForSure(world) || has_ended(judged); });
-    if (!world.failure.empty() || !has_ended(judged)) return;
+  for (const Judged* judged : ByPlaces(all)) {
+    if (has_ended(*judged)) continue;
+    world.loop.RunUntil(begin + world.options.JobTime(judged->job->options),
+                        [&] { return BrokenForSure(world) || has_ended(*judged); });
+    if (!world.failure.empty() || !has_ended(*judged)) return;
     begin = world.loop.Now();
   }
 }
