@@ -71,6 +71,7 @@ enum class PlantedBug : uint8_t {
   kIgnoreRecordChecksum,
   kIgnoreFrameChecksum,
   kReadWithoutLease,
+  kReadWhileHandingOver,
   // Logs.
   kDropFsync,
   kAcknowledgeBeforeLogged,

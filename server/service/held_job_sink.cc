@@ -70,7 +70,7 @@ void HeldJob::Sink::OnRecord(const ShardKey& key, const MakeRecord& made,
 bool HeldJob::Sink::NeedsBarrier(const ShardLink& link) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (!link.replication().HasCountedFollowers()) return false;
   if (Planted(PlantedBug::kReadWithoutLease)) return false;
-  if (link.replication().hands_over()) return true;
+  if (link.replication().hands_over() && !Planted(PlantedBug::kReadWhileHandingOver)) return true;
   if (!now_.has_value()) now_ = job_->options_.clock->Now();
   return *now_ >= job_->read_lease_;
 }
