@@ -51,7 +51,11 @@ absl::Status DatasetDecoder::Decode(const BatchRange& range, DecodedBatch& batch
     LoadBatch(dataset_, samples, range.epoch, seed_, augmentation_, mode_ == Mode::kTraining,
               images, batch.labels.data());
   };
-  bytes ? load(batch.pixels.data()) : load(batch.images.data());
+  if (bytes) {
+    load(batch.pixels.data());
+  } else {
+    load(batch.images.data());
+  }
   batch.targets.clear();
   const auto outputs = static_cast<ptrdiff_t>(dataset_.targets.empty() ? 0 : dataset_.classes);
   for (const uint32_t sample : samples) {
