@@ -22,6 +22,7 @@
 #include "common/storage/posix_disk.h"
 #include "common/storage/space_probe.h"
 #include "common/time/lease_clock.h"
+#include "kernels/cuda/element_rules.h"
 #include "server/agent/log_recovery.h"
 #include "server/agent/server_agent.h"
 #include "server/device/cuda_shard_device.h"
@@ -74,6 +75,17 @@ std::string CheckDataListen(const std::string& text) {
   return std::string(ParseHostPort(text).status().message());
 }
 
+std::string DeviceHelp() {
+  std::vector<std::string> rules;
+  for (const kernels::cuda::UpdateRuleTraits& traits : kernels::cuda::kUpdateRules) {
+    if (traits.on_device) rules.emplace_back(traits.name);
+  }
+  return absl::StrCat(
+      "cpu, cuda or cuda:<index>: where the masters and the optimizer state of layers lie and are "
+      "updated; rows of sparse tables and rules other than ",
+      absl::StrJoin(rules, ", "), " stay on the host");
+}
+
 void AddFlags(CLI::App& app, Flags* flags) {
   AddNodeFlags(app, "capstan-server", &flags->node);
   app.add_option(
@@ -97,11 +109,7 @@ void AddFlags(CLI::App& app, Flags* flags) {
   app.add_option("--job-memory-limit", flags->memory.one_job, "Likewise, of each job")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->capture_default_str();
-  app.add_option("--device", flags->device,
-                 "cpu, cuda or cuda:<index>: where the masters and the optimizer state of layers "
-                 "lie and are updated; rows of sparse tables and rules other than sgd, momentum, "
-                 "nesterov, adam and adamw stay on the host")
-      ->capture_default_str();
+  app.add_option("--device", flags->device, DeviceHelp())->capture_default_str();
   app.add_option("--grace", flags->grace,
                  "Longest time between SIGTERM (or SIGINT) and the end: until the shards have "
                  "moved to other servers it goes on serving; a second signal ends it at once")

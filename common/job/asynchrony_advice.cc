@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/optimizer_fields.h"
 
 namespace capstan {
 namespace {
@@ -15,14 +16,8 @@ constexpr int kUsualHundredths = 90;
 constexpr float kRounding = 1e-6f;
 
 std::optional<float> MomentumOf(const v1::Optimizer& optimizer) {
-  constexpr float kDefault = kUsualHundredths / 100.0f;
-  if (optimizer.has_momentum()) {
-    return optimizer.momentum().has_momentum() ? optimizer.momentum().momentum() : kDefault;
-  }
-  if (optimizer.has_nesterov()) {
-    return optimizer.nesterov().has_momentum() ? optimizer.nesterov().momentum() : kDefault;
-  }
-  return std::nullopt;
+  if (!optimizer.has_momentum() && !optimizer.has_nesterov()) return std::nullopt;
+  return OptimizerNumber(optimizer, OptimizerFields(OptimizerName(optimizer)).front());
 }
 
 const char* ModeOf(const v1::JobSpec& spec) { return spec.consistency().has_ssp() ? "ssp" : "asp"; }

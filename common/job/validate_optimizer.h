@@ -7,8 +7,11 @@
 
 namespace capstan {
 
-// Appends what is wrong to the list of `checker`, whose path is that of `optimizer`. `sparse`: it
-// updates rows, too.
+// Checks what is the same for all models: a kind is chosen, and each number is in its range.
+void ValidateOptimizerNumbers(const v1::Optimizer& optimizer, FieldChecker checker);
+
+// Checks all of it. Appends what is wrong to the list of `checker`, whose path is that of
+// `optimizer`. `sparse`: it updates rows, too.
 void ValidateOptimizer(const v1::Optimizer& optimizer, bool sparse, FieldChecker checker);
 
 }  // namespace capstan

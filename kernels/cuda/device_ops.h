@@ -26,7 +26,7 @@ struct CastArgs {
 
 // weights = update(weights, gradient, s0, s1) of element_rules.h. Arrays do not overlap.
 struct UpdateArgs {
-  UpdateRule rule = UpdateRule::kSgd;
+  UpdateRule rule = UpdateRule::kSgd;  // One that is on_device.
   UpdateScalars scalars;
   int64_t n = 0;
   float* weights = nullptr;          // [n], in place.

@@ -268,17 +268,12 @@ cudaError_t LaunchLookUp(const LookUpArgs& args, cudaStream_t stream) {
   return ForElement(args.type, [&](auto t) { return LookUpOf<decltype(t)>(args, stream); });
 }
 cudaError_t LaunchUpdate(const UpdateArgs& args, cudaStream_t stream) {
-  switch (args.rule) {
-    case UpdateRule::kSgd:
-      return UpdateOf<UpdateRule::kSgd>(args, stream);
-    case UpdateRule::kMomentum:
-      return UpdateOf<UpdateRule::kMomentum>(args, stream);
-    case UpdateRule::kNesterov:
-      return UpdateOf<UpdateRule::kNesterov>(args, stream);
-    case UpdateRule::kAdam:
-      return UpdateOf<UpdateRule::kAdam>(args, stream);
-  }
-  return cudaErrorInvalidValue;
+  cudaError_t outcome = cudaErrorInvalidValue;
+  WithRule(args.rule, [&](auto rule) {
+    constexpr UpdateRule kRule = decltype(rule)::value;
+    if constexpr (TraitsOf(kRule).on_device) outcome = UpdateOf<kRule>(args, stream);
+  });
+  return outcome;
 }
 
 }  // namespace capstan::kernels::cuda

@@ -8,15 +8,20 @@
 #define CAPSTAN_KERNELS_CUDA_ELEMENT_RULES_H_
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <type_traits>
+#include <utility>
 
 #include "common/random/philox.h"
 
 #if defined(__CUDACC__)
 #define CAPSTAN_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-#define CAPSTAN_HOST_DEVICE inline
+// Inlined into a function for AVX-512, a rule is compiled for AVX-512.
+#define CAPSTAN_HOST_DEVICE __attribute__((always_inline)) inline
 #endif
 
 namespace capstan::kernels::cuda {
@@ -94,47 +99,170 @@ inline DropoutRule DropoutRuleOf(float rate) {
 }
 
 // ---------------------------------------------------------------- update rules
-// Specification: server/optimizer/reference.cc, whose bits these give; symbols as there.
+// Specification: server/optimizer/testing/reference.cc, whose bits these give; symbols as there.
+// The servers' loops (server/optimizer/update_rule.h) and the kernels compile these lines.
 
-enum class UpdateRule { kSgd, kMomentum, kNesterov, kAdam };  // AdamW is kAdam with keep < 1.
-
-// The same fields, with the same meaning, as server/optimizer/step_scalars.h.
-struct UpdateScalars {
-  float lr = 0.0f;
-  float clip = 0.0f;  // Infinity: off.
-  float weight_decay = 0.0f;
-  float keep = 1.0f;
-  float momentum = 0.0f;
-  float beta1 = 0.0f, one_minus_beta1 = 0.0f;
-  float beta2 = 0.0f, one_minus_beta2 = 0.0f;
-  float root_scale = 1.0f;
-  float epsilon = 0.0f;
+enum class UpdateRule {
+  kSgd,
+  kMomentum,
+  kNesterov,
+  kAdagrad,
+  kRmsProp,
+  kRmsPropMomentum,  // RMSProp with momentum > 0.
+  kAdam,
+  kAdamW,
+  kFtrl,           // FTRL-proximal: L1 and L2 are its own, weight_decay is not for it.
+  kMovingAverage,  // Batch statistics: the "gradient" is the new value; no lr, decay or clipping.
 };
 
-// Floats of state that a rule keeps for an element: s0 and s1 below.
-constexpr int StateSlotsOf(UpdateRule rule) {
-  return rule == UpdateRule::kSgd ? 0 : rule == UpdateRule::kAdam ? 2 : 1;
+// What is known about a rule without its numbers.
+struct UpdateRuleTraits {
+  UpdateRule rule;
+  const char* name;        // Its field in Optimizer.kind of proto/job.proto; "" if it has none.
+  int slots = 0;           // Floats of state that it keeps for an element: s0, s1, s2 below.
+  bool on_device = false;  // Whether the kernels have it; they keep two slots at most.
+  bool counts_updates = false;  // Its scalars depend on how many updates an element has had.
+};
+// One for each rule, in the order of UpdateRule.
+inline constexpr UpdateRuleTraits kUpdateRules[] = {
+    {.rule = UpdateRule::kSgd, .name = "sgd", .on_device = true},
+    {.rule = UpdateRule::kMomentum, .name = "momentum", .slots = 1, .on_device = true},
+    {.rule = UpdateRule::kNesterov, .name = "nesterov", .slots = 1, .on_device = true},
+    {.rule = UpdateRule::kAdagrad, .name = "adagrad", .slots = 1},
+    {.rule = UpdateRule::kRmsProp, .name = "rmsprop", .slots = 1},
+    {.rule = UpdateRule::kRmsPropMomentum, .name = "", .slots = 2},
+    {.rule = UpdateRule::kAdam,
+     .name = "adam",
+     .slots = 2,
+     .on_device = true,
+     .counts_updates = true},
+    {.rule = UpdateRule::kAdamW,
+     .name = "adamw",
+     .slots = 2,
+     .on_device = true,
+     .counts_updates = true},
+    {.rule = UpdateRule::kFtrl, .name = "ftrl", .slots = 2},
+    {.rule = UpdateRule::kMovingAverage, .name = ""},
+};
+
+constexpr const UpdateRuleTraits& TraitsOf(UpdateRule rule) {
+  return kUpdateRules[static_cast<size_t>(rule)];
+}
+constexpr int StateSlotsOf(UpdateRule rule) { return TraitsOf(rule).slots; }
+
+constexpr bool InOrder() {
+  for (size_t i = 0; i < std::size(kUpdateRules); ++i) {
+    if (kUpdateRules[i].rule != static_cast<UpdateRule>(i)) return false;
+  }
+  return true;
+}
+static_assert(InOrder());
+
+template <typename Call, size_t... kIndex>
+void WithRuleAmong(std::index_sequence<kIndex...>, UpdateRule rule, const Call& call) {
+  ((rule == static_cast<UpdateRule>(kIndex)
+        ? call(std::integral_constant<UpdateRule, static_cast<UpdateRule>(kIndex)>())
+        : void()),
+   ...);
+}
+// Calls call(std::integral_constant<UpdateRule, rule>()), which returns nothing.
+template <typename Call>
+void WithRule(UpdateRule rule, const Call& call) {
+  WithRuleAmong(std::make_index_sequence<std::size(kUpdateRules)>(), rule, call);
 }
 
-// The weight after the update; updates *s0 and *s1, which a rule without such a slot leaves alone.
+// What a rule needs that is the same for all elements of one update; names as in
+// server/optimizer/README.md. Fields that a rule does not use hold harmless values.
+struct UpdateScalars {
+  float lr = 0.0f;    // The schedule's value; Adam and AdamW: divided by 1 - beta1^(step+1).
+  float clip = 0.0f;  // Infinity when clipping is off.
+  float weight_decay = 0.0f;  // Factor of w that is added to g. 0 where decay is decoupled.
+  float keep = 1.0f;          // Decoupled decay: 1 - lr * weight_decay, multiplied with w.
+  float momentum = 0.0f;
+  float beta1 = 0.0f, one_minus_beta1 = 0.0f;
+  float beta2 = 0.0f, one_minus_beta2 = 0.0f;  // RMSProp: alpha and 1 - alpha.
+  float root_scale = 1.0f;                     // Adam: 1 / sqrt(1 - beta2^(step+1)).
+  float epsilon = 0.0f;
+  float beta = 0.0f, l1 = 0.0f, l2 = 0.0f;  // FTRL.
+  float inverse_lr = 0.0f;         // FTRL: 1 / max(lr, kFtrlRateMin), finite; 0 for others.
+  float inverse_lr_before = 0.0f;  // FTRL: that of the update before; at the first one, its own.
+};
+
+// As in reference.cc, with both ways of each choice computed, so that loops are vectorised.
+CAPSTAN_HOST_DEVICE float FtrlInverseRate(const UpdateScalars& c, float n, float inverse_lr) {
+  const float strength = (c.beta + std::sqrt(n)) * inverse_lr;
+  return n == 0.0f ? 0.0f : strength;
+}
+CAPSTAN_HOST_DEVICE float FtrlStep(const UpdateScalars& c, float w, float g, float* s0, float* s1) {
+  constexpr float kLargest = 3.4028235e38f;
+  const float before = FtrlInverseRate(c, *s1, c.inverse_lr_before);
+  const float sum = *s1 + g * g;
+  const float n = sum > kLargest ? kLargest : sum;
+  const float strength = FtrlInverseRate(c, n, c.inverse_lr);
+  const float z = (*s0 + g) - (strength - before) * w;
+  *s0 = z;
+  *s1 = n;
+  float within = z < -c.l1 ? -c.l1 : z;  // l1 - z is -(z - l1), and z - z is 0.
+  within = within > c.l1 ? c.l1 : within;
+  const float updated = (within - z) / (strength + c.l2);
+  return n == 0.0f ? w : updated;
+}
+
+// The weight after a step by g, which has been clipped and has its decay; updates the slots that
+// the rule has, and reads no other.
 template <UpdateRule kRule>
-CAPSTAN_HOST_DEVICE float Updated(const UpdateScalars& c, float w, float g, float* s0, float* s1) {
-  if (g < -c.clip) g = -c.clip;
-  if (g > c.clip) g = c.clip;
-  if (c.weight_decay != 0.0f) g = g + c.weight_decay * w;
+CAPSTAN_HOST_DEVICE float Stepped(const UpdateScalars& c, float w, float g, float* s0, float* s1,
+                                  [[maybe_unused]] float* s2) {
   if constexpr (kRule == UpdateRule::kSgd) {
     return w - c.lr * g;
   } else if constexpr (kRule == UpdateRule::kMomentum) {
-    *s0 = c.momentum * *s0 + g;
-    return w - c.lr * *s0;
+    const float v = c.momentum * *s0 + g;
+    *s0 = v;
+    return w - c.lr * v;
   } else if constexpr (kRule == UpdateRule::kNesterov) {
-    *s0 = c.momentum * *s0 + g;
-    return w - c.lr * (g + c.momentum * *s0);
+    const float v = c.momentum * *s0 + g;
+    *s0 = v;
+    return w - c.lr * (g + c.momentum * v);
+  } else if constexpr (kRule == UpdateRule::kAdagrad) {
+    const float s = *s0 + g * g;
+    *s0 = s;
+    return w - (c.lr * g) / (std::sqrt(s) + c.epsilon);
+  } else if constexpr (kRule == UpdateRule::kRmsProp || kRule == UpdateRule::kRmsPropMomentum) {
+    const float s = c.beta2 * *s0 + (c.one_minus_beta2 * g) * g;
+    *s0 = s;
+    const float root = std::sqrt(s) + c.epsilon;
+    if constexpr (kRule == UpdateRule::kRmsProp) return w - (c.lr * g) / root;
+    const float buffer = c.momentum * *s1 + g / root;
+    *s1 = buffer;
+    return w - c.lr * buffer;
+  } else if constexpr (kRule == UpdateRule::kFtrl) {
+    return FtrlStep(c, w, g, s0, s1);
+  } else if constexpr (kRule == UpdateRule::kMovingAverage) {
+    return w + c.momentum * (g - w);
   } else {
-    *s0 = c.beta1 * *s0 + c.one_minus_beta1 * g;
-    *s1 = c.beta2 * *s1 + (c.one_minus_beta2 * g) * g;
-    return w * c.keep - (c.lr * *s0) / (std::sqrt(*s1) * c.root_scale + c.epsilon);
+    static_assert(kRule == UpdateRule::kAdam || kRule == UpdateRule::kAdamW);
+    const float m = c.beta1 * *s0 + c.one_minus_beta1 * g;
+    const float v = c.beta2 * *s1 + (c.one_minus_beta2 * g) * g;
+    *s0 = m;
+    *s1 = v;
+    return w * c.keep - (c.lr * m) / (std::sqrt(v) * c.root_scale + c.epsilon);
   }
+}
+
+// g after clipping.
+CAPSTAN_HOST_DEVICE float Clipped(const UpdateScalars& c, float g) {
+  g = g < -c.clip ? -c.clip : g;
+  return g > c.clip ? c.clip : g;
+}
+
+// The weight after the update of a parameter, which every rule but the moving average is for;
+// updates the slots that the rule has.
+template <UpdateRule kRule>
+CAPSTAN_HOST_DEVICE float Updated(const UpdateScalars& c, float w, float g, float* s0, float* s1,
+                                  float* s2 = nullptr) {
+  g = Clipped(c, g);
+  if (c.weight_decay != 0.0f) g = g + c.weight_decay * w;
+  return Stepped<kRule>(c, w, g, s0, s1, s2);
 }
 
 // ---------------------------------------------------------------- gradient codecs

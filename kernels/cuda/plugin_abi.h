@@ -13,7 +13,7 @@
 
 namespace capstan::kernels::cuda {
 
-inline constexpr uint32_t kPluginVersion = 11;
+inline constexpr uint32_t kPluginVersion = 12;
 inline constexpr char kPluginFile[] = "libcapstan_cuda.so";
 inline constexpr char kPluginSymbol[] = "CapstanCudaOpen";
 inline constexpr int kPluginMessageBytes = 1024;

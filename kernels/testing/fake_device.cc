@@ -72,22 +72,6 @@ TensorView HostOperand(HostView& host) {
   return ViewOf(host.widened.data(), host.view.count);
 }
 
-// run(a constant of type UpdateRule).
-template <typename Run>
-void ForRule(cuda::UpdateRule rule, const Run& run) {
-  using R = cuda::UpdateRule;
-  switch (rule) {
-    case R::kSgd:
-      return run(std::integral_constant<R, R::kSgd>());
-    case R::kMomentum:
-      return run(std::integral_constant<R, R::kMomentum>());
-    case R::kNesterov:
-      return run(std::integral_constant<R, R::kNesterov>());
-    case R::kAdam:
-      return run(std::integral_constant<R, R::kAdam>());
-  }
-}
-
 }  // namespace
 
 FakeDevice::FakeDevice(std::unique_ptr<Backend> host, const Options& options)
@@ -318,7 +302,7 @@ absl::Status FakeDevice::UpdateNow(cuda::UpdateArgs args) {
   CAPSTAN_RETURN_IF_ERROR(find(&args.gradient));
   if (slots > 0) CAPSTAN_RETURN_IF_ERROR(find(&args.s0));
   if (slots > 1) CAPSTAN_RETURN_IF_ERROR(find(&args.s1));
-  ForRule(args.rule, [&args](auto rule) {
+  cuda::WithRule(args.rule, [&args](auto rule) {
     float none = 0;
     for (int64_t i = 0; i < args.n; ++i) {
       args.weights[i] = cuda::Updated<rule()>(args.scalars, args.weights[i], args.gradient[i],

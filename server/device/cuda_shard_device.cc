@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,8 +12,8 @@
 #include "absl/synchronization/mutex.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "kernels/cuda/element_rules.h"
 #include "kernels/cuda/loader.h"
-#include "server/device/update_scalars.h"
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/step_scalars.h"
 
@@ -23,7 +22,6 @@ namespace {
 
 using kernels::Stream;
 using kernels::cuda::CudaBackend;
-using kernels::cuda::UpdateRule;
 
 constexpr int kIndexMax = 63;
 constexpr int64_t kFloatBytes = 4;
@@ -32,22 +30,6 @@ constexpr int64_t kAlignedFloats = 64;  // Where arrays begin: 256 bytes.
 // the host fills and empties as many meanwhile. Each takes 8 MiB of pinned memory and 4 of the
 // card's, from the first time on that so many are on their way.
 constexpr size_t kSlots = 8;
-
-std::optional<UpdateRule> RuleOf(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kSgd:
-      return UpdateRule::kSgd;
-    case OptimizerKind::kMomentum:
-      return UpdateRule::kMomentum;
-    case OptimizerKind::kNesterov:
-      return UpdateRule::kNesterov;
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-      return UpdateRule::kAdam;
-    default:
-      return std::nullopt;
-  }
-}
 
 // An update that has been enqueued and not waited for.
 struct UpdateOnItsWay {
@@ -156,14 +138,13 @@ class CudaShard final : public DeviceShard {
     CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.uploaded, Stream::kUpload));
     CAPSTAN_RETURN_IF_ERROR(backend.Wait(Stream::kCompute, *slot.uploaded));
     const int slots = StateSlots(rule_);
-    CAPSTAN_RETURN_IF_ERROR(
-        backend.Update({.rule = *RuleOf(rule_.kind),
-                        .scalars = UpdateScalarsOf(MakeStepScalars(rule_, step)),
-                        .n = elements_,
-                        .weights = Array(0),
-                        .gradient = static_cast<float*>(slot.gradient),
-                        .s0 = slots > 0 ? Array(1) : nullptr,
-                        .s1 = slots > 1 ? Array(2) : nullptr}));
+    CAPSTAN_RETURN_IF_ERROR(backend.Update({.rule = RuleOf(rule_),
+                                            .scalars = MakeStepScalars(rule_, step),
+                                            .n = elements_,
+                                            .weights = Array(0),
+                                            .gradient = static_cast<float*>(slot.gradient),
+                                            .s0 = slots > 0 ? Array(1) : nullptr,
+                                            .s1 = slots > 1 ? Array(2) : nullptr}));
     CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.updated, Stream::kCompute));
     CAPSTAN_RETURN_IF_ERROR(backend.Wait(Stream::kDownload, *slot.updated));
     CAPSTAN_RETURN_IF_ERROR(backend.CopyAsync(Stream::kDownload, slot.down(), Array(0), bytes()));
@@ -208,7 +189,9 @@ class CudaShardDevice final : public ShardDevice {
   absl::Status Prepare() { return card_.AddSlot(); }
 
   std::string Name() const override { return name_; }
-  bool Knows(const OptimizerConfig& rule) const override { return RuleOf(rule.kind).has_value(); }
+  bool Knows(const OptimizerConfig& rule) const override {
+    return kernels::cuda::TraitsOf(RuleOf(rule)).on_device;
+  }
   absl::StatusOr<std::unique_ptr<DeviceShard>> Make(int64_t elements,
                                                     const OptimizerConfig& rule) override {
     const int64_t arrays = 1 + StateSlots(rule);

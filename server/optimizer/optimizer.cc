@@ -1,28 +1,14 @@
 #include "server/optimizer/optimizer.h"
 
 #include "common/types/instruction_set.h"
+#include "kernels/cuda/element_rules.h"
 #include "server/optimizer/step_scalars.h"
 #include "server/optimizer/update_loops.h"
 
 namespace capstan::server {
 
 int StateSlots(const OptimizerConfig& config) {
-  switch (config.kind) {
-    case OptimizerKind::kSgd:
-    case OptimizerKind::kMovingAverage:
-      return 0;
-    case OptimizerKind::kMomentum:
-    case OptimizerKind::kNesterov:
-    case OptimizerKind::kAdagrad:
-      return 1;
-    case OptimizerKind::kRmsProp:
-      return config.momentum > 0.0f ? 2 : 1;
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-    case OptimizerKind::kFtrl:
-      return 2;
-  }
-  return 0;
+  return kernels::cuda::StateSlotsOf(RuleOf(config));
 }
 
 float InitialState(const OptimizerConfig& config, int /*slot*/) {

@@ -7,19 +7,12 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/element_rules.h"
+
 namespace capstan::server {
 
-enum class OptimizerKind {
-  kSgd,
-  kMomentum,
-  kNesterov,
-  kAdagrad,
-  kRmsProp,
-  kAdam,
-  kAdamW,
-  kFtrl,           // FTRL-proximal: L1 and L2 are its own, weight_decay is not for it.
-  kMovingAverage,  // Batch statistics: the "gradient" is the new value; no lr, decay or clipping.
-};
+// The rules and what is known about each stand in kernels/cuda/element_rules.h.
+using OptimizerKind = kernels::cuda::UpdateRule;
 
 enum class ScheduleKind { kConstant, kStep, kCosine };
 
@@ -51,6 +44,29 @@ struct OptimizerConfig {
   //   s = s + mean(g * g);  w = w - (lr * g) / (sqrt(s) + eps)
   bool row_wise = false;
   float beta = 1.0f, l1 = 0.0f, l2 = 0.0f;  // FTRL; all >= 0.
+};
+
+// The rule that the loops run: config.kind, or the form of it that the numbers ask for.
+inline OptimizerKind RuleOf(const OptimizerConfig& config) {
+  const bool buffered = config.kind == OptimizerKind::kRmsProp && config.momentum > 0.0f;
+  return buffered ? OptimizerKind::kRmsPropMomentum : config.kind;
+}
+
+// The numbers that optimizers of a job file have fields for, by the field's name.
+struct OptimizerNumberName {
+  const char* name;
+  float OptimizerConfig::*number;
+};
+inline constexpr OptimizerNumberName kOptimizerNumbers[] = {
+    {"momentum", &OptimizerConfig::momentum},
+    {"beta1", &OptimizerConfig::beta1},
+    {"beta2", &OptimizerConfig::beta2},
+    {"alpha", &OptimizerConfig::alpha},
+    {"epsilon", &OptimizerConfig::epsilon},
+    {"initial_accumulator", &OptimizerConfig::initial_accumulator},
+    {"beta", &OptimizerConfig::beta},
+    {"l1", &OptimizerConfig::l1},
+    {"l2", &OptimizerConfig::l2},
 };
 
 }  // namespace capstan::server

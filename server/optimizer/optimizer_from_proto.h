@@ -1,5 +1,5 @@
 // OptimizerFromProto: v1::Optimizer of a job file -> OptimizerConfig, with every range checked and
-// every default of job.proto filled in.
+// every default filled in; both stand in common/job/optimizer_fields.cc.
 //
 // Thread safety: a pure function.
 #ifndef CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_FROM_PROTO_H_
@@ -14,7 +14,7 @@ namespace capstan::server {
 // `clip_norm` is checked too, though it is applied by the worker and has no place in the result.
 // Errors:
 //   kInvalidArgument  no rule chosen, or a value outside its range in job.proto; the message is
-//                     "optimizer.<field>: <value>; expected <range>".
+//                     "optimizer.<field>: got <value>, expected <range>".
 absl::StatusOr<OptimizerConfig> OptimizerFromProto(const v1::Optimizer& proto);
 
 }  // namespace capstan::server

@@ -2,10 +2,15 @@
 
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
+#include <set>
 #include <string>
 
+#include "common/job/optimizer_fields.h"
 #include "common/testing/status_matchers.h"
+#include "kernels/cuda/element_rules.h"
 
 namespace capstan::server {
 namespace {
@@ -57,6 +62,32 @@ TEST_CASE("OptimizerFromProto: defaults are those of the job file's comments",
   CHECK(ftrl.beta == 1.0f);
   CHECK(ftrl.l1 == 0.0f);
   CHECK(ftrl.l2 == 0.0f);
+}
+
+TEST_CASE("OptimizerFromProto: every optimizer of the job file has a rule and all its numbers",
+          "[server][optimizer]") {
+  const google::protobuf::OneofDescriptor& kinds = *v1::Optimizer::descriptor()->oneof_decl(0);
+  std::set<OptimizerKind> rules;
+  for (int i = 0; i < kinds.field_count(); ++i) {
+    const std::string name = kinds.field(i)->name();
+    INFO(name);
+    REQUIRE_OK_AND_ASSIGN(const OptimizerConfig config, Read(name + " {} learning_rate: 1"));
+    CHECK(kernels::cuda::TraitsOf(config.kind).name == name);
+    rules.insert(config.kind);
+    std::set<std::string> described;
+    for (const OptimizerField& field : OptimizerFields(name)) described.emplace(field.name);
+    std::set<std::string> declared;
+    const google::protobuf::Descriptor& message = *kinds.field(i)->message_type();
+    for (int f = 0; f < message.field_count(); ++f) {
+      if (message.field(f)->name() != "row_wise") declared.insert(message.field(f)->name());
+    }
+    CHECK(described == declared);
+    for (const std::string& field : described) {
+      CHECK(std::any_of(std::begin(kOptimizerNumbers), std::end(kOptimizerNumbers),
+                        [&](const OptimizerNumberName& known) { return known.name == field; }));
+    }
+  }
+  CHECK(rules.size() == static_cast<size_t>(kinds.field_count()));
 }
 
 TEST_CASE("OptimizerFromProto: every field reaches the config", "[server][optimizer]") {
@@ -120,47 +151,50 @@ TEST_CASE("OptimizerFromProto: a value out of range is named with its value and 
     const char* message;
   };
   const Case cases[] = {
-      {"sgd {}", "optimizer.learning_rate: 0; expected a finite number > 0"},
-      {"sgd {} learning_rate: -1", "optimizer.learning_rate: -1; expected a finite number > 0"},
-      {"sgd {} learning_rate: inf", "optimizer.learning_rate: inf; expected"},
-      {"sgd {} learning_rate: nan", "optimizer.learning_rate: nan; expected"},
-      {"sgd {} learning_rate: 1 weight_decay: -0.5", "optimizer.weight_decay: -0.5; expected"},
-      {"sgd {} learning_rate: 1 weight_decay: inf", "optimizer.weight_decay: inf; expected"},
-      {"sgd {} learning_rate: 1 clip_value: 0", "optimizer.clip_value: 0; expected"},
-      {"sgd {} learning_rate: 1 clip_norm: 0", "optimizer.clip_norm: 0; expected"},
-      {"sgd {} learning_rate: 1 clip_norm: nan", "optimizer.clip_norm: nan; expected"},
-      {"momentum { momentum: 1 }", "optimizer.momentum.momentum: 1; expected a number in [0, 1)"},
-      {"momentum { momentum: -0.5 }", "optimizer.momentum.momentum: -0.5; expected"},
-      {"nesterov { momentum: 0 }", "optimizer.nesterov.momentum: 0; expected a number in (0, 1)"},
-      {"nesterov { momentum: 1 }", "optimizer.nesterov.momentum: 1; expected"},
-      {"adagrad { epsilon: 0 }", "optimizer.adagrad.epsilon: 0; expected"},
+      {"sgd {}", "optimizer.learning_rate: got 0 or nothing, expected a finite number above 0"},
+      {"sgd {} learning_rate: -1",
+       "optimizer.learning_rate: got -1, expected a finite number above 0"},
+      {"sgd {} learning_rate: inf", "optimizer.learning_rate: got inf, expected"},
+      {"sgd {} learning_rate: nan", "optimizer.learning_rate: got nan, expected"},
+      {"sgd {} learning_rate: 1 weight_decay: -0.5", "optimizer.weight_decay: got -0.5, expected"},
+      {"sgd {} learning_rate: 1 weight_decay: inf", "optimizer.weight_decay: got inf, expected"},
+      {"sgd {} learning_rate: 1 clip_value: 0", "optimizer.clip_value: got 0, expected"},
+      {"sgd {} learning_rate: 1 clip_norm: 0", "optimizer.clip_norm: got 0, expected"},
+      {"sgd {} learning_rate: 1 clip_norm: nan", "optimizer.clip_norm: got nan, expected"},
+      {"momentum { momentum: 1 }",
+       "optimizer.momentum.momentum: got 1, expected a number in [0, 1)"},
+      {"momentum { momentum: -0.5 }", "optimizer.momentum.momentum: got -0.5, expected"},
+      {"nesterov { momentum: 0 }",
+       "optimizer.nesterov.momentum: got 0, expected a number in (0, 1)"},
+      {"nesterov { momentum: 1 }", "optimizer.nesterov.momentum: got 1, expected"},
+      {"adagrad { epsilon: 0 }", "optimizer.adagrad.epsilon: got 0, expected"},
       {"adagrad { initial_accumulator: -1 }",
-       "optimizer.adagrad.initial_accumulator: -1; expected"},
-      {"rmsprop { alpha: 1 }", "optimizer.rmsprop.alpha: 1; expected"},
-      {"rmsprop { epsilon: -1 }", "optimizer.rmsprop.epsilon: -1; expected"},
-      {"rmsprop { momentum: nan }", "optimizer.rmsprop.momentum: nan; expected"},
-      {"adam { beta1: 1 }", "optimizer.adam.beta1: 1; expected"},
-      {"adam { beta2: 1.5 }", "optimizer.adam.beta2: 1.5; expected"},
-      {"adamw { beta2: -1 }", "optimizer.adamw.beta2: -1; expected"},
-      {"adamw { epsilon: 0 }", "optimizer.adamw.epsilon: 0; expected"},
-      {"ftrl { beta: -1 }", "optimizer.ftrl.beta: -1; expected a finite number >= 0"},
-      {"ftrl { l1: -0.5 }", "optimizer.ftrl.l1: -0.5; expected a finite number >= 0"},
-      {"ftrl { l2: nan }", "optimizer.ftrl.l2: nan; expected a finite number >= 0"},
-      {"ftrl { l2: inf }", "optimizer.ftrl.l2: inf; expected a finite number >= 0"},
+       "optimizer.adagrad.initial_accumulator: got -1, expected"},
+      {"rmsprop { alpha: 1 }", "optimizer.rmsprop.alpha: got 1, expected"},
+      {"rmsprop { epsilon: -1 }", "optimizer.rmsprop.epsilon: got -1, expected"},
+      {"rmsprop { momentum: nan }", "optimizer.rmsprop.momentum: got nan, expected"},
+      {"adam { beta1: 1 }", "optimizer.adam.beta1: got 1, expected"},
+      {"adam { beta2: 1.5 }", "optimizer.adam.beta2: got 1.5, expected"},
+      {"adamw { beta2: -1 }", "optimizer.adamw.beta2: got -1, expected"},
+      {"adamw { epsilon: 0 }", "optimizer.adamw.epsilon: got 0, expected"},
+      {"ftrl { beta: -1 }", "optimizer.ftrl.beta: got -1, expected a finite number of at least 0"},
+      {"ftrl { l1: -0.5 }", "optimizer.ftrl.l1: got -0.5, expected a finite number of at least 0"},
+      {"ftrl { l2: nan }", "optimizer.ftrl.l2: got nan, expected a finite number of at least 0"},
+      {"ftrl { l2: inf }", "optimizer.ftrl.l2: got inf, expected a finite number of at least 0"},
       {"ftrl {} learning_rate: 1 weight_decay: 0.25",
-       "optimizer.weight_decay: 0.25; expected 0 with ftrl, whose L2 is optimizer.ftrl.l2"},
+       "optimizer.weight_decay: got 0.25, expected 0 with ftrl, whose L2 is optimizer.ftrl.l2"},
       {"sgd {} learning_rate: 1 schedule { warmup_steps: -1 }",
-       "optimizer.schedule.warmup_steps: -1; expected a whole number >= 0"},
+       "optimizer.schedule.warmup_steps: got -1, expected at least 0"},
       {"sgd {} learning_rate: 1 schedule { step { factor: 0.5 } }",
-       "optimizer.schedule.step.every: 0; expected a whole number >= 1"},
+       "optimizer.schedule.step.every: got 0 or nothing, expected at least 1"},
       {"sgd {} learning_rate: 1 schedule { step { every: 1 } }",
-       "optimizer.schedule.step.factor: 0; expected a number in (0, 1]"},
+       "optimizer.schedule.step.factor: got 0 or nothing, expected a number in (0, 1]"},
       {"sgd {} learning_rate: 1 schedule { step { every: 1 factor: 1.5 } }",
-       "optimizer.schedule.step.factor: 1.5; expected"},
+       "optimizer.schedule.step.factor: got 1.5, expected"},
       {"sgd {} learning_rate: 1 schedule { cosine {} }",
-       "optimizer.schedule.cosine.steps: 0; expected a whole number >= 1"},
+       "optimizer.schedule.cosine.steps: got 0 or nothing, expected at least 1"},
       {"sgd {} learning_rate: 1 schedule { cosine { steps: 1 minimum: -1 } }",
-       "optimizer.schedule.cosine.minimum: -1; expected a finite number >= 0"},
+       "optimizer.schedule.cosine.minimum: got -1, expected a finite number of at least 0"},
   };
   for (const Case& c : cases) {
     INFO(c.text);

@@ -11,7 +11,7 @@
 
 #include "common/random/philox.h"
 #include "common/types/instruction_set.h"
-#include "server/optimizer/reference.h"
+#include "server/optimizer/testing/reference.h"
 #include "server/optimizer/update_loops.h"
 
 namespace capstan::server {

@@ -1,4 +1,4 @@
-#include "server/optimizer/reference.h"
+#include "server/optimizer/testing/reference.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

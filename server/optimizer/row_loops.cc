@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "kernels/cuda/element_rules.h"
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/step_scalars.h"
 #include "server/optimizer/update_rule.h"
@@ -12,12 +13,14 @@
 namespace capstan::server {
 namespace {
 
+using kernels::cuda::TraitsOf;
+using kernels::cuda::WithRule;
 using update_rule::Arrays;
-using update_rule::Clipped;
+using update_rule::Gradient;
 using update_rule::Loop;
-using update_rule::Rule;
+using Rule = OptimizerKind;
 
-// Rows with what Adam divides by in each of them; null for other rules.
+// Rows with what each has for itself of a rule that counts updates; null for other rules.
 struct Rows {
   int64_t dim;
   absl::Span<float* const> rows;
@@ -31,14 +34,15 @@ template <Rule kRule, bool kDecay>
 CAPSTAN_INLINE void RowLoop(StepScalars c, const Rows& r) {
   const int64_t s0 = r.slots > 0 ? r.dim : 0;
   const int64_t s1 = r.slots > 1 ? 2 * r.dim : 0;
+  const int64_t s2 = r.slots > 2 ? 3 * r.dim : 0;
   for (size_t i = 0; i < r.rows.size(); ++i) {
-    if constexpr (kRule == Rule::kAdam) {
+    if constexpr (TraitsOf(kRule).counts_updates) {
       c.lr = r.lr[i];
       c.root_scale = r.root_scale[i];
     }
     float* const w = r.rows[i];
     const UnalignedFloat* const g = r.gradients + static_cast<int64_t>(i) * r.dim;
-    Loop<kRule, kDecay>(c, Arrays{r.dim, w, g, w + s0, w + s1, w});
+    Loop<kRule, kDecay>(c, Arrays{r.dim, w, g, w + s0, w + s1, w + s2, w});
   }
 }
 
@@ -49,7 +53,7 @@ CAPSTAN_INLINE void RowWiseAdagrad(const StepScalars& c, int64_t dim, float* w,
   constexpr int64_t kLanes = 8;
   std::array<float, kLanes> lanes{};
   for (int64_t j = 0; j < dim; ++j) {
-    const float each = Clipped<kDecay>(c, w[j], g[j]);
+    const float each = Gradient<kDecay>(c, w[j], g[j]);
     lanes[static_cast<size_t>(j % kLanes)] += each * each;
   }
   const float sum = ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
@@ -59,7 +63,7 @@ CAPSTAN_INLINE void RowWiseAdagrad(const StepScalars& c, int64_t dim, float* w,
   const float root = std::sqrt(s) + c.epsilon;
   CAPSTAN_INDEPENDENT_ITERATIONS
   for (int64_t j = 0; j < dim; ++j) {
-    w[j] = w[j] - (c.lr * Clipped<kDecay>(c, w[j], g[j])) / root;
+    w[j] = w[j] - (c.lr * Gradient<kDecay>(c, w[j], g[j])) / root;
   }
 }
 
@@ -122,15 +126,13 @@ void RunRule(InstructionSet set, const StepScalars& c, const Rows& r) {
   RunKind(set, std::integral_constant<Rule, kRule>(), c, r);
 }
 
-bool IsAdam(OptimizerKind kind) {
-  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
-}
-
 // Rows at a time, so that their numbers stay on the stack.
 constexpr size_t kRowsMax = 64;
 
-void ApplyAdam(InstructionSet set, const OptimizerConfig& rule, const StepScalars& c, double lr,
-               const RowUpdates& updates, Rows rows) {
+// A rule that counts updates, with those of each row.
+template <Rule kRule>
+void RunCounted(InstructionSet set, const OptimizerConfig& rule, const StepScalars& c, double lr,
+                const RowUpdates& updates, Rows rows) {
   std::array<float, kRowsMax> rates;
   std::array<float, kRowsMax> scales;
   rows.lr = rates.data();
@@ -143,7 +145,7 @@ void ApplyAdam(InstructionSet set, const OptimizerConfig& rule, const StepScalar
       rates[i] = static_cast<float>(lr / bias.first);
       scales[i] = bias.root_scale;
     }
-    RunRule<Rule::kAdam>(set, c, rows);
+    RunRule<kRule>(set, c, rows);
   }
 }
 
@@ -153,7 +155,7 @@ int64_t StateFloats(const OptimizerConfig& rule, int64_t dim) {
   return rule.row_wise ? 1 : StateSlots(rule) * dim;
 }
 
-bool CountsUpdates(const OptimizerConfig& rule) { return IsAdam(rule.kind); }
+bool CountsUpdates(const OptimizerConfig& rule) { return TraitsOf(rule.kind).counts_updates; }
 
 void ApplyRows(InstructionSet set, const OptimizerConfig& rule, int64_t step,
                const RowUpdates& updates) {
@@ -162,27 +164,14 @@ void ApplyRows(InstructionSet set, const OptimizerConfig& rule, int64_t step,
   c.inverse_lr_before = c.inverse_lr;
   const int slots = StateSlots(rule);
   const Rows rows = {updates.dim, updates.rows, updates.gradients, nullptr, nullptr, slots};
-  switch (rule.kind) {
-    case OptimizerKind::kSgd:
-      return RunRule<Rule::kSgd>(set, c, rows);
-    case OptimizerKind::kMomentum:
-      return RunRule<Rule::kMomentum>(set, c, rows);
-    case OptimizerKind::kNesterov:
-      return RunRule<Rule::kNesterov>(set, c, rows);
-    case OptimizerKind::kAdagrad:
-      if (rule.row_wise) return RunKind(set, RowWise(), c, rows);
-      return RunRule<Rule::kAdagrad>(set, c, rows);
-    case OptimizerKind::kRmsProp:
-      if (slots < 2) return RunRule<Rule::kRmsProp>(set, c, rows);
-      return RunRule<Rule::kRmsPropMomentum>(set, c, rows);
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-      return ApplyAdam(set, rule, c, ScheduledLearningRate(rule, step), updates, rows);
-    case OptimizerKind::kFtrl:
-      return RunRule<Rule::kFtrl>(set, c, rows);
-    case OptimizerKind::kMovingAverage:
-      return RunRule<Rule::kMovingAverage>(set, c, rows);
-  }
+  if (rule.row_wise) return RunKind(set, RowWise(), c, rows);
+  WithRule(RuleOf(rule), [&](auto kind) {
+    if constexpr (TraitsOf(kind()).counts_updates) {
+      RunCounted<kind()>(set, rule, c, ScheduledLearningRate(rule, step), updates, rows);
+    } else {
+      RunRule<kind()>(set, c, rows);
+    }
+  });
 }
 
 }  // namespace capstan::server

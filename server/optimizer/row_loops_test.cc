@@ -8,7 +8,7 @@
 
 #include "common/random/philox.h"
 #include "common/types/instruction_set.h"
-#include "server/optimizer/reference.h"
+#include "server/optimizer/testing/reference.h"
 
 namespace capstan::server {
 namespace {

@@ -38,6 +38,29 @@ float InverseLearningRate(const OptimizerConfig& config, int64_t step) {
   return static_cast<float>(1.0 / std::max(ScheduledLearningRate(config, step), kFtrlRateMin));
 }
 
+void SetAdam(const OptimizerConfig& config, double lr, int64_t step, StepScalars* scalars) {
+  scalars->beta1 = config.beta1;
+  scalars->beta2 = config.beta2;
+  scalars->one_minus_beta1 = static_cast<float>(1.0 - double{config.beta1});
+  scalars->one_minus_beta2 = static_cast<float>(1.0 - double{config.beta2});
+  const AdamBias bias = BiasOfAdam(config, step + 1);
+  scalars->lr = static_cast<float>(lr / bias.first);
+  scalars->root_scale = bias.root_scale;
+}
+
+void SetDecoupledDecay(const OptimizerConfig& config, double lr, StepScalars* scalars) {
+  scalars->keep = static_cast<float>(1.0 - lr * config.weight_decay);
+  scalars->weight_decay = 0.0f;
+}
+
+void SetFtrl(const OptimizerConfig& config, int64_t step, StepScalars* scalars) {
+  scalars->beta = config.beta;
+  scalars->l1 = config.l1;
+  scalars->l2 = config.l2;
+  scalars->inverse_lr = InverseLearningRate(config, step);
+  scalars->inverse_lr_before = InverseLearningRate(config, std::max<int64_t>(step - 1, 0));
+}
+
 }  // namespace
 
 double ScheduledLearningRate(const OptimizerConfig& config, int64_t step) {
@@ -57,29 +80,23 @@ StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step) {
   scalars.weight_decay = config.weight_decay;
   scalars.momentum = config.momentum;
   scalars.epsilon = config.epsilon;
-  if (config.kind == OptimizerKind::kRmsProp) {
-    scalars.beta2 = config.alpha;
-    scalars.one_minus_beta2 = static_cast<float>(1.0 - config.alpha);
-  }
-  if (config.kind == OptimizerKind::kAdam || config.kind == OptimizerKind::kAdamW) {
-    scalars.beta1 = config.beta1;
-    scalars.beta2 = config.beta2;
-    scalars.one_minus_beta1 = static_cast<float>(1.0 - double{config.beta1});
-    scalars.one_minus_beta2 = static_cast<float>(1.0 - double{config.beta2});
-    const AdamBias bias = BiasOfAdam(config, step + 1);
-    scalars.lr = static_cast<float>(lr / bias.first);
-    scalars.root_scale = bias.root_scale;
-  }
-  if (config.kind == OptimizerKind::kAdamW) {
-    scalars.keep = static_cast<float>(1.0 - lr * config.weight_decay);
-    scalars.weight_decay = 0.0f;
-  }
-  if (config.kind == OptimizerKind::kFtrl) {
-    scalars.beta = config.beta;
-    scalars.l1 = config.l1;
-    scalars.l2 = config.l2;
-    scalars.inverse_lr = InverseLearningRate(config, step);
-    scalars.inverse_lr_before = InverseLearningRate(config, std::max<int64_t>(step - 1, 0));
+  switch (config.kind) {
+    case OptimizerKind::kRmsProp:
+      scalars.beta2 = config.alpha;
+      scalars.one_minus_beta2 = static_cast<float>(1.0 - config.alpha);
+      break;
+    case OptimizerKind::kAdam:
+      SetAdam(config, lr, step, &scalars);
+      break;
+    case OptimizerKind::kAdamW:
+      SetAdam(config, lr, step, &scalars);
+      SetDecoupledDecay(config, lr, &scalars);
+      break;
+    case OptimizerKind::kFtrl:
+      SetFtrl(config, step, &scalars);
+      break;
+    default:  // The rate, the decay, momentum and epsilon are all that the others need.
+      break;
   }
   return scalars;
 }

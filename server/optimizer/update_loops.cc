@@ -1,5 +1,8 @@
 #include "server/optimizer/update_loops.h"
 
+#include <cstddef>
+
+#include "kernels/cuda/element_rules.h"
 #include "server/optimizer/step_scalars.h"
 #include "server/optimizer/update_rule.h"
 
@@ -8,7 +11,7 @@ namespace {
 
 using update_rule::Arrays;
 using update_rule::Loop;
-using update_rule::Rule;
+using Rule = OptimizerKind;
 
 template <Rule kRule, bool kDecay>
 void LoopBaseline(const StepScalars& c, const Arrays& a) {
@@ -43,7 +46,9 @@ void RunForm(InstructionSet set, const StepScalars& c, const Arrays& a) {
 
 template <Rule kRule>
 void RunRule(InstructionSet set, const StepScalars& c, const Arrays& a) {
-  if (c.weight_decay != 0.0f) return RunForm<kRule, true>(set, c, a);
+  if constexpr (kRule != Rule::kMovingAverage) {
+    if (c.weight_decay != 0.0f) return RunForm<kRule, true>(set, c, a);
+  }
   return RunForm<kRule, false>(set, c, a);
 }
 
@@ -53,28 +58,9 @@ void ApplyWith(InstructionSet set, const OptimizerConfig& config, int64_t step, 
                const float* in, const UnalignedFloat* gradient, absl::Span<float* const> state,
                float* out) {
   const StepScalars c = MakeStepScalars(config, step);
-  const Arrays a = {
-      n, in, gradient, state.size() > 0 ? state[0] : out, state.size() > 1 ? state[1] : out, out};
-  switch (config.kind) {
-    case OptimizerKind::kSgd:
-      return RunRule<Rule::kSgd>(set, c, a);
-    case OptimizerKind::kMomentum:
-      return RunRule<Rule::kMomentum>(set, c, a);
-    case OptimizerKind::kNesterov:
-      return RunRule<Rule::kNesterov>(set, c, a);
-    case OptimizerKind::kAdagrad:
-      return RunRule<Rule::kAdagrad>(set, c, a);
-    case OptimizerKind::kRmsProp:
-      if (state.size() < 2) return RunRule<Rule::kRmsProp>(set, c, a);
-      return RunRule<Rule::kRmsPropMomentum>(set, c, a);
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-      return RunRule<Rule::kAdam>(set, c, a);
-    case OptimizerKind::kFtrl:
-      return RunRule<Rule::kFtrl>(set, c, a);
-    case OptimizerKind::kMovingAverage:
-      return RunForm<Rule::kMovingAverage, false>(set, c, a);
-  }
+  const auto slot = [&](size_t index) { return state.size() > index ? state[index] : out; };
+  const Arrays a = {n, in, gradient, slot(0), slot(1), slot(2), out};
+  kernels::cuda::WithRule(RuleOf(config), [&](auto rule) { RunRule<rule()>(set, c, a); });
 }
 
 }  // namespace capstan::server

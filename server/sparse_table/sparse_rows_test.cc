@@ -10,7 +10,7 @@
 #include "common/random/philox.h"
 #include "common/sparse/key_hash.h"
 #include "common/testing/status_matchers.h"
-#include "server/optimizer/reference.h"
+#include "server/optimizer/testing/reference.h"
 #include "server/sparse_table/memory_row_disks.h"
 
 namespace capstan::server {

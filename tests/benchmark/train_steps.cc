@@ -36,7 +36,6 @@
 #include "kernels/backend_group.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "proto/job.pb.h"
-#include "server/device/update_scalars.h"
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/step_scalars.h"
 #include "worker/task/backend.h"
@@ -188,13 +187,12 @@ class Steps {
 
   absl::StatusOr<worker::BatchResult> StepInPlace() {
     const auto update = [this](float* weights, const float* gradient) {
-      return gpu_->Update(
-          {.rule = kernels::cuda::UpdateRule::kMomentum,
-           .scalars = server::UpdateScalarsOf(server::MakeStepScalars(optimizer_, count_)),
-           .n = plan_.parameter_count,
-           .weights = weights,
-           .gradient = gradient,
-           .s0 = static_cast<float*>(velocity_there_.get())});
+      return gpu_->Update({.rule = kernels::cuda::UpdateRule::kMomentum,
+                           .scalars = server::MakeStepScalars(optimizer_, count_),
+                           .n = plan_.parameter_count,
+                           .weights = weights,
+                           .gradient = gradient,
+                           .s0 = static_cast<float*>(velocity_there_.get())});
     };
     return network_->TrainInPlace(BatchOf(count_), parameters_, static_cast<uint64_t>(count_),
                                   1.0f / static_cast<float>(batch_), absl::MakeSpan(statistics_),

@@ -14,9 +14,8 @@
 #include "common/wire/number_format.h"
 #include "kernels/reference/reference_backend.h"
 #include "kernels/testing/op_cases.h"
-#include "server/device/update_scalars.h"
-#include "server/optimizer/reference.h"
 #include "server/optimizer/step_scalars.h"
+#include "server/optimizer/testing/reference.h"
 #include "tests/gpu/host_codecs.h"
 
 namespace capstan::gpu {
@@ -79,7 +78,7 @@ void CheckUpdates(server::OptimizerConfig config) {
     const std::vector<float> gradient = kernels::Uniform(static_cast<uint64_t>(step) + 5, kCount);
     server::ApplyReference(config, step, kCount, expected.data(), gradient.data(), slots,
                            expected.data());
-    const UpdateScalars c = server::UpdateScalarsOf(server::MakeStepScalars(config, step));
+    const UpdateScalars c = server::MakeStepScalars(config, step);
     for (size_t i = 0; i < kCount; ++i) {
       weights[i] = kernels::cuda::Updated<kRule>(c, weights[i], gradient[i], &s0[i], &s1[i]);
     }
@@ -105,7 +104,7 @@ TEST_CASE("Element rules: updates have the bits of the servers' reference", "[gp
       config.kind = server::OptimizerKind::kAdam;
       CheckUpdates<UpdateRule::kAdam>(config);
       config.kind = server::OptimizerKind::kAdamW;
-      CheckUpdates<UpdateRule::kAdam>(config);
+      CheckUpdates<UpdateRule::kAdamW>(config);
     }
   }
 }

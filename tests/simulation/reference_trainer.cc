@@ -10,7 +10,7 @@
 #include "common/wire/wire_values.h"
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/optimizer_from_proto.h"
-#include "server/optimizer/reference.h"
+#include "server/optimizer/testing/reference.h"
 #include "server/sparse_table/sparse_rows.h"
 #include "server/sparse_table/sparse_rows_config.h"
 

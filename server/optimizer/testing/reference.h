@@ -4,8 +4,8 @@
 // every operation rounds to fp32 and none is fused (compiled with -ffp-contract=off).
 // Apply (optimizer.h) must give the same bits; PyTorch's results (testdata/) are the same up to
 // rounding. Thread safety: a pure function.
-#ifndef CAPSTAN_SERVER_OPTIMIZER_REFERENCE_H_
-#define CAPSTAN_SERVER_OPTIMIZER_REFERENCE_H_
+#ifndef CAPSTAN_SERVER_OPTIMIZER_TESTING_REFERENCE_H_
+#define CAPSTAN_SERVER_OPTIMIZER_TESTING_REFERENCE_H_
 
 #include <cstdint>
 
@@ -20,4 +20,4 @@ void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, cons
 
 }  // namespace capstan::server
 
-#endif  // CAPSTAN_SERVER_OPTIMIZER_REFERENCE_H_
+#endif  // CAPSTAN_SERVER_OPTIMIZER_TESTING_REFERENCE_H_

@@ -1,4 +1,4 @@
-#include "server/optimizer/reference.h"
+#include "server/optimizer/testing/reference.h"
 
 #include <cmath>
 #include <limits>
@@ -74,6 +74,7 @@ void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, cons
         out[i] = w - (c.lr * g) / (std::sqrt(*s0) + c.epsilon);
         break;
       case OptimizerKind::kRmsProp:
+      case OptimizerKind::kRmsPropMomentum:
         out[i] = RmsProp(c, w, g, s0, s1);
         break;
       case OptimizerKind::kAdam:
