@@ -53,6 +53,9 @@ std::vector<OptimizerField> OptimizerFields(absl::string_view name) {
   if (name == "ftrl") {
     return {{"beta", AtLeast(0), 1.0f}, {"l1", AtLeast(0), 0.0f}, {"l2", AtLeast(0), 0.0f}};
   }
+  if (name == "lion") {
+    return {{"beta1", ClosedOpen(0, 1), 0.9f}, {"beta2", ClosedOpen(0, 1), 0.99f}};
+  }
   return {};  // sgd.
 }
 

@@ -113,6 +113,7 @@ enum class UpdateRule {
   kAdamW,
   kFtrl,           // FTRL-proximal: L1 and L2 are its own, weight_decay is not for it.
   kMovingAverage,  // Batch statistics: the "gradient" is the new value; no lr, decay or clipping.
+  kLion,           // Moves by the rate, in the direction of a sign; decoupled decay.
 };
 
 // What is known about a rule without its numbers.
@@ -143,6 +144,7 @@ inline constexpr UpdateRuleTraits kUpdateRules[] = {
      .counts_updates = true},
     {.rule = UpdateRule::kFtrl, .name = "ftrl", .slots = 2},
     {.rule = UpdateRule::kMovingAverage, .name = ""},
+    {.rule = UpdateRule::kLion, .name = "lion", .slots = 1, .on_device = true},
 };
 
 constexpr const UpdateRuleTraits& TraitsOf(UpdateRule rule) {
@@ -239,6 +241,11 @@ CAPSTAN_HOST_DEVICE float Stepped(const UpdateScalars& c, float w, float g, floa
     return FtrlStep(c, w, g, s0, s1);
   } else if constexpr (kRule == UpdateRule::kMovingAverage) {
     return w + c.momentum * (g - w);
+  } else if constexpr (kRule == UpdateRule::kLion) {
+    const float mixed = c.beta1 * *s0 + c.one_minus_beta1 * g;
+    const float below = mixed < 0.0f ? -1.0f : mixed;  // 0 and NaN stay what they are.
+    *s0 = c.beta2 * *s0 + c.one_minus_beta2 * g;
+    return w * c.keep - c.lr * (mixed > 0.0f ? 1.0f : below);
   } else {
     static_assert(kRule == UpdateRule::kAdam || kRule == UpdateRule::kAdamW);
     const float m = c.beta1 * *s0 + c.one_minus_beta1 * g;

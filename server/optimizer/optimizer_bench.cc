@@ -40,6 +40,7 @@ std::vector<Rule> Rules() {
       {"adam", {.kind = Kind::kAdam}},
       {"adamw", {.kind = Kind::kAdamW}},
       {"ftrl", {.kind = Kind::kFtrl, .l1 = 1e-3f, .l2 = 1e-3f}},
+      {"lion", {.kind = Kind::kLion, .beta2 = 0.99f}},
       {"moving average", {.kind = Kind::kMovingAverage, .momentum = 0.1f}},
   };
   for (Rule& rule : rules) {

@@ -33,10 +33,10 @@ struct OptimizerConfig {
   // The schedule's value is multiplied by it, (0, 1]; it may change between updates. 1 with FTRL,
   // whose state rests on the rate of the update before.
   double learning_rate_factor = 1.0;
-  float weight_decay = 0.0f;  // L2, added to the gradient; decoupled in kAdamW.
+  float weight_decay = 0.0f;  // L2, added to the gradient; decoupled in kAdamW, kLion.
   float clip_value = 0.0f;    // Gradient elements are clipped to [-v, v] before decay. 0: off.
   float momentum = 0.9f;  // Momentum, Nesterov, RMSProp; kMovingAverage: weight of the new value.
-  float beta1 = 0.9f, beta2 = 0.999f;  // Adam, AdamW.
+  float beta1 = 0.9f, beta2 = 0.999f;  // Adam, AdamW, Lion.
   float alpha = 0.99f;                 // RMSProp.
   float epsilon = 1e-8f;               // Adagrad, RMSProp, Adam, AdamW; added after the root.
   float initial_accumulator = 0.0f;    // Adagrad.

@@ -62,6 +62,9 @@ TEST_CASE("OptimizerFromProto: defaults are those of the job file's comments",
   CHECK(ftrl.beta == 1.0f);
   CHECK(ftrl.l1 == 0.0f);
   CHECK(ftrl.l2 == 0.0f);
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig lion, Read("lion {}" + lr));
+  CHECK(lion.beta1 == 0.9f);
+  CHECK(lion.beta2 == 0.99f);
 }
 
 TEST_CASE("OptimizerFromProto: every optimizer of the job file has a rule and all its numbers",
@@ -181,6 +184,8 @@ TEST_CASE("OptimizerFromProto: a value out of range is named with its value and 
       {"ftrl { l1: -0.5 }", "optimizer.ftrl.l1: got -0.5, expected a finite number of at least 0"},
       {"ftrl { l2: nan }", "optimizer.ftrl.l2: got nan, expected a finite number of at least 0"},
       {"ftrl { l2: inf }", "optimizer.ftrl.l2: got inf, expected a finite number of at least 0"},
+      {"lion { beta1: 1 }", "optimizer.lion.beta1: got 1, expected a number in [0, 1)"},
+      {"lion { beta2: -1 }", "optimizer.lion.beta2: got -1, expected a number in [0, 1)"},
       {"ftrl {} learning_rate: 1 weight_decay: 0.25",
        "optimizer.weight_decay: got 0.25, expected 0 with ftrl, whose L2 is optimizer.ftrl.l2"},
       {"sgd {} learning_rate: 1 schedule { warmup_steps: -1 }",

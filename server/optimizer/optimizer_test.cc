@@ -41,6 +41,7 @@ std::vector<NamedConfig> AllConfigs() {
         .schedule = {.kind = ScheduleKind::kCosine, .cosine_steps = 3, .warmup_steps = 2},
         .beta = 0.0f,
         .l1 = 0.125f}},
+      {"lion", {.kind = Kind::kLion, .beta2 = 0.99f}},
       {"moving average", {.kind = Kind::kMovingAverage, .momentum = 0.1f}},
   };
   std::vector<NamedConfig> all;
@@ -258,6 +259,7 @@ TEST_CASE("Optimizer: state slots and their first values", "[server][optimizer]"
   CHECK(StateSlots({.kind = Kind::kAdam}) == 2);
   CHECK(StateSlots({.kind = Kind::kAdamW}) == 2);
   CHECK(StateSlots({.kind = Kind::kFtrl}) == 2);
+  CHECK(StateSlots({.kind = Kind::kLion}) == 1);
   CHECK(InitialState({.kind = Kind::kAdagrad, .initial_accumulator = 0.5f}, 0) == 0.5f);
   CHECK(InitialState({.kind = Kind::kMomentum, .initial_accumulator = 0.5f}, 0) == 0.0f);
   CHECK(InitialState({.kind = Kind::kAdam}, 1) == 0.0f);
@@ -265,15 +267,32 @@ TEST_CASE("Optimizer: state slots and their first values", "[server][optimizer]"
   CHECK(InitialState({.kind = Kind::kFtrl, .initial_accumulator = 0.5f}, 1) == 0.0f);
 }
 
+// Values that are exact in fp32, so that the expected ones are exact too.
+struct HandCase {
+  OptimizerConfig config;
+  std::vector<float> state, state_after;
+  float expected;  // From w = 1, g = 2, lr = 0.5.
+};
+
+void CheckByHand(const std::vector<HandCase>& cases) {
+  for (size_t i = 0; i < cases.size(); ++i) {
+    INFO("case " << i);
+    HandCase c = cases[i];
+    c.config.learning_rate = 0.5f;
+    std::vector<float*> state;
+    for (float& value : c.state) state.push_back(&value);
+    const float w = 1.0f;
+    const float g = 2.0f;
+    float out = 0.0f;
+    Apply(c.config, 0, 1, &w, &g, absl::MakeSpan(state), &out);
+    CHECK(out == c.expected);
+    CHECK(c.state == c.state_after);
+  }
+}
+
 TEST_CASE("Optimizer: one update of each rule by hand", "[server][optimizer]") {
-  // Values that are exact in fp32, so that the expected ones are exact too.
-  struct Case {
-    OptimizerConfig config;
-    std::vector<float> state, state_after;
-    float expected;  // From w = 1, g = 2, lr = 0.5.
-  };
   using Kind = OptimizerKind;
-  const std::vector<Case> cases = {
+  const std::vector<HandCase> cases = {
       {{.kind = Kind::kSgd}, {}, {}, 0.0f},
       {{.kind = Kind::kSgd, .weight_decay = 0.5f}, {}, {}, -0.25f},
       {{.kind = Kind::kSgd, .clip_value = 0.5f}, {}, {}, 0.75f},
@@ -315,19 +334,20 @@ TEST_CASE("Optimizer: one update of each rule by hand", "[server][optimizer]") {
        {},
        1.25f},
   };
-  for (size_t i = 0; i < cases.size(); ++i) {
-    INFO("case " << i);
-    Case c = cases[i];
-    c.config.learning_rate = 0.5f;
-    std::vector<float*> state;
-    for (float& value : c.state) state.push_back(&value);
-    const float w = 1.0f;
-    const float g = 2.0f;
-    float out = 0.0f;
-    Apply(c.config, 0, 1, &w, &g, absl::MakeSpan(state), &out);
-    CHECK(out == c.expected);
-    CHECK(c.state == c.state_after);
-  }
+  CheckByHand(cases);
+}
+
+TEST_CASE("Optimizer: one update of Lion by hand", "[server][optimizer]") {
+  using Kind = OptimizerKind;
+  CheckByHand({
+      // The sign is that of m and g mixed by beta1; m is mixed by beta2.
+      {{.kind = Kind::kLion, .beta1 = 0.5f, .beta2 = 0.75f}, {-6.0f}, {-4.0f}, 1.5f},
+      {{.kind = Kind::kLion, .beta1 = 0.5f, .beta2 = 0.75f}, {-2.0f}, {-1.0f}, 1.0f},
+      {{.kind = Kind::kLion, .weight_decay = 1.0f, .beta1 = 0.25f, .beta2 = 0.75f},
+       {-2.0f},
+       {-1.0f},
+       0.0f},
+  });
 }
 
 TEST_CASE("Schedule: constant, step, cosine and warm-up at their corners", "[server][optimizer]") {

@@ -38,11 +38,15 @@ float InverseLearningRate(const OptimizerConfig& config, int64_t step) {
   return static_cast<float>(1.0 / std::max(ScheduledLearningRate(config, step), kFtrlRateMin));
 }
 
-void SetAdam(const OptimizerConfig& config, double lr, int64_t step, StepScalars* scalars) {
+void SetBetas(const OptimizerConfig& config, StepScalars* scalars) {
   scalars->beta1 = config.beta1;
   scalars->beta2 = config.beta2;
   scalars->one_minus_beta1 = static_cast<float>(1.0 - double{config.beta1});
   scalars->one_minus_beta2 = static_cast<float>(1.0 - double{config.beta2});
+}
+
+void SetAdam(const OptimizerConfig& config, double lr, int64_t step, StepScalars* scalars) {
+  SetBetas(config, scalars);
   const AdamBias bias = BiasOfAdam(config, step + 1);
   scalars->lr = static_cast<float>(lr / bias.first);
   scalars->root_scale = bias.root_scale;
@@ -94,6 +98,10 @@ StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step) {
       break;
     case OptimizerKind::kFtrl:
       SetFtrl(config, step, &scalars);
+      break;
+    case OptimizerKind::kLion:
+      SetBetas(config, &scalars);
+      SetDecoupledDecay(config, lr, &scalars);
       break;
     default:  // The rate, the decay, momentum and epsilon are all that the others need.
       break;

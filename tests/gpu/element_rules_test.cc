@@ -105,6 +105,8 @@ TEST_CASE("Element rules: updates have the bits of the servers' reference", "[gp
       CheckUpdates<UpdateRule::kAdam>(config);
       config.kind = server::OptimizerKind::kAdamW;
       CheckUpdates<UpdateRule::kAdamW>(config);
+      config.kind = server::OptimizerKind::kLion;
+      CheckUpdates<UpdateRule::kLion>(config);
     }
   }
 }

@@ -212,6 +212,7 @@ TEST_CASE("GPU updates: every rule has the host's bits", "[gpu][own]") {
       CheckUpdate<cuda::UpdateRule::kNesterov>(*gpu, n, skew);
       CheckUpdate<cuda::UpdateRule::kAdam>(*gpu, n, skew);
       CheckUpdate<cuda::UpdateRule::kAdamW>(*gpu, n, skew);
+      CheckUpdate<cuda::UpdateRule::kLion>(*gpu, n, skew);
     }
   }
 }

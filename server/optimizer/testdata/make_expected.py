@@ -9,6 +9,9 @@ Weights start at (i - 2) / 4 and gradients follow a formula that is exact in fp3
 reference_test.cc as well. An entry of the output is {name, config, {{update, {weights}}, ...}}: the
 weights after that many updates.
 
+PyTorch has no Lion: LionByPaper is algorithm 2 of Chen et al., Symbolic Discovery of Optimization
+Algorithms, 2023.
+
 PyTorch has no FTRL. Without l1 and l2 it is Adagrad with beta for epsilon (McMahan,
 Follow-the-Regularized-Leader and Mirror Descent, 2011), which PyTorch has; with them,
 FtrlByDefinition minimises the sum that defines it, without the state z of the algorithm.
@@ -166,6 +169,33 @@ class FtrlByDefinition(torch.optim.Optimizer):
         return (low + high) / 2
 
 
+class LionByPaper(torch.optim.Optimizer):
+    """Algorithm 2, with c = beta1 m + (1 - beta1) g:
+
+        w = w - lr (sign(c) + decay w);  m = beta2 m + (1 - beta2) g
+    """
+
+    def __init__(self, parameters, lr, weight_decay, beta1, beta2):
+        super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay})
+        self.beta1, self.beta2 = beta1, beta2
+        self.m = torch.zeros(ELEMENTS, dtype=torch.float64)
+
+    def step(self):
+        group = self.param_groups[0]
+        weights = group["params"][0]
+        sign = torch.sign(self.beta1 * self.m + (1 - self.beta1) * weights.grad)
+        weights.data -= group["lr"] * (sign + group["weight_decay"] * weights.data)
+        self.m = self.beta2 * self.m + (1 - self.beta2) * weights.grad
+
+
+def lion(beta1, beta2):
+    return lambda p, **k: LionByPaper(p, beta1=f32(beta1), beta2=f32(beta2), **k)
+
+
+def lion_rule(beta1, beta2):
+    return f".beta1 = {beta1}f, .beta2 = {beta2}f"
+
+
 def ftrl(beta, l1, l2):
     if l1 == l2 == 0:
         return adagrad(beta, 0)
@@ -218,6 +248,11 @@ CASES = [
     Case("ftrl, l1, l2, no beta", "kFtrl", 0.5, ftrl(0.0, 0.5, 0.25), ftrl_rule(0.0, 0.5, 0.25)),
     Case("ftrl, l1, l2, warm-up and cosine", "kFtrl", 0.1, ftrl(1.0, 2.0, 0.5),
          ftrl_rule(1.0, 2.0, 0.5), schedule=with_warmup(cosine_schedule(30, 0.0), 5)),
+    Case("lion", "kLion", 0.01, lion(0.9, 0.99), lion_rule(0.9, 0.99)),
+    Case("lion, decay, clip", "kLion", 0.05, lion(0.8, 0.95), lion_rule(0.8, 0.95), decay=0.5,
+         clip=0.3),
+    Case("lion, decay, warm-up and cosine", "kLion", 0.05, lion(0.9, 0.99), lion_rule(0.9, 0.99),
+         decay=0.2, schedule=with_warmup(cosine_schedule(30, 0.0), 5)),
 ]
 
 

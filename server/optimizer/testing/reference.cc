@@ -30,6 +30,15 @@ float RmsProp(const StepScalars& c, float w, float g, float* s, float* buffer) {
   return w - c.lr * *buffer;
 }
 
+float Lion(const StepScalars& c, float w, float g, float* m) {
+  const float mixed = c.beta1 * *m + c.one_minus_beta1 * g;
+  *m = c.beta2 * *m + c.one_minus_beta2 * g;
+  float sign = mixed;  // 0 stays 0, and a NaN a NaN.
+  if (mixed > 0.0f) sign = 1.0f;
+  if (mixed < 0.0f) sign = -1.0f;
+  return w - c.lr * sign;
+}
+
 // How strongly FTRL holds a weight where it has been: 1 / its rate. 0 before the first gradient.
 float FtrlStrength(const StepScalars& c, float n, float inverse_lr) {
   return n == 0.0f ? 0.0f : (c.beta + std::sqrt(n)) * inverse_lr;
@@ -83,6 +92,9 @@ void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, cons
         break;
       case OptimizerKind::kFtrl:
         out[i] = Ftrl(c, w, g, s0, s1);
+        break;
+      case OptimizerKind::kLion:
+        out[i] = Lion(c, w * c.keep, g, s0);
         break;
       case OptimizerKind::kMovingAverage:
         out[i] = w + c.momentum * (gradient[i] - w);
