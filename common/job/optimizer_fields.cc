@@ -45,7 +45,7 @@ std::vector<OptimizerField> OptimizerFields(absl::string_view name) {
             {"epsilon", Above(0), 1e-8f},
             {"momentum", ClosedOpen(0, 1), 0.0f}};
   }
-  if (name == "adam" || name == "adamw") {
+  if (name == "adam" || name == "adamw" || name == "amsgrad") {
     return {{"beta1", ClosedOpen(0, 1), 0.9f},
             {"beta2", ClosedOpen(0, 1), 0.999f},
             {"epsilon", Above(0), 1e-8f}};

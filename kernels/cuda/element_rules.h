@@ -114,6 +114,7 @@ enum class UpdateRule {
   kFtrl,           // FTRL-proximal: L1 and L2 are its own, weight_decay is not for it.
   kMovingAverage,  // Batch statistics: the "gradient" is the new value; no lr, decay or clipping.
   kLion,           // Moves by the rate, in the direction of a sign; decoupled decay.
+  kAmsGrad,        // Adam that divides by the largest mean square so far.
 };
 
 // What is known about a rule without its numbers.
@@ -145,6 +146,7 @@ inline constexpr UpdateRuleTraits kUpdateRules[] = {
     {.rule = UpdateRule::kFtrl, .name = "ftrl", .slots = 2},
     {.rule = UpdateRule::kMovingAverage, .name = ""},
     {.rule = UpdateRule::kLion, .name = "lion", .slots = 1, .on_device = true},
+    {.rule = UpdateRule::kAmsGrad, .name = "amsgrad", .slots = 3, .counts_updates = true},
 };
 
 constexpr const UpdateRuleTraits& TraitsOf(UpdateRule rule) {
@@ -247,12 +249,18 @@ CAPSTAN_HOST_DEVICE float Stepped(const UpdateScalars& c, float w, float g, floa
     *s0 = c.beta2 * *s0 + c.one_minus_beta2 * g;
     return w * c.keep - c.lr * (mixed > 0.0f ? 1.0f : below);
   } else {
-    static_assert(kRule == UpdateRule::kAdam || kRule == UpdateRule::kAdamW);
+    static_assert(kRule == UpdateRule::kAdam || kRule == UpdateRule::kAdamW ||
+                  kRule == UpdateRule::kAmsGrad);
     const float m = c.beta1 * *s0 + c.one_minus_beta1 * g;
     const float v = c.beta2 * *s1 + (c.one_minus_beta2 * g) * g;
     *s0 = m;
     *s1 = v;
-    return w * c.keep - (c.lr * m) / (std::sqrt(v) * c.root_scale + c.epsilon);
+    float mean_square = v;
+    if constexpr (kRule == UpdateRule::kAmsGrad) {
+      mean_square = *s2 >= v ? *s2 : v;
+      *s2 = mean_square;
+    }
+    return w * c.keep - (c.lr * m) / (std::sqrt(mean_square) * c.root_scale + c.epsilon);
   }
 }
 

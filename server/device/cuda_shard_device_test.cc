@@ -126,8 +126,9 @@ TEST_CASE("Shard device: updates have the host's bits, in every order", "[server
     }
   }
   Fake fake(0);
-  for (const OptimizerKind kind : {OptimizerKind::kAdagrad, OptimizerKind::kRmsProp,
-                                   OptimizerKind::kFtrl, OptimizerKind::kMovingAverage}) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::kAdagrad, OptimizerKind::kRmsProp, OptimizerKind::kFtrl,
+        OptimizerKind::kAmsGrad, OptimizerKind::kMovingAverage}) {
     CHECK_FALSE(fake.device->Knows(Rule(kind)));
   }
 }

@@ -40,6 +40,7 @@ std::vector<Rule> Rules() {
       {"adam", {.kind = Kind::kAdam}},
       {"adamw", {.kind = Kind::kAdamW}},
       {"ftrl", {.kind = Kind::kFtrl, .l1 = 1e-3f, .l2 = 1e-3f}},
+      {"amsgrad", {.kind = Kind::kAmsGrad}},
       {"lion", {.kind = Kind::kLion, .beta2 = 0.99f}},
       {"moving average", {.kind = Kind::kMovingAverage, .momentum = 0.1f}},
   };
@@ -82,8 +83,8 @@ const char* Name(InstructionSet set) {
 }
 
 struct Arrays {
-  std::vector<float> w, g, s0, s1;
-  explicit Arrays(size_t n) : w(n, 0.5f), g(n, 0.01f), s0(n, 0.1f), s1(n, 0.1f) {}
+  std::vector<float> w, g, s0, s1, s2;
+  explicit Arrays(size_t n) : w(n, 0.5f), g(n, 0.01f), s0(n, 0.1f), s1(n, 0.1f), s2(n, 0.1f) {}
 };
 
 double Triad(int64_t n, int repeats, Arrays* arrays) {
@@ -99,7 +100,7 @@ double Triad(int64_t n, int repeats, Arrays* arrays) {
 void Report(InstructionSet set, int64_t n, int repeats, Arrays* arrays) {
   for (const Rule& rule : Rules()) {
     const int slots = StateSlots(rule.config);
-    float* const state[] = {arrays->s0.data(), arrays->s1.data()};
+    float* const state[] = {arrays->s0.data(), arrays->s1.data(), arrays->s2.data()};
     const double seconds = Measure(repeats, [&](int step) {
       ApplyWith(set, rule.config, step, n, arrays->w.data(), arrays->g.data(),
                 absl::MakeConstSpan(state, static_cast<size_t>(slots)), arrays->w.data());

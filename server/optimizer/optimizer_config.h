@@ -36,10 +36,10 @@ struct OptimizerConfig {
   float weight_decay = 0.0f;  // L2, added to the gradient; decoupled in kAdamW, kLion.
   float clip_value = 0.0f;    // Gradient elements are clipped to [-v, v] before decay. 0: off.
   float momentum = 0.9f;  // Momentum, Nesterov, RMSProp; kMovingAverage: weight of the new value.
-  float beta1 = 0.9f, beta2 = 0.999f;  // Adam, AdamW, Lion.
+  float beta1 = 0.9f, beta2 = 0.999f;  // Adam, AdamW, AMSGrad, Lion.
   float alpha = 0.99f;                 // RMSProp.
-  float epsilon = 1e-8f;               // Adagrad, RMSProp, Adam, AdamW; added after the root.
-  float initial_accumulator = 0.0f;    // Adagrad.
+  float epsilon = 1e-8f;  // Adagrad, RMSProp, Adam, AdamW, AMSGrad; added after the root.
+  float initial_accumulator = 0.0f;  // Adagrad.
   // Adagrad on rows of sparse tables: one accumulator a row, of the mean square of its gradient:
   //   s = s + mean(g * g);  w = w - (lr * g) / (sqrt(s) + eps)
   bool row_wise = false;

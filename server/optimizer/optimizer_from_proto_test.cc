@@ -50,9 +50,9 @@ TEST_CASE("OptimizerFromProto: defaults are those of the job file's comments",
   CHECK(rmsprop.alpha == 0.99f);
   CHECK(rmsprop.epsilon == 1e-8f);
   CHECK(rmsprop.momentum == 0.0f);
-  for (const std::string name : {"adam", "adamw"}) {
+  for (const std::string name : {"adam", "adamw", "amsgrad"}) {
     REQUIRE_OK_AND_ASSIGN(const OptimizerConfig adam, Read(name + " {}" + lr));
-    CHECK(adam.kind == (name == "adam" ? OptimizerKind::kAdam : OptimizerKind::kAdamW));
+    CHECK(kernels::cuda::TraitsOf(adam.kind).name == name);
     CHECK(adam.beta1 == 0.9f);
     CHECK(adam.beta2 == 0.999f);
     CHECK(adam.epsilon == 1e-8f);
@@ -184,6 +184,9 @@ TEST_CASE("OptimizerFromProto: a value out of range is named with its value and 
       {"ftrl { l1: -0.5 }", "optimizer.ftrl.l1: got -0.5, expected a finite number of at least 0"},
       {"ftrl { l2: nan }", "optimizer.ftrl.l2: got nan, expected a finite number of at least 0"},
       {"ftrl { l2: inf }", "optimizer.ftrl.l2: got inf, expected a finite number of at least 0"},
+      {"amsgrad { beta2: 1 }", "optimizer.amsgrad.beta2: got 1, expected a number in [0, 1)"},
+      {"amsgrad { epsilon: 0 }",
+       "optimizer.amsgrad.epsilon: got 0, expected a finite number above 0"},
       {"lion { beta1: 1 }", "optimizer.lion.beta1: got 1, expected a number in [0, 1)"},
       {"lion { beta2: -1 }", "optimizer.lion.beta2: got -1, expected a number in [0, 1)"},
       {"ftrl {} learning_rate: 1 weight_decay: 0.25",

@@ -90,6 +90,7 @@ StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step) {
       scalars.one_minus_beta2 = static_cast<float>(1.0 - config.alpha);
       break;
     case OptimizerKind::kAdam:
+    case OptimizerKind::kAmsGrad:
       SetAdam(config, lr, step, &scalars);
       break;
     case OptimizerKind::kAdamW:

@@ -192,7 +192,7 @@ TEST_CASE("Sparse store: a scan of a row larger than was asked for brings that r
 }
 
 TEST_CASE("Sparse store: what is saved makes the same store, byte for byte", "[server][sparse]") {
-  const Kind kind = GENERATE(Kind::kSgd, Kind::kAdagrad, Kind::kAdam, Kind::kFtrl);
+  const Kind kind = GENERATE(Kind::kSgd, Kind::kAdagrad, Kind::kAdam, Kind::kFtrl, Kind::kAmsGrad);
   const bool previous = GENERATE(false, true);
   CAPTURE(static_cast<int>(kind), previous);
   const auto store = MakeStore(kind);

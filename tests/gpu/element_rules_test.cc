@@ -69,10 +69,12 @@ void CheckUpdates(server::OptimizerConfig config) {
   std::vector<float> weights = kernels::Uniform(1, kCount);
   std::vector<float> s0(kCount);
   std::vector<float> s1(kCount);
+  std::vector<float> s2(kCount);
   std::vector<float> expected = weights;
   std::vector<float> e0 = s0;
   std::vector<float> e1 = s1;
-  std::vector<float*> slots = {e0.data(), e1.data()};
+  std::vector<float> e2 = s2;
+  std::vector<float*> slots = {e0.data(), e1.data(), e2.data()};
   slots.resize(static_cast<size_t>(StateSlotsOf(kRule)));
   for (int64_t step = 0; step < 4; ++step) {
     const std::vector<float> gradient = kernels::Uniform(static_cast<uint64_t>(step) + 5, kCount);
@@ -80,11 +82,13 @@ void CheckUpdates(server::OptimizerConfig config) {
                            expected.data());
     const UpdateScalars c = server::MakeStepScalars(config, step);
     for (size_t i = 0; i < kCount; ++i) {
-      weights[i] = kernels::cuda::Updated<kRule>(c, weights[i], gradient[i], &s0[i], &s1[i]);
+      weights[i] =
+          kernels::cuda::Updated<kRule>(c, weights[i], gradient[i], &s0[i], &s1[i], &s2[i]);
     }
     REQUIRE(std::memcmp(weights.data(), expected.data(), kCount * 4) == 0);
     REQUIRE(std::memcmp(s0.data(), e0.data(), kCount * 4) == 0);
     REQUIRE(std::memcmp(s1.data(), e1.data(), kCount * 4) == 0);
+    REQUIRE(std::memcmp(s2.data(), e2.data(), kCount * 4) == 0);
   }
 }
 
@@ -105,6 +109,8 @@ TEST_CASE("Element rules: updates have the bits of the servers' reference", "[gp
       CheckUpdates<UpdateRule::kAdam>(config);
       config.kind = server::OptimizerKind::kAdamW;
       CheckUpdates<UpdateRule::kAdamW>(config);
+      config.kind = server::OptimizerKind::kAmsGrad;
+      CheckUpdates<UpdateRule::kAmsGrad>(config);
       config.kind = server::OptimizerKind::kLion;
       CheckUpdates<UpdateRule::kLion>(config);
     }

@@ -85,9 +85,9 @@ def betas(beta1, beta2, epsilon):
     return f".beta1 = {beta1}f, .beta2 = {beta2}f, .epsilon = {epsilon}f"
 
 
-def adam(algorithm, beta1=0.9, beta2=0.999, epsilon=1e-8):
+def adam(algorithm, beta1=0.9, beta2=0.999, epsilon=1e-8, amsgrad=False):
     values = (f32(beta1), f32(beta2))
-    return lambda p, **k: algorithm(p, betas=values, eps=f32(epsilon), **k)
+    return lambda p, **k: algorithm(p, betas=values, eps=f32(epsilon), amsgrad=amsgrad, **k)
 
 
 def sgd(momentum=0.0, nesterov=False):
@@ -248,6 +248,9 @@ CASES = [
     Case("ftrl, l1, l2, no beta", "kFtrl", 0.5, ftrl(0.0, 0.5, 0.25), ftrl_rule(0.0, 0.5, 0.25)),
     Case("ftrl, l1, l2, warm-up and cosine", "kFtrl", 0.1, ftrl(1.0, 2.0, 0.5),
          ftrl_rule(1.0, 2.0, 0.5), schedule=with_warmup(cosine_schedule(30, 0.0), 5)),
+    Case("amsgrad", "kAmsGrad", 0.01, adam(ADAM, amsgrad=True), betas(0.9, 0.999, 1e-8)),
+    Case("amsgrad, decay, clip, short memory", "kAmsGrad", 0.1,
+         adam(ADAM, 0.8, 0.6, 0.1, amsgrad=True), betas(0.8, 0.6, 0.1), decay=0.2, clip=0.7),
     Case("lion", "kLion", 0.01, lion(0.9, 0.99), lion_rule(0.9, 0.99)),
     Case("lion, decay, clip", "kLion", 0.05, lion(0.8, 0.95), lion_rule(0.8, 0.95), decay=0.5,
          clip=0.3),

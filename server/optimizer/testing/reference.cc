@@ -22,6 +22,13 @@ float Adam(const StepScalars& c, float w, float g, float* m, float* v) {
   return w - (c.lr * *m) / (std::sqrt(*v) * c.root_scale + c.epsilon);
 }
 
+float AmsGrad(const StepScalars& c, float w, float g, float* m, float* v, float* largest) {
+  *m = c.beta1 * *m + c.one_minus_beta1 * g;
+  *v = c.beta2 * *v + (c.one_minus_beta2 * g) * g;
+  if (!(*largest >= *v)) *largest = *v;  // A NaN of v passes on.
+  return w - (c.lr * *m) / (std::sqrt(*largest) * c.root_scale + c.epsilon);
+}
+
 float RmsProp(const StepScalars& c, float w, float g, float* s, float* buffer) {
   *s = c.beta2 * *s + (c.one_minus_beta2 * g) * g;
   const float root = std::sqrt(*s) + c.epsilon;
@@ -66,6 +73,7 @@ void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, cons
     const float g = Gradient(c, w, gradient[i]);
     float* const s0 = state.size() > 0 ? state[0] + i : nullptr;
     float* const s1 = state.size() > 1 ? state[1] + i : nullptr;
+    float* const s2 = state.size() > 2 ? state[2] + i : nullptr;
     switch (config.kind) {
       case OptimizerKind::kSgd:
         out[i] = w - c.lr * g;
@@ -89,6 +97,9 @@ void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, cons
       case OptimizerKind::kAdam:
       case OptimizerKind::kAdamW:
         out[i] = Adam(c, w * c.keep, g, s0, s1);
+        break;
+      case OptimizerKind::kAmsGrad:
+        out[i] = AmsGrad(c, w, g, s0, s1, s2);
         break;
       case OptimizerKind::kFtrl:
         out[i] = Ftrl(c, w, g, s0, s1);
