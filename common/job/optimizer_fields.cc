@@ -56,6 +56,7 @@ std::vector<OptimizerField> OptimizerFields(absl::string_view name) {
   if (name == "lion") {
     return {{"beta1", ClosedOpen(0, 1), 0.9f}, {"beta2", ClosedOpen(0, 1), 0.99f}};
   }
+  if (name == "adadelta") return {{"rho", ClosedOpen(0, 1), 0.9f}, {"epsilon", Above(0), 1e-6f}};
   return {};  // sgd.
 }
 

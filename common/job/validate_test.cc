@@ -281,6 +281,7 @@ TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job
        "optimizer.weight_decay: got 0.25, expected 0 with ftrl, whose L2 is optimizer.ftrl.l2"},
       {"ftrl {} weight_decay: -1",
        "optimizer.weight_decay: got -1, expected a finite number of at least 0"},
+      {"adadelta { rho: 1 }", "optimizer.adadelta.rho: got 1, expected a number in [0, 1)"},
       {"amsgrad { beta1: -1 }", "optimizer.amsgrad.beta1: got -1, expected a number in [0, 1)"},
       {"lion { beta2: 1 }", "optimizer.lion.beta2: got 1, expected a number in [0, 1)"},
       {"schedule { step { factor: 0.5 } }",
@@ -301,7 +302,7 @@ TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job
   v1::JobSpec spec = Parse(kGood);
   spec.mutable_optimizer()->clear_kind();
   CHECK(Errors(spec) == Lines{"optimizer: got nothing, expected one of sgd, momentum, nesterov, "
-                              "adagrad, rmsprop, adam, adamw, ftrl, lion, amsgrad"});
+                              "adagrad, rmsprop, adam, adamw, ftrl, lion, amsgrad, adadelta"});
 }
 
 TEST_CASE("ValidateJob: each layer setting out of its range is named by layer and field", "[job]") {

@@ -115,6 +115,7 @@ enum class UpdateRule {
   kMovingAverage,  // Batch statistics: the "gradient" is the new value; no lr, decay or clipping.
   kLion,           // Moves by the rate, in the direction of a sign; decoupled decay.
   kAmsGrad,        // Adam that divides by the largest mean square so far.
+  kAdadelta,       // Scales gradients by the size of the steps so far.
 };
 
 // What is known about a rule without its numbers.
@@ -147,6 +148,7 @@ inline constexpr UpdateRuleTraits kUpdateRules[] = {
     {.rule = UpdateRule::kMovingAverage, .name = ""},
     {.rule = UpdateRule::kLion, .name = "lion", .slots = 1, .on_device = true},
     {.rule = UpdateRule::kAmsGrad, .name = "amsgrad", .slots = 3, .counts_updates = true},
+    {.rule = UpdateRule::kAdadelta, .name = "adadelta", .slots = 2, .on_device = true},
 };
 
 constexpr const UpdateRuleTraits& TraitsOf(UpdateRule rule) {
@@ -184,7 +186,7 @@ struct UpdateScalars {
   float keep = 1.0f;          // Decoupled decay: 1 - lr * weight_decay, multiplied with w.
   float momentum = 0.0f;
   float beta1 = 0.0f, one_minus_beta1 = 0.0f;
-  float beta2 = 0.0f, one_minus_beta2 = 0.0f;  // RMSProp: alpha and 1 - alpha.
+  float beta2 = 0.0f, one_minus_beta2 = 0.0f;  // RMSProp: alpha, 1 - alpha; Adadelta: rho.
   float root_scale = 1.0f;                     // Adam: 1 / sqrt(1 - beta2^(step+1)).
   float epsilon = 0.0f;
   float beta = 0.0f, l1 = 0.0f, l2 = 0.0f;  // FTRL.
@@ -239,6 +241,12 @@ CAPSTAN_HOST_DEVICE float Stepped(const UpdateScalars& c, float w, float g, floa
     const float buffer = c.momentum * *s1 + g / root;
     *s1 = buffer;
     return w - c.lr * buffer;
+  } else if constexpr (kRule == UpdateRule::kAdadelta) {
+    const float s = c.beta2 * *s0 + (c.one_minus_beta2 * g) * g;
+    const float step = (std::sqrt(*s1 + c.epsilon) / std::sqrt(s + c.epsilon)) * g;
+    *s0 = s;
+    *s1 = c.beta2 * *s1 + (c.one_minus_beta2 * step) * step;
+    return w - c.lr * step;
   } else if constexpr (kRule == UpdateRule::kFtrl) {
     return FtrlStep(c, w, g, s0, s1);
   } else if constexpr (kRule == UpdateRule::kMovingAverage) {

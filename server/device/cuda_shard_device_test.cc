@@ -24,9 +24,9 @@ using kernels::FakeDevice;
 
 constexpr int64_t kCount = 1003;
 constexpr uint64_t kSeeds = 2 * kernels::kFakeDeviceOrders;
-constexpr OptimizerKind kKnown[] = {OptimizerKind::kSgd,      OptimizerKind::kMomentum,
-                                    OptimizerKind::kNesterov, OptimizerKind::kAdam,
-                                    OptimizerKind::kAdamW,    OptimizerKind::kLion};
+constexpr OptimizerKind kKnown[] = {
+    OptimizerKind::kSgd,   OptimizerKind::kMomentum, OptimizerKind::kNesterov, OptimizerKind::kAdam,
+    OptimizerKind::kAdamW, OptimizerKind::kLion,     OptimizerKind::kAdadelta};
 
 std::vector<float> Numbers(uint64_t key) {
   std::vector<float> numbers;

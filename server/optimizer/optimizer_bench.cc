@@ -41,6 +41,7 @@ std::vector<Rule> Rules() {
       {"adamw", {.kind = Kind::kAdamW}},
       {"ftrl", {.kind = Kind::kFtrl, .l1 = 1e-3f, .l2 = 1e-3f}},
       {"amsgrad", {.kind = Kind::kAmsGrad}},
+      {"adadelta", {.kind = Kind::kAdadelta, .epsilon = 1e-6f}},
       {"lion", {.kind = Kind::kLion, .beta2 = 0.99f}},
       {"moving average", {.kind = Kind::kMovingAverage, .momentum = 0.1f}},
   };

@@ -39,6 +39,7 @@ struct OptimizerConfig {
   float beta1 = 0.9f, beta2 = 0.999f;  // Adam, AdamW, AMSGrad, Lion.
   float alpha = 0.99f;                 // RMSProp.
   float epsilon = 1e-8f;  // Adagrad, RMSProp, Adam, AdamW, AMSGrad; added after the root.
+  float rho = 0.9f;       // Adadelta; its epsilon is added before the roots.
   float initial_accumulator = 0.0f;  // Adagrad.
   // Adagrad on rows of sparse tables: one accumulator a row, of the mean square of its gradient:
   //   s = s + mean(g * g);  w = w - (lr * g) / (sqrt(s) + eps)
@@ -62,6 +63,7 @@ inline constexpr OptimizerNumberName kOptimizerNumbers[] = {
     {"beta1", &OptimizerConfig::beta1},
     {"beta2", &OptimizerConfig::beta2},
     {"alpha", &OptimizerConfig::alpha},
+    {"rho", &OptimizerConfig::rho},
     {"epsilon", &OptimizerConfig::epsilon},
     {"initial_accumulator", &OptimizerConfig::initial_accumulator},
     {"beta", &OptimizerConfig::beta},

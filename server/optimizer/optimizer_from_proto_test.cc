@@ -65,6 +65,9 @@ TEST_CASE("OptimizerFromProto: defaults are those of the job file's comments",
   REQUIRE_OK_AND_ASSIGN(const OptimizerConfig lion, Read("lion {}" + lr));
   CHECK(lion.beta1 == 0.9f);
   CHECK(lion.beta2 == 0.99f);
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig adadelta, Read("adadelta {}" + lr));
+  CHECK(adadelta.rho == 0.9f);
+  CHECK(adadelta.epsilon == 1e-6f);
 }
 
 TEST_CASE("OptimizerFromProto: every optimizer of the job file has a rule and all its numbers",
@@ -187,6 +190,9 @@ TEST_CASE("OptimizerFromProto: a value out of range is named with its value and 
       {"amsgrad { beta2: 1 }", "optimizer.amsgrad.beta2: got 1, expected a number in [0, 1)"},
       {"amsgrad { epsilon: 0 }",
        "optimizer.amsgrad.epsilon: got 0, expected a finite number above 0"},
+      {"adadelta { rho: 1 }", "optimizer.adadelta.rho: got 1, expected a number in [0, 1)"},
+      {"adadelta { epsilon: 0 }",
+       "optimizer.adadelta.epsilon: got 0, expected a finite number above 0"},
       {"lion { beta1: 1 }", "optimizer.lion.beta1: got 1, expected a number in [0, 1)"},
       {"lion { beta2: -1 }", "optimizer.lion.beta2: got -1, expected a number in [0, 1)"},
       {"ftrl {} learning_rate: 1 weight_decay: 0.25",

@@ -41,6 +41,7 @@ std::vector<NamedConfig> AllConfigs() {
         .schedule = {.kind = ScheduleKind::kCosine, .cosine_steps = 3, .warmup_steps = 2},
         .beta = 0.0f,
         .l1 = 0.125f}},
+      {"adadelta", {.kind = Kind::kAdadelta, .epsilon = 1e-6f}},
       {"amsgrad", {.kind = Kind::kAmsGrad, .beta2 = 0.5f}},
       {"lion", {.kind = Kind::kLion, .beta2 = 0.99f}},
       {"moving average", {.kind = Kind::kMovingAverage, .momentum = 0.1f}},
@@ -261,6 +262,7 @@ TEST_CASE("Optimizer: state slots and their first values", "[server][optimizer]"
   CHECK(StateSlots({.kind = Kind::kAdamW}) == 2);
   CHECK(StateSlots({.kind = Kind::kFtrl}) == 2);
   CHECK(StateSlots({.kind = Kind::kAmsGrad}) == 3);
+  CHECK(StateSlots({.kind = Kind::kAdadelta}) == 2);
   CHECK(StateSlots({.kind = Kind::kLion}) == 1);
   CHECK(InitialState({.kind = Kind::kAdagrad, .initial_accumulator = 0.5f}, 0) == 0.5f);
   CHECK(InitialState({.kind = Kind::kMomentum, .initial_accumulator = 0.5f}, 0) == 0.0f);
@@ -339,7 +341,7 @@ TEST_CASE("Optimizer: one update of each rule by hand", "[server][optimizer]") {
   CheckByHand(cases);
 }
 
-TEST_CASE("Optimizer: one update of AMSGrad and Lion by hand", "[server][optimizer]") {
+TEST_CASE("Optimizer: one update of AMSGrad, Adadelta and Lion by hand", "[server][optimizer]") {
   using Kind = OptimizerKind;
   CheckByHand({
       // The largest v, here of the update itself and then of one before it.
@@ -351,6 +353,12 @@ TEST_CASE("Optimizer: one update of AMSGrad and Lion by hand", "[server][optimiz
        {0.0f, 0.0f, 9.0f},
        {1.0f, 1.0f, 9.0f},
        0.875f},
+      // A step of sqrt(4 + 5) / sqrt(4 + 5) * 2, and of sqrt(52 + 12) / sqrt(4 + 12) * 2.
+      {{.kind = Kind::kAdadelta, .epsilon = 5.0f, .rho = 0.5f}, {4.0f, 4.0f}, {4.0f, 4.0f}, 0.0f},
+      {{.kind = Kind::kAdadelta, .epsilon = 12.0f, .rho = 0.5f},
+       {4.0f, 52.0f},
+       {4.0f, 34.0f},
+       -1.0f},
       // The sign is that of m and g mixed by beta1; m is mixed by beta2.
       {{.kind = Kind::kLion, .beta1 = 0.5f, .beta2 = 0.75f}, {-6.0f}, {-4.0f}, 1.5f},
       {{.kind = Kind::kLion, .beta1 = 0.5f, .beta2 = 0.75f}, {-2.0f}, {-1.0f}, 1.0f},

@@ -26,6 +26,7 @@ std::vector<OptimizerConfig> Rules() {
       {.kind = Kind::kAdam},
       {.kind = Kind::kAdamW},
       {.kind = Kind::kFtrl, .l1 = 0.5f, .l2 = 0.25f},
+      {.kind = Kind::kAdadelta, .epsilon = 1e-6f},
       {.kind = Kind::kAmsGrad, .beta2 = 0.5f},
       {.kind = Kind::kLion, .beta2 = 0.99f},
   };

@@ -100,6 +100,10 @@ StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step) {
     case OptimizerKind::kFtrl:
       SetFtrl(config, step, &scalars);
       break;
+    case OptimizerKind::kAdadelta:
+      scalars.beta2 = config.rho;
+      scalars.one_minus_beta2 = static_cast<float>(1.0 - double{config.rho});
+      break;
     case OptimizerKind::kLion:
       SetBetas(config, &scalars);
       SetDecoupledDecay(config, lr, &scalars);

@@ -98,7 +98,7 @@ std::vector<float> ReadRows(const SparseRows& rows, const std::vector<uint64_t>&
 
 TEST_CASE("SparseRows: the same numbers as one row at a time in a map", "[server][sparse]") {
   const Kind kind = GENERATE(Kind::kSgd, Kind::kMomentum, Kind::kAdagrad, Kind::kAdam, Kind::kFtrl,
-                             Kind::kLion, Kind::kAmsGrad);
+                             Kind::kLion, Kind::kAmsGrad, Kind::kAdadelta);
   const int64_t dim = GENERATE(1, 5, 16, 100);
   CAPTURE(static_cast<int>(kind), dim);
   SparseRows::Config config = ConfigOf(kind, dim);

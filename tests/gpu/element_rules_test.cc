@@ -111,6 +111,8 @@ TEST_CASE("Element rules: updates have the bits of the servers' reference", "[gp
       CheckUpdates<UpdateRule::kAdamW>(config);
       config.kind = server::OptimizerKind::kAmsGrad;
       CheckUpdates<UpdateRule::kAmsGrad>(config);
+      config.kind = server::OptimizerKind::kAdadelta;
+      CheckUpdates<UpdateRule::kAdadelta>(config);
       config.kind = server::OptimizerKind::kLion;
       CheckUpdates<UpdateRule::kLion>(config);
     }

@@ -213,6 +213,7 @@ TEST_CASE("GPU updates: every rule has the host's bits", "[gpu][own]") {
       CheckUpdate<cuda::UpdateRule::kAdam>(*gpu, n, skew);
       CheckUpdate<cuda::UpdateRule::kAdamW>(*gpu, n, skew);
       CheckUpdate<cuda::UpdateRule::kLion>(*gpu, n, skew);
+      CheckUpdate<cuda::UpdateRule::kAdadelta>(*gpu, n, skew);
     }
   }
 }

@@ -28,7 +28,8 @@ TEST_CASE("GPU shards: updates and state have the host's bits", "[gpu][own]") {
   auto device = server::MakeCudaShardDevice("cuda", *std::move(backend));
   REQUIRE_OK(device);
   for (const auto kind : {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kNesterov,
-                          OptimizerKind::kAdam, OptimizerKind::kAdamW, OptimizerKind::kLion}) {
+                          OptimizerKind::kAdam, OptimizerKind::kAdamW, OptimizerKind::kLion,
+                          OptimizerKind::kAdadelta}) {
     server::OptimizerConfig rule;
     rule.kind = kind;
     rule.learning_rate = 0.1f;

@@ -104,6 +104,10 @@ def rmsprop(alpha, epsilon, momentum):
         p, alpha=f32(alpha), eps=f32(epsilon), momentum=f32(momentum), **k)
 
 
+def adadelta(rho, epsilon):
+    return lambda p, **k: torch.optim.Adadelta(p, rho=f32(rho), eps=f32(epsilon), **k)
+
+
 ALWAYS = 1 << 30
 
 
@@ -251,6 +255,11 @@ CASES = [
     Case("amsgrad", "kAmsGrad", 0.01, adam(ADAM, amsgrad=True), betas(0.9, 0.999, 1e-8)),
     Case("amsgrad, decay, clip, short memory", "kAmsGrad", 0.1,
          adam(ADAM, 0.8, 0.6, 0.1, amsgrad=True), betas(0.8, 0.6, 0.1), decay=0.2, clip=0.7),
+    Case("adadelta", "kAdadelta", 1.0, adadelta(0.9, 1e-6), ".epsilon = 1e-6f, .rho = 0.9f"),
+    Case("adadelta, decay, clip, large epsilon", "kAdadelta", 0.5, adadelta(0.8, 0.01),
+         ".epsilon = 0.01f, .rho = 0.8f", decay=0.2, clip=0.7),
+    Case("adadelta, warm-up and step", "kAdadelta", 1.0, adadelta(0.95, 0.001),
+         ".epsilon = 0.001f, .rho = 0.95f", schedule=with_warmup(step_schedule(6, 0.3), 8)),
     Case("lion", "kLion", 0.01, lion(0.9, 0.99), lion_rule(0.9, 0.99)),
     Case("lion, decay, clip", "kLion", 0.05, lion(0.8, 0.95), lion_rule(0.8, 0.95), decay=0.5,
          clip=0.3),

@@ -46,6 +46,13 @@ float Lion(const StepScalars& c, float w, float g, float* m) {
   return w - c.lr * sign;
 }
 
+float Adadelta(const StepScalars& c, float w, float g, float* s, float* u) {
+  *s = c.beta2 * *s + (c.one_minus_beta2 * g) * g;
+  const float step = std::sqrt(*u + c.epsilon) / std::sqrt(*s + c.epsilon) * g;
+  *u = c.beta2 * *u + (c.one_minus_beta2 * step) * step;
+  return w - c.lr * step;
+}
+
 // How strongly FTRL holds a weight where it has been: 1 / its rate. 0 before the first gradient.
 float FtrlStrength(const StepScalars& c, float n, float inverse_lr) {
   return n == 0.0f ? 0.0f : (c.beta + std::sqrt(n)) * inverse_lr;
@@ -100,6 +107,9 @@ void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, cons
         break;
       case OptimizerKind::kAmsGrad:
         out[i] = AmsGrad(c, w, g, s0, s1, s2);
+        break;
+      case OptimizerKind::kAdadelta:
+        out[i] = Adadelta(c, w, g, s0, s1);
         break;
       case OptimizerKind::kFtrl:
         out[i] = Ftrl(c, w, g, s0, s1);
