@@ -217,6 +217,24 @@ TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][
   CHECK(job.View().phase == JobPhase::kTraining);
 }
 
+// sim --seed=2163978408: the second report came while the job waited for the first server.
+TEST_CASE("Job: two logs that cannot be read back are two lost logs", "[scheduler][core]") {
+  Story job(0, /*log=*/true, /*server_count=*/2);
+  const std::vector<int> first = job.ShardsOf("server-1");
+  const std::vector<int> second = job.ShardsOf("server-2");
+  job.Kill({"server-1", "server-2"});
+  job.Start(1, first);
+  job.Start(2, second);
+  REQUIRE(job.ShardsOf("server-1") == first);
+  TableReport report{"job-1", Generation(0), Generation(0), {}, {}};
+  report.failure = {FailureReason::kBadData, "wal-1: record 7: checksum is wrong"};
+  job.run->OnTableReport("server-1", report, job.now, job.events);
+  REQUIRE(job.View().phase == JobPhase::kRecovering);
+  job.run->OnTableReport("server-2", report, job.now, job.events);
+  CHECK_FALSE(job.run->ended());
+  CHECK(job.View().phase == JobPhase::kRecovering);
+}
+
 // sim --seed=222560216: the report was of before the server read its log, and came twice.
 TEST_CASE("Job: a late report does not make the log of an earlier life one of an older disk",
           "[scheduler][core]") {

@@ -161,8 +161,9 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
   if (report.failure.happened()) {
     shards_.NoteApplied(server, report.routing);
     // A log that cannot be written, or read back: other servers may have copies, and other logs.
-    const bool reads_log = recovery_ && !recovery_->waiting && WaitsForLog() &&
-                           shards_.log_term() > shards_.restore_term();
+    // It may be waited for another server again by now.
+    const bool reads_log =
+        recovery_ && WaitsForLog() && shards_.log_term() > shards_.restore_term();
     if (report.failure.reason == FailureReason::kServerLost ||
         (report.failure.reason == FailureReason::kBadData && reads_log)) {
       return OnServerFailed(server, report.failure.message, now, events);
