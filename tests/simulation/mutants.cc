@@ -193,7 +193,7 @@ std::vector<Mutant> MutantsOfServers() {
       {PlantedBug::kReadWithoutLease, "read-without-lease", "versions",
        "a primary that was cut off goes on answering reads"},
       {PlantedBug::kReadWhileHandingOver, "read-while-handing-over", "versions",
-       "a primary that may have been replaced answers reads by its lease alone", 1000137101},
+       "a primary that may have been replaced answers reads by its lease alone"},
       {PlantedBug::kDropFsync, "drop-fsync", "exactly once",
        "the log calls durable what was never synced", 11220},
       {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged", "exactly once",

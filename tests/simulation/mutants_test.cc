@@ -13,6 +13,7 @@ const std::vector<absl::string_view>& Rare() {
   static const auto* const rare = new std::vector<absl::string_view>{
       "forget-fences",
       "keep-any-version",
+      "read-while-handing-over",
   };
   return *rare;
 }
