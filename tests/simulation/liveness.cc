@@ -48,7 +48,9 @@ void Liveness::Happened(const scheduler::Event& event) {
     known_.checkpointed = known_.checkpointed || saved->why.empty();
   }
   if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
-    known_.trained = known_.trained || phase->phase == scheduler::JobPhase::kTraining;
+    const bool trains = phase->phase == scheduler::JobPhase::kTraining;
+    if (trains && !known_.trained) trained_at_ = world_->loop.Now();
+    known_.trained = known_.trained || trains;
   }
   // Nobody stands still for as long: pauses are short, and what takes long tells how it gets on.
   if (const auto* died = std::get_if<scheduler::TaskDied>(&event);
@@ -109,6 +111,13 @@ void Liveness::RoutingSent(const scheduler::Routing& routing) {
   for (const NodeId& server : HoldersOf(routing)) held_.try_emplace(server, world_->loop.Now());
 }
 
+// Its values were in memory alone, and all of it is gone, whatever the scheduler knows by now: it
+// may have let go of copies by a table that nobody was sent (seed 712460666).
+bool Liveness::KilledWithAll() const {
+  return known_.trained && !job_->options.log && world_->all_killed.has_value() &&
+         *world_->all_killed >= trained_at_;
+}
+
 bool Liveness::LostShard() const {
   const auto is_dead = [this](int server) {
     const scheduler::ServerRef& ref = known_.routing.servers[static_cast<size_t>(server)];
@@ -141,7 +150,8 @@ bool Liveness::MayFail(const scheduler::Failure& failure) const {
   }
   switch (failure.reason) {
     case scheduler::FailureReason::kServerLost:
-      if (!LostShard()) return false;
+      if (!LostShard() && !KilledWithAll()) return false;
+      if (ended_before_) return true;  // Its log went when it ended (seed 955688635).
       if (failed_.size() >= static_cast<size_t>(world_->options.servers)) return true;  // All.
       return known_.trained && !known_.checkpointed && (!job.log || DiskSuffered());
     default:

@@ -43,7 +43,11 @@ class Liveness final : public Checker {
   void ModelIsWhole() override { known_.whole = true; }
   void SchedulerCutOff(bool cut) override;
   void StoreCopied() override { copied_ = known_; }
-  void StorePutBack() override { known_ = copied_; }  // What was decided since never was.
+  // What was decided since never was.
+  void StorePutBack() override {
+    ended_before_ = ended_before_ || known_.ended;
+    known_ = copied_;
+  }
 
   bool started() const { return known_.started; }  // It has got its places.
   bool ended() const { return known_.ended; }
@@ -62,6 +66,7 @@ class Liveness final : public Checker {
   void CheckDeath(const scheduler::NodeDied& died);
   bool HasDeadLink(const scheduler::TaskDied& died) const;
   bool MayFail(const scheduler::Failure& failure) const;
+  bool KilledWithAll() const;
   // Of some shard the primary and every replica in sync have died.
   bool LostShard() const;
   // The disk of a server was lost, or failed, since that one has had copies of the job.
@@ -73,6 +78,8 @@ class Liveness final : public Checker {
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
   absl::btree_set<NodeId> alive_;            // By what the scheduler has told.
   absl::btree_map<NodeId, Instant> joined_;  // Last, in virtual time.
+  Instant trained_at_;                       // When it first began to.
+  bool ended_before_ = false;                // As the store did not know once it was put back.
   absl::btree_set<NodeId> failed_;           // To the job, as its disk is.
   absl::btree_map<NodeId, Instant> held_;    // Since when a server has had copies of the job.
   struct Known {

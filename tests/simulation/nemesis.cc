@@ -384,6 +384,7 @@ void Nemesis::KillServer() {
 
 void Nemesis::KillAll() {
   ++world_->faults[Fault::kAllKilled];
+  world_->all_killed = world_->loop.Now();
   Story("kills every process");
   const absl::Duration down_max = world_->options.chaos.down_max;
   KillScheduler();

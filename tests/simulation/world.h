@@ -99,6 +99,7 @@ struct World {
   std::vector<std::unique_ptr<JobWorld>> jobs;  // By submission; at least one.
   // By server, when its disk last failed, or was lost with what it had synced.
   absl::btree_map<NodeId, Instant> disks_suffered;
+  std::optional<Instant> all_killed;  // When every process was killed at once, the last time.
   // Server and worker daemon whose link is dead for good.
   absl::btree_set<std::pair<NodeId, NodeId>> dead_links;
   SimNetwork::EndpointId scheduler = 0;
