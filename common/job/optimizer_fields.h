@@ -33,7 +33,7 @@ std::vector<OptimizerField> OptimizerFields(absl::string_view name);
 // Whether the job file gives that number of the chosen optimizer.
 bool HasOptimizerNumber(const v1::Optimizer& optimizer, const OptimizerField& field);
 
-// That number of the chosen optimizer, or its default.
+// Returns that number of the chosen optimizer, or its default.
 // REQUIRES: `field` is one of OptimizerFields(OptimizerName(optimizer)).
 float OptimizerNumber(const v1::Optimizer& optimizer, const OptimizerField& field);
 

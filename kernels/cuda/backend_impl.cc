@@ -324,7 +324,10 @@ absl::Status CudaBackendImpl::Convert(Stream stream, const TensorView& from, con
 
 absl::Status CudaBackendImpl::LookUp(Stream stream, const void* from, const float* table,
                                      int64_t channels, const TensorView& to) {
-  CAPSTAN_RETURN_IF_ERROR(CheckCount("channels", channels - 1, INT32_MAX - 1));
+  if (channels < 1 || channels > INT32_MAX) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("look up: channels is ", channels, ", expected 1 or more"));
+  }
   CAPSTAN_ASSIGN_OR_RETURN(const Number number, NumberOf(to.dtype));
   CAPSTAN_RETURN_IF_ERROR(
       Ready("look up", to.count, INT32_MAX, {{"from", from}, {"table", table}, {"to", to.data}}));

@@ -118,9 +118,10 @@ struct LookUpOp {
   T* to;
   template <int N>
   __device__ void Run(int64_t i) const {
-    typename Word<N>::Type word = *reinterpret_cast<const typename Word<N>::Type*>(from + i);
+    Packed<N, uint8_t> packed;
+    packed.Read(from + i);
     uint8_t bytes[N];
-    memcpy(bytes, &word, sizeof(bytes));
+    packed.Split(bytes);
     uint32_t channel = static_cast<uint32_t>(i) % channels;
     float v[N];
 #pragma unroll

@@ -50,7 +50,7 @@ cudaError_t LaunchCast(const CastArgs& args, cudaStream_t stream);  // 6 B from 
 
 // to[i] = table[i % channels, from[i]]. 3 B to bf16.
 struct LookUpArgs {
-  Element type = Element::kFloat;  // Of `to`.
+  Element type = Element::kFloat;  // `to` has elements of this type.
   int64_t n = 0;                   // < 2^31
   const uint8_t* from = nullptr;
   const float* table = nullptr;  // [channels, 256]

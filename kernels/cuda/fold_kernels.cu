@@ -9,7 +9,7 @@ namespace {
 // One position of x', of C channels in x.
 template <int C>
 struct FoldImage {
-  static constexpr int kChannels = C <= 2 ? 8 : 16;  // As FoldOf says.
+  static constexpr int kChannels = FoldedChannels(C);
   FoldArgs a;
   const uint16_t* x;
   uint16_t* to;
@@ -61,7 +61,7 @@ struct FoldWeight {
   __device__ void operator()(int i) const {
     const WindowShape& s = a.shape;
     const Place p = PlaceOf(i, a.kernel, a.kernel, a.c);
-    const int pixel = p.channel / s.c;  // Of the block; from 4 on there is none.
+    const int pixel = p.channel / s.c;  // A block has pixels 0 to 3.
     const int row = 2 * p.row + pixel / 2, column = 2 * p.column + pixel % 2;
     const bool is_there = pixel < 4 && row < s.kernel && column < s.kernel;
     const int at = ((p.n * s.kernel + row) * s.kernel + column) * s.c + p.channel % s.c;

@@ -19,12 +19,16 @@
 
 namespace capstan::kernels::cuda {
 
-inline constexpr int kFoldedChannelsMax = 4;  // Of x.
+// The images x have at most so many channels.
+inline constexpr int kFoldedChannelsMax = 4;
+
+// How many channels x' has where x has c: a multiple of 8.
+constexpr int FoldedChannels(int c) { return c <= 2 ? 8 : 16; }
 
 struct FoldArgs {
-  WindowShape shape;  // Of the convolution of stride 2; 1 <= c <= kFoldedChannelsMax.
-  int out_c = 1;      // Of weights.
-  int h = 1, w = 1, c = 1, kernel = 1;  // Of x', and of weights'.
+  WindowShape shape;  // Describes the convolution of stride 2; 1 <= c <= kFoldedChannelsMax.
+  int out_c = 1;
+  int h = 1, w = 1, c = 1, kernel = 1;  // Describe x' and weights'.
 };
 inline FoldArgs FoldOf(const WindowShape& shape, int out_c) {
   const int kernel = (shape.kernel + 1) / 2;
@@ -32,7 +36,7 @@ inline FoldArgs FoldOf(const WindowShape& shape, int out_c) {
           .out_c = out_c,
           .h = shape.out_h + kernel - 1,
           .w = shape.out_w + kernel - 1,
-          .c = shape.c <= 2 ? 8 : 16,
+          .c = FoldedChannels(shape.c),
           .kernel = kernel};
 }
 

@@ -102,9 +102,12 @@ struct Packed {
   __device__ __forceinline__ void Read(const T* p) {
     word = *reinterpret_cast<const decltype(word)*>(p);
   }
+  __device__ __forceinline__ void Split(T (&parts)[N]) const {
+    memcpy(parts, &word, sizeof(parts));
+  }
   __device__ __forceinline__ void Unpack(float (&v)[N]) const {
     T parts[N];
-    memcpy(parts, &word, sizeof(parts));
+    Split(parts);
 #pragma unroll
     for (int k = 0; k < N; ++k) v[k] = Load(parts + k);
   }

@@ -67,6 +67,12 @@ void Narrow(const float* values, const TensorView& to) {
   for (int64_t i = 0; i < to.count; ++i) halves[i] = ToHalf(to.dtype, values[i]);
 }
 
+// Stores fp32 in a view of fp32 or of a type of two bytes.
+void StoreFloats(const float* values, const TensorView& to) {
+  if (IsHalf(to.dtype)) return Narrow(values, to);
+  std::copy(values, values + to.count, to.f32());
+}
+
 TensorView HostOperand(HostView& host) {
   if (!IsHalf(host.view.dtype)) return host.view;
   return ViewOf(host.widened.data(), host.view.count);
@@ -241,31 +247,23 @@ absl::Status FakeDevice::ConvertNow(const TensorView& from, const TensorView& to
   CAPSTAN_ASSIGN_OR_RETURN(out.view.data, FindDevice(to.data, to.count * BytesOf(to.dtype)));
   if (IsHalf(in.view.dtype)) Widen(in);
   const float* const values = HostOperand(in).f32();
-  if (IsHalf(out.view.dtype)) {
-    Narrow(values, out.view);
-  } else {
-    std::copy(values, values + from.count, out.view.f32());
-  }
+  StoreFloats(values, out.view);
   return absl::OkStatus();
 }
 
 absl::Status FakeDevice::LookUpNow(const void* from, const float* table, int64_t channels,
                                    const TensorView& to) {
-  HostView out{to, {}};
+  TensorView out = to;
   CAPSTAN_ASSIGN_OR_RETURN(const std::byte* const bytes, FindDevice(from, to.count));
   CAPSTAN_ASSIGN_OR_RETURN(const std::byte* const values,
                            FindDevice(table, channels * 256 * BytesOf(DataType::kFloat32)));
-  CAPSTAN_ASSIGN_OR_RETURN(out.view.data, FindDevice(to.data, to.count * BytesOf(to.dtype)));
+  CAPSTAN_ASSIGN_OR_RETURN(out.data, FindDevice(to.data, to.count * BytesOf(to.dtype)));
   std::vector<float> found(static_cast<size_t>(to.count));
   for (int64_t i = 0; i < to.count; ++i) {
     const int64_t at = i % channels * 256 + std::to_integer<int64_t>(bytes[i]);
     std::memcpy(&found[static_cast<size_t>(i)], values + at * 4, 4);
   }
-  if (IsHalf(out.view.dtype)) {
-    Narrow(found.data(), out.view);
-  } else {
-    std::copy(found.begin(), found.end(), out.view.f32());
-  }
+  StoreFloats(found.data(), out);
   return absl::OkStatus();
 }
 

@@ -94,7 +94,7 @@ class Replica {
   template <typename Run>
   absl::Status Watched(const Pass& pass, size_t first, size_t last, const Run& run);
   absl::Status RunStep(const Pass& pass, size_t index);
-  // Of sample `i`: [classes], valid until the next call.
+  // Returns the logits of sample `i`, [classes]; they are valid until the next call.
   absl::Span<const float> LogitsOf(int64_t i) const;
   void MakeUnbiased(const BatchMoments& moments);
 
