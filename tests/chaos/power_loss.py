@@ -134,20 +134,22 @@ def control(arguments):
         data = synthetic.data_block(live.folder, train=2000, test=500, side=8)
         job = live.submit(text_of(live, data, "bsp", epochs=1000), "deaf.textproto")
         draw = random.Random(arguments.seed)
+        live.wait_iteration(job, 5)
         for _ in range(CONTROL_CUTS_MAX):
-            live.wait_iteration(job, live.iteration(job) + 5)
-            before = live.iteration(job)
             lost = live.cut(draw)
+            reached = live.iteration(job)  # What the scheduler has kept: nothing runs before it.
 
-            def noticed_or_moved_on():
+            def missed(status):
+                return status["state"] in cluster.ENDED or "are lost" in status.get("detail", "")
+
+            def missed_or_moved_on():
                 status = live.status(job)
-                if status["state"] in cluster.ENDED or "are lost" in status.get("detail", ""):
-                    return status
-                return int(status.get("iteration", 0)) > before and status
+                moved_on = int(status.get("iteration", 0)) >= reached + 5
+                return status if moved_on or missed(status) else None
 
-            status = cluster.until("the job misses what was lost, or goes on",
-                                   noticed_or_moved_on, poll_seconds=cluster.CLI_POLL_SECONDS)
-            if status["state"] in cluster.ENDED or "are lost" in status.get("detail", ""):
+            status = cluster.until("the job misses what was lost, or goes on", missed_or_moved_on,
+                                   poll_seconds=cluster.CLI_POLL_SECONDS)
+            if missed(status):
                 print(f"without fsync  lost {lost}: {status.get('detail', '')}", flush=True)
                 live.run("job", "stop", job, check=False)
                 return True
