@@ -1,4 +1,7 @@
-"""Macros around the native C++ rules: they set warnings and the precompiled header."""
+"""Macros around the native C++ rules.
+
+They set warnings and the precompiled header, and derive from a target's name which files it has.
+"""
 
 load("//common/build_defs:precompiled.bzl", "precompiled_copts", "precompiled_deps")
 
@@ -32,30 +35,78 @@ def _library_deps(copts, deps):
         return deps
     return deps + precompiled_deps("library_headers")
 
-def capstan_cc_library(name, copts = [], deps = [], **kwargs):
-    """A cc_library with the project's warnings as errors."""
+def _file_if_there(name):
+    # No search for sources: it asks for one name, and gives [name] or, without such a file, [].
+    return native.glob([name], allow_empty = True)
+
+def _deps_of_test(library, test_deps):
+    # In the order of a list written by hand: labels of this package first.
+    near = [dep for dep in test_deps if dep.startswith(":")]
+    return sorted([":" + library] + near) + [dep for dep in test_deps if not dep.startswith(":")]
+
+def capstan_cc_library(
+        name,
+        srcs = None,
+        hdrs = None,
+        copts = [],
+        deps = [],
+        test_deps = None,
+        **kwargs):
+    """A cc_library with the project's warnings as errors, and its test.
+
+    `capstan_cc_library(name = "slot_tree", deps = [...], test_deps = [])` stands for
+
+        cc_library(name = "slot_tree", srcs = ["slot_tree.cc"], hdrs = ["slot_tree.h"], deps = ...)
+        cc_test(name = "slot_tree_test", srcs = ["slot_tree_test.cc"], deps = [":slot_tree"])
+
+    No sources are globbed: one file name is derived from the name, and it is tested whether the
+    file exists. What is generated does not lie in the tree and has to be named.
+
+    Args:
+      name: the library's name.
+      srcs: left out: <name>.cc where this file exists, else none. [] for none all the same.
+      hdrs: left out: <name>.h where this file exists, else none.
+      copts: in addition to the project's own.
+      deps: direct dependencies.
+      test_deps: what <name>_test.cc needs besides the library itself and Catch2; [] for nothing.
+        Left out: the library has no test of its name, or one with more attributes than deps
+        (tags, data, copts, another size): that one has a capstan_cc_test of its own.
+      **kwargs: of cc_library; the test does not get them.
+    """
+    own_srcs, own_hdrs = _file_if_there(name + ".cc"), _file_if_there(name + ".h")
+    if srcs == None and hdrs == None and not own_srcs + own_hdrs:
+        fail("{0}: expected a file {0}.h or {0}.cc in this package, or srcs or hdrs".format(name))
     native.cc_library(
         name = name,
+        srcs = own_srcs if srcs == None else srcs,
+        hdrs = own_hdrs if hdrs == None else hdrs,
         copts = _library_copts(copts),
         deps = _library_deps(copts, deps),
         **kwargs
     )
+    if test_deps != None:
+        capstan_cc_test(name = name + "_test", deps = _deps_of_test(name, test_deps))
 
-def capstan_cc_binary(name, copts = [], deps = [], **kwargs):
-    """A cc_binary with the project's warnings as errors."""
+def capstan_cc_binary(name, srcs = None, copts = [], deps = [], **kwargs):
+    """A cc_binary with the project's warnings as errors, of <name>.cc where srcs is left out."""
     native.cc_binary(
         name = name,
+        srcs = [name + ".cc"] if srcs == None else srcs,
         copts = _library_copts(copts),
         deps = _library_deps(copts, deps),
         **kwargs
     )
 
-def capstan_cc_test(name, srcs, deps = [], copts = [], size = "small", **kwargs):
-    """A Catch2 test: links the shared main, so that a test file holds only its cases."""
+def capstan_cc_test(name, srcs = None, deps = [], copts = [], size = "small", **kwargs):
+    """A Catch2 test of <name>.cc, or of srcs: a file holds only its cases, the main is shared.
+
+    For a test that capstan_cc_library's test_deps cannot express: one of several libraries, or with
+    attributes of its own.
+    """
     native.cc_test(
         name = name,
         size = size,
-        srcs = srcs,
+        srcs = [name + ".cc"] if srcs == None else srcs,
         copts = _TEST_COPTS + copts,
         deps = deps + ["//common/testing:catch2_main"] + precompiled_deps("test_headers"),
         **kwargs

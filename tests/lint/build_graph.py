@@ -2,7 +2,8 @@
 
 Starlark is a subset of Python: each BUILD file is executed here with rules that record their
 arguments. Macros of this workspace (`load("//...")`) are executed too, so that what they add
-counts; rules from other repositories are recorded by the arguments they get.
+counts; rules from other repositories are recorded by the arguments they get. `native.glob`, by
+which a macro asks whether a file exists, answers as in Bazel but knows no wildcards.
 """
 
 import ast
@@ -84,10 +85,16 @@ class _Native:
     def __getattr__(self, rule):
         return self._loader.rule(rule)
 
+    def glob(self, names, **unused):
+        """Those of the names, without wildcards, that are files of the package."""
+        return [name for name in names
+                if os.path.join(self._loader.context.package, name) in self._loader.paths]
+
 
 class _Loader:
-    def __init__(self, root):
+    def __init__(self, root, paths):
         self.root = root
+        self.paths = set(paths)
         self.targets = {}
         self.context = None
 
@@ -141,7 +148,7 @@ def _fail(*message, **unused):
 
 def read_targets(root, paths):
     """All targets of the BUILD.bazel files among `paths`, by label."""
-    loader = _Loader(root)
+    loader = _Loader(root, paths)
     for path in paths:
         if os.path.basename(path) != "BUILD.bazel" or path.startswith("deploy/bazel/"):
             continue  # The stand-ins of deploy/bazel are repositories of their own.

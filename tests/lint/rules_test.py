@@ -171,6 +171,24 @@ class Layers(unittest.TestCase):
         self.assertIn("//server/core:shard reaches @grpc//:grpc++", found)
         self.assertIn("//server/core:shard -> //common/time:instant -> @grpc//:grpc++", found)
 
+    def test_a_macro_that_derives_sources_and_a_test(self):
+        root, paths = self.write({
+            "defs/m.bzl": 'def lib(name, deps, test_deps):\n'
+                          '    native.cc_library(name = name, deps = deps,\n'
+                          '        srcs = native.glob([name + ".cc"], allow_empty = True),\n'
+                          '        hdrs = native.glob([name + ".h"], allow_empty = True))\n'
+                          '    native.cc_test(name = name + "_test", deps = test_deps)\n',
+            "server/core/BUILD.bazel": 'load("//defs:m.bzl", "lib")\nlib(name = "shard",\n'
+                                       '  deps = [":b"], test_deps = ["@grpc//:grpc++"])\n',
+            "server/core/shard.h": "#include <mutex>\n",
+        })
+        targets = build_graph.read_targets(root, paths)
+        self.assertEqual(targets["//server/core:shard"].sources, ["server/core/shard.h"])
+        self.assertIn("//server/core:shard_test reaches @grpc//:grpc++",
+                      "\n".join(layering_test.check_targets(targets)))
+        self.assertIn("includes mutex, expected @posix//:threads in the deps of",
+                      "\n".join(layering_test.check_declared(root, set(paths), targets)))
+
     def test_forbidden_and_allowed_dependencies_of_a_core(self):
         def found(dep, rule="capstan_cc_library"):
             return self.messages({"worker/core/BUILD.bazel":
