@@ -1,5 +1,6 @@
 #include "server/service/held_job.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -57,8 +58,8 @@ HeldJob::HeldJob(Options options, std::shared_ptr<const ShardFactory> factory)
       factory_(std::move(factory)),
       install_memory_(
           std::make_shared<InstallMemory>(AccountOf(*factory_, ShardFactory::Account::kInstalls))),
-      tables_(factory_),
       key_lists_(options_.key_lists, AccountOf(*factory_, ShardFactory::Account::kKeyLists)),
+      tables_(factory_),
       snapshots_(options_.snapshots, AccountOf(*factory_, ShardFactory::Account::kSnapshots)) {}
 
 std::optional<HeldJob::CallId> HeldJob::Push(const PushMessage& push, v1::PushResponse* response,
@@ -66,7 +67,7 @@ std::optional<HeldJob::CallId> HeldJob::Push(const PushMessage& push, v1::PushRe
   Effects effects;
   std::optional<CallId> waits;
   {
-    absl::MutexLock lock(&mutex_);
+    absl::ReaderMutexLock lock(&mutex_);
     const CallId call = calls_.Begin(std::move(done));
     Sink sink(this, &effects.ended);
     sink.SetPushCall(call);
@@ -79,7 +80,7 @@ std::optional<HeldJob::CallId> HeldJob::Push(const PushMessage& push, v1::PushRe
     status = Annotate(status, absl::StrCat("push to ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
-  Perform(effects);
+  Perform(&effects);
   return waits;
 }
 
@@ -89,7 +90,7 @@ std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, Pul
   Effects effects;
   std::optional<CallId> waits;
   {
-    absl::MutexLock lock(&mutex_);
+    absl::ReaderMutexLock lock(&mutex_);
     const CallId call = calls_.Begin(std::move(done));
     Sink sink(this, &effects.ended);
     const auto keys = KeysOfPullLocked(request, std::move(ahead));
@@ -101,7 +102,7 @@ std::optional<HeldJob::CallId> HeldJob::Pull(const v1::PullRequest& request, Pul
     status = Annotate(status, absl::StrCat("pull from ", options_.job));
     waits = FinishLocked(call, status, sink, &effects);
   }
-  Perform(effects);
+  Perform(&effects);
   return waits;
 }
 
@@ -110,14 +111,14 @@ std::optional<HeldJob::CallId> HeldJob::ScanRows(const v1::ScanRowsRequest& requ
   Effects effects;
   std::optional<CallId> waits;
   {
-    absl::MutexLock lock(&mutex_);
+    absl::ReaderMutexLock lock(&mutex_);
     const CallId call = calls_.Begin(std::move(done));
     Sink sink(this, &effects.ended);
     const absl::Status status = ScanLocked(request, call, response, sink);
     waits = FinishLocked(call, Annotate(status, absl::StrCat("scan of ", options_.job)), sink,
                          &effects);
   }
-  Perform(effects);
+  Perform(&effects);
   return waits;
 }
 
@@ -127,14 +128,32 @@ void HeldJob::Cancel(CallId call) {
     absl::MutexLock lock(&mutex_);
     EndLocked(call, absl::CancelledError("the caller is gone"), &effects);
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
-void HeldJob::Perform(const Effects& effects) {
-  for (const auto& [done, status] : effects.ended) done(status);
-  Send(effects.sends);
-  if (effects.tick.has_value() && options_.schedule_tick) options_.schedule_tick(*effects.tick);
-  if (effects.report && options_.on_report) options_.on_report();
+void HeldJob::Perform(Effects* effects) {
+  PerformAlone(effects);
+  for (const auto& [done, status] : effects->ended) done(status);
+  Send(effects->sends);
+  if (effects->tick.has_value() && options_.schedule_tick) options_.schedule_tick(*effects->tick);
+  if (effects->report && options_.on_report) options_.on_report();
+}
+
+void HeldJob::PerformAlone(Effects* effects) {
+  if (!effects->failed && effects->deposed.empty() && !effects->snapshots_full) return;
+  absl::MutexLock lock(&mutex_);
+  if (effects->failed) EndLocked(effects->failed->first, effects->failed->second, effects);
+  for (const ShardKey& key : effects->deposed) {
+    const absl::StatusOr<ShardEngine*> engine = EngineLocked(key);
+    if (!engine.ok()) continue;
+    absl::Status lost;
+    {
+      absl::MutexLock shard_lock(&(*engine)->mutex);
+      if ((*engine)->link.replication().deposed()) lost = CheckPrimary(**engine);
+    }
+    if (!lost.ok()) EndWaitingForLocked(key, lost, effects);
+  }
+  if (effects->snapshots_full) snapshots_.Settle(tables_);
 }
 
 absl::Status HeldJob::CheckCallerLocked(const v1::Caller& caller) const {
@@ -155,14 +174,49 @@ absl::Status HeldJob::CheckCallerLocked(const v1::Caller& caller) const {
   return absl::OkStatus();
 }
 
-absl::Status HeldJob::CheckPrimaryLocked(const ShardKey& key) const {
-  const auto it = links_.find(key);
-  if (it == links_.end() || !it->second->is_primary()) {
-    return absl::NotFoundError(absl::StrCat(NameOf(key), " is not held here: this server holds ",
-                                            links_.size(),
-                                            " shards of the job; fetch the routing table"));
+absl::StatusOr<ShardEngine*> HeldJob::EngineLocked(const ShardKey& key) const {
+  const auto it = engines_.find(key);
+  if (it != engines_.end()) return it->second.get();
+  return NotHeldLocked(key);
+}
+
+absl::Status HeldJob::NotHeldLocked(const ShardKey& key) const {
+  return absl::NotFoundError(absl::StrCat(NameOf(key), " is not held here: this server holds ",
+                                          engines_.size(),
+                                          " shards of the job; fetch the routing table"));
+}
+
+absl::Status HeldJob::CheckHeldLocked(const ShardKey& key) const {
+  return tables_.Find(key) != nullptr ? absl::OkStatus() : NotHeldLocked(key);
+}
+
+template <typename Shards, typename Work>
+absl::Status HeldJob::ForEachPrimaryLocked(const Shards& shards, const Work& work) const {
+  std::vector<int> busy;
+  for (int i = 0; i < shards.size(); ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(ShardEngine* const engine, EngineLocked(KeyOf(shards[i])));
+    if (!engine->mutex.TryLock()) {
+      busy.push_back(i);
+      continue;
+    }
+    absl::Status status = CheckPrimary(*engine);
+    if (status.ok()) status = work(i);
+    engine->mutex.Unlock();
+    CAPSTAN_RETURN_IF_ERROR(status);
   }
-  if (it->second->replication().deposed()) {
+  for (const int i : busy) {
+    const ShardEngine& engine = *engines_.at(KeyOf(shards[i]));
+    absl::MutexLock shard_lock(&engine.mutex);
+    CAPSTAN_RETURN_IF_ERROR(CheckPrimary(engine));
+    CAPSTAN_RETURN_IF_ERROR(work(i));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeldJob::CheckPrimary(const ShardEngine& engine) const {
+  const ShardKey key = engine.link.shard().key;
+  if (!engine.link.is_primary()) return NotHeldLocked(key);
+  if (engine.link.replication().deposed()) {
     return absl::FailedPreconditionError(absl::StrCat(
         NameOf(key), " has another primary now; fetch the routing table and send again"));
   }
@@ -182,7 +236,7 @@ absl::StatusOr<std::optional<std::vector<Gradient>>> HeldJob::CheckPushLocked(
   for (int i = 0; i < request.shards_size(); ++i) {
     const v1::ShardPush& shard = request.shards(i);
     const ShardKey key = KeyOf(shard);
-    CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
+    CAPSTAN_RETURN_IF_ERROR(CheckHeldLocked(key));
     const absl::StatusOr<NumberFormat> format = FormatOf(shard.value_type());
     if (!format.ok()) return Annotate(format.status(), NameOf(key));
     RowKeys listed;
@@ -196,8 +250,12 @@ absl::StatusOr<std::optional<std::vector<Gradient>>> HeldJob::CheckPushLocked(
         Gradient gradient,
         tables_.ParseGradient(key, push.values[static_cast<size_t>(i)], *format, listed));
     gradients.push_back(std::move(gradient));
-    CAPSTAN_RETURN_IF_ERROR(tables_.CheckPush(key, DecodePush(request, shard)));
   }
+  CAPSTAN_RETURN_IF_ERROR(ForEachPrimaryLocked(request.shards(), [&](int i) {
+    const v1::ShardPush& shard = request.shards(i);
+    return tables_.CheckPush(KeyOf(shard), DecodePush(request, shard),
+                             gradients[static_cast<size_t>(i)]);
+  }));
   return gradients;
 }
 
@@ -248,14 +306,12 @@ absl::Status HeldJob::CheckPullHeadLocked(const v1::PullRequest& request) const 
     return absl::InvalidArgumentError(absl::StrCat("wait_limit_ms ", request.wait_limit_ms(),
                                                    ": expected 0 to ", kWaitLimitMsMax));
   }
-  for (const v1::ShardPull& shard : request.shards()) {
-    const ShardKey key = KeyOf(shard);
-    CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
+  return ForEachPrimaryLocked(request.shards(), [&](int i) -> absl::Status {
+    const v1::ShardPull& shard = request.shards(i);
     const absl::StatusOr<PullHead> head = DecodePull(request, shard);
-    if (!head.ok()) return Annotate(head.status(), NameOf(key));
-    CAPSTAN_RETURN_IF_ERROR(tables_.CheckPull(key, *head));
-  }
-  return absl::OkStatus();
+    if (!head.ok()) return Annotate(head.status(), NameOf(KeyOf(shard)));
+    return tables_.CheckPull(KeyOf(shard), *head);
+  });
 }
 
 absl::Status HeldJob::CheckPullSizeLocked(const v1::PullRequest& request,
@@ -284,13 +340,14 @@ std::optional<HeldJob::Ahead> HeldJob::FetchRows(const v1::PullRequest& request)
   if (!factory_->MayKeepRowsOnDisk()) return std::nullopt;
   Ahead ahead;
   {
-    absl::MutexLock lock(&mutex_);
+    absl::ReaderMutexLock lock(&mutex_);
     auto keys = CheckPullLocked(request);
     if (!keys.ok() || !keys->has_value()) return std::nullopt;
     ahead.keys = **std::move(keys);
     int64_t bytes = 0;
     for (int i = 0; i < request.shards_size() && bytes < kFetchBytesMax; ++i) {
       const ShardKey key = KeyOf(request.shards(i));
+      absl::MutexLock shard_lock(&engines_.at(key)->mutex);
       auto fetch = tables_.Find(key)->store().BeginFetch(ahead.keys[static_cast<size_t>(i)]);
       if (fetch == nullptr) continue;
       bytes += fetch->bytes();
@@ -309,6 +366,7 @@ absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::KeysOfPullLocked(
   CAPSTAN_RETURN_IF_ERROR(CheckPullSizeLocked(request, ahead->keys));
   for (const auto& [key, fetch] : ahead->fetches) {
     // The pull will meet what is wrong.
+    absl::MutexLock shard_lock(&engines_.at(key)->mutex);
     tables_.Find(key)->store().TakeIn(*fetch).IgnoreError();
   }
   return std::move(ahead->keys);
@@ -317,14 +375,42 @@ absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::KeysOfPullLocked(
 absl::Status HeldJob::PushLocked(const v1::PushRequest& push,
                                  const std::vector<Gradient>& gradients, v1::PushResponse* response,
                                  Sink& sink) {
+  for (int i = 0; i < push.shards_size(); ++i) response->add_shards();
+  std::vector<int> busy;
+  std::vector<ShardEngine*> updating;  // Whose locks are kept: their updates go on, on a device.
+  std::vector<JobTables::BegunPush> begun;
+  const auto push_one = [&](int i, ShardEngine& engine) -> absl::Status {
+    CAPSTAN_RETURN_IF_ERROR(CheckPrimary(engine));
+    const v1::ShardPush& shard = push.shards(i);
+    sink.SetPushResult(response->mutable_shards(i));
+    return tables_.BeginPush(KeyOf(shard), DecodePush(push, shard),
+                             gradients[static_cast<size_t>(i)], sink, &begun);
+  };
   absl::Status status;
   for (int i = 0; i < push.shards_size() && status.ok(); ++i) {
-    const v1::ShardPush& shard = push.shards(i);
-    sink.SetPushResult(response->add_shards());
-    status = tables_.BeginPush(KeyOf(shard), DecodePush(push, shard),
-                               gradients[static_cast<size_t>(i)], sink);
+    ShardEngine& engine = *engines_.at(KeyOf(push.shards(i)));
+    if (!engine.mutex.TryLock()) {
+      busy.push_back(i);
+      continue;
+    }
+    const size_t before = begun.size();
+    status = push_one(i, engine);
+    if (begun.size() > before) {
+      updating.push_back(&engine);
+    } else {
+      engine.mutex.Unlock();
+    }
   }
-  status.Update(tables_.FinishPushes(sink));  // Also those before one that has failed.
+  status.Update(tables_.FinishPushes(begun, sink));  // Also those before one that has failed.
+  for (ShardEngine* const engine : updating) engine->mutex.Unlock();
+  // Nothing is locked now: whoever waits for a lock holds no other one.
+  for (size_t b = 0; b < busy.size() && status.ok(); ++b) {
+    ShardEngine& engine = *engines_.at(KeyOf(push.shards(busy[b])));
+    absl::MutexLock shard_lock(&engine.mutex);
+    begun.clear();
+    status = push_one(busy[b], engine);
+    status.Update(tables_.FinishPushes(begun, sink));
+  }
   return status;
 }
 
@@ -346,10 +432,10 @@ absl::Status HeldJob::PullLocked(const v1::PullRequest& request, const std::vect
     answer->values.emplace_back();
     heads.push_back(head);
   }
-  for (int i = 0; i < request.shards_size(); ++i) {
-    CAPSTAN_RETURN_IF_ERROR(tables_.Pull(KeyOf(request.shards(i)), heads[i], now, sink));
-  }
-  TickAtLocked(deadline, effects);
+  CAPSTAN_RETURN_IF_ERROR(ForEachPrimaryLocked(request.shards(), [&](int i) {
+    return tables_.Pull(KeyOf(request.shards(i)), heads[static_cast<size_t>(i)], now, sink);
+  }));
+  TickAt(deadline, effects);
   return absl::OkStatus();
 }
 
@@ -361,7 +447,9 @@ absl::Status HeldJob::ScanLocked(const v1::ScanRowsRequest& request, CallId call
         absl::StrCat("bytes_max ", request.bytes_max(), ": expected 1 to ", kScanBytesMax));
   }
   const ShardKey key = KeyOf(request);
-  CAPSTAN_RETURN_IF_ERROR(CheckPrimaryLocked(key));
+  CAPSTAN_ASSIGN_OR_RETURN(ShardEngine* const engine, EngineLocked(key));
+  absl::MutexLock shard_lock(&engine->mutex);
+  CAPSTAN_RETURN_IF_ERROR(CheckPrimary(*engine));
   const PullHead reader{.token = {},
                         .rank = Rank(request.caller().rank()),
                         .incarnation = Incarnation(request.caller().incarnation()),
@@ -406,10 +494,9 @@ absl::Status HeldJob::CheckSinceLocked(const v1::ScanSince& since, Version prese
 
 std::optional<HeldJob::CallId> HeldJob::FinishLocked(CallId call, const absl::Status& status,
                                                      Sink& sink, Effects* effects) {
-  if (!status.ok()) EndLocked(call, status, effects);
+  if (!status.ok()) effects->failed = {call, status};
   SettleLocked(sink, effects);
-  if (!tables_.failure().ok()) effects->report = true;
-  if (!calls_.Has(call) || !calls_.Seal(call, &effects->ended)) return std::nullopt;
+  if (!status.ok() || !calls_.Seal(call, &effects->ended)) return std::nullopt;
   return call;
 }
 

@@ -1,5 +1,11 @@
-// HeldJob: one job's shards on this server behind a mutex: checks messages, carries them out, keeps
-// the calls that wait, and copies every change to replicas and the log. Knows protobuf, not gRPC.
+// HeldJob: one job's shards on this server: checks messages, carries them out, keeps the calls that
+// wait, and copies every change to replicas and the log. Knows protobuf, not gRPC.
+//
+// Messages with values (pushes, pulls, scans, records for replicas and their answers) share the
+// job's mutex, and lock one shard after another (ShardEngine): messages of several connections run
+// at the same time. Whatever concerns the job as a whole (routing, membership, snapshots, whole
+// shards, calls that end with an error, time) has the mutex for itself, so that it comes between
+// whole messages, and sees every shard at rest.
 //
 // A message is checked as a whole before any of it touches state. A call that waits holds no
 // thread: it is an entry here until the last of its shards is answered and safe, it is cancelled,
@@ -19,6 +25,7 @@
 #ifndef CAPSTAN_SERVER_SERVICE_HELD_JOB_H_
 #define CAPSTAN_SERVER_SERVICE_HELD_JOB_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,6 +50,7 @@
 #include "server/service/install_memory.h"
 #include "server/service/key_lists.h"
 #include "server/service/record_sink.h"
+#include "server/service/shard_engine.h"
 #include "server/service/shard_link.h"
 #include "server/service/unread_pins.h"
 #include "server/service/waiting_calls.h"
@@ -219,7 +227,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
  private:
   class Sink;  // held_job_sink.h
   class Rows;  // held_job_capture.cc
-  using Links = absl::btree_map<ShardKey, std::unique_ptr<ShardLink>>;
+  using Engines = absl::btree_map<ShardKey, std::unique_ptr<ShardEngine>>;
   struct Outgoing {  // A message to a replica.
     ShardKey shard;
     ReplicaMessage message;
@@ -232,35 +240,52 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     std::vector<Outgoing> sends;
     std::optional<Instant> tick;
     bool report = false;
+    // What an operation that shares the mutex leaves to one that has it for itself.
+    std::optional<std::pair<CallId, absl::Status>> failed;  // Its call is to end so.
+    std::vector<ShardKey> deposed;                          // Calls that wait for these, too.
+    bool snapshots_full = false;
     std::optional<TableShard> replaced;  // Large ones take their time to go.
   };
-  void Perform(const Effects& effects);
+  // To be called under no lock.
+  void Perform(Effects* effects);
+  void PerformAlone(Effects* effects) ABSL_LOCKS_EXCLUDED(mutex_);
   // Messages to one server travel together, but for whole shards.
   void Send(const std::vector<Outgoing>& sends);
   void SendTogether(std::vector<Outgoing> sends);
 
   // ---- held_job.cc: pushes and pulls.
-  absl::Status CheckCallerLocked(const v1::Caller& caller) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckCallerLocked(const v1::Caller& caller) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // What the message brings for each of its shards; the keys that it asks each for. None: it names
   // a list of keys that is not kept.
   absl::StatusOr<std::optional<std::vector<Gradient>>> CheckPushLocked(const PushMessage& push)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::optional<std::vector<RowKeys>>> CheckPullLocked(
-      const v1::PullRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      const v1::PullRequest& request) ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // The part of it that changes: who may pull, and where.
   absl::Status CheckPullHeadLocked(const v1::PullRequest& request) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // Whether so many keys may wait, and their rows fit in an answer.
   absl::Status CheckPullSizeLocked(const v1::PullRequest& request,
                                    const std::vector<RowKeys>& keys) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // The keys that the shard's part of a pull means, kept if it has named them. None: as above.
   absl::StatusOr<std::optional<RowKeys>> KeysOfLocked(const v1::Caller& caller,
                                                       const v1::ShardPull& shard)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // Errors: kNotFound  this server is to hold no copy of it.
+  absl::StatusOr<ShardEngine*> EngineLocked(const ShardKey& key) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status NotHeldLocked(const ShardKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckHeldLocked(const ShardKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // Calls work(i) for each shard of a message under the shard's lock, if its primary is here. Shards
+  // that are free come first, so that messages which come at the same time do not wait for each
+  // other shard by shard. Stops at the first error.
+  template <typename Shards, typename Work>
+  absl::Status ForEachPrimaryLocked(const Shards& shards,
+                                    const Work& work) const ABSL_NO_THREAD_SAFETY_ANALYSIS;
   // OK: the shard's primary is here.
-  absl::Status CheckPrimaryLocked(const ShardKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPrimary(const ShardEngine& engine) const ABSL_SHARED_LOCKS_REQUIRED(mutex_)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(engine.mutex);
   // A pull's keys, and what of its rows was read ahead of its turn.
   struct Ahead {
     std::vector<RowKeys> keys;
@@ -273,22 +298,21 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // As CheckPullLocked, of a pull that may have been read ahead; takes in what has arrived for it.
   absl::StatusOr<std::optional<std::vector<RowKeys>>> KeysOfPullLocked(
       const v1::PullRequest& request, std::optional<Ahead> ahead)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status PushLocked(const v1::PushRequest& push, const std::vector<Gradient>& gradients,
-                          v1::PushResponse* response, Sink& sink)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                          v1::PushResponse* response, Sink& sink) ABSL_NO_THREAD_SAFETY_ANALYSIS;
   absl::Status PullLocked(const v1::PullRequest& request, const std::vector<RowKeys>& keys,
                           CallId call, PullAnswer* answer, Sink& sink, Effects* effects)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status ScanLocked(const v1::ScanRowsRequest& request, CallId call,
                           v1::ScanRowsResponse* response, Sink& sink)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // OK: what changed since then is to be told.
   absl::Status CheckSinceLocked(const v1::ScanSince& since, Version present) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // Ends what an operation has begun: the call's id if it waits.
   std::optional<CallId> FinishLocked(CallId call, const absl::Status& status, Sink& sink,
-                                     Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                                     Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   void EndLocked(CallId call, const absl::Status& status, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndWaitingForLocked(const ShardKey& key, const absl::Status& status, Effects* effects)
@@ -296,30 +320,54 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   // ---- held_job_control.cc: routing, membership, time.
   using MadeFrom = absl::btree_map<ShardKey, ShardOrder::From>;
+  struct Held {  // What is held of a shard.
+    bool is_held = false;
+    bool is_primary = false;
+    Term term;
+  };
+  Held HeldLocked(const HeldShard& shard) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  std::vector<ShardKey> PrimariesLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  ShardEngine& MakeEngineLocked(const HeldShard& shard, Effects* effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRoute& route,
                       const MadeFrom& made, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetRole(const v1::RoutingTable& routing, const v1::ShardRoute& route, ShardLink& link,
+               Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the next one.
-  Links::iterator RemoveLocked(Links::iterator link, Effects* effects)
+  Engines::iterator RemoveLocked(Engines::iterator engine, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsSelf(const v1::RoutingTable& routing, int server) const;
-  bool MayInstallLocked(const FollowerKey& to) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<ReplicaMessage> NextMessageLocked(ShardLink& link)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Instant NextDeadlineOfLocked(const ShardReplication& replication) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayInstall(const FollowerKey& to) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(installs_mutex_);
+  void EndInstall(const FollowerKey& to) ABSL_LOCKS_EXCLUDED(installs_mutex_);
+  std::optional<ReplicaMessage> NextMessage(ShardLink& link) ABSL_LOCKS_EXCLUDED(installs_mutex_);
+  Instant NextDeadlineOf(const ShardReplication& replication) const
+      ABSL_LOCKS_EXCLUDED(installs_mutex_);
   Instant NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TickAtLocked(Instant at, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TickAt(Instant at, Effects* effects) ABSL_LOCKS_EXCLUDED(tick_mutex_);
+  void AskForTick(Instant at) ABSL_LOCKS_EXCLUDED(tick_mutex_);  // Whatever was asked for before.
 
   // ---- held_job_replication.cc: messages to and from replicas.
-  // As Replicate, whose call ends with `effects`. `made`: what it installs.
-  void InstallLocked(const v1::ReplicateRequest& request, std::optional<TableShard> made,
-                     v1::ReplicateResponse* response, Done done, Effects* effects)
+  void Replay(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done);
+  // As Replicate of records, whose call ends with `effects`.
+  void ReplayLocked(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done,
+                    Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<ShardEngine*> EngineOfReplicaLocked(const ShardKey& key) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // These two with the shard's lock.
+  absl::Status InstallLocked(const v1::ReplicateRequest& request, ShardLink& link,
+                             std::optional<TableShard> made, Effects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ReplicateLocked(const v1::ReplicateRequest& request, ShardLink& link,
-                               std::optional<TableShard> made, Effects* effects)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  ReplicaVerdict ConsiderLocked(const v1::ReplicateRequest& request, const ShardLink& link) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReplayRecordsLocked(const v1::ReplicateRequest& request, ShardLink& link)
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  ReplicaVerdict Consider(const v1::ReplicateRequest& request, const ShardLink& link) const;
+  // OK: what it says can be done, or was done before.
+  absl::Status CheckVerdictLocked(const v1::ReplicateRequest& request,
+                                  const ReplicaVerdict& verdict, const ShardLink& link) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // Ends the call with what is held, once the log has it, or with why nothing came of it.
+  void AnswerLocked(const v1::ReplicateRequest& request, const absl::Status& status,
+                    v1::ReplicateResponse* response, Done done, Effects* effects)
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   void OnProgress(const ShardKey& key, const ReplicaMessage& message, int64_t bytes);
   void OnInstalled(const ShardKey& key, const ReplicaMessage& message, const absl::Status& status,
                    const v1::ReplicateResponse& response);
@@ -327,32 +375,34 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   void OnReplicated(const std::vector<Outgoing>& sent, absl::Span<const ReplicaOutcome> outcomes);
   void OnAnswerLocked(const ShardKey& key, const ReplicaMessage& message,
                       const absl::Status& status, const v1::ReplicateResponse& response,
-                      Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                      Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // Makes barriers that pulls wait for, then does for all shards that were touched what follows:
   // replies that may leave, messages, log, reports, deadlines.
-  void SettleLocked(Sink& sink, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SettleLinkLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendLocked(ShardLink& link, Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SettleLocked(Sink& sink, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // These two with the shard's lock.
+  void SettleLinkLocked(ShardLink& link, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  void SendLocked(ShardLink& link, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  bool LogsBegunLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // Snapshots of other shards that are due for the log, once there is room for them.
-  bool LogsBegunLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SettleLogsLocked(Effects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SettleLogsLocked(Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   // ---- held_job_capture.cc: moments of the job that are read while it goes on.
   // All of a shard as it is now.
-  // For links, which call it under the mutex. Rows of it that are damaged fail the job.
+  // For links, which call it under the shard's lock. Rows of it that are damaged fail the job.
   absl::StatusOr<CapturedShard> CaptureAll(const ShardKey& key) ABSL_NO_THREAD_SAFETY_ANALYSIS;
   enum class IfDamaged { kReaderFails, kJobFails };
-  CapturedShard CapturedLocked(const ShardKey& key, v1::ShardSnapshot copy)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // Without its rows.
-  // Null if it has none.
+  // With the shard's lock. Without its rows.
+  CapturedShard CapturedLocked(const ShardKey& key,
+                               v1::ShardSnapshot copy) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  // Likewise. Null if it has none.
   std::shared_ptr<Rows> RowsLocked(const ShardKey& key, PinId pin,
-                                   const v1::ShardSnapshot& snapshot, IfDamaged if_damaged)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                                   const v1::ShardSnapshot& snapshot,
+                                   IfDamaged if_damaged) ABSL_NO_THREAD_SAFETY_ANALYSIS;
   // Reads the next piece of these and perhaps more of them, and of those that they precede.
   absl::Status ReadTurn(Rows& first);
   void Unpin(const ShardKey& key, PinId pin);
-  void UnpinUnreadLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckOpenLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UnpinUnreadLocked() ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckOpenLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // OK: every one of `keys` is at the version that the order names, if it names one.
   absl::Status CheckVersionsLocked(const v1::CheckpointOrder& order,
                                    const std::vector<ShardKey>& keys) const
@@ -363,32 +413,40 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   // Constant after construction.
   const Options options_;
-  int64_t log_bytes_ = 0;  // The links', under mutex_.
+  std::atomic<int64_t> log_bytes_{0};  // The links'.
   const ShardLink::Options link_options_;
   const std::shared_ptr<const ShardFactory> factory_;    // Shared with the agent's maker.
   const std::shared_ptr<InstallMemory> install_memory_;  // Shared with installs on their way.
 
-  mutable absl::Mutex mutex_;
-  uint64_t pins_ ABSL_GUARDED_BY(mutex_) = 0;  // That have been given out.
+  // Thread-safe by themselves.
+  std::atomic<uint64_t> pins_{0};  // That have been given out.
   UnreadPins unread_;
+  WaitingCalls calls_;
+  KeyLists key_lists_;
+
+  // Is locked before a shard's mutex, and that before the ones below.
+  mutable absl::Mutex mutex_;
   v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);
   Membership membership_ ABSL_GUARDED_BY(mutex_);
-  JobTables tables_ ABSL_GUARDED_BY(mutex_);
+  // The shards in it are guarded by their engines' mutexes where mutex_ is shared.
+  JobTables tables_;
   // Of the shards' versions: the membership's incarnation floor, when their routing table came. It
   // rises when the job goes back to a checkpoint, and those shards are read.
   uint64_t timeline_ ABSL_GUARDED_BY(mutex_) = 0;
-  Links links_ ABSL_GUARDED_BY(mutex_);  // Of every shard that this server is to hold.
-  uint64_t links_made_ ABSL_GUARDED_BY(mutex_) = 0;
-  WaitingCalls calls_ ABSL_GUARDED_BY(mutex_);
-  KeyLists key_lists_ ABSL_GUARDED_BY(mutex_);
-  JobSnapshots snapshots_ ABSL_GUARDED_BY(mutex_);
+  Engines engines_ ABSL_GUARDED_BY(mutex_);  // Of every shard that this server is to hold.
+  uint64_t engines_made_ ABSL_GUARDED_BY(mutex_) = 0;
+  JobSnapshots snapshots_;                        // Likewise, but for IsFull.
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);   // Not OK: why.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // As Fail was told.
   Instant read_lease_ ABSL_GUARDED_BY(mutex_);
+
+  absl::Mutex waiting_for_mutex_;  // Of PullResponse.waiting_for, of any call that waits.
+  mutable absl::Mutex installs_mutex_;
   // Of each server that has any; at most kInstallsInFlightMax.
-  absl::btree_map<FollowerKey, int> installs_in_flight_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<FollowerKey, int> installs_in_flight_ ABSL_GUARDED_BY(installs_mutex_);
+  absl::Mutex tick_mutex_;
   // Earliest tick that was asked for since the last one.
-  Instant tick_asked_ ABSL_GUARDED_BY(mutex_) = Instant::InfiniteFuture();
+  Instant tick_asked_ ABSL_GUARDED_BY(tick_mutex_) = Instant::InfiniteFuture();
 };
 
 }  // namespace capstan::server

@@ -59,6 +59,7 @@ class HeldJob::Rows final : public CapturedRows {
     return absl::OkStatus();
   }
   bool ended() const { return ended_; }
+  const ShardKey& key() const { return key_; }
 
  private:
   absl::Status Read() {
@@ -86,7 +87,7 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
   std::vector<ShardKey> keys;
   {
     absl::MutexLock lock(&mutex_);
-    for (const auto& [key, link] : links_) keys.push_back(key);
+    for (const auto& [key, engine] : engines_) keys.push_back(key);
   }
   // One at a time: large jobs take seconds, and the daemon's report to the scheduler must not wait
   // so long. The mutex is not fair: now and then it is left to others.
@@ -100,8 +101,10 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
       bytes = 0;
       mutex_.AwaitWithTimeout(absl::Condition(&never), absl::Milliseconds(1));
     }
-    const auto link = links_.find(key);
-    if (link == links_.end() || !link->second->is_primary()) continue;
+    const auto engine = engines_.find(key);
+    if (engine == engines_.end()) continue;
+    absl::MutexLock shard_lock(&engine->second->mutex);
+    if (!engine->second->link.is_primary()) continue;
     CAPSTAN_RETURN_IF_ERROR(tables_.failure());  // A push may be in half of the shard's rows.
     const PinId pin{++pins_};
     CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy,
@@ -129,7 +132,7 @@ absl::StatusOr<CapturedShard> HeldJob::CaptureAll(const ShardKey& key) {
 
 CapturedShard HeldJob::CapturedLocked(const ShardKey& key, v1::ShardSnapshot copy) {
   const ShardStore& store = tables_.Find(key)->store();
-  return {.shard = links_.at(key)->shard(),
+  return {.shard = engines_.at(key)->link.shard(),
           .snapshot = std::make_shared<const v1::ShardSnapshot>(std::move(copy)),
           .rows = nullptr,
           .bytes = std::max(store.lasting_bytes(),
@@ -145,28 +148,34 @@ std::shared_ptr<HeldJob::Rows> HeldJob::RowsLocked(const ShardKey& key, PinId pi
   return std::make_shared<Rows>(weak_from_this(), key, pin, since, if_damaged);
 }
 
-// A busy job's mutex is free for a reader some twenty times a second. Whoever had to wait for it so
-// long reads for as long, within limits: else a large table would be read for many minutes, and a
-// copy kept of every row that is written meanwhile.
+// A busy shard is free for a reader some twenty times a second. Whoever had to wait for it so long
+// reads for as long, within limits: else a large table would be read for many minutes, and a copy
+// kept of every row that is written meanwhile.
 absl::Status HeldJob::ReadTurn(Rows& first) {
   const Clock& clock = *options_.clock;
   std::shared_ptr<Rows> next;
   const Instant asked = clock.Now();
-  absl::MutexLock lock(&mutex_);
-  const Instant began = clock.Now();
-  const Instant until = began + std::min(began - asked, kReadTurn);
+  std::optional<Instant> until;
+  absl::ReaderMutexLock lock(&mutex_);
   Rows* rows = &first;
   do {
+    const auto engine = engines_.find(rows->key());
+    if (engine == engines_.end()) return rows->ReadPiece(tables_);  // Which says that it is gone.
+    absl::MutexLock shard_lock(&engine->second->mutex);
+    if (!until.has_value()) {
+      const Instant began = clock.Now();
+      until = began + std::min(began - asked, kReadTurn);
+    }
     const absl::Status read = rows->ReadPiece(tables_);
     if (!read.ok()) return rows == &first ? read : absl::OkStatus();  // The other meets it again.
     if (!rows->ended()) continue;
     next = rows->Unended();
     rows = next.get();
-  } while (rows != nullptr && clock.Now() < until);
+  } while (rows != nullptr && clock.Now() < *until);
   return absl::OkStatus();
 }
 
-// Whoever drops rows may hold the mutex.
+// Whoever drops rows may hold a lock of the job.
 void HeldJob::Unpin(const ShardKey& key, PinId pin) {
   if (!mutex_.TryLock()) return unread_.Add(key, pin);
   tables_.Unpin(key, pin);
@@ -174,7 +183,12 @@ void HeldJob::Unpin(const ShardKey& key, PinId pin) {
 }
 
 void HeldJob::UnpinUnreadLocked() {
-  for (const auto& [key, pin] : unread_.Take()) tables_.Unpin(key, pin);
+  for (const auto& [key, pin] : unread_.Take()) {
+    const auto engine = engines_.find(key);
+    if (engine == engines_.end()) continue;
+    absl::MutexLock shard_lock(&engine->second->mutex);
+    tables_.Unpin(key, pin);
+  }
 }
 
 }  // namespace capstan::server

@@ -28,6 +28,16 @@ bool IsServer(const v1::RoutingTable& routing, int server) {
   return server >= 0 && server < routing.servers_size();
 }
 
+bool IsOf(const ShardEngine& engine, const HeldShard& shard) {
+  absl::MutexLock shard_lock(&engine.mutex);
+  return engine.link.shard() == shard;
+}
+
+bool IsOf(const ShardEngine& engine, Term term) {
+  absl::MutexLock shard_lock(&engine.mutex);
+  return engine.link.replication().term() == term;
+}
+
 }  // namespace
 
 bool HeldJob::IsSelf(const v1::RoutingTable& routing, int server) const {
@@ -44,16 +54,11 @@ absl::StatusOr<std::vector<ShardOrder>> HeldJob::MissingShards(const v1::Routing
   for (const v1::ShardRoute& route : routing.shards()) {
     if (!IsSelf(routing, route.server())) continue;
     ShardOrder order{.shard = ShardOf(route), .term = TermOf(route)};
-    const auto link = links_.find(order.shard.key);
-    const bool is_held = tables_.Find(order.shard.key) != nullptr && link != links_.end() &&
-                         link->second->shard() == order.shard;
+    const Held held = HeldLocked(order.shard);
     if (order.term == sources.restore_term) {
-      if (is_held && link->second->is_primary() &&
-          link->second->replication().term() == order.term) {
-        continue;
-      }
+      if (held.is_primary && held.term == order.term) continue;
       order.from = ShardOrder::From::kCheckpoint;
-    } else if (is_held) {
+    } else if (held.is_held) {
       continue;
     } else if (order.term == sources.log_term) {
       order.from = ShardOrder::From::kLog;
@@ -67,6 +72,15 @@ absl::StatusOr<std::vector<ShardOrder>> HeldJob::MissingShards(const v1::Routing
   return orders;
 }
 
+HeldJob::Held HeldJob::HeldLocked(const HeldShard& shard) const {
+  const auto it = engines_.find(shard.key);
+  if (it == engines_.end() || tables_.Find(shard.key) == nullptr) return {};
+  absl::MutexLock shard_lock(&it->second->mutex);
+  const ShardLink& link = it->second->link;
+  if (link.shard() != shard) return {};
+  return {.is_held = true, .is_primary = link.is_primary(), .term = link.replication().term()};
+}
+
 void HeldJob::ForgetForRestore(const v1::RoutingTable& routing, Term restore_term) {
   Effects effects;
   {
@@ -76,12 +90,11 @@ void HeldJob::ForgetForRestore(const v1::RoutingTable& routing, Term restore_ter
         [restore_term](const v1::ShardRoute& route) { return TermOf(route) == restore_term; });
     if (!closed_.ok() || routing.generation() <= routing_.generation()) return;
     if (restore_term == Term(0) || !anew) return;
-    for (auto it = links_.begin(); it != links_.end();) {
-      const bool restored = it->second->replication().term() == restore_term;
-      it = restored ? std::next(it) : RemoveLocked(it, &effects);
+    for (auto it = engines_.begin(); it != engines_.end();) {
+      it = IsOf(*it->second, restore_term) ? std::next(it) : RemoveLocked(it, &effects);
     }
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
 void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard> made) {
@@ -112,44 +125,76 @@ void HeldJob::SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard>
       named.insert(KeyOf(route));
       SetRouteLocked(routing, route, made_from, &effects);
     }
-    for (auto it = links_.begin(); it != links_.end();) {
+    for (auto it = engines_.begin(); it != engines_.end();) {
       it = named.contains(it->first) ? std::next(it) : RemoveLocked(it, &effects);
     }
     SettleLogsLocked(&effects);
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
 void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRoute& route,
                              const MadeFrom& made, Effects* effects) {
   const ShardKey key = KeyOf(route);
   const HeldShard shard = ShardOf(route);
-  auto it = links_.find(key);
-  if (it != links_.end() && it->second->shard() != shard) {  // Cut anew: another shard.
-    RemoveLocked(it, effects);
-    it = links_.end();
-  }
-  if (it == links_.end()) {
-    it = links_.insert({key, std::make_unique<ShardLink>(&link_options_, shard, ++links_made_)})
-             .first;
-  }
-  ShardLink& link = *it->second;
+  ShardEngine& engine = MakeEngineLocked(shard, effects);
   if (IsSelf(routing, route.server()) && tables_.Find(key) == nullptr) {
     failure_ = absl::InternalError(
         absl::StrCat(NameOf(key), " was to be made before this server became its primary"));
     effects->report = true;
     return;
   }
-  if (const auto from = made.find(key); from != made.end()) {
-    std::optional<Position> in_log;
-    // Unless the log has begun with something else meanwhile.
-    const bool only = link.replication().held_term() == Term(0);
-    if (from->second == ShardOrder::From::kLog && only) {
-      in_log = tables_.Find(key)->core().position();
+  bool was_primary = false, is_primary = false;
+  {
+    absl::MutexLock shard_lock(&engine.mutex);
+    ShardLink& link = engine.link;
+    if (const auto from = made.find(key); from != made.end()) {
+      std::optional<Position> in_log;
+      // Unless the log has begun with something else meanwhile.
+      const bool only = link.replication().held_term() == Term(0);
+      if (from->second == ShardOrder::From::kLog && only) {
+        in_log = tables_.Find(key)->core().position();
+      }
+      link.MadeAnew(in_log);
     }
-    link.MadeAnew(in_log);
+    was_primary = link.is_primary();
+    SetRole(routing, route, link, effects);
+    is_primary = link.is_primary();
   }
-  const bool was_primary = link.is_primary();
+  if (was_primary && !is_primary) {
+    tables_.ForgetCaptures(key);
+    EndWaitingForLocked(key,
+                        absl::FailedPreconditionError(
+                            absl::StrCat(NameOf(key),
+                                         " has another primary now; fetch the routing table "
+                                         "and send again")),
+                        effects);
+  }
+  if (!is_primary) return;
+  Sink sink(this, &effects->ended);
+  {
+    absl::MutexLock shard_lock(&engine.mutex);
+    tables_.SetMembership(key, membership_, sink);
+  }
+  sink.Touch(key);
+  SettleLocked(sink, effects);
+}
+
+ShardEngine& HeldJob::MakeEngineLocked(const HeldShard& shard, Effects* effects) {
+  auto it = engines_.find(shard.key);
+  if (it != engines_.end() && !IsOf(*it->second, shard)) {  // Cut anew: another shard.
+    RemoveLocked(it, effects);
+    it = engines_.end();
+  }
+  if (it == engines_.end()) {
+    auto made = std::make_unique<ShardEngine>(&link_options_, shard, ++engines_made_);
+    it = engines_.insert({shard.key, std::move(made)}).first;
+  }
+  return *it->second;
+}
+
+void HeldJob::SetRole(const v1::RoutingTable& routing, const v1::ShardRoute& route, ShardLink& link,
+                      Effects* effects) {
   RoleRoute role{.generation = Generation(routing.generation()),
                  .role = ShardRole::kReplica,
                  .term = TermOf(route),
@@ -165,37 +210,26 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
       servers[KeyOfServer(server)] = server;
     }
   }
-  link.SetRole(role, std::move(servers), tables_.Find(key), &effects->ended);
-  if (was_primary && !link.is_primary()) {
-    tables_.ForgetCaptures(key);
-    EndWaitingForLocked(key,
-                        absl::FailedPreconditionError(
-                            absl::StrCat(NameOf(key),
-                                         " has another primary now; fetch the routing table "
-                                         "and send again")),
-                        effects);
-  }
-  if (!link.is_primary()) return;
-  Sink sink(this, &effects->ended);
-  tables_.SetMembership(key, membership_, sink);
-  sink.Touch(key);
-  SettleLocked(sink, effects);
+  link.SetRole(role, std::move(servers), tables_.Find(link.shard().key), &effects->ended);
 }
 
-HeldJob::Links::iterator HeldJob::RemoveLocked(Links::iterator link, Effects* effects) {
-  const ShardKey key = link->first;
+HeldJob::Engines::iterator HeldJob::RemoveLocked(Engines::iterator engine, Effects* effects) {
+  const ShardKey key = engine->first;
   EndWaitingForLocked(key,
                       absl::FailedPreconditionError(
                           absl::StrCat(NameOf(key),
                                        " is no longer held here; fetch the routing table and "
                                        "send again")),
                       effects);
-  link->second->Close(absl::NotFoundError(absl::StrCat(NameOf(key), " is no longer held here")),
-                      &effects->ended);
+  {
+    absl::MutexLock shard_lock(&engine->second->mutex);
+    engine->second->link.Close(
+        absl::NotFoundError(absl::StrCat(NameOf(key), " is no longer held here")), &effects->ended);
+  }
   if (options_.log != nullptr) options_.log->Forget(options_.job, key);
   snapshots_.ShardGone(key, tables_);
   tables_.Remove(key);
-  return links_.erase(link);
+  return engines_.erase(engine);
 }
 
 void HeldJob::SetMembership(const Membership& membership) {
@@ -205,12 +239,13 @@ void HeldJob::SetMembership(const Membership& membership) {
     if (membership.generation > membership_.generation) membership_ = membership;
     key_lists_.SetMembership(membership_);
     Sink sink(this, &effects.ended);
-    for (const auto& [key, link] : links_) {
-      if (link->is_primary()) tables_.SetMembership(key, membership_, sink);
+    for (const auto& [key, engine] : engines_) {
+      absl::MutexLock shard_lock(&engine->mutex);
+      if (engine->link.is_primary()) tables_.SetMembership(key, membership_, sink);
     }
     SettleLocked(sink, &effects);
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
 void HeldJob::SetReadLease(Instant until) {
@@ -227,7 +262,7 @@ void HeldJob::Fail(const absl::Status& status) {
     for (const CallId call : calls_.All()) EndLocked(call, status, &effects);
     effects.report = true;
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
 Instant HeldJob::Tick(Instant now) {
@@ -235,20 +270,23 @@ Instant HeldJob::Tick(Instant now) {
   Instant next;
   {
     absl::MutexLock lock(&mutex_);
-    tick_asked_ = Instant::InfiniteFuture();
+    AskForTick(Instant::InfiniteFuture());
     Sink sink(this, &effects.ended);
     tables_.Tick(now, sink);
     snapshots_.Tick(now, tables_);
     SettleLocked(sink, &effects);
-    for (const auto& [key, link] : links_) {
-      if (!link->holds_replies() || !link->is_primary()) continue;
-      link->replication().Tick(now);
-      SettleLinkLocked(*link, &effects);
+    for (const auto& [key, engine] : engines_) {
+      absl::MutexLock shard_lock(&engine->mutex);
+      ShardLink& link = engine->link;
+      if (!link.holds_replies() || !link.is_primary()) continue;
+      link.replication().Tick(now);
+      SettleLinkLocked(link, &effects);
     }
     effects.tick.reset();
-    next = tick_asked_ = NextDeadlineLocked();
+    next = NextDeadlineLocked();
+    AskForTick(next);
   }
-  Perform(effects);
+  Perform(&effects);
   return next;
 }
 
@@ -260,13 +298,20 @@ Instant HeldJob::NextDeadline() const {
 Instant HeldJob::NextDeadlineLocked() const {
   Instant next = snapshots_.NextDeadline();
   if (!calls_.empty()) next = std::min(next, tables_.NextDeadline());
-  for (const auto& [key, link] : links_) {
-    next = std::min(next, NextDeadlineOfLocked(link->replication()));
+  for (const auto& [key, engine] : engines_) {
+    absl::MutexLock shard_lock(&engine->mutex);
+    next = std::min(next, NextDeadlineOf(engine->link.replication()));
   }
   return next;
 }
 
-void HeldJob::TickAtLocked(Instant at, Effects* effects) {
+void HeldJob::AskForTick(Instant at) {
+  absl::MutexLock lock(&tick_mutex_);
+  tick_asked_ = at;
+}
+
+void HeldJob::TickAt(Instant at, Effects* effects) {
+  absl::MutexLock lock(&tick_mutex_);
   if (at >= tick_asked_) return;
   tick_asked_ = at;
   effects->tick = at;
@@ -278,20 +323,25 @@ void HeldJob::Close(const absl::Status& reason) {
     absl::MutexLock lock(&mutex_);
     closed_ = reason;
     for (const CallId call : calls_.All()) EndLocked(call, reason, &effects);
-    for (const auto& [key, link] : links_) link->Close(reason, &effects.ended);
+    for (const auto& [key, engine] : engines_) {
+      absl::MutexLock shard_lock(&engine->mutex);
+      engine->link.Close(reason, &effects.ended);
+    }
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
 std::vector<HeldCopy> HeldJob::Copies() const {
   absl::MutexLock lock(&mutex_);
   std::vector<HeldCopy> copies;
   if (!tables_.failure().ok()) return copies;  // A push may be in half of a shard's rows.
-  for (const auto& [key, link] : links_) {
+  for (const auto& [key, engine] : engines_) {
+    absl::MutexLock shard_lock(&engine->mutex);
     const TableShard* held = tables_.Find(key);
-    if (held == nullptr || link->replication().held_term() == Term(0)) continue;
+    const Term term = engine->link.replication().held_term();
+    if (held == nullptr || term == Term(0)) continue;
     absl::StatusOr<v1::ShardSnapshot> copy = held->Snapshot();
-    if (copy.ok()) copies.push_back({key, link->replication().held_term(), *std::move(copy)});
+    if (copy.ok()) copies.push_back({key, term, *std::move(copy)});
   }
   return copies;
 }
@@ -314,8 +364,8 @@ Generation HeldJob::membership_generation() const {
 Version HeldJob::version_max() const {
   absl::MutexLock lock(&mutex_);
   Version highest;
-  for (const auto& [key, link] : links_) {
-    if (link->is_primary()) highest = std::max(highest, tables_.Find(key)->core().version());
+  for (const ShardKey& key : PrimariesLocked()) {
+    highest = std::max(highest, tables_.Find(key)->core().version());
   }
   return highest;
 }
@@ -333,32 +383,38 @@ absl::Status HeldJob::failure() const {
 std::vector<HeldShard> HeldJob::shards() const {
   absl::MutexLock lock(&mutex_);
   std::vector<HeldShard> shards;
-  for (const auto& [key, link] : links_) {
-    if (link->is_primary()) shards.push_back(link->shard());
+  for (const auto& [key, engine] : engines_) {
+    absl::MutexLock shard_lock(&engine->mutex);
+    if (engine->link.is_primary()) shards.push_back(engine->link.shard());
   }
   return shards;
+}
+
+std::vector<ShardKey> HeldJob::PrimariesLocked() const {
+  std::vector<ShardKey> keys;
+  for (const auto& [key, engine] : engines_) {
+    absl::MutexLock shard_lock(&engine->mutex);
+    if (engine->link.is_primary()) keys.push_back(key);
+  }
+  return keys;
 }
 
 std::vector<v1::ReplicaState> HeldJob::ReplicaStates() const {
   absl::MutexLock lock(&mutex_);
   std::vector<v1::ReplicaState> states;
-  for (const auto& [key, link] : links_) {
-    for (v1::ReplicaState& state : link->Reports()) states.push_back(std::move(state));
+  for (const auto& [key, engine] : engines_) {
+    absl::MutexLock shard_lock(&engine->mutex);
+    for (v1::ReplicaState& state : engine->link.Reports()) states.push_back(std::move(state));
   }
   return states;
 }
 
-v1::KeyListCounts HeldJob::key_list_counts() const {
-  absl::MutexLock lock(&mutex_);
-  return key_lists_.counts();
-}
+v1::KeyListCounts HeldJob::key_list_counts() const { return key_lists_.counts(); }
 
 std::vector<v1::HeldTable> HeldJob::Describe() const {
   absl::MutexLock lock(&mutex_);
-  absl::btree_set<ShardKey> primaries;
-  for (const auto& [key, link] : links_) {
-    if (link->is_primary()) primaries.insert(key);
-  }
+  const std::vector<ShardKey> keys = PrimariesLocked();
+  const absl::btree_set<ShardKey> primaries(keys.begin(), keys.end());
   std::vector<v1::HeldTable> tables =
       tables_.Describe([&](const ShardKey& key) { return primaries.contains(key); });
   for (v1::HeldTable& table : tables) table.set_job_id(options_.job);

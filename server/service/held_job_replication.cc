@@ -83,7 +83,7 @@ class BatchEnds {
 
 void HeldJob::Replicate(const v1::ReplicateRequest& request, v1::ReplicateResponse* response,
                         Done done) {
-  if (!request.has_install()) return Install(request, std::nullopt, response, std::move(done));
+  if (!request.has_install()) return Replay(request, response, std::move(done));
   absl::StatusOr<std::optional<TableShard>> made = BeginInstall(request);
   if (!made.ok()) return done(made.status());
   Install(request, *std::move(made), response, std::move(done));
@@ -93,13 +93,15 @@ absl::StatusOr<std::optional<TableShard>> HeldJob::BeginInstall(
     const v1::ReplicateRequest& request) const {
   std::optional<HeldShard> shard;
   {
-    absl::MutexLock lock(&mutex_);
-    const auto it = links_.find(KeyOf(request));
-    if (!closed_.ok() || !failure_.ok() || !tables_.failure().ok() || it == links_.end() ||
-        ConsiderLocked(request, *it->second).kind != ReplicaVerdict::Kind::kInstall) {
+    absl::ReaderMutexLock lock(&mutex_);
+    const auto it = engines_.find(KeyOf(request));
+    if (!closed_.ok() || !failure_.ok() || !tables_.failure().ok() || it == engines_.end()) {
       return std::nullopt;
     }
-    shard = it->second->shard();
+    absl::MutexLock shard_lock(&it->second->mutex);
+    const ShardLink& link = it->second->link;
+    if (Consider(request, link).kind != ReplicaVerdict::Kind::kInstall) return std::nullopt;
+    shard = link.shard();
   }
   absl::StatusOr<TableShard> made = factory_->FromSnapshot(*shard, request.install());
   if (!made.ok()) return Annotate(made.status(), absl::StrCat("replicate ", options_.job));
@@ -111,30 +113,51 @@ void HeldJob::Install(const v1::ReplicateRequest& request, std::optional<TableSh
   Effects effects;
   {
     absl::MutexLock lock(&mutex_);
-    InstallLocked(request, std::move(made), response, std::move(done), &effects);
+    const absl::StatusOr<ShardEngine*> engine = EngineOfReplicaLocked(KeyOf(request));
+    absl::Status status = engine.status();
+    if (status.ok()) {
+      absl::MutexLock shard_lock(&(*engine)->mutex);
+      status = InstallLocked(request, (*engine)->link, std::move(made), &effects);
+    }
+    if (status.ok()) SettleLogsLocked(&effects);
+    AnswerLocked(request, status, response, std::move(done), &effects);
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
-void HeldJob::InstallLocked(const v1::ReplicateRequest& request, std::optional<TableShard> made,
-                            v1::ReplicateResponse* response, Done done, Effects* effects) {
+absl::StatusOr<ShardEngine*> HeldJob::EngineOfReplicaLocked(const ShardKey& key) const {
+  CAPSTAN_RETURN_IF_ERROR(CheckOpenLocked());
+  const auto it = engines_.find(key);
+  if (it != engines_.end()) return it->second.get();
+  return absl::NotFoundError(absl::StrCat("routing generation ", routing_.generation(),
+                                          " gives this server no copy of it"));
+}
+
+void HeldJob::AnswerLocked(const v1::ReplicateRequest& request, const absl::Status& status,
+                           v1::ReplicateResponse* response, Done done, Effects* effects) {
   const ShardKey key = KeyOf(request);
-  const auto it = links_.find(key);
-  absl::Status status = closed_;
-  if (status.ok()) status = failure_;
-  if (status.ok() && it == links_.end()) {
-    status = absl::NotFoundError(absl::StrCat("routing generation ", routing_.generation(),
-                                              " gives this server no copy of it"));
-  }
-  if (status.ok()) status = ReplicateLocked(request, *it->second, std::move(made), effects);
-  if (status.ok()) {
-    it->second->Answer(tables_.Find(key), response, std::move(done), &effects->ended);
-  } else {
+  if (!status.ok()) {
     effects->report |= !tables_.failure().ok();
     effects->ended.emplace_back(
         std::move(done),
         Annotate(status, absl::StrCat("replicate ", options_.job, ", ", NameOf(key))));
+    return;
   }
+  ShardEngine& engine = *engines_.at(key);
+  absl::MutexLock shard_lock(&engine.mutex);
+  engine.link.Answer(tables_.Find(key), response, std::move(done), &effects->ended);
+}
+
+void HeldJob::Replay(const v1::ReplicateRequest& request, v1::ReplicateResponse* response,
+                     Done done) {
+  Effects effects;
+  {
+    absl::ReaderMutexLock lock(&mutex_);
+    ReplayLocked(request, response, std::move(done), &effects);
+    effects.snapshots_full = snapshots_.IsFull();
+    UnpinUnreadLocked();
+  }
+  Perform(&effects);
 }
 
 void HeldJob::ReplicateBatch(const v1::ReplicateBatch& batch, v1::ReplicateBatchAnswer* answer,
@@ -147,78 +170,98 @@ void HeldJob::ReplicateBatch(const v1::ReplicateBatch& batch, v1::ReplicateBatch
   for (int i = 0; i < batch.messages_size(); ++i) answer->add_results();
   Effects effects;
   {
-    absl::MutexLock lock(&mutex_);
+    absl::ReaderMutexLock lock(&mutex_);
     for (int i = 0; i < batch.messages_size(); ++i) {
       v1::ReplicateResult* result = answer->mutable_results(i);
-      InstallLocked(
-          batch.messages(i), std::nullopt, result->mutable_held(),
+      ReplayLocked(
+          batch.messages(i), result->mutable_held(),
           [result, ends](const absl::Status& status) {
             result->set_code(static_cast<int>(status.code()));
             ends->OneEnded();
           },
           &effects);
     }
+    effects.snapshots_full = snapshots_.IsFull();
+    UnpinUnreadLocked();
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
-ReplicaVerdict HeldJob::ConsiderLocked(const v1::ReplicateRequest& request,
-                                       const ShardLink& link) const {
+ReplicaVerdict HeldJob::Consider(const v1::ReplicateRequest& request, const ShardLink& link) const {
   const TableShard* held = tables_.Find(link.shard().key);
   const Position position = held != nullptr ? held->core().position() : Position(0);
   return link.replication().Consider(HeadOf(request), position);
 }
 
-absl::Status HeldJob::ReplicateLocked(const v1::ReplicateRequest& request, ShardLink& link,
-                                      std::optional<TableShard> made, Effects* effects) {
-  using Kind = ReplicaVerdict::Kind;
-  CAPSTAN_RETURN_IF_ERROR(tables_.failure());
-  const ShardKey key = link.shard().key;
-  const ReplicaVerdict verdict = ConsiderLocked(request, link);
-  const bool install = verdict.kind == Kind::kInstall;
-  // What was made aside may be of another cut of the table by now.
-  const bool fits = made.has_value() && made->elements() == link.shard().elements;
-  if (verdict.kind == Kind::kNotYet || (install && !fits)) {
-    return absl::NotFoundError(
-        absl::StrCat("routing generation ", request.routing_generation(), ", term ", request.term(),
-                     ": this server has generation ", routing_.generation(), ", term ",
-                     link.replication().term().value(), "; send again"));
-  }
+// What it says cannot be done yet, or never: OK otherwise.
+absl::Status HeldJob::CheckVerdictLocked(const v1::ReplicateRequest& request,
+                                         const ReplicaVerdict& verdict,
+                                         const ShardLink& link) const {
   switch (verdict.kind) {
-    case Kind::kFenced:
+    case ReplicaVerdict::Kind::kFenced:
       return absl::FailedPreconditionError(
           absl::StrCat("term ", request.term(), " of ", request.sender(), " has ended: expected ",
                        link.replication().term().value(), " or higher"));
-    case Kind::kInstall:
-      CAPSTAN_RETURN_IF_ERROR(CheckWhole(request.install(), *made));
-      snapshots_.ShardGone(key, tables_);
-      effects->replaced = tables_.Put(key, *std::move(made));
-      link.TookInstall(Term(request.term()), &effects->ended);
-      SettleLogsLocked(effects);
-      tables_.Fail(link.failure());
-      return link.failure();
-    case Kind::kReplay:
-      for (int i = static_cast<int>(verdict.skip); i < request.records_size(); ++i) {
-        const absl::Status status = tables_.Replay(key, request.records(i));
-        if (!status.ok()) return status;
-        link.TookRecord(request.records(i));
-      }
-      tables_.Fail(link.failure());
-      snapshots_.Settle(tables_);
-      UnpinUnreadLocked();
-      return link.failure();
-    case Kind::kNotYet:
-    case Kind::kNothing:
+    case ReplicaVerdict::Kind::kNotYet:
+      return absl::NotFoundError(
+          absl::StrCat("routing generation ", request.routing_generation(), ", term ",
+                       request.term(), ": this server has generation ", routing_.generation(),
+                       ", term ", link.replication().term().value(), "; send again"));
+    default:
       return absl::OkStatus();
   }
-  return absl::InternalError("no such verdict");
+}
+
+absl::Status HeldJob::InstallLocked(const v1::ReplicateRequest& request, ShardLink& link,
+                                    std::optional<TableShard> made, Effects* effects) {
+  using Kind = ReplicaVerdict::Kind;
+  CAPSTAN_RETURN_IF_ERROR(tables_.failure());
+  ReplicaVerdict verdict = Consider(request, link);
+  // What was made aside may be of another cut of the table by now.
+  const bool fits = made.has_value() && made->elements() == link.shard().elements;
+  if (verdict.kind == Kind::kInstall && !fits) verdict.kind = Kind::kNotYet;
+  CAPSTAN_RETURN_IF_ERROR(CheckVerdictLocked(request, verdict, link));
+  if (verdict.kind != Kind::kInstall) return absl::OkStatus();
+  CAPSTAN_RETURN_IF_ERROR(CheckWhole(request.install(), *made));
+  snapshots_.ShardGone(link.shard().key, tables_);
+  effects->replaced = tables_.Put(link.shard().key, *std::move(made));
+  link.TookInstall(Term(request.term()), &effects->ended);
+  tables_.Fail(link.failure());
+  return link.failure();
+}
+
+void HeldJob::ReplayLocked(const v1::ReplicateRequest& request, v1::ReplicateResponse* response,
+                           Done done, Effects* effects) {
+  const absl::StatusOr<ShardEngine*> engine = EngineOfReplicaLocked(KeyOf(request));
+  absl::Status status = engine.status();
+  if (status.ok()) {
+    absl::MutexLock shard_lock(&(*engine)->mutex);
+    status = ReplayRecordsLocked(request, (*engine)->link);
+  }
+  AnswerLocked(request, status, response, std::move(done), effects);
+}
+
+absl::Status HeldJob::ReplayRecordsLocked(const v1::ReplicateRequest& request, ShardLink& link) {
+  CAPSTAN_RETURN_IF_ERROR(tables_.failure());
+  ReplicaVerdict verdict = Consider(request, link);
+  // A whole shard comes by itself.
+  if (verdict.kind == ReplicaVerdict::Kind::kInstall) verdict.kind = ReplicaVerdict::Kind::kNotYet;
+  CAPSTAN_RETURN_IF_ERROR(CheckVerdictLocked(request, verdict, link));
+  if (verdict.kind != ReplicaVerdict::Kind::kReplay) return absl::OkStatus();
+  for (int i = static_cast<int>(verdict.skip); i < request.records_size(); ++i) {
+    CAPSTAN_RETURN_IF_ERROR(tables_.Replay(link.shard().key, request.records(i)));
+    link.TookRecord(request.records(i));
+  }
+  tables_.Fail(link.failure());
+  return link.failure();
 }
 
 void HeldJob::OnProgress(const ShardKey& key, const ReplicaMessage& message, int64_t bytes) {
-  absl::MutexLock lock(&mutex_);
-  const auto it = links_.find(key);
-  if (it == links_.end()) return;
-  it->second->replication().OnProgress(message.to, message.id, bytes, options_.clock->Now());
+  absl::ReaderMutexLock lock(&mutex_);
+  const auto it = engines_.find(key);
+  if (it == engines_.end()) return;
+  absl::MutexLock shard_lock(&it->second->mutex);
+  it->second->link.replication().OnProgress(message.to, message.id, bytes, options_.clock->Now());
 }
 
 void HeldJob::OnInstalled(const ShardKey& key, const ReplicaMessage& message,
@@ -226,22 +269,24 @@ void HeldJob::OnInstalled(const ShardKey& key, const ReplicaMessage& message,
   Effects effects;
   {
     absl::MutexLock lock(&mutex_);
-    const auto installs = installs_in_flight_.find(message.to);
-    if (--installs->second == 0) installs_in_flight_.erase(installs);
+    EndInstall(message.to);
     if (!closed_.ok()) return;
     OnAnswerLocked(key, message, status, response, &effects);
     // Others may have waited for their turn.
-    for (const auto& [other, link] : links_) SendLocked(*link, &effects);
+    for (const auto& [other, engine] : engines_) {
+      absl::MutexLock shard_lock(&engine->mutex);
+      SendLocked(engine->link, &effects);
+    }
     UnpinUnreadLocked();
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
 void HeldJob::OnReplicated(const std::vector<Outgoing>& sent,
                            absl::Span<const ReplicaOutcome> outcomes) {
   Effects effects;
   {
-    absl::MutexLock lock(&mutex_);
+    absl::ReaderMutexLock lock(&mutex_);
     if (!closed_.ok()) return;
     for (const ReplicaOutcome& each : outcomes) {
       const Outgoing& of = sent[each.index];
@@ -249,17 +294,19 @@ void HeldJob::OnReplicated(const std::vector<Outgoing>& sent,
     }
     UnpinUnreadLocked();
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
 void HeldJob::OnAnswerLocked(const ShardKey& key, const ReplicaMessage& message,
                              const absl::Status& status, const v1::ReplicateResponse& response,
                              Effects* effects) {
-  const auto it = links_.find(key);
-  if (it == links_.end()) return;
-  it->second->replication().OnAnswer(message.to, message.id, AnswerOf(status, response),
-                                     options_.clock->Now());
-  SettleLinkLocked(*it->second, effects);
+  const auto it = engines_.find(key);
+  if (it == engines_.end()) return;
+  absl::MutexLock shard_lock(&it->second->mutex);
+  ShardLink& link = it->second->link;
+  link.replication().OnAnswer(message.to, message.id, AnswerOf(status, response),
+                              options_.clock->Now());
+  SettleLinkLocked(link, effects);
 }
 
 void HeldJob::Send(const std::vector<Outgoing>& sends) {
@@ -309,47 +356,61 @@ void HeldJob::SendTogether(std::vector<Outgoing> sends) {
 void HeldJob::OnLogged(const ShardKey& shard, Term term, Position position) {
   Effects effects;
   {
-    absl::MutexLock lock(&mutex_);
-    const auto it = links_.find(shard);
-    if (!closed_.ok() || it == links_.end()) return;
-    const bool had_begun = it->second->log_begun();
-    it->second->OnLogged(term, position, &effects.ended);
+    absl::ReaderMutexLock lock(&mutex_);
+    const auto it = engines_.find(shard);
+    if (!closed_.ok() || it == engines_.end()) return;
+    bool had_begun = false;
+    {
+      absl::MutexLock shard_lock(&it->second->mutex);
+      ShardLink& link = it->second->link;
+      had_begun = link.log_begun();
+      link.OnLogged(term, position, &effects.ended);
+      SettleLinkLocked(link, &effects);
+    }
     if (!had_begun && LogsBegunLocked()) effects.report = true;
-    SettleLinkLocked(*it->second, &effects);
     SettleLogsLocked(&effects);
     UnpinUnreadLocked();
   }
-  Perform(effects);
+  Perform(&effects);
 }
 
 bool HeldJob::LogsBegunLocked() const {
-  return std::all_of(links_.begin(), links_.end(), [](const auto& entry) {
-    return !entry.second->is_primary() || entry.second->log_begun();
+  return std::all_of(engines_.begin(), engines_.end(), [](const auto& entry) {
+    absl::MutexLock shard_lock(&entry.second->mutex);
+    const ShardLink& link = entry.second->link;
+    return !link.is_primary() || link.log_begun();
   });
 }
 
 void HeldJob::SettleLocked(Sink& sink, Effects* effects) {
   for (const auto& [key, call] : sink.TakeBarriers()) {
-    if (!calls_.Has(call)) continue;
-    ShardLink& link = *links_.at(key);
+    ShardEngine& engine = *engines_.at(key);
+    absl::MutexLock shard_lock(&engine.mutex);
+    ShardLink& link = engine.link;
     if (!link.replication().UnsentBarrier().has_value()) tables_.MakeBarrier(key, sink);
     calls_.HoldForPosition(call, key, *link.replication().UnsentBarrier());
     calls_.Seal(call, &effects->ended);
     sink.Touch(key);
   }
-  for (const ShardKey& key : sink.touched()) SettleLinkLocked(*links_.at(key), effects);
-  snapshots_.Settle(tables_);
+  for (const ShardKey& key : sink.touched()) {
+    ShardEngine& engine = *engines_.at(key);
+    absl::MutexLock shard_lock(&engine.mutex);
+    SettleLinkLocked(engine.link, effects);
+  }
+  effects->snapshots_full |= snapshots_.IsFull();
   UnpinUnreadLocked();
   if (!tables_.failure().ok()) effects->report = true;
 }
 
 void HeldJob::SettleLogsLocked(Effects* effects) {
-  for (const auto& [key, link] : links_) {
+  for (const auto& [key, engine] : engines_) {
     if (log_bytes_ >= options_.log_snapshot_bytes_max) return;
-    if (!link->log_due()) continue;
-    link->Settle();
-    tables_.Fail(link->failure());
-    if (!link->failure().ok()) effects->report = true;
+    absl::MutexLock shard_lock(&engine->mutex);
+    ShardLink& link = engine->link;
+    if (!link.log_due()) continue;
+    link.Settle();
+    tables_.Fail(link.failure());
+    if (!link.failure().ok()) effects->report = true;
   }
 }
 
@@ -358,7 +419,7 @@ void HeldJob::SettleLinkLocked(ShardLink& link, Effects* effects) {
   const ShardReplication& replication = link.replication();
   if (!link.is_primary()) return;
   if (replication.deposed()) {
-    EndWaitingForLocked(key, CheckPrimaryLocked(key), effects);
+    effects->deposed.push_back(key);
     return;
   }
   calls_.Release(key, replication.committed_version(), replication.committed_position(),
@@ -367,26 +428,34 @@ void HeldJob::SettleLinkLocked(ShardLink& link, Effects* effects) {
   SendLocked(link, effects);
   tables_.Fail(link.failure());
   if (link.ReportsChanged() || !link.failure().ok()) effects->report = true;
-  TickAtLocked(NextDeadlineOfLocked(replication), effects);
+  TickAt(NextDeadlineOf(replication), effects);
 }
 
-bool HeldJob::MayInstallLocked(const FollowerKey& to) const {
+bool HeldJob::MayInstall(const FollowerKey& to) const {
   const auto installs = installs_in_flight_.find(to);
   return installs == installs_in_flight_.end() || installs->second < kInstallsInFlightMax;
 }
 
-std::optional<ReplicaMessage> HeldJob::NextMessageLocked(ShardLink& link) {
-  const auto may_install = [this](const FollowerKey& to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return MayInstallLocked(to);
-  };
-  return link.replication().NextMessage(options_.clock->Now(), may_install);
+void HeldJob::EndInstall(const FollowerKey& to) {
+  absl::MutexLock lock(&installs_mutex_);
+  const auto installs = installs_in_flight_.find(to);
+  if (--installs->second == 0) installs_in_flight_.erase(installs);
 }
 
-Instant HeldJob::NextDeadlineOfLocked(const ShardReplication& replication) const {
+std::optional<ReplicaMessage> HeldJob::NextMessage(ShardLink& link) {
+  const auto may_install = [this](const FollowerKey& to)
+                               ABSL_NO_THREAD_SAFETY_ANALYSIS { return MayInstall(to); };
+  absl::MutexLock lock(&installs_mutex_);
+  const auto message = link.replication().NextMessage(options_.clock->Now(), may_install);
+  if (message && message->install) ++installs_in_flight_[message->to];
+  return message;
+}
+
+Instant HeldJob::NextDeadlineOf(const ShardReplication& replication) const {
   if (!tables_.failure().ok()) return Instant::InfiniteFuture();  // Nothing is sent any more.
-  const auto may_install = [this](const FollowerKey& to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return MayInstallLocked(to);
-  };
+  const auto may_install = [this](const FollowerKey& to)
+                               ABSL_NO_THREAD_SAFETY_ANALYSIS { return MayInstall(to); };
+  absl::MutexLock lock(&installs_mutex_);
   return replication.NextDeadline(may_install);
 }
 
@@ -394,20 +463,20 @@ void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
   if (!link.is_primary() || options_.transport == nullptr) return;
   if (!tables_.failure().ok()) return;  // A push may be in half of the shard's rows.
   const ShardKey key = link.shard().key;
-  while (const auto message = NextMessageLocked(link)) {
+  while (const auto message = NextMessage(link)) {
     ReplicaRequest request = link.MessageFor(*message, Generation(routing_.generation()));
     if (request.message == nullptr) {
+      if (message->install) EndInstall(message->to);
       tables_.Fail(link.failure());
       effects->report = true;
       return;
     }
-    if (message->install) ++installs_in_flight_[message->to];
     effects->sends.push_back({.shard = key,
                               .message = *message,
                               .to = link.AddressOf(message->to),
                               .request = std::move(request)});
   }
-  TickAtLocked(NextDeadlineOfLocked(link.replication()), effects);
+  TickAt(NextDeadlineOf(link.replication()), effects);
 }
 
 }  // namespace capstan::server

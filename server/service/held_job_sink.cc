@@ -6,12 +6,13 @@
 
 namespace capstan::server {
 
-// The tables call these under the job's mutex, which the analysis cannot see.
+// The tables call these under the shard's lock, which the analysis cannot see. Other shards of the
+// same pull may be answered at the same time.
 
 void HeldJob::Sink::OnPush(const ShardKey& key,
                            const ReplyPush& reply) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   EncodePushReply(reply, push_);
-  const ShardLink& link = *job_->links_.at(key);
+  const ShardLink& link = job_->engines_.at(key)->link;
   if (link.HoldsPush(reply.rests_on)) {
     job_->calls_.HoldForVersion(push_call_, key, reply.rests_on);
   }
@@ -31,6 +32,7 @@ absl::Status HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
                              store.Lend(reply.read_from, part.keys, format));
   }
   if (reply.outcome == PullOutcome::kNotReady) {
+    absl::MutexLock lock(&job_->waiting_for_mutex_);
     EncodeCulprits(key, reply.waiting_for, part.answer->head.add_waiting_for());
   } else {
     HoldRead(key, part.call, reply.rests_on());
@@ -42,7 +44,7 @@ absl::Status HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
 void HeldJob::Sink::HoldRead(const ShardKey& key, CallId call,
                              Version version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   HoldVersion(key, call, version);
-  const ShardLink& link = *job_->links_.at(key);
+  const ShardLink& link = job_->engines_.at(key)->link;
   if (link.holds_replies() && NeedsBarrier(link)) {
     job_->calls_.Open(call);
     barriers_.emplace_back(key, call);
@@ -51,7 +53,7 @@ void HeldJob::Sink::HoldRead(const ShardKey& key, CallId call,
 
 void HeldJob::Sink::HoldVersion(const ShardKey& key, CallId call,
                                 Version version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  const ShardLink& link = *job_->links_.at(key);
+  const ShardLink& link = job_->engines_.at(key)->link;
   if (link.holds_replies() && version > link.replication().committed_version()) {
     job_->calls_.HoldForVersion(call, key, version);
   }
@@ -59,7 +61,7 @@ void HeldJob::Sink::HoldVersion(const ShardKey& key, CallId call,
 
 void HeldJob::Sink::OnRecord(const ShardKey& key, const MakeRecord& made,
                              const Gradient& gradient) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  ShardLink& link = *job_->links_.at(key);
+  ShardLink& link = job_->engines_.at(key)->link;
   if (!link.holds_replies()) return;
   link.OnRecord(made, gradient);
   Touch(key);

@@ -41,17 +41,16 @@ absl::Status HeldJob::KeepSnapshot(const v1::CheckpointOrder& order) {
   {
     absl::MutexLock lock(&mutex_);
     kept = CheckOpenLocked();
-    std::vector<ShardKey> keys;
-    for (const auto& [key, link] : links_) {
-      if (link->is_primary()) keys.push_back(key);
-    }
+    const std::vector<ShardKey> keys = PrimariesLocked();
     if (kept.ok()) kept = CheckVersionsLocked(order, keys);
     if (kept.ok() && !keys.empty()) {
-      kept = snapshots_.Keep(order, keys, options_.clock->Now(), &pins_, tables_);
+      uint64_t pins = pins_;
+      kept = snapshots_.Keep(order, keys, options_.clock->Now(), &pins, tables_);
+      pins_ = pins;
     }
-    TickAtLocked(snapshots_.NextDeadline(), &effects);
+    TickAt(snapshots_.NextDeadline(), &effects);
   }
-  Perform(effects);
+  Perform(&effects);
   return kept;
 }
 
@@ -74,7 +73,7 @@ std::optional<HeldJob::CallId> HeldJob::ReadSnapshot(const v1::ReadSnapshotReque
     waits = FinishLocked(call, Annotate(read, absl::StrCat("snapshot of ", options_.job)), sink,
                          &effects);
   }
-  Perform(effects);
+  Perform(&effects);
   return waits;
 }
 

@@ -14,6 +14,7 @@ int64_t KeyLists::PartBytes() const {
 
 RowKeys KeyLists::Find(Rank rank, Incarnation incarnation, const ShardKey& shard,
                        const KeyListName& name) {
+  absl::MutexLock lock(&mutex_);
   RowKeys keys = Look(rank, incarnation, shard, name);
   if (keys != nullptr) {
     counts_.set_used(counts_.used() + 1);
@@ -23,7 +24,13 @@ RowKeys KeyLists::Find(Rank rank, Incarnation incarnation, const ShardKey& shard
   return keys;
 }
 
+int64_t KeyLists::bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return bytes_;
+}
+
 v1::KeyListCounts KeyLists::counts() const {
+  absl::MutexLock lock(&mutex_);
   v1::KeyListCounts counts = counts_;
   for (const auto& [rank, worker] : workers_) {
     counts.set_kept(counts.kept() + static_cast<int64_t>(worker.lists.size()));
@@ -45,6 +52,7 @@ RowKeys KeyLists::Look(Rank rank, Incarnation incarnation, const ShardKey& shard
 
 void KeyLists::Keep(Rank rank, Incarnation incarnation, const ShardKey& shard,
                     const KeyListName& name, const RowKeys& keys) {
+  absl::MutexLock lock(&mutex_);
   counts_.set_named(counts_.named() + 1);
   Worker& worker = workers_[rank];
   if (incarnation < worker.incarnation) return;
@@ -66,6 +74,7 @@ void KeyLists::Keep(Rank rank, Incarnation incarnation, const ShardKey& shard,
 }
 
 void KeyLists::SetMembership(const Membership& membership) {
+  absl::MutexLock lock(&mutex_);
   for (auto& [rank, worker] : workers_) {
     const bool listed = std::any_of(
         membership.members.begin(), membership.members.end(), [&](const Member& member) {

@@ -5,7 +5,7 @@
 // Limits::bytes, in equal parts for the workers, and no more than the job's memory budget lets them
 // have; what does not fit is not kept. Losing a list costs a round trip, never more.
 //
-// Thread safety: thread-compatible.
+// Thread safety: thread-safe.
 // Invariants: (1) of each rank, lists are of one incarnation. (2) no worker has more than its part.
 #ifndef CAPSTAN_SERVER_SERVICE_KEY_LISTS_H_
 #define CAPSTAN_SERVER_SERVICE_KEY_LISTS_H_
@@ -15,8 +15,10 @@
 #include <list>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "common/sparse/key_list_name.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
@@ -48,7 +50,7 @@ class KeyLists {
   // Drops the lists of lives that it does not list.
   void SetMembership(const Membership& membership);
 
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes() const;
   v1::KeyListCounts counts() const;  // Since it was made.
 
  private:
@@ -66,17 +68,19 @@ class KeyLists {
   };
 
   static int64_t BytesOf(const RowKeys& keys);
-  RowKeys Look(Rank rank, Incarnation incarnation, const ShardKey& shard, const KeyListName& name);
-  int64_t PartBytes() const;
-  void DropLast(Worker& worker);
-  void DropAll(Worker& worker);
-  void Settle();  // With the account: less than before.
+  RowKeys Look(Rank rank, Incarnation incarnation, const ShardKey& shard, const KeyListName& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t PartBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropLast(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropAll(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // With the account: less than before.
 
   const Limits limits_;
   const Account account_;
-  absl::btree_map<Rank, Worker> workers_;
-  int64_t bytes_ = 0;
-  v1::KeyListCounts counts_;  // But what is kept.
+  mutable absl::Mutex mutex_;
+  absl::btree_map<Rank, Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::KeyListCounts counts_ ABSL_GUARDED_BY(mutex_);  // But what is kept.
 };
 
 }  // namespace capstan::server

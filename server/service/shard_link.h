@@ -7,10 +7,11 @@
 //   log:  GOING ON --eight times its bytes in records, a new copy, a new term that it lacks--> DUE
 //         DUE (what comes is not logged) --room for one more (Settle)--> begun anew: GOING ON
 //
-// Thread safety: thread-compatible; HeldJob serializes all calls.
+// Thread safety: thread-compatible; a ShardEngine serializes all calls.
 #ifndef CAPSTAN_SERVER_SERVICE_SHARD_LINK_H_
 #define CAPSTAN_SERVER_SERVICE_SHARD_LINK_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -51,7 +52,8 @@ class ShardLink {
     bool safe_replies = false;  // As HeldJob's.
     RecordSink* log = nullptr;
     int64_t log_snapshot_bytes_max = kLogSnapshotBytesMax;
-    int64_t* log_bytes = nullptr;  // Of all the job's links, on their way. Outlives them.
+    std::atomic<int64_t>* log_bytes =
+        nullptr;  // Of all the job's links, on their way. Outlives them.
     // All of a shard as it is now. REQUIRES: it is held.
     std::function<absl::StatusOr<CapturedShard>(const ShardKey&)> capture;
   };

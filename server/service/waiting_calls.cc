@@ -12,13 +12,42 @@ int64_t KeyBytes(const WaitingCalls::Part& part) {
 }  // namespace
 
 WaitingCalls::CallId WaitingCalls::Begin(Done done) {
+  absl::MutexLock lock(&mutex_);
   const CallId id = next_call_;
   ++next_call_;
   calls_[id].done = std::move(done);
   return id;
 }
 
-bool WaitingCalls::Seal(CallId call, EndedCalls* ended) { return CountDown(call, ended); }
+bool WaitingCalls::Seal(CallId call, EndedCalls* ended) {
+  absl::MutexLock lock(&mutex_);
+  return CountDown(call, ended);
+}
+
+void WaitingCalls::Open(CallId call) {
+  absl::MutexLock lock(&mutex_);
+  ++calls_.at(call).missing;
+}
+
+bool WaitingCalls::empty() const {
+  absl::MutexLock lock(&mutex_);
+  return calls_.empty();
+}
+
+bool WaitingCalls::Has(CallId call) const {
+  absl::MutexLock lock(&mutex_);
+  return calls_.contains(call);
+}
+
+int64_t WaitingCalls::key_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return key_bytes_;
+}
+
+WaitingCalls::Part WaitingCalls::PartOf(PullToken token) const {
+  absl::MutexLock lock(&mutex_);
+  return parts_.at(token);
+}
 
 bool WaitingCalls::CountDown(CallId id, EndedCalls* ended) {
   const auto it = calls_.find(id);
@@ -29,6 +58,7 @@ bool WaitingCalls::CountDown(CallId id, EndedCalls* ended) {
 }
 
 PullToken WaitingCalls::AddPart(const Part& part) {
+  absl::MutexLock lock(&mutex_);
   const PullToken token = next_token_;
   ++next_token_;
   Call& entry = calls_.at(part.call);
@@ -45,6 +75,7 @@ void WaitingCalls::ErasePart(absl::btree_map<PullToken, Part>::iterator part) {
 }
 
 WaitingCalls::Part WaitingCalls::TakePart(PullToken token, EndedCalls* ended) {
+  absl::MutexLock lock(&mutex_);
   const auto it = parts_.find(token);
   const Part part = it->second;
   ErasePart(it);
@@ -53,10 +84,12 @@ WaitingCalls::Part WaitingCalls::TakePart(PullToken token, EndedCalls* ended) {
 }
 
 void WaitingCalls::HoldForVersion(CallId call, const ShardKey& key, Version version) {
+  absl::MutexLock lock(&mutex_);
   Add({.key = key, .value = version.value(), .call = call}, &versions_, &calls_.at(call).versions);
 }
 
 void WaitingCalls::HoldForPosition(CallId call, const ShardKey& key, Position position) {
+  absl::MutexLock lock(&mutex_);
   Add({.key = key, .value = position.value(), .call = call}, &positions_,
       &calls_.at(call).positions);
 }
@@ -69,6 +102,7 @@ void WaitingCalls::Add(const Hold& hold, Holds* holds, std::vector<Hold>* of_cal
 
 void WaitingCalls::Release(const ShardKey& key, Version version, Position position,
                            EndedCalls* ended) {
+  absl::MutexLock lock(&mutex_);
   ReleaseUpTo(key, version.value(), &versions_, ended);
   ReleaseUpTo(key, position.value(), &positions_, ended);
 }
@@ -86,6 +120,7 @@ void WaitingCalls::ReleaseUpTo(const ShardKey& key, int64_t value, Holds* holds,
 
 std::vector<WaitingCalls::PendingPull> WaitingCalls::End(CallId call, const absl::Status& status,
                                                          EndedCalls* ended) {
+  absl::MutexLock lock(&mutex_);
   std::vector<PendingPull> pulls;
   const auto it = calls_.find(call);
   if (it == calls_.end()) return pulls;
@@ -103,6 +138,7 @@ std::vector<WaitingCalls::PendingPull> WaitingCalls::End(CallId call, const absl
 }
 
 std::vector<WaitingCalls::CallId> WaitingCalls::WaitingFor(const ShardKey& key) const {
+  absl::MutexLock lock(&mutex_);
   absl::btree_set<CallId> calls;
   for (const auto& [token, part] : parts_) {
     if (part.key == key) calls.insert(part.call);
@@ -117,6 +153,7 @@ std::vector<WaitingCalls::CallId> WaitingCalls::WaitingFor(const ShardKey& key) 
 }
 
 std::vector<WaitingCalls::CallId> WaitingCalls::All() const {
+  absl::MutexLock lock(&mutex_);
   std::vector<CallId> all;
   for (const auto& [id, call] : calls_) all.push_back(id);
   return all;

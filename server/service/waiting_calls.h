@@ -5,7 +5,7 @@
 //                               '------End---------------------------------> ended, its status
 //
 // Bookkeeping only: decides nothing and calls nobody; ended calls are handed out to be told later.
-// Thread safety: thread-compatible; HeldJob serializes all calls.
+// Thread safety: thread-safe. A call that is open ends by End alone.
 #ifndef CAPSTAN_SERVER_SERVICE_WAITING_CALLS_H_
 #define CAPSTAN_SERVER_SERVICE_WAITING_CALLS_H_
 
@@ -16,9 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "common/types/ids.h"
 #include "common/wire/tensor_message.h"
 #include "server/core/messages.h"
@@ -48,17 +50,17 @@ class WaitingCalls {
   // The call may end from now on. True: it has not ended yet.
   bool Seal(CallId call, EndedCalls* ended);
   // The call does not end before it is sealed once more. REQUIRES: Has(call).
-  void Open(CallId call) { ++calls_.at(call).missing; }
-  bool empty() const { return calls_.empty(); }
-  bool Has(CallId call) const { return calls_.contains(call); }
+  void Open(CallId call);
+  bool empty() const;
+  bool Has(CallId call) const;
 
   // A shard's answer is missing. REQUIRES: the part's call is open.
   PullToken AddPart(const Part& part);
   // The answer is there. REQUIRES: the token was given out, its call has not ended.
   Part TakePart(PullToken token, EndedCalls* ended);
-  int64_t key_bytes() const { return key_bytes_; }  // Of what is asked for, by all parts.
+  int64_t key_bytes() const;  // Of what is asked for, by all parts.
   // Where the answer goes, before it is taken.
-  const Part& PartOf(PullToken token) const { return parts_.at(token); }
+  Part PartOf(PullToken token) const;
 
   // The call does not end before the shard has committed that much. REQUIRES: Has(call).
   void HoldForVersion(CallId call, const ShardKey& key, Version version);
@@ -88,18 +90,23 @@ class WaitingCalls {
     std::vector<Hold> positions;
   };
 
-  void ErasePart(absl::btree_map<PullToken, Part>::iterator part);
-  void Add(const Hold& hold, Holds* holds, std::vector<Hold>* of_call);
-  void ReleaseUpTo(const ShardKey& key, int64_t value, Holds* holds, EndedCalls* ended);
-  bool CountDown(CallId call, EndedCalls* ended);  // True: it has not ended yet.
+  void ErasePart(absl::btree_map<PullToken, Part>::iterator part)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Add(const Hold& hold, Holds* holds, std::vector<Hold>* of_call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReleaseUpTo(const ShardKey& key, int64_t value, Holds* holds, EndedCalls* ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // True: it has not ended yet.
+  bool CountDown(CallId call, EndedCalls* ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  absl::btree_map<CallId, Call> calls_;
-  absl::btree_map<PullToken, Part> parts_;
-  int64_t key_bytes_ = 0;
-  Holds versions_;
-  Holds positions_;
-  PullToken next_token_{1};
-  CallId next_call_{1};
+  mutable absl::Mutex mutex_;
+  absl::btree_map<CallId, Call> calls_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<PullToken, Part> parts_ ABSL_GUARDED_BY(mutex_);
+  int64_t key_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  Holds versions_ ABSL_GUARDED_BY(mutex_);
+  Holds positions_ ABSL_GUARDED_BY(mutex_);
+  PullToken next_token_ ABSL_GUARDED_BY(mutex_){1};
+  CallId next_call_ ABSL_GUARDED_BY(mutex_){1};
 };
 
 }  // namespace capstan::server

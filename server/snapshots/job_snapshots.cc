@@ -3,7 +3,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "server/service/message_checks.h"
@@ -20,11 +22,13 @@ bool IsLost(const absl::Status& status) {
 
 }  // namespace
 
+// Thread safety: thread-safe: updates of several shards may keep rows at the same time.
 class JobSnapshots::Memory final : public KeptRowsAccount {
  public:
   explicit Memory(Account account) : account_(std::move(account)) {}
 
   absl::Status Resize(int64_t from, int64_t to) override {
+    absl::MutexLock lock(&mutex_);
     const int64_t bytes = bytes_ + to - from;
     if (account_) {
       const absl::Status room = account_(bytes);
@@ -34,13 +38,24 @@ class JobSnapshots::Memory final : public KeptRowsAccount {
     bytes_ = bytes;
     return absl::OkStatus();
   }
-  int64_t bytes() const { return bytes_; }
-  absl::Status TakeRefused() { return std::exchange(refused_, absl::OkStatus()); }
+  int64_t bytes() const {
+    absl::MutexLock lock(&mutex_);
+    return bytes_;
+  }
+  bool has_refused() const {
+    absl::MutexLock lock(&mutex_);
+    return !refused_.ok();
+  }
+  absl::Status TakeRefused() {
+    absl::MutexLock lock(&mutex_);
+    return std::exchange(refused_, absl::OkStatus());
+  }
 
  private:
   const Account account_;
-  int64_t bytes_ = 0;
-  absl::Status refused_;
+  mutable absl::Mutex mutex_;
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status refused_ ABSL_GUARDED_BY(mutex_);
 };
 
 JobSnapshots::JobSnapshots(const SnapshotLeases::Limits& limits, Account account)
@@ -237,6 +252,8 @@ void JobSnapshots::Tick(Instant now, JobTables& tables) {
     snapshots_.erase(it);
   }
 }
+
+bool JobSnapshots::IsFull() const { return memory_->has_refused(); }
 
 void JobSnapshots::Settle(JobTables& tables) {
   const absl::Status refused = memory_->TakeRefused();

@@ -7,7 +7,7 @@
 // Nothing is copied when a moment is kept: an update writes lent values to another buffer, and
 // keeps a pinned row as it was (server/sparse_table/row_history.h). Both are accounted for. One
 // that has ended is known by the reason for as long as it has readers.
-// Thread safety: thread-compatible; HeldJob serializes all calls.
+// Thread safety: thread-compatible; HeldJob serializes all calls. IsFull: thread-safe.
 #ifndef CAPSTAN_SERVER_SNAPSHOTS_JOB_SNAPSHOTS_H_
 #define CAPSTAN_SERVER_SNAPSHOTS_JOB_SNAPSHOTS_H_
 
@@ -60,8 +60,9 @@ class JobSnapshots {
   // The shard is about to leave, or to be replaced: snapshots that have it end.
   void ShardGone(const ShardKey& key, JobTables& tables);
   void Tick(Instant now, JobTables& tables);
-  // Ends all, if what was kept since the last call had no room.
-  void Settle(JobTables& tables);
+  // What was kept since the last Settle had no room.
+  bool IsFull() const;
+  void Settle(JobTables& tables);  // Ends all if IsFull().
   Instant NextDeadline() const { return leases_.NextDeadline(); }
 
   std::vector<CheckpointId> open() const;  // That can be read.

@@ -85,13 +85,6 @@ absl::Status SparseStore::CheckKeys(const std::vector<uint64_t>& keys) const {
 }
 
 absl::StatusOr<Gradient> SparseStore::Parse(const absl::Cord& payload, NumberFormat format) const {
-  CAPSTAN_ASSIGN_OR_RETURN(Gradient gradient, ParseRows(payload, format));
-  CAPSTAN_RETURN_IF_ERROR(CheckRoom(gradient.keys()));
-  return gradient;
-}
-
-absl::StatusOr<Gradient> SparseStore::ParseRows(const absl::Cord& payload,
-                                                NumberFormat format) const {
   const int64_t row_bytes = config_.dim * BytesOf(format);
   const auto bytes = static_cast<int64_t>(payload.size());
   if (bytes % (kKeyBytes + row_bytes) != 0) {
@@ -114,7 +107,6 @@ absl::StatusOr<Gradient> SparseStore::ParseListed(const RowKeys& keys, const abs
                                                    expected, " of the ", keys->size(),
                                                    " keys of the list"));
   }
-  CAPSTAN_RETURN_IF_ERROR(CheckRoom(*keys));
   return Gradient(keys, WireValues(rows, format));
 }
 
@@ -177,7 +169,8 @@ void SparseStore::KeepPrevious(const Gradient& before, const SparseRows::Effects
 }
 
 // Whom admission will refuse is not known before the update, which then looks once more.
-absl::Status SparseStore::CheckRoom(absl::Span<const uint64_t> keys) const {
+absl::Status SparseStore::CheckRoom(const Gradient& gradient) const {
+  const absl::Span<const uint64_t> keys = gradient.keys();
   if (!rows_.admission().admits_all()) return absl::OkStatus();
   const auto named = static_cast<int64_t>(keys.size());
   if (config_.eviction.rows_max > 0) return CheckRows(named);  // Others make room for them.
@@ -376,7 +369,7 @@ absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
   }
   if (!snapshot.state().previous_readable()) return absl::OkStatus();
   const absl::Cord bytes = absl::MakeCordFromExternal(snapshot.previous(), [] {});
-  const absl::StatusOr<Gradient> previous = ParseRows(bytes, NumberFormat::kFp32);
+  const absl::StatusOr<Gradient> previous = Parse(bytes, NumberFormat::kFp32);
   if (!previous.ok()) {
     return absl::DataLossError(absl::StrCat("previous values: ", previous.status().message()));
   }
@@ -405,7 +398,7 @@ absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
 
 absl::Status SparseStore::RestoreMore(const v1::ShardSnapshot& piece) {
   const absl::Cord bytes = absl::MakeCordFromExternal(piece.values(), [] {});
-  const absl::StatusOr<Gradient> values = ParseRows(bytes, NumberFormat::kFp32);
+  const absl::StatusOr<Gradient> values = Parse(bytes, NumberFormat::kFp32);
   if (!values.ok()) return absl::DataLossError(values.status().message());
   const absl::Span<const uint64_t> keys = values->keys();
   CAPSTAN_RETURN_IF_ERROR(CheckSizes(piece, rows_, keys.size()));

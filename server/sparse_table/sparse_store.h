@@ -62,6 +62,7 @@ class SparseStore final : public ShardStore {
   absl::StatusOr<Gradient> ParseListed(const RowKeys& keys, const absl::Cord& rows,
                                        NumberFormat format) const override;
   absl::StatusOr<RowKeys> ParseKeys(absl::string_view bytes) const override;
+  absl::Status CheckRoom(const Gradient& gradient) const override;
   int64_t AnswerElements(const RowKeys& keys) const override;
   absl::Status Keep(const KeepGradient& action, const Gradient& payload) override;
   absl::Status Add(const AddGradient& action, const Gradient& payload) override;
@@ -116,11 +117,7 @@ class SparseStore final : public ShardStore {
   bool Evicts() const { return config_.eviction.after > 0 || config_.eviction.rows_max > 0; }
   // Whether what changed since then is known, and at most half of the rows.
   bool TellsSince(int64_t since) const;
-  // Errors: kResourceExhausted  with rows for these keys the bucket may get too many.
-  absl::Status CheckRoom(absl::Span<const uint64_t> keys) const;
-  absl::Status CheckRows(int64_t rows) const;  // Likewise, if it had so many.
-  // Keys and their rows, whatever the room for them. Errors: as Parse.
-  absl::StatusOr<Gradient> ParseRows(const absl::Cord& payload, NumberFormat format) const;
+  absl::Status CheckRows(int64_t rows) const;  // As CheckRoom, if it had so many.
   // Keeps what was before an update: of the rows that it named, of which it has refused some, and
   // of those that it has evicted.
   void KeepPrevious(const Gradient& before, const SparseRows::Effects& effects);

@@ -307,9 +307,9 @@ TEST_CASE("Sparse store: a bucket whose snapshot would be too large is refused",
     for (int i = 0; i < 100; ++i) keys.push_back(rows++);
     const KeyBatch batch = MakeKeyBatch(keys, 1);
     const absl::Cord payload(Bytes(batch.keys) + std::string(100 * kWide * sizeof(float), '\0'));
-    const absl::StatusOr<Gradient> gradient = store->Parse(payload, NumberFormat::kFp32);
-    status = gradient.ok() ? store->Apply({.gradient = kIncomingGradient}, *gradient)
-                           : gradient.status();
+    REQUIRE_OK_AND_ASSIGN(const Gradient gradient, store->Parse(payload, NumberFormat::kFp32));
+    status = store->CheckRoom(gradient);
+    if (status.ok()) status = store->Apply({.gradient = kIncomingGradient}, gradient);
   }
   CHECK_STATUS(status, absl::StatusCode::kResourceExhausted, "the table needs more buckets");
   CHECK(rows == 2000);                       // 60 MiB / (2 * 16,392 + 4 bytes) is 1,918.

@@ -37,7 +37,7 @@ absl::Status CheckFloats(const char* what, const std::string& bytes, int64_t ele
 absl::StatusOr<std::unique_ptr<DenseStore>> DenseStore::Make(int64_t elements,
                                                              std::vector<UpdateSegment> segments,
                                                              ShardDevice* device) {
-  std::unique_ptr<DenseStore> store(new DenseStore());
+  std::unique_ptr<DenseStore> store(new DenseStore(elements));
   CAPSTAN_ASSIGN_OR_RETURN(store->values_, FloatBuffer::Allocate(elements));
   store->slots_ = segments.empty() ? 0 : StateSlots(segments.front().config);
   if (device != nullptr && segments.size() == 1 && device->Knows(segments.front().config)) {

@@ -117,10 +117,10 @@ class DenseStore final : public ShardStore {
   // The buffer that a reply names; empty for kNothing. Valid until the next action.
   absl::Span<const float> Read(ReadFrom from) const { return BufferOf(from).span(); }
   bool on_device() const { return on_device_ != nullptr; }
-  int64_t size() const { return values_.size(); }
+  int64_t size() const { return size_; }
 
  private:
-  DenseStore() = default;
+  explicit DenseStore(int64_t size) : size_(size) {}
 
   const FloatBuffer& BufferOf(ReadFrom from) const;
   absl::StatusOr<FloatBuffer> TakeBuffer();  // A free one, or a new one.
@@ -135,6 +135,7 @@ class DenseStore final : public ShardStore {
   void UpdateHere(int64_t step, const WireValues& gradient, float* out);
   absl::StatusOr<std::string> SavedState(int slot) const;
 
+  const int64_t size_;
   std::vector<UpdateSegment> segments_;
   FloatBuffer values_;
   int slots_ = 0;

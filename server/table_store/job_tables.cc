@@ -34,13 +34,17 @@ const TableShard* JobTables::Find(const ShardKey& key) const {
   return it == shards_.end() ? nullptr : &it->second;
 }
 
-absl::Status JobTables::CheckPush(const ShardKey& key, const PushHead& push) const {
-  CAPSTAN_RETURN_IF_ERROR(failure_);
-  return Annotate(shards_.at(key).core().CheckPush(push), NameOf(key));
+absl::Status JobTables::CheckPush(const ShardKey& key, const PushHead& push,
+                                  const Gradient& gradient) const {
+  CAPSTAN_RETURN_IF_ERROR(failure());
+  const TableShard& shard = shards_.at(key);
+  absl::Status status = shard.store().CheckRoom(gradient);
+  if (status.ok()) status = shard.core().CheckPush(push);
+  return Annotate(status, NameOf(key));
 }
 
 absl::Status JobTables::CheckPull(const ShardKey& key, const PullHead& pull) const {
-  CAPSTAN_RETURN_IF_ERROR(failure_);
+  CAPSTAN_RETURN_IF_ERROR(failure());
   return Annotate(shards_.at(key).core().CheckPull(pull), NameOf(key));
 }
 
@@ -56,34 +60,37 @@ absl::StatusOr<Gradient> JobTables::ParseGradient(const ShardKey& key, const abs
 
 absl::Status JobTables::Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                              ReplySink& sink) {
-  CAPSTAN_RETURN_IF_ERROR(BeginPush(key, push, gradient, sink));
-  return FinishPushes(sink);
+  std::vector<BegunPush> begun;
+  CAPSTAN_RETURN_IF_ERROR(BeginPush(key, push, gradient, sink, &begun));
+  return FinishPushes(begun, sink);
 }
 
 absl::Status JobTables::BeginPush(const ShardKey& key, const PushHead& push,
-                                  const Gradient& gradient, ReplySink& sink) {
-  CAPSTAN_RETURN_IF_ERROR(failure_);
+                                  const Gradient& gradient, ReplySink& sink,
+                                  std::vector<BegunPush>* begun) {
+  CAPSTAN_RETURN_IF_ERROR(failure());
   TableShard& shard = shards_.at(key);
   Actions actions, later;
+  // Others may have taken the room since the whole message was checked.
+  CAPSTAN_RETURN_IF_ERROR(Annotate(shard.store().CheckRoom(gradient), NameOf(key)));
   CAPSTAN_RETURN_IF_ERROR(Annotate(shard.core().Push(push, actions), NameOf(key)));
   CAPSTAN_RETURN_IF_ERROR(CarryOut(key, shard, actions, gradient, sink, &later));
-  if (shard.store().updating()) begun_.push_back({key, std::move(later), gradient});
+  if (shard.store().updating()) begun->push_back({key, std::move(later), gradient});
   return absl::OkStatus();
 }
 
-absl::Status JobTables::FinishPushes(ReplySink& sink) {
-  for (const BegunPush& push : std::exchange(begun_, {})) {
+absl::Status JobTables::FinishPushes(const std::vector<BegunPush>& begun, ReplySink& sink) {
+  for (const BegunPush& push : begun) {
     TableShard& shard = shards_.at(push.key);
-    const absl::Status finished = shard.store().Finish();
-    failure_.Update(Annotate(finished, absl::StrCat(NameOf(push.key), ": applying a push")));
-    if (failure_.ok()) CarryOut(push.key, shard, push.later, push.gradient, sink).IgnoreError();
+    Fail(Annotate(shard.store().Finish(), absl::StrCat(NameOf(push.key), ": applying a push")));
+    if (failure().ok()) CarryOut(push.key, shard, push.later, push.gradient, sink).IgnoreError();
   }
-  return failure_;
+  return failure();
 }
 
 absl::Status JobTables::Pull(const ShardKey& key, const PullHead& pull, Instant now,
                              ReplySink& sink) {
-  CAPSTAN_RETURN_IF_ERROR(failure_);
+  CAPSTAN_RETURN_IF_ERROR(failure());
   TableShard& shard = shards_.at(key);
   Actions actions;
   CAPSTAN_RETURN_IF_ERROR(Annotate(shard.core().Pull(pull, now, actions), NameOf(key)));
@@ -127,13 +134,13 @@ Instant JobTables::NextDeadline() const {
 }
 
 absl::Status JobTables::Replay(const ShardKey& key, const v1::ShardRecord& record) {
-  CAPSTAN_RETURN_IF_ERROR(failure_);
+  CAPSTAN_RETURN_IF_ERROR(failure());
   TableShard& shard = shards_.at(key);
   const Position before = shard.core().position();
   const absl::Status status = Annotate(shard.Replay(key, record), NameOf(key));
   // Its head was taken in, its numbers were not: this copy must never count as one that has it.
   const bool half_done = !status.ok() && shard.core().position() != before;
-  if (half_done || absl::IsResourceExhausted(status)) failure_ = status;
+  if (half_done || absl::IsResourceExhausted(status)) Fail(status);
   return status;
 }
 
@@ -190,8 +197,8 @@ std::vector<v1::HeldTable> JobTables::Describe(
 absl::Status JobTables::CarryOut(const ShardKey& key, TableShard& shard, const Actions& actions,
                                  const Gradient& payload, ReplySink& sink, Actions* later) {
   const absl::Status status = shard.CarryOut(key, actions, payload, sink, later);
-  if (!status.ok()) failure_ = Annotate(status, absl::StrCat(NameOf(key), ": applying a push"));
-  return failure_;
+  if (!status.ok()) Fail(Annotate(status, absl::StrCat(NameOf(key), ": applying a push")));
+  return failure();
 }
 
 }  // namespace capstan::server

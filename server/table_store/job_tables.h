@@ -2,7 +2,8 @@
 //
 // Carries every core's actions out in their order. Answers and records go to a ReplySink, with the
 // numbers in view.
-// Thread safety: thread-compatible; HeldJob serializes all calls.
+// Thread safety: thread-compatible. While nobody calls Put, Remove, Tick, NextDeadline or Describe,
+// the other methods may run at the same time for different shards. failure() and Fail: thread-safe.
 #ifndef CAPSTAN_SERVER_TABLE_STORE_JOB_TABLES_H_
 #define CAPSTAN_SERVER_TABLE_STORE_JOB_TABLES_H_
 
@@ -23,6 +24,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/core/membership.h"
 #include "server/core/messages.h"
+#include "server/table_store/first_error.h"
 #include "server/table_store/gradient.h"
 #include "server/table_store/shard_factory.h"
 #include "server/table_store/shard_store.h"
@@ -43,20 +45,27 @@ class JobTables {
   const TableShard* Find(const ShardKey& key) const;
 
   // As ShardCore's methods of the same names. REQUIRES: the shard is held; `gradient` is of it.
-  // Errors: also kResourceExhausted once memory for a gradient has run out (see failure()).
-  absl::Status CheckPush(const ShardKey& key, const PushHead& push) const;
+  // Errors: also kResourceExhausted once memory for a gradient has run out (see failure()), and
+  // those of ShardStore::CheckRoom.
+  absl::Status CheckPush(const ShardKey& key, const PushHead& push, const Gradient& gradient) const;
   absl::Status CheckPull(const ShardKey& key, const PullHead& pull) const;
   absl::Status Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                     ReplySink& sink);
-  // As Push, but an update on a device may go on. Until FinishPushes has been called, which waits
-  // for all of them and gives the answers that they allow, nothing else is, but pushes of other
-  // shards; their gradients stay.
+  // A push whose update goes on, on a device, and what follows it.
+  struct BegunPush {
+    ShardKey key;
+    Actions later;
+    Gradient gradient;
+  };
+  // As Push, but an update on a device may go on: then the push is added to `begun`, and nothing
+  // else is called for its shard, and its gradient stays, until FinishPushes has waited for all of
+  // `begun` and given the answers that they allow.
   absl::Status BeginPush(const ShardKey& key, const PushHead& push, const Gradient& gradient,
-                         ReplySink& sink);
-  absl::Status FinishPushes(ReplySink& sink);
+                         ReplySink& sink, std::vector<BegunPush>* begun);
+  absl::Status FinishPushes(const std::vector<BegunPush>& begun, ReplySink& sink);
   absl::Status Pull(const ShardKey& key, const PullHead& pull, Instant now, ReplySink& sink);
   // What a message brings for a shard: as ShardStore::Parse, or ParseListed if there are keys, with
-  // the shard's name.
+  // the shard's name. May be called while the shard changes.
   absl::StatusOr<Gradient> ParseGradient(const ShardKey& key, const absl::Cord& payload,
                                          NumberFormat format, const RowKeys& listed = {}) const;
   void CancelPull(const ShardKey& key, PullToken token);  // Ignored if the shard is not held.
@@ -89,27 +98,20 @@ class JobTables {
   }
 
   // Not OK: these tables have lost a push for want of memory and refuse everything.
-  const absl::Status& failure() const { return failure_; }
-  void Fail(const absl::Status& status) { failure_.Update(status); }
+  absl::Status failure() const { return failure_->Get(); }
+  void Fail(const absl::Status& status) { failure_->Update(status); }
 
   // One entry a table of which `counts` lets a shard through; job_id is left empty. `bytes` is of
   // all shards held here.
   std::vector<v1::HeldTable> Describe(const std::function<bool(const ShardKey&)>& counts) const;
 
  private:
-  // A push whose update goes on, and what follows it.
-  struct BegunPush {
-    ShardKey key;
-    Actions later;
-    Gradient gradient;
-  };
   absl::Status CarryOut(const ShardKey& key, TableShard& shard, const Actions& actions,
                         const Gradient& payload, ReplySink& sink, Actions* later = nullptr);
 
   const std::shared_ptr<const ShardFactory> factory_;  // Shared with whoever makes shards.
   absl::btree_map<ShardKey, TableShard> shards_;
-  std::vector<BegunPush> begun_;
-  absl::Status failure_;
+  std::unique_ptr<FirstError> failure_ = std::make_unique<FirstError>();  // These can be moved.
 };
 
 }  // namespace capstan::server

@@ -202,6 +202,7 @@ TEST_CASE("Job tables: a device has all updates of a message before the first is
   Answers answers;
   const std::vector<ShardKey> keys = {kFirst, kSecond};
   std::map<ShardKey, std::vector<float>> expected;
+  std::vector<JobTables::BegunPush> begun;
   for (const ShardKey& key : keys) {
     expected[key] = ReadNow(job, key);
     for (float& value : expected[key]) value -= 0.75f;
@@ -215,17 +216,19 @@ TEST_CASE("Job tables: a device has all updates of a message before the first is
       REQUIRE_OK(job.Pull(key, pull, Instant(), answers));
     }
     REQUIRE_OK(job.BeginPush(key, SlotPush(0, 0),
-                             Gradient(std::vector<float>(expected[key].size(), 0.25f)), answers));
+                             Gradient(std::vector<float>(expected[key].size(), 0.25f)), answers,
+                             &begun));
   }
   CHECK(device.enqueued == 0);  // Sums are the host's.
   for (const ShardKey& key : keys) {
     REQUIRE_OK(job.BeginPush(key, SlotPush(0, 1),
-                             Gradient(std::vector<float>(expected[key].size(), 0.5f)), answers));
+                             Gradient(std::vector<float>(expected[key].size(), 0.5f)), answers,
+                             &begun));
   }
   CHECK(device.enqueued == 2);
   CHECK(answers.pulls.empty());
   SECTION("then those who wait get the new values") {
-    REQUIRE_OK(job.FinishPushes(answers));
+    REQUIRE_OK(job.FinishPushes(begun, answers));
     CHECK(device.enqueued == 0);
     for (const ShardKey& key : keys) {
       CHECK(answers.pushes.at(key).version == Version(1));
@@ -236,7 +239,7 @@ TEST_CASE("Job tables: a device has all updates of a message before the first is
   }
   SECTION("a device that is lost meanwhile answers nobody") {
     device.lost = true;
-    CHECK_STATUS(job.FinishPushes(answers), StatusCode::kUnavailable,
+    CHECK_STATUS(job.FinishPushes(begun, answers), StatusCode::kUnavailable,
                  "table 0 shard 0: applying a push: fallen off the bus");
     CHECK(answers.pulls.empty());
     CHECK(job.failure().code() == StatusCode::kUnavailable);

@@ -61,6 +61,8 @@ class ShardStore {
   ShardStore& operator=(const ShardStore&) = delete;
   virtual ~ShardStore() = default;
 
+  // These three, and AnswerElements, read what never changes: they may be called while another
+  // thread updates the shard.
   // What a push or a record brings, which must live as long as the result.
   // Errors: kInvalidArgument  it does not fit the shard; says what was expected.
   virtual absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const = 0;
@@ -70,6 +72,9 @@ class ShardStore {
                                                NumberFormat format) const = 0;
   // The keys that a pull names (fixed64 each); null for a dense shard. Errors: likewise.
   virtual absl::StatusOr<RowKeys> ParseKeys(absl::string_view bytes) const = 0;
+  // OK: the rows that a push names, new ones included, have room in a snapshot of the shard.
+  // Errors: kResourceExhausted  they have not.
+  virtual absl::Status CheckRoom(const Gradient& /*gradient*/) const { return absl::OkStatus(); }
   // Numbers in the answer to a pull of these keys.
   virtual int64_t AnswerElements(const RowKeys& keys) const = 0;
 

@@ -14,8 +14,8 @@ import subprocess
 import sys
 
 PROGRAMS = ("bulk_goodput", "dense_push_pull", "shared_memory", "small_rows", "sparse_push_pull",
-            "sparse_table", "optimizer_speed")
-ALONE = ("optimizer_speed", "sparse_table")  # Without servers.
+            "sparse_table", "optimizer_speed", "server_scaling")
+ALONE = ("optimizer_speed", "server_scaling", "sparse_table")  # Without servers.
 WITHOUT_BASELINE = ("shared_memory",)  # Process.
 
 
