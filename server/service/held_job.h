@@ -277,9 +277,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status NotHeldLocked(const ShardKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckHeldLocked(const ShardKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  // Calls work(i) for each shard of a message under the shard's lock, if its primary is here. Shards
-  // that are free come first, so that messages which come at the same time do not wait for each
-  // other shard by shard. Stops at the first error.
+  // Calls work(i) for each shard of a message under the lock of the shard, if its primary is here.
+  // Shards that are free come first, so that messages which come at the same time do not wait for
+  // each other at every shard. Stops at the first error.
   template <typename Shards, typename Work>
   absl::Status ForEachPrimaryLocked(const Shards& shards,
                                     const Work& work) const ABSL_NO_THREAD_SAFETY_ANALYSIS;
