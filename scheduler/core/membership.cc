@@ -52,7 +52,12 @@ absl::Status Membership::MayReplace(const Node& holder, const NodeInfo& info, In
     return absl::InvalidArgumentError(absl::StrCat("name: \"", holder.id, "\" is a live ",
                                                    RoleName(held.role), " at ", held.address));
   }
-  if (!info.identity.empty() && info.identity == held.identity) return absl::OkStatus();
+  const bool unheard = holder.lease_from.has_value() || holder.broken_since.has_value() ||
+                       now >= holder.last_seen + options_.silence;
+  const bool same_identity = !info.identity.empty() && info.identity == held.identity;
+  // Two processes cannot listen at one address, so it proves that the earlier one is gone. An
+  // identity alone does not: the disk that it lies on may have been cloned.
+  if (same_identity && (unheard || info.address == held.address)) return absl::OkStatus();
   // That somebody registers shows that this scheduler can be reached, though isolation may hold.
   if (now >= DeadlineOf(holder)) return absl::OkStatus();
   const std::string who = absl::StrCat(
@@ -60,11 +65,12 @@ absl::Status Membership::MayReplace(const Node& holder, const NodeInfo& info, In
       " (process ", held.pid, " on ", held.hostname.empty() ? "an unknown host" : held.hostname,
       "), registered ", DurationText(now - holder.registered), " ago and last heard ",
       DurationText(now - holder.last_seen), " ago");
-  const bool unheard = holder.lease_from.has_value() || holder.broken_since.has_value() ||
-                       now >= holder.last_seen + options_.silence;
   if (unheard) return absl::AbortedError(absl::StrCat(who, "; it may be dead: ask again"));
-  return absl::AlreadyExistsError(
-      absl::StrCat(who, "; stop that one, or start this one under another name"));
+  return absl::AlreadyExistsError(absl::StrCat(
+      who,
+      same_identity ? "; this one has a copy of its folder, or is its successor and asks too early"
+                    : "",
+      "; stop that one, or start this one under another name"));
 }
 
 absl::StatusOr<NodeId> Membership::Register(const NodeInfo& info, Incarnation incarnation,

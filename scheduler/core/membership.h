@@ -66,10 +66,11 @@ class Membership {
   explicit Membership(const Options& options);
 
   // Adds a daemon under `incarnation`. A live daemon of the same name, role and identity is dead
-  // from now on (NodeDied comes before NodeJoined), as is one that is unheard and out of time.
+  // from now on (NodeDied comes before NodeJoined) if it is unheard or had the same address, as is
+  // one of another identity that is unheard and out of time.
   // Errors: kInvalidArgument  malformed name, empty address, a worker without task slots, or the
   //                           name of a live daemon of the other role.
-  //         kAlreadyExists    the name of a live daemon of another identity; names who has it.
+  //         kAlreadyExists    the name of a daemon that is heard; names who has it.
   //         kAborted          the same, but that one is unheard: ask again, it may be dying.
   absl::StatusOr<NodeId> Register(const NodeInfo& info, Incarnation incarnation, Instant now,
                                   Events& events);

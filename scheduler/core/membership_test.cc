@@ -18,8 +18,9 @@ struct Cluster {
   uint64_t incarnations = 0;
 
   absl::StatusOr<NodeId> Join(const std::string& name, Role role, Instant now,
-                              const std::string& identity = "") {
-    NodeInfo info{.name = name, .role = role, .address = "h:1", .task_capacity = 1};
+                              const std::string& identity = "",
+                              const std::string& address = "h:1") {
+    NodeInfo info{.name = name, .role = role, .address = address, .task_capacity = 1};
     info.hostname = "host-a";
     info.pid = 123;
     info.identity = identity;
@@ -90,6 +91,29 @@ TEST_CASE("Membership: the successor of a process replaces it at once", "[schedu
   CHECK(std::get<NodeJoined>(cluster.events[2]).incarnation == Incarnation(2));
   CHECK_STATUS(cluster.Renew("server-1", 1, At(2)), absl::StatusCode::kAborted, "replaced by 2");
   REQUIRE_OK(cluster.Renew("server-1", 2, At(2)));
+}
+
+TEST_CASE("Membership: a copy of a living daemon's folder does not take its name (issue 20)",
+          "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0), "abc"));
+  REQUIRE_OK(cluster.Join("server-2", Role::kServer, At(0)));
+  for (const double at : {0.4, 0.8, 1.0}) REQUIRE_OK(cluster.Renew("server-1", 1, At(at)));
+  const auto copy = [&](Instant now) {
+    return cluster.Join("server-1", Role::kServer, now, "abc", "h:2").status();
+  };
+  CHECK_STATUS(copy(At(1.4)), absl::StatusCode::kAlreadyExists,
+               "this one has a copy of its folder, or is its successor and asks too early");
+  CHECK(cluster.deaths() == 0);
+  SECTION("one that moved after the first had died gets it once that one is silent") {
+    REQUIRE_OK(copy(At(1.5)));
+    CHECK(cluster.deaths() == 1);
+  }
+  SECTION("or when the connection of the first has broken") {
+    cluster.membership.Broken("server-1", Incarnation(1), At(1.4));
+    REQUIRE_OK(copy(At(1.4)));
+    CHECK(cluster.deaths() == 1);
+  }
 }
 
 TEST_CASE("Membership: a name belongs to the process whose lease lives (issue 21)",

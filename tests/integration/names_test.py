@@ -1,5 +1,6 @@
 """Two daemons ask for one name: the second is refused, and the job of the first goes on."""
 
+import shutil
 import subprocess
 import unittest
 
@@ -42,6 +43,11 @@ class NamesTest(unittest.TestCase):
         self.run_second("worker-0", "--work-dir={folder}")
         # In the folder of the first, whose identity it must not get.
         self.run_second("worker-0", f"--work-dir={self.cluster.folder / 'worker-0'}")
+        # In copies of its folder, with its identity.
+        for name, flag in (("server-0", "--data-dir"), ("worker-0", "--work-dir")):
+            copy = self.cluster.folder / f"copy-of-{name}"
+            shutil.copytree(self.cluster.folder / name, copy, symlinks=True)
+            self.run_second(name, f"{flag}={copy}")
         self.assertEqual(self.lives(), before)
         status = self.cluster.wait(job)
         self.assertEqual(status["state"], "SUCCEEDED", status)
