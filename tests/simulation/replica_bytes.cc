@@ -1,15 +1,25 @@
 #include "tests/simulation/replica_bytes.h"
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 
 namespace capstan::sim {
 namespace {
+
+// Messages of a list, one after the other.
+template <typename Messages>
+bool AreEqual(const Messages& a, const Messages& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
+    return one.SerializeAsString() == other.SerializeAsString();
+  });
+}
 
 // The first part that differs; empty: none does.
 std::string Difference(const v1::ShardSnapshot& a, const v1::ShardSnapshot& b) {
@@ -25,12 +35,8 @@ std::string Difference(const v1::ShardSnapshot& a, const v1::ShardSnapshot& b) {
     return "stamps, counts of pushes or counts of rows";
   }
   if (a.state().membership_generation() != b.state().membership_generation()) return "membership";
-  for (int i = 0; i < a.state().members_size(); ++i) {
-    if (i >= b.state().members_size() ||
-        a.state().members(i).SerializeAsString() != b.state().members(i).SerializeAsString()) {
-      return "clocks";
-    }
-  }
+  if (!AreEqual(a.state().members(), b.state().members())) return "clocks";
+  if (!AreEqual(a.state().lives(), b.state().lives())) return "lives, fences or marks";
   return "";
 }
 
