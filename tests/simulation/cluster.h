@@ -35,6 +35,7 @@ class Cluster {
   std::optional<Instant> AliveSince(const std::string& node);
   std::vector<std::unique_ptr<SimServer>>& servers() { return servers_; }
   std::vector<std::unique_ptr<SimWorker>>& workers() { return workers_; }
+  SimReader* reader() { return reader_.get(); }  // Null: there is none.
 
  private:
   std::vector<std::unique_ptr<HostClock>> clocks_;  // By host.

@@ -41,6 +41,8 @@ absl::string_view FaultName(Fault fault) {
       "scheduler isolated, and alive",
       "primary and reader cut off together",
       "tasks beyond a moment, and dead before they told",
+      "tasks dead as a shard came one iteration beyond a moment",
+      "primary and reader cut off together as it was replaced",
       "task replaced while others were not heard",
       "link between a worker and a server dead for good",
       "clock that stood still",

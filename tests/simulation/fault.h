@@ -50,6 +50,8 @@ enum class Fault : uint8_t {
   kSchedulerIsolated,
   kReaderStranded,
   kMomentOverrun,
+  kMomentOverrunByOne,
+  kFormerPrimaryStranded,
   kJoinedBehind,
   kLinkKilled,
   kClockFrozen,

@@ -30,11 +30,10 @@ const std::vector<Mutant>& AllMutants();
 void Plant(PlantedBug bug);
 
 struct MutantOptions {
-  std::optional<uint64_t> first_seed;          // Nothing: each mutant's own.
-  uint64_t seeds_max = 3000;                   // Until which it must be caught.
-  int jobs = 1;                                // Processes.
-  std::string only;                            // The name of one mutant; empty: all.
-  std::vector<absl::string_view> except = {};  // These are left out.
+  std::optional<uint64_t> first_seed;  // Nothing: each mutant's own.
+  uint64_t seeds_max = 3000;           // Until which it must be caught.
+  int jobs = 1;                        // Processes.
+  std::string only;                    // The name of one mutant; empty: all.
 };
 
 // Runs each mutant on one seed after another until its checker fails, and prints which seed it was.

@@ -16,7 +16,8 @@ Nemesis::Nemesis(World* world, Cluster* cluster)
       users_prng_(Prng(world->options.seed).Fork(15)),
       machines_prng_(Prng(world->options.seed).Fork(19)),
       jobs_prng_(Prng(world->options.seed).Fork(41)),
-      stores_prng_(Prng(world->options.seed).Fork(47)) {}
+      stores_prng_(Prng(world->options.seed).Fork(47)),
+      instants_prng_(Prng(world->options.seed).Fork(52)) {}
 
 void Nemesis::Start() {
   const ChaosOptions& chaos = world_->options.chaos;
@@ -58,8 +59,11 @@ void Nemesis::Start() {
   Every(chaos.leave, &Nemesis::Leave);
   Every(chaos.save, &Nemesis::SaveCheckpoint);
   Once(chaos.stop, &Nemesis::StopJob);
-  if (chaos.overrun_moment) world_->on_snapshot_asked = [this] { OverrunMoment(); };
+  if (chaos.overrun_moment || chaos.overrun_by_one) {
+    world_->on_snapshot_asked = [this] { OverrunMoment(); };
+  }
   StartStores();
+  StartInstants();
 }
 
 void Nemesis::Once(absl::Duration after, void (Nemesis::*strike)()) {
@@ -267,7 +271,9 @@ void Nemesis::JoinBehind() {
 // What the tasks had done since their last report is known to the servers alone.
 void Nemesis::OverrunMoment() {
   const auto job = cluster_->scheduler().Job(world_->first_job().id());
-  if (healed_ || overrun_ || !job || job->phase != scheduler::JobPhase::kTraining) return;
+  if (healed_ || !job || job->phase != scheduler::JobPhase::kTraining) return;
+  if (world_->options.chaos.overrun_by_one) OverrunByOne();
+  if (!world_->options.chaos.overrun_moment || overrun_ || unheard_) return;
   overrun_ = true;
   ++world_->faults[Fault::kMomentOverrun];
   if (stores_prng_.Chance(0.5)) return OverrunUnheard();

@@ -6,13 +6,19 @@
 #ifndef CAPSTAN_TESTS_SIMULATION_NEMESIS_H_
 #define CAPSTAN_TESTS_SIMULATION_NEMESIS_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/container/btree_set.h"
 #include "absl/time/time.h"
+#include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "scheduler/core/events.h"
+#include "scheduler/core/messages.h"
 #include "tests/simulation/cluster.h"
 #include "tests/simulation/prng.h"
 #include "tests/simulation/world.h"
@@ -56,6 +62,15 @@ class Nemesis {
   void CrashCheckpointDisk();
   void OverrunUnheard();
   void KillWhileMoving();
+  // Aimed at one instant of the first job (nemesis_instants.cc).
+  void StartInstants();
+  void OverrunByOne();
+  void CutUnheard(bool to_scheduler);
+  void TellMoment(const scheduler::Assignment& assignment);
+  void TellVersion(int64_t version);
+  void StrandFormerPrimary(const scheduler::RoutingChanged& changed);
+  void ReadOften(Instant until);
+  void KillTasks();
   void DieBehindFence();
   void CutOneWay(int from, int to, absl::Duration time);
   // Cuts all links between the two, both ways, until `time` has passed or the world heals.
@@ -98,9 +113,14 @@ class Nemesis {
   Prng machines_prng_;
   Prng jobs_prng_;
   Prng stores_prng_;
+  Prng instants_prng_;
   absl::btree_set<NodeId> drained_;       // Now: at most one.
   absl::btree_set<NodeId> ever_drained_;  // A scheduler that was dead has not heard of the end.
   bool overrun_ = false;
+  bool unheard_ = false;              // Now: no task hears the scheduler, for OverrunByOne,
+  std::vector<size_t> unheard_cuts_;  // by these of undo_.
+  std::optional<Iteration> moment_;   // Where the job is to stop then.
+  int instants_left_ = 4;             // So often at most, jobs are short.
   bool healed_ = false;
   std::vector<std::function<void()>> undo_;  // Of cuts and clogs that are on.
 };

@@ -28,8 +28,10 @@ constexpr uint64_t kOldDiskStream = 20;
 constexpr uint64_t kLeaveStream = 21;
 constexpr uint64_t kSegmentsStream = 22;
 constexpr uint64_t kJobsStream = 40;
+constexpr uint64_t kInstantsStream = 51;
 constexpr double kHeavyLoss = 0.3;
 constexpr absl::Duration kLongestBatch = absl::Minutes(4);
+constexpr absl::Duration kQuickIteration = absl::Milliseconds(300);
 constexpr double kSwitchedOn = 0.4;  // Share of seeds that have a given kind of fault.
 
 // Small clusters are likelier: they cost less and meet the same code.
@@ -120,6 +122,26 @@ void DrawAimed(Prng prng, Options& options) {
   const absl::Duration often = prng.Between(absl::Seconds(3), absl::Seconds(6));
   const bool keeps_rows = job.mode == Mode::kSsp && job.cached_rows > 0;
   if (prng.Chance(0.7) && keeps_rows && options.workers > 1) chaos.join_behind = often;
+}
+
+// Faults that are aimed at one instant, which random times miss almost always.
+void DrawInstants(Prng prng, Options& options) {
+  ChaosOptions& chaos = options.chaos;
+  const bool moments = options.snapshots && options.job.mode == Mode::kBsp;
+  chaos.overrun_by_one = prng.Chance(0.25) && moments;
+  if (chaos.overrun_by_one) {
+    // Tasks come beyond a moment while the scheduler still takes them for alive, and their
+    // successors are there before it moves the moment on.
+    JobOptions& job = options.job;
+    const int batches = (job.slots + job.workers - 1) / job.workers;
+    job.compute_max = std::min(job.compute_max, kQuickIteration / batches);
+    job.compute_min = std::min(job.compute_min, job.compute_max / 2);
+    job.prepare_max = absl::ZeroDuration();
+  }
+  const absl::Duration often = prng.Between(absl::Seconds(2), absl::Seconds(5));
+  chaos.strand_former_primary = prng.Chance(0.25) && options.reader && options.workers > 1;
+  // Shards leave servers that live.
+  if (chaos.strand_former_primary) chaos.leave = std::min(chaos.leave, often);
 }
 
 void DrawWire(Prng prng, LinkFaults& link) {
@@ -278,6 +300,7 @@ Options DrawOptions(uint64_t seed) {
     options.chaos.freeze_clock = frozen.Between(absl::Seconds(3), absl::Seconds(15));
   }
   DrawStores(options);
+  DrawInstants(Prng(seed).Fork(kInstantsStream), options);
   DrawMoreJobs(Prng(seed).Fork(kJobsStream), options);
   return options;
 }
@@ -325,6 +348,8 @@ std::string Describe(const Options& options) {
   add("save", chaos.save);
   add("stop a job, after", chaos.stop);
   if (chaos.overrun_moment) absl::StrAppend(&text, " overrun a moment");
+  if (chaos.overrun_by_one) absl::StrAppend(&text, " overrun a moment by one");
+  if (chaos.strand_former_primary) absl::StrAppend(&text, " strand a former primary");
   absl::StrAppend(&text, DescribeStores(chaos));
   absl::StrAppend(
       &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",

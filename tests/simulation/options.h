@@ -43,6 +43,12 @@ struct ChaosOptions {
   absl::Duration join_behind = absl::InfiniteDuration();
   // Tasks do not hear where a moment is to be, and die with the scheduler when they are beyond it.
   bool overrun_moment = false;
+  // The same, and they die as soon as a server has told one of them of an iteration beyond the
+  // moment.
+  bool overrun_by_one = false;
+  // A primary is cut off together with the reader as its successor is named, so that it does not
+  // hear of that.
+  bool strand_former_primary = false;
   // One link between a worker daemon and a server is dead from then on, also once the world heals.
   absl::Duration kill_link = absl::InfiniteDuration();
   // What users do: a server or worker daemon is drained, stopped for good as soon as that is said

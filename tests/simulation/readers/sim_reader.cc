@@ -42,8 +42,13 @@ void SimReader::LookLater() {
 void SimReader::Look() {
   if (job_->went_back) return;
   if (routing_.shards_size() == 0) AskRouting();
-  for (const v1::ShardRoute& route : routing_.shards()) Read(route);
+  ReadAll();
   LookLater();
+}
+
+void SimReader::ReadAll() {
+  if (job_->went_back) return;
+  for (const v1::ShardRoute& route : routing_.shards()) Read(route);
 }
 
 void SimReader::Read(const v1::ShardRoute& route) {

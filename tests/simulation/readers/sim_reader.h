@@ -34,10 +34,11 @@ class SimReader {
   Process& process() { return process_; }
   SimNetwork::HostId host() const { return host_; }
   void Start();
+  void ReadAll();  // Each shard once, unless it is being read. REQUIRES: it has started.
 
  private:
   void LookLater();
-  void Look();  // Reads each shard once.
+  void Look();
   void Read(const v1::ShardRoute& route);
   void OnAnswer(const ShardKey& shard, const absl::Status& status, const std::string& answer);
   void AskRouting();

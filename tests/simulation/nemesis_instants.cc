@@ -1,0 +1,144 @@
+// What is aimed at one instant of the first job: it follows from what the scheduler and the servers
+// say just then.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/checker.h"
+#include "tests/simulation/nemesis.h"
+
+namespace capstan::sim {
+namespace {
+
+constexpr absl::Duration kUnheard = absl::Milliseconds(2800);  // Less than the lease of a task.
+constexpr absl::Duration kReadEvery = absl::Milliseconds(20);
+// A primary answers by itself for less than this.
+constexpr absl::Duration kReadLease = absl::Milliseconds(600);
+
+// Hears what all checkers of a job hear, and judges nothing.
+class Lookout final : public Checker {
+ public:
+  std::function<void(const scheduler::Assignment&)> on_assigned;
+  std::function<void(int64_t version)> on_version;
+  std::function<void(const scheduler::RoutingChanged&)> on_table;
+
+  void Assigned(const Life&, const scheduler::Assignment& assignment) override {
+    if (on_assigned) on_assigned(assignment);
+  }
+  void PushAnswered(const std::string&, const v1::PushRequest&,
+                    const v1::PushResponse& response) override {
+    if (!on_version) return;
+    for (const v1::ShardPushResult& shard : response.shards()) on_version(shard.version());
+  }
+  void Happened(const scheduler::Event& event) override {
+    const auto* table = std::get_if<scheduler::RoutingChanged>(&event);
+    if (on_table && table != nullptr) on_table(*table);
+  }
+};
+
+}  // namespace
+
+void Nemesis::StartInstants() {
+  const ChaosOptions& chaos = world_->options.chaos;
+  if (!chaos.overrun_by_one && !chaos.strand_former_primary) return;
+  auto lookout = std::make_unique<Lookout>();
+  if (chaos.overrun_by_one) {
+    lookout->on_assigned = [this](const auto& assignment) { TellMoment(assignment); };
+    lookout->on_version = [this](int64_t version) { TellVersion(version); };
+  }
+  if (chaos.strand_former_primary) {
+    lookout->on_table = [this](const auto& changed) { StrandFormerPrimary(changed); };
+  }
+  world_->first_job().checkers.push_back(std::move(lookout));
+}
+
+// ---------------------------------------------------------------- a moment
+
+// Tasks do not hear where the moment is to be, and once the scheduler has said it, they are not
+// heard either. When a shard has one iteration more than the moment they die: their successors come
+// to the moment, and stop there, as that is the oldest iteration that can be read everywhere.
+void Nemesis::OverrunByOne() {
+  if (unheard_ || instants_left_ == 0) return;
+  --instants_left_;
+  unheard_ = true;
+  moment_.reset();
+  Story("lets no worker hear the scheduler, until a shard is beyond the moment");
+  CutUnheard(/*to_scheduler=*/false);
+  world_->loop.After(kUnheard, [this] { unheard_ = false; });
+}
+
+void Nemesis::CutUnheard(bool to_scheduler) {
+  for (int i = 0; i < world_->options.workers; ++i) {
+    const int host = 1 + world_->options.servers + i;
+    unheard_cuts_.push_back(undo_.size());
+    CutOneWay(to_scheduler ? host : 0, to_scheduler ? 0 : host, kUnheard);
+  }
+}
+
+void Nemesis::TellMoment(const scheduler::Assignment& assignment) {
+  if (!unheard_ || moment_ || assignment.slots.empty()) return;
+  moment_ = assignment.slots.front().end;
+  CutUnheard(/*to_scheduler=*/true);
+}
+
+void Nemesis::TellVersion(int64_t version) {
+  if (!unheard_ || !moment_ || version <= moment_->value()) return;
+  moment_.reset();
+  instants_left_ = 0;  // What follows is not to be disturbed.
+  ++world_->faults[Fault::kMomentOverrunByOne];
+  Story(absl::StrCat("kills the tasks, at version ", version));
+  // Not in the middle of a server's answer.
+  world_->loop.After(absl::ZeroDuration(), [this] {
+    if (healed_) return;
+    KillTasks();
+    // The sooner they are replaced, the less comes in between.
+    for (const size_t cut : unheard_cuts_) {
+      if (undo_[cut]) std::exchange(undo_[cut], nullptr)();
+    }
+  });
+}
+
+void Nemesis::KillTasks() {
+  for (const auto& worker : cluster_->workers()) {
+    for (Process* task : worker->TaskProcesses()) worker->KillTask(task);
+  }
+}
+
+// ---------------------------------------------------------------- a former primary
+
+// It hears nothing of its successor, and neither does the reader, which goes on asking it. What
+// others push to the successor meanwhile the former one does not have.
+void Nemesis::StrandFormerPrimary(const scheduler::RoutingChanged& changed) {
+  if (healed_ || instants_left_ == 0) return;
+  for (const scheduler::PrimaryMove& move : changed.moves) {
+    if (!move.from_lives || move.shards == move.swapped) continue;
+    for (const auto& server : cluster_->servers()) {
+      if (server->process().name() != move.from) continue;
+      --instants_left_;
+      ++world_->faults[Fault::kFormerPrimaryStranded];
+      const absl::Duration time = instants_prng_.Between(absl::Seconds(1), absl::Seconds(2));
+      Story(absl::StrCat("cuts off ", move.from, ", which has handed over, with the reader for ",
+                         absl::FormatDuration(time)));
+      const std::vector<int> island = {server->host(), cluster_->hosts() - 1};
+      std::vector<int> others;
+      for (int host = 0; host < cluster_->hosts(); ++host) {
+        if (host != island[0] && host != island[1]) others.push_back(host);
+      }
+      CutOff(island, others, time);
+      return ReadOften(world_->loop.Now() + kReadLease);
+    }
+  }
+}
+
+void Nemesis::ReadOften(Instant until) {
+  if (healed_ || world_->loop.Now() > until) return;
+  cluster_->reader()->ReadAll();
+  world_->loop.After(kReadEvery, [this, until] { ReadOften(until); });
+}
+
+}  // namespace capstan::sim
