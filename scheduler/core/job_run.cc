@@ -48,6 +48,11 @@ ShardMap::Options MapOptions(const JobPlan& plan, ShardMap::Options options) {
   return options;
 }
 
+std::unique_ptr<WorkLeases> MakeWork(const JobPlan& plan, const JobRun::Options& options) {
+  if (plan.mode == Mode::kBsp) return std::make_unique<SlotWork>(plan);
+  return std::make_unique<SampleWork>(plan, options.lease_ahead);
+}
+
 }  // namespace
 
 JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
@@ -60,6 +65,7 @@ JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, cons
       started_(now),
       tasks_(plan.workers, options.tasks),
       links_(options.links),
+      work_(MakeWork(plan, options)),
       members_(shards_.Primaries(), now, restore ? restore->at.membership.Next() : Generation(1)),
       begins_at_(std::move(restore)),
       restore_(begins_at_),
@@ -100,13 +106,7 @@ absl::Status JobRun::ValidateReport(const TaskReport& report) const {
   for (const int64_t count : totals.staleness_counts) {
     if (count < 0) return OutOfRange(report.task, "staleness_counts", count);
   }
-  for (const SlotReport& slot : report.slots) {
-    if (slot_leases_) CAPSTAN_RETURN_IF_ERROR(slot_leases_->Validate(slot.slot, DoneOf(slot)));
-  }
-  for (const SampleReport& sample : report.samples) {
-    if (sample_leases_) CAPSTAN_RETURN_IF_ERROR(sample_leases_->Validate(sample));
-  }
-  return absl::OkStatus();
+  return work_->Validate(report);
 }
 
 absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events& events) {
@@ -137,13 +137,6 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
   return absl::OkStatus();
 }
 
-// Servers tell tasks of iterations that are past. Where the store was put back, or the job was
-// taken up, these may lie beyond the epoch of its record: what is beyond counts when that epoch's
-// turn comes.
-Iteration JobRun::DoneOf(const SlotReport& slot) const {
-  return behind_tables_ ? std::min(slot.done, slot_leases_->end()) : slot.done;
-}
-
 Failure JobRun::OlderStore(const std::string& witness) {
   return {FailureReason::kInternal,
           absl::StrCat(witness,
@@ -168,15 +161,7 @@ bool JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
   task.wait = report.wait;
   links_.OnReport(task.rank, task.node, task.wait.silent, now);
   task.activity = report.activity;
-  // The reports were validated: they cannot fail.
-  for (const SlotReport& slot : report.slots) {
-    if (slot_leases_) slot_leases_->Report(slot.slot, DoneOf(slot)).IgnoreError();
-  }
-  const int64_t positions = sample_leases_ ? sample_leases_->positions_done() : 0;
-  for (const SampleReport& sample : report.samples) {
-    if (sample_leases_) sample_leases_->Report(task.rank, sample).IgnoreError();
-  }
-  if (sample_leases_ && sample_leases_->positions_done() > positions) moved = true;
+  if (work_->Report(report)) moved = true;
   const bool current = report.assignment_seen == task.assignment.generation;
   if (report.exported && current && exporter_ == task.rank) TakeExported(task);
   return moved;
@@ -201,14 +186,9 @@ bool JobRun::HasUnfinishedWork(const Task& task) const {
   if (task.assignment.paused) return false;
   switch (phase_) {
     case JobPhase::kTraining:
+      return work_->HasUnfinished(task.rank);
     case JobPhase::kEvaluating:
-      if (training() && plan_.mode == Mode::kBsp) {
-        const std::vector<SlotLease> leases = slot_leases_->HeldBy(task.rank);
-        return std::any_of(leases.begin(), leases.end(), [this](const SlotLease& lease) {
-          return slot_leases_->done()[static_cast<size_t>(lease.slot.value())] < lease.end;
-        });
-      }
-      return sample_leases_->HeldCount(task.rank) > 0;
+      return work_->evaluation().HeldCount(task.rank) > 0;
     case JobPhase::kExporting:
       return exporter_ == task.rank && (!staged_ || left_to_exporter_);
     case JobPhase::kFinishing:
@@ -254,7 +234,7 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
   events.push_back(TaskDied{key, node, failure, counted});
   last_death_ = absl::StrCat("task ", rank.value(), " on ", node, ": ", failure.message);
   members_.Remove(rank, now);
-  if (sample_leases_ && !Planted(PlantedBug::kLoseLeaseOfTheDead)) sample_leases_->Return(rank);
+  if (!Planted(PlantedBug::kLoseLeaseOfTheDead)) work_->Return(rank);
   if (exporter_ == rank) NoteExporterDied();
   tasks_.End(rank);
   links_.OnTaskEnded(rank);
@@ -331,8 +311,8 @@ Instant JobRun::NextDeadline() const {
   next = std::min(next, checkpoints_.Limit());
   if (keeping_ && checkpoints_.IsIdle()) next = std::min(next, keeping_->next);
   if (kept_model_) next = std::min(next, kept_model_->until);
-  if (phase_ == JobPhase::kTraining && training_begun_ && segment_margin_ == 0 && !pausing_ &&
-      !recovery_ && checkpoints_.IsIdle()) {
+  if (phase_ == JobPhase::kTraining && training_begun_ && !work_->quieting() && !recovery_ &&
+      checkpoints_.IsIdle()) {
     next = std::min(next, checkpoints_.DueAt());
   }
   if (phase_ == JobPhase::kFinishing)
@@ -404,7 +384,7 @@ void JobRun::Restored(Instant now, absl::Duration rejoin, Generation first) {
   if (ended()) return;
   RestartLimits(now, rejoin);
   members_.Restored(now, first);
-  behind_tables_ = true;
+  work_->Restored();
   last_report_event_ = now;
   // Reports that were seen and not written are fewer than this.
   revision_ += kRevisionsPerLife;

@@ -62,10 +62,11 @@
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/core/resume_point.h"
-#include "scheduler/core/sample_leases.h"
+#include "scheduler/core/sample_work.h"
 #include "scheduler/core/shard_map.h"
-#include "scheduler/core/slot_leases.h"
+#include "scheduler/core/slot_work.h"
 #include "scheduler/core/views.h"
+#include "scheduler/core/work_leases.h"
 
 namespace capstan::scheduler {
 
@@ -90,7 +91,6 @@ class JobRun {
     std::string why;
     Instant fenced_at;  // From then on it answers no reads.
   };
-  static constexpr int kLeasesPerTask = 2;  // Sample leases that a task holds at most.
 
   // `restore`: it begins there; then the term of every shard of `routing` is restore_term().
   JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
@@ -214,19 +214,17 @@ class JobRun {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epoch_,
-            training_begun_, next_lease_, exporter_, staged_, left_to_exporter_, exported_,
-            epoch_started_, epoch_result_, results_, crashes_, restarts_, first_failure_,
-            last_death_, revision_, desired_version_, decisions_, membership_seen_, begins_at_,
-            restore_, checkpoints_, pausing_, after_checkpoint_, segment_margin_, order_seen_,
-            shards_, recovery_, server_deaths_, trained_, beginnings_, kept_model_, export_to_,
-            stops_after_, adopted_, keeping_, returned_to_best_, final_test_);
-    bool has_slots = slot_leases_.has_value();
-    bool has_samples = sample_leases_.has_value();
-    archive(has_slots, has_samples);
-    if (has_slots && !slot_leases_) slot_leases_.emplace(1, Iteration(0), Iteration(0));
-    if (has_samples && !sample_leases_) sample_leases_.emplace(SampleLeases::Options());
-    if (has_slots) archive(*slot_leases_);
-    if (has_samples) archive(*sample_leases_);
+            training_begun_, exporter_, staged_, left_to_exporter_, exported_, epoch_started_,
+            epoch_result_, results_, crashes_, restarts_, first_failure_, last_death_, revision_,
+            desired_version_, decisions_, membership_seen_, begins_at_, restore_, checkpoints_,
+            after_checkpoint_, order_seen_, shards_, recovery_, server_deaths_, trained_,
+            beginnings_, kept_model_, export_to_, stops_after_, adopted_, keeping_,
+            returned_to_best_, final_test_);
+    if (plan_.mode == Mode::kBsp) {
+      archive(static_cast<SlotWork&>(*work_));
+    } else {
+      archive(static_cast<SampleWork&>(*work_));
+    }
   }
   // Whatever has a limit gets its whole time again; tasks after `rejoin`, in which they find the
   // scheduler.
@@ -265,9 +263,8 @@ class JobRun {
 
   void Advance(Instant now, Events& events);
   bool AdvancePhase(Instant now, Events& events);
-  void EnterTraining(Epoch epoch, Instant now, Events& events);
+  void EnterTraining(Epoch epoch, const ResumePoint* from, Instant now, Events& events);
   void AdvanceTraining(Instant now);
-  bool TrainingComplete() const;
 
   // Checkpoints (job_run_checkpoints.cc).
   enum class After { kTrainOn, kFinishTraining, kNextEpoch };  // Where a quiet moment lies.
@@ -276,7 +273,6 @@ class JobRun {
   void LeaveCheckpoint(Instant now, Events& events);
   void ExportAndStop(Instant now, Events& events);
   void PlanQuiet(Instant now);
-  void EndSegmentSoon(Instant now);
   ResumePoint PointNow(After after, Instant now) const;
   void ResumeAt(const ResumePoint& at, Instant now, Events& events);
   void NoteCheckpoints(Events& events);
@@ -322,10 +318,9 @@ class JobRun {
   void SetPhase(JobPhase phase, Events& events);
   bool BeginTraining(Instant now);
   void GrantTraining(Instant now);
-  void GrantSamples(const std::vector<Rank>& ranks);
-  SampleLeases::Pace PaceOf(Rank rank, const std::vector<Rank>& all) const;
   void ActivateJoiners(Instant now);
   void DeactivateWorkless(Instant now);
+  void RestMembers(Instant now);  // Training is over, for now: no task holds others back.
   std::vector<Rank> ReadyRanks() const;
   void CheckWorkers(Instant now, Events& events);
   void CheckServers(Instant now, Events& events);
@@ -334,7 +329,6 @@ class JobRun {
   void BeginRecovery(Instant now, Events& events);
   void Recover(Instant now, Events& events);
   void NoteAdopted(Events& events);
-  Iteration DoneOf(const SlotReport& slot) const;  // REQUIRES: slot_leases_.
   void OnServerFailed(const NodeId& server, const std::string& why, Instant now, Events& events);
   bool WaitsForLog() const { return plan_.log && trained_; }
   // While no task has told of work that is done, beginning anew loses nothing. Where work may have
@@ -379,14 +373,12 @@ class JobRun {
 
   JobTasks tasks_;
   DeadLinks links_;
+  const std::unique_ptr<WorkLeases> work_;
   JobMembers members_;
   JobMetrics metrics_;
 
   Epoch epoch_;
-  bool training_begun_ = false;                // In this phase: members are active.
-  std::optional<SlotLeases> slot_leases_;      // BSP, from the first training phase on.
-  std::optional<SampleLeases> sample_leases_;  // Of the phase, or of the last that had some.
-  LeaseId next_lease_{1};
+  bool training_begun_ = false;  // In this phase: members are active.
   std::optional<Rank> exporter_;
   std::optional<TaskKey> staged_;  // It has written the model, into its own folder.
   bool left_to_exporter_ = false;  // And is to move it, for the scheduler cannot.
@@ -411,12 +403,9 @@ class JobRun {
   std::optional<RestoreFrom> restore_;    // Where its training begins, or began last.
   Checkpoints checkpoints_;
   CheckpointId stops_after_;  // It, or a later one, is the job's last. 0: the job does not stop.
-  bool pausing_ = false;      // SSP, ASP: no batch is begun, for a checkpoint.
   After after_checkpoint_ = After::kTrainOn;
-  int64_t segment_margin_ = 0;  // BSP: iterations left to tasks to hear of a segment's end.
-  std::optional<Instant> at_segment_end_since_;  // BSP: and a checkpoint is due.
-  CheckpointId order_seen_;                      // By desired_version_.
-  bool publish_taken_ = false;                   // In this life of the scheduler.
+  CheckpointId order_seen_;     // By desired_version_.
+  bool publish_taken_ = false;  // In this life of the scheduler.
   // Shards are lost, or were, and their new primaries do not hold them yet.
   struct Recovery {
     Instant since;
@@ -437,7 +426,6 @@ class JobRun {
     }
   };
   std::optional<Adopted> adopted_;
-  bool behind_tables_ = false;  // It was loaded from a record that its tables may be ahead of.
   Instant begin_at_ = Instant::InfiniteFuture();        // It goes back no earlier.
   absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
   bool trained_ = false;  // Work was leased: the values are more than those it began with.

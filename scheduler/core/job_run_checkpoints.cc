@@ -1,6 +1,6 @@
 // How a job becomes quiet for a checkpoint, and how it goes on from one.
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,10 +11,6 @@
 
 namespace capstan::scheduler {
 namespace {
-
-// A segment's end lies this far ahead, in time: a report, its commit and the answer.
-constexpr absl::Duration kSegmentNotice = absl::Seconds(1);
-constexpr int64_t kSegmentMarginMin = 2;
 
 absl::string_view ParentOf(absl::string_view folder) {
   return folder.substr(0, std::min(folder.rfind('/'), folder.size()));
@@ -28,61 +24,16 @@ bool JobRun::IsQuiet() const {
   if (phase_ != JobPhase::kTraining || !training_begun_) return false;
   // A part of a push of a task that died may still be on its way to a server that would take it.
   if (members_.Behind() && !Planted(PlantedBug::kTakeMomentUnfenced)) return false;
-  if (plan_.mode == Mode::kBsp) {
-    // A task may have begun an iteration beyond the end before it heard of it: then it is not idle.
-    if (!slot_leases_->AtSegmentEnd()) return false;
-  } else if (!pausing_) {
-    return false;
-  }
-  return std::all_of(tasks_.all().begin(), tasks_.all().end(), [this](const Task& task) {
-    const bool works = plan_.mode == Mode::kBsp ? !task.assignment.slots.empty()
-                                                : sample_leases_->HeldCount(task.rank) > 0;
-    // A paused assignment must have been made, and seen.
-    const bool told = plan_.mode == Mode::kBsp || task.assignment.paused;
-    return !task.live() || !works || (task.idle && told);
-  });
+  return work_->IsQuiet(tasks_);
 }
 
 // Sees to it that the job becomes quiet when the next checkpoint is due.
 void JobRun::PlanQuiet(Instant now) {
-  const bool due = checkpoints_.IsDue(IterationNow(), now);
-  if (plan_.mode != Mode::kBsp) {
-    pausing_ = due;
-    return;
-  }
-  SlotLeases& leases = *slot_leases_;
-  if (leases.furthest() > leases.segment_end()) return EndSegmentSoon(now);
-  if (!leases.AtSegmentEnd()) at_segment_end_since_.reset();
-  if (due && leases.AtSegmentEnd()) {
-    // Not quiet: a task is at an iteration beyond it, which the others will not complete.
-    if (!at_segment_end_since_) at_segment_end_since_ = now;
-    segment_margin_ = std::max(segment_margin_, kSegmentMarginMin);
-    if (now >= *at_segment_end_since_ + kSegmentNotice) EndSegmentSoon(now);
-    return;
-  }
-  if (segment_margin_ > 0) {
-    if (due || !leases.AtSegmentEnd()) return;
-    segment_margin_ = 0;  // Nothing is due any more.
-  }
-  if (due) return EndSegmentSoon(now);
   // What is counted is known long before, if the last one has ended by then.
-  const int64_t counted = checkpoints_.IsIdle() ? checkpoints_.DueSteps() : leases.end().value();
-  const Iteration end(std::min(leases.end().value(), counted));
-  if (end > leases.furthest() || end == leases.end()) leases.SetSegmentEnd(end);
-}
-
-// Tasks go on while they have not heard of the new end, and whoever is beyond it says so: then it
-// is moved on, further each time.
-void JobRun::EndSegmentSoon(Instant now) {
-  const double iteration_samples = static_cast<double>(plan_.batch_size * plan_.slots);
-  const double notice = absl::ToDoubleSeconds(kSegmentNotice);
-  const auto made =
-      static_cast<int64_t>(metrics_.SamplesPerSecond(now) * notice / iteration_samples);
-  segment_margin_ = std::max({kSegmentMarginMin, made, 2 * segment_margin_});
-  at_segment_end_since_.reset();
-  const Iteration furthest = slot_leases_->furthest();
-  slot_leases_->SetSegmentEnd(
-      std::min(slot_leases_->end(), Iteration(furthest.value() + segment_margin_)));
+  const int64_t counted =
+      checkpoints_.IsIdle() ? checkpoints_.DueSteps() : std::numeric_limits<int64_t>::max();
+  work_->PlanQuiet(checkpoints_.IsDue(IterationNow(), now), counted, metrics_.SamplesPerSecond(now),
+                   now);
 }
 
 // ---------------------------------------------------------------- the checkpoint
@@ -99,15 +50,13 @@ bool JobRun::TakeCheckpoint(After after, Instant now, Events& events) {
 
 // Copied, or abandoned: the job goes on either way.
 void JobRun::LeaveCheckpoint(Instant now, Events& events) {
-  pausing_ = false;
-  segment_margin_ = 0;
+  work_->GoOn();
   const bool all_trained = after_checkpoint_ == After::kNextEpoch && TrainingIsOver();
   if (IsSaved() && !all_trained) return ExportAndStop(now, events);
   if (IsSaved()) stops_after_ = CheckpointId(0);  // It ends of itself.
   switch (after_checkpoint_) {
     case After::kTrainOn:
       SetPhase(JobPhase::kTraining, events);
-      if (plan_.mode == Mode::kBsp) slot_leases_->SetSegmentEnd(slot_leases_->end());
       return;
     case After::kFinishTraining:
       return FinishTraining(now, events);
@@ -122,10 +71,7 @@ bool JobRun::IsSaved() const {
 }
 
 void JobRun::ExportAndStop(Instant now, Events& events) {
-  if (plan_.mode != Mode::kBsp) {
-    next_lease_ = sample_leases_->next_id();
-    for (const Rank rank : tasks_.Live()) members_.Deactivate(rank, now);
-  }
+  RestMembers(now);
   SetPhase(JobPhase::kExporting, events);
 }
 
@@ -143,13 +89,7 @@ ResumePoint JobRun::PointNow(After after, Instant now) const {
   }
   at.epoch = epoch_;
   at.epoch_time = now - epoch_started_;
-  if (plan_.mode == Mode::kBsp) {
-    at.iteration = slot_leases_->finished();
-  } else {
-    at.iteration = Iteration(IterationNow());
-    at.untrained = sample_leases_->Undone();
-    at.batches = sample_leases_->batches_done();
-  }
+  work_->AddTo(&at, epoch_);
   return at;
 }
 
@@ -162,18 +102,12 @@ void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
     metrics_ = at.metrics;
     return EnterEnd(events);
   }
-  EnterTraining(at.epoch, now, events);
-  const Range steps = epochs_.Steps(at.epoch);
+  EnterTraining(at.epoch, &at, now, events);
   // Nothing of it is trained: its sums are empty already, and those of the epoch before are not it.
   const bool fresh = at.epoch_time == absl::ZeroDuration();
   metrics_ = at.metrics;
   if (fresh) metrics_.StartEpoch();
   epoch_started_ = now - at.epoch_time;
-  if (plan_.mode == Mode::kBsp) {
-    slot_leases_.emplace(plan_.slots, Iteration(steps.begin), Iteration(steps.end), at.iteration);
-  } else if (!at.untrained.empty() || at.batches > 0) {
-    sample_leases_->Resume(at.untrained, at.batches);
-  }  // Else all of the epoch is to be trained: it is beyond the last one of the job that was saved.
   if (!IsSaved()) return;
   after_checkpoint_ = After::kTrainOn;
   ExportAndStop(now, events);

@@ -33,12 +33,12 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       if (restore_) {
         ResumeAt(restore_->at, now, events);
       } else {
-        EnterTraining(Epoch(0), now, events);
+        EnterTraining(Epoch(0), nullptr, now, events);
       }
       checkpoints_.StartClock(IterationNow(), now);
       return true;
     case JobPhase::kTraining:
-      if (TrainingComplete()) {
+      if (work_->trained()) {
         if (TakeCheckpoint(After::kFinishTraining, now, events)) return true;
         FinishTraining(now, events);
         return true;
@@ -53,8 +53,7 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       LeaveCheckpoint(now, events);
       return true;
     case JobPhase::kEvaluating:
-      if (sample_leases_->complete()) {
-        next_lease_ = sample_leases_->next_id();
+      if (work_->evaluation().complete()) {
         if (final_test_) {
           FinishTest(events);
         } else {
@@ -62,7 +61,7 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
         }
         return true;
       }
-      GrantSamples(tasks_.Live());
+      work_->GrantEvaluation(tasks_.Live());
       return false;
     case JobPhase::kExporting:
       if (MustReturn()) return ReturnToBest(now, events);
@@ -92,7 +91,7 @@ void JobRun::SetPhase(JobPhase phase, Events& events) {
 
 // ---------------------------------------------------------------- training
 
-void JobRun::EnterTraining(Epoch epoch, Instant now, Events& events) {
+void JobRun::EnterTraining(Epoch epoch, const ResumePoint* from, Instant now, Events& events) {
   epoch_ = epoch;
   epoch_started_ = now;
   const double factor = DecideBy(plan_.decide, results_).learning_rate_factor;
@@ -100,20 +99,9 @@ void JobRun::EnterTraining(Epoch epoch, Instant now, Events& events) {
   members_.SetLearningRateFactor(factor, now);
   training_begun_ = false;
   final_test_ = false;
-  pausing_ = false;
   metrics_.StartEpoch();
   for (Task& task : tasks_.all()) task.rate.Begin();
-  if (plan_.mode == Mode::kBsp) {
-    const Range steps = epochs_.Steps(epoch);
-    slot_leases_.emplace(plan_.slots, Iteration(steps.begin), Iteration(steps.end));
-    segment_margin_ = 0;
-  } else {
-    sample_leases_.emplace(SampleLeases::Options{.use = SampleLeases::Use::kTrain,
-                                                 .count = epochs_.Samples(epoch),
-                                                 .batch_size = plan_.batch_size,
-                                                 .workers = plan_.workers,
-                                                 .first_id = next_lease_});
-  }
+  work_->StartTraining(epoch, from);
   SetPhase(JobPhase::kTraining, events);
 }
 
@@ -132,12 +120,11 @@ bool JobRun::BeginTraining(Instant now) {
 
 // Tasks that joined, or had run out of work when there was none, take part again.
 void JobRun::ActivateJoiners(Instant now) {
-  if (plan_.mode != Mode::kBsp && !sample_leases_->has_ungranted()) return;
+  if (!work_->HasWorkForMore()) return;
   const Iteration start = tasks_.HighestIteration();
   for (const Rank rank : tasks_.Live()) {
     if (!members_.MayActivate(rank)) continue;
-    // BSP counts iterations by the lease alone.
-    members_.Activate(rank, plan_.mode == Mode::kBsp ? Iteration(0) : start, now);
+    members_.Activate(rank, work_->has_task_clocks() ? start : Iteration(0), now);
     Task& task = tasks_.at(rank);
     task.iterations = std::max(task.iterations, start);
   }
@@ -149,65 +136,35 @@ std::vector<Rank> JobRun::ReadyRanks() const {
   return ready;
 }
 
-bool JobRun::TrainingComplete() const {
-  return plan_.mode == Mode::kBsp ? slot_leases_->complete() : sample_leases_->complete();
-}
-
 void JobRun::AdvanceTraining(Instant now) {
   PlanQuiet(now);
-  if (!pausing_) GrantTraining(now);
+  if (!work_->paused()) GrantTraining(now);
 }
 
 void JobRun::GrantTraining(Instant now) {
   ActivateJoiners(now);
-  if (plan_.mode == Mode::kBsp) {
-    slot_leases_->Assign(ReadyRanks());
-    return;
-  }
-  GrantSamples(ReadyRanks());
+  work_->Grant(ReadyRanks(), tasks_);
   DeactivateWorkless(now);
-}
-
-// One lease each before anybody gets the second.
-void JobRun::GrantSamples(const std::vector<Rank>& ranks) {
-  for (int held = 0; held < kLeasesPerTask; ++held) {
-    for (const Rank rank : ranks) {
-      if (sample_leases_->HeldCount(rank) > held) continue;
-      sample_leases_->Grant(rank, PaceOf(rank, ranks));
-    }
-  }
-}
-
-// Known once it is known of all.
-SampleLeases::Pace JobRun::PaceOf(Rank rank, const std::vector<Rank>& all) const {
-  double sum = 0;
-  for (const Rank each : all) {
-    const double rate = tasks_.at(each).rate.per_second();
-    if (rate == 0) return {};
-    sum += rate;
-  }
-  const double rate = tasks_.at(rank).rate.per_second();
-  return {
-      .share = rate / sum,
-      .positions_max = static_cast<int64_t>(rate * absl::ToDoubleSeconds(options_.lease_ahead))};
 }
 
 // The SSP rule is not to wait for tasks that have nothing to do.
 void JobRun::DeactivateWorkless(Instant now) {
-  if (sample_leases_->has_ungranted()) return;
+  if (work_->HasWorkForMore()) return;
   for (const Rank rank : tasks_.Live()) {
-    if (sample_leases_->HeldCount(rank) == 0) members_.Deactivate(rank, now);
+    if (!work_->HasUnfinished(rank)) members_.Deactivate(rank, now);
   }
+}
+
+void JobRun::RestMembers(Instant now) {
+  if (!work_->has_task_clocks()) return;
+  for (const Rank rank : tasks_.Live()) members_.Deactivate(rank, now);
 }
 
 void JobRun::FinishTraining(Instant now, Events& events) {
   EmitReport(now, events);
   epoch_result_.train_loss = metrics_.epoch().mean_loss();
   epoch_result_.train_accuracy = AccuracyOf(metrics_.epoch());
-  if (plan_.mode != Mode::kBsp) {
-    next_lease_ = sample_leases_->next_id();
-    for (const Rank rank : tasks_.Live()) members_.Deactivate(rank, now);
-  }
+  RestMembers(now);
   if (plan_.validation_count + plan_.test_count > 0) {
     EnterEvaluating(events);
   } else {
@@ -220,20 +177,15 @@ void JobRun::FinishTraining(Instant now, Events& events) {
 // Tasks have the validation samples first, and the test samples behind them.
 void JobRun::EnterEvaluating(Events& events) {
   const bool validates = plan_.validation_count > 0 && !final_test_;
-  sample_leases_.emplace(
-      SampleLeases::Options{.use = SampleLeases::Use::kEvaluate,
-                            .count = validates ? plan_.validation_count : plan_.test_count,
-                            .batch_size = plan_.batch_size,
-                            .workers = plan_.workers,
-                            .first_id = next_lease_,
-                            .begin = validates ? 0 : plan_.validation_count,
-                            .scores = plan_.scores});
+  const int64_t begin = validates ? 0 : plan_.validation_count;
+  const int64_t count = validates ? plan_.validation_count : plan_.test_count;
+  work_->StartEvaluation({begin, begin + count});
   SetPhase(JobPhase::kEvaluating, events);
 }
 
 void JobRun::TakeFigures(EpochResult* result) const {
   const EvaluationFigures figures =
-      FiguresOf(plan_.objective, sample_leases_->Sum(), sample_leases_->scores());
+      FiguresOf(plan_.objective, work_->evaluation().Sum(), work_->evaluation().scores());
   if (plan_.validation_count > 0 && !final_test_) {
     result->validation = figures;
     return;
@@ -266,7 +218,7 @@ void JobRun::EnterNextEpoch(Instant now, Events& events) {
   if (TrainingIsOver()) {
     EnterEnd(events);
   } else {
-    EnterTraining(epoch_.Next(), now, events);
+    EnterTraining(epoch_.Next(), nullptr, now, events);
   }
 }
 
@@ -282,19 +234,13 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
     case JobPhase::kTraining:
     case JobPhase::kCheckpointing:
       if (!training()) break;
-      wanted.paused = recovery_.has_value() || pausing_;
-      if (plan_.mode == Mode::kBsp) {
-        wanted.slots = slot_leases_->HeldBy(task.rank);
-        wanted.epoch_first_iteration = slot_leases_->begin();
-      } else {
-        wanted.samples = sample_leases_->HeldBy(task.rank);
-        wanted.start_iteration = members_.StartIteration(task.rank);
-        wanted.paused = wanted.paused && !wanted.samples.empty();
-      }
+      wanted.paused = recovery_.has_value() || work_->paused();
+      wanted.start_iteration = members_.StartIteration(task.rank);
+      work_->AddTo(&wanted, task.rank);
       if (!wanted.slots.empty() || !wanted.samples.empty()) wanted.phase = TaskPhase::kTrain;
       break;
     case JobPhase::kEvaluating:
-      wanted.samples = sample_leases_->HeldBy(task.rank);
+      wanted.samples = work_->evaluation().HeldBy(task.rank);
       if (!wanted.samples.empty()) wanted.phase = TaskPhase::kEvaluate;
       break;
     case JobPhase::kExporting:

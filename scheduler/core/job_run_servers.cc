@@ -362,10 +362,7 @@ bool JobRun::GoBack(Instant now, Events& events) {
   members_.Fence(tasks_.LastLife().Next(), now);
   events.push_back(WentBack{plan_.id, restore_ ? restore_->folder : "",
                             returned_to_best_ ? BestEpoch() : std::nullopt});
-  slot_leases_.reset();
-  if (sample_leases_) next_lease_ = std::max(next_lease_, sample_leases_->next_id());
-  sample_leases_.reset();
-  pausing_ = false;
+  work_->Clear();
   keeping_.reset();
   final_test_ = false;
   phase_ = JobPhase::kPlacing;

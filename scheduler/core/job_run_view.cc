@@ -13,23 +13,14 @@ int64_t JobRun::SamplesDone() const {
   if (returned_to_best_) return EpochSamplesBefore() + epochs_.Samples(epoch_);
   if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
   if (!training() && !IsSavedWithinEpoch()) return EpochSamplesBefore() + epochs_.Samples(epoch_);
-  if (plan_.mode != Mode::kBsp) return EpochSamplesBefore() + sample_leases_->positions_done();
-  int64_t samples = EpochSamplesBefore();
-  for (int slot = 0; slot < plan_.slots; ++slot) {
-    const Iteration done = slot_leases_->done()[static_cast<size_t>(slot)];
-    samples += epochs_.SlotSamples(SlotId(slot), done.value() - slot_leases_->begin().value());
-  }
-  return samples;
+  return EpochSamplesBefore() + work_->SamplesDone();
 }
 
 int64_t JobRun::IterationNow() const {
   if (returned_to_best_) return epochs_.Steps(epoch_).end;
   if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
-  const Range steps = epochs_.Steps(epoch_);
-  if (!training() && !IsSavedWithinEpoch()) return steps.end;
-  if (plan_.mode == Mode::kBsp) return slot_leases_->finished().value();
-  // A lease cut short by a death may have added a batch.
-  return std::min(steps.begin + sample_leases_->batches_done(), steps.end);
+  const bool within = training() || IsSavedWithinEpoch();
+  return within ? work_->StepsDone(epoch_) : epochs_.Steps(epoch_).end;
 }
 
 double JobRun::AccuracyOf(const JobMetrics::Sums& sums) const {
@@ -98,7 +89,7 @@ std::string JobRun::Detail(Instant now) const {
     case JobPhase::kTraining:
       if (!training_begun_)
         return absl::StrCat("waits for ", members_.Behind().value_or("a worker"));
-      if (pausing_ || segment_margin_ > 0) {
+      if (work_->quieting()) {
         return absl::StrCat("ends what it has begun for a checkpoint, ", epoch);
       }
       return absl::StrCat("trains ", epoch);
@@ -144,19 +135,11 @@ TaskView JobRun::ViewTask(const Task& task) const {
                 .node = task.node,
                 .address = task.address,
                 .state = "",
-                .iteration = task.iterations,
+                .iteration = work_->IterationOf(task),
                 .samples = task.totals.samples,
                 .last_report = task.last_report,
                 .wait = task.wait,
                 .activity = task.activity};
-  if (plan_.mode == Mode::kBsp && slot_leases_) {
-    // The slowest of its slots.
-    for (const SlotLease& lease : slot_leases_->HeldBy(task.rank)) {
-      const Iteration done = slot_leases_->done()[static_cast<size_t>(lease.slot.value())];
-      const bool first = view.iteration < slot_leases_->begin();
-      view.iteration = first ? done : std::min(view.iteration, done);
-    }
-  }
   if (ended() || phase_ == JobPhase::kFinishing) {
     view.state = StateAtEnd(task);
   } else if (!task.placed()) {

@@ -35,6 +35,8 @@ SampleLeases::SampleLeases(const Options& options)
   if (options_.count > 0) ungranted_.emplace(options_.begin, options_.begin + options_.count);
 }
 
+SampleLeases::SampleLeases() : SampleLeases(Options()) {}
+
 void SampleLeases::Resume(absl::Span<const Range> untrained, int64_t batches) {
   ungranted_.clear();
   ungranted_count_ = 0;

@@ -64,6 +64,7 @@ class SampleLeases {
     }
   };
   explicit SampleLeases(const Options& options);
+  SampleLeases();  // To load into.
 
   // Goes on where another was: only `untrained` is left, in `batches` batches the rest was trained.
   // REQUIRES: nothing was granted; the ranges are disjoint and in [0, count).

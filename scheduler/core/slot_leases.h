@@ -30,6 +30,7 @@ class SlotLeases {
   // REQUIRES: slots >= 1, begin <= done <= end.
   SlotLeases(int slots, Iteration begin, Iteration end, Iteration done);
   SlotLeases(int slots, Iteration begin, Iteration end) : SlotLeases(slots, begin, end, begin) {}
+  SlotLeases() : SlotLeases(1, Iteration(0), Iteration(0)) {}  // To load into.
 
   // The leases end here for now: a quiet moment. It may be taken back and forth; whoever was beyond
   // it says so. REQUIRES: begin <= end <= the phase's end.
