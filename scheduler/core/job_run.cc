@@ -1,6 +1,5 @@
 // Facts of tasks that come in, and how a job ends. The phases are in job_run_phases.cc, servers and
-// lost shards in job_run_servers.cc, dead links in job_run_links.cc, the export in
-// job_run_export.cc, the views in job_run_view.cc.
+// lost shards in job_run_servers.cc, dead links in job_run_links.cc, the views in job_run_view.cc.
 #include "scheduler/core/job_run.h"
 
 #include <algorithm>
@@ -67,6 +66,7 @@ JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, cons
       links_(options.links),
       work_(MakeWork(plan, options)),
       members_(shards_.Primaries(), now, restore ? restore->at.membership.Next() : Generation(1)),
+      export_(plan.id, plan.export_path, options.keep_model),
       begins_at_(std::move(restore)),
       restore_(begins_at_),
       checkpoints_(plan),
@@ -125,7 +125,12 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
     if (training() && now >= last_report_event_ + options_.report_interval) EmitReport(now, events);
     Advance(now, events);
   } else if (IsOfExport(*task, report.failure)) {
-    KeepModel(*task, report.failure, now, events);
+    // The task goes on in another life, which waits; the tables stay as they are.
+    const std::string why =
+        absl::StrCat("task ", task->rank.value(), " on ", task->node, ": ", report.failure.message);
+    EndTask(task->rank, report.failure, /*counted=*/false, now, events);
+    export_.Keep(why, now, events);
+    ++decisions_;
     Advance(now, events);
   } else if (MayPass(report.failure.reason) || !IsNeeded(task->rank)) {
     EndTask(task->rank, report.failure, /*counted=*/true, now, events);
@@ -163,7 +168,10 @@ bool JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
   task.activity = report.activity;
   if (work_->Report(report)) moved = true;
   const bool current = report.assignment_seen == task.assignment.generation;
-  if (report.exported && current && exporter_ == task.rank) TakeExported(task);
+  if (report.exported && current && export_.writer() == task.rank &&
+      export_.OnWritten(report.task)) {
+    ++decisions_;
+  }
   return moved;
 }
 
@@ -190,7 +198,7 @@ bool JobRun::HasUnfinishedWork(const Task& task) const {
     case JobPhase::kEvaluating:
       return work_->evaluation().HeldCount(task.rank) > 0;
     case JobPhase::kExporting:
-      return exporter_ == task.rank && (!staged_ || left_to_exporter_);
+      return export_.HasWork(task.rank);
     case JobPhase::kFinishing:
       return true;
     case JobPhase::kPlacing:
@@ -235,7 +243,7 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
   last_death_ = absl::StrCat("task ", rank.value(), " on ", node, ": ", failure.message);
   members_.Remove(rank, now);
   if (!Planted(PlantedBug::kLoseLeaseOfTheDead)) work_->Return(rank);
-  if (exporter_ == rank) NoteExporterDied();
+  export_.OnTaskEnded(rank);
   tasks_.End(rank);
   links_.OnTaskEnded(rank);
   tasks_.at(rank).let_go = !failure.happened();
@@ -249,6 +257,62 @@ void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant no
       {first_failure_.reason, absl::StrCat(first_failure_.message, " (the first of ", crashes_,
                                            " crashes; max_restarts is ", plan_.max_restarts, ")")},
       now, events);
+}
+
+// ---------------------------------------------------------------- the export
+
+bool JobRun::IsModelWhole() const {
+  return phase_ == JobPhase::kFinishing || (phase_ == JobPhase::kExporting && export_.IsStaged());
+}
+
+bool JobRun::IsNeeded(Rank rank) const {
+  return !IsModelWhole() || (phase_ == JobPhase::kExporting && export_.IsLeftTo(rank));
+}
+
+bool JobRun::AwaitsModel(const TaskKey& exporter) const {
+  return !ended() && phase_ == JobPhase::kExporting && export_.Awaits(exporter);
+}
+
+std::optional<ModelPublish> JobRun::TakeModelPublish() {
+  return ended() || phase_ != JobPhase::kExporting ? std::nullopt : export_.TakePublish();
+}
+
+bool JobRun::WritesInto(const std::string& folder) const {
+  if (ended() || folder.empty()) return false;
+  if (checkpoints_.order().folder == folder) return true;
+  const std::optional<Rank> writer = export_.writer();
+  if (phase_ != JobPhase::kExporting || !writer || !tasks_.at(*writer).live()) return false;
+  return export_.WritesInto(folder, {plan_.id, *writer, tasks_.at(*writer).incarnation});
+}
+
+void JobRun::OnModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
+                              Events& events) {
+  if (!AwaitsModel(exporter)) return;
+  ++decisions_;
+  export_.OnPublished(status, events);
+  Advance(now, events);
+}
+
+bool JobRun::IsOfExport(const Task& task, const Failure& failure) const {
+  return failure.reason == FailureReason::kOutputFailed && phase_ == JobPhase::kExporting &&
+         export_.writer() == task.rank;
+}
+
+absl::Status JobRun::AskExport(const std::string& folder, Instant now, Events& events) {
+  if (ended() || !export_.IsKept()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        plan_.id,
+        " keeps no model that could not be written: ", ended() ? "it has ended" : Detail(now)));
+  }
+  export_.Ask(folder);
+  ++decisions_;
+  ++revision_;
+  Advance(now, events);
+  return absl::OkStatus();
+}
+
+void JobRun::CheckKeptModel(Instant now, Events& events) {
+  if (const auto overdue = export_.Overdue(now)) End(JobState::kFailed, *overdue, now, events);
 }
 
 // ---------------------------------------------------------------- time and ends
@@ -310,7 +374,7 @@ Instant JobRun::NextDeadline() const {
   }
   next = std::min(next, checkpoints_.Limit());
   if (keeping_ && checkpoints_.IsIdle()) next = std::min(next, keeping_->next);
-  if (kept_model_) next = std::min(next, kept_model_->until);
+  next = std::min(next, export_.kept_until().value_or(next));
   if (phase_ == JobPhase::kTraining && training_begun_ && !work_->quieting() && !recovery_ &&
       checkpoints_.IsIdle()) {
     next = std::min(next, checkpoints_.DueAt());
@@ -376,7 +440,7 @@ void JobRun::RestartLimits(Instant now, absl::Duration rejoin) {
   checkpoints_.Restored(now);
   if (recovery_) recovery_->since = now;
   if (without_worker_since_) without_worker_since_ = now;
-  if (kept_model_) kept_model_->until = now + options_.keep_model;
+  export_.RestartLimits(now);
   finishing_since_ = now;
 }
 

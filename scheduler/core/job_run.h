@@ -54,6 +54,7 @@
 #include "scheduler/core/epoch_decisions.h"
 #include "scheduler/core/epoch_plan.h"
 #include "scheduler/core/events.h"
+#include "scheduler/core/job_export.h"
 #include "scheduler/core/job_members.h"
 #include "scheduler/core/job_metrics.h"
 #include "scheduler/core/job_plan.h"
@@ -214,11 +215,10 @@ class JobRun {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epoch_,
-            training_begun_, exporter_, staged_, left_to_exporter_, exported_, epoch_started_,
-            epoch_result_, results_, crashes_, restarts_, first_failure_, last_death_, revision_,
-            desired_version_, decisions_, membership_seen_, begins_at_, restore_, checkpoints_,
-            after_checkpoint_, order_seen_, shards_, recovery_, server_deaths_, trained_,
-            beginnings_, kept_model_, export_to_, stops_after_, adopted_, keeping_,
+            training_begun_, export_, epoch_started_, epoch_result_, results_, crashes_, restarts_,
+            first_failure_, last_death_, revision_, desired_version_, decisions_, membership_seen_,
+            begins_at_, restore_, checkpoints_, after_checkpoint_, order_seen_, shards_, recovery_,
+            server_deaths_, trained_, beginnings_, stops_after_, adopted_, keeping_,
             returned_to_best_, final_test_);
     if (plan_.mode == Mode::kBsp) {
       archive(static_cast<SlotWork&>(*work_));
@@ -279,23 +279,12 @@ class JobRun {
   absl::Status CheckTrains(Instant now) const;
   void EnterEvaluating(Events& events);
 
-  // The export (job_run_export.cc).
-  const std::string& ExportPath() const {
-    return export_to_.empty() ? plan_.export_path : export_to_;
-  }
-  std::string StagedPath(const TaskKey& life) const;
-  void AssignExport(const Task& task, Assignment& wanted) const;
-  void TakeExported(const Task& task);
   // A task has written the model: servers and tasks are missed only if it cannot be moved.
   bool IsModelWhole() const;
   bool IsNeeded(Rank rank) const;  // The model is not whole, or this task alone can move it.
-  void NoteExporterDied();
   // The failure is that the model cannot be written, by the task that is to do so.
   bool IsOfExport(const Task& task, const Failure& failure) const;
-  void KeepModel(const Task& task, const Failure& failure, Instant now, Events& events);
   void CheckKeptModel(Instant now, Events& events);
-  std::string KeptDetail(Instant now) const;
-  void ForgetExport();
   void EnterFinishing(Instant now, Events& events);
   void FinishTraining(Instant now, Events& events);
   void TakeFigures(EpochResult* result) const;  // Of the evaluation that is complete.
@@ -379,22 +368,7 @@ class JobRun {
 
   Epoch epoch_;
   bool training_begun_ = false;  // In this phase: members are active.
-  std::optional<Rank> exporter_;
-  std::optional<TaskKey> staged_;  // It has written the model, into its own folder.
-  bool left_to_exporter_ = false;  // And is to move it, for the scheduler cannot.
-  bool exported_ = false;          // The model is in its place.
-  bool model_taken_ = false;       // As publish_taken_.
-  // It cannot be written: no task is to, until somebody asks.
-  struct KeptModel {
-    Instant until;
-    std::string why;
-    template <typename Archive>
-    void serialize(Archive& archive) {
-      archive(until, why);
-    }
-  };
-  std::optional<KeptModel> kept_model_;
-  std::string export_to_;  // Asked for since. Empty: the plan's.
+  JobExport export_;
   Instant epoch_started_;
   EpochResult epoch_result_;
   std::vector<EpochResult> results_;

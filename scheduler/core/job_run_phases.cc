@@ -6,7 +6,7 @@
 namespace capstan::scheduler {
 
 void JobRun::Advance(Instant now, Events& events) {
-  if (!ended() && phase_ == JobPhase::kExporting && exported_) EnterFinishing(now, events);
+  if (!ended() && phase_ == JobPhase::kExporting && export_.done()) EnterFinishing(now, events);
   SettleShards(now, events);
   CheckWorkers(now, events);
   while (!ended() && !recovery_ && AdvancePhase(now, events)) {
@@ -65,9 +65,8 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       return false;
     case JobPhase::kExporting:
       if (MustReturn()) return ReturnToBest(now, events);
-      if (const std::vector<Rank> live = tasks_.Live();
-          !exporter_ && !staged_ && !kept_model_ && !live.empty()) {
-        exporter_ = live.front();
+      if (const std::vector<Rank> live = tasks_.Live(); export_.WantsWriter() && !live.empty()) {
+        export_.Assign(live.front());
       }
       return false;
     case JobPhase::kFinishing:
@@ -80,6 +79,13 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       return false;
   }
   return false;
+}
+
+// Whatever happens to the servers from now on: nobody needs the tables.
+void JobRun::EnterFinishing(Instant now, Events& events) {
+  recovery_.reset();
+  finishing_since_ = now;
+  SetPhase(JobPhase::kFinishing, events);
 }
 
 void JobRun::SetPhase(JobPhase phase, Events& events) {
@@ -244,7 +250,7 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
       if (!wanted.samples.empty()) wanted.phase = TaskPhase::kEvaluate;
       break;
     case JobPhase::kExporting:
-      AssignExport(task, wanted);
+      export_.AddTo(&wanted, {plan_.id, task.rank, task.incarnation});
       break;
     case JobPhase::kFinishing:
       wanted.phase = TaskPhase::kFinish;

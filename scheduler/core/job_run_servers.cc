@@ -358,7 +358,7 @@ bool JobRun::GoBack(Instant now, Events& events) {
   for (const Task& task : tasks_.all()) {
     if (task.placed()) EndTask(task.rank, failure, /*counted=*/false, now, events);
   }
-  ForgetExport();
+  export_.Clear();
   members_.Fence(tasks_.LastLife().Next(), now);
   events.push_back(WentBack{plan_.id, restore_ ? restore_->folder : "",
                             returned_to_best_ ? BestEpoch() : std::nullopt});

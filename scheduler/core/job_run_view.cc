@@ -110,10 +110,8 @@ std::string JobRun::Detail(Instant now) const {
       return absl::StrCat("evaluates ", epoch);
     case JobPhase::kExporting:
       if (MustReturn()) return "waits for servers to restore the model of the best epoch on";
-      if (kept_model_) return KeptDetail(now);
-      if (staged_) return absl::StrCat("moves the model to ", ExportPath());
-      return absl::StrCat("writes the model to ", ExportPath(),
-                          exporter_ ? TextOf(tasks_.at(*exporter_).activity) : "");
+      return export_.Detail(export_.writer() ? TextOf(tasks_.at(*export_.writer()).activity) : "",
+                            now);
     case JobPhase::kFinishing:
       return "the model is written; its tasks exit";
     case JobPhase::kRecovering:
@@ -191,10 +189,10 @@ JobView JobRun::View(Instant now) const {
   view.rows_cached = metrics_.rows_cached();
   view.rows_pulled = metrics_.rows_pulled();
   view.restarts = restarts_;
-  view.model_folder = ExportPath();
-  view.has_model = exported_;
+  view.model_folder = export_.folder();
+  view.has_model = export_.done();
   if (IsSaved()) view.saved_folder = checkpoints_.complete().back().folder;
-  if (!ended() && kept_model_) view.model_kept_until = kept_model_->until;
+  if (!ended()) view.model_kept_until = export_.kept_until();
   for (const Task& task : tasks_.all()) view.tasks.push_back(ViewTask(task));
   return view;
 }

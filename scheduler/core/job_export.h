@@ -1,0 +1,102 @@
+// JobExport: how a job's model gets to its place. A task writes the model into a folder of its own
+// life, and the scheduler gives it its name; so a task that was taken for dead and lives can do no
+// more than write where nobody looks.
+//
+//   NOBODY --Assign--> WRITING --OnWritten--> STAGED --OnPublished: moved--> DONE
+//     ^                  |   \                  \--it cannot be moved--> LEFT to its writer, or, if
+//     |--the writer dies-/    \                      that one is dead, NOBODY
+//     |--the writer dies-------\--------------- LEFT --OnWritten: the writer has moved it--> DONE
+//     |                         \--Keep: it cannot be written--> KEPT --too late--> the job fails
+//     \--------------------------------------------------- Ask --/
+//   any --Clear (the job goes back)--> NOBODY
+//
+// Called by JobRun, which says when the job exports, ends tasks and fails the job. Pure: no clock;
+// the time comes in. Thread safety: thread-compatible.
+// Invariants: (1) at most one task writes or moves the model.   (2) DONE stays, until Clear.
+#ifndef CAPSTAN_SCHEDULER_CORE_JOB_EXPORT_H_
+#define CAPSTAN_SCHEDULER_CORE_JOB_EXPORT_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/events.h"
+#include "scheduler/core/messages.h"
+
+namespace capstan::scheduler {
+
+class JobExport {
+ public:
+  // `folder`: the model's place. `keep`: for how long a model that cannot be written is kept.
+  JobExport(const JobId& job, const std::string& folder, absl::Duration keep)
+      : job_(job), keep_(keep), folder_(folder) {}
+
+  // ---- its writer
+  bool WantsWriter() const { return !writer_ && !staged_ && !kept_; }
+  void Assign(Rank writer) { writer_ = writer; }
+  std::optional<Rank> writer() const { return writer_; }
+  bool IsLeftTo(Rank rank) const { return left_to_writer_ && writer_ == rank; }
+  bool HasWork(Rank rank) const { return writer_ == rank && (!staged_ || left_to_writer_); }
+  void AddTo(Assignment* assignment, const TaskKey& task) const;  // No effect on other tasks'.
+  // The writer has done what it is assigned, and says so until it is assigned something else.
+  // True: a decision was made.
+  bool OnWritten(const TaskKey& writer);
+  void OnTaskEnded(Rank rank);
+  bool WritesInto(const std::string& folder, const TaskKey& writer) const;
+
+  // ---- its place
+  bool IsStaged() const;  // A task has written all of it.
+  bool Awaits(const TaskKey& writer) const { return staged_ == writer && !left_to_writer_; }
+  std::optional<ModelPublish> TakePublish();  // Given once in each life of the scheduler.
+  // REQUIRES: Awaits(its writer).
+  void OnPublished(const absl::Status& status, Events& events);
+  bool done() const { return done_; }  // The model is in its place.
+  const std::string& folder() const { return folder_; }
+  void Clear();  // Another task writes it, from the beginning.
+
+  // ---- a model that cannot be written: no task is to, until somebody asks
+  void Keep(const std::string& why, Instant now, Events& events);
+  bool IsKept() const { return kept_.has_value(); }
+  std::optional<Instant> kept_until() const;
+  void Ask(const std::string& folder);  // Empty: where it was to be. REQUIRES: IsKept().
+  std::optional<Failure> Overdue(Instant now) const;
+
+  // `progress`: of its writer.
+  std::string Detail(const std::string& progress, Instant now) const;
+  void RestartLimits(Instant now);
+
+  // ---- durable state, in the form of scheduler/store/archive.h
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(folder_, writer_, staged_, left_to_writer_, done_, kept_);
+  }
+
+ private:
+  struct Kept {
+    Instant until;
+    std::string why;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(until, why);
+    }
+  };
+
+  std::string StagedPath(const TaskKey& writer) const;
+
+  const JobId job_;
+  const absl::Duration keep_;
+  std::string folder_;
+  std::optional<Rank> writer_;
+  std::optional<TaskKey> staged_;  // It has written the model, into its own folder.
+  bool left_to_writer_ = false;    // And is to move it, for the scheduler cannot.
+  bool done_ = false;
+  bool taken_ = false;  // By TakePublish. Not durable.
+  std::optional<Kept> kept_;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_JOB_EXPORT_H_
