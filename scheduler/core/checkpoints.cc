@@ -90,6 +90,7 @@ void Checkpoints::Begin(const Routing& routing, ResumePoint at, int64_t steps, I
   }
   readers_ = std::exchange(readers_asked_, {});
   not_kept_.clear();
+  publish_taken_ = false;
   ++last_begun_;
   state_ = State::kCapturing;
   deadline_ = now + kCaptureLimit;
@@ -329,6 +330,12 @@ CheckpointPublish Checkpoints::ToPublish() const {
   return publish;
 }
 
+std::optional<CheckpointPublish> Checkpoints::TakePublish() {
+  if (publish_taken_ || !MustPublish()) return std::nullopt;
+  publish_taken_ = true;
+  return ToPublish();
+}
+
 CheckpointRemoval Checkpoints::Removal() const {
   CheckpointRemoval removal{.job_folder = folder_, .floor = floor_, .staying = {}};
   for (const RestoreFrom& one : complete_) removal.staying.push_back(one.id);
@@ -346,6 +353,20 @@ NodeId Checkpoints::Awaited() const {
 std::vector<CheckpointEnded> Checkpoints::TakeEnded() { return std::exchange(ended_, {}); }
 
 std::vector<SnapshotTaken> Checkpoints::TakeTaken() { return std::exchange(taken_, {}); }
+
+absl::StatusOr<const RestoreFrom*> Checkpoints::Find(CheckpointId asked) const {
+  if (!complete_.empty() && complete_.back().id >= asked) return &complete_.back();
+  const bool may_come = IsIdle() ? asked_ && asked == last_begun_.Next()
+                                 : asked == last_begun_ || asked == last_begun_.Next();
+  if (may_come) return nullptr;
+  if (last_failed_ >= asked) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", last_failed_.value(), " of ",
+                                                      job_, " was given up: ", why_failed_));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint ", asked.value(), " of ", job_,
+                   " was given up, or was never asked for: the last one is ", last_begun_.value()));
+}
 
 void Checkpoints::Restored(Instant now) {
   if (IsCapturing()) deadline_ = now + kCaptureLimit;

@@ -33,6 +33,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -88,7 +89,6 @@ class Checkpoints {
   bool IsDue(int64_t steps, Instant now) const;
   int64_t DueSteps() const { return due_steps_; }  // By count; the largest number if never.
   Instant DueAt() const { return due_at_; }        // By time; InfiniteFuture if never.
-  bool asked() const { return asked_; }
 
   // ---- the present one
   // REQUIRES: IsIdle(). The job is quiet at `steps`, and stays so until IsCapturing() is false.
@@ -106,17 +106,19 @@ class Checkpoints {
   bool IsCapturing() const { return state_ == State::kCapturing; }
   CheckpointOrder order() const;  // For the servers; of id 0: none.
   bool MustPublish() const { return state_ == State::kPublishing; }
-  CheckpointPublish ToPublish() const;  // REQUIRES: MustPublish().
-  CheckpointRemoval Removal() const;    // Without what other jobs have pinned.
+  CheckpointPublish ToPublish() const;             // REQUIRES: MustPublish().
+  std::optional<CheckpointPublish> TakePublish();  // Given once in each life of the scheduler.
+  CheckpointRemoval Removal() const;               // Without what other jobs have pinned.
   CheckpointId last_begun() const { return last_begun_; }
   NodeId Awaited() const;  // A server that it waits for.
 
   // ---- ends
   // That ended since the last call, in order.
   std::vector<CheckpointEnded> TakeEnded();
-  std::vector<SnapshotTaken> TakeTaken();                    // Likewise of snapshots.
-  CheckpointId last_failed() const { return last_failed_; }  // 0: none was given up.
-  const std::string& why_failed() const { return why_failed_; }
+  std::vector<SnapshotTaken> TakeTaken();  // Likewise of snapshots.
+  // The one of that id, or the newest after it, if it is complete. Null: it may come.
+  // Errors: kFailedPrecondition  it was given up, or nobody has asked for it.
+  absl::StatusOr<const RestoreFrom*> Find(CheckpointId asked) const;
   // Complete ones that stay, oldest first.
   const std::vector<RestoreFrom>& complete() const { return complete_; }
   void Forget(CheckpointId id);  // A complete one that cannot be read.
@@ -193,6 +195,7 @@ class Checkpoints {
   std::string why_failed_;
   std::vector<CheckpointEnded> ended_;
   std::vector<SnapshotTaken> taken_;
+  bool publish_taken_ = false;  // In this life of the scheduler.
   uint64_t changes_ = 0;
 };
 

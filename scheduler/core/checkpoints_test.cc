@@ -75,8 +75,9 @@ TEST_CASE("Checkpoints: one is due after so many steps, after so long, or when a
   checkpoints.Ask();
   CHECK(checkpoints.IsDue(100, kNow));
   checkpoints.Begin(TwoServers(), {}, 100, kNow);
-  CHECK_FALSE(checkpoints.asked());
   CHECK_FALSE(checkpoints.IsDue(1000, kNow));  // Not before the present one has ended.
+  checkpoints.Abandon("a reason");
+  CHECK_FALSE(checkpoints.IsDue(100, kNow));  // It was taken.
 
   JobPlan plan = Plan();
   plan.checkpoint_iterations = 0;

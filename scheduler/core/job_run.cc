@@ -373,7 +373,7 @@ Instant JobRun::NextDeadline() const {
     if (task.stuck_since) next = std::min(next, *task.stuck_since + options_.task_progress_limit);
   }
   next = std::min(next, checkpoints_.Limit());
-  if (keeping_ && checkpoints_.IsIdle()) next = std::min(next, keeping_->next);
+  if (checkpoints_.IsIdle()) next = std::min(next, pause_.NextAttempt());
   next = std::min(next, export_.kept_until().value_or(next));
   if (phase_ == JobPhase::kTraining && training_begun_ && !work_->quieting() && !recovery_ &&
       checkpoints_.IsIdle()) {

@@ -50,6 +50,7 @@
 #include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "scheduler/core/checkpoint_pause.h"
 #include "scheduler/core/checkpoints.h"
 #include "scheduler/core/epoch_decisions.h"
 #include "scheduler/core/epoch_plan.h"
@@ -130,9 +131,6 @@ class JobRun {
   // One is taken as soon as the job can be quiet. The id that it will have.
   // Errors: kFailedPrecondition  the job trains no more.
   absl::StatusOr<CheckpointId> AskCheckpoint(Instant now, Events& events);
-  // The one of that id, or the newest after it, if it is complete. Null: it may come.
-  // Errors: kFailedPrecondition  it was given up, or nobody has asked for it.
-  absl::StatusOr<const RestoreFrom*> FindCheckpoint(CheckpointId asked) const;
   // Likewise a snapshot. Errors: likewise; those of Checkpoints::AskSnapshot.
   absl::StatusOr<CheckpointId> AskSnapshot(uint64_t reader, Instant now, Events& events);
   void OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,
@@ -186,7 +184,7 @@ class JobRun {
   CheckpointOrder checkpoint_order() const { return checkpoints_.order(); }
   const Checkpoints& checkpoints() const { return checkpoints_; }
   // The manifest that is to be written, given once in each life of the scheduler.
-  std::optional<CheckpointPublish> TakePublish();
+  std::optional<CheckpointPublish> TakePublish() { return checkpoints_.TakePublish(); }
   // The model that is to be given its name, likewise.
   std::optional<ModelPublish> TakeModelPublish();
   // It is that of this life, still.
@@ -217,9 +215,8 @@ class JobRun {
     archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epoch_,
             training_begun_, export_, epoch_started_, epoch_result_, results_, crashes_, restarts_,
             first_failure_, last_death_, revision_, desired_version_, decisions_, membership_seen_,
-            begins_at_, restore_, checkpoints_, after_checkpoint_, order_seen_, shards_, recovery_,
-            server_deaths_, trained_, beginnings_, stops_after_, adopted_, keeping_,
-            returned_to_best_, final_test_);
+            begins_at_, restore_, checkpoints_, pause_, order_seen_, shards_, recovery_,
+            server_deaths_, trained_, beginnings_, adopted_, returned_to_best_, final_test_);
     if (plan_.mode == Mode::kBsp) {
       archive(static_cast<SlotWork&>(*work_));
     } else {
@@ -237,17 +234,15 @@ class JobRun {
  private:
   // In an epoch's training, if need be quiet for a checkpoint.
   bool training() const {
-    return phase_ == JobPhase::kTraining ||
-           (phase_ == JobPhase::kCheckpointing && after_checkpoint_ != After::kNextEpoch);
+    return phase_ == JobPhase::kTraining || (phase_ == JobPhase::kCheckpointing &&
+                                             pause_.at() != CheckpointPause::At::kBetweenEpochs);
   }
   // The job was to stop after a checkpoint that is complete now. It trains no more.
-  bool IsSaved() const;
-  // It stops with the checkpoint that was begun last, if that becomes complete.
-  bool StopsWithThisOne() const {
-    return stops_after_ != CheckpointId(0) && checkpoints_.last_begun() >= stops_after_;
+  bool IsSaved() const { return pause_.IsSaved(checkpoints_); }
+  // Of the epoch only the leases know how much is trained.
+  bool IsWithinEpoch() const {
+    return training() || (IsSaved() && pause_.at() != CheckpointPause::At::kBetweenEpochs);
   }
-  // It is saved in the middle of an epoch, of which its leases know how much is trained.
-  bool IsSavedWithinEpoch() const { return IsSaved() && after_checkpoint_ != After::kNextEpoch; }
   absl::Status ValidateReport(const TaskReport& report) const;
   static std::string TextOf(const Activity& activity);  // " (7 rows written)", or nothing.
   bool TakeProgress(Task& task, const TaskReport& report, Instant now);  // True: it moved on.
@@ -267,13 +262,13 @@ class JobRun {
   void AdvanceTraining(Instant now);
 
   // Checkpoints (job_run_checkpoints.cc).
-  enum class After { kTrainOn, kFinishTraining, kNextEpoch };  // Where a quiet moment lies.
   bool IsQuiet() const;  // Training, and nothing is on its way.
-  bool TakeCheckpoint(After after, Instant now, Events& events);  // True: if one was due.
+  // True: if one was due.
+  bool TakeCheckpoint(CheckpointPause::At at, Instant now, Events& events);
   void LeaveCheckpoint(Instant now, Events& events);
   void ExportAndStop(Instant now, Events& events);
   void PlanQuiet(Instant now);
-  ResumePoint PointNow(After after, Instant now) const;
+  ResumePoint PointNow(CheckpointPause::At moment, Instant now) const;
   void ResumeAt(const ResumePoint& at, Instant now, Events& events);
   void NoteCheckpoints(Events& events);
   absl::Status CheckTrains(Instant now) const;
@@ -376,10 +371,8 @@ class JobRun {
   std::optional<RestoreFrom> begins_at_;  // The job; not always with its initial values.
   std::optional<RestoreFrom> restore_;    // Where its training begins, or began last.
   Checkpoints checkpoints_;
-  CheckpointId stops_after_;  // It, or a later one, is the job's last. 0: the job does not stop.
-  After after_checkpoint_ = After::kTrainOn;
-  CheckpointId order_seen_;     // By desired_version_.
-  bool publish_taken_ = false;  // In this life of the scheduler.
+  CheckpointPause pause_;
+  CheckpointId order_seen_;  // By desired_version_.
   // Shards are lost, or were, and their new primaries do not hold them yet.
   struct Recovery {
     Instant since;
@@ -405,16 +398,6 @@ class JobRun {
   bool trained_ = false;  // Work was leased: the values are more than those it began with.
   int beginnings_ = 0;    // Times that it went back since work was leased last.
 
-  // The job stands between two epochs until the model of the last one, the best so far, is kept.
-  struct Keeping {
-    int attempts = 0;
-    Instant next;  // Not before this.
-    template <typename Archive>
-    void serialize(Archive& archive) {
-      archive(attempts, next);
-    }
-  };
-  std::optional<Keeping> keeping_;
   bool returned_to_best_ = false;  // Or about to: training is over.
   bool final_test_ = false;        // The evaluation is that of the model, on the test split.
 

@@ -5,11 +5,6 @@
 #include "scheduler/core/job_run.h"
 
 namespace capstan::scheduler {
-namespace {
-
-constexpr int kKeepAttemptsMax = 6;  // With the pauses between them half a minute.
-
-}  // namespace
 
 bool JobRun::TrainingIsOver() const {
   return epoch_.value() + 1 >= epochs_.epochs() || DecideBy(plan_.decide, results_).stop;
@@ -29,18 +24,15 @@ bool JobRun::KeepBest(Instant now, Events& events) {
   const std::vector<RestoreFrom>& complete = checkpoints_.complete();
   const bool kept = !complete.empty() && complete.back().at.epoch == epoch_.Next() &&
                     complete.back().at.results.size() == results_.size();
-  if (!kept && keeping_->attempts < kKeepAttemptsMax) {
-    if (now < keeping_->next) return false;
-    keeping_->next = now + absl::Seconds(1) * (1 << keeping_->attempts);
-    ++keeping_->attempts;
+  if (!kept && pause_.MayTryAgain()) {
+    if (!pause_.TryAgain(now)) return false;
     ++decisions_;
     checkpoints_.Ask();
-    checkpoints_.Begin(*routing_, PointNow(After::kNextEpoch, now), epochs_.Steps(epoch_).end, now);
-    publish_taken_ = false;
+    checkpoints_.Begin(*routing_, PointNow(pause_.at(), now), epochs_.Steps(epoch_).end, now);
     return false;
   }
   if (kept) checkpoints_.KeepNewest();
-  keeping_.reset();
+  pause_.EndKeeping();
   LeaveCheckpoint(now, events);
   return true;
 }

@@ -38,36 +38,31 @@ void JobRun::PlanQuiet(Instant now) {
 
 // ---------------------------------------------------------------- the checkpoint
 
-bool JobRun::TakeCheckpoint(After after, Instant now, Events& events) {
-  const int64_t steps = after == After::kNextEpoch ? epochs_.Steps(epoch_).end : IterationNow();
+bool JobRun::TakeCheckpoint(CheckpointPause::At at, Instant now, Events& events) {
+  const bool between = at == CheckpointPause::At::kBetweenEpochs;
+  const int64_t steps = between ? epochs_.Steps(epoch_).end : IterationNow();
   if (!checkpoints_.IsDue(steps, now)) return false;
-  checkpoints_.Begin(*routing_, PointNow(after, now), steps, now);
-  after_checkpoint_ = after;
-  publish_taken_ = false;
+  checkpoints_.Begin(*routing_, PointNow(at, now), steps, now);
+  pause_.Begin(at);
   SetPhase(JobPhase::kCheckpointing, events);
   return true;
 }
 
 // Copied, or abandoned: the job goes on either way.
 void JobRun::LeaveCheckpoint(Instant now, Events& events) {
+  using Then = CheckpointPause::Then;
   work_->GoOn();
-  const bool all_trained = after_checkpoint_ == After::kNextEpoch && TrainingIsOver();
-  if (IsSaved() && !all_trained) return ExportAndStop(now, events);
-  if (IsSaved()) stops_after_ = CheckpointId(0);  // It ends of itself.
-  switch (after_checkpoint_) {
-    case After::kTrainOn:
-      SetPhase(JobPhase::kTraining, events);
-      return;
-    case After::kFinishTraining:
+  const bool between = pause_.at() == CheckpointPause::At::kBetweenEpochs;
+  switch (pause_.Leave(checkpoints_, between && TrainingIsOver())) {
+    case Then::kTrainOn:
+      return SetPhase(JobPhase::kTraining, events);
+    case Then::kFinishTraining:
       return FinishTraining(now, events);
-    case After::kNextEpoch:
+    case Then::kNextEpoch:
       return EnterNextEpoch(now, events);
+    case Then::kExport:
+      return ExportAndStop(now, events);
   }
-}
-
-bool JobRun::IsSaved() const {
-  const std::vector<RestoreFrom>& complete = checkpoints_.complete();
-  return stops_after_ != CheckpointId(0) && !complete.empty() && complete.back().id >= stops_after_;
 }
 
 void JobRun::ExportAndStop(Instant now, Events& events) {
@@ -75,13 +70,13 @@ void JobRun::ExportAndStop(Instant now, Events& events) {
   SetPhase(JobPhase::kExporting, events);
 }
 
-ResumePoint JobRun::PointNow(After after, Instant now) const {
+ResumePoint JobRun::PointNow(CheckpointPause::At moment, Instant now) const {
   ResumePoint at;
   at.results = results_;
   at.metrics = metrics_;
   at.membership = membership().generation;
   for (const Task& task : tasks_.all()) at.incarnation = std::max(at.incarnation, task.incarnation);
-  if (after == After::kNextEpoch) {
+  if (moment == CheckpointPause::At::kBetweenEpochs) {
     at.epoch = epoch_.Next();
     at.iteration = Iteration(epochs_.Steps(epoch_).end);
     if (at.epoch.value() < epochs_.epochs()) at.untrained = {{0, epochs_.Samples(at.epoch)}};
@@ -109,7 +104,7 @@ void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
   if (fresh) metrics_.StartEpoch();
   epoch_started_ = now - at.epoch_time;
   if (!IsSaved()) return;
-  after_checkpoint_ = After::kTrainOn;
+  pause_.Begin(CheckpointPause::At::kWithinEpoch);
   ExportAndStop(now, events);
 }
 
@@ -131,29 +126,12 @@ absl::StatusOr<CheckpointId> JobRun::AskCheckpoint(Instant now, Events& events) 
 }
 
 absl::StatusOr<CheckpointId> JobRun::SaveAndStop(Instant now, Events& events) {
-  if (stops_after_ != CheckpointId(0)) return stops_after_;
+  if (pause_.MustStop()) return pause_.stops_after();
   CAPSTAN_RETURN_IF_ERROR(CheckTrains(now));
-  stops_after_ = checkpoints_.last_begun().Next();
+  pause_.StopAfter(checkpoints_.last_begun().Next());
   ++decisions_;
   ++revision_;
   return AskCheckpoint(now, events);
-}
-
-absl::StatusOr<const RestoreFrom*> JobRun::FindCheckpoint(CheckpointId asked) const {
-  const std::vector<RestoreFrom>& complete = checkpoints_.complete();
-  if (!complete.empty() && complete.back().id >= asked) return &complete.back();
-  const CheckpointId begun = checkpoints_.last_begun();
-  const bool may_come = checkpoints_.IsIdle() ? checkpoints_.asked() && asked == begun.Next()
-                                              : asked == begun || asked == begun.Next();
-  if (may_come) return nullptr;
-  if (checkpoints_.last_failed() >= asked) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("checkpoint ", checkpoints_.last_failed().value(), " of ", plan_.id,
-                     " was given up: ", checkpoints_.why_failed()));
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("checkpoint ", asked.value(), " of ", plan_.id,
-                   " was given up, or was never asked for: the last one is ", begun.value()));
 }
 
 absl::StatusOr<CheckpointId> JobRun::AskSnapshot(uint64_t reader, Instant now, Events& events) {
@@ -178,17 +156,10 @@ void JobRun::OnCheckpointPublished(CheckpointId id, const absl::Status& status, 
   if (!ended()) Advance(now, events);
 }
 
-std::optional<CheckpointPublish> JobRun::TakePublish() {
-  if (ended() || publish_taken_ || !checkpoints_.MustPublish()) return std::nullopt;
-  publish_taken_ = true;
-  return checkpoints_.ToPublish();
-}
-
 void JobRun::NoteCheckpoints(Events& events) {
   for (CheckpointEnded& ended : checkpoints_.TakeEnded()) {
     ++revision_;
-    // Who wants the job to stop hears that it is not saved, and that it goes on.
-    if (!ended.why.empty() && ended.id >= stops_after_) stops_after_ = CheckpointId(0);
+    pause_.OnEnded(ended);
     events.push_back(std::move(ended));
   }
   for (SnapshotTaken& taken : checkpoints_.TakeTaken()) {

@@ -39,17 +39,16 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       return true;
     case JobPhase::kTraining:
       if (work_->trained()) {
-        if (TakeCheckpoint(After::kFinishTraining, now, events)) return true;
+        if (TakeCheckpoint(CheckpointPause::At::kEndOfTraining, now, events)) return true;
         FinishTraining(now, events);
         return true;
       }
-      if (IsQuiet() && TakeCheckpoint(After::kTrainOn, now, events)) return true;
+      if (IsQuiet() && TakeCheckpoint(CheckpointPause::At::kWithinEpoch, now, events)) return true;
       if (training_begun_ || BeginTraining(now)) AdvanceTraining(now);
       return false;
     case JobPhase::kCheckpointing:
-      if (keeping_) return KeepBest(now, events);
-      if (checkpoints_.IsCapturing()) return false;
-      if (StopsWithThisOne() && !checkpoints_.IsIdle()) return false;
+      if (pause_.keeping()) return KeepBest(now, events);
+      if (!pause_.IsOver(checkpoints_)) return false;
       LeaveCheckpoint(now, events);
       return true;
     case JobPhase::kEvaluating:
@@ -213,11 +212,11 @@ void JobRun::FinishEpoch(Instant now, Events& events) {
   events.push_back(EpochDone{plan_.id, epochs_.Steps(epoch_).end,
                              EpochSamplesBefore() + epochs_.Samples(epoch_), epoch_result_});
   if (MustKeep()) {
-    keeping_ = Keeping{.next = now};
-    after_checkpoint_ = After::kNextEpoch;
+    pause_.BeginKeeping(now);
     return SetPhase(JobPhase::kCheckpointing, events);
   }
-  if (!TakeCheckpoint(After::kNextEpoch, now, events)) EnterNextEpoch(now, events);
+  if (!TakeCheckpoint(CheckpointPause::At::kBetweenEpochs, now, events))
+    EnterNextEpoch(now, events);
 }
 
 void JobRun::EnterNextEpoch(Instant now, Events& events) {

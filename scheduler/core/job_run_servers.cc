@@ -363,7 +363,7 @@ bool JobRun::GoBack(Instant now, Events& events) {
   events.push_back(WentBack{plan_.id, restore_ ? restore_->folder : "",
                             returned_to_best_ ? BestEpoch() : std::nullopt});
   work_->Clear();
-  keeping_.reset();
+  pause_.EndKeeping();
   final_test_ = false;
   phase_ = JobPhase::kPlacing;
   ++revision_;
@@ -380,8 +380,8 @@ bool JobRun::TryOlderCheckpoint(const std::string& why, Instant now, Events& eve
   if (!restoring) return false;
   events.push_back(CheckpointEnded{plan_.id, CheckpointId(0), restore_->folder, why});
   checkpoints_.Forget(newest->id);
-  returned_to_best_ = false;  // If it was the best one: then there is none.
-  if (stops_after_ != CheckpointId(0)) checkpoints_.Ask();  // It may have been the job's last.
+  returned_to_best_ = false;                  // If it was the best one: then there is none.
+  if (pause_.MustStop()) checkpoints_.Ask();  // It may have been the job's last.
   if (!GoBack(now, events)) return false;
   recovery_ = Recovery{.since = now, .waiting = false};
   TakeRouting(now, events);

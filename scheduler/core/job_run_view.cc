@@ -12,15 +12,14 @@ int64_t JobRun::EpochSamplesBefore() const { return epoch_.value() * plan_.train
 int64_t JobRun::SamplesDone() const {
   if (returned_to_best_) return EpochSamplesBefore() + epochs_.Samples(epoch_);
   if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
-  if (!training() && !IsSavedWithinEpoch()) return EpochSamplesBefore() + epochs_.Samples(epoch_);
+  if (!IsWithinEpoch()) return EpochSamplesBefore() + epochs_.Samples(epoch_);
   return EpochSamplesBefore() + work_->SamplesDone();
 }
 
 int64_t JobRun::IterationNow() const {
   if (returned_to_best_) return epochs_.Steps(epoch_).end;
   if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
-  const bool within = training() || IsSavedWithinEpoch();
-  return within ? work_->StepsDone(epoch_) : epochs_.Steps(epoch_).end;
+  return IsWithinEpoch() ? work_->StepsDone(epoch_) : epochs_.Steps(epoch_).end;
 }
 
 double JobRun::AccuracyOf(const JobMetrics::Sums& sums) const {
@@ -94,7 +93,7 @@ std::string JobRun::Detail(Instant now) const {
       }
       return absl::StrCat("trains ", epoch);
     case JobPhase::kCheckpointing:
-      if (keeping_) {
+      if (pause_.keeping()) {
         return absl::StrCat("keeps the model of epoch ", epoch_.value() + 1,
                             ", the best so far: waits for ", checkpoints_.Awaited());
       }

@@ -278,7 +278,7 @@ absl::Status SchedulerCore::SaveCheckpoint(Ticket ticket, const JobId& job, absl
 absl::Status SchedulerCore::AwaitCheckpoint(Ticket ticket, const JobId& job, CheckpointId asked,
                                             absl::Duration limit, Instant now, Actions& actions) {
   CAPSTAN_ASSIGN_OR_RETURN(const JobRun* const run, MayWaitForMoment(job));
-  CAPSTAN_ASSIGN_OR_RETURN(const RestoreFrom* const complete, run->FindCheckpoint(asked));
+  CAPSTAN_ASSIGN_OR_RETURN(const RestoreFrom* const complete, run->checkpoints().Find(asked));
   if (complete != nullptr) {
     actions.checkpoint_replies.push_back(
         {ticket, absl::OkStatus(), complete->id, complete->folder, asked});
