@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
 
 namespace capstan::scheduler {
@@ -185,6 +186,12 @@ bool JobMembers::NoteMaking(const NodeId& server, const std::optional<Making>& m
 std::optional<Making> JobMembers::MakingOf(const NodeId& server) const {
   const auto it = work_.find(server);
   return it == work_.end() ? std::nullopt : it->second.making;
+}
+
+std::string JobMembers::MadeBy(const NodeId& server) const {
+  const std::optional<Making> making = MakingOf(server);
+  if (!making || making->total == 0) return "";
+  return absl::StrCat(" (", making->made, " of ", making->total, " shards are made)");
 }
 
 Instant JobMembers::StandsSince(const NodeId& server) const {

@@ -19,6 +19,7 @@
 #define CAPSTAN_SCHEDULER_CORE_JOB_MEMBERS_H_
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -73,6 +74,7 @@ class JobMembers {
   // has its whole time again. Returns whether there is something new to be seen.
   bool NoteMaking(const NodeId& server, const std::optional<Making>& making, Instant now);
   std::optional<Making> MakingOf(const NodeId& server) const;
+  std::string MadeBy(const NodeId& server) const;  // " (3 of 8 shards are made)", or nothing.
   // Since when a server has done nothing of what it is asked for.
   Instant StandsSince(const NodeId& server) const;
   // One that is behind, and stands for `limit`; and when the first one will, if nothing happens.

@@ -67,9 +67,8 @@ JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, cons
       work_(MakeWork(plan, options)),
       members_(shards_.Primaries(), now, restore ? restore->at.membership.Next() : Generation(1)),
       export_(plan.id, plan.export_path, options.keep_model),
-      begins_at_(std::move(restore)),
-      restore_(begins_at_),
       checkpoints_(plan),
+      recovery_(plan, std::move(restore)),
       last_report_event_(now) {}
 
 // ---------------------------------------------------------------- tasks
@@ -375,8 +374,8 @@ Instant JobRun::NextDeadline() const {
   next = std::min(next, checkpoints_.Limit());
   if (checkpoints_.IsIdle()) next = std::min(next, pause_.NextAttempt());
   next = std::min(next, export_.kept_until().value_or(next));
-  if (phase_ == JobPhase::kTraining && training_begun_ && !work_->quieting() && !recovery_ &&
-      checkpoints_.IsIdle()) {
+  if (phase_ == JobPhase::kTraining && training_begun_ && !work_->quieting() &&
+      !recovery_.active() && checkpoints_.IsIdle()) {
     next = std::min(next, checkpoints_.DueAt());
   }
   if (phase_ == JobPhase::kFinishing)
@@ -385,12 +384,8 @@ Instant JobRun::NextDeadline() const {
   next = std::min(next, shards_.NextDeadline());
   if (IsModelWhole()) return next;
   next = std::min(next, links_.NextDeadline());
-  if (recovery_ && recovery_->waiting) {
-    next = std::min({next, begin_at_, recovery_->since + plan_.server_wait});
-  } else {
-    next = std::min(next, members_.NextLate(options_.server_limit));
-  }
-  return next;
+  return std::min(next, recovery_.waiting() ? recovery_.NextDeadline()
+                                            : members_.NextLate(options_.server_limit));
 }
 
 void JobRun::End(JobState state, const Failure& failure, Instant now, Events& events) {
@@ -438,7 +433,7 @@ void JobRun::RestartLimits(Instant now, absl::Duration rejoin) {
   members_.Restored(now);
   links_.RestartLimits(now);
   checkpoints_.Restored(now);
-  if (recovery_) recovery_->since = now;
+  recovery_.RestartLimits(now);
   if (without_worker_since_) without_worker_since_ = now;
   export_.RestartLimits(now);
   finishing_since_ = now;

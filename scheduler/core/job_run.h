@@ -59,6 +59,7 @@
 #include "scheduler/core/job_members.h"
 #include "scheduler/core/job_metrics.h"
 #include "scheduler/core/job_plan.h"
+#include "scheduler/core/job_recovery.h"
 #include "scheduler/core/job_tasks.h"
 #include "scheduler/core/links/dead_links.h"
 #include "scheduler/core/messages.h"
@@ -180,7 +181,9 @@ class JobRun {
   bool UsesServer(const NodeId& node) const { return shards_.IsUsed(node); }
   const ShardMap& shards() const { return shards_; }
   // The log on that server's disk may be all that is left of a shard.
-  bool AwaitsLogOf(const NodeId& node) const { return WaitsForLog() && shards_.NeedsLogOf(node); }
+  bool AwaitsLogOf(const NodeId& node) const {
+    return recovery_.ReadsLogs() && shards_.NeedsLogOf(node);
+  }
   CheckpointOrder checkpoint_order() const { return checkpoints_.order(); }
   const Checkpoints& checkpoints() const { return checkpoints_; }
   // The manifest that is to be written, given once in each life of the scheduler.
@@ -215,8 +218,7 @@ class JobRun {
     archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epoch_,
             training_begun_, export_, epoch_started_, epoch_result_, results_, crashes_, restarts_,
             first_failure_, last_death_, revision_, desired_version_, decisions_, membership_seen_,
-            begins_at_, restore_, checkpoints_, pause_, order_seen_, shards_, recovery_,
-            server_deaths_, trained_, beginnings_, adopted_, returned_to_best_, final_test_);
+            checkpoints_, pause_, order_seen_, shards_, recovery_, returned_to_best_, final_test_);
     if (plan_.mode == Mode::kBsp) {
       archive(static_cast<SlotWork&>(*work_));
     } else {
@@ -312,23 +314,10 @@ class JobRun {
   void TakeRouting(Instant now, Events& events);
   void BeginRecovery(Instant now, Events& events);
   void Recover(Instant now, Events& events);
-  void NoteAdopted(Events& events);
   void OnServerFailed(const NodeId& server, const std::string& why, Instant now, Events& events);
-  bool WaitsForLog() const { return plan_.log && trained_; }
-  // While no task has told of work that is done, beginning anew loses nothing. Where work may have
-  // been done all the same, a log has it, and is looked for first.
-  bool CanGoBack() const {
-    return !trained_ || metrics_.samples() == 0 || NewestCheckpoint() != nullptr;
-  }
   bool GoBack(Instant now, Events& events);
   const RestoreFrom* NewestCheckpoint() const;  // Null: none. Where the job began counts as one.
   bool TryOlderCheckpoint(const std::string& why, Instant now, Events& events);
-  std::string DescribeLoss() const;
-  std::string WhyLost() const;  // For good.
-  std::string RecoveryDetail(Instant now) const;
-  std::string MadeBy(const NodeId& server) const;  // " (3 of 8 shards are made)", or nothing.
-  // Of the servers that are behind: "waits for server-1<what> ...".
-  std::string WaitsForShards(absl::string_view what) const;
   void RefreshAssignments();
   Assignment WantedAssignment(const Task& task) const;
   void End(JobState state, const Failure& failure, Instant now, Events& events);
@@ -368,35 +357,10 @@ class JobRun {
   EpochResult epoch_result_;
   std::vector<EpochResult> results_;
 
-  std::optional<RestoreFrom> begins_at_;  // The job; not always with its initial values.
-  std::optional<RestoreFrom> restore_;    // Where its training begins, or began last.
   Checkpoints checkpoints_;
   CheckpointPause pause_;
   CheckpointId order_seen_;  // By desired_version_.
-  // Shards are lost, or were, and their new primaries do not hold them yet.
-  struct Recovery {
-    Instant since;
-    bool waiting = true;  // No server has been given them.
-    template <typename Archive>
-    void serialize(Archive& archive) {
-      archive(since, waiting);
-    }
-  };
-  std::optional<Recovery> recovery_;
-  // Not BSP, and taken up from another cluster: until its shards are held again.
-  struct Adopted {
-    int64_t batches = 0;  // That the record knows of.
-    Version version;      // The highest that a server has told of.
-    template <typename Archive>
-    void serialize(Archive& archive) {
-      archive(batches, version);
-    }
-  };
-  std::optional<Adopted> adopted_;
-  Instant begin_at_ = Instant::InfiniteFuture();        // It goes back no earlier.
-  absl::btree_map<NodeId, std::string> server_deaths_;  // Why servers of the job died last.
-  bool trained_ = false;  // Work was leased: the values are more than those it began with.
-  int beginnings_ = 0;    // Times that it went back since work was leased last.
+  JobRecovery recovery_;
 
   bool returned_to_best_ = false;  // Or about to: training is over.
   bool final_test_ = false;        // The evaluation is that of the model, on the test split.

@@ -60,7 +60,7 @@ bool JobRun::ReturnToBest(Instant now, Events& events) {
     returned_to_best_ = false;
     return false;
   }
-  recovery_ = Recovery{.since = now, .waiting = false};
+  recovery_.Placed(now);
   TakeRouting(now, events);
   return true;
 }

@@ -146,7 +146,7 @@ bool JobRun::MayGoBackTo(const std::string& folder) const {
   if (ended()) return false;
   const absl::string_view parent = ParentOf(folder);
   return parent == plan_.checkpoint_folder ||
-         (begins_at_ && parent == ParentOf(begins_at_->folder));
+         (recovery_.begins_at() && parent == ParentOf(recovery_.begins_at()->folder));
 }
 
 void JobRun::OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,

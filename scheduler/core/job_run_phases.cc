@@ -9,7 +9,7 @@ void JobRun::Advance(Instant now, Events& events) {
   if (!ended() && phase_ == JobPhase::kExporting && export_.done()) EnterFinishing(now, events);
   SettleShards(now, events);
   CheckWorkers(now, events);
-  while (!ended() && !recovery_ && AdvancePhase(now, events)) {
+  while (!ended() && !recovery_.active() && AdvancePhase(now, events)) {
   }
   if (ended()) return;
   NoteCheckpoints(events);
@@ -28,10 +28,9 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
           tasks_.CountIn(Task::State::kPreparing) > 0) {
         return false;
       }
-      trained_ = true;
-      beginnings_ = 0;
-      if (restore_) {
-        ResumeAt(restore_->at, now, events);
+      recovery_.OnTraining();
+      if (recovery_.restore()) {
+        ResumeAt(recovery_.restore()->at, now, events);
       } else {
         EnterTraining(Epoch(0), nullptr, now, events);
       }
@@ -82,7 +81,7 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
 
 // Whatever happens to the servers from now on: nobody needs the tables.
 void JobRun::EnterFinishing(Instant now, Events& events) {
-  recovery_.reset();
+  recovery_.End();
   finishing_since_ = now;
   SetPhase(JobPhase::kFinishing, events);
 }
@@ -239,7 +238,7 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
     case JobPhase::kTraining:
     case JobPhase::kCheckpointing:
       if (!training()) break;
-      wanted.paused = recovery_.has_value() || work_->paused();
+      wanted.paused = recovery_.active() || work_->paused();
       wanted.start_iteration = members_.StartIteration(task.rank);
       work_->AddTo(&wanted, task.rank);
       if (!wanted.slots.empty() || !wanted.samples.empty()) wanted.phase = TaskPhase::kTrain;

@@ -6,6 +6,16 @@
 #include "scheduler/core/job_run.h"
 
 namespace capstan::scheduler {
+namespace {
+
+// "waits for server-1<what> ...", of a server that is behind.
+std::string WaitsForServers(const JobMembers& members, absl::string_view what) {
+  const std::optional<NodeId> behind = members.Behind();
+  return absl::StrCat("waits for ", behind.value_or("its servers"), what,
+                      behind ? members.MadeBy(*behind) : "");
+}
+
+}  // namespace
 
 int64_t JobRun::EpochSamplesBefore() const { return epoch_.value() * plan_.train_count; }
 
@@ -79,10 +89,13 @@ std::string JobRun::Detail(Instant now) const {
                         DurationText(now - *without_worker_since_), "; fails after ",
                         DurationText(plan_.worker_wait));
   }
-  if (recovery_ && !IsModelWhole()) return RecoveryDetail(now);
+  if (recovery_.active() && !IsModelWhole()) {
+    return recovery_.waiting() ? recovery_.Detail(shards_.LostShards(), now)
+                               : WaitsForServers(members_, " to restore its shards");
+  }
   switch (phase_) {
     case JobPhase::kPlacing:
-      return WaitsForShards(" to make its tables");
+      return WaitsForServers(members_, " to make its tables");
     case JobPhase::kStarting:
       return absl::StrCat("waits for its tasks to start: ", who, " are ready", PreparingDetail());
     case JobPhase::kTraining:
@@ -165,7 +178,7 @@ JobView JobRun::View(Instant now) const {
     view.ended = ended_;
     view.detail = EndDetail();
   } else {
-    view.phase = recovery_ && !IsModelWhole() ? JobPhase::kRecovering : phase_;
+    view.phase = recovery_.active() && !IsModelWhole() ? JobPhase::kRecovering : phase_;
     view.detail = Detail(now);
     if (const std::string dead = links_.Describe(); !dead.empty()) {
       absl::StrAppend(&view.detail, "; ", dead);
