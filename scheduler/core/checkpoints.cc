@@ -262,9 +262,8 @@ std::vector<CheckpointId> Checkpoints::StayingWith(CheckpointId present,
     }
     staying.push_back(it->id);
   }
-  const auto best = std::find_if(complete_.begin(), complete_.end(),
-                                 [this](const RestoreFrom& one) { return one.id == kept_best_; });
-  if (best == complete_.end()) return staying;
+  const RestoreFrom* const best = kept();
+  if (best == nullptr) return staying;
   for (const RestoreFrom& one : complete_) {
     if (one.id < best->rests_on || one.id > best->id) continue;
     if (std::find(staying.begin(), staying.end(), one.id) == staying.end()) {
@@ -277,6 +276,12 @@ std::vector<CheckpointId> Checkpoints::StayingWith(CheckpointId present,
 void Checkpoints::KeepNewest() {
   kept_best_ = complete_.back().id;
   ++changes_;
+}
+
+const RestoreFrom* Checkpoints::kept() const {
+  const auto best = std::find_if(complete_.begin(), complete_.end(),
+                                 [this](const RestoreFrom& one) { return one.id == kept_best_; });
+  return best == complete_.end() ? nullptr : &*best;
 }
 
 void Checkpoints::Forget(CheckpointId id) {

@@ -124,7 +124,7 @@ class Checkpoints {
   void Forget(CheckpointId id);  // A complete one that cannot be read.
   // The newest complete one stays, with all that it rests on, until another is kept.
   void KeepNewest();
-  CheckpointId kept() const { return kept_best_; }  // 0: none.
+  const RestoreFrom* kept() const;  // Null: none.
 
   // ---- durable state, in the form of scheduler/store/archive.h
   uint64_t changes() const { return changes_; }  // Grows with whatever must be durable.

@@ -58,7 +58,6 @@ JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, cons
                Instant now, std::optional<RestoreFrom> restore)
     : plan_(plan),
       options_(options),
-      epochs_(plan),
       shards_(*routing, MapOptions(plan, options.shards)),
       routing_(std::move(routing)),
       started_(now),
@@ -66,6 +65,7 @@ JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, cons
       links_(options.links),
       work_(MakeWork(plan, options)),
       members_(shards_.Primaries(), now, restore ? restore->at.membership.Next() : Generation(1)),
+      epochs_(plan),
       export_(plan.id, plan.export_path, options.keep_model),
       checkpoints_(plan),
       recovery_(plan, std::move(restore)),

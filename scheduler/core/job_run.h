@@ -52,9 +52,8 @@
 #include "common/types/ids.h"
 #include "scheduler/core/checkpoint_pause.h"
 #include "scheduler/core/checkpoints.h"
-#include "scheduler/core/epoch_decisions.h"
-#include "scheduler/core/epoch_plan.h"
 #include "scheduler/core/events.h"
+#include "scheduler/core/job_epochs.h"
 #include "scheduler/core/job_export.h"
 #include "scheduler/core/job_members.h"
 #include "scheduler/core/job_metrics.h"
@@ -215,10 +214,10 @@ class JobRun {
   // All but what the constructor takes.
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epoch_,
-            training_begun_, export_, epoch_started_, epoch_result_, results_, crashes_, restarts_,
-            first_failure_, last_death_, revision_, desired_version_, decisions_, membership_seen_,
-            checkpoints_, pause_, order_seen_, shards_, recovery_, returned_to_best_, final_test_);
+    archive(state_, phase_, failure_, started_, ended_, tasks_, members_, metrics_, epochs_,
+            training_begun_, export_, crashes_, restarts_, first_failure_, last_death_, revision_,
+            desired_version_, decisions_, membership_seen_, checkpoints_, pause_, order_seen_,
+            shards_, recovery_);
     if (plan_.mode == Mode::kBsp) {
       archive(static_cast<SlotWork&>(*work_));
     } else {
@@ -244,6 +243,9 @@ class JobRun {
   // Of the epoch only the leases know how much is trained.
   bool IsWithinEpoch() const {
     return training() || (IsSaved() && pause_.at() != CheckpointPause::At::kBetweenEpochs);
+  }
+  bool HasBegun() const {
+    return epochs_.returned() || (phase_ != JobPhase::kPlacing && phase_ != JobPhase::kStarting);
   }
   absl::Status ValidateReport(const TaskReport& report) const;
   static std::string TextOf(const Activity& activity);  // " (7 rows written)", or nothing.
@@ -284,22 +286,16 @@ class JobRun {
   void CheckKeptModel(Instant now, Events& events);
   void EnterFinishing(Instant now, Events& events);
   void FinishTraining(Instant now, Events& events);
-  void TakeFigures(EpochResult* result) const;  // Of the evaluation that is complete.
+  void FinishEvaluation(Instant now, Events& events);
   void FinishEpoch(Instant now, Events& events);
   void EnterNextEpoch(Instant now, Events& events);
 
-  // The best epoch, and the end of training (job_run_best.cc).
-  bool TrainingIsOver() const;  // REQUIRES: the result of epoch_ is there.
-  bool MustKeep() const;        // Likewise.
+  // The best epoch, and the end of training.
   bool KeepBest(Instant now, Events& events);
-  const RestoreFrom* BestCheckpoint() const;  // Null: none is kept.
-  bool MustReturn() const;
+  // A job that a user has saved and stopped leaves the model of that moment.
+  bool MustReturn() const { return !IsSaved() && epochs_.MustReturnTo(checkpoints_.kept()); }
   bool ReturnToBest(Instant now, Events& events);
-  Epoch ModelEpoch() const;    // Whose model the tables have, once training is over.
-  EpochResult* ModelResult();  // Null: its epoch was another job's.
   void EnterEnd(Events& events);
-  void FinishTest(Events& events);
-  std::optional<Epoch> BestEpoch() const;
 
   void SetPhase(JobPhase phase, Events& events);
   bool BeginTraining(Instant now);
@@ -323,7 +319,7 @@ class JobRun {
   void End(JobState state, const Failure& failure, Instant now, Events& events);
 
   int64_t IterationNow() const;
-  int64_t EpochSamplesBefore() const;
+  int64_t StepsEnd() const { return epochs_.plan().Steps(epochs_.epoch()).end; }
   int64_t SamplesDone() const;
   std::string Detail(Instant now) const;
   std::string EndDetail() const;
@@ -333,7 +329,6 @@ class JobRun {
 
   const JobPlan plan_;
   const Options options_;
-  const EpochPlan epochs_;
   ShardMap shards_;
   // Of shards_; shared with replies on their way out; immutable.
   std::shared_ptr<const Routing> routing_;
@@ -350,20 +345,14 @@ class JobRun {
   JobMembers members_;
   JobMetrics metrics_;
 
-  Epoch epoch_;
+  JobEpochs epochs_;
   bool training_begun_ = false;  // In this phase: members are active.
   JobExport export_;
-  Instant epoch_started_;
-  EpochResult epoch_result_;
-  std::vector<EpochResult> results_;
 
   Checkpoints checkpoints_;
   CheckpointPause pause_;
   CheckpointId order_seen_;  // By desired_version_.
   JobRecovery recovery_;
-
-  bool returned_to_best_ = false;  // Or about to: training is over.
-  bool final_test_ = false;        // The evaluation is that of the model, on the test split.
 
   int crashes_ = 0;
   int restarts_ = 0;

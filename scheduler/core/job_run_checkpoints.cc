@@ -40,7 +40,7 @@ void JobRun::PlanQuiet(Instant now) {
 
 bool JobRun::TakeCheckpoint(CheckpointPause::At at, Instant now, Events& events) {
   const bool between = at == CheckpointPause::At::kBetweenEpochs;
-  const int64_t steps = between ? epochs_.Steps(epoch_).end : IterationNow();
+  const int64_t steps = between ? StepsEnd() : IterationNow();
   if (!checkpoints_.IsDue(steps, now)) return false;
   checkpoints_.Begin(*routing_, PointNow(at, now), steps, now);
   pause_.Begin(at);
@@ -53,7 +53,7 @@ void JobRun::LeaveCheckpoint(Instant now, Events& events) {
   using Then = CheckpointPause::Then;
   work_->GoOn();
   const bool between = pause_.at() == CheckpointPause::At::kBetweenEpochs;
-  switch (pause_.Leave(checkpoints_, between && TrainingIsOver())) {
+  switch (pause_.Leave(checkpoints_, between && epochs_.IsLast())) {
     case Then::kTrainOn:
       return SetPhase(JobPhase::kTraining, events);
     case Then::kFinishTraining:
@@ -72,29 +72,21 @@ void JobRun::ExportAndStop(Instant now, Events& events) {
 
 ResumePoint JobRun::PointNow(CheckpointPause::At moment, Instant now) const {
   ResumePoint at;
-  at.results = results_;
   at.metrics = metrics_;
   at.membership = membership().generation;
   for (const Task& task : tasks_.all()) at.incarnation = std::max(at.incarnation, task.incarnation);
   if (moment == CheckpointPause::At::kBetweenEpochs) {
-    at.epoch = epoch_.Next();
-    at.iteration = Iteration(epochs_.Steps(epoch_).end);
-    if (at.epoch.value() < epochs_.epochs()) at.untrained = {{0, epochs_.Samples(at.epoch)}};
-    return at;
+    epochs_.AddTo(&at, JobEpochs::Moment::kAfter, now);
+  } else {
+    epochs_.AddTo(&at, JobEpochs::Moment::kWithin, now);
+    work_->AddTo(&at, epochs_.epoch());
   }
-  at.epoch = epoch_;
-  at.epoch_time = now - epoch_started_;
-  work_->AddTo(&at, epoch_);
   return at;
 }
 
 void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
-  if (returned_to_best_) return EnterEnd(events);  // Results and figures are those of all epochs.
-  results_ = at.results;
-  const bool over = at.epoch.value() >= epochs_.epochs();
-  if (over || DecideBy(plan_.decide, results_).stop) {
-    epoch_ = Epoch(over ? epochs_.epochs() - 1 : at.epoch.value() - 1);
-    metrics_ = at.metrics;
+  if (!epochs_.Resume(at)) {
+    if (!epochs_.returned()) metrics_ = at.metrics;  // Else the figures are those of all epochs.
     return EnterEnd(events);
   }
   EnterTraining(at.epoch, &at, now, events);
@@ -102,10 +94,29 @@ void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
   const bool fresh = at.epoch_time == absl::ZeroDuration();
   metrics_ = at.metrics;
   if (fresh) metrics_.StartEpoch();
-  epoch_started_ = now - at.epoch_time;
   if (!IsSaved()) return;
   pause_.Begin(CheckpointPause::At::kWithinEpoch);
   ExportAndStop(now, events);
+}
+
+// The job stands until its checkpoint is complete, whatever becomes of the first ones: once it has
+// trained on, this model is lost. True if the next epoch was entered.
+bool JobRun::KeepBest(Instant now, Events& events) {
+  if (!checkpoints_.IsIdle()) return false;
+  const std::vector<RestoreFrom>& complete = checkpoints_.complete();
+  const bool kept = !complete.empty() && complete.back().at.epoch == epochs_.epoch().Next() &&
+                    complete.back().at.results.size() == epochs_.results().size();
+  if (!kept && pause_.MayTryAgain()) {
+    if (!pause_.TryAgain(now)) return false;
+    ++decisions_;
+    checkpoints_.Ask();
+    checkpoints_.Begin(*routing_, PointNow(pause_.at(), now), StepsEnd(), now);
+    return false;
+  }
+  if (kept) checkpoints_.KeepNewest();
+  pause_.EndKeeping();
+  LeaveCheckpoint(now, events);
+  return true;
 }
 
 // ---------------------------------------------------------------- on request, ends

@@ -52,11 +52,7 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       return true;
     case JobPhase::kEvaluating:
       if (work_->evaluation().complete()) {
-        if (final_test_) {
-          FinishTest(events);
-        } else {
-          FinishEpoch(now, events);
-        }
+        FinishEvaluation(now, events);
         return true;
       }
       work_->GrantEvaluation(tasks_.Live());
@@ -90,19 +86,15 @@ void JobRun::SetPhase(JobPhase phase, Events& events) {
   phase_ = phase;
   ++decisions_;
   ++revision_;
-  events.push_back(PhaseStarted{plan_.id, phase, epoch_});
+  events.push_back(PhaseStarted{plan_.id, phase, epochs_.epoch()});
 }
 
 // ---------------------------------------------------------------- training
 
 void JobRun::EnterTraining(Epoch epoch, const ResumePoint* from, Instant now, Events& events) {
-  epoch_ = epoch;
-  epoch_started_ = now;
-  const double factor = DecideBy(plan_.decide, results_).learning_rate_factor;
-  epoch_result_ = {.epoch = epoch, .learning_rate_factor = factor};
+  const double factor = epochs_.Start(epoch, from == nullptr ? now : now - from->epoch_time);
   members_.SetLearningRateFactor(factor, now);
   training_begun_ = false;
-  final_test_ = false;
   metrics_.StartEpoch();
   for (Task& task : tasks_.all()) task.rate.Begin();
   work_->StartTraining(epoch, from);
@@ -166,51 +158,33 @@ void JobRun::RestMembers(Instant now) {
 
 void JobRun::FinishTraining(Instant now, Events& events) {
   EmitReport(now, events);
-  epoch_result_.train_loss = metrics_.epoch().mean_loss();
-  epoch_result_.train_accuracy = AccuracyOf(metrics_.epoch());
+  epochs_.FinishTraining(metrics_.epoch());
   RestMembers(now);
-  if (plan_.validation_count + plan_.test_count > 0) {
-    EnterEvaluating(events);
-  } else {
+  if (epochs_.Evaluated().empty()) {
     FinishEpoch(now, events);
+  } else {
+    EnterEvaluating(events);
   }
 }
 
 // ---------------------------------------------------------------- evaluation
 
-// Tasks have the validation samples first, and the test samples behind them.
 void JobRun::EnterEvaluating(Events& events) {
-  const bool validates = plan_.validation_count > 0 && !final_test_;
-  const int64_t begin = validates ? 0 : plan_.validation_count;
-  const int64_t count = validates ? plan_.validation_count : plan_.test_count;
-  work_->StartEvaluation({begin, begin + count});
+  work_->StartEvaluation(epochs_.Evaluated());
   SetPhase(JobPhase::kEvaluating, events);
 }
 
-void JobRun::TakeFigures(EpochResult* result) const {
-  const EvaluationFigures figures =
-      FiguresOf(plan_.objective, work_->evaluation().Sum(), work_->evaluation().scores());
-  if (plan_.validation_count > 0 && !final_test_) {
-    result->validation = figures;
-    return;
-  }
-  result->test_samples = figures.samples;
-  result->test_loss = figures.loss;
-  result->test_accuracy = figures.accuracy.value_or(0);
-  result->test_rmse = figures.rmse;
-  result->test_auc = figures.auc;
-  result->test_mae = figures.mae;
-  result->test_f1 = figures.f1;
-  result->test_top5_accuracy = figures.top5_accuracy;
+void JobRun::FinishEvaluation(Instant now, Events& events) {
+  std::optional<ModelTested> tested = epochs_.TakeFigures(
+      FiguresOf(plan_.objective, work_->evaluation().Sum(), work_->evaluation().scores()));
+  if (!tested) return FinishEpoch(now, events);
+  events.push_back(*std::move(tested));
+  SetPhase(JobPhase::kExporting, events);
 }
 
 void JobRun::FinishEpoch(Instant now, Events& events) {
-  if (phase_ == JobPhase::kEvaluating) TakeFigures(&epoch_result_);
-  epoch_result_.duration = now - epoch_started_;
-  results_.push_back(epoch_result_);
-  events.push_back(EpochDone{plan_.id, epochs_.Steps(epoch_).end,
-                             EpochSamplesBefore() + epochs_.Samples(epoch_), epoch_result_});
-  if (MustKeep()) {
+  events.push_back(epochs_.Finish(now));
+  if (epochs_.MustKeep()) {
     pause_.BeginKeeping(now);
     return SetPhase(JobPhase::kCheckpointing, events);
   }
@@ -219,11 +193,30 @@ void JobRun::FinishEpoch(Instant now, Events& events) {
 }
 
 void JobRun::EnterNextEpoch(Instant now, Events& events) {
-  if (TrainingIsOver()) {
+  if (epochs_.IsLast()) {
     EnterEnd(events);
   } else {
-    EnterTraining(epoch_.Next(), nullptr, now, events);
+    EnterTraining(epochs_.epoch().Next(), nullptr, now, events);
   }
+}
+
+// The export follows, but for what it needs: the best model, and its figures on the test split.
+void JobRun::EnterEnd(Events& events) {
+  if (MustReturn() || !epochs_.StartFinalTest()) return SetPhase(JobPhase::kExporting, events);
+  EnterEvaluating(events);
+}
+
+// As after a loss of all shards, but that nothing is trained again. False: there are too few
+// servers, for now.
+bool JobRun::ReturnToBest(Instant now, Events& events) {
+  epochs_.ReturnTo(*checkpoints_.kept());
+  if (!GoBack(now, events)) {
+    epochs_.CancelReturn();
+    return false;
+  }
+  recovery_.Placed(now);
+  TakeRouting(now, events);
+  return true;
 }
 
 // ---------------------------------------------------------------- assignments
@@ -255,7 +248,7 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
       break;
   }
   if (wanted.phase == TaskPhase::kIdle) return {};
-  wanted.epoch = epoch_;
+  wanted.epoch = epochs_.epoch();
   return wanted;
 }
 

@@ -259,7 +259,7 @@ void JobRun::BeginRecovery(Instant now, Events& events) {
   const bool first = recovery_.Begin(now);
   ++revision_;
   ++desired_version_;
-  if (first) events.push_back(PhaseStarted{plan_.id, JobPhase::kRecovering, epoch_});
+  if (first) events.push_back(PhaseStarted{plan_.id, JobPhase::kRecovering, epochs_.epoch()});
 }
 
 void JobRun::Recover(Instant now, Events& events) {
@@ -277,8 +277,8 @@ void JobRun::Recover(Instant now, Events& events) {
 }
 
 const RestoreFrom* JobRun::NewestCheckpoint() const {
-  if (const RestoreFrom* best = BestCheckpoint(); returned_to_best_ && best != nullptr) return best;
-  return recovery_.Newest(checkpoints_.complete());
+  const RestoreFrom* const best = epochs_.returned() ? checkpoints_.kept() : nullptr;
+  return best != nullptr ? best : recovery_.Newest(checkpoints_.complete());
 }
 
 // All tasks end, by no fault of theirs: what they hold leads on from values that are lost. The job
@@ -287,7 +287,7 @@ const RestoreFrom* JobRun::NewestCheckpoint() const {
 bool JobRun::GoBack(Instant now, Events& events) {
   if (!recovery_.GoBackTo(NewestCheckpoint(), metrics_.samples(), &shards_)) return false;
   const std::string folder = recovery_.restore() ? recovery_.restore()->folder : "";
-  checkpoints_.Abandon(returned_to_best_ ? "training is over" : "its shards are lost");
+  checkpoints_.Abandon(epochs_.returned() ? "training is over" : "its shards are lost");
   const Failure failure{FailureReason::kNone,
                         recovery_.restore()
                             ? absl::StrCat("the job goes back to ", folder)
@@ -297,10 +297,11 @@ bool JobRun::GoBack(Instant now, Events& events) {
   }
   export_.Clear();
   members_.Fence(tasks_.LastLife().Next(), now);
-  events.push_back(WentBack{plan_.id, folder, returned_to_best_ ? BestEpoch() : std::nullopt});
+  events.push_back(
+      WentBack{plan_.id, folder, epochs_.returned() ? epochs_.BestEpoch() : std::nullopt});
   work_->Clear();
   pause_.EndKeeping();
-  final_test_ = false;
+  epochs_.CancelFinalTest();
   phase_ = JobPhase::kPlacing;
   ++revision_;
   return true;
@@ -317,7 +318,7 @@ bool JobRun::TryOlderCheckpoint(const std::string& why, Instant now, Events& eve
   if (!restoring) return false;
   events.push_back(CheckpointEnded{plan_.id, CheckpointId(0), restore->folder, why});
   checkpoints_.Forget(newest->id);
-  returned_to_best_ = false;                  // If it was the best one: then there is none.
+  epochs_.CancelReturn();                     // If it was the best one: then there is none.
   if (pause_.MustStop()) checkpoints_.Ask();  // It may have been the job's last.
   if (!GoBack(now, events)) return false;
   recovery_.Placed(now);

@@ -17,19 +17,16 @@ std::string WaitsForServers(const JobMembers& members, absl::string_view what) {
 
 }  // namespace
 
-int64_t JobRun::EpochSamplesBefore() const { return epoch_.value() * plan_.train_count; }
-
 int64_t JobRun::SamplesDone() const {
-  if (returned_to_best_) return EpochSamplesBefore() + epochs_.Samples(epoch_);
-  if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
-  if (!IsWithinEpoch()) return EpochSamplesBefore() + epochs_.Samples(epoch_);
-  return EpochSamplesBefore() + work_->SamplesDone();
+  if (!HasBegun()) return 0;
+  const bool within = IsWithinEpoch() && !epochs_.returned();
+  return within ? epochs_.samples_before() + work_->SamplesDone() : epochs_.samples_end();
 }
 
 int64_t JobRun::IterationNow() const {
-  if (returned_to_best_) return epochs_.Steps(epoch_).end;
-  if (phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting) return 0;
-  return IsWithinEpoch() ? work_->StepsDone(epoch_) : epochs_.Steps(epoch_).end;
+  if (!HasBegun()) return 0;
+  const bool within = IsWithinEpoch() && !epochs_.returned();
+  return within ? work_->StepsDone(epochs_.epoch()) : StepsEnd();
 }
 
 double JobRun::AccuracyOf(const JobMetrics::Sums& sums) const {
@@ -41,7 +38,7 @@ void JobRun::EmitReport(Instant now, Events& events) {
   if (sums.samples == 0) return;
   last_report_event_ = now;
   events.push_back(Report{.job = plan_.id,
-                          .epoch = epoch_,
+                          .epoch = epochs_.epoch(),
                           .iteration = IterationNow(),
                           .samples_done = SamplesDone(),
                           .samples = sums.samples,
@@ -55,11 +52,12 @@ void JobRun::EmitReport(Instant now, Events& events) {
 
 std::string JobRun::EndDetail() const {
   if (state_ == JobState::kFailed) return failure_.message;
-  const std::string trained = absl::StrCat(results_.size(), " of ", epochs_.epochs(), " epochs in ",
-                                           DurationText(ended_ - started_));
-  const std::string best =
-      returned_to_best_ ? absl::StrCat("; the model is that of epoch ", ModelEpoch().value() + 1)
-                        : "";
+  const std::string trained =
+      absl::StrCat(epochs_.results().size(), " of ", epochs_.plan().epochs(), " epochs in ",
+                   DurationText(ended_ - started_));
+  const std::string best = epochs_.returned() ? absl::StrCat("; the model is that of epoch ",
+                                                             epochs_.ModelEpoch().value() + 1)
+                                              : "";
   return absl::StrCat(state_ == JobState::kStopped ? "stopped after " : "trained ", trained, best,
                       IsSaved() ? "; it is saved" : "");
 }
@@ -82,8 +80,8 @@ std::string JobRun::PreparingDetail() const {
 std::string JobRun::Detail(Instant now) const {
   const int live = tasks_.CountIn(Task::State::kLive);
   const std::string who = absl::StrCat(live, " of ", plan_.workers, " tasks");
-  const std::string epoch =
-      absl::StrCat("epoch ", epoch_.value() + 1, " of ", epochs_.epochs(), " with ", who);
+  const std::string epoch = absl::StrCat("epoch ", epochs_.epoch().value() + 1, " of ",
+                                         epochs_.plan().epochs(), " with ", who);
   if (without_worker_since_) {
     return absl::StrCat("no worker task is alive since ",
                         DurationText(now - *without_worker_since_), "; fails after ",
@@ -107,7 +105,7 @@ std::string JobRun::Detail(Instant now) const {
       return absl::StrCat("trains ", epoch);
     case JobPhase::kCheckpointing:
       if (pause_.keeping()) {
-        return absl::StrCat("keeps the model of epoch ", epoch_.value() + 1,
+        return absl::StrCat("keeps the model of epoch ", epochs_.epoch().value() + 1,
                             ", the best so far: waits for ", checkpoints_.Awaited());
       }
       return absl::StrCat("waits for ", checkpoints_.Awaited(),
@@ -115,8 +113,8 @@ std::string JobRun::Detail(Instant now) const {
                                                      : " to write the job's last checkpoint, ",
                           epoch);
     case JobPhase::kEvaluating:
-      if (final_test_) {
-        return absl::StrCat("evaluates the model of epoch ", ModelEpoch().value() + 1,
+      if (epochs_.in_final_test()) {
+        return absl::StrCat("evaluates the model of epoch ", epochs_.ModelEpoch().value() + 1,
                             " on the test split with ", who);
       }
       return absl::StrCat("evaluates ", epoch);
@@ -185,18 +183,19 @@ JobView JobRun::View(Instant now) const {
     }
     view.samples_per_second = training() ? metrics_.SamplesPerSecond(now) : 0;
   }
-  view.epoch = epoch_;
+  view.epoch = epochs_.epoch();
   view.iteration = IterationNow();
   view.samples_done = SamplesDone();
   // Early stopping leaves the rest. A job that was saved may train it later.
   const bool over =
       (phase_ == JobPhase::kExporting || phase_ == JobPhase::kFinishing) && !IsSaved();
-  view.samples_total =
-      over || final_test_ || returned_to_best_ ? view.samples_done : epochs_.samples_total();
+  view.samples_total = over || epochs_.in_final_test() || epochs_.returned()
+                           ? view.samples_done
+                           : epochs_.plan().samples_total();
   view.loss = metrics_.epoch().mean_loss();
   view.accuracy = AccuracyOf(metrics_.epoch());
-  view.results = results_;
-  view.best_epoch = BestEpoch();
+  view.results = epochs_.results();
+  view.best_epoch = epochs_.BestEpoch();
   view.staleness_counts = metrics_.staleness_counts();
   view.rows_cached = metrics_.rows_cached();
   view.rows_pulled = metrics_.rows_pulled();
