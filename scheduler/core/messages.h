@@ -1,6 +1,7 @@
 // Messages: what goes into and comes out of the scheduler's core, as plain structs. They mirror
-// proto/scheduler.proto, which defines their meaning; scheduler/codec.h converts. What is part of a
-// durable state has a `serialize` member, in the form of scheduler/store/archive.h.
+// proto/scheduler.proto, which defines their meaning; scheduler/{node,task,shared,status}_codec.h
+// convert. What is part of a durable state has a `serialize` member, in the form of
+// scheduler/store/archive.h.
 // Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CORE_MESSAGES_H_
 #define CAPSTAN_SCHEDULER_CORE_MESSAGES_H_

@@ -1,6 +1,6 @@
 // Optimizer: applies an update to a range of elements; the server's arithmetic.
 //
-// The rules and their symbols stand in README.md; the naive loops of reference.h are the
+// The rules and their symbols stand in README.md; the naive loops of testing/reference.h are the
 // specification. Apply is the fast form and gives the same bits whatever the range is cut into and
 // whichever instructions the CPU has (elements are independent, nothing is fused or reordered).
 // The payload and the sign of a NaN are not specified; that a result is NaN is.
