@@ -156,6 +156,15 @@ TEST_CASE("Capture: a turn that one bucket does not fill goes on with the next o
   CapturedJob job(0, &clock);
   const std::vector<CapturedShard> captured = job.Capture(1);
   const std::string second = job.Whole(captured[1].shard.key);
+  SECTION("the next one is read, too") {
+    clock.wait = absl::Seconds(10);
+    ReadAll(captured[0]);
+    clock.looks = 0;
+    job.Push(1, kKeys);
+    const v1::ShardSnapshot read = ReadAll(captured[1]);
+    CHECK((read.SerializeAsString() == second));
+    CHECK(clock.looks == 0);
+  }
   SECTION("the next one has been read already") {
     const std::string first = job.Whole(captured[0].shard.key);
     CHECK((ReadAll(captured[1]).SerializeAsString() == second));
@@ -163,15 +172,16 @@ TEST_CASE("Capture: a turn that one bucket does not fill goes on with the next o
     CHECK((ReadAll(captured[0]).SerializeAsString() == first));
     REQUIRE_OK_AND_ASSIGN(const auto more, captured[1].rows->Next());
     CHECK_FALSE(more.has_value());
-    return;
   }
-  clock.wait = absl::Seconds(10);
-  ReadAll(captured[0]);
-  clock.looks = 0;
-  job.Push(1, kKeys);
-  const v1::ShardSnapshot read = ReadAll(captured[1]);
-  CHECK((read.SerializeAsString() == second));
-  CHECK(clock.looks == 0);
+  SECTION("the next one has left the server") {
+    v1::RoutingTable without = TestRouting(2);
+    AddBuckets(&without, 1);
+    TakeRouting(*job.job, without);
+    const std::string first = job.Whole(captured[0].shard.key);
+    clock.wait = absl::Seconds(10);
+    CHECK((ReadAll(captured[0]).SerializeAsString() == first));
+    CHECK_STATUS(captured[1].rows->Next(), absl::StatusCode::kAborted, "is held here no more");
+  }
 }
 
 TEST_CASE("Capture: a table with a limit stays within it while it is captured and read",

@@ -160,13 +160,13 @@ absl::Status HeldJob::ReadTurn(Rows& first) {
   Rows* rows = &first;
   do {
     const auto engine = engines_.find(rows->key());
-    if (engine == engines_.end()) return rows->ReadPiece(tables_);  // Which says that it is gone.
-    absl::MutexLock shard_lock(&engine->second->mutex);
+    const bool is_held = engine != engines_.end();
+    absl::MutexLockMaybe shard_lock(is_held ? &engine->second->mutex : nullptr);
     if (!until.has_value()) {
       const Instant began = clock.Now();
       until = began + std::min(began - asked, kReadTurn);
     }
-    const absl::Status read = rows->ReadPiece(tables_);
+    const absl::Status read = rows->ReadPiece(tables_);  // An error if the shard is held no more.
     if (!read.ok()) return rows == &first ? read : absl::OkStatus();  // The other meets it again.
     if (!rows->ended()) continue;
     next = rows->Unended();
