@@ -1,6 +1,5 @@
 #include "server/service/held_job.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -23,7 +22,10 @@ KeyListName NameOf(const v1::KeyListName& name) {
   return {.low = name.low(), .high = name.high(), .count = name.count()};
 }
 
-// Of the keys that a pull names, those whose rows it asks for.
+// For shards with which nothing is begun that must be finished.
+constexpr auto kNothingBegun = [] { return absl::OkStatus(); };
+
+// The keys among those of a pull whose rows it asks for.
 absl::StatusOr<RowKeys> WantedOf(const ShardKey& shard, const RowKeys& keys,
                                  absl::string_view bits) {
   if (keys == nullptr) {
@@ -190,27 +192,46 @@ absl::Status HeldJob::CheckHeldLocked(const ShardKey& key) const {
   return tables_.Find(key) != nullptr ? absl::OkStatus() : NotHeldLocked(key);
 }
 
-template <typename Shards, typename Work>
-absl::Status HeldJob::ForEachPrimaryLocked(const Shards& shards, const Work& work) const {
-  std::vector<int> busy;
-  for (int i = 0; i < shards.size(); ++i) {
-    CAPSTAN_ASSIGN_OR_RETURN(ShardEngine* const engine, EngineLocked(KeyOf(shards[i])));
-    if (!engine->mutex.TryLock()) {
-      busy.push_back(i);
-      continue;
-    }
-    absl::Status status = CheckPrimary(*engine);
+template <typename Shards, typename Work, typename Finish>
+absl::Status HeldJob::ForEachPrimaryLocked(const Shards& shards, const Work& work,
+                                           const Finish& finish) const {
+  std::vector<ShardEngine*> updating;  // Their locks are kept.
+  const auto work_locked = [&](int i, ShardEngine& engine) {
+    absl::Status status = CheckPrimary(engine);
     if (status.ok()) status = work(i);
-    engine->mutex.Unlock();
-    CAPSTAN_RETURN_IF_ERROR(status);
+    if (status.ok() && tables_.Find(KeyOf(shards[i]))->store().updating()) {
+      updating.push_back(&engine);
+    } else {
+      engine.mutex.Unlock();
+    }
+    return status;
+  };
+  const auto finish_locked = [&] {
+    absl::Status status = finish();
+    for (ShardEngine* const engine : updating) engine->mutex.Unlock();
+    updating.clear();
+    return status;
+  };
+  absl::Status status;
+  std::vector<int> busy;
+  for (int i = 0; i < shards.size() && status.ok(); ++i) {
+    const absl::StatusOr<ShardEngine*> engine = EngineLocked(KeyOf(shards[i]));
+    if (!engine.ok()) {
+      status = engine.status();
+    } else if ((*engine)->mutex.TryLock()) {
+      status = work_locked(i, **engine);
+    } else {
+      busy.push_back(i);
+    }
   }
-  for (const int i : busy) {
-    const ShardEngine& engine = *engines_.at(KeyOf(shards[i]));
-    absl::MutexLock shard_lock(&engine.mutex);
-    CAPSTAN_RETURN_IF_ERROR(CheckPrimary(engine));
-    CAPSTAN_RETURN_IF_ERROR(work(i));
+  status.Update(finish_locked());  // Also of the shards before one that has failed.
+  for (size_t b = 0; b < busy.size() && status.ok(); ++b) {
+    ShardEngine& engine = *engines_.at(KeyOf(shards[busy[b]]));
+    engine.mutex.Lock();  // No other shard is locked: messages cannot wait for each other.
+    status = work_locked(busy[b], engine);
+    status.Update(finish_locked());
   }
-  return absl::OkStatus();
+  return status;
 }
 
 absl::Status HeldJob::CheckPrimary(const ShardEngine& engine) const {
@@ -251,11 +272,14 @@ absl::StatusOr<std::optional<std::vector<Gradient>>> HeldJob::CheckPushLocked(
         tables_.ParseGradient(key, push.values[static_cast<size_t>(i)], *format, listed));
     gradients.push_back(std::move(gradient));
   }
-  CAPSTAN_RETURN_IF_ERROR(ForEachPrimaryLocked(request.shards(), [&](int i) {
-    const v1::ShardPush& shard = request.shards(i);
-    return tables_.CheckPush(KeyOf(shard), DecodePush(request, shard),
-                             gradients[static_cast<size_t>(i)]);
-  }));
+  CAPSTAN_RETURN_IF_ERROR(ForEachPrimaryLocked(
+      request.shards(),
+      [&](int i) {
+        const v1::ShardPush& shard = request.shards(i);
+        return tables_.CheckPush(KeyOf(shard), DecodePush(request, shard),
+                                 gradients[static_cast<size_t>(i)]);
+      },
+      kNothingBegun));
   return gradients;
 }
 
@@ -306,12 +330,15 @@ absl::Status HeldJob::CheckPullHeadLocked(const v1::PullRequest& request) const 
     return absl::InvalidArgumentError(absl::StrCat("wait_limit_ms ", request.wait_limit_ms(),
                                                    ": expected 0 to ", kWaitLimitMsMax));
   }
-  return ForEachPrimaryLocked(request.shards(), [&](int i) -> absl::Status {
-    const v1::ShardPull& shard = request.shards(i);
-    const absl::StatusOr<PullHead> head = DecodePull(request, shard);
-    if (!head.ok()) return Annotate(head.status(), NameOf(KeyOf(shard)));
-    return tables_.CheckPull(KeyOf(shard), *head);
-  });
+  return ForEachPrimaryLocked(
+      request.shards(),
+      [&](int i) -> absl::Status {
+        const v1::ShardPull& shard = request.shards(i);
+        const absl::StatusOr<PullHead> head = DecodePull(request, shard);
+        if (!head.ok()) return Annotate(head.status(), NameOf(KeyOf(shard)));
+        return tables_.CheckPull(KeyOf(shard), *head);
+      },
+      kNothingBegun);
 }
 
 absl::Status HeldJob::CheckPullSizeLocked(const v1::PullRequest& request,
@@ -376,42 +403,15 @@ absl::Status HeldJob::PushLocked(const v1::PushRequest& push,
                                  const std::vector<Gradient>& gradients, v1::PushResponse* response,
                                  Sink& sink) {
   for (int i = 0; i < push.shards_size(); ++i) response->add_shards();
-  std::vector<int> busy;
-  std::vector<ShardEngine*> updating;  // Whose locks are kept: their updates go on, on a device.
   std::vector<JobTables::BegunPush> begun;
-  const auto push_one = [&](int i, ShardEngine& engine) -> absl::Status {
-    CAPSTAN_RETURN_IF_ERROR(CheckPrimary(engine));
+  const auto begin = [&](int i) {
     const v1::ShardPush& shard = push.shards(i);
     sink.SetPushResult(response->mutable_shards(i));
     return tables_.BeginPush(KeyOf(shard), DecodePush(push, shard),
                              gradients[static_cast<size_t>(i)], sink, &begun);
   };
-  absl::Status status;
-  for (int i = 0; i < push.shards_size() && status.ok(); ++i) {
-    ShardEngine& engine = *engines_.at(KeyOf(push.shards(i)));
-    if (!engine.mutex.TryLock()) {
-      busy.push_back(i);
-      continue;
-    }
-    const size_t before = begun.size();
-    status = push_one(i, engine);
-    if (begun.size() > before) {
-      updating.push_back(&engine);
-    } else {
-      engine.mutex.Unlock();
-    }
-  }
-  status.Update(tables_.FinishPushes(begun, sink));  // Also those before one that has failed.
-  for (ShardEngine* const engine : updating) engine->mutex.Unlock();
-  // Nothing is locked now: whoever waits for a lock holds no other one.
-  for (size_t b = 0; b < busy.size() && status.ok(); ++b) {
-    ShardEngine& engine = *engines_.at(KeyOf(push.shards(busy[b])));
-    absl::MutexLock shard_lock(&engine.mutex);
-    begun.clear();
-    status = push_one(busy[b], engine);
-    status.Update(tables_.FinishPushes(begun, sink));
-  }
-  return status;
+  const auto finish = [&] { return tables_.FinishPushes(std::exchange(begun, {}), sink); };
+  return ForEachPrimaryLocked(push.shards(), begin, finish);
 }
 
 absl::Status HeldJob::PullLocked(const v1::PullRequest& request, const std::vector<RowKeys>& keys,
@@ -432,9 +432,12 @@ absl::Status HeldJob::PullLocked(const v1::PullRequest& request, const std::vect
     answer->values.emplace_back();
     heads.push_back(head);
   }
-  CAPSTAN_RETURN_IF_ERROR(ForEachPrimaryLocked(request.shards(), [&](int i) {
-    return tables_.Pull(KeyOf(request.shards(i)), heads[static_cast<size_t>(i)], now, sink);
-  }));
+  CAPSTAN_RETURN_IF_ERROR(ForEachPrimaryLocked(
+      request.shards(),
+      [&](int i) {
+        return tables_.Pull(KeyOf(request.shards(i)), heads[static_cast<size_t>(i)], now, sink);
+      },
+      kNothingBegun));
   TickAt(deadline, effects);
   return absl::OkStatus();
 }

@@ -118,7 +118,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     SnapshotLeases::Limits snapshots;
     // A Tick is due at that time, earlier than told before. Called under no lock of this class.
     std::function<void(Instant)> schedule_tick;
-    // ReplicaStates() or failure() has changed. Likewise.
+    // ReplicaStates() or failure() has changed. Called under no lock of this class.
     std::function<void()> on_report;
   };
 
@@ -279,10 +279,11 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   absl::Status CheckHeldLocked(const ShardKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // Calls work(i) for each shard of a message under the lock of the shard, if its primary is here.
   // Shards that are free come first, so that messages which come at the same time do not wait for
-  // each other at every shard. Stops at the first error.
-  template <typename Shards, typename Work>
-  absl::Status ForEachPrimaryLocked(const Shards& shards,
-                                    const Work& work) const ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  // each other at every shard. A shard keeps its lock while a device updates it (updating()), until
+  // finish() has waited for all that work() has begun. Stops at the first error, but for finish().
+  template <typename Shards, typename Work, typename Finish>
+  absl::Status ForEachPrimaryLocked(const Shards& shards, const Work& work,
+                                    const Finish& finish) const ABSL_NO_THREAD_SAFETY_ANALYSIS;
   // OK: the shard's primary is here.
   absl::Status CheckPrimary(const ShardEngine& engine) const ABSL_SHARED_LOCKS_REQUIRED(mutex_)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(engine.mutex);
@@ -300,7 +301,8 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
       const v1::PullRequest& request, std::optional<Ahead> ahead)
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status PushLocked(const v1::PushRequest& push, const std::vector<Gradient>& gradients,
-                          v1::PushResponse* response, Sink& sink) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+                          v1::PushResponse* response, Sink& sink)
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status PullLocked(const v1::PullRequest& request, const std::vector<RowKeys>& keys,
                           CallId call, PullAnswer* answer, Sink& sink, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);

@@ -127,6 +127,28 @@ TEST_CASE("Held job: a pull waits for its slowest shard, and reads one version",
   CHECK(job->NextDeadline() == Instant::InfiniteFuture());
 }
 
+TEST_CASE("Held job: a snapshot is kept of the version that its order names, or not at all",
+          "[server]") {
+  const auto job = MakeTestJob(kBsp);
+  const auto keep = [&](uint64_t id) {
+    v1::CheckpointOrder order;
+    order.set_checkpoint_id(id);
+    order.set_version(1);
+    order.add_readers(1);
+    return job->KeepSnapshot(order);
+  };
+  REQUIRE_OK(Push(*job, PushOf(0, 0, 0, 1.0f)));
+  REQUIRE_OK(Push(*job, PushOf(1, 0, 1, 1.0f)));
+  REQUIRE_OK(keep(1));
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    v1::PushRequest first_shard = PushOf(rank, 1, rank, 1.0f);
+    first_shard.mutable_shards()->DeleteSubrange(1, 1);
+    REQUIRE_OK(Push(*job, first_shard));
+  }
+  CHECK_STATUS(keep(2), StatusCode::kFailedPrecondition,
+               "table 0 shard 0 is at version 2, expected that of iteration 1; ask again");
+}
+
 TEST_CASE("Held job: a pull past its wait limit names whom it waits for, shard by shard",
           "[server]") {
   const auto job = MakeTestJob(kBsp);

@@ -1,20 +1,17 @@
 // ShardEngine: one shard that a server is to hold, and the lock under which it changes: its link to
 // replicas and the log, and its core and numbers in the job's JobTables.
 //
-// Operations of a job run at the same time, each with the locks of one shard after another, so that
-// the shards of one job keep all cores busy. Whoever holds several locks takes them in ascending
-// order of their keys.
+// Operations of a job run at the same time, each with the lock of one shard after another, so that
+// the shards of one job keep all cores busy. Whoever waits for a lock holds no other shard's: an
+// operation with several locks has taken all but the first by TryLock.
 // Thread safety: the members are guarded by the mutex, with those of JobTables for this shard.
 #ifndef CAPSTAN_SERVER_SERVICE_SHARD_ENGINE_H_
 #define CAPSTAN_SERVER_SERVICE_SHARD_ENGINE_H_
 
 #include <cstdint>
-#include <memory>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/synchronization/mutex.h"
-#include "common/types/ids.h"
 #include "server/service/shard_link.h"
 #include "server/table_store/shard_factory.h"
 
