@@ -25,7 +25,7 @@ CheckpointPause::Then CheckpointPause::Leave(const Checkpoints& checkpoints, boo
   return Then::kNextEpoch;
 }
 
-// Who wants the job to stop hears that it is not saved, and that it goes on.
+// A checkpoint that was to be the job's last was given up: the user who asked for it is told.
 void CheckpointPause::OnEnded(const CheckpointEnded& ended) {
   if (!ended.why.empty() && ended.id >= stops_after_) stops_after_ = CheckpointId(0);
 }

@@ -6,8 +6,8 @@
 //   between epochs --BeginKeeping: its model is the best so far--> KEEPING, until a checkpoint of
 //   it is complete, or kKeepAttemptsMax were given up --Leave--> the next epoch
 //
-// A user who wants the job to stop names the checkpoint after which it does (StopAfter). Where that
-// one is given up the job trains on.
+// To stop a job, a user names the checkpoint after which it ends (StopAfter). If that checkpoint is
+// given up, the job trains on.
 // Called by JobRun. Pure: no clock; the time comes in. Thread safety: thread-compatible.
 // Invariant: a job that IsSaved trains no more, unless all was trained anyway.
 #ifndef CAPSTAN_SCHEDULER_CORE_CHECKPOINT_PAUSE_H_
@@ -27,7 +27,7 @@ class CheckpointPause {
   enum class Then { kTrainOn, kFinishTraining, kNextEpoch, kExport };
 
   void Begin(At at) { at_ = at; }
-  At at() const { return at_; }  // Of the last pause.
+  At at() const { return at_; }  // Where the last pause began.
   // Copied, or abandoned: the job need not stand any longer.
   bool IsOver(const Checkpoints& checkpoints) const;
   // `all_trained`: no epoch is to follow.
@@ -46,7 +46,7 @@ class CheckpointPause {
   bool keeping() const { return keeping_.has_value(); }
   bool MayTryAgain() const;     // REQUIRES: keeping().
   bool TryAgain(Instant now);   // True: a checkpoint is to be begun. REQUIRES: MayTryAgain().
-  Instant NextAttempt() const;  // Of TryAgain; InfiniteFuture if there is none.
+  Instant NextAttempt() const;  // When TryAgain will be true; InfiniteFuture if it will not be.
   void EndKeeping() { keeping_.reset(); }
 
   // ---- durable state, in the form of scheduler/store/archive.h

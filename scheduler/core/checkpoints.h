@@ -113,9 +113,9 @@ class Checkpoints {
   NodeId Awaited() const;  // A server that it waits for.
 
   // ---- ends
-  // That ended since the last call, in order.
+  // Both: what has ended since the last call, in order.
   std::vector<CheckpointEnded> TakeEnded();
-  std::vector<SnapshotTaken> TakeTaken();  // Likewise of snapshots.
+  std::vector<SnapshotTaken> TakeTaken();
   // The one of that id, or the newest after it, if it is complete. Null: it may come.
   // Errors: kFailedPrecondition  it was given up, or nobody has asked for it.
   absl::StatusOr<const RestoreFrom*> Find(CheckpointId asked) const;

@@ -45,7 +45,7 @@ class JobEpochs {
   // Tasks have the validation samples first, and the test samples behind them. Empty: there are
   // none to evaluate.
   Range Evaluated() const;
-  // Of the evaluation that is complete. The event of the final test, if it was that.
+  // Takes the figures of the complete evaluation. Returns an event if it was the final test.
   std::optional<ModelTested> TakeFigures(const EvaluationFigures& figures);
   // False: the model needs no test on the test split.
   bool StartFinalTest();
@@ -60,7 +60,7 @@ class JobEpochs {
   void ReturnTo(const RestoreFrom& best) { returned_to_ = Epoch(best.at.epoch.value() - 1); }
   void CancelReturn() { returned_to_.reset(); }
   bool returned() const { return returned_to_.has_value(); }  // Or about to.
-  // Whose model the tables have, once training is over.
+  // The epoch whose model the tables have, once training is over.
   Epoch ModelEpoch() const { return returned_to_.value_or(epoch_); }
   std::optional<Epoch> BestEpoch() const;
   const std::vector<EpochResult>& results() const { return results_; }
@@ -89,7 +89,7 @@ class JobEpochs {
   const int64_t test_count_;
   Epoch epoch_;
   Instant started_;
-  EpochResult present_;  // Of epoch_, as far as it is known.
+  EpochResult present_;  // The result of epoch_, as far as it is known.
   std::vector<EpochResult> results_;
   std::optional<Epoch> returned_to_;  // The best epoch; training is over.
   bool final_test_ = false;           // The evaluation is that of the model, on the test split.

@@ -50,14 +50,13 @@ bool JobRecovery::Begin(Instant now) {
 // First the log, for as long as its server may come back; then the checkpoint, or before any
 // training the initial values; then the end.
 bool JobRecovery::IsTimeToGoBack(bool found, Instant now) {
-  const Instant begin = recovery_->since + BeginPause(beginnings_, wait_);
+  const Instant begin = NextBeginning();
   begin_at_ = !found && now < begin ? begin : Instant::InfiniteFuture();
   return (IsLate(now) || !ReadsLogs()) && now >= begin;
 }
 
 bool JobRecovery::IsHopeless(Instant now) const {
-  return IsLate(now) ||
-         (!ReadsLogs() && !MayBegin() && now >= recovery_->since + BeginPause(beginnings_, wait_));
+  return IsLate(now) || (!ReadsLogs() && !MayBegin() && now >= NextBeginning());
 }
 
 bool JobRecovery::GoBackTo(const RestoreFrom* newest, int64_t samples, ShardMap* shards) {
@@ -68,6 +67,10 @@ bool JobRecovery::GoBackTo(const RestoreFrom* newest, int64_t samples, ShardMap*
 }
 
 void JobRecovery::Placed(Instant now) { recovery_ = Recovery{.since = now, .waiting = false}; }
+
+Instant JobRecovery::NextBeginning() const {
+  return recovery_->since + BeginPause(beginnings_, wait_);
+}
 
 Instant JobRecovery::NextDeadline() const { return std::min(begin_at_, recovery_->since + wait_); }
 

@@ -104,6 +104,7 @@ class JobRecovery {
   };
 
   bool MayBegin() const { return beginnings_ < kBeginningsMax; }
+  Instant NextBeginning() const;  // The job goes back no earlier.
   std::string DescribeLoss(absl::Span<const ShardMap::Lost> lost) const;
   bool IsLate(Instant now) const { return now >= recovery_->since + wait_; }
 

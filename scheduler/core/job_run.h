@@ -309,6 +309,7 @@ class JobRun {
   void SettleShards(Instant now, Events& events);
   void TakeRouting(Instant now, Events& events);
   void BeginRecovery(Instant now, Events& events);
+  void EndForLostShards(Instant now, Events& events);
   void Recover(Instant now, Events& events);
   void OnServerFailed(const NodeId& server, const std::string& why, Instant now, Events& events);
   bool GoBack(Instant now, Events& events);

@@ -252,14 +252,18 @@ void JobRun::TakeRouting(Instant now, Events& events) {
 
 void JobRun::BeginRecovery(Instant now, Events& events) {
   if (!recovery_.ReadsLogs() && !recovery_.CanGoBack(NewestCheckpoint(), metrics_.samples())) {
-    End(JobState::kFailed, {FailureReason::kServerLost, recovery_.WhyLost(shards_.LostShards())},
-        now, events);
+    EndForLostShards(now, events);
     return;
   }
   const bool first = recovery_.Begin(now);
   ++revision_;
   ++desired_version_;
   if (first) events.push_back(PhaseStarted{plan_.id, JobPhase::kRecovering, epochs_.epoch()});
+}
+
+void JobRun::EndForLostShards(Instant now, Events& events) {
+  const std::string why = recovery_.WhyLost(shards_.LostShards());
+  End(JobState::kFailed, {FailureReason::kServerLost, why}, now, events);
 }
 
 void JobRun::Recover(Instant now, Events& events) {
@@ -271,8 +275,7 @@ void JobRun::Recover(Instant now, Events& events) {
     recovery_.Placed(now);
     TakeRouting(now, events);
   } else if (recovery_.IsHopeless(now)) {
-    End(JobState::kFailed, {FailureReason::kServerLost, recovery_.WhyLost(shards_.LostShards())},
-        now, events);
+    EndForLostShards(now, events);
   }
 }
 

@@ -49,7 +49,7 @@ class SampleWork final : public WorkLeases {
  private:
   bool MayBeQuiet() const override { return paused_; }
   bool IsAtRest(const Task& task) const override;
-  // Of each of them; known once it is known of all.
+  // One entry a task; known once all have told theirs.
   std::vector<SampleLeases::Pace> PacesOf(absl::Span<const Rank> ranks,
                                           const JobTasks& tasks) const;
 

@@ -79,7 +79,7 @@ int64_t SlotWork::SamplesDone() const {
   return samples;
 }
 
-// That of the slowest of its slots.
+// The task is where the slowest of its slots is.
 Iteration SlotWork::IterationOf(const Task& task) const {
   Iteration shown = task.iterations;
   if (!slots_) return shown;

@@ -11,11 +11,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +30,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/optimizer/optimizer.h"
 #include "server/service/held_job.h"
+#include "tests/benchmark/at_once.h"
 #include "tests/benchmark/processor_time.h"
 #include "tests/benchmark/report.h"
 #include "tests/benchmark/turns.h"
@@ -209,19 +208,6 @@ absl::Status Fill(const std::shared_ptr<server::HeldJob>& job) {
   return absl::OkStatus();
 }
 
-// `work(i)` on so many threads; the first error.
-absl::Status OnThreads(int threads, const std::function<absl::Status(int)>& work) {
-  std::vector<absl::Status> results(static_cast<size_t>(threads));
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) {
-    others.emplace_back([&, i] { results[static_cast<size_t>(i)] = work(i); });
-  }
-  results[0] = work(0);
-  for (std::thread& thread : others) thread.join();
-  for (const absl::Status& result : results) CAPSTAN_RETURN_IF_ERROR(result);
-  return absl::OkStatus();
-}
-
 // An operation: some pushes of each of the first `threads` workers.
 Contestant PushesOf(const std::string& name, std::vector<Worker>* workers, int threads) {
   return {.name = name, .run = [=](int64_t count) -> absl::StatusOr<Turn> {
@@ -234,8 +220,8 @@ Contestant PushesOf(const std::string& name, std::vector<Worker>* workers, int t
             for (int64_t i = 0; i < count; ++i) {
               const double before = pushed();
               timer.Begin();
-              CAPSTAN_RETURN_IF_ERROR(OnThreads(threads, [&](int which) {
-                Worker& worker = (*workers)[static_cast<size_t>(which)];
+              CAPSTAN_RETURN_IF_ERROR(RunAtOnce(static_cast<size_t>(threads), [&](size_t which) {
+                Worker& worker = (*workers)[which];
                 absl::Status status;
                 for (int64_t n = 0; n < kPushesPerOperation; ++n) status.Update(worker.PushNext());
                 return status;
@@ -262,8 +248,8 @@ Contestant RuleAlone(const std::string& name, AdamArrays* arrays, int threads) {
             OperationTimer timer(ProcessorSeconds);
             for (int64_t i = 0; i < count; ++i) {
               timer.Begin();
-              CAPSTAN_RETURN_IF_ERROR(OnThreads(threads, [&](int which) {
-                for (int64_t shard = which; shard < kShards; shard += threads) {
+              CAPSTAN_RETURN_IF_ERROR(RunAtOnce(static_cast<size_t>(threads), [&](size_t which) {
+                for (auto shard = static_cast<int64_t>(which); shard < kShards; shard += threads) {
                   const int64_t at = shard * kShardElements;
                   float* const state[] = {arrays->first.data() + at, arrays->second.data() + at};
                   float* const weights = arrays->weights.data() + at;
