@@ -1,9 +1,11 @@
 #include "tests/simulation/fault.h"
 
+#include <array>
+
 namespace capstan::sim {
 
 absl::string_view FaultName(Fault fault) {
-  static constexpr std::array<absl::string_view, kFaults> kNames = {
+  static constexpr auto kNames = std::to_array<absl::string_view>({
       "message lost",
       "message delayed",
       "message doubled",
@@ -37,6 +39,7 @@ absl::string_view FaultName(Fault fault) {
       "sector lost before one that was kept",
       "lying fsync",
       "bit flip on disk",
+      "disk of rows full, unreadable or damaged",
       "all processes killed",
       "scheduler isolated, and alive",
       "primary and reader cut off together",
@@ -63,7 +66,8 @@ absl::string_view FaultName(Fault fault) {
       "checkpoint disk's power cut",
       "all servers killed while the model is moved",
       "task dead before a server that has its push heard of it",
-  };
+  });
+  static_assert(kNames.size() == kFaults);
   return kNames[static_cast<size_t>(fault)];
 }
 

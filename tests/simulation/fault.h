@@ -46,6 +46,7 @@ enum class Fault : uint8_t {
   kLostSector,
   kLyingSync,
   kBitFlip,
+  kRowDiskBroken,
   kAllKilled,
   kSchedulerIsolated,
   kReaderStranded,

@@ -6,8 +6,9 @@
 // that suffered; or all servers have lost their disks (SERVER_LOST). What happens to others' copies
 // is no reason: of each job its own servers count, and of their disks what was done to them since
 // they have had copies of it.
-// A job may have to wait for the places of those that were submitted before it: its time begins
-// when the last of them has ended, at the earliest when the world has healed.
+// A job may have to wait for the places of others, those that were submitted before it and those
+// that have places already: its time begins when the last of them has ended, at the earliest when
+// the world has healed.
 // A process that lives is not declared dead while nothing keeps it from being heard, nor by a
 // scheduler that is cut off from everybody.
 // A job whose scheduler goes on from an older copy of its store may end for that, by name, or for

@@ -236,7 +236,11 @@ void Nemesis::StrandReader() {
   const absl::Duration time = aimed_prng_.Between(absl::Seconds(4), absl::Seconds(9));
   Story(absl::StrCat("cuts off ", primary->process().name(), " with the reader for ",
                      absl::FormatDuration(time)));
-  const std::vector<int> island = {primary->host(), cluster_->hosts() - 1};
+  CutOffWithReader(*primary, time);
+}
+
+void Nemesis::CutOffWithReader(const SimServer& server, absl::Duration time) {
+  const std::vector<int> island = {server.host(), cluster_->hosts() - 1};
   std::vector<int> others;
   for (int host = 0; host < cluster_->hosts(); ++host) {
     if (host != island[0] && host != island[1]) others.push_back(host);

@@ -76,6 +76,8 @@ class Nemesis {
   // Cuts all links between the two, both ways, until `time` has passed or the world heals.
   void CutOff(const std::vector<int>& one, const std::vector<int>& other, absl::Duration time,
               std::function<void()> mended = nullptr);
+  // Cuts the server and the reader off from all others, as CutOff.
+  void CutOffWithReader(const SimServer& server, absl::Duration time);
   void UndoAfter(absl::Duration time, std::function<void()> undo);  // Or when the world heals.
   void KillScheduler();
   void KillSchedulerAndWorkers();

@@ -124,12 +124,7 @@ void Nemesis::StrandFormerPrimary(const scheduler::RoutingChanged& changed) {
       const absl::Duration time = instants_prng_.Between(absl::Seconds(1), absl::Seconds(2));
       Story(absl::StrCat("cuts off ", move.from, ", which has handed over, with the reader for ",
                          absl::FormatDuration(time)));
-      const std::vector<int> island = {server->host(), cluster_->hosts() - 1};
-      std::vector<int> others;
-      for (int host = 0; host < cluster_->hosts(); ++host) {
-        if (host != island[0] && host != island[1]) others.push_back(host);
-      }
-      CutOff(island, others, time);
+      CutOffWithReader(*server, time);
       return ReadOften(world_->loop.Now() + kReadLease);
     }
   }

@@ -1,4 +1,4 @@
-// RunSeeds: many worlds on all cores, and what they have seen together.
+// RunSeeds: many worlds in several processes, and what they have seen together.
 //
 // Each process runs every n-th seed; a process that crashes names the seed that it was running.
 // Thread safety: forks; call it from a process with one thread.

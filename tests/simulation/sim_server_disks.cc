@@ -76,6 +76,7 @@ void SimServer::BreakRowDiskLater() {
 }
 
 void SimServer::BreakRowDisk() {
+  ++world_->faults[Fault::kRowDiskBroken];
   switch (row_disk_faults_.Between(0, 2)) {
     case 0:
       row_disks_->write_error = absl::ResourceExhaustedError("no space left (simulated)");
