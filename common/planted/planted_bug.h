@@ -46,6 +46,7 @@ enum class PlantedBug : uint8_t {
   kBelieveOlderStore,
   kLetGoUnheard,
   kTakeMomentUnfenced,
+  kReplaceHeard,
   // The server.
   kSkipDuplicateFilter,
   kAcceptOldIncarnation,

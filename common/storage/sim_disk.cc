@@ -387,6 +387,17 @@ void SimDisk::Crash(Unsynced unsynced) {
   for (const auto& [path, file] : durable_) CrashBytesLocked(*file, unsynced);
 }
 
+void SimDisk::CopyFrom(const SimDisk& other) {
+  const absl::MutexLock lock(&mutex_);
+  const absl::MutexLock other_lock(&other.mutex_);
+  folders_ = other.folders_;
+  for (const auto& [path, file] : other.cached_) {
+    const auto copy =
+        std::make_shared<File>(File{.bytes = file->bytes, .synced = file->bytes.size()});
+    cached_[path] = durable_[path] = copy;
+  }
+}
+
 void SimDisk::KillProcess() {
   const absl::MutexLock lock(&mutex_);
   ++life_;

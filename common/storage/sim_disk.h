@@ -93,6 +93,8 @@ class SimDisk final : public Disk {
   bool cut() const;       // The step to cut at has been reached.
   int64_t steps() const;  // So far.
 
+  // Holds the files that `other` has in its cache, all of them durable. REQUIRES: it is new.
+  void CopyFrom(const SimDisk& other);
   void Crash(Unsynced unsynced);  // Power cut. Afterwards the cache holds what is on the disk.
   void KillProcess();             // Open files are dead; the cache goes on.
   // Inverts one bit of a file, in the cache and on the disk. REQUIRES: it exists and is as long.

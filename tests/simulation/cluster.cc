@@ -8,7 +8,7 @@
 
 namespace capstan::sim {
 
-Cluster::Cluster(World* world) {
+Cluster::Cluster(World* world) : world_(world) {
   const Options& options = world->options;
   for (int host = 0; host < 1 + options.servers + options.workers; ++host) {
     const double drift = options.chaos.clock_drift * (2 * world->prng.Unit() - 1);
@@ -48,6 +48,17 @@ void Cluster::Start() {
   if (snapshot_reader_ != nullptr) snapshot_reader_->Start();
 }
 
+SimServer* Cluster::StartTwice(const SimServer& server, int host, bool copy_disk) {
+  copies_.push_back(
+      std::make_unique<SimServer>(world_, host, &clock(host), server.process().name()));
+  if (copy_disk) {
+    copies_.back()->StartOnCopyOf(server);
+  } else {
+    copies_.back()->Start();
+  }
+  return copies_.back().get();
+}
+
 std::optional<Instant> Cluster::AliveSince(const std::string& node) {
   std::optional<Instant> since;
   const auto look = [&](const auto& daemon) {
@@ -56,6 +67,9 @@ std::optional<Instant> Cluster::AliveSince(const std::string& node) {
   };
   std::for_each(servers_.begin(), servers_.end(), look);
   std::for_each(workers_.begin(), workers_.end(), look);
+  for (const auto& copy : copies_) {
+    if (copy->process().name() == node && copy->registered()) return std::nullopt;
+  }
   return since;
 }
 
@@ -64,6 +78,9 @@ void Cluster::ClockJumped(int host) {
   if (reader_ != nullptr && reader_->host() == host) reader_->process().ClockJumped();
   if (snapshot_reader_ != nullptr && snapshot_reader_->host() == host) {
     snapshot_reader_->process().ClockJumped();
+  }
+  for (const auto& copy : copies_) {
+    if (copy->host() == host) copy->process().ClockJumped();
   }
   if (host == 0) {
     scheduler_->process().ClockJumped();

@@ -51,6 +51,8 @@ absl::string_view FaultName(Fault fault) {
       "clock that stood still",
       "group of writes that took seconds",
       "restart with a disk that it had before",
+      "server started twice",
+      "that one had the name, and lost it again",
       "node drained",
       "drained node stopped for good, its disk with it",
       "worker daemon told to stop",

@@ -58,6 +58,8 @@ enum class Fault : uint8_t {
   kClockFrozen,
   kSlowSync,
   kOldDiskBack,
+  kStartedTwice,
+  kTookName,
   kNodeDrained,
   kDrainedNodeGone,
   kWorkerLeft,

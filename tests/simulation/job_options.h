@@ -60,9 +60,11 @@ struct JobOptions {
   absl::Duration prepare_max;  // From a task's first report to its readiness for work.
   absl::Duration export_max;   // Of the writing of the model.
 
-  // Of all evaluations, if one task does them batch by batch.
-  absl::Duration evaluations_max() const {
-    const int64_t batches = (test_count + batch_size - 1) / batch_size;
+  // The computation of all evaluations, or of all training, if one task does it batch by batch.
+  absl::Duration evaluations_max() const { return ComputationMax(test_count); }
+  absl::Duration training_max() const { return ComputationMax(train_count); }
+  absl::Duration ComputationMax(int64_t samples) const {
+    const int64_t batches = (samples + batch_size - 1) / batch_size;
     return compute_max * static_cast<double>(batches * epochs);
   }
 

@@ -42,7 +42,7 @@ void Liveness::Happened(const scheduler::Event& event) {
   if (const auto* joined = std::get_if<scheduler::NodeJoined>(&event)) {
     failed_.erase(joined->node);
     alive_.insert(joined->node);
-    joined_[joined->node] = world_->loop.Now();
+    joined_[joined->node] = {.at = world_->loop.Now(), .address = joined->address};
   }
   if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
     known_.checkpointed = known_.checkpointed || saved->why.empty();
@@ -82,12 +82,20 @@ bool Liveness::HasDeadLink(const scheduler::TaskDied& died) const {
 
 // What the scheduler believes is not the truth: a process that lives, and that nothing has kept
 // from being heard for longer than a lease, is not dead; nor is one that is cut off with all
-// others.
+// others. One that was heard just now, after all trouble, keeps its name.
 void Liveness::CheckDeath(const scheduler::NodeDied& died) {
-  if (!absl::StrContains(died.why, "no sync for")) return;
   const std::optional<Instant> since = world_->alive_since(died.node);
-  if (!since || *since > joined_[died.node]) return;  // Another process runs.
+  const Joined& joined = joined_[died.node];
+  if (!since || *since > joined.at) return;  // Another process runs.
   const Instant now = world_->loop.Now();
+  if (absl::StrContains(died.why, "replaced by")) {
+    const absl::Duration silence = world_->silence_of(died);
+    const bool heard = silence < kHeardLimit && now - silence > world_->trouble_until;
+    if (!heard || absl::EndsWith(died.why, absl::StrCat(" ", joined.address))) return;
+    return Fail(absl::StrCat("liveness: ", died.node, " lives and was heard ",
+                             absl::FormatDuration(silence), " ago, and was ", died.why));
+  }
+  if (!absl::StrContains(died.why, "no sync for")) return;
   // Nobody can tell in the case of one node.
   const bool cut_off = cut_since_ && alive_.size() >= 2 &&
                        now >= std::max(*cut_since_, world_->scheduler_late_until) + kNoticeLimit;

@@ -10,7 +10,8 @@
 // that have places already: its time begins when the last of them has ended, at the earliest when
 // the world has healed.
 // A process that lives is not declared dead while nothing keeps it from being heard, nor by a
-// scheduler that is cut off from everybody.
+// scheduler that is cut off from everybody. Its name is not given to another that has a copy of its
+// folder.
 // A job whose scheduler goes on from an older copy of its store may end for that, by name, or for
 // want of a checkpoint that was removed since; else it is judged like any other.
 // No task gives up what it waits for, or a call, but for a server that its daemon has a dead link
@@ -63,6 +64,13 @@ class Liveness final : public Checker {
   // What was done to a process is no reason any more to take it for dead: a lease, and the time to
   // find the scheduler again.
   static constexpr absl::Duration kForgetLimit = absl::Seconds(7);
+  // Shorter than the silence after which the scheduler takes a node for unheard.
+  static constexpr absl::Duration kHeardLimit = absl::Milliseconds(400);
+
+  struct Joined {
+    Instant at;  // In virtual time.
+    std::string address;
+  };
 
   void CheckDeath(const scheduler::NodeDied& died);
   bool HasDeadLink(const scheduler::TaskDied& died) const;
@@ -77,12 +85,12 @@ class Liveness final : public Checker {
   const JobWorld* const job_;
   std::optional<Instant> cut_since_;  // The scheduler is cut off from everybody.
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
-  absl::btree_set<NodeId> alive_;            // By what the scheduler has told.
-  absl::btree_map<NodeId, Instant> joined_;  // Last, in virtual time.
-  Instant trained_at_;                       // When it first began to.
-  bool ended_before_ = false;                // As the store did not know once it was put back.
-  absl::btree_set<NodeId> failed_;           // To the job, as its disk is.
-  absl::btree_map<NodeId, Instant> held_;    // Since when a server has had copies of the job.
+  absl::btree_set<NodeId> alive_;           // By what the scheduler has told.
+  absl::btree_map<NodeId, Joined> joined_;  // Last.
+  Instant trained_at_;                      // When it first began to.
+  bool ended_before_ = false;               // As the store did not know once it was put back.
+  absl::btree_set<NodeId> failed_;          // To the job, as its disk is.
+  absl::btree_map<NodeId, Instant> held_;   // Since when a server has had copies of the job.
   struct Known {
     scheduler::Routing routing;  // The newest that was sent.
     bool started = false;        // The job has its places.

@@ -130,6 +130,8 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
        "a scheduler that is cut off declares everybody dead"},
       {PlantedBug::kTakeMomentUnfenced, "take-moment-unfenced", "quiet moment",
        "a moment is taken before every server has fenced a task that died"},
+      {PlantedBug::kReplaceHeard, "replace-heard", "liveness",
+       "a copy of a daemon's folder gets that one's name while it is heard", 850},
       {PlantedBug::kTrustEveryLink, "trust-every-link", "liveness",
        "a job waits for a link that is dead, and both of whose ends live"},
       {PlantedBug::kBelieveOlderStore, "believe-older-store", "ownership",

@@ -55,6 +55,7 @@ void Nemesis::Start() {
   Once(chaos.kill_link, &Nemesis::KillLink);
   Every(chaos.freeze_clock, &Nemesis::FreezeClock);
   Every(chaos.flip_stored_bit, &Nemesis::FlipStoredBit);
+  Every(chaos.start_twice, &Nemesis::StartTwice);
   Every(chaos.drain, &Nemesis::Drain);
   Every(chaos.leave, &Nemesis::Leave);
   Every(chaos.save, &Nemesis::SaveCheckpoint);
@@ -236,14 +237,13 @@ void Nemesis::StrandReader() {
   const absl::Duration time = aimed_prng_.Between(absl::Seconds(4), absl::Seconds(9));
   Story(absl::StrCat("cuts off ", primary->process().name(), " with the reader for ",
                      absl::FormatDuration(time)));
-  CutOffWithReader(*primary, time);
+  CutOffTogether({primary->host(), cluster_->hosts() - 1}, time);
 }
 
-void Nemesis::CutOffWithReader(const SimServer& server, absl::Duration time) {
-  const std::vector<int> island = {server.host(), cluster_->hosts() - 1};
+void Nemesis::CutOffTogether(const std::vector<int>& island, absl::Duration time) {
   std::vector<int> others;
   for (int host = 0; host < cluster_->hosts(); ++host) {
-    if (host != island[0] && host != island[1]) others.push_back(host);
+    if (std::find(island.begin(), island.end(), host) == island.end()) others.push_back(host);
   }
   CutOff(island, others, time);
 }

@@ -76,8 +76,8 @@ class Nemesis {
   // Cuts all links between the two, both ways, until `time` has passed or the world heals.
   void CutOff(const std::vector<int>& one, const std::vector<int>& other, absl::Duration time,
               std::function<void()> mended = nullptr);
-  // Cuts the server and the reader off from all others, as CutOff.
-  void CutOffWithReader(const SimServer& server, absl::Duration time);
+  // Cuts these hosts off from all others, as CutOff.
+  void CutOffTogether(const std::vector<int>& island, absl::Duration time);
   void UndoAfter(absl::Duration time, std::function<void()> undo);  // Or when the world heals.
   void KillScheduler();
   void KillSchedulerAndWorkers();
@@ -98,6 +98,7 @@ class Nemesis {
   void JumpClock();
   void FreezeClock();
   void FlipStoredBit();
+  void StartTwice();
   void Pause(Process* process, Fault fault);
   void PauseFor(Process* process, absl::Duration time, Fault fault);
   void SleepInside(absl::Duration cut);

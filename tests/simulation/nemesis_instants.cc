@@ -124,7 +124,7 @@ void Nemesis::StrandFormerPrimary(const scheduler::RoutingChanged& changed) {
       const absl::Duration time = instants_prng_.Between(absl::Seconds(1), absl::Seconds(2));
       Story(absl::StrCat("cuts off ", move.from, ", which has handed over, with the reader for ",
                          absl::FormatDuration(time)));
-      CutOffWithReader(*server, time);
+      CutOffTogether({server->host(), cluster_->hosts() - 1}, time);
       return ReadOften(world_->loop.Now() + kReadLease);
     }
   }

@@ -25,6 +25,7 @@ constexpr uint64_t kDisksStream = 16;
 constexpr uint64_t kLossStream = 17;
 constexpr uint64_t kFrozenStream = 18;
 constexpr uint64_t kOldDiskStream = 20;
+constexpr uint64_t kTwiceStream = 26;
 constexpr uint64_t kLeaveStream = 21;
 constexpr uint64_t kSegmentsStream = 22;
 constexpr uint64_t kJobsStream = 40;
@@ -195,6 +196,14 @@ void DrawOldDisk(Prng prng, Options& options) {
   chaos.kill_server = prng.Between(absl::Milliseconds(1500), absl::Seconds(4));
 }
 
+// A server is started twice. If the first is not heard just then, the second has its name, and each
+// knows what the other does not.
+void DrawTwice(Prng prng, Options& options) {
+  const bool both = options.job.log && options.job.replicas > 0;
+  if (!both || !prng.Chance(0.12)) return;
+  options.chaos.start_twice = prng.Between(absl::Seconds(2), absl::Seconds(10));
+}
+
 // A network that loses almost every third message, in some worlds for minutes.
 void DrawHeavyLoss(Prng prng, Options& options) {
   if (!prng.Chance(0.06)) return;
@@ -228,7 +237,9 @@ JobOptions DrawAnother(Prng& prng, const Options& options, int slots) {
   job.export_max = DrawLongWork(prng, kLongWorkersMax + 1);
   if (!prng.Chance(0.05)) DrawJobMeans(prng, job);
   const bool both = job.log && job.replicas > 0;
-  if (options.chaos.old_disk > 0 && !both && job.checkpoint_iterations == 0) {
+  const bool older_disks =
+      options.chaos.old_disk > 0 || options.chaos.start_twice != absl::InfiniteDuration();
+  if (older_disks && !both && job.checkpoint_iterations == 0) {
     job.checkpoint_iterations = 2;
   }
   if (options.chaos.kill_link != absl::InfiniteDuration() && !MayLeaveServer(job)) job.log = true;
@@ -293,6 +304,7 @@ Options DrawOptions(uint64_t seed) {
   DrawLeave(Prng(seed).Fork(kLeaveStream), options.chaos);
   DrawHeavyLoss(Prng(seed).Fork(kLossStream), options);
   DrawOldDisk(Prng(seed).Fork(kOldDiskStream), options);
+  DrawTwice(Prng(seed).Fork(kTwiceStream), options);
   Prng segments = Prng(seed).Fork(kSegmentsStream);
   if (segments.Chance(0.5)) options.log_segment_bytes = segments.Between(1024, 16 * 1024);
   Prng frozen = Prng(seed).Fork(kFrozenStream);
@@ -343,6 +355,7 @@ std::string Describe(const Options& options) {
   add("kill a link once, after", chaos.kill_link);
   add("freeze a clock", chaos.freeze_clock);
   add("flip a stored bit", chaos.flip_stored_bit);
+  add("start a server twice", chaos.start_twice);
   add("drain", chaos.drain);
   add("leave", chaos.leave);
   add("save", chaos.save);

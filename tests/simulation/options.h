@@ -72,6 +72,8 @@ struct ChaosOptions {
   absl::Duration freeze_clock = absl::InfiniteDuration();
   double clock_drift = 0;  // At most 0.05: rates lie in [1 - drift, 1 + drift].
   absl::Duration flip_stored_bit = absl::InfiniteDuration();  // Of some server's log.
+  // A second process of a server's name is started on another host, on a copy of its folder.
+  absl::Duration start_twice = absl::InfiniteDuration();
   // The scheduler's store, until the world heals or some seconds have passed: no transaction of it
   // is written, so that the process ends each time.
   absl::Duration break_store = absl::InfiniteDuration();
@@ -111,8 +113,9 @@ struct Options {
   // The longest that a job may take to its end in a world that has healed, once all that got their
   // places or were submitted before it have ended: it may have waited for their places.
   absl::Duration JobTime(const JobOptions& each) const {
-    const absl::Duration work =
-        each.prepare_max + each.evaluations_max() + each.export_max + move_max;
+    absl::Duration work = each.prepare_max + each.evaluations_max() + each.export_max + move_max;
+    // The tasks of all daemons but one may be left without work: they miss a server for good.
+    if (chaos.kill_link != absl::InfiniteDuration()) work += each.training_max();
     return heal_time + 2 * work;
   }
 

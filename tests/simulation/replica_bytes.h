@@ -1,5 +1,6 @@
 // ReplicaBytes: two servers that hold a shard of the same term at the same position hold the same
-// bytes: values, the version before, optimizer state, clocks, duplicate marks, fences and membership.
+// bytes: values, the version before, optimizer state, clocks, duplicate marks, fences and
+// membership.
 //
 // This holds at any time; the checker looks at quiet points (an epoch's end, the export) and a few
 // times a second. Thread safety: thread-compatible.

@@ -155,6 +155,9 @@ SeedResult RunSeed(const Options& options, bool verbose) {
   std::vector<Judged> all;
   for (const auto& job : world.jobs) all.push_back(AddCheckers(&world, &cluster, job.get()));
   world.alive_since = [&cluster](const std::string& node) { return cluster.AliveSince(node); };
+  world.silence_of = [&cluster](const scheduler::NodeDied& died) {
+    return cluster.clock(0).Now() - died.last_seen;
+  };
   LookOften(&world, all);
   Nemesis nemesis(&world, &cluster);
   cluster.Start();

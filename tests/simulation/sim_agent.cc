@@ -12,10 +12,10 @@ namespace {
 
 constexpr absl::Duration kTieLimit = absl::Hours(24);  // A real one has no deadline.
 
-NodeLife::Options OptionsOf(World* world, const std::string& name,
-                            v1::RegisterRequest registration) {
+NodeLife::Options OptionsOf(World* world, const std::string& name, v1::RegisterRequest registration,
+                            std::function<void()> on_name_taken) {
   registration.set_name(name);
-  registration.set_identity(name);  // No two processes of a name run at a time.
+  registration.set_identity(name);  // All processes of a name have one folder, or a copy of it.
   return {.scheduler = "sim",
           .self = std::move(registration),
           .log =
@@ -23,7 +23,8 @@ NodeLife::Options OptionsOf(World* world, const std::string& name,
                 world->trace.Story(absl::StrCat(name, ": ", line));
               },
           .on_fatal =
-              [world, name](const absl::Status& status) {
+              [world, name, on_name_taken = std::move(on_name_taken)](const absl::Status& status) {
+                if (absl::IsAlreadyExists(status) && on_name_taken) return on_name_taken();
                 world->failure = absl::StrCat(name, ": ", status.ToString());
               }};
 }
@@ -39,11 +40,13 @@ absl::Status Parse(absl::Status status, const std::string& answer, Response* res
 }  // namespace
 
 SimAgent::SimAgent(World* world, Process* process, SimNetwork::EndpointId self,
-                   v1::RegisterRequest registration, NodeHandler* handler)
+                   v1::RegisterRequest registration, NodeHandler* handler,
+                   std::function<void()> on_name_taken)
     : world_(world),
       process_(process),
       self_(self),
-      life_(OptionsOf(world, process->name(), std::move(registration)), handler) {}
+      life_(OptionsOf(world, process->name(), std::move(registration), std::move(on_name_taken)),
+            handler) {}
 
 void SimAgent::Run() {
   if (life_.registered()) return Sync();

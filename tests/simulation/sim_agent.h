@@ -21,10 +21,13 @@ namespace capstan::sim {
 
 class SimAgent {
  public:
-  // All pointers outlive the agent. A refusal for good is the world's failure.
+  // All pointers outlive the agent. A refusal for good is the world's failure; `on_name_taken`, if
+  // there is one, is called instead where another daemon has the name.
   SimAgent(World* world, Process* process, SimNetwork::EndpointId self,
-           v1::RegisterRequest registration, NodeHandler* handler);
+           v1::RegisterRequest registration, NodeHandler* handler,
+           std::function<void()> on_name_taken = nullptr);
 
+  bool registered() const { return life_.registered(); }
   void Start() { Run(); }
   void Wake();  // Syncs at once; a sync that the scheduler holds is cancelled.
   // Tells the scheduler that this node goes. `done` is called once: with true when the scheduler

@@ -67,27 +67,48 @@ SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, st
 }
 
 void SimServer::Start() {
-  if (disk_ == nullptr) {
-    disk_ = std::make_unique<SimDisk>(
-        MixKey(world_->options.seed,
-               static_cast<uint64_t>(endpoint_) << 32 | static_cast<uint64_t>(disks_++)));
-    disk_->SetRates(world_->disk_rates);
-  }
+  if (disk_ == nullptr) MakeDisk();
   process_.Start();
   MakeParts();
   const absl::Status opened = log_->Open();
   if (!opened.ok()) {  // As the daemon: it ends, and is started again.
     world_->trace.Story(absl::StrCat(process_.name(), " cannot open its log: ", opened.ToString()));
     process_.Kill();
-    world_->loop.After(absl::Seconds(1), [this] {
-      if (!process_.alive()) Start();
-    });
-    return;
+    return StartAgain();
   }
-  agent_ =
-      std::make_unique<SimAgent>(world_, &process_, endpoint_, Registration(), server_agent_.get());
+  agent_ = std::make_unique<SimAgent>(world_, &process_, endpoint_, Registration(),
+                                      server_agent_.get(), [this] { EndForName(); });
   agent_->Start();
   BreakRowDiskLater();
+}
+
+void SimServer::StartAgain() {
+  world_->loop.After(absl::Seconds(1), [this] {
+    if (!process_.alive() && !retired_) Start();
+  });
+}
+
+void SimServer::EndForName() {
+  if (world_->faults[Fault::kStartedTwice] == 0) {
+    world_->failure =
+        absl::StrCat(process_.name(), ": nobody else has its name, and it is refused");
+  }
+  world_->loop.After(absl::ZeroDuration(), [this, life = process_.life()] {
+    if (!process_.alive() || process_.life() != life) return;
+    Kill(DiskFate::kKept);
+    StartAgain();
+  });
+}
+
+void SimServer::StartOnCopyOf(const SimServer& other) {
+  MakeDisk();
+  disk_->CopyFrom(*other.disk_);
+  Start();
+}
+
+void SimServer::Retire() {
+  retired_ = true;
+  Kill(DiskFate::kLost);
 }
 
 void SimServer::Stop(DiskFate if_safe, absl::Duration grace, std::function<void(bool safe)> ended) {

@@ -43,9 +43,14 @@ class SimServer {
   SimServer(World* world, SimNetwork::HostId host, HostClock* clock, std::string name);
 
   Process& process() { return process_; }
+  const Process& process() const { return process_; }
   SimNetwork::EndpointId endpoint() const { return endpoint_; }
   SimNetwork::HostId host() const { return host_; }
   void Start();  // REQUIRES: it is dead.
+  // As one that is started on a copy of that one's folder. REQUIRES: that one has been started.
+  void StartOnCopyOf(const SimServer& other);
+  void Retire();  // Dead from now on, and its disk is gone.
+  bool registered() const { return agent_ != nullptr && agent_->registered(); }
   void Kill(DiskFate fate);
   // As SIGTERM does: goes when that is safe, at the latest after `grace`, and tells which it was.
   // `if_safe` is the fate of its disk then; otherwise it stays as it is. REQUIRES: it is alive.
@@ -82,9 +87,12 @@ class SimServer {
   };
 
   void MakeParts();
+  void EndForName();         // Another process has its name.
+  void StartAgain();         // As the daemon is that has ended by itself.
   double SlowSyncs() const;  // Share of groups of writes.
   server::TaskRunner::Execute DiskExecutor(absl::Duration longest);
   v1::RegisterRequest Registration() const;
+  void MakeDisk();
   void LosePower();
   void ChangeDisk();
   // In some worlds whose rows lie on disk that disk breaks now and then, until the world heals. It
@@ -112,6 +120,7 @@ class SimServer {
   const SimNetwork::EndpointId endpoint_;
   std::unique_ptr<SimDisk> disk_;
   int disks_ = 0;
+  bool retired_ = false;
   std::array<int64_t, SimDisk::kFaultCount> counted_ = {};  // Faults of the disk, by kind.
   Transport transport_;
   Prng sectors_;                       // Which crashes keep sectors in no order.

@@ -131,6 +131,13 @@ void SimServer::Kill(DiskFate fate) {
   CountDiskFaults();
 }
 
+void SimServer::MakeDisk() {
+  disk_ = std::make_unique<SimDisk>(
+      MixKey(world_->options.seed,
+             static_cast<uint64_t>(endpoint_) << 32 | static_cast<uint64_t>(disks_++)));
+  disk_->SetRates(world_->disk_rates);
+}
+
 // For a new one, or the one before.
 void SimServer::ChangeDisk() {
   CountDiskFaults();

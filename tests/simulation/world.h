@@ -107,6 +107,8 @@ struct World {
   Instant scheduler_late_until;  // It was paused, or its clock stood still.
   // Since when a process of that name runs, in truth. Nothing: none does.
   std::function<std::optional<Instant>(const std::string& node)> alive_since;
+  // For how long the scheduler had not heard of it, by the scheduler's clock.
+  std::function<absl::Duration(const scheduler::NodeDied& died)> silence_of;
   std::function<void()> on_snapshot_asked;  // A reader has, and the scheduler knows.
   std::function<void()> on_model_moves;     // A task has written it.
   std::function<void()> on_checkpoint_cut;  // The shared disk has lost its power.
