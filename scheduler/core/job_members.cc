@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
 
 namespace capstan::scheduler {
@@ -21,7 +20,7 @@ void JobMembers::SetPrimaries(const Primaries& primaries, Instant now) {
 
 void JobMembers::Forget(const NodeId& server) {
   applied_.erase(server);
-  work_.erase(server);
+  making_.Forget(server);
 }
 
 Member* JobMembers::Find(Rank rank) {
@@ -79,7 +78,7 @@ void JobMembers::Restored(Instant now, Generation first) {
 
 void JobMembers::Adopt(Instant now) {
   applied_.clear();
-  work_.clear();
+  making_.Clear();
   membership_.generation = Generation(membership_.generation.value() + kGenerationsPerAdoption);
   Changed(now);
 }
@@ -171,37 +170,14 @@ std::optional<NodeId> JobMembers::Behind() const {
   return std::nullopt;
 }
 
-bool JobMembers::NoteMaking(const NodeId& server, const std::optional<Making>& making,
-                            Instant now) {
-  Work& work = work_[server];
-  if (making && making->progress > work.progress) {
-    work.progress = making->progress;
-    work.since = now;
-  }
-  const bool seen = making == work.making;
-  work.making = making;
-  return !seen;
-}
-
-std::optional<Making> JobMembers::MakingOf(const NodeId& server) const {
-  const auto it = work_.find(server);
-  return it == work_.end() ? std::nullopt : it->second.making;
-}
-
-std::string JobMembers::MadeBy(const NodeId& server) const {
-  const std::optional<Making> making = MakingOf(server);
-  if (!making || making->total == 0) return "";
-  return absl::StrCat(" (", making->made, " of ", making->total, " shards are made)");
-}
-
 Instant JobMembers::StandsSince(const NodeId& server) const {
-  const auto it = work_.find(server);
-  return it == work_.end() ? changed_ : std::max(changed_, it->second.since);
+  return making_.StandsSince(server, changed_);
 }
 
-std::optional<NodeId> JobMembers::Late(absl::Duration limit, Instant now) const {
-  for (const auto& [server, since] : primaries_) {
-    if (IsBehind(server) && now >= StandsSince(server) + limit) return server;
+std::optional<JobMembers::LateServer> JobMembers::Late(absl::Duration limit, Instant now) const {
+  for (const auto& [server, table] : primaries_) {
+    const Instant since = StandsSince(server);
+    if (IsBehind(server) && now >= since + limit) return LateServer{server, since};
   }
   return std::nullopt;
 }

@@ -25,6 +25,7 @@
 #include "absl/container/btree_map.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "scheduler/core/making_watch.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -70,19 +71,16 @@ class JobMembers {
   // A primary that has not applied the newest membership or that table. Nothing if all have.
   std::optional<NodeId> Behind() const;
 
-  // What a server makes for the job; nothing: it makes none. One that gets on with making shards
-  // has its whole time again. Returns whether there is something new to be seen.
-  bool NoteMaking(const NodeId& server, const std::optional<Making>& making, Instant now);
-  std::optional<Making> MakingOf(const NodeId& server) const;
-  std::string MadeBy(const NodeId& server) const;  // " (3 of 8 shards are made)", or nothing.
-  // Since when a server has done nothing of what it is asked for.
-  Instant StandsSince(const NodeId& server) const;
-  // One that is behind, and stands for `limit`; and when the first one will, if nothing happens.
-  std::optional<NodeId> Late(absl::Duration limit, Instant now) const;
+  // A server that is behind, and has done nothing of what it is asked for during `limit`; and when
+  // the first one will, if nothing happens.
+  struct LateServer {
+    NodeId node;
+    Instant since;  // It has done nothing.
+  };
+  std::optional<LateServer> Late(absl::Duration limit, Instant now) const;
   Instant NextLate(absl::Duration limit) const;
-  // When the newest membership was made, or when a server became primary.
-  Instant changed() const { return changed_; }
-
+  MakingWatch& making() { return making_; }
+  const MakingWatch& making() const { return making_; }
   const JobMembership& membership() const { return membership_; }
 
   // ---- durable state, in the form of scheduler/store/archive.h
@@ -104,29 +102,24 @@ class JobMembers {
     }
   };
 
-  struct Work {
-    std::optional<Making> making;
-    uint64_t progress = 0;
-    Instant since;  // It grew.
-  };
-
   Member* Find(Rank rank);
   const Member* Find(Rank rank) const;
   void Changed(Instant now);
   Generation AppliedBy(const NodeId& server) const;  // 0: not the table that made it primary.
   bool IsBehind(const NodeId& server) const { return AppliedBy(server) < membership_.generation; }
   Generation AppliedByAll() const;
+  Instant StandsSince(const NodeId& server) const;
   void NoteReady();
 
   JobMembership membership_;
   Incarnation first_life_;  // This scheduler gives out none below it; it is not stored.
-  Instant changed_;
+  Instant changed_;         // The newest membership was made, or a server became primary.
   // When the member was listed, activated or deactivated; 0: it is active and all know.
   absl::btree_map<Rank, Generation> since_;
   Generation factor_since_;  // When the learning rate changed; 0: all have applied it.
   Primaries primaries_;
   absl::btree_map<NodeId, Applied> applied_;  // Of whoever reported.
-  absl::btree_map<NodeId, Work> work_;        // Likewise; told again and again, so not stored.
+  MakingWatch making_;                        // Not durable.
 };
 
 }  // namespace capstan::scheduler

@@ -109,26 +109,26 @@ TEST_CASE("Job members: a server that gets on with making shards has its whole t
   const absl::Duration limit = absl::Seconds(60);
   JobMembers members(TwoServers(), kNow);
   CHECK(members.NextLate(limit) == at(60));
-  CHECK(members.NoteMaking("server-1", Making{1, 8, 5}, at(50)));
-  CHECK_FALSE(members.NoteMaking("server-1", Making{1, 8, 5}, at(55)));
-  CHECK(members.MakingOf("server-1") == Making{1, 8, 5});
+  CHECK(members.making().Note("server-1", Making{1, 8, 5}, at(50)));
+  CHECK_FALSE(members.making().Note("server-1", Making{1, 8, 5}, at(55)));
+  CHECK(members.making().Of("server-1") == Making{1, 8, 5});
   CHECK_FALSE(members.Late(limit, at(59)).has_value());
-  CHECK(members.Late(limit, at(60)) == "server-2");  // Though another is behind, and gets on.
+  CHECK(members.Late(limit, at(60))->node == "server-2");  // Though another is behind, and gets on.
   members.Acknowledge("server-2", Generation(1), Generation(1));
   CHECK_FALSE(members.Late(limit, at(60)).has_value());
   CHECK(members.NextLate(limit) == at(110));
   // It makes those of another job first.
-  CHECK_FALSE(members.NoteMaking("server-1", Making{1, 8, 5}, at(90)));
-  CHECK(members.NoteMaking("server-1", Making{1, 8, 6}, at(100)));
-  CHECK(members.StandsSince("server-1") == at(100));
-  CHECK(members.Late(limit, at(160)) == "server-1");
+  CHECK_FALSE(members.making().Note("server-1", Making{1, 8, 5}, at(90)));
+  CHECK(members.making().Note("server-1", Making{1, 8, 6}, at(100)));
+  CHECK(members.Late(limit, at(160))->node == "server-1");
+  CHECK(members.Late(limit, at(160))->since == at(100));
   // Its next life counts from the beginning.
   members.Forget("server-1");
-  CHECK(members.StandsSince("server-1") == kNow);
-  CHECK(members.NoteMaking("server-1", Making{0, 8, 1}, at(170)));
+  CHECK(members.NextLate(limit) == kNow + limit);
+  CHECK(members.making().Note("server-1", Making{0, 8, 1}, at(170)));
   CHECK_FALSE(members.Late(limit, at(200)).has_value());
   members.Acknowledge("server-1", Generation(1), Generation(1));
-  CHECK(members.NoteMaking("server-1", std::nullopt, at(201)));
+  CHECK(members.making().Note("server-1", std::nullopt, at(201)));
   CHECK_FALSE(members.Late(limit, at(900)).has_value());
   CHECK(members.NextLate(limit) == Instant::InfiniteFuture());
 }
@@ -146,7 +146,7 @@ TEST_CASE("Job members: who is ready stays ready when a server takes over, and o
   members.Acknowledge("server-3", Generation(1), members.membership().generation);
   members.Forget("server-2");
   members.SetPrimaries({{"server-1", Generation(1)}, {"server-3", Generation(4)}}, later);
-  CHECK(members.changed() == later);
+  CHECK(members.NextLate(absl::Seconds(60)) == later + absl::Seconds(60));
   CHECK(members.IsReady(Rank(0)));
   CHECK_FALSE(members.tables_ready());
   CHECK_FALSE(members.MayActivate(Rank(1)));

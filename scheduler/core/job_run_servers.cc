@@ -178,7 +178,7 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
   if (report.version_max) recovery_.OnVersion(*report.version_max);
   shards_.OnTableReport(server, report);
   members_.Acknowledge(server, report.routing, report.membership);
-  if (members_.NoteMaking(server, report.making, now)) ++revision_;
+  if (members_.making().Note(server, report.making, now)) ++revision_;
   for (const CheckpointReport& checkpoint : report.checkpoints) {
     checkpoints_.OnReport(server, checkpoint, now);
   }
@@ -199,12 +199,12 @@ void JobRun::OnServerFailed(const NodeId& server, const std::string& why, Instan
 
 void JobRun::CheckServers(Instant now, Events& events) {
   if (IsModelWhole() || recovery_.waiting()) return;
-  const std::optional<NodeId> late = members_.Late(options_.server_limit, now);
+  const auto late = members_.Late(options_.server_limit, now);
   if (!late) return;
   End(JobState::kFailed,
       {FailureReason::kHang,
-       absl::StrCat(*late, " has not applied what the job asks of it for ",
-                    DurationText(now - members_.StandsSince(*late)), members_.MadeBy(*late))},
+       absl::StrCat(late->node, " has not applied what the job asks of it for ",
+                    DurationText(now - late->since), members_.making().Describe(late->node))},
       now, events);
 }
 

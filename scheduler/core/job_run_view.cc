@@ -12,7 +12,7 @@ namespace {
 std::string WaitsForServers(const JobMembers& members, absl::string_view what) {
   const std::optional<NodeId> behind = members.Behind();
   return absl::StrCat("waits for ", behind.value_or("its servers"), what,
-                      behind ? members.MadeBy(*behind) : "");
+                      behind ? members.making().Describe(*behind) : "");
 }
 
 }  // namespace

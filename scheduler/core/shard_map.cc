@@ -12,8 +12,8 @@ namespace capstan::scheduler {
 ShardMap::ShardMap(const Routing& routing, const Options& options)
     : options_(options), generation_(routing.generation), routing_(routing) {
   for (const ServerRef& server : routing.servers) {
-    servers_[server.node].ref = server;
-    members_.insert(server.node);
+    servers_.Set(server, /*draining=*/false);
+    servers_.AddMember(server.node);
   }
   const auto server_at = [&](int index) { return routing.servers[static_cast<size_t>(index)]; };
   for (const ShardRoute& route : routing.shards) {
@@ -30,16 +30,6 @@ ShardMap::ShardMap(const Routing& routing, const Options& options)
 }
 
 // ---------------------------------------------------------------- look-ups
-
-bool ShardMap::Lives(const ServerRef& server) const {
-  const auto it = servers_.find(server.node);
-  return it != servers_.end() && it->second.ref.incarnation == server.incarnation;
-}
-
-bool ShardMap::IsDraining(const NodeId& server) const {
-  const auto it = servers_.find(server);
-  return it != servers_.end() && (it->second.draining || avoided_.contains(server));
-}
 
 ShardMap::Shard* ShardMap::Find(const ShardKey& key) {
   const auto it =
@@ -64,53 +54,35 @@ bool ShardMap::HasCopy(const Shard& shard, const NodeId& node) {
 // ---------------------------------------------------------------- facts
 
 void ShardMap::SetServer(const ServerRef& server, bool draining) {
-  if (const auto failed = failed_.find(server.node); failed != failed_.end()) {
-    if (failed->second == server.incarnation) return;
-    failed_.erase(failed);
-  }
-  Server& entry = servers_[server.node];
-  if (entry.ref == server && entry.draining == draining) return;
-  entry.ref = server;
-  entry.draining = draining;
-  settled_ = false;
+  if (servers_.Set(server, draining)) settled_ = false;
 }
 
 void ShardMap::SetStored(const NodeId& server, absl::Span<const StoredShard> stored,
                          const std::string& unique_id) {
-  const auto it = servers_.find(server);
-  if (it == servers_.end()) return;
-  it->second.stored.clear();
-  for (const StoredShard& shard : stored) {
-    if (shard.job != routing_.job || shard.unique_id != unique_id) continue;
-    it->second.stored[shard.shard] = {shard.term, shard.position, shard.life};
-  }
-  settled_ = false;
+  if (servers_.SetStored(server, routing_.job, unique_id, stored)) settled_ = false;
 }
 
 void ShardMap::ServerDied(const NodeId& server, Instant fenced_at) {
-  failed_.erase(server);
-  const auto it = servers_.find(server);
-  if (it == servers_.end()) return;
-  for (Shard& shard : shards_) {
-    if (shard.primary == it->second.ref) shard.fenced_at = fenced_at;
-    shard.left.erase(server);
+  if (const Server* const dead = servers_.Find(server)) {
+    for (Shard& shard : shards_) {
+      if (shard.primary == dead->ref) shard.fenced_at = fenced_at;
+      shard.left.erase(server);
+    }
+    settled_ = false;
   }
-  servers_.erase(it);
-  settled_ = false;
+  servers_.Died(server);
 }
 
 void ShardMap::ServerFailed(const NodeId& server, Instant now) {
-  const auto it = servers_.find(server);
-  if (it == servers_.end()) return;
-  const Incarnation life = it->second.ref.incarnation;
+  const Server* const failed = servers_.Find(server);
+  if (failed == nullptr) return;
+  const ServerRef ref = failed->ref;
   ServerDied(server, now);
-  failed_[server] = life;
+  servers_.SetFailed(ref);
 }
 
 void ShardMap::Adopt(Instant now) {
-  servers_.clear();
-  failed_.clear();
-  avoided_.clear();
+  servers_.Clear();
   for (Shard& shard : shards_) {
     shard.fenced_at = now;
     shard.left.clear();
@@ -121,36 +93,26 @@ void ShardMap::Adopt(Instant now) {
 }
 
 void ShardMap::SetAvoided(const absl::btree_set<NodeId>& servers) {
-  if (avoided_ == servers) return;
-  avoided_ = servers;
-  settled_ = false;
-}
-
-bool ShardMap::HasAnother(const NodeId& than) const {
-  return std::any_of(servers_.begin(), servers_.end(), [&](const auto& entry) {
-    return entry.first != than && !IsDraining(entry.first);
-  });
+  if (servers_.SetAvoided(servers)) settled_ = false;
 }
 
 void ShardMap::NoteApplied(const NodeId& server, Generation table) {
-  const auto it = servers_.find(server);
-  if (it == servers_.end() || table <= it->second.applied) return;
-  it->second.applied = table;
+  if (!servers_.NoteApplied(server, table)) return;
   settled_ = false;
   for (Shard& shard : shards_) {
-    if (shard.primary == it->second.ref && table >= Generation(shard.term.value())) {
+    if (shard.primary == servers_.at(server).ref && table >= Generation(shard.term.value())) {
       shard.logs.clear();
     }
   }
 }
 
 void ShardMap::OnTableReport(const NodeId& server, const TableReport& report) {
-  const auto it = servers_.find(server);
-  if (it == servers_.end()) return;
+  const Server* const sender = servers_.Find(server);
+  if (sender == nullptr) return;
   NoteApplied(server, report.routing);
-  if (report.logs_begun) ForgetWriters(it->second.ref, report.routing);
+  if (report.logs_begun) ForgetWriters(sender->ref, report.routing);
   for (const ReplicaReport& replica : report.replicas) {
-    TakeReplicaReport(it->second, report.routing, replica);
+    TakeReplicaReport(*sender, report.routing, replica);
   }
 }
 
@@ -234,7 +196,7 @@ void ShardMap::BuryDead(Shard& shard, Instant now) {
   if (std::erase_if(shard.replicas, [this](const Copy& copy) { return !Lives(copy.server); }) > 0) {
     changed_ = true;
   }
-  if (!shard.move_to.empty() && !IsGood(shard.move_to)) shard.move_to.clear();
+  if (!shard.move_to.empty() && !servers_.IsGood(shard.move_to)) shard.move_to.clear();
   if (served) return;
   if (now < shard.fenced_at) {
     deadline_ = std::min(deadline_, shard.fenced_at);
@@ -252,7 +214,7 @@ NodeId ShardMap::BestReplica(const Shard& shard) const {
     const bool in_sync = copy.in_sync || Planted(PlantedBug::kPromoteStaleReplica);
     if (!in_sync || !Lives(copy.server)) continue;
     const auto load = loads_.find(node);
-    const std::tuple<bool, int> rank = {IsDraining(node),
+    const std::tuple<bool, int> rank = {servers_.IsToBeLeft(node),
                                         load == loads_.end() ? 0 : load->second.primaries};
     if (!best.empty() && best_rank <= rank) continue;
     best = node;
@@ -307,14 +269,15 @@ std::vector<NodeId> ShardMap::Holders(const Shard& shard) {
 bool ShardMap::MayReadLog(const Shard& shard, const NodeId& node) const {
   if (std::find(shard.logs.begin(), shard.logs.end(), node) == shard.logs.end()) return true;
   const NodeId& primary = shard.primary.node;
-  if (failed_.contains(primary)) return true;
-  const auto back = servers_.find(primary);
-  if (back == servers_.end()) return false;
-  const auto log = back->second.stored.find(shard.key);
-  return log != back->second.stored.end() && !IsOfOlderDisk(shard, primary, log->second);
+  if (servers_.HasFailed(primary)) return true;
+  const Server* const back = servers_.Find(primary);
+  if (back == nullptr) return false;
+  const auto log = back->stored.find(shard.key);
+  return log != back->stored.end() && !IsOfOlderDisk(shard, primary, log->second);
 }
 
-bool ShardMap::IsOfOlderDisk(const Shard& shard, const NodeId& node, const LogEnd& log) {
+bool ShardMap::IsOfOlderDisk(const Shard& shard, const NodeId& node,
+                             const JobServers::LogEnd& log) {
   const auto writer = shard.writers.find(node);
   return writer != shard.writers.end() && log.life < writer->second &&
          !Planted(PlantedBug::kReadOlderDisk);
@@ -324,15 +287,15 @@ bool ShardMap::IsOfOlderDisk(const Shard& shard, const NodeId& node, const LogEn
 // job went back to a checkpoint is of a course that is given up.
 const ShardMap::Server* ShardMap::LogHolder(const Shard& shard) const {
   const Server* best = nullptr;
-  LogEnd best_end;
+  JobServers::LogEnd best_end;
   for (const NodeId& node : Holders(shard)) {
-    const auto server = servers_.find(node);
-    if (server == servers_.end() || !MayReadLog(shard, node)) continue;
-    const auto stored = server->second.stored.find(shard.key);
-    if (stored == server->second.stored.end()) continue;
+    const Server* const server = servers_.Find(node);
+    if (server == nullptr || !MayReadLog(shard, node)) continue;
+    const auto stored = server->stored.find(shard.key);
+    if (stored == server->stored.end()) continue;
     if (stored->second.term < restore_term_ || IsOfOlderDisk(shard, node, stored->second)) continue;
     if (best != nullptr && !stored->second.ReachesBeyond(best_end)) continue;
-    best = &server->second;
+    best = server;
     best_end = stored->second;
   }
   return best;
@@ -346,9 +309,9 @@ void ShardMap::TakeFromLog(Shard& shard) {
   shard.primary = holder;
   shard.replicas.clear();
   for (const NodeId& node : shard.logs) {
-    const auto server = servers_.find(node);
-    if (server == servers_.end()) continue;
-    shard.replicas.push_back({.server = server->second.ref, .in_sync = false, .placed = Next()});
+    const Server* const server = servers_.Find(node);
+    if (server == nullptr) continue;
+    shard.replicas.push_back({.server = server->ref, .in_sync = false, .placed = Next()});
   }
   std::sort(shard.replicas.begin(), shard.replicas.end(),
             [](const Copy& a, const Copy& b) { return a.server.node < b.server.node; });
@@ -371,7 +334,7 @@ bool ShardMap::RecoverFromLog(Instant now) {
     }
     // Also those that have not been read since the last time: there is one log_term.
     shard.term = Term(Next().value());
-    members_.insert(shard.primary.node);
+    servers_.AddMember(shard.primary.node);
   }
   has_lost_ = false;
   log_term_ = Term(Next().value());
@@ -381,9 +344,7 @@ bool ShardMap::RecoverFromLog(Instant now) {
 }
 
 bool ShardMap::PlaceAnew() {
-  const bool possible = std::any_of(servers_.begin(), servers_.end(),
-                                    [](const auto& entry) { return !entry.second.draining; });
-  if (!possible) return false;
+  if (servers_.AllDrained()) return false;
   std::vector<Shard*> by_size;
   for (Shard& shard : shards_) {
     shard.lost = false;
@@ -401,7 +362,7 @@ bool ShardMap::PlaceAnew() {
     return a->elements.size() > b->elements.size();
   });
   absl::btree_map<NodeId, int64_t> elements;
-  for (const NodeId& node : good_) elements[node] = 0;
+  for (const NodeId& node : servers_.good()) elements[node] = 0;
   for (Shard* shard : by_size) {
     const auto least =
         std::min_element(elements.begin(), elements.end(),
@@ -424,13 +385,13 @@ bool ShardMap::IsUsed(const NodeId& server) const {
 }
 
 int ShardMap::CopiesOn(const NodeId& server) const {
-  const auto it = servers_.find(server);
-  if (it == servers_.end()) return 0;
+  const Server* const found = servers_.Find(server);
+  if (found == nullptr) return 0;
   int count = 0;
   for (const Shard& shard : shards_) {
-    if (shard.primary == it->second.ref) ++count;
+    if (shard.primary == found->ref) ++count;
     for (const Copy& copy : shard.replicas) {
-      if (copy.server == it->second.ref) ++count;
+      if (copy.server == found->ref) ++count;
     }
   }
   return count;
@@ -446,7 +407,7 @@ bool ShardMap::NeedsLogOf(const NodeId& server) const {
 }
 
 bool ShardMap::CanMoveFrom(const NodeId& server) const {
-  return good_.size() > (good_.contains(server) ? 1 : 0);
+  return servers_.good().size() > (servers_.IsGood(server) ? 1 : 0);
 }
 
 absl::btree_map<NodeId, Generation> ShardMap::Primaries() const {
@@ -462,7 +423,7 @@ absl::btree_map<NodeId, Generation> ShardMap::Primaries() const {
 bool ShardMap::complete() const {
   return std::all_of(shards_.begin(), shards_.end(), [this](const Shard& shard) {
     const int wanted = std::min(options_.replicas, Possible(shard));
-    return IsServed(shard) && !IsDraining(shard.primary.node) && shard.move_to.empty() &&
+    return IsServed(shard) && !servers_.IsToBeLeft(shard.primary.node) && shard.move_to.empty() &&
            static_cast<int>(shard.replicas.size()) == wanted &&
            GoodReplicas(shard, Count::kInSync) == wanted;
   });

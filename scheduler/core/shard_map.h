@@ -38,6 +38,7 @@
 #include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "scheduler/core/job_servers.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
 
@@ -65,9 +66,7 @@ class ShardMap {
   // ---- facts; what follows from them comes with the next Settle
   // A live server, of the job or not. REQUIRES: an earlier life of that name has died.
   void SetServer(const ServerRef& server, bool draining);
-  // What the logs of a live server hold; entries of other jobs are passed over.
-  // Those of other jobs are passed over, also of one that had this job's id in another cluster, or
-  // before the store was lost.
+  // What the logs of a live server hold, as JobServers::SetStored.
   void SetStored(const NodeId& server, absl::Span<const StoredShard> stored,
                  const std::string& unique_id = "");
   // Its shards get another primary from `fenced_at` on, when it answers no reads any more.
@@ -79,8 +78,8 @@ class ShardMap {
   // there is another server. Not durable.
   void SetAvoided(const absl::btree_set<NodeId>& servers);
   // There is another live server that is not to be left, of the job or not.
-  bool HasAnother(const NodeId& than) const;
-  bool HasFailed(const NodeId& server) const { return failed_.contains(server); }
+  bool HasAnother(const NodeId& than) const { return servers_.HasAnother(than); }
+  bool HasFailed(const NodeId& server) const { return servers_.HasFailed(server); }
   // What a live server says of the job's tables on it. A report about a replica counts only if it
   // comes from the shard's primary, is of its term, names the replica's life, and was made when the
   // primary knew of the replica.
@@ -118,9 +117,10 @@ class ShardMap {
   Generation generation() const { return generation_; }
   // When the job was taken up from another cluster; 0: never.
   Generation adopted_at() const { return adopted_at_; }
-  bool IsUsed(const NodeId& server) const;    // The table names it, in whatever life.
-  int CopiesOn(const NodeId& server) const;   // Primaries and replicas of its present life.
-  bool Lives(const ServerRef& server) const;  // This life of it, and it can hold the job's shards.
+  bool IsUsed(const NodeId& server) const;   // The table names it, in whatever life.
+  int CopiesOn(const NodeId& server) const;  // Primaries and replicas of its present life.
+  // This life of it, and it can hold the job's shards.
+  bool Lives(const ServerRef& server) const { return servers_.Lives(server); }
   // It is one of the last that held all of a shard that is lost, or may be: its log may be what is
   // left of it.
   bool NeedsLogOf(const NodeId& server) const;
@@ -133,34 +133,12 @@ class ShardMap {
   // ---- durable state, beside the routing table
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(shards_, servers_, members_, failed_, generation_, adopted_at_, log_term_,
-            restore_term_);
+    archive(shards_, servers_, generation_, adopted_at_, log_term_, restore_term_);
     if constexpr (Archive::is_loading::value) settled_ = false;
   }
 
  private:
-  struct LogEnd {
-    Term term;
-    Position position;
-    Incarnation life;  // Of the server that had all of the shard last.
-    bool ReachesBeyond(const LogEnd& other) const {
-      return std::pair(term, position) > std::pair(other.term, other.position);
-    }
-    template <typename Archive>
-    void serialize(Archive& archive) {
-      archive(term, position, life);
-    }
-  };
-  struct Server {
-    ServerRef ref;
-    bool draining = false;
-    Generation applied;                        // Routing table.
-    absl::btree_map<ShardKey, LogEnd> stored;  // In its logs, of this job.
-    template <typename Archive>
-    void serialize(Archive& archive) {
-      archive(ref, draining, applied, stored);
-    }
-  };
+  using Server = JobServers::Server;
   struct Copy {
     ServerRef server;
     bool in_sync = false;
@@ -207,8 +185,6 @@ class ShardMap {
   };
 
   Generation Next() const { return generation_.Next(); }  // Of the table in the making.
-  bool IsDraining(const NodeId& server) const;            // Or avoided: it is to be left.
-  bool IsGood(const NodeId& server) const { return good_.contains(server); }
   bool IsServed(const Shard& shard) const { return !shard.lost && Lives(shard.primary); }
   Shard* Find(const ShardKey& key);
   static Copy* FindReplica(Shard& shard, const NodeId& node);  // Null: none there.
@@ -244,18 +220,14 @@ class ShardMap {
   void TakeReplicaReport(const Server& server, Generation applied, const ReplicaReport& report);
   static std::vector<NodeId> Holders(const Shard& shard);
   bool MayReadLog(const Shard& shard, const NodeId& node) const;
-  static bool IsOfOlderDisk(const Shard& shard, const NodeId& node, const LogEnd& log);
+  static bool IsOfOlderDisk(const Shard& shard, const NodeId& node, const JobServers::LogEnd& log);
   const Server* LogHolder(const Shard& shard) const;  // Null: none has come back.
   void TakeFromLog(Shard& shard);
   void Render();  // Makes routing_ of shards_.
 
   const Options options_;
-  std::vector<Shard> shards_;                    // By key.
-  absl::btree_map<NodeId, Server> servers_;      // Live ones.
-  absl::btree_set<NodeId> members_;              // That hold the job or may be given shards of it.
-  absl::btree_set<NodeId> good_;                 // Members that live and are not drained.
-  absl::btree_map<NodeId, Incarnation> failed_;  // Live ones that count as dead.
-  absl::btree_set<NodeId> avoided_;              // Tasks cannot reach them.
+  std::vector<Shard> shards_;  // By key.
+  JobServers servers_;
   Generation adopted_at_;
   Generation generation_;
   Term log_term_;

@@ -15,26 +15,7 @@ void ShardMap::ChooseGood() {
     if (!shard.lost) continue;
     for (const NodeId& node : Holders(shard)) awaited.insert(node);
   }
-  // An avoided one that is the last is better than none.
-  const bool all_left = std::all_of(servers_.begin(), servers_.end(),
-                                    [this](const auto& entry) { return IsDraining(entry.first); });
-  if (all_left) avoided_.clear();
-  const auto available = [&](const NodeId& node, const Server&) {
-    return !IsDraining(node) && !awaited.contains(node);
-  };
-  absl::erase_if(members_, [this](const NodeId& node) { return !servers_.contains(node); });
-  good_.clear();
-  for (const auto& [node, server] : servers_) {
-    if (options_.servers == 0) members_.insert(node);
-    if (members_.contains(node) && available(node, server)) good_.insert(node);
-  }
-  const size_t wanted = static_cast<size_t>(std::max(options_.servers, options_.replicas + 1));
-  for (const auto& [node, server] : servers_) {
-    if (good_.size() >= wanted) return;
-    if (!available(node, server) || good_.contains(node)) continue;
-    members_.insert(node);
-    good_.insert(node);
-  }
+  servers_.Choose(options_.servers, options_.replicas + 1, awaited);
 }
 
 void ShardMap::CountLoads() {
@@ -57,17 +38,17 @@ void ShardMap::CountLoads() {
 int ShardMap::GoodReplicas(const Shard& shard, Count count) const {
   return static_cast<int>(
       std::count_if(shard.replicas.begin(), shard.replicas.end(), [&](const Copy& copy) {
-        return IsGood(copy.server.node) && (copy.in_sync || count == Count::kAll);
+        return servers_.IsGood(copy.server.node) && (copy.in_sync || count == Count::kAll);
       }));
 }
 
 int ShardMap::Wanted(const Shard& shard) const {
-  const bool moves = IsDraining(shard.primary.node) || !shard.move_to.empty();
+  const bool moves = servers_.IsToBeLeft(shard.primary.node) || !shard.move_to.empty();
   return options_.replicas + (moves ? 1 : 0);
 }
 
 int ShardMap::Possible(const Shard& shard) const {
-  return static_cast<int>(good_.size()) - (IsGood(shard.primary.node) ? 1 : 0);
+  return static_cast<int>(servers_.good().size()) - (servers_.IsGood(shard.primary.node) ? 1 : 0);
 }
 
 // ---------------------------------------------------------------- moving
@@ -98,7 +79,7 @@ void ShardMap::KeepPrimary(Shard& shard) {
 
 NodeId ShardMap::NextPrimary(Shard& shard) {
   const int in_sync = GoodReplicas(shard, Count::kInSync);
-  if (IsDraining(shard.primary.node)) {
+  if (servers_.IsToBeLeft(shard.primary.node)) {
     const int needed = std::min(options_.replicas + 1, Possible(shard));
     return in_sync >= std::max(needed, 1) ? BestReplica(shard) : NodeId();
   }
@@ -130,11 +111,12 @@ void ShardMap::Trim(Shard& shard) {
   const bool enough = GoodReplicas(shard, Count::kInSync) >= needed;
   std::vector<NodeId> go;
   for (const Copy& copy : shard.replicas) {
-    if (!IsGood(copy.server.node) && (enough || !copy.in_sync)) go.push_back(copy.server.node);
+    if (!servers_.IsGood(copy.server.node) && (enough || !copy.in_sync))
+      go.push_back(copy.server.node);
   }
   std::vector<const Copy*> good;  // The first to go stands first.
   for (const Copy& copy : shard.replicas) {
-    if (IsGood(copy.server.node)) good.push_back(&copy);
+    if (servers_.IsGood(copy.server.node)) good.push_back(&copy);
   }
   const auto rank = [&](const Copy* copy) {
     const NodeId& node = copy->server.node;
@@ -168,8 +150,8 @@ void ShardMap::LetGo(Shard& shard, Copy& copy) {
 // every server has all shards, and a primary changes roles with a replica: nothing of its shard is
 // committed until the former primary has been installed anew, so that few do so at a time.
 void ShardMap::PlanMoves(Instant now) {
-  const int spare = static_cast<int>(good_.size()) - options_.replicas - 1;
-  if (spare < 0 || good_.size() < 2) return;
+  const int spare = static_cast<int>(servers_.good().size()) - options_.replicas - 1;
+  if (spare < 0 || servers_.good().size() < 2) return;
   int moving = 0;
   int64_t largest = 0;
   int64_t total = 0;
@@ -179,14 +161,15 @@ void ShardMap::PlanMoves(Instant now) {
     largest = std::max(largest, PlacementWeight(shard.elements));
     total += PlacementWeight(shard.elements);
   }
-  const int64_t bound = std::max(largest, total / (4 * static_cast<int64_t>(good_.size())));
+  const int64_t bound =
+      std::max(largest, total / (4 * static_cast<int64_t>(servers_.good().size())));
   for (; moving < options_.moves_max; ++moving) {
     CountLoads();
     const auto fewer = [this](const NodeId& a, const NodeId& b) {
       return loads_[a].elements < loads_[b].elements;
     };
-    const NodeId least = *std::min_element(good_.begin(), good_.end(), fewer);
-    const NodeId most = *std::max_element(good_.begin(), good_.end(), fewer);
+    const NodeId least = *std::min_element(servers_.good().begin(), servers_.good().end(), fewer);
+    const NodeId most = *std::max_element(servers_.good().begin(), servers_.good().end(), fewer);
     const int64_t spread = loads_[most].elements - loads_[least].elements;
     if (spread <= bound) return;
     if (spare == 0 && now < swaps_from_) {
@@ -254,7 +237,7 @@ bool ShardMap::PlaceOne(Shard& shard) {
   const bool move = !shard.move_to.empty() && !HasCopy(shard, shard.move_to);
   NodeId best;
   std::tuple<bool, int> best_rank;
-  for (const NodeId& node : good_) {
+  for (const NodeId& node : servers_.good()) {
     if (HasCopy(shard, node) || (move && node != shard.move_to)) continue;
     if (loads_[node].filling >= options_.filling_max) continue;
     // The primary has not seen yet that the copy there left.
