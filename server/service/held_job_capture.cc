@@ -108,8 +108,8 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
     CAPSTAN_RETURN_IF_ERROR(tables_.failure());  // A push may be in half of the shard's rows.
     const PinId pin{++pins_};
     CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy,
-                             tables_.Capture(key, CheckpointId(order.checkpoint_id()),
-                                             CheckpointId(order.base_id()), pin));
+                             tables_.at(key).Capture(CheckpointId(order.checkpoint_id()),
+                                                     CheckpointId(order.base_id()), pin));
     captured.push_back(CapturedLocked(key, std::move(copy)));
     bytes += captured.back().bytes;  // All were looked at.
     const std::shared_ptr<Rows> rows =
@@ -124,7 +124,7 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
 absl::StatusOr<CapturedShard> HeldJob::CaptureAll(const ShardKey& key) {
   CAPSTAN_RETURN_IF_ERROR(tables_.failure());
   const PinId pin{++pins_};
-  CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy, tables_.CaptureAll(key, pin));
+  CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy, tables_.at(key).CaptureAll(pin));
   CapturedShard captured = CapturedLocked(key, std::move(copy));
   captured.rows = RowsLocked(key, pin, *captured.snapshot, IfDamaged::kJobFails);
   return captured;

@@ -162,7 +162,7 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
     is_primary = link.is_primary();
   }
   if (was_primary && !is_primary) {
-    tables_.ForgetCaptures(key);
+    tables_.at(key).ForgetCaptures();
     EndWaitingForLocked(key,
                         absl::FailedPreconditionError(
                             absl::StrCat(NameOf(key),

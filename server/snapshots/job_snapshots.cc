@@ -87,7 +87,7 @@ absl::Status JobSnapshots::KeepShards(const std::vector<ShardKey>& shards, uint6
     kept.version = shard.core().version();
     if (shard.store().pins_rows()) {
       kept.pin = PinId{++*pins};
-      tables.PinForReaders(key, kept.pin, memory_);
+      tables.at(key).store().PinForReaders(kept.pin, memory_);
       continue;
     }
     const int64_t bytes = shard.store().elements() * int64_t{sizeof(float)};

@@ -147,15 +147,15 @@ TEST_CASE("Row history: pinned rows are as they were, whatever happens meanwhile
   }
   CHECK((RowsOf(rows) != pinned.back().rows));
 
-  rows.Unpin(pinned[1].pin);
-  rows.Unpin(pinned[3].pin);
+  rows.history().Unpin(pinned[1].pin);
+  rows.history().Unpin(pinned[3].pin);
   advance(10);
   CHECK((PinnedRows(rows, pinned[0].pin) == pinned[0].rows));
   CHECK((PinnedRows(rows, pinned[2].pin) == pinned[2].rows));
   CHECK_STATUS(rows.AppendPinned(pinned[1].pin, std::nullopt, 0, nullptr),
                absl::StatusCode::kAborted, "kept no more");
-  rows.Unpin(pinned[0].pin);
-  rows.Unpin(pinned[2].pin);
+  rows.history().Unpin(pinned[0].pin);
+  rows.history().Unpin(pinned[2].pin);
   CHECK(rows.history().images() == 0);
   CHECK(rows.history().bytes() == 0);
 }
@@ -191,7 +191,7 @@ TEST_CASE("Row history: who reads in order has kept for it only what is to come"
     SparseRows::RowBatch batch;
     place = rows.AppendPinned(kPin, std::nullopt, place, &batch).value();
     AppendTo(&read, rows, batch);
-    if (place != 0) rows.Pass(kPin, place);
+    if (place != 0) rows.history().Pass(kPin, place);
   } while (place != 0);
   CHECK((read == before));
   CHECK(images_max > 100);
@@ -253,7 +253,7 @@ TEST_CASE("Row history: what is kept for readers is accounted for, and ends with
     const std::vector<Row> then = RowsOf(rows);
     rows.Pin(PinId{2}, account);
     CHECK(account->held == rows.history().bytes());  // until a reader needs what is kept.
-    rows.Unpin(PinId{2});
+    rows.history().Unpin(PinId{2});
     CHECK(account->held == 0);
     rows.Pin(PinId{3}, account);
     CHECK((PinnedRows(rows, PinId{3}) == then));
@@ -263,7 +263,7 @@ TEST_CASE("Row history: what is kept for readers is accounted for, and ends with
                  absl::StatusCode::kResourceExhausted, "no room");
     CHECK(rows.history().bytes() > account->room);  // The checkpoint goes on.
     CHECK(!PinnedRows(rows, PinId{1}).empty());
-    rows.Unpin(PinId{1});
+    rows.history().Unpin(PinId{1});
     rows.Pin(PinId{4}, account);
     Update(rows, step, DrawKeys(step));
     CHECK(account->held > 0);
@@ -284,7 +284,7 @@ TEST_CASE("Row history: a disk that fails ends what is pinned, not the updates",
   CHECK_STATUS(rows.AppendPinned(PinId{1}, std::nullopt, 0, nullptr),
                absl::StatusCode::kResourceExhausted, "the disk is full");
   CHECK(rows.history().images() == 0);
-  rows.Unpin(PinId{1});
+  rows.history().Unpin(PinId{1});
   rows.Pin(PinId{2});
   const std::vector<Row> before = RowsOf(rows);
   for (; step < 20; ++step) Update(rows, step, DrawKeys(step));

@@ -120,8 +120,6 @@ class SparseRows {
   void Pin(PinId pin, std::shared_ptr<KeptRowsAccount> account = nullptr) {
     history_.Pin(pin, version_, std::move(account));
   }
-  void Unpin(PinId pin) { history_.Unpin(pin); }
-  void Pass(PinId pin, uint64_t place) { history_.Pass(pin, place); }
   // As AppendRows, of the rows as they were when they were pinned; with `since` only those that an
   // update after that version had written. Errors: of the disk; kAborted  they are not pinned, or
   // more than kAgeMax versions ago; kResourceExhausted  the pin's account had no room.
@@ -160,7 +158,9 @@ class SparseRows {
   int64_t rows_on_disk() const { return cache_ == nullptr ? 0 : rows() - cache_->bodies(); }
   // In memory.
   int64_t bytes() const { return fixed_bytes() + (cache_ == nullptr ? 0 : cache_->bytes()); }
-  const RowHistory& history() const { return history_; }  // Its memory is not in bytes().
+  // What pins keep. Its memory is not in bytes().
+  RowHistory& history() { return history_; }
+  const RowHistory& history() const { return history_; }
   const RowAdmission& admission() const { return admission_; }
 
  private:

@@ -306,7 +306,7 @@ absl::StatusOr<std::optional<uint64_t>> SparseStore::ReadPinned(const PinnedRead
   } while (place != 0 && saved.bytes() < read.bytes_max && ++runs < kScanRunsMax);
   saved.MoveTo(piece);
   if (place == 0) return std::nullopt;
-  if (read.passes) rows_.Pass(read.pin, place);
+  if (read.passes) rows_.history().Pass(read.pin, place);
   return place;
 }
 

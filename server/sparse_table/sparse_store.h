@@ -88,7 +88,7 @@ class SparseStore final : public ShardStore {
   bool pins_rows() const override { return true; }
   absl::StatusOr<std::optional<uint64_t>> ReadPinned(const PinnedRead& read,
                                                      v1::ShardSnapshot* piece) override;
-  void Unpin(PinId pin) override { rows_.Unpin(pin); }
+  void Unpin(PinId pin) override { rows_.history().Unpin(pin); }
   void PinForReaders(PinId pin, std::shared_ptr<KeptRowsAccount> account) override {
     rows_.Pin(pin, std::move(account));
   }

@@ -79,23 +79,12 @@ class JobTables {
   //         tables.
   absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
 
-  // As TableShard's. REQUIRES: the shard is held.
-  absl::StatusOr<v1::ShardSnapshot> Capture(const ShardKey& key, CheckpointId id, CheckpointId base,
-                                            PinId pin) {
-    return shards_.at(key).Capture(id, base, pin);
-  }
-  absl::StatusOr<v1::ShardSnapshot> CaptureAll(const ShardKey& key, PinId pin) {
-    return shards_.at(key).CaptureAll(pin);
-  }
-  void ForgetCaptures(const ShardKey& key) { shards_.at(key).ForgetCaptures(); }
-
+  // For captures. REQUIRES: the shard is held.
+  TableShard& at(const ShardKey& key) { return shards_.at(key); }
   // As ShardStore's of the same names. A shard that is held no more has none pinned.
   absl::StatusOr<std::optional<uint64_t>> ReadPinned(const ShardKey& key, const PinnedRead& read,
                                                      v1::ShardSnapshot* piece);
   void Unpin(const ShardKey& key, PinId pin);
-  void PinForReaders(const ShardKey& key, PinId pin, std::shared_ptr<KeptRowsAccount> account) {
-    shards_.at(key).store().PinForReaders(pin, std::move(account));
-  }
 
   // Not OK: these tables have lost a push for want of memory and refuse everything.
   absl::Status failure() const { return failure_->Get(); }

@@ -134,7 +134,7 @@ v1::ShardSnapshot Capture(JobTables& job, uint64_t id, uint64_t base,
                           const std::function<void()>& meanwhile = nullptr) {
   const PinId pin{id};
   v1::ShardSnapshot captured =
-      job.Capture(kBucket, CheckpointId(id), CheckpointId(base), pin).value();
+      job.at(kBucket).Capture(CheckpointId(id), CheckpointId(base), pin).value();
   PinnedRead read{.pin = pin, .bytes_max = 1000, .passes = true};
   if (captured.has_since()) read.since = captured.since().version();
   std::optional<uint64_t> next = 0;
@@ -273,7 +273,7 @@ TEST_CASE("Row life: all is captured where what changed is not known, or is most
     CHECK_FALSE(is_delta(4, 2));
   }
   SECTION("another server was primary in between") {
-    job.ForgetCaptures(kBucket);
+    job.at(kBucket).ForgetCaptures();
     CHECK_FALSE(is_delta(2, 1));
   }
   SECTION("the shard was made anew") {

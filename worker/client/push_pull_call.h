@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/wire/tensor_message.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/client/message_codec.h"
 #include "worker/client/push_pull_client.h"
@@ -44,6 +47,11 @@ struct PushPullClient::Call {
   SharedLane::Lease lease;           // Where they go, if that is in shared memory.
   bool reading = false;              // From BeginRead to EndReadLocked.
   PullArrays destination = nullptr;  // The operation's; only to be used while it reads.
+
+  // The message to be sent, its values in shared memory if there is room. Lets go of the gradient.
+  std::variant<PushMessage, v1::PullRequest> Encode(const CallerId& caller, const Options& options);
+  // REQUIRES: it reads. Errors: the answer does not fit the message.
+  absl::StatusOr<DecodedReply> Decode(ValueCall::Answer answer, const Formats& formats) const;
 };
 
 // A server is being asked for its routing table.

@@ -93,19 +93,19 @@ void PushPullClient::PlaceLocked(Call& call) {
   if (call.lease) ++counts_.shared_messages;
 }
 
-std::variant<PushMessage, v1::PullRequest> PushPullClient::MessageOf(Call& call) const {
-  if (call.message.request.kind == OpKind::kPush) {
-    PushMessage push = EncodePush(caller_, call.message, call.gradient, options_.formats,
-                                  *call.keys, call.forms, call.gradient_halves);
-    if (call.lease) PutValues(call.lease.room(), &push);
-    call.gradient.reset();
-    call.gradient_halves.reset();
+std::variant<PushMessage, v1::PullRequest> PushPullClient::Call::Encode(const CallerId& caller,
+                                                                        const Options& options) {
+  if (message.request.kind == OpKind::kPush) {
+    PushMessage push =
+        EncodePush(caller, message, gradient, options.formats, *keys, forms, gradient_halves);
+    if (lease) PutValues(lease.room(), &push);
+    gradient.reset();
+    gradient_halves.reset();
     return push;
   }
   v1::PullRequest pull;
-  EncodePull(caller_, call.message, options_.pull_wait_limit, &pull, options_.formats, *call.keys,
-             call.forms);
-  if (call.lease) NameRoom(call.lease.room(), call.sizes, &pull);
+  EncodePull(caller, message, options.pull_wait_limit, &pull, options.formats, *keys, forms);
+  if (lease) NameRoom(lease.room(), sizes, &pull);
   return pull;
 }
 
@@ -250,7 +250,7 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
     const absl::Duration grpc_timeout =
         options_.call_timeout + absl::Seconds(under_way / kSlowestBytesASecond);
     const bool data = call->transfer.Start(peer.data_lane().For(method), peer.NextData(),
-                                           {.message = MessageOf(*call),
+                                           {.message = call->Encode(caller_, options_),
                                             .timeout = options_.call_timeout,
                                             .patience = patience,
                                             .places = PlacesOf(call),
@@ -314,7 +314,7 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
   const absl::Status status = answer.status();
   absl::StatusOr<DecodedReply> reply = DecodedReply();
   const bool read = call->reading || (status.ok() && BeginRead(*call));
-  if (read && status.ok()) reply = Read(*call, *std::move(answer));
+  if (read && status.ok()) reply = call->Decode(*std::move(answer), options_.formats);
   if (options_.on_message != nullptr) {
     options_.on_message(call->message, call->started, clock_.Now());
   }
@@ -359,14 +359,14 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
   StartCalls(calls);
 }
 
-absl::StatusOr<DecodedReply> PushPullClient::Read(const Call& call,
-                                                  ValueCall::Answer answer) const {
-  if (call.message.request.kind == OpKind::kPush) {
-    return DecodePush(call.message, std::get<v1::PushResponse>(answer));
+absl::StatusOr<DecodedReply> PushPullClient::Call::Decode(ValueCall::Answer answer,
+                                                          const Formats& formats) const {
+  if (message.request.kind == OpKind::kPush) {
+    return DecodePush(message, std::get<v1::PushResponse>(answer));
   }
   PullAnswer& pulled = std::get<PullAnswer>(answer);
-  if (call.lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(call.lease.room().segment, &pulled));
-  return DecodePull(call.message, pulled, call.destination, *call.keys, options_.formats);
+  if (lease) CAPSTAN_RETURN_IF_ERROR(TakeValues(lease.room().segment, &pulled));
+  return DecodePull(message, pulled, destination, *keys, formats);
 }
 
 }  // namespace capstan::worker

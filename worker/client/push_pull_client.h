@@ -221,7 +221,6 @@ class PushPullClient {
   // What the answer says of the lists that the call has named. Errors: kInternal  it named none.
   absl::Status LearnListsLocked(const Call& call, const DecodedReply& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::variant<PushMessage, v1::PullRequest> MessageOf(Call& call) const;
   // `patience`: as DataCaller's.
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
                   absl::Duration patience = absl::ZeroDuration());
@@ -236,7 +235,6 @@ class PushPullClient {
   void CancelReadersLocked(std::optional<OpId> op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndReadLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AwaitReadersLocked(const std::function<bool()>& gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<DecodedReply> Read(const Call& call, ValueCall::Answer answer) const;
   std::shared_ptr<BodyPlaces> PlacesOf(const std::shared_ptr<Call>& call);
 
   const Options options_;  // Constant after construction.
