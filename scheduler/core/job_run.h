@@ -177,7 +177,7 @@ class JobRun {
   RestoreSource restore_source() const;
   const JobPlan& plan() const { return plan_; }
   // Its table names the server, in this or an earlier life.
-  bool UsesServer(const NodeId& node) const { return shards_.IsUsed(node); }
+  bool UsesServer(const NodeId& node) const { return shards_.routing().Names(node); }
   const ShardMap& shards() const { return shards_; }
   // The log on that server's disk may be all that is left of a shard.
   bool AwaitsLogOf(const NodeId& node) const {

@@ -39,7 +39,8 @@ void JobRun::LeaveDeadLink(const DeadLinks::Silence& silence, Instant now, Event
   // that its shards wait for the rest of them before they leave: another worker is tried first, and
   // as soon as one has room.
   const bool waits_for_pushes = plan_.mode == Mode::kBsp && plan_.replicas == 0 && !plan_.log;
-  const bool shards_move = !reached && shards_.HasAnother(server) && (before || !waits_for_pushes);
+  const bool shards_move =
+      !reached && shards_.servers().HasAnother(server) && (before || !waits_for_pushes);
   const bool on_their_way = before == Avoid::kServer || (before == Avoid::kBoth && !reached);
   // Or the task was tried elsewhere, is back, and nothing can be done.
   if (on_their_way || (before && !reached && !shards_move)) {

@@ -40,7 +40,7 @@ std::vector<PrimaryMove> MovesBetween(const Routing& before, const Routing& afte
     PrimaryMove& move = moves[{from.node, to.node}];
     move.from = from.node;
     move.to = to.node;
-    move.from_lives = shards.Lives(from);
+    move.from_lives = shards.servers().Lives(from);
     ++move.shards;
     if (HasReplicaInSync(after, after.shards[i], from)) ++move.swapped;
   }
@@ -74,7 +74,7 @@ void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& 
   for (const DeadNode& dead : nodes) {
     // Once the model is in its place nobody needs the tables.
     if (phase_ != JobPhase::kFinishing) {
-      if (shards_.IsUsed(dead.node)) {
+      if (UsesServer(dead.node)) {
         recovery_.OnServerDied(dead.node, dead.why);
         events.push_back(ServerLost{plan_.id, dead.node, dead.why});
       }
@@ -154,13 +154,13 @@ void JobRun::MoveTask(Rank rank, const std::string& why, Instant now, Events& ev
 void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Instant now,
                            Events& events) {
   if (ended()) return;
-  if (!UsesServer(server) || shards_.HasFailed(server)) return;
+  if (!UsesServer(server) || shards_.servers().HasFailed(server)) return;
   if (report.failure.happened()) {
     shards_.NoteApplied(server, report.routing);
     // A log that cannot be written, or read back: other servers may have copies, and other logs.
     // It may be waited for another server again by now.
-    const bool reads_log =
-        recovery_.active() && recovery_.ReadsLogs() && shards_.log_term() > shards_.restore_term();
+    const bool reads_log = recovery_.active() && recovery_.ReadsLogs() &&
+                           shards_.source().log_term > shards_.source().restore_term;
     if (report.failure.reason == FailureReason::kServerLost ||
         (report.failure.reason == FailureReason::kBadData && reads_log)) {
       return OnServerFailed(server, report.failure.message, now, events);
@@ -211,7 +211,7 @@ void JobRun::CheckServers(Instant now, Events& events) {
 // ---------------------------------------------------------------- the routing table
 
 RestoreSource JobRun::restore_source() const {
-  RestoreSource source{.restore_term = shards_.restore_term(), .log_term = shards_.log_term()};
+  RestoreSource source = shards_.source();
   if (const auto& restore = recovery_.restore()) {
     if (source.restore_term == Term(0)) source.restore_term = kRestoreTerm;
     source.restore_folder = restore->folder;

@@ -210,7 +210,7 @@ TEST_CASE("Job: the only server cannot be drained until another comes", "[schedu
   job.run->OnServerDraining(job.servers.at("server-1"), true, job.now, job.events);
   job.ApplyAll();
   CHECK(job.run->shards().CopiesOn("server-1") > 0);
-  CHECK_FALSE(job.run->shards().CanMoveFrom("server-1"));
+  CHECK_FALSE(job.run->shards().servers().CanMoveFrom("server-1"));
   job.Start(2);
   job.ApplyAll();
   job.ApplyAll();

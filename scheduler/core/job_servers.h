@@ -75,7 +75,9 @@ class JobServers {
   bool IsToBeLeft(const NodeId& server) const;  // It lives, and is drained or avoided.
   bool HasFailed(const NodeId& server) const { return failed_.contains(server); }
   bool HasAnother(const NodeId& than) const;  // A live one that is not to be left.
-  bool AllDrained() const;                    // Also if none lives.
+  // Another good one could take what is on it, as of the last Choose.
+  bool CanMoveFrom(const NodeId& server) const { return good_.size() > (IsGood(server) ? 1 : 0); }
+  bool AllDrained() const;  // Also if none lives.
   bool IsGood(const NodeId& server) const { return good_.contains(server); }
   const absl::btree_set<NodeId>& good() const { return good_; }
 

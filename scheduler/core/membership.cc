@@ -53,13 +53,14 @@ absl::Status Membership::MayReplace(const Node& holder, const NodeInfo& info, In
     return absl::InvalidArgumentError(absl::StrCat("name: \"", holder.id, "\" is a live ",
                                                    RoleName(held.role), " at ", held.address));
   }
-  const bool unheard = holder.lease_from.has_value() || holder.broken_since.has_value() ||
-                       now >= holder.last_seen + options_.silence;
+  const bool silent = holder.lease_from.has_value() || now >= holder.last_seen + options_.silence;
+  const bool unheard = silent || holder.broken_since.has_value();
   const bool same_identity = !info.identity.empty() && info.identity == held.identity;
   // Two processes cannot listen at one address, so it proves that the earlier one is gone. An
-  // identity alone does not: the disk that it lies on may have been cloned.
+  // identity alone does not: the disk that it lies on may have been cloned. Neither does a broken
+  // connection: a living one breaks off its sync to send a newer state (seed 708247811).
   if (same_identity && Planted(PlantedBug::kReplaceHeard)) return absl::OkStatus();
-  if (same_identity && (unheard || info.address == held.address)) return absl::OkStatus();
+  if (same_identity && (silent || info.address == held.address)) return absl::OkStatus();
   // That somebody registers shows that this scheduler can be reached, though isolation may hold.
   if (now >= DeadlineOf(holder)) return absl::OkStatus();
   const std::string who = absl::StrCat(

@@ -90,6 +90,11 @@ struct Routing {
   Generation generation;
   std::vector<ShardRoute> shards;  // Ordered by key.
   std::vector<ServerRef> servers;
+  // Lists an incarnation of that server.
+  bool Names(const NodeId& server) const {
+    return std::any_of(servers.begin(), servers.end(),
+                       [&server](const ServerRef& ref) { return ref.node == server; });
+  }
   friend bool operator==(const Routing&, const Routing&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {

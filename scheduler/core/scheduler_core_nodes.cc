@@ -138,7 +138,8 @@ DrainReply SchedulerCore::DrainState(const NodeId& node) const {
   std::vector<JobId> stuck;
   for (const auto& [number, job] : running_) {
     const ShardMap& shards = RunOf(job)->shards();
-    if (shards.CopiesOn(node) > 0) (shards.CanMoveFrom(node) ? moving : stuck).push_back(job);
+    if (shards.CopiesOn(node) == 0) continue;
+    (shards.servers().CanMoveFrom(node) ? moving : stuck).push_back(job);
   }
   if (!moving.empty()) {
     what.push_back(absl::StrCat("its shards of ", absl::StrJoin(moving, ", "), " are being moved"));

@@ -17,7 +17,7 @@ ShardMap::ShardMap(const Routing& routing, const Options& options)
   }
   const auto server_at = [&](int index) { return routing.servers[static_cast<size_t>(index)]; };
   for (const ShardRoute& route : routing.shards) {
-    Shard shard;
+    ShardCopies shard;
     shard.key = route.key;
     shard.elements = route.elements;
     shard.primary = server_at(route.server);
@@ -31,24 +31,11 @@ ShardMap::ShardMap(const Routing& routing, const Options& options)
 
 // ---------------------------------------------------------------- look-ups
 
-ShardMap::Shard* ShardMap::Find(const ShardKey& key) {
+ShardCopies* ShardMap::Find(const ShardKey& key) {
   const auto it =
       std::lower_bound(shards_.begin(), shards_.end(), key,
-                       [](const Shard& shard, const ShardKey& k) { return shard.key < k; });
+                       [](const ShardCopies& shard, const ShardKey& k) { return shard.key < k; });
   return it != shards_.end() && it->key == key ? &*it : nullptr;
-}
-
-ShardMap::Copy* ShardMap::FindReplica(Shard& shard, const NodeId& node) {
-  for (Copy& copy : shard.replicas) {
-    if (copy.server.node == node) return &copy;
-  }
-  return nullptr;
-}
-
-bool ShardMap::HasCopy(const Shard& shard, const NodeId& node) {
-  return shard.primary.node == node ||
-         std::any_of(shard.replicas.begin(), shard.replicas.end(),
-                     [&node](const Copy& copy) { return copy.server.node == node; });
 }
 
 // ---------------------------------------------------------------- facts
@@ -64,7 +51,7 @@ void ShardMap::SetStored(const NodeId& server, absl::Span<const StoredShard> sto
 
 void ShardMap::ServerDied(const NodeId& server, Instant fenced_at) {
   if (const Server* const dead = servers_.Find(server)) {
-    for (Shard& shard : shards_) {
+    for (ShardCopies& shard : shards_) {
       if (shard.primary == dead->ref) shard.fenced_at = fenced_at;
       shard.left.erase(server);
     }
@@ -83,7 +70,7 @@ void ShardMap::ServerFailed(const NodeId& server, Instant now) {
 
 void ShardMap::Adopt(Instant now) {
   servers_.Clear();
-  for (Shard& shard : shards_) {
+  for (ShardCopies& shard : shards_) {
     shard.fenced_at = now;
     shard.left.clear();
   }
@@ -99,7 +86,7 @@ void ShardMap::SetAvoided(const absl::btree_set<NodeId>& servers) {
 void ShardMap::NoteApplied(const NodeId& server, Generation table) {
   if (!servers_.NoteApplied(server, table)) return;
   settled_ = false;
-  for (Shard& shard : shards_) {
+  for (ShardCopies& shard : shards_) {
     if (shard.primary == servers_.at(server).ref && table >= Generation(shard.term.value())) {
       shard.logs.clear();
     }
@@ -118,7 +105,7 @@ void ShardMap::OnTableReport(const NodeId& server, const TableReport& report) {
 
 // A report that comes late tells of the logs as they were with an earlier table.
 void ShardMap::ForgetWriters(const ServerRef& server, Generation applied) {
-  for (Shard& shard : shards_) {
+  for (ShardCopies& shard : shards_) {
     const bool read = applied >= Generation(shard.term.value());
     if (read && !shard.lost && shard.primary == server) shard.writers.clear();
   }
@@ -126,9 +113,9 @@ void ShardMap::ForgetWriters(const ServerRef& server, Generation applied) {
 
 void ShardMap::TakeReplicaReport(const Server& server, Generation applied,
                                  const ReplicaReport& report) {
-  Shard* shard = Find(report.shard);
+  ShardCopies* shard = Find(report.shard);
   if (shard == nullptr || shard->primary != server.ref || report.term != shard->term) return;
-  Copy* copy = FindReplica(*shard, report.node);
+  ReplicaCopy* copy = shard->FindReplica(report.node);
   if (copy == nullptr || copy->server.incarnation != report.incarnation) return;
   if (applied < copy->placed) return;  // It speaks of an earlier copy there.
   if (report.state == ReplicaReport::State::kUnreachable) {
@@ -153,15 +140,15 @@ bool ShardMap::Settle(Instant now) {
   ChooseGood();
   CountLoads();
   has_lost_ = false;
-  for (Shard& shard : shards_) {
+  for (ShardCopies& shard : shards_) {
     BuryDead(shard, now);
     has_lost_ = has_lost_ || shard.lost;
   }
   ChooseGood();  // Whoever comes back with a log of a lost shard is no place for copies.
-  for (Shard& shard : shards_) {
+  for (ShardCopies& shard : shards_) {
     if (IsServed(shard)) HandOver(shard);
   }
-  for (Shard& shard : shards_) {
+  for (ShardCopies& shard : shards_) {
     if (IsServed(shard)) Trim(shard);
   }
   PlanMoves(now);
@@ -169,13 +156,13 @@ bool ShardMap::Settle(Instant now) {
   if (!changed_) return false;
   changed_ = false;
   ++generation_;
-  Render();
+  RenderRouting(shards_, generation_, &routing_);
   return true;
 }
 
 Instant ShardMap::NextDeadline() const { return deadline_; }
 
-void ShardMap::BuryDead(Shard& shard, Instant now) {
+void ShardMap::BuryDead(ShardCopies& shard, Instant now) {
   if (shard.lost) return;
   const bool served = Lives(shard.primary);
   const NodeId heir = served ? NodeId() : BestReplica(shard);
@@ -184,16 +171,17 @@ void ShardMap::BuryDead(Shard& shard, Instant now) {
     shard.move_to.clear();
     shard.moves_from = Generation();
     // Those in sync stay, dead as they are: they are the last who held all of it.
-    if (std::erase_if(shard.replicas, [](const Copy& copy) { return !copy.in_sync; }) > 0) {
+    if (std::erase_if(shard.replicas, [](const ReplicaCopy& copy) { return !copy.in_sync; }) > 0) {
       changed_ = true;
     }
     shard.writers.try_emplace(shard.primary.node, shard.primary.incarnation);
-    for (const Copy& copy : shard.replicas) {
+    for (const ReplicaCopy& copy : shard.replicas) {
       shard.writers.try_emplace(copy.server.node, copy.server.incarnation);
     }
     return;
   }
-  if (std::erase_if(shard.replicas, [this](const Copy& copy) { return !Lives(copy.server); }) > 0) {
+  if (std::erase_if(shard.replicas,
+                    [this](const ReplicaCopy& copy) { return !Lives(copy.server); }) > 0) {
     changed_ = true;
   }
   if (!shard.move_to.empty() && !servers_.IsGood(shard.move_to)) shard.move_to.clear();
@@ -206,10 +194,10 @@ void ShardMap::BuryDead(Shard& shard, Instant now) {
 }
 
 // The one whose server has the fewest primaries; drained servers come last.
-NodeId ShardMap::BestReplica(const Shard& shard) const {
+NodeId ShardMap::BestReplica(const ShardCopies& shard) const {
   NodeId best;
   std::tuple<bool, int> best_rank;
-  for (const Copy& copy : shard.replicas) {
+  for (const ReplicaCopy& copy : shard.replicas) {
     const NodeId& node = copy.server.node;
     const bool in_sync = copy.in_sync || Planted(PlantedBug::kPromoteStaleReplica);
     if (!in_sync || !Lives(copy.server)) continue;
@@ -223,12 +211,13 @@ NodeId ShardMap::BestReplica(const Shard& shard) const {
   return best;
 }
 
-void ShardMap::Promote(Shard& shard, const NodeId& node) {
+void ShardMap::Promote(ShardCopies& shard, const NodeId& node) {
   const ServerRef old = shard.primary;
-  const Copy* heir = FindReplica(shard, node);
+  const ReplicaCopy* heir = shard.FindReplica(node);
   shard.primary = heir->server;
   shard.term = Term(Next().value());
-  std::erase_if(shard.replicas, [&node](const Copy& copy) { return copy.server.node == node; });
+  std::erase_if(shard.replicas,
+                [&node](const ReplicaCopy& copy) { return copy.server.node == node; });
   shard.move_to.clear();
   shard.moves_from = Generation();
   if (Lives(old)) shard.left[old.node] = Next();
@@ -239,61 +228,45 @@ void ShardMap::Promote(Shard& shard, const NodeId& node) {
 
 std::vector<ShardMap::Lost> ShardMap::LostShards() const {
   std::vector<Lost> lost;
-  for (const Shard& shard : shards_) {
+  for (const ShardCopies& shard : shards_) {
     if (!shard.lost) continue;
-    lost.push_back({shard.key, Holders(shard)});
+    lost.push_back({shard.key, shard.Holders()});
   }
   return lost;
 }
 
 std::vector<ShardMap::Lost> ShardMap::WithoutLog() const {
   std::vector<Lost> without;
-  for (const Shard& shard : shards_) {
-    if (shard.lost && LogHolder(shard) == nullptr) without.push_back({shard.key, Holders(shard)});
+  for (const ShardCopies& shard : shards_) {
+    if (shard.lost && LogHolder(shard) == nullptr) without.push_back({shard.key, shard.Holders()});
   }
   return without;
-}
-
-std::vector<NodeId> ShardMap::Holders(const Shard& shard) {
-  std::vector<NodeId> holders = {shard.primary.node};
-  for (const Copy& copy : shard.replicas) holders.push_back(copy.server.node);
-  for (const NodeId& node : shard.logs) {
-    if (std::find(holders.begin(), holders.end(), node) == holders.end()) holders.push_back(node);
-  }
-  return holders;
 }
 
 // A primary that took over from its log may have acknowledged more since, unheard of: the others
 // are out of date then, unless its log is back to be compared with, or it has said that it could
 // not begin. Whether one that is back without its log had begun nobody knows.
-bool ShardMap::MayReadLog(const Shard& shard, const NodeId& node) const {
+bool ShardMap::MayReadLog(const ShardCopies& shard, const NodeId& node) const {
   if (std::find(shard.logs.begin(), shard.logs.end(), node) == shard.logs.end()) return true;
   const NodeId& primary = shard.primary.node;
   if (servers_.HasFailed(primary)) return true;
   const Server* const back = servers_.Find(primary);
   if (back == nullptr) return false;
   const auto log = back->stored.find(shard.key);
-  return log != back->stored.end() && !IsOfOlderDisk(shard, primary, log->second);
-}
-
-bool ShardMap::IsOfOlderDisk(const Shard& shard, const NodeId& node,
-                             const JobServers::LogEnd& log) {
-  const auto writer = shard.writers.find(node);
-  return writer != shard.writers.end() && log.life < writer->second &&
-         !Planted(PlantedBug::kReadOlderDisk);
+  return log != back->stored.end() && !shard.IsOfOlderDisk(primary, log->second);
 }
 
 // The holder whose log reaches furthest; the primary of two that are equal. A log from before the
 // job went back to a checkpoint is of a course that is given up.
-const ShardMap::Server* ShardMap::LogHolder(const Shard& shard) const {
+const ShardMap::Server* ShardMap::LogHolder(const ShardCopies& shard) const {
   const Server* best = nullptr;
   JobServers::LogEnd best_end;
-  for (const NodeId& node : Holders(shard)) {
+  for (const NodeId& node : shard.Holders()) {
     const Server* const server = servers_.Find(node);
     if (server == nullptr || !MayReadLog(shard, node)) continue;
     const auto stored = server->stored.find(shard.key);
     if (stored == server->stored.end()) continue;
-    if (stored->second.term < restore_term_ || IsOfOlderDisk(shard, node, stored->second)) continue;
+    if (stored->second.term < restore_term_ || shard.IsOfOlderDisk(node, stored->second)) continue;
     if (best != nullptr && !stored->second.ReachesBeyond(best_end)) continue;
     best = server;
     best_end = stored->second;
@@ -302,9 +275,9 @@ const ShardMap::Server* ShardMap::LogHolder(const Shard& shard) const {
 }
 
 // The other holders become replicas that are to be filled, so that they keep their logs for now.
-void ShardMap::TakeFromLog(Shard& shard) {
+void ShardMap::TakeFromLog(ShardCopies& shard) {
   const ServerRef holder = LogHolder(shard)->ref;
-  shard.logs = Holders(shard);
+  shard.logs = shard.Holders();
   std::erase(shard.logs, holder.node);
   shard.primary = holder;
   shard.replicas.clear();
@@ -313,19 +286,20 @@ void ShardMap::TakeFromLog(Shard& shard) {
     if (server == nullptr) continue;
     shard.replicas.push_back({.server = server->ref, .in_sync = false, .placed = Next()});
   }
-  std::sort(shard.replicas.begin(), shard.replicas.end(),
-            [](const Copy& a, const Copy& b) { return a.server.node < b.server.node; });
+  std::sort(
+      shard.replicas.begin(), shard.replicas.end(),
+      [](const ReplicaCopy& a, const ReplicaCopy& b) { return a.server.node < b.server.node; });
   shard.left.clear();
   shard.lost = false;
 }
 
 bool ShardMap::RecoverFromLog(Instant now) {
-  for (const Shard& shard : shards_) {
+  for (const ShardCopies& shard : shards_) {
     if (!shard.lost) continue;
     if (now < shard.fenced_at) deadline_ = std::min(deadline_, shard.fenced_at);
     if (now < shard.fenced_at || LogHolder(shard) == nullptr) return false;
   }
-  for (Shard& shard : shards_) {
+  for (ShardCopies& shard : shards_) {
     if (shard.lost) {
       TakeFromLog(shard);
     } else if (shard.term != log_term_ || !Lives(shard.primary) ||
@@ -345,8 +319,8 @@ bool ShardMap::RecoverFromLog(Instant now) {
 
 bool ShardMap::PlaceAnew() {
   if (servers_.AllDrained()) return false;
-  std::vector<Shard*> by_size;
-  for (Shard& shard : shards_) {
+  std::vector<ShardCopies*> by_size;
+  for (ShardCopies& shard : shards_) {
     shard.lost = false;
     shard.replicas.clear();
     shard.logs.clear();
@@ -358,12 +332,12 @@ bool ShardMap::PlaceAnew() {
     by_size.push_back(&shard);
   }
   ChooseGood();
-  std::stable_sort(by_size.begin(), by_size.end(), [](const Shard* a, const Shard* b) {
+  std::stable_sort(by_size.begin(), by_size.end(), [](const ShardCopies* a, const ShardCopies* b) {
     return a->elements.size() > b->elements.size();
   });
   absl::btree_map<NodeId, int64_t> elements;
   for (const NodeId& node : servers_.good()) elements[node] = 0;
-  for (Shard* shard : by_size) {
+  for (ShardCopies* shard : by_size) {
     const auto least =
         std::min_element(elements.begin(), elements.end(),
                          [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -379,18 +353,13 @@ bool ShardMap::PlaceAnew() {
 
 // ---------------------------------------------------------------- what is
 
-bool ShardMap::IsUsed(const NodeId& server) const {
-  return std::any_of(routing_.servers.begin(), routing_.servers.end(),
-                     [&server](const ServerRef& ref) { return ref.node == server; });
-}
-
 int ShardMap::CopiesOn(const NodeId& server) const {
   const Server* const found = servers_.Find(server);
   if (found == nullptr) return 0;
   int count = 0;
-  for (const Shard& shard : shards_) {
+  for (const ShardCopies& shard : shards_) {
     if (shard.primary == found->ref) ++count;
-    for (const Copy& copy : shard.replicas) {
+    for (const ReplicaCopy& copy : shard.replicas) {
       if (copy.server == found->ref) ++count;
     }
   }
@@ -399,20 +368,16 @@ int ShardMap::CopiesOn(const NodeId& server) const {
 
 // Where a primary has died, who is to take over may be dead, too, unheard of.
 bool ShardMap::NeedsLogOf(const NodeId& server) const {
-  return std::any_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
+  return std::any_of(shards_.begin(), shards_.end(), [&](const ShardCopies& shard) {
     if (!shard.lost) return shard.primary.node == server && !Lives(shard.primary);
-    const std::vector<NodeId> holders = Holders(shard);
+    const std::vector<NodeId> holders = shard.Holders();
     return std::find(holders.begin(), holders.end(), server) != holders.end();
   });
 }
 
-bool ShardMap::CanMoveFrom(const NodeId& server) const {
-  return servers_.good().size() > (servers_.IsGood(server) ? 1 : 0);
-}
-
 absl::btree_map<NodeId, Generation> ShardMap::Primaries() const {
   absl::btree_map<NodeId, Generation> primaries;
-  for (const Shard& shard : shards_) {
+  for (const ShardCopies& shard : shards_) {
     if (!Lives(shard.primary)) continue;
     Generation& since = primaries[shard.primary.node];
     since = std::max(since, Generation(shard.term.value()));
@@ -421,43 +386,12 @@ absl::btree_map<NodeId, Generation> ShardMap::Primaries() const {
 }
 
 bool ShardMap::complete() const {
-  return std::all_of(shards_.begin(), shards_.end(), [this](const Shard& shard) {
+  return std::all_of(shards_.begin(), shards_.end(), [this](const ShardCopies& shard) {
     const int wanted = std::min(options_.replicas, Possible(shard));
     return IsServed(shard) && !servers_.IsToBeLeft(shard.primary.node) && shard.move_to.empty() &&
            static_cast<int>(shard.replicas.size()) == wanted &&
            GoodReplicas(shard, Count::kInSync) == wanted;
   });
-}
-
-void ShardMap::Render() {
-  // By name; the dead server of a lost shard may be listed beside its new life.
-  using Life = std::pair<NodeId, Incarnation>;
-  absl::btree_map<Life, int> index;
-  const auto life = [](const ServerRef& server) { return Life(server.node, server.incarnation); };
-  absl::btree_map<Life, ServerRef> used;
-  for (const Shard& shard : shards_) {
-    used[life(shard.primary)] = shard.primary;
-    for (const Copy& copy : shard.replicas) used[life(copy.server)] = copy.server;
-  }
-  routing_.generation = generation_;
-  routing_.servers.clear();
-  for (const auto& [key, server] : used) {
-    index[key] = static_cast<int>(routing_.servers.size());
-    routing_.servers.push_back(server);
-  }
-  routing_.shards.clear();
-  for (const Shard& shard : shards_) {
-    ShardRoute route{.key = shard.key,
-                     .elements = shard.elements,
-                     .server = index.at(life(shard.primary)),
-                     .term = shard.term,
-                     .replicas = {},
-                     .hands_over = shard.moves_from.value() > 0};
-    for (const Copy& copy : shard.replicas) {
-      route.replicas.push_back({index.at(life(copy.server)), copy.in_sync});
-    }
-    routing_.shards.push_back(std::move(route));
-  }
 }
 
 }  // namespace capstan::scheduler

@@ -41,6 +41,7 @@
 #include "scheduler/core/job_servers.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
+#include "scheduler/core/shard_copies.h"
 
 namespace capstan::scheduler {
 
@@ -77,9 +78,6 @@ class ShardMap {
   // Live servers that tasks cannot reach: their shards move away, as if they were drained, while
   // there is another server. Not durable.
   void SetAvoided(const absl::btree_set<NodeId>& servers);
-  // There is another live server that is not to be left, of the job or not.
-  bool HasAnother(const NodeId& than) const { return servers_.HasAnother(than); }
-  bool HasFailed(const NodeId& server) const { return servers_.HasFailed(server); }
   // What a live server says of the job's tables on it. A report about a replica counts only if it
   // comes from the shard's primary, is of its term, names the replica's life, and was made when the
   // primary knew of the replica.
@@ -108,23 +106,20 @@ class ShardMap {
   // to begin with its initial values.
   // False: there is no server.
   bool PlaceAnew();
-  Term log_term() const { return log_term_; }          // Of the last RecoverFromLog; 0: none.
-  Term restore_term() const { return restore_term_; }  // Of the last PlaceAnew; 0: none.
+  // Where primaries have their shards from: the terms of the last RecoverFromLog and PlaceAnew.
+  RestoreSource source() const {
+    return {.restore_term = restore_term_, .restore_folder = "", .log_term = log_term_};
+  }
 
   // ---- what is
   const Routing& routing() const { return routing_; }
-  // At least the table's; no term that was ever given out is later.
-  Generation generation() const { return generation_; }
   // When the job was taken up from another cluster; 0: never.
   Generation adopted_at() const { return adopted_at_; }
-  bool IsUsed(const NodeId& server) const;   // The table names it, in whatever life.
   int CopiesOn(const NodeId& server) const;  // Primaries and replicas of its present life.
-  // This life of it, and it can hold the job's shards.
-  bool Lives(const ServerRef& server) const { return servers_.Lives(server); }
+  const JobServers& servers() const { return servers_; }
   // It is one of the last that held all of a shard that is lost, or may be: its log may be what is
   // left of it.
   bool NeedsLogOf(const NodeId& server) const;
-  bool CanMoveFrom(const NodeId& server) const;  // Another server could take what is on it.
   // The servers that are primaries now, alive, with the generation that made them so.
   absl::btree_map<NodeId, Generation> Primaries() const;
   // Every shard has all the copies that it is to have, in sync, and nothing is on its way.
@@ -139,44 +134,6 @@ class ShardMap {
 
  private:
   using Server = JobServers::Server;
-  struct Copy {
-    ServerRef server;
-    bool in_sync = false;
-    Generation placed;  // The table that listed it first.
-    // In sync, and to leave the table: once the primary goes by that table, so that it is known to
-    // live. 0: it stays.
-    Generation leaves;
-    template <typename Archive>
-    void serialize(Archive& archive) {
-      archive(server, in_sync, placed, leaves);
-    }
-  };
-  struct Shard {
-    ShardKey key;
-    Range elements;
-    ServerRef primary;
-    Term term;
-    std::vector<Copy> replicas;  // By name.
-    bool lost = false;
-    Instant fenced_at;  // The primary is dead and answers no reads from then on.
-    // Others whose logs hold all of it, until the primary has read its own.
-    std::vector<NodeId> logs;
-    // The lives of all who held all of it when it was lost, until the primary has begun its own
-    // log: a log of an earlier life is of a disk that was not there then.
-    absl::btree_map<NodeId, Incarnation> writers;
-    NodeId move_to;  // Is to become primary once it is filled. Empty: none.
-    // The table that first said that the shard is handed over. 0: no other one is filled.
-    Generation moves_from;
-    NodeId avoid;  // Did not answer the last time. Empty: none.
-    // Live servers whose copy left the table, and when: a new copy there must not be taken for the
-    // old one.
-    absl::btree_map<NodeId, Generation> left;
-    template <typename Archive>
-    void serialize(Archive& archive) {
-      archive(key, elements, primary, term, replicas, lost, fenced_at, logs, writers, move_to,
-              moves_from, avoid, left);
-    }
-  };
   struct Load {
     int copies = 0;
     int primaries = 0;
@@ -185,51 +142,47 @@ class ShardMap {
   };
 
   Generation Next() const { return generation_.Next(); }  // Of the table in the making.
-  bool IsServed(const Shard& shard) const { return !shard.lost && Lives(shard.primary); }
-  Shard* Find(const ShardKey& key);
-  static Copy* FindReplica(Shard& shard, const NodeId& node);  // Null: none there.
-  static bool HasCopy(const Shard& shard, const NodeId& node);
-  static bool HasLeaving(const Shard& shard);  // A copy that is about to leave.
+  bool Lives(const ServerRef& server) const { return servers_.Lives(server); }
+  bool IsServed(const ShardCopies& shard) const { return !shard.lost && Lives(shard.primary); }
+  ShardCopies* Find(const ShardKey& key);
   enum class Count { kAll, kInSync };
-  int GoodReplicas(const Shard& shard, Count count) const;  // On good servers.
-  int Wanted(const Shard& shard) const;    // Replicas on good servers, one more while it moves.
-  int Possible(const Shard& shard) const;  // Good servers that could hold a replica.
+  int GoodReplicas(const ShardCopies& shard, Count count) const;  // On good servers.
+  int Wanted(const ShardCopies& shard) const;  // Replicas on good servers, one more while it moves.
+  int Possible(const ShardCopies& shard) const;  // Good servers that could hold a replica.
   void CountLoads();
 
   void ChooseGood();
-  void BuryDead(Shard& shard, Instant now);
-  NodeId BestReplica(const Shard& shard) const;  // In sync and alive; empty: none.
-  void Promote(Shard& shard, const NodeId& node);
-  void DropReplica(Shard& shard, const NodeId& node);
-  void LetGo(Shard& shard, Copy& copy);  // Drops it, if it may go already.
-  void HandOver(Shard& shard);
+  void BuryDead(ShardCopies& shard, Instant now);
+  NodeId BestReplica(const ShardCopies& shard) const;  // In sync and alive; empty: none.
+  void Promote(ShardCopies& shard, const NodeId& node);
+  void DropReplica(ShardCopies& shard, const NodeId& node);
+  void LetGo(ShardCopies& shard, ReplicaCopy& copy);  // Drops it, if it may go already.
+  void HandOver(ShardCopies& shard);
   // Who is filled, and to take the shard over from a primary that lives. Empty: nobody yet.
-  NodeId NextPrimary(Shard& shard);
-  void MovePrimary(Shard& shard, const NodeId& to);  // Once both have applied `moves_from`.
-  void KeepPrimary(Shard& shard);                    // Nobody is to take over.
-  void Trim(Shard& shard);
+  NodeId NextPrimary(ShardCopies& shard);
+  void MovePrimary(ShardCopies& shard, const NodeId& to);  // Once both have applied `moves_from`.
+  void KeepPrimary(ShardCopies& shard);                    // Nobody is to take over.
+  void Trim(ShardCopies& shard);
   void PlanMoves(Instant now);
   // Null: none.
-  Shard* ChooseToMove(const NodeId& from, const NodeId& to, int64_t spread);
-  void SwapPrimary(Shard& shard, const NodeId& to);  // REQUIRES: `to` holds a replica in sync.
+  ShardCopies* ChooseToMove(const NodeId& from, const NodeId& to, int64_t spread);
+  void SwapPrimary(ShardCopies& shard,
+                   const NodeId& to);  // REQUIRES: `to` holds a replica in sync.
   void PlaceMissing();
-  bool PlaceOne(Shard& shard);  // False: no server can take one now.
-  void AddReplica(Shard& shard, const Copy& copy);
+  bool PlaceOne(ShardCopies& shard);  // False: no server can take one now.
+  void AddReplica(ShardCopies& shard, const ReplicaCopy& copy);
   // Of shards whose log the server has begun itself, as of the table that it has applied.
   void ForgetWriters(const ServerRef& server, Generation applied);
   void TakeReplicaReport(const Server& server, Generation applied, const ReplicaReport& report);
-  static std::vector<NodeId> Holders(const Shard& shard);
-  bool MayReadLog(const Shard& shard, const NodeId& node) const;
-  static bool IsOfOlderDisk(const Shard& shard, const NodeId& node, const JobServers::LogEnd& log);
-  const Server* LogHolder(const Shard& shard) const;  // Null: none has come back.
-  void TakeFromLog(Shard& shard);
-  void Render();  // Makes routing_ of shards_.
+  bool MayReadLog(const ShardCopies& shard, const NodeId& node) const;
+  const Server* LogHolder(const ShardCopies& shard) const;  // Null: none has come back.
+  void TakeFromLog(ShardCopies& shard);
 
   const Options options_;
-  std::vector<Shard> shards_;  // By key.
+  std::vector<ShardCopies> shards_;  // By key.
   JobServers servers_;
   Generation adopted_at_;
-  Generation generation_;
+  Generation generation_;  // At least the table's; no term that was ever given out is later.
   Term log_term_;
   Term restore_term_;
   absl::btree_map<NodeId, Load> loads_;  // While Settle runs.

@@ -14,7 +14,7 @@ const Instant kNow = Instant() + absl::Seconds(1);
 
 // The first server says that a copy is in sync.
 void Fill(ShardMap& map, const ServerRef& server) {
-  TableReport report{"job-1", map.generation(), Generation(1), {}, {}};
+  TableReport report{"job-1", map.routing().generation, Generation(1), {}, {}};
   const ShardRoute& shard = map.routing().shards[0];
   report.replicas = {{shard.key, shard.term, server.node, server.incarnation}};
   map.OnTableReport(kFirst.node, report);
@@ -47,11 +47,11 @@ TEST_CASE("Shard map: a drained primary stays until the next one has shown that 
   map.SetServer(kFirst, /*draining=*/true);
   map.Settle(kNow);
   CHECK(Primary(map) == kFirst.node);
-  map.NoteApplied(kFirst.node, map.generation());  // It knows that it is to be replaced.
+  map.NoteApplied(kFirst.node, map.routing().generation);  // It knows that it is to be replaced.
   map.Settle(kNow);
   CHECK(Primary(map) == kFirst.node);
   SECTION("it lives") {
-    map.NoteApplied(kSecond.node, map.generation());
+    map.NoteApplied(kSecond.node, map.routing().generation);
     map.Settle(kNow);
     CHECK(map.CopiesOn(kFirst.node) == 0);
     CHECK(Primary(map) == kSecond.node);
@@ -64,11 +64,11 @@ TEST_CASE("Shard map: a drained primary stays until the next one has shown that 
     SECTION("and so may be the one that is filled after it") {
       map.SetServer(kThird, false);
       map.Settle(kNow);
-      map.NoteApplied(kThird.node, map.generation());
+      map.NoteApplied(kThird.node, map.routing().generation);
       Fill(map, kThird);
       CHECK(Primary(map) == kFirst.node);
-      map.NoteApplied(kFirst.node, map.generation());
-      map.NoteApplied(kThird.node, map.generation());
+      map.NoteApplied(kFirst.node, map.routing().generation);
+      map.NoteApplied(kThird.node, map.routing().generation);
       map.Settle(kNow);
       CHECK(Primary(map) == kThird.node);
     }
@@ -82,11 +82,11 @@ TEST_CASE("Shard map: a primary that lives is replaced once it knows that it is 
   map.SetServer(kFirst, /*draining=*/true);
   map.Settle(kNow);
   CHECK(HandsOver(map));
-  map.NoteApplied(kSecond.node, map.generation());
+  map.NoteApplied(kSecond.node, map.routing().generation);
   map.Settle(kNow);
   CHECK(Primary(map) == kFirst.node);  // It may answer reads alone, by the table before.
   SECTION("it hears of it") {
-    map.NoteApplied(kFirst.node, map.generation());
+    map.NoteApplied(kFirst.node, map.routing().generation);
     map.Settle(kNow);
     CHECK(Primary(map) == kSecond.node);
     CHECK_FALSE(HandsOver(map));
@@ -100,19 +100,19 @@ TEST_CASE("Shard map: a primary that lives is replaced once it knows that it is 
     CHECK_FALSE(HandsOver(map));
   }
   SECTION("it is to stay after all, and then to go again") {
-    const Generation handed_over = map.generation();
+    const Generation handed_over = map.routing().generation;
     map.SetServer(kFirst, /*draining=*/false);
     map.Settle(kNow);
     CHECK_FALSE(HandsOver(map));
-    map.NoteApplied(kSecond.node, map.generation());
+    map.NoteApplied(kSecond.node, map.routing().generation);
     map.SetServer(kFirst, /*draining=*/true);
     map.Settle(kNow);
     CHECK(HandsOver(map));
-    map.NoteApplied(kSecond.node, map.generation());
+    map.NoteApplied(kSecond.node, map.routing().generation);
     map.NoteApplied(kFirst.node, handed_over);  // Since then it may have been told otherwise.
     map.Settle(kNow);
     CHECK(Primary(map) == kFirst.node);
-    map.NoteApplied(kFirst.node, map.generation());
+    map.NoteApplied(kFirst.node, map.routing().generation);
     map.Settle(kNow);
     CHECK(Primary(map) == kSecond.node);
   }
@@ -150,7 +150,7 @@ TEST_CASE("Shard map: a drained replica stays until the primary has shown that i
   map.Settle(kNow);
   CHECK(map.CopiesOn(kSecond.node) == 1);
   SECTION("it lives") {
-    map.NoteApplied(kFirst.node, map.generation());
+    map.NoteApplied(kFirst.node, map.routing().generation);
     map.Settle(kNow);
     CHECK(map.CopiesOn(kSecond.node) == 0);
   }
@@ -163,7 +163,7 @@ TEST_CASE("Shard map: a drained replica stays until the primary has shown that i
   SECTION("the server is to be used again") {
     map.SetServer(kSecond, /*draining=*/false);
     map.Settle(kNow);
-    map.NoteApplied(kFirst.node, map.generation());
+    map.NoteApplied(kFirst.node, map.routing().generation);
     map.Settle(kNow);
     CHECK(map.CopiesOn(kSecond.node) == 1);
   }

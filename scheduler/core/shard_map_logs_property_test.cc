@@ -166,11 +166,12 @@ class World {
       return;
     }
     const Term known = server.applied.shards.empty() ? Term(0) : server.applied.shards[0].term;
-    if (PrimaryIn(table) == self && route.term == map_->restore_term() && known < route.term) {
+    if (PrimaryIn(table) == self && route.term == map_->source().restore_term &&
+        known < route.term) {
       server.log = {route.term, acknowledged_, server.life};  // From a checkpoint.
       server.holds = true;
     } else if (PrimaryIn(table) == self && !server.holds) {
-      if (!server.log.has_value() || route.term != map_->log_term()) return Refuse(node);
+      if (!server.log.has_value() || route.term != map_->source().log_term) return Refuse(node);
       server.log->term = route.term;
       server.log->life = server.life;
       server.holds = true;

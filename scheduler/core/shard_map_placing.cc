@@ -11,23 +11,23 @@ namespace capstan::scheduler {
 
 void ShardMap::ChooseGood() {
   absl::btree_set<NodeId> awaited;  // That held lost shards: their logs may be asked for.
-  for (const Shard& shard : shards_) {
+  for (const ShardCopies& shard : shards_) {
     if (!shard.lost) continue;
-    for (const NodeId& node : Holders(shard)) awaited.insert(node);
+    for (const NodeId& node : shard.Holders()) awaited.insert(node);
   }
   servers_.Choose(options_.servers, options_.replicas + 1, awaited);
 }
 
 void ShardMap::CountLoads() {
   loads_.clear();
-  for (const Shard& shard : shards_) {
+  for (const ShardCopies& shard : shards_) {
     if (shard.lost) continue;
     Load& primary = loads_[shard.primary.node];
     ++primary.primaries;
     ++primary.copies;
     const bool moves = !shard.move_to.empty();
     loads_[moves ? shard.move_to : shard.primary.node].elements += PlacementWeight(shard.elements);
-    for (const Copy& copy : shard.replicas) {
+    for (const ReplicaCopy& copy : shard.replicas) {
       Load& load = loads_[copy.server.node];
       ++load.copies;
       if (!copy.in_sync) ++load.filling;
@@ -35,26 +35,27 @@ void ShardMap::CountLoads() {
   }
 }
 
-int ShardMap::GoodReplicas(const Shard& shard, Count count) const {
+int ShardMap::GoodReplicas(const ShardCopies& shard, Count count) const {
   return static_cast<int>(
-      std::count_if(shard.replicas.begin(), shard.replicas.end(), [&](const Copy& copy) {
+      std::count_if(shard.replicas.begin(), shard.replicas.end(), [&](const ReplicaCopy& copy) {
         return servers_.IsGood(copy.server.node) && (copy.in_sync || count == Count::kAll);
       }));
 }
 
-int ShardMap::Wanted(const Shard& shard) const {
+int ShardMap::Wanted(const ShardCopies& shard) const {
   const bool moves = servers_.IsToBeLeft(shard.primary.node) || !shard.move_to.empty();
   return options_.replicas + (moves ? 1 : 0);
 }
 
-int ShardMap::Possible(const Shard& shard) const {
+int ShardMap::Possible(const ShardCopies& shard) const {
   return static_cast<int>(servers_.good().size()) - (servers_.IsGood(shard.primary.node) ? 1 : 0);
 }
 
 // ---------------------------------------------------------------- moving
 
-void ShardMap::DropReplica(Shard& shard, const NodeId& node) {
-  std::erase_if(shard.replicas, [&node](const Copy& copy) { return copy.server.node == node; });
+void ShardMap::DropReplica(ShardCopies& shard, const NodeId& node) {
+  std::erase_if(shard.replicas,
+                [&node](const ReplicaCopy& copy) { return copy.server.node == node; });
   shard.left[node] = Next();
   if (shard.move_to == node) shard.move_to.clear();
   changed_ = true;
@@ -62,7 +63,7 @@ void ShardMap::DropReplica(Shard& shard, const NodeId& node) {
 
 // A drained server goes on with fewer replicas where there are too few servers for all; a move for
 // balance is never worth that.
-void ShardMap::HandOver(Shard& shard) {
+void ShardMap::HandOver(ShardCopies& shard) {
   const NodeId next = NextPrimary(shard);
   if (next.empty()) {
     KeepPrimary(shard);
@@ -71,13 +72,13 @@ void ShardMap::HandOver(Shard& shard) {
   }
 }
 
-void ShardMap::KeepPrimary(Shard& shard) {
+void ShardMap::KeepPrimary(ShardCopies& shard) {
   if (shard.moves_from.value() == 0) return;
   shard.moves_from = Generation();
   changed_ = true;
 }
 
-NodeId ShardMap::NextPrimary(Shard& shard) {
+NodeId ShardMap::NextPrimary(ShardCopies& shard) {
   const int in_sync = GoodReplicas(shard, Count::kInSync);
   if (servers_.IsToBeLeft(shard.primary.node)) {
     const int needed = std::min(options_.replicas + 1, Possible(shard));
@@ -85,7 +86,7 @@ NodeId ShardMap::NextPrimary(Shard& shard) {
   }
   if (Possible(shard) <= options_.replicas) shard.move_to.clear();
   if (shard.move_to.empty()) return NodeId();
-  const Copy* target = FindReplica(shard, shard.move_to);
+  const ReplicaCopy* target = shard.FindReplica(shard.move_to);
   const bool filled = target != nullptr && target->in_sync;
   return filled && in_sync > options_.replicas ? shard.move_to : NodeId();
 }
@@ -93,7 +94,7 @@ NodeId ShardMap::NextPrimary(Shard& shard) {
 // The next primary may be dead, unheard of: the former one stays until that one goes by a table
 // that was made when it was to take over. The former one may not hear that it is replaced while its
 // read lease lasts: it goes by such a table, too, and so it asks its replicas before it answers.
-void ShardMap::MovePrimary(Shard& shard, const NodeId& to) {
+void ShardMap::MovePrimary(ShardCopies& shard, const NodeId& to) {
   if (shard.moves_from.value() == 0) {
     shard.moves_from = Next();
     changed_ = true;
@@ -106,36 +107,36 @@ void ShardMap::MovePrimary(Shard& shard, const NodeId& to) {
 }
 
 // Drops replicas on drained servers once others are filled, and those that are too many.
-void ShardMap::Trim(Shard& shard) {
+void ShardMap::Trim(ShardCopies& shard) {
   const int needed = std::min(Wanted(shard), Possible(shard));
   const bool enough = GoodReplicas(shard, Count::kInSync) >= needed;
   std::vector<NodeId> go;
-  for (const Copy& copy : shard.replicas) {
+  for (const ReplicaCopy& copy : shard.replicas) {
     if (!servers_.IsGood(copy.server.node) && (enough || !copy.in_sync))
       go.push_back(copy.server.node);
   }
-  std::vector<const Copy*> good;  // The first to go stands first.
-  for (const Copy& copy : shard.replicas) {
+  std::vector<const ReplicaCopy*> good;  // The first to go stands first.
+  for (const ReplicaCopy& copy : shard.replicas) {
     if (servers_.IsGood(copy.server.node)) good.push_back(&copy);
   }
-  const auto rank = [&](const Copy* copy) {
+  const auto rank = [&](const ReplicaCopy* copy) {
     const NodeId& node = copy->server.node;
     return std::tuple(node != shard.move_to, !copy->in_sync, copy->leaves.value() > 0,
                       loads_[node].copies);
   };
   std::stable_sort(good.begin(), good.end(),
-                   [&](const Copy* a, const Copy* b) { return rank(a) > rank(b); });
+                   [&](const ReplicaCopy* a, const ReplicaCopy* b) { return rank(a) > rank(b); });
   const int spare = static_cast<int>(good.size()) - Wanted(shard);
   for (int i = 0; i < spare; ++i) go.push_back(good[static_cast<size_t>(i)]->server.node);
-  for (Copy& copy : shard.replicas) {
+  for (ReplicaCopy& copy : shard.replicas) {
     if (std::find(go.begin(), go.end(), copy.server.node) == go.end()) copy.leaves = Generation();
   }
-  for (const NodeId& node : go) LetGo(shard, *FindReplica(shard, node));
+  for (const NodeId& node : go) LetGo(shard, *shard.FindReplica(node));
 }
 
 // The primary may be dead, unheard of, and this copy then the last one: it stays until the primary
 // goes by a table that was made when the copy was not needed any more.
-void ShardMap::LetGo(Shard& shard, Copy& copy) {
+void ShardMap::LetGo(ShardCopies& shard, ReplicaCopy& copy) {
   if (copy.in_sync && copy.leaves.value() == 0) {
     copy.leaves = Next();
     changed_ = true;
@@ -155,7 +156,7 @@ void ShardMap::PlanMoves(Instant now) {
   int moving = 0;
   int64_t largest = 0;
   int64_t total = 0;
-  for (const Shard& shard : shards_) {
+  for (const ShardCopies& shard : shards_) {
     if (!IsServed(shard) || GoodReplicas(shard, Count::kInSync) < options_.replicas) return;
     if (!shard.move_to.empty()) ++moving;
     largest = std::max(largest, PlacementWeight(shard.elements));
@@ -176,7 +177,7 @@ void ShardMap::PlanMoves(Instant now) {
       deadline_ = std::min(deadline_, swaps_from_);
       return;
     }
-    Shard* const shard = ChooseToMove(most, least, spread);
+    ShardCopies* const shard = ChooseToMove(most, least, spread);
     if (shard == nullptr) return;
     if (spare > 0) {
       shard->move_to = least;
@@ -189,23 +190,18 @@ void ShardMap::PlanMoves(Instant now) {
   }
 }
 
-ShardMap::Shard* ShardMap::ChooseToMove(const NodeId& from, const NodeId& to, int64_t spread) {
-  Shard* chosen = nullptr;
-  for (Shard& shard : shards_) {
-    if (shard.primary.node != from || !shard.move_to.empty() || HasLeaving(shard)) continue;
+ShardCopies* ShardMap::ChooseToMove(const NodeId& from, const NodeId& to, int64_t spread) {
+  ShardCopies* chosen = nullptr;
+  for (ShardCopies& shard : shards_) {
+    if (shard.primary.node != from || !shard.move_to.empty() || shard.HasLeavingReplica()) continue;
     if (PlacementWeight(shard.elements) >= spread) continue;  // It would turn the tables.
-    if (chosen == nullptr || (HasCopy(*chosen, to) && !HasCopy(shard, to))) chosen = &shard;
+    if (chosen == nullptr || (chosen->HasCopyOn(to) && !shard.HasCopyOn(to))) chosen = &shard;
   }
   return chosen;
 }
 
-bool ShardMap::HasLeaving(const Shard& shard) {
-  return std::any_of(shard.replicas.begin(), shard.replicas.end(),
-                     [](const Copy& copy) { return copy.leaves.value() > 0; });
-}
-
 // The former primary has whatever was committed, as any replica in sync has.
-void ShardMap::SwapPrimary(Shard& shard, const NodeId& to) {
+void ShardMap::SwapPrimary(ShardCopies& shard, const NodeId& to) {
   const ServerRef from = shard.primary;
   Promote(shard, to);
   shard.left.erase(from.node);
@@ -217,28 +213,29 @@ void ShardMap::SwapPrimary(Shard& shard, const NodeId& to) {
 // Shards that have the fewest copies come first.
 void ShardMap::PlaceMissing() {
   CountLoads();
-  std::vector<Shard*> missing;
-  for (Shard& shard : shards_) {
+  std::vector<ShardCopies*> missing;
+  for (ShardCopies& shard : shards_) {
     if (IsServed(shard) && GoodReplicas(shard, Count::kAll) < Wanted(shard)) {
       missing.push_back(&shard);
     }
   }
-  const auto in_sync = [this](const Shard* s) { return GoodReplicas(*s, Count::kInSync); };
-  std::stable_sort(missing.begin(), missing.end(),
-                   [&](const Shard* a, const Shard* b) { return in_sync(a) < in_sync(b); });
-  for (Shard* shard : missing) {
+  const auto in_sync = [this](const ShardCopies* s) { return GoodReplicas(*s, Count::kInSync); };
+  std::stable_sort(missing.begin(), missing.end(), [&](const ShardCopies* a, const ShardCopies* b) {
+    return in_sync(a) < in_sync(b);
+  });
+  for (ShardCopies* shard : missing) {
     while (GoodReplicas(*shard, Count::kAll) < Wanted(*shard) && PlaceOne(*shard)) {
     }
   }
 }
 
-bool ShardMap::PlaceOne(Shard& shard) {
+bool ShardMap::PlaceOne(ShardCopies& shard) {
   const Generation known = servers_.at(shard.primary.node).applied;
-  const bool move = !shard.move_to.empty() && !HasCopy(shard, shard.move_to);
+  const bool move = !shard.move_to.empty() && !shard.HasCopyOn(shard.move_to);
   NodeId best;
   std::tuple<bool, int> best_rank;
   for (const NodeId& node : servers_.good()) {
-    if (HasCopy(shard, node) || (move && node != shard.move_to)) continue;
+    if (shard.HasCopyOn(node) || (move && node != shard.move_to)) continue;
     if (loads_[node].filling >= options_.filling_max) continue;
     // The primary has not seen yet that the copy there left.
     if (const auto it = shard.left.find(node); it != shard.left.end() && it->second > known) {
@@ -257,11 +254,8 @@ bool ShardMap::PlaceOne(Shard& shard) {
   return true;
 }
 
-void ShardMap::AddReplica(Shard& shard, const Copy& copy) {
-  const auto after =
-      std::find_if(shard.replicas.begin(), shard.replicas.end(),
-                   [&copy](const Copy& c) { return c.server.node > copy.server.node; });
-  shard.replicas.insert(after, copy);
+void ShardMap::AddReplica(ShardCopies& shard, const ReplicaCopy& copy) {
+  shard.AddReplica(copy);
   changed_ = true;
 }
 

@@ -114,7 +114,7 @@ class World {
       if (listed && copy != server.held.end()) held[route.key] = copy->second;
       if (primary && initial) held[route.key] = 0;
       // Of this term it is read anew, whatever is held of an earlier one.
-      const bool restored = primary && route.term == map_->restore_term();
+      const bool restored = primary && route.term == map_->source().restore_term;
       if (restored && TermKnown(server, route.key) < route.term) {
         held[route.key] = committed_[route.key];
       }
@@ -409,7 +409,7 @@ class World {
     int64_t total = 0;
     for (const auto& [name, server] : servers_) {
       if (server.draining && map_->CopiesOn(name) > 0) Fail("a drained server keeps something");
-      if (!server.draining && (!limited_ || map_->IsUsed(name))) load[name] = 0;
+      if (!server.draining && (!limited_ || map_->routing().Names(name))) load[name] = 0;
     }
     for (const ShardRoute& route : map_->routing().shards) {
       if (static_cast<int>(route.replicas.size()) != replicas_) Fail("replicas are missing");
@@ -475,7 +475,7 @@ TEST_CASE("Shard map: a log of before the job went back to a checkpoint is not r
   restart(2, Term(1));
   REQUIRE(map.PlaceAnew());  // As another shard's log would not come back.
   map.Settle(now);
-  const Term anew = map.restore_term();
+  const Term anew = map.source().restore_term;
   CHECK(anew == map.routing().shards[0].term);
   SECTION("it had begun no new one when it died again") {
     restart(3, Term(1));
