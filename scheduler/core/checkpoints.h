@@ -50,9 +50,9 @@ namespace capstan::scheduler {
 struct CheckpointPublish {
   JobId job;
   CheckpointId id;
-  std::string folder;                 // Of this checkpoint.
-  std::string job_folder;             // Of all of the job.
-  CheckpointId base;                  // That parts may rest on; 0: none does.
+  std::string folder;                 // The folder of this checkpoint.
+  std::string job_folder;             // The folder of all checkpoints of the job.
+  CheckpointId base;                  // The checkpoint that parts may rest on; 0: none.
   std::vector<CheckpointPart> parts;  // By shard.
   std::vector<ServerRef> writers;     // The server that has written each part.
   ResumePoint at;
@@ -100,7 +100,7 @@ class Checkpoints {
   void Abandon(const std::string& why, const NodeId& node = {});
   void Published(CheckpointId id, const absl::Status& status);
   void Tick(Instant now);
-  Instant Limit() const;  // Of Tick.
+  Instant Limit() const;  // When Tick gives up what servers capture or write.
 
   bool IsIdle() const { return state_ == State::kIdle; }
   bool IsCapturing() const { return state_ == State::kCapturing; }
@@ -108,7 +108,7 @@ class Checkpoints {
   bool MustPublish() const { return state_ == State::kPublishing; }
   CheckpointPublish ToPublish() const;             // REQUIRES: MustPublish().
   std::optional<CheckpointPublish> TakePublish();  // Given once in each life of the scheduler.
-  CheckpointRemoval Removal() const;               // Without what other jobs have pinned.
+  CheckpointRemoval Removal() const;               // Leaves out what other jobs have pinned.
   CheckpointId last_begun() const { return last_begun_; }
   NodeId Awaited() const;  // A server that it waits for.
 
@@ -145,7 +145,7 @@ class Checkpoints {
   struct Chain {
     int length = 0;
     int64_t first_bytes = 0;
-    int64_t added_bytes = 0;  // Of all increments.
+    int64_t added_bytes = 0;  // The bytes of all increments together.
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(length, first_bytes, added_bytes);
@@ -178,17 +178,17 @@ class Checkpoints {
   int64_t due_steps_;
   Instant due_at_ = Instant::InfiniteFuture();
   CheckpointId last_begun_;
-  Instant deadline_;                            // Of capturing or writing.
+  Instant deadline_;                            // When capturing or writing is given up.
   Routing routing_;                             // When it began.
   absl::btree_map<NodeId, Progress> progress_;  // Of its primaries.
   absl::btree_map<ShardKey, CheckpointPart> parts_;
   ResumePoint at_;
   std::vector<RestoreFrom> complete_;
   CheckpointId kept_best_;
-  CheckpointId base_;  // Of the present one; 0: none.
+  CheckpointId base_;  // The base of the present checkpoint; 0: none.
   Chain chain_;
   std::vector<uint64_t> readers_asked_;  // For the next one.
-  std::vector<uint64_t> readers_;        // Of the present one.
+  std::vector<uint64_t> readers_;        // The readers of the present snapshot.
   bool writes_ = true;                   // The present one is a checkpoint, too.
   std::string not_kept_;                 // Why no reader can read the present one.
   CheckpointId last_failed_;

@@ -20,14 +20,14 @@ namespace capstan::scheduler {
 struct DecisionPlan {
   enum class Metric { kLoss, kAccuracy, kAuc, kRmse, kMae, kF1, kTop5Accuracy };
   Metric metric = Metric::kLoss;
-  bool on_validation = false;  // Of the validation split; else of the test split.
+  bool on_validation = false;  // The figures are of the validation split; else of the test split.
   bool keep_best = false;
   int stop_patience = 0;  // Epochs; 0: no early stopping.
   double stop_min_delta = 0;
   int plateau_patience = 0;  // Epochs; 0: the rate is not reduced.
   double plateau_min_delta = 0;
   double plateau_factor = 1;   // (0, 1).
-  double plateau_minimum = 0;  // Of all factors together.
+  double plateau_minimum = 0;  // The least product of all factors.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(metric, on_validation, keep_best, stop_patience, stop_min_delta, plateau_patience,
@@ -38,7 +38,7 @@ struct DecisionPlan {
 struct EpochDecisions {
   std::optional<Epoch> best;        // The first of equal ones. Nothing: none has the metric.
   bool stop = false;                // No epoch is to follow.
-  double learning_rate_factor = 1;  // Of the next epoch.
+  double learning_rate_factor = 1;  // The factor of the next epoch.
 };
 
 // `results`: of all epochs so far, in their order. A metric that is missing or NaN is no

@@ -48,7 +48,7 @@ struct EpochResult {
   // Of jobs with a validation split, whose test_ figures are there at the end alone: of the epoch
   // whose model is exported.
   std::optional<EvaluationFigures> validation = {};
-  double learning_rate_factor = 1;  // Of this epoch.
+  double learning_rate_factor = 1;  // The factor of this epoch.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(epoch, train_loss, train_accuracy, test_loss, test_accuracy, test_samples, duration,
@@ -140,7 +140,7 @@ struct JobStarted {
 // This scheduler has taken up a job of another cluster, from its logs.
 struct JobAdopted {
   JobId job;
-  std::string cluster;  // That the job is of.
+  std::string cluster;  // The cluster from which the job comes.
   absl::Duration record_age;
 };
 
@@ -148,7 +148,7 @@ struct JobAdopted {
 // have.
 struct TrainedTwice {
   JobId job;
-  int64_t batches_max = 0;  // That are trained once more.
+  int64_t batches_max = 0;  // The most batches that may be trained once more.
 };
 
 struct PhaseStarted {
@@ -163,20 +163,21 @@ struct PrimaryMove {
   NodeId to;
   bool from_lives = false;
   int shards = 0;
-  int swapped = 0;  // Those of them that `from` holds as their replica in sync now.
+  int swapped = 0;  // The shards among them that `from` holds as a replica in sync now.
 };
 
 // Shards moved: servers died, joined or are drained, replicas were filled or dropped.
 struct RoutingChanged {
   JobId job;
   Generation generation;
-  int promoted = 0;                     // Shards with a new primary.
-  int filling = 0;                      // Replicas that are being filled.
-  std::vector<PrimaryMove> moves = {};  // Of the shards with a new primary.
-  int shards = 0;                       // Of the job.
-  int replicas = 0;                     // That the job asks for, of each.
-  int degraded = 0;                     // Shards with fewer in sync, and
-  int degraded_before = 0;              // how many there were in the table before.
+  int promoted = 0;  // Shards with a new primary.
+  int filling = 0;   // Replicas that are being filled.
+  std::vector<PrimaryMove> moves =
+      {};                   // One entry a pair of servers, for the shards with a new primary.
+  int shards = 0;           // All shards of the job.
+  int replicas = 0;         // The replicas of each shard that the job asks for.
+  int degraded = 0;         // Shards with fewer in sync, and
+  int degraded_before = 0;  // how many there were in the table before.
 };
 
 // A task process is to be started on a worker daemon.
@@ -198,8 +199,8 @@ struct Report {
   JobId job;
   Epoch epoch;
   int64_t iteration = 0;     // As in JobView.
-  int64_t samples_done = 0;  // Of the whole job.
-  int64_t samples = 0;       // That the following are means over.
+  int64_t samples_done = 0;  // Samples of the whole job.
+  int64_t samples = 0;       // The samples over which the following are means.
   double loss = 0;
   double accuracy = 0;
   double samples_per_second = 0;
@@ -221,7 +222,7 @@ struct CheckpointEnded {
   CheckpointId id;
   std::string folder;
   std::string why;   // Empty: it is complete.
-  NodeId node = {};  // Whose part there is not. Empty: no single one's.
+  NodeId node = {};  // The server whose part is missing. Empty: no single one.
 };
 
 // A snapshot can be read, or there is none.

@@ -62,7 +62,8 @@ class JobMembers {
   bool MayActivate(Rank rank) const;
   bool IsReady(Rank rank) const;  // Active, and every server knows.
 
-  Iteration StartIteration(Rank rank) const;  // Of its newest activation; 0 if not listed.
+  Iteration StartIteration(
+      Rank rank) const;  // The start of its newest activation; 0 if not listed.
 
   // A server, primary or not, has applied these. Older news change nothing.
   void Acknowledge(const NodeId& server, Generation routing, Generation membership);
@@ -118,7 +119,7 @@ class JobMembers {
   absl::btree_map<Rank, Generation> since_;
   Generation factor_since_;  // When the learning rate changed; 0: all have applied it.
   Primaries primaries_;
-  absl::btree_map<NodeId, Applied> applied_;  // Of whoever reported.
+  absl::btree_map<NodeId, Applied> applied_;  // By server, once it has reported.
   MakingWatch making_;                        // Not durable.
 };
 

@@ -25,7 +25,7 @@ struct JobPlan {
   int workers = 1;       // Tasks, >= 1; all must be free before the job starts.
   int servers = 0;       // Servers that hold its shards; 0: all alive at the start.
   int max_restarts = 3;  // Task crashes that are forgiven, >= 0.
-  absl::Duration worker_wait = absl::Seconds(60);  // Without a live worker before the job fails.
+  absl::Duration worker_wait = absl::Seconds(60);  // How long a job lasts without a live worker.
   int epochs = 1;                                  // >= 1.
   int64_t batch_size = 1;                          // Samples a micro-batch, >= 1.
   int slots = 1;                                   // BSP: micro-batches an iteration, >= 1.
@@ -33,23 +33,23 @@ struct JobPlan {
   int64_t test_count = 0;                          // 0: no test split.
   // Evaluated after each epoch in place of the test split; 0: none.
   int64_t validation_count = 0;
-  int64_t scores = 1;  // Of an evaluated sample, if it has any, >= 1.
+  int64_t scores = 1;  // Scores of each evaluated sample that has any, >= 1.
   DecisionPlan decide;
   int64_t iterations_max = 0;     // BSP iterations, SSP and ASP batches; 0: no limit.
   std::vector<TableSize> tables;  // By table index.
   std::string export_path;        // Folder of the model.
   int replicas = 0;               // Copies of each shard beside the primary, 0 to 3.
   bool log = false;               // Acknowledged pushes survive the loss of all processes.
-  absl::Duration server_wait = absl::Seconds(60);  // With lost shards before the job fails.
-  int64_t checkpoint_iterations = 0;               // Between two checkpoints; 0: not by count.
-  absl::Duration checkpoint_interval;              // Likewise; zero: not by time.
-  int checkpoints_kept = 2;                        // >= 1.
-  bool checkpoints_incremental = true;             // Where it has sparse tables.
-  std::string checkpoint_folder;                   // Holds the folders of the checkpoints.
-  CheckpointId checkpoint_floor;                   // Ids up to here are not the job's there.
-  JobFolders folders;  // The same two folders, by names that can be compared.
+  absl::Duration server_wait = absl::Seconds(60);  // How long a job lasts with lost shards.
+  int64_t checkpoint_iterations = 0;    // From one checkpoint to the next; 0: not by count.
+  absl::Duration checkpoint_interval;   // The same in time; zero: not by time.
+  int checkpoints_kept = 2;             // >= 1.
+  bool checkpoints_incremental = true;  // Checkpoints of sparse tables hold what changed.
+  std::string checkpoint_folder;        // Holds the folders of the checkpoints.
+  CheckpointId checkpoint_floor;        // Ids up to here are not the job's there.
+  JobFolders folders;                   // The same two folders, by names that can be compared.
   Objective objective = Objective::kClasses;
-  DeviceNeed device;           // Of each task.
+  DeviceNeed device;           // What each task needs.
   uint64_t submission_id = 0;  // The client's name for its submission; 0: it gave none.
   // Of all jobs of all clusters. The id is the name of a later job, too, where a store was lost.
   std::string unique_id;

@@ -22,7 +22,7 @@ namespace capstan::scheduler {
 // What the cluster can give now to a job whose tasks have a certain DeviceNeed.
 struct Supply {
   int slots_free = 0;   // Task slots, with the GPUs for a task in each.
-  int slots = 0;        // Of live workers, with GPUs likewise.
+  int slots = 0;        // Task slots of live workers, free or not, with their GPUs.
   int servers = 0;      // Alive.
   std::string no_gpus;  // GPUs are needed and slots is 0: what each worker lacks.
   friend bool operator==(const Supply&, const Supply&) = default;
@@ -39,7 +39,7 @@ class JobQueue {
   absl::Status Push(const JobId& job, int workers, int servers, const DeviceNeed& need = {});
   void Remove(const JobId& job);  // No effect if not waiting.
 
-  std::vector<DeviceNeed> Needs() const;  // Of the jobs that wait, each once.
+  std::vector<DeviceNeed> Needs() const;  // The needs of the jobs that wait, each once.
   // The head, if it fits.
   std::optional<JobId> Startable(const Supplies& supplies) const;
 

@@ -84,7 +84,7 @@ class JobRecovery {
   }
 
  private:
-  static constexpr int kBeginningsMax = 20;  // Without any training in between.
+  static constexpr int kBeginningsMax = 20;  // The most beginnings without any training in between.
 
   struct Recovery {
     Instant since;

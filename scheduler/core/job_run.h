@@ -81,10 +81,11 @@ class JobRun {
     absl::Duration contradiction_limit =
         absl::Seconds(10);                            // For a task that is idle with work at hand.
     absl::Duration finish_limit = absl::Seconds(10);  // For the tasks to exit at the end.
-    absl::Duration task_progress_limit = absl::Minutes(5);  // Of a task that waits for nothing.
+    absl::Duration task_progress_limit = absl::Minutes(5);  // For a task that waits for nothing.
     absl::Duration report_interval = absl::Seconds(1);      // Between two Report events.
-    absl::Duration lease_ahead = absl::Seconds(60);  // Of one sample lease, at the task's pace.
-    absl::Duration keep_model = absl::Hours(1);      // That cannot be written.
+    absl::Duration lease_ahead =
+        absl::Seconds(60);                       // The longest sample lease, at the task's pace.
+    absl::Duration keep_model = absl::Hours(1);  // How long a model is kept that cannot be written.
     DeadLinks::Options links;
     ShardMap::Options shards;  // `replicas` and `servers` are set from the plan.
   };
@@ -97,7 +98,7 @@ class JobRun {
   // `restore`: it begins there; then the term of every shard of `routing` is restore_term().
   JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
          Instant now, std::optional<RestoreFrom> restore = std::nullopt);
-  static constexpr Term kRestoreTerm{2};  // Of a job that begins with a checkpoint.
+  static constexpr Term kRestoreTerm{2};  // The first term of a job that begins with a checkpoint.
 
   // ---- facts in
   void PlaceTask(Rank rank, Incarnation incarnation, const NodeId& node, const std::string& address,
@@ -159,7 +160,7 @@ class JobRun {
   bool ended() const { return state_ != JobState::kRunning; }
   JobState state() const { return state_; }
   Instant ended_at() const { return ended_; }  // REQUIRES: ended().
-  std::vector<Rank> UnplacedRanks() const;     // That want a task slot.
+  std::vector<Rank> UnplacedRanks() const;     // The ranks that want a task slot.
   // Worker daemons that cannot reach a server of the job. Another is better, and none, too, while
   // tasks run elsewhere.
   absl::btree_set<NodeId> AvoidedWorkers() const { return links_.AvoidedWorkers(); }
@@ -169,7 +170,9 @@ class JobRun {
   std::vector<TaskKey> PlacedTasks() const;
   const Task* FindLife(const TaskKey& task) const;
   const Task& task(Rank rank) const { return tasks_.at(rank); }
-  Incarnation last_life() const { return tasks_.LastLife(); }  // Of its tasks; 0: none was placed.
+  Incarnation last_life() const {
+    return tasks_.LastLife();
+  }  // The newest incarnation of its tasks; 0: none was placed.
   // Something that it is assigned is not reported done, or it prepares.
   bool HasUnfinishedWork(const Task& task) const;
   const std::shared_ptr<const Routing>& routing() const { return routing_; }
@@ -240,7 +243,7 @@ class JobRun {
   }
   // The job was to stop after a checkpoint that is complete now. It trains no more.
   bool IsSaved() const { return pause_.IsSaved(checkpoints_); }
-  // Of the epoch only the leases know how much is trained.
+  // Only the leases know how much of the epoch is trained.
   bool IsWithinEpoch() const {
     return training() || (IsSaved() && pause_.at() != CheckpointPause::At::kBetweenEpochs);
   }
@@ -331,7 +334,7 @@ class JobRun {
   const JobPlan plan_;
   const Options options_;
   ShardMap shards_;
-  // Of shards_; shared with replies on their way out; immutable.
+  // The table of shards_. Immutable: replies on their way out share it.
   std::shared_ptr<const Routing> routing_;
 
   JobState state_ = JobState::kRunning;
@@ -357,15 +360,15 @@ class JobRun {
 
   int crashes_ = 0;
   int restarts_ = 0;
-  Failure first_failure_;   // Of the first task that died by its own fault.
-  std::string last_death_;  // Of a task, by whatever cause.
+  Failure first_failure_;   // Why the first task died by its own fault.
+  std::string last_death_;  // Why a task died last, by whatever cause.
   std::optional<Instant> without_worker_since_;
   Instant finishing_since_;
   Instant last_report_event_;
 
   uint64_t revision_ = 1;
   uint64_t desired_version_ = 1;
-  uint64_t decisions_ = 0;      // That desired_version_ does not count.
+  uint64_t decisions_ = 0;      // Decisions that desired_version_ does not count.
   Generation membership_seen_;  // By desired_version_.
   absl::btree_set<Rank> changed_assignments_;
 };

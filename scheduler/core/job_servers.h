@@ -28,7 +28,7 @@ class JobServers {
   struct LogEnd {
     Term term;
     Position position;
-    Incarnation life;  // Of the server that had all of the shard last.
+    Incarnation life;  // The incarnation of the server that had all of the shard last.
     bool ReachesBeyond(const LogEnd& other) const {
       return std::pair(term, position) > std::pair(other.term, other.position);
     }
@@ -89,7 +89,7 @@ class JobServers {
 
  private:
   absl::btree_map<NodeId, Server> servers_;      // Live ones.
-  absl::btree_set<NodeId> members_;              // That hold the job or may be given shards of it.
+  absl::btree_set<NodeId> members_;              // They hold the job or may be given shards of it.
   absl::btree_map<NodeId, Incarnation> failed_;  // Live ones that count as dead.
   absl::btree_set<NodeId> avoided_;              // Tasks cannot reach them. Not durable.
   absl::btree_set<NodeId> good_;                 // As of the last Choose. Not durable.

@@ -25,9 +25,9 @@ struct Task {
   enum class State { kUnplaced, kStarting, kLive, kPreparing };  // In the store: by number.
   Rank rank;
   State state = State::kUnplaced;
-  Incarnation incarnation;  // Of the newest life; 0: none yet.
+  Incarnation incarnation;  // The newest incarnation; 0: none yet.
   NodeId node;
-  std::string address;  // Of the daemon.
+  std::string address;  // The daemon's address.
   Instant deadline;     // Dead without a report until then.
   Instant last_report;
   Iteration iterations;  // Own counter, as reported or as raised by start_iteration.
@@ -59,7 +59,7 @@ struct Task {
 class JobTasks {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(3);         // Of one that has reported.
+    absl::Duration lease = absl::Seconds(3);         // The lease of a task that has reported.
     absl::Duration start_limit = absl::Seconds(30);  // From its placing to its first report.
   };
   JobTasks(int workers, const Options& options);

@@ -53,9 +53,10 @@ struct Node {
 class Membership {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(3);                // > 0.
-    absl::Duration broken_limit = absl::Milliseconds(500);  // Of a node whose connection broke.
-    absl::Duration remember = absl::Hours(1);               // The dead stay listed this long.
+    absl::Duration lease = absl::Seconds(3);  // > 0.
+    absl::Duration broken_limit =
+        absl::Milliseconds(500);               // The lease of a node whose connection broke.
+    absl::Duration remember = absl::Hours(1);  // The dead stay listed this long.
     // A node is silent if none of its messages came for so long; well above the interval of syncs.
     absl::Duration silence = absl::Milliseconds(500);
     Isolation::Options isolation;
@@ -112,7 +113,7 @@ class Membership {
  private:
   NodeId FreeName(Role role) const;
   absl::Status MayReplace(const Node& holder, const NodeInfo& info, Instant now) const;
-  Instant DeadlineOf(const Node& node) const;  // Of a live one.
+  Instant DeadlineOf(const Node& node) const;  // REQUIRES: the node is alive.
   void NoteIsolation(Instant now, Events& events);
   void RenewSilent(Instant now);  // Their leases begin after Options::rejoin.
 

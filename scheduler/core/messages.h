@@ -109,7 +109,7 @@ struct JobMembership {
   Generation generation;
   std::vector<Member> members;
   Incarnation incarnation_floor = {};  // Lives below it are fenced off, whatever their rank.
-  double learning_rate_factor = 1;     // Of all updates that follow.
+  double learning_rate_factor = 1;     // The factor of all updates that follow.
   friend bool operator==(const JobMembership&, const JobMembership&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
@@ -126,7 +126,7 @@ struct StoredShard {
   JobId job;
   ShardKey shard;
   Term term;
-  Position position;           // Of the last whole record.
+  Position position;           // The position of the last whole record.
   std::string unique_id = {};  // JobPlan::unique_id of the job that wrote it.
   // Of the life of the server that had all of the shard last. An older disk under the same name
   // shows by it.
@@ -170,7 +170,7 @@ struct Registration {
 struct ReplicaReport {
   enum class State { kFilled, kUnreachable };
   ShardKey shard;
-  Term term;    // Of the primary.
+  Term term;    // The primary's term.
   NodeId node;  // The replica's server.
   Incarnation incarnation;
   State state = State::kFilled;
@@ -184,7 +184,7 @@ struct CheckpointPart {
   Version version;
   std::string file;  // Relative to the checkpoint's folder.
   int64_t bytes = 0;
-  uint32_t crc32c = 0;     // Of the whole file.
+  uint32_t crc32c = 0;     // The checksum of the whole file.
   CheckpointId base = {};  // The file has what changed since that one; 0: it has all.
   friend bool operator==(const CheckpointPart&, const CheckpointPart&) = default;
   template <typename Archive>
@@ -216,7 +216,8 @@ struct TableReport {
   Generation routing;     // Applied.
   Generation membership;  // Applied.
   Failure failure;
-  std::vector<ReplicaReport> replicas = {};  // Of shards whose primary is here.
+  std::vector<ReplicaReport> replicas =
+      {};  // Reports on the replicas of shards whose primary is here.
   std::vector<CheckpointReport> checkpoints = {};
   std::optional<Making> making = {};
   bool logs_begun = false;  // Of shards whose primary is here, durably, by this life of it.
@@ -250,7 +251,7 @@ struct NodeReport {
 // term 1 begins with its initial values.
 struct RestoreSource {
   Term restore_term;           // From the checkpoint in `restore_folder`. 0: no such term.
-  std::string restore_folder;  // Of one complete checkpoint. Empty: the initial values.
+  std::string restore_folder;  // The folder of one complete checkpoint. Empty: the initial values.
   Term log_term;               // From the server's own log. 0: no such term.
   friend bool operator==(const RestoreSource&, const RestoreSource&) = default;
 };
@@ -259,7 +260,7 @@ struct RestoreSource {
 // or both. The job is quiet.
 struct CheckpointOrder {
   CheckpointId id;         // 0: none is wanted.
-  std::string folder;      // Of this checkpoint. Empty: it is not written.
+  std::string folder;      // The folder of this checkpoint. Empty: it is not written.
   CheckpointId base = {};  // What changed since that one will do. 0: all is to be written.
   std::vector<uint64_t> readers = {};   // Of a snapshot of this moment. None: it is not kept.
   std::optional<Version> version = {};  // BSP: of every shard at this moment.
@@ -347,7 +348,7 @@ struct Wait {
 // What a task does beside its batches: it prepares, or exports.
 struct Activity {
   std::string what;  // What it counts ("examples read"). Empty: nothing.
-  int64_t done = 0;  // Of those.
+  int64_t done = 0;  // How many of those are done.
 };
 
 struct TaskReport {

@@ -5,6 +5,7 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_PLACEMENT_H_
 #define CAPSTAN_SCHEDULER_CORE_PLACEMENT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -59,7 +60,7 @@ struct ReplicaRef {
 
 struct ShardRoute {
   ShardKey key;
-  Range elements;  // Of the table; at most kShardElementsMax.
+  Range elements;  // Elements of the table, at most kShardElementsMax.
   int server = 0;  // Index in Routing::servers: the primary.
   Term term{1};    // Generation that made it the primary.
   std::vector<ReplicaRef> replicas;

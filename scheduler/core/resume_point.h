@@ -29,7 +29,7 @@ struct ResumePoint {
   // SSP, ASP: of the epoch, what is not trained: disjoint, ascending; and the batches that are.
   std::vector<Range> untrained;
   int64_t batches = 0;
-  std::vector<EpochResult> results;  // Of the epochs before.
+  std::vector<EpochResult> results;  // The results of the epochs before.
   absl::Duration epoch_time;         // Spent on this epoch so far.
   JobMetrics metrics;
   // The shards have seen these, and refuse older ones.
@@ -50,7 +50,7 @@ absl::Status CheckResumePoint(const ResumePoint& at, const JobPlan& plan);
 
 // A job's beginning that is not the beginning of its training.
 struct RestoreFrom {
-  std::string folder;  // Of one complete checkpoint.
+  std::string folder;  // The folder of one complete checkpoint.
   ResumePoint at;
   std::vector<ShardRange> shards = {};  // As it has them; of another job's checkpoint.
   CheckpointId id = {};

@@ -54,10 +54,10 @@ class SampleLeases {
     Use use = Use::kTrain;
     int64_t count = 0;       // Positions, >= 0.
     int64_t batch_size = 1;  // >= 1.
-    int workers = 1;         // That share the work, >= 1.
+    int workers = 1;         // The workers that share the work, >= 1.
     LeaseId first_id{1};     // Ids of this phase count up from here.
     int64_t begin = 0;       // The first position: all are [begin, begin + count).
-    int64_t scores = 1;      // Of each sample that has any, >= 1.
+    int64_t scores = 1;      // Scores of each sample that has any, >= 1.
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(use, count, batch_size, workers, first_id, begin, scores);

@@ -72,7 +72,7 @@ struct Actions {
 // What the shell knows of a job of another cluster that was loaded (SchedulerCore::Adopt).
 struct Adoption {
   JobId job;
-  std::string cluster;        // That the job is of.
+  std::string cluster;        // The cluster from which the job comes.
   absl::Duration record_age;  // Since it was recorded where the job stands.
   // What the logs of servers hold of it, as they registered with them. Those that are dead by now
   // are passed over.
@@ -84,7 +84,7 @@ struct Adoption {
 class SchedulerCore {
  public:
   struct Options {
-    absl::Duration lease = absl::Seconds(3);  // Of daemons and of tasks.
+    absl::Duration lease = absl::Seconds(3);  // The lease of daemons and of tasks.
     // How long those that live may take to find a scheduler that is back, before their leases
     // count: mostly the longest pause between two attempts (common/net/agent_timing.h), behind a
     // channel's own pause (common/net/channel.cc).
@@ -94,8 +94,8 @@ class SchedulerCore {
     absl::Duration read_lease = absl::Milliseconds(500);
     absl::Duration broken_limit = absl::Milliseconds(500);  // At least read_lease.
     JobRun::Options job;                                    // job.tasks.lease is set to `lease`.
-    Incarnation first_incarnation{1};                       // Of a cluster's first scheduler.
-    uint64_t number = 1;  // Of this scheduler, and of no other one; not 0.
+    Incarnation first_incarnation{1};  // The first one that a cluster's first scheduler gives out.
+    uint64_t number = 1;               // This scheduler process has it, and no other; not 0.
     // Ended jobs that are remembered, at most so many and for so long; the oldest are forgotten.
     size_t ended_jobs_max = 1000;
     absl::Duration ended_jobs_age = absl::InfiniteDuration();
@@ -254,8 +254,8 @@ class SchedulerCore {
     std::optional<RestoreFrom> restore;  // Where it begins.
     JobHistory history;
     std::string why_pending;
-    uint64_t told_revision = 1;    // Of why_pending and of history.
-    uint64_t desired_version = 0;  // Of run, as taken into the nodes' desired states.
+    uint64_t told_revision = 1;    // The revision of why_pending and of history.
+    uint64_t desired_version = 0;  // The version of run that the nodes' desired states have.
 
     // Of run, as named in Changes last.
     uint64_t written_version = 0;
@@ -410,16 +410,16 @@ class SchedulerCore {
   absl::btree_map<uint64_t, JobId> ended_;    // By number; at most ended_jobs_max.
   // The same by the time of their end, each with its number.
   absl::btree_set<std::pair<Instant, uint64_t>> ended_by_time_;
-  absl::btree_set<JobId> leaving_;            // Of those, whose tasks may still run.
+  absl::btree_set<JobId> leaving_;            // Ended jobs whose tasks may still run.
   absl::btree_map<NodeId, NodeState> nodes_;  // Live ones.
   absl::btree_map<TaskKey, HeldTask> held_tasks_;
   std::vector<Watch> watches_;                    // At most watches_max.
-  std::vector<DrainWatch> drain_watches_;         // Likewise.
-  std::vector<CheckpointWait> checkpoint_waits_;  // Likewise.
-  Supplies explained_supplies_;                   // That the pending jobs' reasons were made of.
-  bool queue_changed_ = false;                    // Since then.
-  bool desired_changed_ = false;                  // Since the nodes' desired states were made.
-  Instant due_ = Instant::InfiniteFuture();       // When the timer was to come, since it came last.
+  std::vector<DrainWatch> drain_watches_;         // At most watches_max.
+  std::vector<CheckpointWait> checkpoint_waits_;  // At most watches_max.
+  Supplies explained_supplies_;              // The supplies that the pending jobs' reasons name.
+  bool queue_changed_ = false;               // Since then.
+  bool desired_changed_ = false;             // Since the nodes' desired states were made.
+  Instant due_ = Instant::InfiniteFuture();  // When the timer was to come, since it came last.
   // Since Changes named them last; those of a running job are told by its versions.
   bool nodes_changed_ = false;
   absl::btree_set<JobId> changed_jobs_;

@@ -48,8 +48,8 @@ namespace capstan::scheduler {
 class ShardMap {
  public:
   struct Options {
-    int replicas = 0;     // Of each shard, beside the primary.
-    int servers = 0;      // That hold the job; 0: all that are available.
+    int replicas = 0;     // Replicas of each shard, beside the primary.
+    int servers = 0;      // Servers that hold the job; 0: all that are available.
     int filling_max = 4;  // Replicas that one server is being filled with at a time.
     int moves_max = 2;    // Primaries on their way to a server that has fewer.
     // Between two groups of `moves_max` primaries that change roles with a replica.
@@ -88,7 +88,8 @@ class ShardMap {
 
   // Draws the consequences. True: the routing table is a new one.
   bool Settle(Instant now);
-  Instant NextDeadline() const;  // Of Settle; InfiniteFuture if nothing waits for the time.
+  Instant NextDeadline()
+      const;  // When Settle is due; InfiniteFuture if nothing waits for the time.
 
   // The job was another cluster's: none of the servers that the table names lives here, and what
   // comes is above all generations and terms that may have been given out since. All shards are
@@ -98,7 +99,7 @@ class ShardMap {
   // ---- lost shards
   std::vector<Lost> LostShards() const;
   bool has_lost() const { return has_lost_; }
-  std::vector<Lost> WithoutLog() const;  // Of those, for which no server has come back yet.
+  std::vector<Lost> WithoutLog() const;  // The lost shards for which no server has come back.
   // Every lost shard is given to a server that came back with the log of the last who held it. All
   // or nothing. True: done, Settle makes the table.
   bool RecoverFromLog(Instant now);
@@ -141,7 +142,9 @@ class ShardMap {
     int64_t elements = 0;  // Of primaries, those on their way counted where they go.
   };
 
-  Generation Next() const { return generation_.Next(); }  // Of the table in the making.
+  Generation Next() const {
+    return generation_.Next();
+  }  // The generation of the table in the making.
   bool Lives(const ServerRef& server) const { return servers_.Lives(server); }
   bool IsServed(const ShardCopies& shard) const { return !shard.lost && Lives(shard.primary); }
   ShardCopies* Find(const ShardKey& key);
@@ -158,7 +161,7 @@ class ShardMap {
   void DropReplica(ShardCopies& shard, const NodeId& node);
   void LetGo(ShardCopies& shard, ReplicaCopy& copy);  // Drops it, if it may go already.
   void HandOver(ShardCopies& shard);
-  // Who is filled, and to take the shard over from a primary that lives. Empty: nobody yet.
+  // The server that is filled and takes over from a primary that lives. Empty: none yet.
   NodeId NextPrimary(ShardCopies& shard);
   void MovePrimary(ShardCopies& shard, const NodeId& to);  // Once both have applied `moves_from`.
   void KeepPrimary(ShardCopies& shard);                    // Nobody is to take over.

@@ -83,7 +83,7 @@ class SlotLeases {
   int incomplete_;
   std::vector<Iteration> done_;  // By slot.
   std::vector<Holder> holders_;  // By slot.
-  std::vector<Rank> live_;       // Of the last Assign.
+  std::vector<Rank> live_;       // The ranks of the last Assign.
 };
 
 }  // namespace capstan::scheduler

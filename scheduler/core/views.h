@@ -26,7 +26,7 @@ struct TaskView {
   Instant last_report;
   Wait wait;
   Activity activity = {};
-  std::vector<int> gpus = {};  // Of its worker, that are its own.
+  std::vector<int> gpus = {};  // The GPUs of its worker that are its own.
 };
 
 struct JobView {
@@ -48,14 +48,14 @@ struct JobView {
   double accuracy = 0;
   std::vector<EpochResult> results;
   std::optional<Epoch>
-      best_epoch;  // Whose model is exported, as far as is known. Nothing: the last.
+      best_epoch;  // The epoch whose model is exported. Nothing: the last, as far as is known.
   std::vector<int64_t> staleness_counts;
   int64_t rows_cached = 0;  // Rows of batches that workers had kept, and
   int64_t rows_pulled = 0;  // those that they pulled, of jobs whose workers keep rows.
   int restarts = 0;
   std::string model_folder;                 // Where the model is, or will be written.
   bool has_model = false;                   // It is.
-  std::string saved_folder;                 // Of the checkpoint that SaveAndStop has saved it in.
+  std::string saved_folder;                 // The folder of the checkpoint that SaveAndStop made.
   std::optional<Instant> model_kept_until;  // It could not be written: the servers keep it.
   std::vector<TaskView> tasks;
   std::vector<JobEvent> events;  // Oldest first; at most JobHistory::kEventsMax, the newest.

@@ -58,7 +58,7 @@ class WorkLeases {
   virtual void AddTo(Assignment* assignment, Rank rank) const = 0;  // What the task holds.
   virtual void AddTo(ResumePoint* point, Epoch epoch) const = 0;    // REQUIRES: quiet.
   virtual int64_t StepsDone(Epoch epoch) const = 0;  // Through the whole job, as EpochPlan counts.
-  virtual int64_t SamplesDone() const = 0;           // Of the epoch.
+  virtual int64_t SamplesDone() const = 0;           // Samples of the epoch that are done.
   virtual Iteration IterationOf(const Task& task) const = 0;  // To be shown, in every phase.
 
   // Every task has a clock, its own count of iterations, that holds others back: without work it
@@ -92,7 +92,7 @@ class WorkLeases {
   }
 
   const EpochPlan epochs_;
-  std::optional<SampleLeases> samples_;  // Of the phase, or of the last that had some.
+  std::optional<SampleLeases> samples_;  // The leases of the phase, or of the last that had some.
 
  private:
   void ForgetSamples();
@@ -102,7 +102,7 @@ class WorkLeases {
   const int64_t batch_size_;
   const int workers_;
   const int64_t scores_;
-  LeaseId next_lease_{1};  // Of the next phase, unless samples_ has gone further.
+  LeaseId next_lease_{1};  // The first one of the next phase, unless samples_ has gone further.
 };
 
 }  // namespace capstan::scheduler

@@ -79,7 +79,7 @@ class WorkerSlots {
     bool open = true;
     absl::btree_set<TaskKey> taken;      // Desired.
     absl::btree_set<TaskKey> releasing;  // No longer desired; the process may still run.
-    std::vector<int> gpus;               // That tasks can use, ascending.
+    std::vector<int> gpus;               // The GPUs that tasks can use, ascending.
     std::string no_gpus;                 // Why they cannot use those there are.
     absl::btree_set<int> lost;
     absl::btree_map<TaskKey, std::vector<int>> held;  // GPUs, of tasks in `taken` or `releasing`.
@@ -93,7 +93,7 @@ class WorkerSlots {
     }
     std::vector<int> UsableGpus() const;  // Taken ones, too.
     std::vector<int> FreeGpus() const;
-    void DropHeld();  // Of tasks without a slot.
+    void DropHeld();  // Forgets the GPUs of tasks that have no slot any more.
   };
 
   const Slots* Find(const NodeId& node) const;  // Null: not there.
