@@ -57,13 +57,13 @@ std::shared_ptr<const AdmittedJob> SmallJob() {
 }
 
 std::shared_ptr<const Routing> SmallRouting() {
-  return std::make_shared<const Routing>(
-      Routing{"job-1",
-              Generation(1),
-              {{{TableId(0), ShardId(1)}, {16, 32}, 1, Term(7), {{0, true}, {2, false}}, true}},
-              {{"server-1", "h:1", Incarnation(5)},
-               {"server-2", "h:2", Incarnation(6)},
-               {"server-3", "h:3", Incarnation(8)}}});
+  return std::make_shared<const Routing>(Routing{
+      "job-1",
+      Generation(1),
+      {{{TableId(0), ShardId(1)}, {16, 32}, 1, Term(7), {{0, true}, {2, false}}, true, true}},
+      {{"server-1", "h:1", Incarnation(5)},
+       {"server-2", "h:2", Incarnation(6)},
+       {"server-3", "h:3", Incarnation(8)}}});
 }
 
 constexpr char kSmallRouting[] = R"pb(
@@ -79,6 +79,7 @@ constexpr char kSmallRouting[] = R"pb(
       replicas { server: 0 in_sync: true }
       replicas { server: 2 }
       hands_over: true
+      awaits_log: true
     }
     servers { node_id: "server-1" address: "h:1" incarnation: 5 }
     servers { node_id: "server-2" address: "h:2" incarnation: 6 }

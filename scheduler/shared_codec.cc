@@ -95,6 +95,7 @@ void EncodeRouting(const Routing& routing, v1::RoutingTable& out) {
     route.set_server(shard.server);
     route.set_term(shard.term.value());
     route.set_hands_over(shard.hands_over);
+    route.set_awaits_log(shard.awaits_log);
     for (const ReplicaRef& replica : shard.replicas) {
       v1::ShardReplica& out_replica = *route.add_replicas();
       out_replica.set_server(replica.server);

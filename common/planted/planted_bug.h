@@ -76,6 +76,7 @@ enum class PlantedBug : uint8_t {
   // Logs.
   kDropFsync,
   kAcknowledgeBeforeLogged,
+  kAcknowledgeUnheardLog,
   kReleaseGroupEarly,
   kRemoveLiveSegment,
   kIgnoreChecksum,

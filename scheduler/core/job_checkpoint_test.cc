@@ -223,6 +223,37 @@ TEST_CASE("Job checkpoints: of a damaged one the one before is used, and it is n
   story.CheckTrained(plan);
 }
 
+// sim --seed=311048927
+TEST_CASE("Job checkpoints: the one before a damaged one waits for a server that is not drained",
+          "[scheduler][core]") {
+  Story story;
+  JobPlan plan = Plan(Mode::kAsp);
+  plan.checkpoint_interval = absl::Milliseconds(700);
+  plan.checkpoints_kept = 2;
+  REQUIRE_OK(story.Submit(plan));
+  REQUIRE(story.RunUntil([&] { return story.Count() == 3; }, absl::Minutes(1)));
+  story.Damage("/checkpoints/checkpoint-3");
+  story.Kill("server-2");
+  story.set_network({.lose_reply = 0.5});  // The other does not hear yet what it is to read.
+  REQUIRE(
+      story.RunUntil([&] { return story.Entered(JobPhase::kRecovering) == 1; }, absl::Minutes(1)));
+  story.Drain("server-1", /*cancel=*/false);
+  story.set_network({});
+  const auto given_up = [&story] {
+    return std::ranges::any_of(story.events(), [](const Event& event) {
+      const auto* ended = std::get_if<CheckpointEnded>(&event);
+      return ended != nullptr && ended->folder == "/checkpoints/checkpoint-3" &&
+             !ended->why.empty();
+    });
+  };
+  REQUIRE_FALSE(given_up());
+  REQUIRE(story.RunUntil(given_up, absl::Minutes(1)));
+  CHECK_THAT(story.View("job-1").detail, Catch::Contains("waits for a server to restore them on"));
+  story.AddServer("server-3");
+  story.End();
+  story.CheckTrained(plan);
+}
+
 TEST_CASE("Job checkpoints: one that finds no memory is kept, and ends the job",
           "[scheduler][core]") {
   Story story;

@@ -15,14 +15,15 @@ namespace {
 
 using Story = testing::JobStory;
 
-// The tasks report for so long; those in `cut` name server-1.
-void Report(Story& job, const std::vector<int>& cut, absl::Duration time) {
+// The tasks report for so long; those in `cut` name the servers.
+void Report(Story& job, const std::vector<int>& cut, absl::Duration time,
+            const std::vector<NodeId>& servers = {"server-1"}) {
   for (const Instant end = job.now + time; job.now < end; job.now = job.now + absl::Seconds(1)) {
     for (int rank = 0; rank < job.plan.workers; ++rank) {
       if (!job.run->task(Rank(rank)).placed()) continue;
       TaskReport report = job.Base(rank);
       report.wait = {.what = "pull", .peer = "server-1"};
-      if (std::count(cut.begin(), cut.end(), rank) > 0) report.wait.silent = {"server-1"};
+      if (std::count(cut.begin(), cut.end(), rank) > 0) report.wait.silent = servers;
       REQUIRE_OK(job.Send(report));
     }
     job.run->Tick(job.now, job.events);
@@ -42,6 +43,16 @@ bool Holds(const Story& job, const std::string& server) {
     if (primary.node == server) return true;
   }
   return false;
+}
+
+// A copy of a shard is being filled there, to take over.
+bool Fills(const Story& job, const std::string& server) {
+  const Routing& routing = *job.run->routing();
+  return std::ranges::any_of(routing.shards, [&](const ShardRoute& shard) {
+    return std::ranges::any_of(shard.replicas, [&](const ReplicaRef& replica) {
+      return routing.servers[static_cast<size_t>(replica.server)].node == server;
+    });
+  });
 }
 
 TEST_CASE("Job: a task that cannot reach a server which others reach leaves its worker",
@@ -133,6 +144,34 @@ TEST_CASE("Job: shards whose pushes are nowhere else move only if no other worke
   CHECK(job.run->task(Rank(0)).placed());
   CHECK(job.run->task(Rank(1)).placed());
   CHECK(job.Seen<LinkDied>().back().shards_move);
+}
+
+// sim --seed=2294163455: every server was avoided for a link that had been dead for a while.
+TEST_CASE("Job: where nothing else is left, links that were dead are tried again",
+          "[scheduler][core]") {
+  Story job(Mode::kSsp);
+  job.Start();
+  Report(job, {0, 1}, absl::Seconds(11), {"server-2"});
+  REQUIRE(job.Seen<LinkDied>().size() == 2);
+  Report(job, {}, absl::Seconds(1));
+  REQUIRE_FALSE(Fills(job, "server-2"));
+  Report(job, {0, 1}, absl::Seconds(12));
+  CHECK(Fills(job, "server-2"));
+  CHECK_THAT(job.View().detail, !Catch::Contains("cannot reach server-2"));
+  CHECK(job.Seen<TaskDied>().empty());
+}
+
+TEST_CASE("Job: shards do not move from one server that is not reached to another",
+          "[scheduler][core]") {
+  Story job(Mode::kSsp);
+  job.Start();
+  Report(job, {0, 1}, absl::Seconds(11), {"server-1", "server-2"});
+  absl::btree_set<NodeId> left;
+  for (const LinkDied& died : job.Seen<LinkDied>()) {
+    if (died.shards_move) left.insert(died.server);
+  }
+  CHECK(left.size() == 1);
+  CHECK(job.Seen<TaskDied>().size() == 2);  // They are tried elsewhere.
 }
 
 TEST_CASE("Job: one worker, which cannot reach the one server, is tried elsewhere once",

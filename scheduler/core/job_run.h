@@ -317,7 +317,8 @@ class JobRun {
   void OnServerFailed(const NodeId& server, const std::string& why, Instant now, Events& events);
   bool GoBack(Instant now, Events& events);
   const RestoreFrom* NewestCheckpoint() const;  // Null: none. Where the job began counts as one.
-  bool TryOlderCheckpoint(const std::string& why, Instant now, Events& events);
+  bool TryOlderCheckpoint(const NodeId& server, const std::string& why, Instant now,
+                          Events& events);
   void RefreshAssignments();
   Assignment WantedAssignment(const Task& task) const;
   void End(JobState state, const Failure& failure, Instant now, Events& events);

@@ -33,6 +33,10 @@ bool JobRun::IsReached(const DeadLinks::Link& link) const {
 void JobRun::LeaveDeadLink(const DeadLinks::Silence& silence, Instant now, Events& events) {
   using Avoid = DeadLinks::Avoid;
   const auto& [worker, server] = silence.link;
+  shards_.SetAvoided(links_.AvoidedServers());
+  if (!shards_.servers().HasAnother(server) && links_.ForgetAvoidedServers()) {
+    shards_.SetAvoided(links_.AvoidedServers());
+  }
   const bool reached = IsReached(silence.link);
   const auto before = links_.JudgementOf(silence.link);
   // Pushes of an iteration that is not complete are nowhere else in BSP without other copies, so

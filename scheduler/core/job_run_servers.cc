@@ -168,7 +168,7 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
     if (IsModelWhole()) return;  // It is said again if the table is missed.
     // A lack of memory is no fault of the checkpoint.
     if (report.failure.reason != FailureReason::kOutOfMemory &&
-        TryOlderCheckpoint(absl::StrCat(server, ": ", report.failure.message), now, events)) {
+        TryOlderCheckpoint(server, report.failure.message, now, events)) {
       return;
     }
     End(JobState::kFailed,
@@ -311,19 +311,25 @@ bool JobRun::GoBack(Instant now, Events& events) {
 }
 
 // A server cannot read the checkpoint that it is to take its shards from: then the one before. What
-// the job began with stays, whatever is said of it.
-bool JobRun::TryOlderCheckpoint(const std::string& why, Instant now, Events& events) {
+// the job began with stays, whatever is said of it. False: there is no other.
+bool JobRun::TryOlderCheckpoint(const NodeId& server, const std::string& why, Instant now,
+                                Events& events) {
   const std::vector<RestoreFrom>& complete = checkpoints_.complete();
   const RestoreFrom* const newest = NewestCheckpoint();
   const auto& restore = recovery_.restore();
   const bool restoring = phase_ == JobPhase::kPlacing && restore && !complete.empty() &&
                          newest->folder == restore->folder;
   if (!restoring) return false;
-  events.push_back(CheckpointEnded{plan_.id, CheckpointId(0), restore->folder, why});
+  events.push_back(
+      CheckpointEnded{plan_.id, CheckpointId(0), restore->folder, absl::StrCat(server, ": ", why)});
   checkpoints_.Forget(newest->id);
   epochs_.CancelReturn();                     // If it was the best one: then there is none.
   if (pause_.MustStop()) checkpoints_.Ask();  // It may have been the job's last.
-  if (!GoBack(now, events)) return false;
+  if (!recovery_.CanGoBack(NewestCheckpoint(), metrics_.samples())) return false;
+  if (!GoBack(now, events)) {  // No server can take it now: one is waited for.
+    OnServerFailed(server, why, now, events);
+    return true;
+  }
   recovery_.Placed(now);
   TakeRouting(now, events);
   Advance(now, events);

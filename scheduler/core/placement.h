@@ -67,10 +67,13 @@ struct ShardRoute {
   // A replica in sync is about to become primary: the primary answers reads only once its replicas
   // have confirmed that it still is.
   bool hands_over = false;
+  // The primary took over from its log, and the scheduler has not heard that it has begun a new
+  // one: it acknowledges nothing.
+  bool awaits_log = false;
   friend bool operator==(const ShardRoute&, const ShardRoute&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(key, elements, server, term, replicas, hands_over);
+    archive(key, elements, server, term, replicas, hands_over, awaits_log);
   }
 };
 

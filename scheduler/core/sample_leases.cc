@@ -67,8 +67,8 @@ int64_t SampleLeases::NextSize(const Pace& pace) const {
     return std::clamp(share / batch, int64_t{1}, kTrainBatchesMax) * batch;
   }
   const double share = static_cast<double>(ungranted_count_) * pace.share / kSharesAtPace;
-  const int64_t most = std::max(kTrainBatchesMax, pace.positions_max / batch);
-  return std::clamp(static_cast<int64_t>(share) / batch, int64_t{1}, most) * batch;
+  const int64_t batches = std::min(static_cast<int64_t>(share), pace.positions_max) / batch;
+  return std::max(batches, int64_t{1}) * batch;
 }
 
 std::optional<SampleLease> SampleLeases::Grant(Rank rank, const Pace& pace) {

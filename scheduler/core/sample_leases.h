@@ -3,10 +3,10 @@
 // Training leases shrink towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987),
 // so that fast tasks take more and all finish together. Where it is known how fast each task is,
 // its leases are larger, by what it does of all (weighted factoring: Hummel et al., 1996), so that
-// it goes on for a while if nobody grants it more. A dead task's leases go back: when
-// training, only what it had not reported done. Evaluation leases have one fixed size and go back
-// whole, so the partition, and with it the order of summation, does not depend on who evaluated
-// what.
+// it goes on for a while if nobody grants it more; a slow one holds no more than it does in that
+// time, however few others there are when it asks. A dead task's leases go back: when training,
+// only what it had not reported done. Evaluation leases have one fixed size and go back whole, so
+// the partition, and with it the order of summation, does not depend on who evaluated what.
 //
 //   ungranted --Grant--> held --Report(end)--> done (its result is kept)
 //       ^------Return-----/
@@ -47,7 +47,7 @@ class SampleLeases {
   // How fast a task is.
   struct Pace {
     double share = 0;           // Of what all tasks do, 0 < share <= 1. 0: not known.
-    int64_t positions_max = 0;  // Of one lease, if that is more than kTrainBatchesMax allows.
+    int64_t positions_max = 0;  // Of one lease, unless that is less than a batch.
   };
 
   struct Options {

@@ -55,8 +55,10 @@ TEST_CASE("Sample leases: a task of known pace gets its share of the rest, for a
   CHECK(leases.Grant(Rank(1), slow)->positions.size() == 1'680);
   const SampleLeases::Pace limited{.share = 1, .positions_max = 20'000};
   CHECK(leases.Grant(Rank(2), limited)->positions.size() == 20'000);
-  const SampleLeases::Pace least{.share = 1, .positions_max = 0};
-  CHECK(leases.Grant(Rank(2), least)->positions.size() == 64 * 10);
+  // sim --seed=3210229359: the only task that was left when others had died took all of the rest,
+  // and needed a minute for each batch.
+  const SampleLeases::Pace least{.share = 1, .positions_max = 3};
+  CHECK(leases.Grant(Rank(2), least)->positions.size() == 10);
   CHECK(leases.Grant(Rank(3))->positions.size() == 64 * 10);
 }
 

@@ -71,7 +71,8 @@ void RenderRouting(const std::vector<ShardCopies>& shards, Generation generation
                      .server = index.at(life(shard.primary)),
                      .term = shard.term,
                      .replicas = {},
-                     .hands_over = shard.moves_from.value() > 0};
+                     .hands_over = shard.moves_from.value() > 0,
+                     .awaits_log = shard.awaits_log()};
     for (const ReplicaCopy& copy : shard.replicas) {
       route.replicas.push_back({index.at(life(copy.server)), copy.in_sync});
     }

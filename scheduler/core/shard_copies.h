@@ -35,10 +35,10 @@ struct ShardCopies {
   std::vector<ReplicaCopy> replicas;  // By name.
   bool lost = false;
   Instant fenced_at;  // The primary is dead and answers no reads from then on.
-  // Others whose logs hold all of it, until the primary has read its own.
+  // Others whose logs hold all of it, until the primary is known to have begun its own.
   std::vector<NodeId> logs;
-  // The incarnations of all who held all of it when it was lost, until the primary has begun its
-  // own log: a log of an earlier incarnation is of a disk that was not there then.
+  // Likewise, the incarnations of all who held all of it when it was lost: a log of an earlier one
+  // is of a disk that was not there then.
   absl::btree_map<NodeId, Incarnation> writers;
   NodeId move_to;  // Is to become primary once it is filled. Empty: none.
   // The table that first said that the shard is handed over. 0: no other one is filled.
@@ -51,6 +51,8 @@ struct ShardCopies {
   ReplicaCopy* FindReplica(const NodeId& node);  // Null: it has none.
   bool HasCopyOn(const NodeId& node) const;
   bool HasLeavingReplica() const;
+  // It was lost, and whoever took over is not known to have begun its log.
+  bool awaits_log() const { return !writers.empty(); }
   void AddReplica(const ReplicaCopy& copy);
   // Whoever held all of it last: the primary, then replicas, then `logs`.
   std::vector<NodeId> Holders() const;

@@ -84,30 +84,28 @@ void ShardMap::SetAvoided(const absl::btree_set<NodeId>& servers) {
 }
 
 void ShardMap::NoteApplied(const NodeId& server, Generation table) {
-  if (!servers_.NoteApplied(server, table)) return;
-  settled_ = false;
-  for (ShardCopies& shard : shards_) {
-    if (shard.primary == servers_.at(server).ref && table >= Generation(shard.term.value())) {
-      shard.logs.clear();
-    }
-  }
+  if (servers_.NoteApplied(server, table)) settled_ = false;
 }
 
 void ShardMap::OnTableReport(const NodeId& server, const TableReport& report) {
   const Server* const sender = servers_.Find(server);
   if (sender == nullptr) return;
   NoteApplied(server, report.routing);
-  if (report.logs_begun) ForgetWriters(sender->ref, report.routing);
+  if (report.logs_begun) NoteLogsBegun(sender->ref, report.routing);
   for (const ReplicaReport& replica : report.replicas) {
     TakeReplicaReport(*sender, report.routing, replica);
   }
 }
 
 // A report that comes late tells of the logs as they were with an earlier table.
-void ShardMap::ForgetWriters(const ServerRef& server, Generation applied) {
+void ShardMap::NoteLogsBegun(const ServerRef& server, Generation applied) {
   for (ShardCopies& shard : shards_) {
     const bool read = applied >= Generation(shard.term.value());
-    if (read && !shard.lost && shard.primary == server) shard.writers.clear();
+    if (!read || shard.lost || shard.primary != server || !shard.awaits_log()) continue;
+    shard.writers.clear();
+    shard.logs.clear();
+    changed_ = true;
+    settled_ = false;
   }
 }
 
@@ -243,19 +241,6 @@ std::vector<ShardMap::Lost> ShardMap::WithoutLog() const {
   return without;
 }
 
-// A primary that took over from its log may have acknowledged more since, unheard of: the others
-// are out of date then, unless its log is back to be compared with, or it has said that it could
-// not begin. Whether one that is back without its log had begun nobody knows.
-bool ShardMap::MayReadLog(const ShardCopies& shard, const NodeId& node) const {
-  if (std::find(shard.logs.begin(), shard.logs.end(), node) == shard.logs.end()) return true;
-  const NodeId& primary = shard.primary.node;
-  if (servers_.HasFailed(primary)) return true;
-  const Server* const back = servers_.Find(primary);
-  if (back == nullptr) return false;
-  const auto log = back->stored.find(shard.key);
-  return log != back->stored.end() && !shard.IsOfOlderDisk(primary, log->second);
-}
-
 // The holder whose log reaches furthest; the primary of two that are equal. A log from before the
 // job went back to a checkpoint is of a course that is given up.
 const ShardMap::Server* ShardMap::LogHolder(const ShardCopies& shard) const {
@@ -263,7 +248,7 @@ const ShardMap::Server* ShardMap::LogHolder(const ShardCopies& shard) const {
   JobServers::LogEnd best_end;
   for (const NodeId& node : shard.Holders()) {
     const Server* const server = servers_.Find(node);
-    if (server == nullptr || !MayReadLog(shard, node)) continue;
+    if (server == nullptr) continue;
     const auto stored = server->stored.find(shard.key);
     if (stored == server->stored.end()) continue;
     if (stored->second.term < restore_term_ || shard.IsOfOlderDisk(node, stored->second)) continue;

@@ -25,6 +25,8 @@
 //             (4) a shard is lost exactly while its primary is dead and no in_sync replica lives.
 //             (5) a primary that lives is replaced only once it goes by a table that says that it
 //             hands over, or it becomes a replica in sync. Not so in PlaceAnew, where tasks end.
+//             (6) who takes over from its log acknowledges nothing before a table says that its
+//             new log is known of: until then the logs of all who held the shard are complete.
 #ifndef CAPSTAN_SCHEDULER_CORE_SHARD_MAP_H_
 #define CAPSTAN_SCHEDULER_CORE_SHARD_MAP_H_
 
@@ -83,7 +85,7 @@ class ShardMap {
   // primary knew of the replica.
   void OnTableReport(const NodeId& server, const TableReport& report);
   // A live server goes by the table of that generation: as primary of a shard that it was to read
-  // from its log it has read it, and may have acknowledged more since.
+  // from its log it has read it.
   void NoteApplied(const NodeId& server, Generation table);
 
   // Draws the consequences. True: the routing table is a new one.
@@ -174,10 +176,9 @@ class ShardMap {
   void PlaceMissing();
   bool PlaceOne(ShardCopies& shard);  // False: no server can take one now.
   void AddReplica(ShardCopies& shard, const ReplicaCopy& copy);
-  // Of shards whose log the server has begun itself, as of the table that it has applied.
-  void ForgetWriters(const ServerRef& server, Generation applied);
+  // The server has begun the logs of its shards, as of the table that it has applied.
+  void NoteLogsBegun(const ServerRef& server, Generation applied);
   void TakeReplicaReport(const Server& server, Generation applied, const ReplicaReport& report);
-  bool MayReadLog(const ShardCopies& shard, const NodeId& node) const;
   const Server* LogHolder(const ShardCopies& shard) const;  // Null: none has come back.
   void TakeFromLog(ShardCopies& shard);
 

@@ -1,6 +1,6 @@
 // Whether a shard map ever takes a log that lacks what was acknowledged: primaries recover from
-// their logs, lose their disks, fill replicas, fail, die and come back in any order, against a
-// model that knows what was acknowledged and what each log holds.
+// their logs, lose their disks, get older ones, fill replicas, fail, die and come back in any
+// order, against a model that knows what was acknowledged and what each log holds.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
@@ -41,6 +41,7 @@ struct Log {
 struct Server {
   Incarnation life;
   std::optional<Log> log;       // On its disk.
+  std::optional<Log> copy;      // Of the log, made when no process of it ran.
   Routing applied;              // By this life.
   bool holds = false;           // The shard, in memory, up to the log's end.
   bool failed = false;          // Its log, to this life.
@@ -77,6 +78,7 @@ class World {
   }
   int recoveries() const { return recoveries_; }
   int disks_lost() const { return disks_lost_; }
+  int older_disks() const { return older_disks_; }
 
  private:
   static NodeId NameOf(int number) { return absl::StrCat("server-", number); }
@@ -124,11 +126,16 @@ class World {
   void Start(const NodeId& node) {
     if (dice_.Chance(0.5)) return;
     Server& server = servers_[node];
-    server = {.life = Incarnation(++lives_), .log = server.log};
     if (dice_.Chance(0.15) && server.log.has_value()) {
       server.log.reset();
       ++disks_lost_;
+    } else if (dice_.Chance(0.1) && server.copy.has_value()) {
+      server.log = server.copy;
+      ++older_disks_;
+    } else if (dice_.Chance(0.5)) {
+      server.copy = server.log;
     }
+    server = {.life = Incarnation(++lives_), .log = server.log, .copy = server.copy};
     map_->SetServer({node, node + ":1", server.life}, /*draining=*/false);
     std::vector<StoredShard> stored;
     if (const auto& log = server.log) {
@@ -223,6 +230,7 @@ class World {
     if (!IsPrimary(node) || servers_[node].failed) return;
     Server& primary = servers_[node];
     const ServerRef self{node, node + ":1", primary.life};
+    if (primary.applied.shards[0].awaits_log) return;
     // A deposed primary is fenced off by the replicas that know of the new term; here all do.
     if (PrimaryIn(map_->routing()) != self) return;
     std::vector<Server*> all = {&primary};
@@ -283,12 +291,14 @@ class World {
   std::string error_;
   int recoveries_ = 0;
   int disks_lost_ = 0;
+  int older_disks_ = 0;
 };
 
 TEST_CASE("Shard map: no log is taken that lacks what was acknowledged (issue 20)",
           "[scheduler][core]") {
   int recoveries = 0;
   int disks_lost = 0;
+  int older_disks = 0;
   for (uint64_t seed = 1; seed <= 4000; ++seed) {
     World world(seed);
     const std::string error = world.Run();
@@ -296,9 +306,11 @@ TEST_CASE("Shard map: no log is taken that lacks what was acknowledged (issue 20
     REQUIRE(error == "");
     recoveries += world.recoveries();
     disks_lost += world.disks_lost();
+    older_disks += world.older_disks();
   }
   CHECK(recoveries > 2000);
   CHECK(disks_lost > 2000);
+  CHECK(older_disks > 2000);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ class SqliteStore final : public Store {
  public:
   // Of the table and of the values in it (scheduler/store/state_codec.h). A store of another
   // version is refused, not converted.
-  static constexpr int kSchemaVersion = 24;
+  static constexpr int kSchemaVersion = 25;
 
   // Opens or makes the file `path`. Its folder exists.
   // Errors: kFailedPrecondition  another process has it open; or it is of another schema version.

@@ -14,6 +14,7 @@ void ShardReplication::SetRole(const RoleRoute& route, Position position, Versio
   role_ = route.role;
   term_ = route.term;
   hands_over_ = route.hands_over;
+  awaits_log_ = route.awaits_log;
   if (role_ == ShardRole::kNone) {
     held_term_ = Term(0);
     logged_position_ = Position(-1);
@@ -269,6 +270,7 @@ std::vector<ReplicaReport> ShardReplication::Reports() const {
 // Moves what is committed up to what every counted follower and the log have.
 void ShardReplication::Commit() {
   if (deposed_) return;
+  if (logged_ && awaits_log_ && !Planted(PlantedBug::kAcknowledgeUnheardLog)) return;
   Position committed = last_;
   if (logged_ && !Planted(PlantedBug::kAcknowledgeBeforeLogged))
     committed = std::min(committed, logged_position_);

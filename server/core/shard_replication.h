@@ -13,10 +13,10 @@
 //                                                                      a time
 //
 // A record is committed when every counted follower holds it and, where the shard is logged, this
-// server's log has it. A follower counts if the routing says that it is in sync, and from its
-// first answer to an install on; it never stops counting by this server's decision alone. It is
-// reported FILLED once it holds whatever is committed and has said so in the present routing
-// generation, and UNREACHABLE once it has not answered for a while.
+// server's log has it, and the scheduler knows of that log. A follower counts if the routing says
+// that it is in sync, and from its first answer to an install on; it never stops counting by this
+// server's decision alone. It is reported FILLED once it holds whatever is committed and has said
+// so in the present routing generation, and UNREACHABLE once it has not answered for a while.
 //
 // Pure: no clock, threads, sockets or logging. Records' payloads are the shell's, kept from
 // oldest_kept() on. Thread safety: thread-compatible; HeldJob serializes all calls.
@@ -64,6 +64,7 @@ struct RoleRoute {
   Term term;                             // Of the shard's primary, whoever it is.
   std::vector<FollowerRoute> followers;  // kPrimary.
   bool hands_over = false;  // kPrimary. A follower that is in sync is about to become primary.
+  bool awaits_log = false;  // kPrimary. The scheduler does not know yet that its log has begun.
 };
 
 // What is to be sent to a follower: the whole shard as it is now, or records [begin, end); if there
@@ -249,6 +250,7 @@ class ShardReplication {
 
   // Primary.
   bool hands_over_ = false;
+  bool awaits_log_ = false;
   bool deposed_ = false;
   Position last_;          // Of the shard.
   Position sent_;          // Highest that any message has carried.

@@ -19,11 +19,12 @@ class Primary {
       : replication(logged) {
     Route(5, std::move(followers));
   }
-  void Route(uint64_t generation, std::vector<FollowerRoute> followers) {
+  void Route(uint64_t generation, std::vector<FollowerRoute> followers, bool awaits_log = false) {
     replication.SetRole({.generation = Generation(generation),
                          .role = ShardRole::kPrimary,
                          .term = Term(5),
-                         .followers = std::move(followers)},
+                         .followers = std::move(followers),
+                         .awaits_log = awaits_log},
                         Position(position_), Version(position_));
   }
   void Write(int64_t bytes = 100) {
@@ -282,6 +283,19 @@ TEST_CASE("Shard replication: a logged record waits for the log too", "[server][
   primary.Answer(*primary.Next(), 5, 8);
   CHECK(primary.committed() == 7);
   primary.replication.OnLogged(Term(5), Position(8));
+  CHECK(primary.committed() == 8);
+}
+
+TEST_CASE("Shard replication: nothing is committed before the scheduler knows of the log",
+          "[server][core]") {
+  Primary primary({}, /*logged=*/true);
+  primary.Route(6, {}, /*awaits_log=*/true);
+  primary.replication.OnLogged(Term(5), Position(7));
+  primary.Write();
+  primary.replication.OnLogged(Term(5), Position(8));
+  CHECK(primary.committed() == -1);
+  CHECK(primary.replication.logged() == Position(8));
+  primary.Route(7, {});
   CHECK(primary.committed() == 8);
 }
 

@@ -203,6 +203,7 @@ void HeldJob::SetRole(const v1::RoutingTable& routing, const v1::ShardRoute& rou
   if (IsSelf(routing, route.server())) {
     role.role = ShardRole::kPrimary;
     role.hands_over = route.hands_over();
+    role.awaits_log = route.awaits_log();
     for (const v1::ShardReplica& replica : route.replicas()) {
       if (!IsServer(routing, replica.server())) continue;
       const v1::ServerAddress& server = routing.servers(replica.server());

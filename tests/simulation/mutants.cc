@@ -169,8 +169,6 @@ std::vector<Mutant> MutantsOfServers() {
        "a server keeps a snapshot though it has more iterations than the moment", 80},
       {PlantedBug::kAcknowledgeBeforeReplica, "acknowledge-before-replica", "exactly once",
        "a push is acknowledged before the replicas have it", 440},
-      {PlantedBug::kReadOlderDisk, "read-older-disk", "versions",
-       "the log of a disk that a server had before is taken for that of its last one", 990},
       {PlantedBug::kPublishBeforeDurable, "publish-before-durable", "checkpoints",
        "a checkpoint is complete before its files are on the disk"},
       {PlantedBug::kForgetBases, "forget-bases", "liveness",
@@ -195,10 +193,21 @@ std::vector<Mutant> MutantsOfServers() {
        "a primary that was cut off goes on answering reads"},
       {PlantedBug::kReadWhileHandingOver, "read-while-handing-over", "versions",
        "a primary that may have been replaced answers reads by its lease alone", 840},
+      {PlantedBug::kFailJobForBadDisk, "fail-job-for-bad-disk", "liveness",
+       "a disk that loses rows ends the job, though others have copies", 400},
+  };
+}
+
+std::vector<Mutant> MutantsOfLogs() {
+  return {
+      {PlantedBug::kReadOlderDisk, "read-older-disk", "versions",
+       "the log of a disk that a server had before is taken for that of its last one", 990},
       {PlantedBug::kDropFsync, "drop-fsync", "exactly once",
        "the log calls durable what was never synced", 11220},
       {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged", "exactly once",
        "a push is acknowledged before the log has it", 245},
+      {PlantedBug::kAcknowledgeUnheardLog, "acknowledge-unheard-log", "liveness",
+       "a primary acknowledges pushes before the scheduler knows of its new log", 1212865298},
       {PlantedBug::kReleaseGroupEarly, "release-group-early", "exactly once",
        "pushes are acknowledged when their group is written, and not yet synced", 10020},
       {PlantedBug::kRemoveLiveSegment, "remove-live-segment", "liveness",
@@ -207,8 +216,6 @@ std::vector<Mutant> MutantsOfServers() {
        "the log believes bytes that have changed", 10255},
       {PlantedBug::kTakeTearForDamage, "take-tear-for-damage", "liveness",
        "a log whose unsynced end was torn out of order is refused as a whole"},
-      {PlantedBug::kFailJobForBadDisk, "fail-job-for-bad-disk", "liveness",
-       "a disk that loses rows ends the job, though others have copies", 400},
   };
 }
 
@@ -218,6 +225,7 @@ const std::vector<Mutant>& AllMutants() {
   static const std::vector<Mutant>* const mutants = [] {
     auto* all = new std::vector<Mutant>(MutantsOfWorkersAndScheduler());
     for (const Mutant& mutant : MutantsOfServers()) all->push_back(mutant);
+    for (const Mutant& mutant : MutantsOfLogs()) all->push_back(mutant);
     return all;
   }();
   return *mutants;

@@ -64,6 +64,18 @@ void DeadLinks::Expire(Instant now) {
   absl::erase_if(judged_, [now](const auto& entry) { return now >= entry.second.until; });
 }
 
+bool DeadLinks::ForgetAvoidedServers() {
+  const auto is_silent = [this](const Link& link) {
+    return std::any_of(silences_.begin(), silences_.end(), [&link](const auto& entry) {
+      const auto& [worker, servers] = entry.second;
+      return worker == link.worker && servers.contains(link.server);
+    });
+  };
+  return absl::erase_if(judged_, [&](const auto& entry) {
+           return entry.second.avoid != Avoid::kWorker && !is_silent(entry.first);
+         }) > 0;
+}
+
 std::optional<DeadLinks::Avoid> DeadLinks::JudgementOf(const Link& link) const {
   const auto found = judged_.find(link);
   return found == judged_.end() ? std::nullopt : std::make_optional(found->second.avoid);

@@ -5,7 +5,8 @@
 //     ^ <---a report does not--------------/                                          |
 //     ^ <-------------------------------------------------for `memory`, or until one of them died
 //
-// Judged links are avoided: tasks are not placed on the worker, or shards not on the server.
+// Judged links are avoided: tasks are not placed on the worker, or shards not on the server. Where
+// no other server is left they are tried again (ForgetAvoidedServers).
 // Nothing of this is durable: a restarted scheduler finds out again.
 // Pure. Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_LINKS_DEAD_LINKS_H_
@@ -53,6 +54,9 @@ class DeadLinks {
   void OnNodeDied(const NodeId& node);  // Its next life has other links.
   void RestartLimits(Instant now);      // Every silence begins now.
   void Expire(Instant now);             // Forgets judgements that are too old.
+  // Forgets judgements that servers are avoided for and that no task speaks of now. True: there
+  // were any.
+  bool ForgetAvoidedServers();
 
   // Silent for `limit`.
   std::vector<Silence> Overdue(Instant now) const;

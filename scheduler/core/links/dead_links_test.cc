@@ -52,6 +52,14 @@ TEST_CASE("DeadLinks: what is judged is avoided for ten minutes, or until a new 
   CHECK(links.NextDeadline() == now + absl::Minutes(10));
 
   SECTION("ten minutes") { links.Expire(now + absl::Minutes(10)); }
+  SECTION("it is tried again") {
+    links.OnReport(Rank(1), "worker-0", {"server-1"}, now);
+    CHECK_FALSE(links.ForgetAvoidedServers());
+    links.OnReport(Rank(1), "worker-0", {"server-2"}, now);
+    CHECK(links.ForgetAvoidedServers() == (side != Avoid::kWorker));
+    if (side == Avoid::kWorker) return;
+    links.OnReport(Rank(1), "worker-0", {}, now);
+  }
   SECTION("a new life of either end") {
     links.OnNodeDied(GENERATE(std::string("worker-0"), std::string("server-1")));
     CHECK(links.NextDeadline() == Instant::InfiniteFuture());

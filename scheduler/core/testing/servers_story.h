@@ -73,6 +73,7 @@ struct ServersStory {
   void Apply(const NodeId& name) {
     const Routing& table = *run->routing();
     TableReport report{"job-1", table.generation, run->membership().generation, {}, {}};
+    report.logs_begun = logs_begun;
     const auto at = [&](int index) { return table.servers[static_cast<size_t>(index)]; };
     for (const ShardRoute& route : table.shards) {
       for (const ReplicaRef& replica : route.replicas) {
@@ -120,7 +121,8 @@ struct ServersStory {
   JobView View() const { return run->View(now); }
 
   JobPlan plan;
-  int64_t samples = 0;  // That the task has trained.
+  int64_t samples = 0;     // That the task has trained.
+  bool logs_begun = true;  // What servers say that go by a table.
   uint64_t incarnation = 0;
   absl::btree_map<NodeId, ServerRef> servers;
   absl::btree_map<NodeId, Incarnation> written_by;  // Their logs.
