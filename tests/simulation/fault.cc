@@ -46,6 +46,7 @@ absl::string_view FaultName(Fault fault) {
       "tasks beyond a moment, and dead before they told",
       "tasks dead as a shard came one iteration beyond a moment",
       "primary and reader cut off together as it was replaced",
+      "server dead, with its new disk, before it told that its log had begun",
       "task replaced while others were not heard",
       "link between a worker and a server dead for good",
       "clock that stood still",

@@ -53,6 +53,7 @@ enum class Fault : uint8_t {
   kMomentOverrun,
   kMomentOverrunByOne,
   kFormerPrimaryStranded,
+  kSuccessorUnheard,
   kJoinedBehind,
   kLinkKilled,
   kClockFrozen,

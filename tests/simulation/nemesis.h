@@ -70,6 +70,7 @@ class Nemesis {
   void TellVersion(int64_t version);
   void StrandFormerPrimary(const scheduler::RoutingChanged& changed);
   void ReadOften(Instant until);
+  void LoseSuccessor(const scheduler::Routing& routing);
   void KillTasks();
   void DieBehindFence();
   void CutOneWay(int from, int to, absl::Duration time);
@@ -120,10 +121,11 @@ class Nemesis {
   absl::btree_set<NodeId> drained_;       // Now: at most one.
   absl::btree_set<NodeId> ever_drained_;  // A scheduler that was dead has not heard of the end.
   bool overrun_ = false;
-  bool unheard_ = false;              // Now: no task hears the scheduler, for OverrunByOne,
-  std::vector<size_t> unheard_cuts_;  // by these of undo_.
-  std::optional<Iteration> moment_;   // Where the job is to stop then.
-  int instants_left_ = 4;             // So often at most, jobs are short.
+  bool unheard_ = false;                     // Now: no task hears the scheduler, for OverrunByOne,
+  std::vector<size_t> unheard_cuts_;         // by these of undo_.
+  std::optional<Iteration> moment_;          // Where the job is to stop then.
+  absl::btree_set<Incarnation> successors_;  // That were lost, or are to be.
+  int instants_left_ = 4;                    // So often at most, jobs are short.
   bool healed_ = false;
   std::vector<std::function<void()>> undo_;  // Of cuts and clogs that are on.
 };

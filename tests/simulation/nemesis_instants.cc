@@ -19,6 +19,7 @@ constexpr absl::Duration kUnheard = absl::Milliseconds(2800);  // Less than the 
 constexpr absl::Duration kReadEvery = absl::Milliseconds(20);
 // A primary answers by itself for less than this.
 constexpr absl::Duration kReadLease = absl::Milliseconds(600);
+constexpr absl::Duration kSuccessorDown = absl::Milliseconds(300);
 
 // Hears what all checkers of a job hear, and judges nothing.
 class Lookout final : public Checker {
@@ -26,6 +27,7 @@ class Lookout final : public Checker {
   std::function<void(const scheduler::Assignment&)> on_assigned;
   std::function<void(int64_t version)> on_version;
   std::function<void(const scheduler::RoutingChanged&)> on_table;
+  std::function<void(const scheduler::Routing&)> on_routing;
 
   void Assigned(const Life&, const scheduler::Assignment& assignment) override {
     if (on_assigned) on_assigned(assignment);
@@ -39,13 +41,16 @@ class Lookout final : public Checker {
     const auto* table = std::get_if<scheduler::RoutingChanged>(&event);
     if (on_table && table != nullptr) on_table(*table);
   }
+  void RoutingSent(const scheduler::Routing& routing) override {
+    if (on_routing) on_routing(routing);
+  }
 };
 
 }  // namespace
 
 void Nemesis::StartInstants() {
   const ChaosOptions& chaos = world_->options.chaos;
-  if (!chaos.overrun_by_one && !chaos.strand_former_primary) return;
+  if (!chaos.overrun_by_one && !chaos.strand_former_primary && !chaos.lose_successor) return;
   auto lookout = std::make_unique<Lookout>();
   if (chaos.overrun_by_one) {
     lookout->on_assigned = [this](const auto& assignment) { TellMoment(assignment); };
@@ -53,6 +58,9 @@ void Nemesis::StartInstants() {
   }
   if (chaos.strand_former_primary) {
     lookout->on_table = [this](const auto& changed) { StrandFormerPrimary(changed); };
+  }
+  if (chaos.lose_successor) {
+    lookout->on_routing = [this](const auto& routing) { LoseSuccessor(routing); };
   }
   world_->first_job().checkers.push_back(std::move(lookout));
 }
@@ -134,6 +142,37 @@ void Nemesis::ReadOften(Instant until) {
   if (healed_ || world_->loop.Now() > until) return;
   cluster_->reader()->ReadAll();
   world_->loop.After(kReadEvery, [this, until] { ReadOften(until); });
+}
+
+// ---------------------------------------------------------------- a successor
+
+// The server has just been given its shards back. What it acknowledges from now on is not on the
+// disk that it comes back with, and the scheduler does not hear that it has begun another log.
+void Nemesis::LoseSuccessor(const scheduler::Routing& routing) {
+  if (healed_ || instants_left_ == 0) return;
+  for (const scheduler::ShardRoute& shard : routing.shards) {
+    const scheduler::ServerRef primary = routing.servers[static_cast<size_t>(shard.server)];
+    if (!shard.awaits_log || !successors_.insert(primary.incarnation).second) continue;
+    for (const auto& server : cluster_->servers()) {
+      if (server->process().name() != primary.node || !server->process().alive()) continue;
+      --instants_left_;
+      server->KeepCopyOfDisk();
+      const absl::Duration time = instants_prng_.Between(absl::Milliseconds(500), absl::Seconds(2));
+      CutOneWay(server->host(), 0, time + absl::Milliseconds(10));
+      world_->loop.After(time, [this, server = server.get(), life = server->process().life()] {
+        if (healed_ || !server->process().alive() || server->process().life() != life) return;
+        ++world_->faults[Fault::kSuccessorUnheard];
+        Story(absl::StrCat("kills ", server->process().name(),
+                           ", which has taken over unheard, and gives it its disk of before"));
+        server->Kill(SimServer::DiskFate::kLost);
+        world_->DiskSuffered(server->process().name());
+        world_->TroubleFor(kSuccessorDown);
+        world_->loop.After(kSuccessorDown, [server] {
+          if (!server->process().alive()) server->Start();
+        });
+      });
+    }
+  }
 }
 
 }  // namespace capstan::sim

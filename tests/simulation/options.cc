@@ -30,6 +30,7 @@ constexpr uint64_t kLeaveStream = 21;
 constexpr uint64_t kSegmentsStream = 22;
 constexpr uint64_t kJobsStream = 40;
 constexpr uint64_t kInstantsStream = 51;
+constexpr uint64_t kSuccessorStream = 53;
 constexpr double kHeavyLoss = 0.3;
 constexpr absl::Duration kLongestBatch = absl::Minutes(4);
 constexpr absl::Duration kQuickIteration = absl::Milliseconds(300);
@@ -264,6 +265,18 @@ void DrawMoreJobs(Prng prng, Options& options) {
   if (prng.Chance(0.12)) options.chaos.stop = stop;
 }
 
+// With replicas or other jobs the copy of the disk would lack more than what the successor
+// acknowledges unheard.
+void DrawLostSuccessor(Prng prng, Options& options) {
+  ChaosOptions& chaos = options.chaos;
+  const absl::Duration often = prng.Between(absl::Seconds(2), absl::Seconds(6));
+  const bool alone = options.more_jobs.empty() && options.job.replicas == 0;
+  chaos.lose_successor = prng.Chance(0.25) && options.job.log && alone;
+  if (!chaos.lose_successor) return;
+  chaos.kill_server = std::min(chaos.kill_server, often);
+  chaos.old_disk = 1;
+}
+
 }  // namespace
 
 Options DrawOptions(uint64_t seed) {
@@ -314,6 +327,7 @@ Options DrawOptions(uint64_t seed) {
   DrawStores(options);
   DrawInstants(Prng(seed).Fork(kInstantsStream), options);
   DrawMoreJobs(Prng(seed).Fork(kJobsStream), options);
+  DrawLostSuccessor(Prng(seed).Fork(kSuccessorStream), options);
   return options;
 }
 
@@ -363,6 +377,7 @@ std::string Describe(const Options& options) {
   if (chaos.overrun_moment) absl::StrAppend(&text, " overrun a moment");
   if (chaos.overrun_by_one) absl::StrAppend(&text, " overrun a moment by one");
   if (chaos.strand_former_primary) absl::StrAppend(&text, " strand a former primary");
+  if (chaos.lose_successor) absl::StrAppend(&text, " lose a successor");
   absl::StrAppend(&text, DescribeStores(chaos));
   absl::StrAppend(
       &text, "\n  pauses up to ", absl::FormatDuration(chaos.pause_max), ", down up to ",

@@ -49,6 +49,9 @@ struct ChaosOptions {
   // A primary is cut off together with the reader as its successor is named, so that it does not
   // hear of that.
   bool strand_former_primary = false;
+  // A server that takes over from its log is not heard any more, and comes back with its disk as it
+  // was when it took over.
+  bool lose_successor = false;
   // One link between a worker daemon and a server is dead from then on, also once the world heals.
   absl::Duration kill_link = absl::InfiniteDuration();
   // What users do: a server or worker daemon is drained, stopped for good as soon as that is said

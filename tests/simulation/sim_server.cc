@@ -67,7 +67,7 @@ SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, st
 }
 
 void SimServer::Start() {
-  if (disk_ == nullptr) MakeDisk();
+  if (disk_ == nullptr) disk_ = MakeDisk();
   process_.Start();
   MakeParts();
   const absl::Status opened = log_->Open();
@@ -101,7 +101,7 @@ void SimServer::EndForName() {
 }
 
 void SimServer::StartOnCopyOf(const SimServer& other) {
-  MakeDisk();
+  disk_ = MakeDisk();
   disk_->CopyFrom(*other.disk_);
   Start();
 }

@@ -47,6 +47,8 @@ class SimServer {
   SimNetwork::EndpointId endpoint() const { return endpoint_; }
   SimNetwork::HostId host() const { return host_; }
   void Start();  // REQUIRES: it is dead.
+  // As it is now it is the disk that it had before, when this one is lost.
+  void KeepCopyOfDisk();
   // As one that is started on a copy of that one's folder. REQUIRES: that one has been started.
   void StartOnCopyOf(const SimServer& other);
   void Retire();  // Dead from now on, and its disk is gone.
@@ -92,7 +94,7 @@ class SimServer {
   double SlowSyncs() const;  // Share of groups of writes.
   server::TaskRunner::Execute DiskExecutor(absl::Duration longest);
   v1::RegisterRequest Registration() const;
-  void MakeDisk();
+  std::unique_ptr<SimDisk> MakeDisk();
   void LosePower();
   void ChangeDisk();
   // In some worlds whose rows lie on disk that disk breaks now and then, until the world heals. It

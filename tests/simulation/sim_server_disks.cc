@@ -131,11 +131,17 @@ void SimServer::Kill(DiskFate fate) {
   CountDiskFaults();
 }
 
-void SimServer::MakeDisk() {
-  disk_ = std::make_unique<SimDisk>(
+std::unique_ptr<SimDisk> SimServer::MakeDisk() {
+  auto disk = std::make_unique<SimDisk>(
       MixKey(world_->options.seed,
              static_cast<uint64_t>(endpoint_) << 32 | static_cast<uint64_t>(disks_++)));
-  disk_->SetRates(world_->disk_rates);
+  disk->SetRates(world_->disk_rates);
+  return disk;
+}
+
+void SimServer::KeepCopyOfDisk() {
+  old_disk_ = MakeDisk();
+  old_disk_->CopyFrom(*disk_);
 }
 
 // For a new one, or the one before.
