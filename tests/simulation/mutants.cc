@@ -201,9 +201,9 @@ std::vector<Mutant> MutantsOfServers() {
 std::vector<Mutant> MutantsOfLogs() {
   return {
       {PlantedBug::kReadOlderDisk, "read-older-disk", "versions",
-       "the log of a disk that a server had before is taken for that of its last one", 990},
+       "the log of a disk that a server had before is taken for that of its last one", 1710},
       {PlantedBug::kDropFsync, "drop-fsync", "exactly once",
-       "the log calls durable what was never synced", 11220},
+       "the log calls durable what was never synced", 12270},
       {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged", "exactly once",
        "a push is acknowledged before the log has it", 245},
       {PlantedBug::kAcknowledgeUnheardLog, "acknowledge-unheard-log", "versions",
