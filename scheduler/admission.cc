@@ -102,7 +102,7 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   return plan;
 }
 
-// Tasks need not read all of the data to know how it is cut.
+// Writes the sizes of the data's blocks into `data`, so that tasks need not read all of it.
 void WriteBlocks(const JobCheck& check, v1::Data& data) {
   const auto write = [](const std::vector<int64_t>& blocks, v1::Split& split) {
     split.mutable_block_examples()->Assign(blocks.begin(), blocks.end());
@@ -118,14 +118,15 @@ bool HoldsModel(const std::string& folder) {
          std::filesystem::exists(folder + "/" + kModelTensorsFile, error);
 }
 
-// "job-1", or "another program".
+// Returns the id of the job that wrote the model in `folder`, or "another program".
 std::string OwnerOfModel(const std::string& folder) {
   const absl::StatusOr<v1::ModelManifest> manifest = ReadModelManifest(folder);
   const bool known = manifest.ok() && !manifest->job_id().empty();
   return known ? manifest->job_id() : "another program";
 }
 
-// A folder that no model is in yet: names of jobs come again where the store was lost.
+// Returns a folder that holds no model. After the loss of a store the names of jobs occur again, so
+// <data_folder>/jobs/<id> may hold one.
 std::string DefaultFolder(const std::string& data_folder, const JobId& job) {
   const std::string folder = absl::StrCat(data_folder, "/jobs/", job);
   if (!HoldsModel(folder)) return folder;
@@ -135,8 +136,8 @@ std::string DefaultFolder(const std::string& data_folder, const JobId& job) {
   }
 }
 
-// Makes the folder that `field` of the job asks for, where `bytes` are to be written, and returns
-// its absolute path.
+// Creates `folder`, which `field` of the job names, checks that `bytes` fit, and returns its
+// absolute path.
 absl::StatusOr<std::string> MakeAbsolute(absl::string_view field, const std::string& folder,
                                          int64_t bytes) {
   std::error_code error;
@@ -194,7 +195,7 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   job.submitted = spec;
   job.spec = spec;
   FillDefaults(job.spec);
-  // Nobody but this scheduler reads that file.
+  // Only this scheduler reads the file of initial weights.
   job.spec.mutable_training()->clear_initial_weights();
   job.spec.mutable_training()->clear_initial_weights_partial();
   WriteBlocks(check, *job.spec.mutable_data());

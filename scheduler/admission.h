@@ -1,7 +1,9 @@
-// Admission: from a user's job file to a job that can be run, or a message that says what is wrong.
+// Admission: turns a user's job file into a job that can run, or into a message that says what is
+// wrong with it.
 //
-// Reads the data files to check them and to learn their counts, so it may take seconds: it is never
-// called with a lock held. Thread safety: functions of their arguments and of the files.
+// Admission reads the data files to check them and to count their examples. This may take seconds,
+// so SchedulerService calls it on a thread of its own and without a lock.
+// Thread safety: functions of their arguments and of the files.
 #ifndef CAPSTAN_SCHEDULER_ADMISSION_H_
 #define CAPSTAN_SCHEDULER_ADMISSION_H_
 
@@ -21,56 +23,60 @@
 
 namespace capstan::scheduler {
 
-// A job that was accepted. Constant from its submission on, but for labels and note of `submitted`.
+// An accepted job. It is constant from its submission on, except for the labels and the note of
+// `submitted`.
 struct AdmittedJob {
-  JobPlan plan;                       // What the core sees.
-  v1::JobSpec submitted;              // As its owner wrote it.
-  v1::JobSpec spec;                   // With every default filled in.
-  std::vector<v1::TableSpec> tables;  // By index.
+  JobPlan plan;                       // The part of the job that the core sees.
+  v1::JobSpec submitted;              // The specification as its owner wrote it.
+  v1::JobSpec spec;                   // The specification with every default filled in.
+  std::vector<v1::TableSpec> tables;  // Indexed by TableId.
   std::string mode;                   // "bsp", "ssp(2)", "asp".
-  std::string output_directory;       // Absolute.
-  std::vector<std::string> warnings;  // For its owner, at its submission; not kept.
-  // What the tables begin with, by table; empty: what the seed draws. Not kept beyond submission.
+  std::string output_directory;       // Absolute path.
+  std::vector<std::string> warnings;  // Shown to the owner at submission; not stored.
+  // The initial values of each table, by TableId. Empty: the seed draws them. Not stored.
   std::vector<std::vector<float>> initial_values;
 };
 
-// Shared by the service and the answers on their way out; immutable.
+// The service and the answers that it has not sent yet share these jobs, which are immutable.
 using AdmittedJobs = absl::btree_map<JobId, std::shared_ptr<const AdmittedJob>>;
 
-// Writes out the defaults that proto/job.proto names, so that everybody reads the same job.
+// Fills in the defaults that proto/job.proto names, so that all processes read the same job.
 void FillDefaults(v1::JobSpec& spec);
 
-// Validates the job, reads its data, plans its model and tables. The id and what depends on it are
-// not set.
-// Errors: kInvalidArgument  a line for each thing that is wrong: field, value, what was expected.
+// Validates the job, reads its data, plans its model and tables. NameJob() sets the id and the
+// fields that depend on it.
+// Errors: kInvalidArgument  one line for each mistake: the field, its value, the expected value.
 absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec);
 
-// The one name of `folder`, whatever links lead to it: equal folders have equal names. What is not
-// there yet has the name it was given.
+// Returns the canonical path of `folder`: all links to one folder give the same path. Components
+// that do not exist yet keep their names.
 // Errors: kInvalidArgument  names `field` and the folder.
 absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& folder);
 
-// What the files of its dense tables take at least; rows of sparse ones are not known before.
+// A lower bound of the model's size in bytes: the values of all dense tables. The number of rows
+// in sparse tables is not known in advance.
 int64_t ModelBytes(const AdmittedJob& job);
 
-// Makes `folder`, and looks whether a model of `bytes` can be written there now: by a file that is
-// written and removed, and by the space that is free.
-// Errors: kInvalidArgument  it cannot; names `field`, the folder and the cause.
+// Creates `folder` and checks that a model of `bytes` can be written there now: the function writes
+// and removes a file, and compares `bytes` with the free space.
+// Errors: kInvalidArgument  the check failed; names `field`, the folder and the cause.
 absl::Status CheckWritable(absl::string_view field, const std::string& folder, int64_t bytes);
 
-// Errors: kFailedPrecondition  `folder` holds a model, of whichever job; names it.
+// Errors: kFailedPrecondition  `folder` holds a model of any job; names the folder and the job.
 absl::Status CheckHoldsNoModel(absl::string_view field, const std::string& folder);
 
-// Gives the job its id "<name>-<number>" and makes its output folder: the one that it asks for, or
-// <data_folder>/jobs/<id>. Likewise the folder of its checkpoints, <the one that it asks for>/<id>;
-// that within the output folder, the default, is made by the first checkpoint. Both may hold
-// something: the job's checkpoints are numbered from above those that are there. Whether another
-// job writes into them now is for the core to say (plan.folders).
-// A folder that the job asks for and that holds a model already is refused, unless the job may
-// replace that one at its end.
-// Errors: kInvalidArgument     a folder cannot be made or written, or has no space for the model.
+// Sets the job's id, "<name>-<number>", and the folders that depend on it:
+//  - The output folder is the requested one, or else <data_folder>/jobs/<id>, with a number behind
+//    it if that folder holds a model already. NameJob() creates it.
+//  - The checkpoint folder is <the requested one>/<id>, which NameJob() creates. The default is
+//    <output folder>/checkpoints, which the first checkpoint creates.
+// Both folders may hold files: the job numbers its checkpoints above those that are there. The core
+// decides if another job writes into them now (plan.folders). A requested output folder that holds
+// a model is refused, unless the job may replace that model at its end (OldModel::kReplace).
+// Errors: kInvalidArgument     a folder cannot be created or written, or has no space for the
+//                              model.
 //         kFailedPrecondition  the output folder holds a model, and `old_model` is kKeep.
-//         Those of `disk`, of the listing.
+//         Errors of `disk` when it lists the checkpoints.
 enum class OldModel { kKeep, kReplace };
 absl::Status NameJob(uint64_t number, const std::string& data_folder, Disk& disk,
                      OldModel old_model, AdmittedJob& job);

@@ -56,7 +56,7 @@ TEST_CASE("Admission: the folders that jobs are compared by have no links in the
     CHECK(job.plan.folders.output == real);
     CHECK(job.plan.folders.checkpoints == real + "/checkpoints");
   }
-  // What the cluster's other machines are told is what the user wrote.
+  // The cluster's other machines get the path that the user wrote.
   spec.mutable_output()->set_directory(folder.path() + "/link");
   spec.mutable_checkpoints()->set_directory(folder.path() + "/link");
   REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
@@ -115,9 +115,9 @@ TEST_CASE("Admission: a folder that cannot take the model is refused before trai
     REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
     CHECK(ModelBytes(job) == 170 * 4);
     REQUIRE_OK(NameJob(1, folder.path(), disk, OldModel::kKeep, job));
-    CHECK(std::filesystem::is_empty(job.output_directory));  // The file of the test is gone.
+    CHECK(std::filesystem::is_empty(job.output_directory));  // CheckWritable's file is gone.
   }
-  // Folders in which nobody makes a file, root neither.
+  // Not even root can create a file in these folders.
   spec.mutable_output()->set_directory("/proc/self");
   REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(spec));
   CHECK_STATUS(NameJob(2, folder.path(), disk, OldModel::kKeep, job),
@@ -159,7 +159,7 @@ TEST_CASE("Admission: copies, log and checkpoints reach the plan, with their def
   CHECK(job.plan.checkpoint_interval == absl::Seconds(30));
   CHECK(job.plan.checkpoints_kept == 7);
   REQUIRE_OK(NameJob(7, folder.path() + "/data", disk, OldModel::kKeep, job));
-  // A folder of its own, so that jobs that share the directory do not share their checkpoints.
+  // The job has a subfolder, so jobs that share the directory do not share their checkpoints.
   CHECK(job.plan.checkpoint_folder == folder.path() + "/saved/small-7");
   CHECK(std::filesystem::is_directory(job.plan.checkpoint_folder));
 }

@@ -1,4 +1,4 @@
-// Admitted codec: an admitted job as a row of the store, so that a scheduler that is started again
+// Admitted codec: encodes an admitted job as a row of the store, so that a restarted scheduler
 // needs neither the job file nor the data files.
 //
 //   "admitted/<id>"  written with the job's submission, and with a change of its labels
@@ -17,7 +17,7 @@ namespace capstan::scheduler {
 StoreWrite EncodeAdmitted(const AdmittedJob& job);
 StoreWrite ForgetAdmitted(const JobId& job);
 
-// All admitted jobs of `rows`.
+// Returns all admitted jobs of `rows`.
 // Errors: kDataLoss  a row cannot be read; names it.
 absl::StatusOr<AdmittedJobs> DecodeAdmitted(const StoreRows& rows);
 

@@ -1,4 +1,4 @@
-// What servers say of checkpoints and snapshots, and what is answered to who asked for one.
+// Tests the servers' reports on checkpoints and snapshots, and the answers to requests for them.
 #include <google/protobuf/text_format.h>
 
 #include <catch2/catch.hpp>
@@ -40,7 +40,7 @@ TEST_CASE("Codec: what a server says of checkpoints", "[scheduler]") {
       &request));
   REQUIRE_OK_AND_ASSIGN(const NodeReport report, DecodeNodeReport(request));
   const std::vector<CheckpointReport>& checkpoints = report.tables.at(0).checkpoints;
-  REQUIRE(checkpoints.size() == 3);  // One says nothing that is known.
+  REQUIRE(checkpoints.size() == 3);  // One has an unknown state.
   CHECK(checkpoints[0].id == CheckpointId(3));
   CHECK(checkpoints[0].state == CheckpointReport::State::kCaptured);
   CHECK(checkpoints[0].not_kept == "no room");
@@ -50,7 +50,7 @@ TEST_CASE("Codec: what a server says of checkpoints", "[scheduler]") {
   REQUIRE(checkpoints[2].parts.size() == 1);
   v1::CheckpointPart part;
   EncodePart(checkpoints[2].parts[0], part);
-  // The fields that it has are those that came, in the same order.
+  // Decoding and encoding keep all fields.
   CHECK(part.SerializeAsString() == request.tables(0).checkpoints(3).parts(0).SerializeAsString());
 }
 

@@ -1,9 +1,10 @@
-// Cluster id: what tells a scheduler's store from any other, made once, with the store.
+// Cluster id: a random number that distinguishes a scheduler's store from any other store.
 //
-//   "cluster"   the row that has it: 16 hexadecimal digits
+//   "cluster"   the row that holds it: 16 hexadecimal digits
 //
-// Names of jobs and nodes come again in a store that was begun anew; what is kept elsewhere (logs
-// of servers) carries the cluster's id with the name. Thread safety: functions of their arguments.
+// A new store uses the same names of jobs and nodes again. Data outside the store (the logs of
+// servers) therefore carry the cluster's id beside the name.
+// Thread safety: functions of their arguments.
 #ifndef CAPSTAN_SCHEDULER_CLUSTER_ID_H_
 #define CAPSTAN_SCHEDULER_CLUSTER_ID_H_
 
@@ -14,7 +15,8 @@
 
 namespace capstan::scheduler {
 
-// The id that `rows`, all of the store's, have; where they have none, a new one, durably.
+// Returns the id in `rows`, which are all rows of the store. If they have none, makes a new id and
+// writes it durably.
 // Errors: those of Store::Write.
 absl::StatusOr<std::string> ClusterIdOf(Store& store, const StoreRows& rows);
 

@@ -1,4 +1,4 @@
-// Each conversion, with every field set: what goes in comes out.
+// Tests each conversion with every field set: decoding and encoding keep all values.
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
 

@@ -9,7 +9,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// Of several writes of one key only the last counts.
+// Returns `writes` with only the last write of each key.
 std::vector<StoreWrite> Newest(std::vector<StoreWrite> writes) {
   absl::btree_map<std::string, size_t> last;
   for (size_t i = 0; i < writes.size(); ++i) last[writes[i].key] = i;

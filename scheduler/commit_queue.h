@@ -1,11 +1,12 @@
-// CommitQueue: makes the scheduler's steps durable in order, and lets what they said out only then.
+// CommitQueue: makes the scheduler's steps durable in order, and releases the answers of a step
+// only when it is durable.
 //
-//   Push(writes, then) --> [ waiting ] --all that has gathered, one transaction--> then(OK), each
+//   Push(writes, then) --> [ waiting ] --all waiting steps, one transaction--> then(OK) of each
 //
-// While a transaction is on its way to the disk the next steps gather, so the rate of steps is not
-// bounded by that of the disk. Nothing may be said after a write that failed: from then on every
-// `then` gets that error.
-// Thread safety: thread-safe, except that Start and Stop are one thread's.
+// Steps gather while a transaction is being written, so the rate of steps does not depend on the
+// rate of the disk. After a failed write no answer may be released: from then on every `then` gets
+// that error. SchedulerService uses it.
+// Thread safety: thread-safe, except that one thread calls Start and Stop.
 #ifndef CAPSTAN_SCHEDULER_COMMIT_QUEUE_H_
 #define CAPSTAN_SCHEDULER_COMMIT_QUEUE_H_
 
@@ -22,19 +23,20 @@ namespace capstan::scheduler {
 
 class CommitQueue {
  public:
-  // Gets OK once the step and all before it are durable, else why they are not.
+  // Receives OK when the step and all earlier steps are durable, otherwise the error.
   using Then = std::function<void(const absl::Status&)>;
 
-  // `store` outlives the queue; only the queue's thread uses it. `on_failure` is called there,
+  // `store` outlives the queue; only the queue's thread uses it. That thread calls `on_failure`
   // once, before the `then` of the steps that failed.
   CommitQueue(Store* store, std::function<void(const absl::Status&)> on_failure);
   ~CommitQueue();  // Stops.
 
   void Start();
-  // Never waits: who pushes bounds what is under way (a call of a peer has one step at a time).
+  // Never waits. The callers bound the number of waiting steps: each call of a peer has one step at
+  // a time.
   void Push(std::vector<StoreWrite> writes, Then then) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Commits what was pushed, then ends the thread; what comes later gets kUnavailable, in the
-  // caller's thread. Idempotent.
+  // Commits all pushed steps, then ends the thread. The `then` of a later step gets kUnavailable in
+  // the caller's thread. Idempotent.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -46,7 +48,7 @@ class CommitQueue {
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   void Commit(std::vector<Step> steps);
 
-  // The thread's only.
+  // Only the queue's thread uses these.
   Store* const store_;
   const std::function<void(const absl::Status&)> on_failure_;
   absl::Status failure_;

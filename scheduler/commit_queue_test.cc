@@ -12,7 +12,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// A store whose first Write waits until the test lets it go on.
+// A store whose first Write waits until the test notifies `go_on`.
 class SlowStore final : public Store {
  public:
   absl::StatusOr<StoreRows> Load() override { return rows.Load(); }
@@ -42,7 +42,7 @@ TEST_CASE("Commit queue: nothing is said before it is durable, and all in order"
   queue->Push({{"a", "1"}}, say("a"));
   slow.begun.WaitForNotification();
   CHECK(said.empty());
-  // These gather behind it; the second one writes nothing, but may tell of what came before.
+  // These wait behind it. The second one writes nothing; its answer may depend on earlier steps.
   queue->Push({{"b", "1"}}, say("b"));
   queue->Push({}, say("x"));
   CHECK(said.empty());

@@ -1,7 +1,7 @@
-// CutReactor: answers one unary call, and hears when the call is cut before it is answered: its
-// client cancelled it, or its connection broke.
+// CutReactor: a gRPC reactor for one unary call that calls `on_cut` if the call ends before it is
+// answered: the client cancelled it, or the connection broke.
 //
-// Thread safety: as gRPC's; `on_cut` may run on any thread, at most once, and not after OnDone.
+// Thread safety: as gRPC's reactors. `on_cut` runs on any thread, at most once, before OnDone.
 #ifndef CAPSTAN_SCHEDULER_CUT_REACTOR_H_
 #define CAPSTAN_SCHEDULER_CUT_REACTOR_H_
 
@@ -15,14 +15,16 @@ namespace capstan::scheduler {
 
 class CutReactor final : public grpc::ServerUnaryReactor {
  public:
-  // Deletes itself once the call is done; it must be finished, also when it was cut.
+  // The reactor deletes itself when the call is done. The caller must finish every call, including
+  // one that was cut.
   static CutReactor* New(std::function<void()> on_cut) { return new CutReactor(std::move(on_cut)); }
 
   void OnCancel() override {
     on_cut_();
     cut_.store(true, std::memory_order_release);
   }
-  // gRPC orders the two by a count of its own, out of ThreadSanitizer's sight.
+  // gRPC orders OnCancel before OnDone by an internal count that ThreadSanitizer does not see, so
+  // `cut_` makes that order visible.
   void OnDone() override {
     cut_.load(std::memory_order_acquire);
     delete this;

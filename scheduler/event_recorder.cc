@@ -55,7 +55,7 @@ void Log(const NodeJoined& e) {
 void Log(const NodeDied& e) {
   LogWarning({}, "{} (incarnation {}) is dead: {}", e.node, e.incarnation.value(), e.why);
 }
-// The death itself is told by NodeDied, the return by NodeJoined.
+// NodeDied and NodeJoined log the death and the return.
 void Log(const ServerLost&) {}
 void Log(const ServerReturned&) {}
 void Log(const ServerFailed& e) {
@@ -117,7 +117,7 @@ void Log(const TaskDied& e) {
   LogWarning({.job = e.task.job}, "task {} on {} (incarnation {}) died: {}", e.task.rank.value(),
              e.node, e.task.incarnation.value(), e.failure.message);
 }
-// "loss 0.4123 accuracy 0.8512", as far as the objective has them.
+// Returns "loss 0.4123 accuracy 0.8512", without the figures that the objective does not have.
 std::string Figures(double loss, double accuracy, Objective objective) {
   return HasAccuracy(objective) ? absl::StrFormat("loss %.4f accuracy %.4f", loss, accuracy)
                                 : absl::StrFormat("loss %.4f", loss);
@@ -125,7 +125,7 @@ std::string Figures(double loss, double accuracy, Objective objective) {
 std::string Figure(const char* name, const std::optional<double>& value) {
   return value ? absl::StrFormat(" %s %.4f", name, *value) : "";
 }
-// "loss 0.4123 AUC 0.8512 of 1000", as far as the objective has them.
+// Returns "loss 0.4123 AUC 0.8512 of 1000", without the figures that the objective does not have.
 std::string Figures(const EvaluationFigures& figures, Objective objective) {
   return absl::StrCat(Figures(figures.loss, figures.accuracy.value_or(0), objective),
                       Figure("AUC", figures.auc), Figure("RMSE", figures.rmse),
@@ -178,7 +178,7 @@ void Log(const ModelLeftToTask& e) {
 void Log(const ModelKept& e) {
   LogWarning({.job = e.job}, "its model cannot be written, and is kept: {}", e.why);
 }
-void Log(const JobLeft&) {}  // Of no use to people.
+void Log(const JobLeft&) {}  // Users need not know it.
 void Log(const JobEnded& e) {
   if (e.state == JobState::kFailed) {
     LogError({.job = e.job}, "failed: {}", e.failure.message);
@@ -209,7 +209,7 @@ void EventRecorder::Record(const RecordedEvent& recorded) {
 }
 
 void EventRecorder::Complete(const AdmittedJob& job, const v1::JobStatus& status) {
-  // A folder that the user has taken away is not made again.
+  // A folder that the user removed is not created again.
   std::error_code error;
   if (!std::filesystem::exists(job.output_directory, error)) return;
   JobOutput* output = OutputOf(job);

@@ -1,6 +1,6 @@
-// EventRecorder: turns the core's events into log lines and into the files of the jobs.
+// EventRecorder: writes the core's events to the log and to the output files of the jobs.
 //
-// Thread safety: thread-compatible; the service's output thread calls it.
+// Thread safety: thread-compatible; SchedulerService's output thread calls it.
 #ifndef CAPSTAN_SCHEDULER_EVENT_RECORDER_H_
 #define CAPSTAN_SCHEDULER_EVENT_RECORDER_H_
 
@@ -15,28 +15,29 @@
 
 namespace capstan::scheduler {
 
-// An event, and what the files need beside it.
+// An event, with the data that the jobs' files need.
 struct RecordedEvent {
   Event event;
   int64_t unix_ms = 0;
   std::shared_ptr<const AdmittedJob>
-      job;  // Of events about a job. Shared with the service; immutable.
-  std::shared_ptr<const v1::JobStatus> status;  // JobStarted and JobEnded: at that moment.
+      job;  // The job of the event, null if none. Shared with the service; immutable.
+  // The status at that moment. Only for JobStarted, JobAdopted and JobEnded.
+  std::shared_ptr<const v1::JobStatus> status;
 };
 
 class EventRecorder {
  public:
-  // Writes a log line and what belongs into the job's files. A file that cannot be written is
-  // logged.
+  // Writes a log line, and updates the job's files. An error of a file becomes a line in the log.
   void Record(const RecordedEvent& recorded);
-  // `job` ended with `status` in an earlier scheduler's time: writes what that did not get to.
+  // Writes the files that an earlier scheduler did not write before it died, though `job` had ended
+  // with `status`.
   void Complete(const AdmittedJob& job, const v1::JobStatus& status);
 
  private:
   void WriteFiles(const RecordedEvent& recorded);
   JobOutput* OutputOf(const AdmittedJob& job);  // Null: its files cannot be opened.
 
-  absl::btree_map<JobId, std::unique_ptr<JobOutput>> outputs_;  // Of running jobs.
+  absl::btree_map<JobId, std::unique_ptr<JobOutput>> outputs_;  // Running jobs only.
 };
 
 }  // namespace capstan::scheduler

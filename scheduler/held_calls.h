@@ -1,4 +1,5 @@
-// HeldCalls: calls that the core answers later, each by its ticket, whatever they ask.
+// HeldCalls: the calls that the core answers later, each found by its ticket. One map holds calls
+// of every method.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_HELD_CALLS_H_
@@ -16,7 +17,7 @@
 
 namespace capstan::scheduler {
 
-// A call under way. Both are gRPC's, until its Finish.
+// A call that is not answered yet. gRPC owns both objects until Finish.
 struct HeldCall {
   grpc::ServerUnaryReactor* reactor = nullptr;
   google::protobuf::Message* response = nullptr;
@@ -26,7 +27,7 @@ class HeldCalls {
  public:
   void Add(Ticket ticket, const HeldCall& call) { calls_[ticket] = call; }
   bool Has(Ticket ticket) const { return calls_.contains(ticket); }
-  // The call with this ticket is held no more. Nothing: it was answered before.
+  // Removes and returns the call with this ticket. nullopt: it was answered before.
   std::optional<HeldCall> Take(Ticket ticket) {
     const auto call = calls_.extract(ticket);
     if (call.empty()) return std::nullopt;

@@ -19,14 +19,14 @@ static_assert(std::endian::native == std::endian::little,
               "values are written as they lie in memory");
 
 constexpr CheckpointId kInitialId{1};
-// Of a job that takes all servers there are: how many shall have a part of each table.
+// The assumed number of servers of a job that uses all servers. Tables are cut for that number.
 constexpr int kServersAssumed = 4;
 
 std::string FolderOf(const std::string& checkpoint) {
   return std::filesystem::path(checkpoint).parent_path().string();
 }
 
-// A shard that no update has reached.
+// Returns the snapshot of a shard without updates.
 v1::ShardSnapshot SnapshotOf(const std::vector<float>& table, const Range& elements) {
   v1::ShardSnapshot snapshot;
   snapshot.mutable_state();

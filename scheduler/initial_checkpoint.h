@@ -1,6 +1,6 @@
-// Initial checkpoint: the weights that a job begins with, as the checkpoint of a job that has not
-// trained. Servers, replicas and logs take it as they take any other one that a job goes on from,
-// so nothing else of the system knows that a job may begin with weights of its own.
+// Initial checkpoint: the initial weights of a job, stored as the checkpoint of a job that has not
+// trained yet. Servers, replicas and logs restore it like any other checkpoint, so no other part of
+// the system has to know about initial weights.
 //
 // Thread safety: functions of their arguments and of the disk.
 #ifndef CAPSTAN_SCHEDULER_INITIAL_CHECKPOINT_H_
@@ -16,19 +16,20 @@
 
 namespace capstan::scheduler {
 
-// The folder of a job's initial checkpoint; no other job has the same. REQUIRES: it has its
-// unique id.
+// Returns the folder of the job's initial checkpoint; no other job has the same folder.
+// REQUIRES: the job has its unique id.
 std::string InitialCheckpointPath(const std::string& data_folder, const AdmittedJob& job);
 
-// Writes `values` (by table, all elements of each) as a complete checkpoint at `folder`, one that
-// InitialCheckpointPath gave: version 0 of each shard, without the optimizer's state, which begins
-// as always.
+// Writes `values` (by table, all elements of each) as a complete checkpoint at `folder`, which
+// InitialCheckpointPath returned. Each shard has version 0 and no optimizer state: servers
+// initialize that state as for a new job.
 // REQUIRES: the job has its id; its tables are dense.
-// Errors: the disk's.
+// Errors: those of the disk.
 absl::Status WriteInitialCheckpoint(Disk& disk, const std::string& folder, const AdmittedJob& job,
                                     const std::vector<std::vector<float>>& values, int64_t unix_ms);
 
-// Removes it, and the folder that it is in. One that is missing is removed. Errors: the disk's.
+// Removes the checkpoint and the folder around it. A missing checkpoint is no error.
+// Errors: those of the disk.
 absl::Status RemoveInitialCheckpoint(Disk& disk, const std::string& folder);
 
 }  // namespace capstan::scheduler

@@ -22,7 +22,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// Names the files that the parts of `manifest` rest on.
+// Adds to each incremental part of `manifest` the files that it rests on.
 absl::Status AddBases(const v1::CheckpointManifest& base, v1::CheckpointManifest& manifest) {
   absl::btree_map<std::pair<int32_t, int32_t>, const v1::CheckpointPart*> by_shard;
   for (const v1::CheckpointPart& part : base.parts())
@@ -73,7 +73,8 @@ absl::StatusOr<v1::CheckpointManifest> MakeManifest(const CheckpointPublish& pub
   manifest.set_job_id(publish.job);
   manifest.set_checkpoint_id(publish.id.value());
   *manifest.mutable_spec() = job.spec;
-  // So that it can be submitted again: there it must not be set, here it was filled in.
+  // FillDefaults has set `slots`, which a job file may set only with BSP. Without it, the
+  // specification can be submitted again.
   if (job.plan.mode != Mode::kBsp) manifest.mutable_spec()->mutable_training()->clear_slots();
   for (const v1::TableSpec& table : job.tables) *manifest.add_tables() = table;
   for (const CheckpointPart& part : publish.parts) EncodePart(part, *manifest.add_parts());
@@ -125,7 +126,7 @@ absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
         absl::StrCat("the job cannot go on from ", folder, ":\n", absl::StrJoin(wrong, "\n")));
   }
   CAPSTAN_ASSIGN_OR_RETURN(const std::string one_name, OneName("restore_folder", folder));
-  // Without a "/" at the end: what it rests on lies beside it.
+  // The path has no "/" at its end, because the checkpoints that it rests on lie beside it.
   const size_t end = folder.find_last_not_of('/');
   RestoreFrom restore{.folder = folder.substr(0, end + 1),
                       .id = CheckpointId(manifest.checkpoint_id()),

@@ -1,5 +1,5 @@
-// Job checkpoint: from what the core knows of a finished checkpoint to its manifest, and back to a
-// job that goes on from it.
+// Job checkpoint: makes the manifest of a checkpoint from the core's CheckpointPublish, and the
+// core's RestoreFrom from a manifest.
 //
 // Thread safety: functions of their arguments and of the disk.
 #ifndef CAPSTAN_SCHEDULER_JOB_CHECKPOINT_H_
@@ -18,33 +18,35 @@
 
 namespace capstan::scheduler {
 
-// `base`: the manifest of publish.base, if there is one: what its parts rest on, and they
-// themselves, is what those of the new checkpoint rest on.
-// Errors: kDataLoss  the base does not have a part that one of the new checkpoint rests on.
+// `base` is the manifest of publish.base, empty if no part is incremental. An incremental part of
+// the new checkpoint rests on the base's part of the same shard, and on all that this one rests on.
+// Errors: kDataLoss  the base lacks a part that the new checkpoint rests on.
 absl::StatusOr<v1::CheckpointManifest> MakeManifest(const CheckpointPublish& publish,
                                                     const AdmittedJob& job, int64_t unix_ms,
                                                     const v1::CheckpointManifest& base);
 
-// Makes the checkpoint complete, durably, once it has looked at each part: a folder that servers do
-// not share with this machine is found here, not when somebody needs the checkpoint.
-// Errors: kDataLoss  a part is not there or not whole; names it, its writer and the folder.
+// Checks that each part is in the folder, then writes the manifest durably, which makes the
+// checkpoint complete. The check reports now, and not at the first restore, that servers write into
+// a folder which they do not share with this machine.
+// Errors: kDataLoss  a part is missing or incomplete; names it, its writer and the folder.
 //         Those of MakeManifest, WriteManifest, and ReadManifest of the base.
 absl::Status PublishCheckpoint(Disk& disk, const CheckpointPublish& publish, const AdmittedJob& job,
                                int64_t unix_ms);
 
-// What cannot be removed stays, and is no error: it goes with the next ones.
+// Removes the job's older checkpoints. A checkpoint that cannot be removed is no error: the next
+// removal tries again.
 void RemoveCheckpoints(Disk& disk, const CheckpointRemoval& removal);
 
-// Removes what there is of a checkpoint that was given up. One that became complete all the same
-// (its job ended as the manifest was written) stays: somebody may go on from it.
-// Errors: the disk's; what could not be removed goes with the next complete checkpoint.
+// Removes the files of a checkpoint that was given up. A checkpoint that became complete all the
+// same (its job ended while the manifest was being written) stays, because a job may go on from it.
+// Errors: those of the disk; the next complete checkpoint removes the rest.
 absl::Status RemoveGivenUp(Disk& disk, const std::string& folder);
 
-// Where `job` begins if it goes on from the checkpoint in `folder`.
-// Errors: kInvalidArgument  the job differs from the one that was saved in what the checkpoint
-//                           rests on (WhyNotRestorable); a line for each.
+// Returns the point at which `job` begins if it goes on from the checkpoint in `folder`.
+// Errors: kInvalidArgument  the job differs from the saved one in a field that must be equal
+//                           (WhyNotRestorable); one line for each.
 //         kNotFound, kDataLoss  there is no complete checkpoint, or its manifest is damaged or
-//                               names a point that the job cannot be at.
+//                               names a point that the job cannot reach.
 absl::StatusOr<RestoreFrom> FindRestore(Disk& disk, const std::string& folder,
                                         const AdmittedJob& job);
 

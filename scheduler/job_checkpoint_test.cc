@@ -28,7 +28,7 @@ struct Fixture {
     job = *std::move(admitted);
     REQUIRE_OK(NameJob(3, folder.path(), disk, OldModel::kKeep, job));
   }
-  // A checkpoint whose one part server-1 has written.
+  // Returns a checkpoint with one part, which server-1 has written.
   CheckpointPublish Publish(uint64_t id) { return Publish(id, job.plan.id); }
   CheckpointPublish Publish(uint64_t id, const JobId& owner) {
     CheckpointPublish publish{
@@ -67,9 +67,9 @@ TEST_CASE("Job checkpoint: what is published says where to go on, and old ones g
   for (uint64_t id = 1; id <= 3; ++id) {
     const CheckpointPublish publish = f.Publish(id);
     REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
-    REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));  // The scheduler had died.
+    REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));  // As after a scheduler's death.
   }
-  // Nothing goes before it is durable that the new one is complete.
+  // No checkpoint is removed before it is durable that the new one is complete.
   CHECK(ListCheckpoints(f.disk, f.job.plan.checkpoint_folder).value().size() == 3);
   f.Remove(CheckpointId(0), {});
   CHECK(ListCheckpoints(f.disk, f.job.plan.checkpoint_folder).value().size() == 3);
@@ -83,7 +83,7 @@ TEST_CASE("Job checkpoint: what is published says where to go on, and old ones g
   CHECK(manifest.results(0).test_accuracy() == 0.5);
   CHECK(manifest.saved_unix_ms() == 77);
   CHECK(manifest.tables(0).elements() == 170);
-  // A restored job is submitted anew, by the rules of job files.
+  // The rules of job files apply to the specification when a restored job is submitted.
   CHECK_FALSE(manifest.spec().training().has_slots());
 
   REQUIRE_OK_AND_ASSIGN(const RestoreFrom restore, FindRestore(f.disk, left[0].path, f.job));
@@ -92,7 +92,7 @@ TEST_CASE("Job checkpoint: what is published says where to go on, and old ones g
   CHECK(restore.at.batches == 3);
   CHECK(restore.at.membership == Generation(9));
   CHECK(restore.at.incarnation == Incarnation(12));
-  // By that the owner's folder is known, whatever link led to it.
+  // These fields identify the owner's folder, even if the path is a link.
   CHECK(restore.id == CheckpointId(3));
   CHECK(restore.rests_on == CheckpointId(3));
   CHECK(restore.pinned_in == f.job.plan.folders.checkpoints);
@@ -113,7 +113,7 @@ TEST_CASE("Job checkpoint: of one that was given up nothing is left, unless it i
   REQUIRE_OK(RemoveGivenUp(f.disk, half.folder));
   CHECK_FALSE(std::filesystem::exists(half.folder));
   REQUIRE_OK(RemoveGivenUp(f.disk, half.folder));  // It is gone already.
-  REQUIRE_OK(f.disk.MakeFolder(half.folder));      // A server was late.
+  REQUIRE_OK(f.disk.MakeFolder(half.folder));      // A late server creates it again.
   REQUIRE_OK(RemoveGivenUp(f.disk, half.folder));
   CHECK_FALSE(std::filesystem::exists(half.folder));
 
@@ -154,7 +154,7 @@ TEST_CASE("Job checkpoint: parts name all that they rest on", "[scheduler]") {
   CHECK(part.bases(1).file() == "table-0-shard-0.part");
   CHECK(RestsOn(left[0].manifest) == CheckpointId(1));
 
-  // A base whose manifest is damaged or does not have the shard is none.
+  // A base without the shard or without a manifest is refused.
   CheckpointPublish next = f.Publish(4);
   next.base = next.parts.back().base = CheckpointId(3);
   next.parts.back().shard.shard = ShardId(1);
@@ -180,7 +180,7 @@ TEST_CASE("Job checkpoint: a job that is another one is refused, with what diffe
                            "consistency", "its tables"}) {
     CHECK_STATUS(refused, absl::StatusCode::kInvalidArgument, what);
   }
-  // Who computes it does not matter.
+  // The numbers of workers and servers may differ.
   AdmittedJob wider = f.job;
   wider.spec.mutable_resources()->set_workers(7);
   wider.spec.mutable_resources()->set_servers(5);
@@ -248,7 +248,7 @@ TEST_CASE("Job checkpoint: none is made of a part that is not found whole, by na
         status, absl::StatusCode::kDataLoss,
         "server-2 (10.0.0.2:7071) has written table-0-shard-0.part into " + publish.folder);
     CHECK_STATUS(status, absl::StatusCode::kDataLoss, what);
-    CHECK_STATUS(status, absl::StatusCode::kDataLoss, "checkpoints.directory");  // What to do.
+    CHECK_STATUS(status, absl::StatusCode::kDataLoss, "checkpoints.directory");  // The remedy.
     CHECK_STATUS(ReadManifest(f.disk, publish.folder), absl::StatusCode::kNotFound, "manifest.pb");
   };
   SECTION("its folder is the server's own") {
@@ -285,7 +285,7 @@ TEST_CASE("Job checkpoint: a manifest with a forged counter is refused, by its n
                                   const std::function<void(ResumePoint&)>& forge) {
     CHECK_STATUS(restore(forge), absl::StatusCode::kDataLoss, what);
   };
-  // The next task's life, and the next membership, would be 0.
+  // The next incarnation, or the next membership, would be 0.
   refuses("incarnation: 18446744073709551615",
           [](ResumePoint& at) { at.incarnation = Incarnation(kLast); });
   refuses("membership: 18446744073709551615",

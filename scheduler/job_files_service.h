@@ -1,9 +1,9 @@
-// JobFilesService: the scheduler's host as the place of jobs' files, for daemons and tasks that
-// share no folder with it (proto/job_files.proto).
+// JobFilesService: the gRPC service through which daemons and tasks that share no folder with the
+// scheduler's host write and read jobs' files there (proto/job_files.proto).
 //
-//   gRPC callback --> [ queue, at most kQueueMax ] --> one thread: may it? -> ReceivedFiles
+//   gRPC callback --> [ queue, at most kQueueMax ] --> one thread: check Rights -> ReceivedFiles
 //
-// Thread safety: thread-safe, except that Start and Stop are one thread's.
+// Thread safety: thread-safe, except that one thread calls Start and Stop.
 #ifndef CAPSTAN_SCHEDULER_JOB_FILES_SERVICE_H_
 #define CAPSTAN_SCHEDULER_JOB_FILES_SERVICE_H_
 
@@ -22,19 +22,19 @@ namespace capstan::scheduler {
 
 class JobFilesService final : public v1::JobFiles::CallbackService {
  public:
-  // Which folders others may use now; called by the service's thread.
+  // The folders that clients may use now. The service's thread calls these functions.
   struct Rights {
     std::function<bool(const std::string& folder)> may_write;
     std::function<bool(const std::string& folder)> may_read;
   };
-  static constexpr size_t kQueueMax = 64;  // Calls, each of at most 1 MiB; then UNAVAILABLE.
+  static constexpr size_t kQueueMax = 64;  // Calls of at most 1 MiB each; more get UNAVAILABLE.
 
   // `disk` and `clock` outlive it.
   JobFilesService(Disk* disk, const Clock* clock, Rights rights);
   ~JobFilesService() override;  // Stops.
 
   void Start();
-  void Stop();  // Answers what was asked; all later calls get UNAVAILABLE. Idempotent.
+  void Stop();  // Answers all queued calls; later calls get UNAVAILABLE. Idempotent.
 
   grpc::ServerUnaryReactor* MarkFolder(grpc::CallbackServerContext* context,
                                        const v1::MarkFolderRequest* request,
@@ -50,7 +50,7 @@ class JobFilesService final : public v1::JobFiles::CallbackService {
                                       v1::ReadPieceResponse* response) override;
 
  private:
-  // Runs `work` on the service's thread, and finishes the call with what it returns.
+  // Runs `work` on the service's thread, and finishes the call with its status.
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
                                 std::function<absl::Status()> work);
   absl::Status MayWrite(const std::string& folder) const;
@@ -59,7 +59,7 @@ class JobFilesService final : public v1::JobFiles::CallbackService {
   const Clock* const clock_;
   const Rights rights_;
 
-  ReceivedFiles files_;  // The thread's only.
+  ReceivedFiles files_;  // Only the service's thread uses it.
   SerialExecutor thread_;
 };
 

@@ -1,4 +1,4 @@
-// The service with its client, SchedulerDisk, over gRPC on loopback.
+// Tests the service with its client, SchedulerDisk, over gRPC on loopback.
 #include "scheduler/job_files_service.h"
 
 #include <atomic>
@@ -21,14 +21,14 @@
 namespace capstan::scheduler {
 namespace {
 
-// More than two pieces, of bytes that repeat at no multiple of a piece.
+// Returns more than two pieces; no two pieces are equal.
 std::string Bytes() {
   std::string bytes;
   while (bytes.size() < 5 << 19) bytes += std::to_string(bytes.size());
   return bytes;
 }
 
-// One host with the scheduler's service, and a disk that reaches it.
+// The host of the scheduler, with the service and a folder.
 struct Fixture {
   Fixture() { Start("127.0.0.1:0"); }
   ~Fixture() { End(); }
@@ -86,7 +86,7 @@ TEST_CASE("Job files: a host knows a folder that it shares by the mark in it", "
   Fixture f;
   SchedulerDisk remote({.scheduler = f.server->address()});
   CHECK(remote.IsShared(f.folder, f.disk).value());
-  // The folder of that name on another host: it is not there, or another one.
+  // On another host that folder does not exist, or is a different one.
   const std::string mark = f.Path(kFolderMark);
   REQUIRE_OK(f.disk.Remove(mark));
   struct OtherHost final : public Disk {

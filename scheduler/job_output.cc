@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<JobOutput>> JobOutput::Open(const std::string& fo
   return output;
 }
 
-// Lines of other jobs, and what cannot be read, are passed over: it is only a picture.
+// Skips lines of other jobs and lines that cannot be read: the curve is only a picture.
 void JobOutput::ReadCurve(const std::string& path) {
   std::ifstream file(path);
   const std::string mine = absl::StrCat("\"job\":\"", job_, "\"");
@@ -59,7 +59,7 @@ void JobOutput::ReadCurve(const std::string& path) {
     google::protobuf::Struct object;
     if (!absl::StrContains(line, mine)) continue;
     if (!google::protobuf::util::JsonStringToMessage(line, &object).ok()) continue;
-    // NaN where there is no number: the key is missing, or it is null.
+    // Returns NaN if the key is missing or its value is not a number.
     const auto number = [&object](const char* name) {
       const google::protobuf::Value& value = (*object.mutable_fields())[name];
       return value.has_number_value() ? value.number_value() : kNan;

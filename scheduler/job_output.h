@@ -1,11 +1,11 @@
 // JobOutput: the files that the scheduler writes into a job's output folder while it runs.
 //
-//   job.json       the job's status with its whole specification; at the start and at the end
-//   metrics.jsonl  a line for each report and each evaluation, as they come
-//   curve.svg      loss and accuracy so far; after each epoch and at the end
+//   job.json       the job's status with its whole specification; written at the start and the end
+//   metrics.jsonl  a line for each report and each evaluation, in the order of arrival
+//   curve.svg      loss and accuracy so far; written after each epoch and at the end
 //
-// A folder of an earlier run is reused: its metrics.jsonl is continued, the others are replaced.
-// The curve of a job that an earlier scheduler began is read back from its lines in metrics.jsonl.
+// If the folder has files of an earlier run, metrics.jsonl is continued, the others are replaced.
+// For a job that an earlier scheduler began, the curve is restored from its lines in metrics.jsonl.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_JOB_OUTPUT_H_
 #define CAPSTAN_SCHEDULER_JOB_OUTPUT_H_
@@ -28,22 +28,22 @@ namespace capstan::scheduler {
 
 class JobOutput {
  public:
-  static constexpr size_t kCurvePointsMax = 20'000;  // Beyond, every second one is dropped.
+  static constexpr size_t kCurvePointsMax = 20'000;  // At this limit every second one is dropped.
 
-  // Opens the files of `job` in `folder`, which exists. `mode` is for the curve's title; of figures
-  // those that the objective has are written.
+  // Opens the files of `job` in `folder`, which exists. `mode` appears in the curve's title.
+  // `objective` determines which figures are written.
   // Errors: kUnavailable and those of MetricsLog::Open; each names the file.
   static absl::StatusOr<std::unique_ptr<JobOutput>> Open(const std::string& folder,
                                                          const JobId& job, const std::string& mode,
                                                          Objective objective);
 
-  // Errors of all: as Open's. What could not be written is lost; later calls work on.
+  // Errors of all: as Open's. A line that could not be written is lost; later calls still work.
   absl::Status Add(const Report& report, int64_t unix_ms);
   absl::Status Add(const EpochDone& done, int64_t unix_ms);
   absl::Status Add(const ModelTested& tested, int64_t unix_ms);
   absl::Status WriteStatus(const v1::JobStatus& status);
   absl::Status WriteCurve();
-  // job.json says that the job ended so.
+  // True if job.json says that this job ended in `state`.
   bool HasStatus(v1::JobState state) const;
 
  private:
@@ -53,7 +53,7 @@ class JobOutput {
   absl::Status Append(MetricsRecord::Phase phase, const EvaluationFigures& figures, Epoch epoch,
                       int64_t iteration, int64_t unix_ms);
   void AddPoint(const CurvePoint& point);
-  // Nothing if the job's objective has no accuracy.
+  // Returns `value`, or nullopt if the job's objective has no accuracy.
   std::optional<double> Accuracy(double value) const;
 
   const std::string folder_;

@@ -73,7 +73,7 @@ TEST_CASE("Job output: the curve goes on from the lines of an earlier scheduler"
     REQUIRE_OK(output->Add(SmallEpoch(), 2000));
   }
   const std::string before = ReadFile(curve);
-  // A torn line, and one of another job.
+  // Append a torn line, and a line of another job.
   std::ofstream(folder.path() + "/metrics.jsonl", std::ios::app)
       << "{\"job\":\"job-1\",\"pha\n{\"job\":\"job-11\",\"phase\":\"train\",\"iteration\":9999}\n";
   REQUIRE_OK_AND_ASSIGN(const auto output,
@@ -82,7 +82,7 @@ TEST_CASE("Job output: the curve goes on from the lines of an earlier scheduler"
   CHECK(ReadFile(curve) == before);
 }
 
-// The lines of metrics.jsonl and the curve of a job that trained and evaluated once.
+// The lines of metrics.jsonl and the curve of a job with one report and one evaluation.
 struct Written {
   explicit Written(Objective objective, const EpochDone& done) {
     const testing::TemporaryFolder folder;
@@ -92,7 +92,7 @@ struct Written {
     REQUIRE_OK(output->Add(done, 2000));
     lines = ReadFile(folder.path() + "/metrics.jsonl");
     curve = ReadFile(folder.path() + "/curve.svg");
-    // One who goes on from these lines draws the same.
+    // An object that continues these files draws the same curve.
     REQUIRE_OK_AND_ASSIGN(const auto next,
                           JobOutput::Open(folder.path(), "job-1", "asp", objective));
     REQUIRE_OK(next->WriteCurve());

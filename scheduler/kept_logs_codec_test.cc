@@ -1,4 +1,4 @@
-// What servers register of their logs, and the records that they are sent.
+// Tests the logs that servers register with, and the records that servers receive.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
@@ -65,7 +65,7 @@ TEST_CASE("Kept logs codec: a server is sent the record of a job that has one", 
   CHECK(record(records).empty());
   reply.tables[0].record = 3;
   CHECK(record(records) == "as it stands");
-  CHECK(record({}).empty());  // It is too large.
+  CHECK(record({}).empty());  // No record is available, as if it were too large.
 }
 
 TEST_CASE("Kept logs codec: the highest version is reported where a log was read", "[scheduler]") {

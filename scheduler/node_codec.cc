@@ -64,7 +64,7 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   }
 }
 
-// What a newer program says of a replica in words that this one does not know is passed over.
+// Skips a replica in a state that this program does not know: a newer program may have sent it.
 void DecodeReplicas(const v1::TableState& table, TableReport& report) {
   for (const v1::ReplicaState& replica : table.replicas()) {
     ReplicaReport decoded{.shard = {TableId(replica.table()), ShardId(replica.shard())},
@@ -80,7 +80,7 @@ void DecodeReplicas(const v1::TableState& table, TableReport& report) {
   }
 }
 
-// Likewise.
+// Skips a checkpoint in a state that this program does not know.
 void DecodeCheckpoints(const v1::TableState& table, TableReport& report) {
   for (const v1::CheckpointState& state : table.checkpoints()) {
     CheckpointReport decoded{.id = CheckpointId(state.checkpoint_id()),
@@ -228,7 +228,7 @@ void EncodeNodeReply(const NodeReply& reply, const AdmittedJobs& jobs, const Job
     if (record == records.end() || table.record == 0) continue;
     out.mutable_tables()->rbegin()->set_record(*record->second);
   }
-  auto gpus = reply.gpus.begin();  // In the order of the tasks.
+  auto gpus = reply.gpus.begin();  // Same order as the tasks.
   for (const TaskKey& task : reply.tasks) {
     v1::TaskAssignment& assignment = *out.add_tasks();
     assignment.set_job_id(task.job);

@@ -1,6 +1,6 @@
-// Conversions of what daemons and the scheduler tell each other.
+// Conversions of the messages between daemons and the scheduler.
 //
-// What comes in is checked here: roles, ranges and lengths. Thread safety: pure functions.
+// Decoding checks roles, ranges and lengths. Thread safety: pure functions.
 #ifndef CAPSTAN_SCHEDULER_NODE_CODEC_H_
 #define CAPSTAN_SCHEDULER_NODE_CODEC_H_
 
@@ -16,22 +16,23 @@
 
 namespace capstan::scheduler {
 
-// Records of jobs, for their servers (scheduler/store/job_record.h). Shared by the service and the
-// answers on their way out; immutable.
+// The records of jobs that their servers store (scheduler/store/job_record.h). The service and the
+// answers that it has not sent yet share them; they are immutable.
 using JobRecords = absl::btree_map<JobId, std::shared_ptr<const std::string>>;
 
-// Errors: kFailedPrecondition  another protocol version.   kInvalidArgument  no role, more stored
-//         shards than anybody has, or GPUs as DevicesFromProto (common/devices) refuses them.
+// Errors: kFailedPrecondition  another protocol version.   kInvalidArgument  no role, too many
+//         stored shards, or GPUs that DevicesFromProto (common/devices) refuses.
 absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request);
-// Of the logs that a server registers with.
-// Errors: kInvalidArgument  too many, a record that is too large, or an id that cannot be.
+// Checks the logs in a server's registration.
+// Errors: kInvalidArgument  too many logs, a job id or record that is too large, or an impossible
+//                           unique id.
 absl::Status CheckKeptLogs(const v1::RegisterRequest& request);
 void EncodeRegistration(const Registration& registration, v1::RegisterResponse& out);
 
 // Errors: kInvalidArgument  a negative rank.
 absl::StatusOr<NodeReport> DecodeNodeReport(const v1::SyncNodeRequest& request);
-// REQUIRES: reply.status is ok; `jobs` holds every job that it names. A job that `records` does not
-// have goes without.
+// A job that is missing in `records` is sent without a record.
+// REQUIRES: reply.status is ok; `jobs` holds every job that the reply names.
 void EncodeNodeReply(const NodeReply& reply, const AdmittedJobs& jobs, const JobRecords& records,
                      v1::SyncNodeResponse& out);
 

@@ -30,7 +30,7 @@ absl::StatusOr<JobRecord> Decode(const std::string& bytes, const JobId& id,
       absl::StrCat("the record beside it is of ", record->job, " (", record->unique_id, ")"));
 }
 
-// Whether `record` is to take the place of `known`.
+// Returns true if `record` should replace `known`.
 bool Replaces(const absl::StatusOr<JobRecord>& record, const absl::StatusOr<JobRecord>& known) {
   if (absl::IsNotFound(known.status())) return true;
   if (!record.ok()) return false;

@@ -1,13 +1,12 @@
-// OrphanedLogs: the logs that servers have registered with and that belong to no job of this
-// scheduler: jobs of a cluster whose scheduler has lost its store. `capstan job recover` takes them
-// up.
+// OrphanedLogs: the registered logs of servers that belong to no job of this scheduler. Their jobs
+// ran in a cluster whose scheduler lost its store; `capstan job recover` recovers them.
 //
-//   "orphan/<unique id>"   a row of the store for each: servers do not register again only because
-//                          this scheduler has died
+//   "orphan/<unique id>"   one row of the store for each job. The rows must survive a restart,
+//                          because servers do not register again when the scheduler restarts
 //
-// A log is an orphan from the registration of its server on, until its job is taken up or no server
-// that registers has it any more. Thread safety: thread-compatible.
-// Invariants: (1) at most kJobsMax jobs; (2) every one has a server that registered with its log.
+// A log is an orphan from its server's registration until its job is recovered, or until its server
+// registers without it. Thread safety: thread-compatible.
+// Invariants: (1) at most kJobsMax jobs; (2) each job has a server that registered with its log.
 #ifndef CAPSTAN_SCHEDULER_ORPHANED_LOGS_H_
 #define CAPSTAN_SCHEDULER_ORPHANED_LOGS_H_
 
@@ -30,8 +29,8 @@
 namespace capstan::scheduler {
 
 struct OrphanedLog {
-  std::string damage;               // Why it cannot be read. Empty: it can.
-  std::vector<StoredShard> shards;  // That it holds.
+  std::string damage;               // The reason why it cannot be read. Empty: it can.
+  std::vector<StoredShard> shards;  // The shards in the log.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(damage, shards);
@@ -40,29 +39,30 @@ struct OrphanedLog {
 
 struct OrphanedJob {
   JobId id;
-  std::string bytes;                 // Of the newest record that a server has; empty: of none.
-  absl::StatusOr<JobRecord> record;  // Those bytes. Errors: kNotFound; those of DecodeJobRecord.
-  absl::btree_map<NodeId, OrphanedLog> logs;  // By the server that has it.
+  std::string bytes;  // The newest record that a server has. Empty: no server has one.
+  absl::StatusOr<JobRecord> record;  // `bytes`, decoded. Errors: kNotFound; DecodeJobRecord's.
+  absl::btree_map<NodeId, OrphanedLog> logs;  // By the server that has the log.
 };
 
 class OrphanedLogs {
  public:
-  static constexpr size_t kJobsMax = 200;  // Later ones are passed over until some are gone.
+  static constexpr size_t kJobsMax = 200;  // At this limit, logs of further jobs are ignored.
 
   // Errors: kDataLoss  a row cannot be read; names it.
   static absl::StatusOr<OrphanedLogs> Load(const StoreRows& rows);
 
-  // `node` has registered with these logs, which hold `stored`. `known`: the unique ids of this
-  // scheduler's jobs. Returns what is to be made durable.
+  // Records that `node` has registered with the logs of `request`, which hold `stored`, in place of
+  // its earlier ones. `known`: the unique ids of this scheduler's jobs. Returns the changed rows,
+  // which the caller makes durable.
   std::vector<StoreWrite> Note(const NodeId& node, const v1::RegisterRequest& request,
                                absl::Span<const StoredShard> stored,
                                const absl::btree_set<std::string>& known);
-  // Its job was taken up.
+  // Removes a job, which was recovered. Returns the change for the store.
   StoreWrite Forget(const std::string& unique_id);
 
   const absl::btree_map<std::string, OrphanedJob>& jobs() const { return jobs_; }  // By unique id.
-  // The unique id of the job that is meant by a job's id or by a unique id.
-  // Errors: kNotFound.   kFailedPrecondition  several have that id; names them.
+  // Returns the unique id of the job that `job` names, which is a job's id or a unique id.
+  // Errors: kNotFound.   kFailedPrecondition  several jobs have that id; names them.
   absl::StatusOr<std::string> Find(const std::string& job) const;
 
  private:
@@ -71,7 +71,7 @@ class OrphanedLogs {
   absl::btree_map<std::string, OrphanedJob> jobs_;
 };
 
-// The cluster in a job's unique id.
+// Returns the cluster's id, which is the first part of a job's unique id.
 std::string ClusterIn(const std::string& unique_id);
 
 }  // namespace capstan::scheduler

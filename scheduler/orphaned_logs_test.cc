@@ -13,7 +13,7 @@ namespace {
 
 using testing::FakeCluster;
 
-// A record of job-1, of a cluster that ran for so long.
+// Returns a record of job-1 in a cluster that ran for `ran`.
 std::string RecordAfter(absl::Duration ran, const std::string& unique_id = "aa-1") {
   FakeCluster cluster{FakeCluster::Options()};
   cluster.AddServer("server-1");
@@ -36,7 +36,7 @@ void Add(v1::RegisterRequest& request, const std::string& unique_id, const std::
   log.set_damage(damage);
 }
 
-// What a registration writes, as the store has it afterwards.
+// The store's rows after the writes of registrations.
 struct Store {
   void Write(const std::vector<StoreWrite>& writes) {
     for (const StoreWrite& write : writes) {
@@ -56,7 +56,7 @@ TEST_CASE("Orphaned logs: the newest record counts, and every server that has a 
   v1::RegisterRequest first;
   Add(first, "aa-1", newer);
   const StoredShard shard{"job-1", {TableId(0), ShardId(3)}, Term(2), Position(7), "aa-1"};
-  StoredShard other = shard;  // Of another log.
+  StoredShard other = shard;  // A shard in another log.
   other.unique_id = "bb-2";
   store.Write(orphans.Note("server-1", first, {shard, other}, {}));
   v1::RegisterRequest second;
@@ -74,7 +74,7 @@ TEST_CASE("Orphaned logs: the newest record counts, and every server that has a 
     CHECK(job.logs.at("server-2").shards.empty());
   };
   check(orphans);
-  // A scheduler that died knows as much.
+  // A restarted scheduler knows the same.
   REQUIRE_OK_AND_ASSIGN(const OrphanedLogs again, OrphanedLogs::Load(store.rows));
   check(again);
 }
@@ -112,7 +112,7 @@ TEST_CASE("Orphaned logs: a record that cannot be read gives way to one that can
   Add(whole, "aa-1", RecordAfter(absl::Seconds(1)));
   orphans.Note("server-3", whole, {}, {});
   CHECK(orphans.jobs().at("aa-1").record.ok());
-  orphans.Note("server-1", request, {}, {});  // It is back.
+  orphans.Note("server-1", request, {}, {});  // The server is back.
   CHECK(orphans.jobs().at("aa-1").record.ok());
 }
 

@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t kMarkBytesMax = 64;
 constexpr size_t kNameBytesMax = 255;
 
-// A disk that refuses does so again: kUnavailable would have the sender repeat the call.
+// Turns kUnavailable, after which senders repeat the call, into kAborted: a disk error would only
+// occur again.
 absl::Status Told(const absl::Status& status) {
   if (!absl::IsUnavailable(status)) return status;
   return absl::AbortedError(status.message());
@@ -110,7 +111,7 @@ absl::Status ReceivedFiles::MakeRoom(Instant now) {
 
 void ReceivedFiles::Forget(const std::string& path) {
   open_.erase(path);
-  disk_->Remove(path).IgnoreError();  // What cannot be removed goes with its folder.
+  disk_->Remove(path).IgnoreError();  // A file that stays is removed with its folder.
 }
 
 absl::Status ReceivedFiles::Finish(const std::string& folder, const std::string& file,

@@ -1,12 +1,13 @@
-// ReceivedFiles: files of jobs that come to this host over the network, piece by piece.
+// ReceivedFiles: writes files of jobs that arrive over the network in pieces, and reads such files
+// in pieces.
 //
 //   Write(0) --> BEING RECEIVED --Write, Write...--> BEING RECEIVED --Finish--> durable, named
-//                     \ Write(0) again: anew    \ an error of the disk, forgotten: gone
+//                     \ Write(0) again: restarted \ a disk error, or forgotten: removed
 //
-// A file is open while it is being received; where it was left (its sender died), it is forgotten
-// once another one needs its place. A scheduler that starts again knows of none: senders begin
-// anew. Who may write into a folder is for the caller to decide.
-// Thread safety: thread-compatible; one thread of the scheduler's shell owns it.
+// A file is open while it is being received. If its sender died, the file is forgotten when another
+// file needs its place. A restarted scheduler knows no open file, so senders start again at 0. The
+// caller checks the right to write into a folder.
+// Thread safety: thread-compatible; JobFilesService's thread owns it.
 // Invariant: at most `open_max` files are open.
 #ifndef CAPSTAN_SCHEDULER_RECEIVED_FILES_H_
 #define CAPSTAN_SCHEDULER_RECEIVED_FILES_H_
@@ -31,40 +32,41 @@ class ReceivedFiles {
  public:
   struct Options {
     size_t open_max = 256;
-    // A file without a piece for so long may be forgotten where the place is needed.
+    // A file that received no piece for this long may be forgotten if its place is needed.
     absl::Duration idle_limit = absl::Seconds(60);
   };
-  // What is read of a file.
+  // A piece that was read from a file.
   struct Piece {
     std::string data;
-    int64_t file_bytes = 0;  // Of the whole file.
+    int64_t file_bytes = 0;  // Size of the whole file.
   };
   static constexpr int64_t kPieceBytesMax = 1 << 20;
 
-  // `disk` outlives it.
+  // `disk` outlives this object.
   ReceivedFiles(Disk* disk, const Options& options) : disk_(disk), options_(options) {}
 
-  // Makes `folder` with a file kFolderMark in it; its content, a random word that stays while the
-  // file is there. Errors: the disk's.
+  // Creates `folder` with a file kFolderMark in it, unless that file exists. Returns its content, a
+  // random word. Errors: those of the disk.
   absl::StatusOr<std::string> MarkFolder(const std::string& folder);
 
-  // Appends `data` to a file in `folder`, which exists; at offset 0 it begins anew. The last piece
-  // once more changes nothing.
+  // Appends `data` to a file in `folder`, which exists. A piece at offset 0 starts the file again.
+  // A repetition of the last piece changes nothing.
   // Errors: kInvalidArgument     the name, offset or size is out of range.
-  //         kUnavailable         `crc32c` is not that of the data; send it again. Or open_max files
-  //                              are being received.
-  //         kFailedPrecondition  what comes before `offset` is not here: begin at 0.
-  //         kResourceExhausted, kAborted  the disk is full, or refuses otherwise; the file is gone.
+  //         kUnavailable         `crc32c` is not that of `data`, or open_max files are being
+  //                              received; send the piece again.
+  //         kFailedPrecondition  the bytes before `offset` are missing; start again at 0.
+  //         kResourceExhausted, kAborted  the disk is full, or has another error; the file is
+  //                              removed.
   absl::Status Write(const std::string& folder, const std::string& file, int64_t offset,
                      absl::string_view data, uint32_t crc32c, Instant now);
 
-  // Gives the file its name, durably. Once more it changes nothing.
-  // Errors: kDataLoss  it has another size or checksum; it is gone. And as above.
+  // Renames the complete file to `name`, durably. A repetition changes nothing.
+  // Errors: kDataLoss  it has another size or checksum; it is removed. And those of Write().
   absl::Status Finish(const std::string& folder, const std::string& file, const std::string& name,
                       int64_t bytes, uint32_t crc32c);
 
-  // Up to `bytes_max` of a file that is there.
-  // Errors: kNotFound. kInvalidArgument, kAborted  as above.
+  // Reads up to `bytes_max` bytes of an existing file; none if `offset` is behind its end.
+  // Errors: kNotFound. kInvalidArgument, kAborted  as Write().
   absl::StatusOr<Piece> Read(const std::string& folder, const std::string& file, int64_t offset,
                              int64_t bytes_max);
 
@@ -73,7 +75,7 @@ class ReceivedFiles {
     std::unique_ptr<WritableFile> file;
     int64_t bytes = 0;
     Crc32c crc;
-    int64_t last_offset = 0;  // Of the last piece.
+    int64_t last_offset = 0;  // Offset of the last piece.
     uint32_t last_crc32c = 0;
     Instant last_at;
   };
@@ -81,7 +83,7 @@ class ReceivedFiles {
   absl::Status Begin(const std::string& path, Instant now);
   absl::Status MakeRoom(Instant now);
   void Forget(const std::string& path);
-  // The file is there under its name: Finish had done its work before.
+  // Returns OK if `path` holds exactly this file, so an earlier Finish() has succeeded.
   absl::Status CheckFinished(const std::string& path, int64_t bytes, uint32_t crc32c);
 
   Disk* const disk_;

@@ -45,7 +45,7 @@ TEST_CASE("Received files: pieces become a file of that name, whatever is said t
   CHECK_FALSE(std::filesystem::exists(f.folder.path() + "/" + kFile));
   CHECK_STATUS(f.Finish("abcdefx"), absl::StatusCode::kFailedPrecondition, "another one");
 
-  REQUIRE_OK(f.Write(0, ""));  // An empty file is one, too.
+  REQUIRE_OK(f.Write(0, ""));  // A file may be empty.
   REQUIRE_OK(f.Finish(""));
   CHECK(f.Named().empty());
 }
@@ -58,7 +58,7 @@ TEST_CASE("Received files: what does not follow is begun anew", "[scheduler]") {
   REQUIRE_OK(f.Write(3, "defg"));
   REQUIRE_OK(f.Write(0, "ABC"));
   CHECK_STATUS(f.Finish("abcdefg"), absl::StatusCode::kDataLoss, "its sender says 7");
-  // Also after the scheduler has started again: it knows of no file.
+  // The same holds after a restart of the scheduler, which then knows no open file.
   REQUIRE_OK(f.Write(0, "abc"));
   ReceivedFiles next{&f.disk, {}};
   CHECK_STATUS(next.Write(f.folder.path(), kFile, 3, "d", Crc32cOf("d"), f.now),

@@ -21,7 +21,7 @@ class Comparison {
     if (before == now) return;
     lines_.push_back(absl::StrCat(field, ": ", now, ", the checkpoint has ", before, ": ", why));
   }
-  // Names the first field in it that differs.
+  // Adds a line with the first differing field in the message.
   void SameMessage(absl::string_view field, const Message& before, const Message& now,
                    absl::string_view why) {
     std::string report;
@@ -84,7 +84,8 @@ void CompareOptimizer(const v1::Optimizer& before, const v1::Optimizer& now, Com
                std::string(text(now.adagrad().row_wise())), why);
 }
 
-// All but the test split, how images are changed, and how the files are read.
+// Returns `data` without the test split, the augmentation and the limits for reading examples. The
+// other fields determine the meaning of positions.
 v1::Data WhatPositionsMean(v1::Data data) {
   data.clear_test();
   data.clear_augmentation();

@@ -1,5 +1,6 @@
-// Restore check: which fields of a job may differ from those of the job whose checkpoint it goes
-// on from. Positions, counts, rows and the optimizer's state mean nothing without the others.
+// Restore check: compares a job with the job whose checkpoint it restores. Some fields must be
+// equal, because only they give the checkpoint's positions, counts, rows and optimizer state a
+// meaning.
 //
 // Thread safety: a pure function.
 #ifndef CAPSTAN_SCHEDULER_RESTORE_CHECK_H_
@@ -13,8 +14,8 @@
 
 namespace capstan::scheduler {
 
-// Why `job` cannot go on from the checkpoint: a line for each field, with what it is, what the
-// checkpoint has, and the reason. Empty: it can.
+// Returns the reasons why `job` cannot go on from the checkpoint: one line for each field, with its
+// value, the checkpoint's value and the reason. Empty: it can.
 std::vector<std::string> WhyNotRestorable(const v1::CheckpointManifest& manifest,
                                           const AdmittedJob& job);
 

@@ -1,4 +1,4 @@
-// capstan-scheduler: flags and wiring only.
+// capstan-scheduler: parses the flags and connects the scheduler's objects.
 #include <CLI/App.hpp>
 #include <CLI/Formatter.hpp>
 #include <iostream>
@@ -45,7 +45,7 @@ struct Flags {
   std::string sync_interval = "200ms";
   int keep_jobs = 1000;
   int keep_logs_mib = 1024;
-  std::string keep_jobs_for;  // Empty: however old they are.
+  std::string keep_jobs_for;  // Empty: no limit of age.
 };
 
 absl::StatusOr<absl::Duration> ParsePositive(const std::string& flag, const std::string& text) {
@@ -82,7 +82,7 @@ absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
   return options;
 }
 
-// Why the process has to end, though nobody asked it to.
+// Holds the error for which the process must end. Thread safety: thread-safe.
 class Fatal {
  public:
   void Happened(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_) {

@@ -29,16 +29,18 @@ void FinishWith(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
   reactor->Finish(ToGrpcStatus(status));
 }
 
-// Nobody hears another code than "ask again": what was asked may or may not have been done.
+// The answer is always kUnavailable, which means "ask again": the call may or may not have taken
+// effect.
 absl::Status NotDurable(const absl::Status& failure) {
   if (absl::IsUnavailable(failure)) return failure;
   return absl::UnavailableError(
       absl::StrCat("the scheduler cannot write its state: ", std::string(failure.message())));
 }
 
-// A cluster's first scheduler counts lives from the calendar's milliseconds. Where its store was
-// lost, tasks and files of the cluster before may be left, whose numbers must not come again.
-// The scheduler's own number is random, since calendars differ from host to host.
+// The first scheduler of a cluster counts incarnations from the calendar's milliseconds. If an
+// earlier store was lost, tasks and files of the earlier cluster may be left, and their numbers
+// must not occur again. The scheduler's own number is random, because calendars differ between
+// hosts.
 SchedulerCore::Options CountingFrom(absl::Time wall, SchedulerCore::Options options) {
   const int64_t unix_ms = std::max<int64_t>(0, absl::ToUnixMillis(wall));
   options.first_incarnation =
@@ -140,8 +142,8 @@ void SchedulerService::OnCommitFailure(const absl::Status& failure) {
   if (on_fatal_) on_fatal_(failure);
 }
 
-// A scheduler may have died between the end of a job and the last write of its files. Of a folder
-// that several jobs wrote into one after the other the last one's are there.
+// A scheduler may have died between the end of a job and the last write of its files. If several
+// jobs wrote into one folder, it holds the files of the last one, so only those are completed.
 void SchedulerService::CompleteFiles() {
   const std::vector<JobView> views = core_->Jobs(clock_->Now());
   absl::btree_map<std::string, JobId> last;
@@ -316,7 +318,7 @@ void SchedulerService::Refuse(const Answers& answers, const absl::Status& why) {
   for (const Answers::Answer& answer : answers.answers) FinishWith(answer.reactor, why);
 }
 
-// What follows on the disk, and in logs that are kept.
+// Queues the work on the disk, and reports forgotten jobs.
 void SchedulerService::PostFileWork(Answers& answers) {
   for (Answers::Manifest& manifest : answers.manifests) {
     manifests_.Post([this, what = std::move(manifest)] { Publish(what.publish, *what.job); });
@@ -366,11 +368,11 @@ void SchedulerService::Perform(Answers& answers, const absl::Status& durable) {
 void SchedulerService::Publish(const CheckpointPublish& publish, const AdmittedJob& job) {
   {
     absl::MutexLock lock(&mutex_);
-    if (!Running().ok()) return;  // The next scheduler does it.
+    if (!Running().ok()) return;  // The next scheduler publishes it.
   }
   const int64_t unix_ms = calendar_.UnixMs(clock_->Now());
   const absl::Status status = PublishCheckpoint(disk_, publish, job, unix_ms);
-  disk_.Remove(absl::StrCat(publish.folder, "/", kFolderMark)).IgnoreError();  // Nobody asks now.
+  disk_.Remove(absl::StrCat(publish.folder, "/", kFolderMark)).IgnoreError();  // No longer needed.
   absl::MutexLock lock(&mutex_);
   Actions actions;
   core_->CheckpointPublished(publish.job, publish.id, status, clock_->Now(), actions);
@@ -390,15 +392,16 @@ void SchedulerService::RemoveCheckpointsOf(const JobId& job) {
   CheckpointRemoval removal;
   {
     absl::MutexLock lock(&mutex_);
-    if (!Running().ok()) return;  // What is left goes when the next one is complete.
+    if (!Running().ok()) return;  // The next complete checkpoint removes them.
     removal = core_->CheckpointsToRemove(job);
   }
   RemoveCheckpoints(disk_, removal);
 }
 
-// All models are moved by one thread, so that what is begun later is in its place later.
+// One thread moves all models, so that a model which was begun later also replaces the earlier one.
 void SchedulerService::Publish(const ModelPublish& publish) {
-  // While this one is awaited no other task exports: the others that have have died.
+  // While the core awaits this model, no other task exports. All other staged models are from dead
+  // tasks.
   const std::vector<StagedModel> staged = StagedModelsIn(publish.folder);
   {
     absl::MutexLock lock(&mutex_);

@@ -1,4 +1,5 @@
-// SchedulerService: carries the Scheduler's gRPC calls to the core and its answers back.
+// SchedulerService: passes the gRPC calls of the Scheduler service to the core, and the core's
+// answers back.
 //
 //   gRPC callback --decode--> [ mutex: core ] --> commit queue --durable--> encode, Finish
 //                                  ^                  \--durable--> output thread: log, files,
@@ -7,10 +8,10 @@
 //                 the data files) --> core
 //
 // A held call is an entry in a map, not a thread. Answers about jobs pass through the output
-// thread, so that whoever reads that a job has ended finds its files written.
-// Thread safety: thread-safe, except that Start and Stop are one thread's.
-// Invariant: no answer leaves, and no event is told, before the step that it comes from and all
-//            earlier steps are durable.
+// thread, so that a client which reads that a job has ended finds its files written.
+// Thread safety: thread-safe, except that one thread calls Start and Stop.
+// Invariant: no answer is sent, and no event is logged, before its step and all earlier steps are
+//            durable.
 #ifndef CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_H_
 #define CAPSTAN_SCHEDULER_SCHEDULER_SERVICE_H_
 
@@ -47,29 +48,29 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   struct Options {
     SchedulerCore::Options core;
     std::string data_folder;  // Exists.
-    std::string hostname;     // Of this host, beside every path that users are told.
-    // Called once, by any thread, when the state cannot be written any more: the process has to
-    // end.
+    std::string hostname;     // The name of this host, which answers give beside each path.
+    // Called once, by any thread, when the state can no longer be written: the process must end.
     std::function<void(const absl::Status&)> on_fatal;
-    // The job is known no more, durably. Called by the commit queue's thread; must not wait.
+    // Called when it is durable that the job was forgotten. The commit queue's thread calls it; it
+    // must not wait.
     std::function<void(const JobId&)> on_forgotten;
   };
-  static constexpr size_t kAdmissionsMax = 64;   // Submissions that wait for their check.
-  static constexpr size_t kManifestsMax = 1000;  // Checkpoints, models to be made complete.
-  static constexpr size_t kOutputsMax = 10'000;  // Batches of events that wait to be written.
+  static constexpr size_t kAdmissionsMax = 64;   // Submissions, exports, recoveries that wait.
+  static constexpr size_t kManifestsMax = 1000;  // Waiting work on checkpoints and models.
+  static constexpr size_t kOutputsMax = 10'000;  // Waiting batches of events, and late answers.
 
-  // Goes on where the scheduler that wrote `store` ended. `store` and `clock` outlive the service;
-  // nobody else uses the store meanwhile.
-  // Errors: kDataLoss  what the store holds cannot be read.   And those of Store::Load.
+  // Makes a service that goes on where the scheduler that wrote `store` ended. `store` and `clock`
+  // outlive the service, which alone uses the store.
+  // Errors: kDataLoss  the store's content cannot be decoded.   And those of Store::Load and Write.
   static absl::StatusOr<std::unique_ptr<SchedulerService>> Open(const Options& options,
                                                                 Store* store, const Clock* clock);
   ~SchedulerService() override;  // Stops.
 
   void Start();
-  // Answers every held call with UNAVAILABLE, and all later ones; writes what is left. Idempotent.
+  // Answers all held and later calls with UNAVAILABLE; finishes queued work. Idempotent.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // As SchedulerCore's, for JobFilesService. Nobody may, once stopped.
+  // Same as SchedulerCore's, for JobFilesService. Both return false after Stop().
   bool MayWriteInto(const std::string& folder) ABSL_LOCKS_EXCLUDED(mutex_);
   bool MayReadFrom(const std::string& folder) ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasJob(const JobId& job) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -133,40 +134,40 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
  private:
   template <typename Response>
   struct Call {
-    grpc::ServerUnaryReactor* reactor = nullptr;  // gRPC's, until Finish.
+    grpc::ServerUnaryReactor* reactor = nullptr;  // Owned by gRPC until Finish.
     Response* response = nullptr;
   };
-  // The one call by which a node's life is tied to its process. It ends with that life, or when the
-  // node ties itself anew.
+  // The HoldTie call of a node. It breaks when the node's process ends, which reports the death at
+  // once. It ends with the node's incarnation, or when the node sends another HoldTie.
   struct Tie {
     Ticket ticket;
     Incarnation life;
-    grpc::ServerUnaryReactor* reactor = nullptr;  // gRPC's, until Finish.
+    grpc::ServerUnaryReactor* reactor = nullptr;  // Owned by gRPC until Finish.
   };
 
-  // The core's actions with the calls that they answer: all that is needed once they are durable.
+  // The core's actions with the calls that they answer: everything that Perform() needs.
   struct Answers;
 
   SchedulerService(const Options& options, Store* store, const Clock* clock, std::string cluster_id,
                    std::unique_ptr<SchedulerCore> core, AdmittedJobs jobs, OrphanedLogs orphans);
 
-  // Holds a call until the core answers it; ask(ticket, actions) tells the core of it. Not OK: it
-  // is answered with that.
+  // Holds a call until the core answers it. ask(actions) passes the call to the core; if it returns
+  // an error, the call gets that answer.
   template <typename Ask>
   void Hold(Ticket ticket, const HeldCall& call, const Ask& ask)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A call that is answered once something has happened, at the latest after its wait_limit_ms:
-  // ask(ticket, limit, actions).
+  // Holds a call until the core answers it, for at most its wait_limit_ms.
+  // ask(ticket, limit, actions) passes the call to the core.
   template <typename Request, typename Ask>
   grpc::ServerUnaryReactor* HoldUpTo(grpc::CallbackServerContext* context, const Request& request,
                                      google::protobuf::Message* response, const Ask& ask)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Hands a step's outcome on: `also` and its changes are made durable, then it is performed.
+  // Makes `also` and the changes of a step durable, then performs the step's answers and actions.
   void Commit(Actions actions, Answers answers, std::vector<StoreWrite> also = {})
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Collect(Actions actions, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The answer to the call that a reply of the core is for. No effect if it is held no more.
-  // AnswerLater encodes outside the mutex what may be large: encode(reply, answers, response).
+  // Answer() adds the answer to the call of a reply. No effect if that call is no longer held.
+  // AnswerLater() is for large replies: encode(reply, answers, response) runs without the mutex.
   template <typename Response, typename Reply, typename Encode>
   void AnswerLater(Reply reply, Answers& answers, const Encode& encode)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -176,10 +177,11 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   void Answer(const DrainReply& reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Answer(const CheckpointReply& reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Answer(SnapshotReply reply, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The call with this ticket was cut, by a reset or because its process is gone.
+  // Reports to the core that the HoldTie call with this ticket was cut, by a reset or because the
+  // process ended.
   void TieCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends the tie of a node whose life is over. No effect if it has none.
+  // Ends the tie of a node's dead incarnation. No effect if it has none.
   void EndTie(const NodeId& node, Incarnation life, Answers& answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsLive(const NodeId& node, Incarnation life) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -188,19 +190,21 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   void CollectEvents(Events events, Answers& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobStatus StatusOf(const JobView& view, StatusDetail detail)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // `durable` not OK: nothing of it may be said, and every call is told so.
+  // If `durable` is not OK, answers all calls with that error and does nothing else.
   void Perform(Answers& answers, const absl::Status& durable) ABSL_LOCKS_EXCLUDED(mutex_);
   void PostFileWork(Answers& answers);
   void Refuse(const Answers& answers, const absl::Status& why);
   void OnCommitFailure(const absl::Status& failure) ABSL_LOCKS_EXCLUDED(mutex_);
-  void CompleteFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // Of jobs that ended before.
+  // Completes the files of jobs that ended before this scheduler started.
+  void CompleteFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void Admit(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // These, Submit and Enter: not OK: the call is still to be answered, with that.
+  // Check, Submit and Enter answer the call unless they return an error: then the caller answers
+  // the call with that error.
   absl::Status Check(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // True: the call is a repetition, and is answered with the job that it made before.
+  // If the call is a repetition, answers it with the job of the first call and returns true.
   bool AnswerRepeated(uint64_t submission_id, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Submit(AdmittedJob job, OldModel old_model, std::optional<RestoreFrom> restore,
@@ -208,43 +212,45 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   absl::Status Enter(const std::shared_ptr<const AdmittedJob>& admitted,
                      const std::optional<RestoreFrom>& restore,
                      const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The checkpoint that a submission goes on from; empty: it begins anew. What was passed over is a
-  // warning of `response`.
+  // Returns the folder of the checkpoint that the job restores. Empty: it restores none. Each
+  // checkpoint that was passed over becomes a warning in `response`.
   // Errors: kInvalidArgument  fields that exclude each other; else those of SubmitJob.
   absl::StatusOr<std::string> FolderToRestore(const v1::SubmitJobRequest& request,
                                               v1::SubmitJobResponse& response)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> NewestCheckpointOf(const JobId& job, v1::SubmitJobResponse& response)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Writes them where servers read them, and returns where the job begins. REQUIRES: it is named.
+  // Writes job.initial_values as a checkpoint, and returns the point where the job begins.
+  // REQUIRES: the job has its ids.
   absl::StatusOr<RestoreFrom> KeepInitialValues(AdmittedJob& job);
-  // Of a job that will not go back to them any more.
+  // Removes the initial checkpoint of a job that will not restore it any more.
   void RemoveInitialValues(const AdmittedJob& job);
-  // Not OK: the call is still to be answered, with that.
+  // Answers the call unless it returns an error: then the caller answers the call with that error.
   absl::Status BeginExport(const v1::ExportJobRequest& request,
                            const Call<v1::ExportJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Errors, of both: those of StopJob.
+  // Errors of both: those of StopJob.
   absl::Status StopNow(const JobId& job, v1::StopJobResponse& response, Actions& actions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status SaveAndStop(const JobId& job, v1::StopJobResponse& response, Actions& actions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Not OK: nothing has changed. Errors: those of AnnotateJob.
+  // Changes nothing if it fails. Errors: those of AnnotateJob.
   absl::Status Annotate(const v1::AnnotateJobRequest& request, v1::AnnotateJobResponse& response,
                         std::vector<StoreWrite>& writes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Jobs of another cluster (scheduler_service_recover.cc). Not OK: the call is still to be
-  // answered, with that.
+  // Recover and TakeUp recover a job of another cluster (scheduler_service_recover.cc). They answer
+  // the call unless they return an error: then the caller answers the call with that error.
   absl::Status Recover(const v1::RecoverJobRequest& request,
                        const Call<v1::RecoverJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TakeUp(const JobRecord& record, AdmittedJob job, CheckpointId checkpoint_floor,
                       const Call<v1::RecoverJobResponse>& call) ABSL_LOCKS_EXCLUDED(mutex_);
   v1::RecoverableJob Describe(const std::string& unique_id, const OrphanedJob& orphan)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Errors: those of RecoverJob.
+  // Checks if RecoverJob would succeed now. Errors: those of RecoverJob.
   absl::Status WouldRecover(const OrphanedJob& orphan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Its bytes as servers are to keep them. Null: it is too large, and none is kept.
+  // Returns the job's record `number`, which servers store. Null: it is too large, or the job is
+  // unknown.
   std::shared_ptr<const std::string> RecordOf(const JobId& job, uint64_t number)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // kUnavailable once stopped, or when the state cannot be written.
+  // Errors: kUnavailable  the service is stopped, or the state cannot be written.
   absl::Status Running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunTimer() ABSL_LOCKS_EXCLUDED(mutex_);
   Ticket NextTicket() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Ticket(next_ticket_++); }
@@ -271,17 +277,17 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   PosixDisk disk_;
   CommitQueue commits_;
 
-  // The output thread's only.
+  // Only the output thread uses it.
   EventRecorder recorder_;
 
-  // From the reading of a manifest until the job that goes on from it is submitted, and so pins it;
-  // and while checkpoints are removed.
+  // Held while checkpoints are removed, and from the reading of a manifest until the job that
+  // restores it is submitted and thereby pins it.
   absl::Mutex removal_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
 
   absl::Mutex mutex_;
   absl::CondVar timer_changed_;
   const std::unique_ptr<SchedulerCore> core_ ABSL_PT_GUARDED_BY(mutex_);
-  Actions restored_ ABSL_GUARDED_BY(mutex_);  // What follows from having been away.
+  Actions restored_ ABSL_GUARDED_BY(mutex_);  // Results of Open(), which Start() performs.
   AdmittedJobs jobs_ ABSL_GUARDED_BY(mutex_);
   OrphanedLogs orphans_ ABSL_GUARDED_BY(mutex_);
   struct Record {
@@ -289,13 +295,13 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
     std::shared_ptr<const std::string> bytes;  // Shared with answers; immutable. Null: too large.
   };
   absl::btree_map<JobId, Record> records_
-      ABSL_GUARDED_BY(mutex_);  // The newest ones that were sent.
+      ABSL_GUARDED_BY(mutex_);  // The newest record of each job that was sent.
   HeldCalls calls_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<NodeId, Tie> ties_ ABSL_GUARDED_BY(mutex_);  // Of live nodes.
+  absl::btree_map<NodeId, Tie> ties_ ABSL_GUARDED_BY(mutex_);  // Live nodes only.
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
-  Instant timer_deadline_ ABSL_GUARDED_BY(mutex_);  // What the timer thread waits for.
+  Instant timer_deadline_ ABSL_GUARDED_BY(mutex_);  // The timer thread waits for it.
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // Of the store.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // The store's first error.
 
   std::thread timer_;
 };

@@ -1,4 +1,5 @@
-// The calls: each decodes, takes one step of the core, and hands the outcome on to Commit.
+// The calls of the service: each decodes its request, takes one step of the core, and passes the
+// result to Commit.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -69,8 +70,8 @@ grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext
   return reactor;
 }
 
-// A daemon that cancels a call and sends another at once (NodeAgent::Wake) may be heard in the
-// wrong order: then the call was answered when the other came, and nothing is cut.
+// A daemon may cancel a call and send another one at once (NodeAgent::Wake), and the two may arrive
+// in the wrong order. Then the second call has answered the first one, so nothing was cut.
 void SchedulerService::SyncCut(Ticket ticket, const NodeId& node, Incarnation incarnation) {
   absl::MutexLock lock(&mutex_);
   if (!calls_.Has(ticket)) return;
@@ -204,7 +205,7 @@ void SchedulerService::Admit(const v1::SubmitJobRequest& request,
   if (!status.ok()) FinishWith(call.reactor, status);
 }
 
-// Submissions are admitted one after the other: the first has ended when the second is looked at.
+// One thread admits all submissions, so the first call has ended when its repetition is checked.
 bool SchedulerService::AnswerRepeated(uint64_t submission_id,
                                       const Call<v1::SubmitJobResponse>& call) {
   absl::MutexLock lock(&mutex_);

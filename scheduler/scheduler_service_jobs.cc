@@ -1,5 +1,5 @@
-// The calls about what is remembered of jobs: deleting them, labels and notes; where they go on
-// from, and how they stop.
+// The calls that delete and annotate jobs, and the parts of other calls that stop a job or find the
+// checkpoint that it restores.
 #include <memory>
 #include <string>
 #include <utility>
@@ -88,14 +88,14 @@ absl::StatusOr<std::string> SchedulerService::NewestCheckpointOf(const JobId& jo
     }
     folder = jobs_.at(job)->plan.checkpoint_folder;
     floor = jobs_.at(job)->plan.checkpoint_floor;
-    // Initial weights are gone by now, and are read anew by a job that begins anew.
+    // A checkpoint of initial weights is removed by now; a new job reads its weights again.
     const RestoreFrom* begun = core_->BeganWith(job);
     if (begun != nullptr && jobs_.at(job)->submitted.training().initial_weights().empty()) {
       begun_with = begun->folder;
     }
   }
-  // Nobody removes those of a job that has ended: removal_mutex_ need not be held while all bytes
-  // are read.
+  // The checkpoints of an ended job are never removed, so removal_mutex_ need not be held while all
+  // their bytes are read.
   const absl::StatusOr<FoundCheckpoint> found = NewestComplete(disk_, folder, job, floor);
   if (found.ok()) {
     for (const std::string& passed : found->passed_over) {

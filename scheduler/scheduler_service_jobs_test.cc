@@ -1,4 +1,4 @@
-// What is remembered of jobs: events, labels and notes, until they are deleted.
+// Tests the calls on jobs: events, labels, notes, deletion, checkpoints to restore.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <filesystem>
@@ -114,7 +114,7 @@ TEST_CASE("Scheduler service: labels and note come with the job, can be changed,
   const v1::JobStatus status = loopback.Get(job);
   REQUIRE(status.labels_size() == 1);
   CHECK(status.labels().at("best") == "yes");
-  // Submitted again it has them, too.
+  // The specification, which a user may submit again, has the labels, too.
   CHECK(status.spec().labels().at("best") == "yes");
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("Scheduler service: a job begins with the weights of a file, which go 
   loopback.Join(v1::SERVER, "server-1");
   const v1::RegisterResponse worker = loopback.Join(v1::WORKER, "worker-1");
   REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(spec));
-  std::filesystem::remove(path);  // It is not needed any more.
+  std::filesystem::remove(path);  // The scheduler does not need the file any more.
   const std::string kept = loopback.folder.path() + "/initial-weights";
   REQUIRE_FALSE(std::filesystem::is_empty(kept));
   const std::string checkpoint =
@@ -221,7 +221,7 @@ TEST_CASE("Scheduler service: a job begins with the weights of a file, which go 
   uint64_t seen = 0;
   for (int i = 0; i < 1000 && !std::filesystem::is_empty(kept); ++i) {
     REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse wanted, loopback.Sync(worker, seen));
-    seen = wanted.generation();  // It runs none of the job's tasks.
+    seen = wanted.generation();  // The worker reports no task of the job.
   }
   CHECK(std::filesystem::is_empty(kept));
 }

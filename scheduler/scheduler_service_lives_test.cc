@@ -1,4 +1,4 @@
-// A scheduler's next life: what it goes on with, and what it leaves alone.
+// Tests a restarted scheduler: the state that it continues, and the files that it leaves alone.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdlib>
@@ -29,7 +29,7 @@ TEST_CASE("Scheduler service: a job goes on in the next life, with its nodes, ta
                         loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
   REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tables, loopback.Sync(server, 0));
   const v1::JobStatus before = loopback.Get(job);
-  // Its data are not needed any more.
+  // The scheduler does not need the data any more.
   std::filesystem::remove(loopback.folder.path() + "/images-40");
 
   loopback.Restart();
@@ -37,7 +37,7 @@ TEST_CASE("Scheduler service: a job goes on in the next life, with its nodes, ta
   CHECK(after.state() == v1::RUNNING);
   CHECK(std::abs(after.submitted_unix_ms() - before.submitted_unix_ms()) < 1000);
   CHECK(after.spec().training().batch_size() == 10);
-  // Who asks with what he knew is not told it again: the lives and generations are the same.
+  // Incarnations and generations are unchanged, so a server that reports them gets no new answer.
   v1::SyncNodeRequest state;
   v1::TableState& held = *state.add_tables();
   held.set_job_id(job);
@@ -66,13 +66,13 @@ TEST_CASE("Scheduler service: a submission that comes again is answered with its
   REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(spec, 77));
   CHECK(loopback.Submit(spec, 77).value() == job);
   loopback.Restart();
-  // Its data are not needed any more: the answer is known.
+  // The scheduler knows the answer, so it does not need the data any more.
   std::filesystem::remove(loopback.folder.path() + "/images-40");
   CHECK(loopback.Submit(spec, 77).value() == job);
   v1::ListJobsResponse jobs;
   REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(), &jobs));
   CHECK(jobs.jobs_size() == 1);
-  // Another one, and one without a name, are jobs of their own.
+  // Submissions with another id, or with none, make new jobs.
   const v1::JobSpec other = testing::MakeSmallJob(loopback.folder.path());
   CHECK(loopback.Submit(other, 78).value() == "small-2");
   CHECK(loopback.Submit(other).value() == "small-3");
@@ -87,10 +87,10 @@ TEST_CASE("Scheduler service: no life is given out twice, where the store is gon
   const uint64_t first = loopback.Join(v1::SERVER, "server-1").incarnation();
   CHECK(first >= before);
   CHECK(loopback.Join(v1::SERVER, "server-2").incarnation() == first + 1);
-  // Also by a store from a backup, which does not know all that were given out (issue 20).
+  // A store from a backup does not know the latest incarnations (issue 20).
   const StoreRows backup = loopback.store.Load().value();
   const uint64_t last = loopback.Join(v1::SERVER, "server-3").incarnation();
-  while (now() <= last) std::this_thread::yield();  // Lives are given out more slowly than that.
+  while (now() <= last) std::this_thread::yield();  // Clusters use fewer than one per ms.
   loopback.StartWith(backup);
   CHECK(loopback.Join(v1::SERVER, "server-1").incarnation() > last);
   const uint64_t later = now();
@@ -116,13 +116,13 @@ TEST_CASE("Scheduler service: files that a job's end did not get to are written 
   CHECK(std::filesystem::exists(file));
 }
 
-// One worker with one task slot; jobs that write into one folder, one after the other.
+// A cluster with one task slot, whose jobs write into one folder one after the other.
 struct OneFolder : Loopback {
   OneFolder() : Loopback(/*sync_interval=*/absl::Milliseconds(20)) {
     Join(v1::SERVER, "server-1");
     worker = Join(v1::WORKER, "worker-1");
   }
-  // Returns its id.
+  // Returns the job's id.
   std::string SubmitHere() {
     v1::JobSpec spec = testing::MakeSmallJob(folder.path());
     spec.mutable_output()->set_directory(out);
@@ -134,7 +134,7 @@ struct OneFolder : Loopback {
     v1::StopJobResponse response;
     REQUIRE_OK(Ask(&v1::Scheduler::Stub::StopJob, request, &response));
   }
-  // The worker hears what it is to run, and runs it.
+  // Syncs the worker, which receives its assignment and reports no task.
   void SyncWorker() {
     REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse news, Sync(worker, generation));
     generation = news.generation();
@@ -153,12 +153,12 @@ TEST_CASE("Scheduler service: what an ended job's tasks have left goes once they
   const uint64_t life = loopback.Get(job).tasks(0).incarnation();
   const auto folder = [&](const std::string& name) { return loopback.out + "/.export-" + name; };
   const std::string mine = folder("0-" + std::to_string(life));
-  const std::string later = folder("0-" + std::to_string(life + 1));  // Another job's, by then.
+  const std::string later = folder("0-" + std::to_string(life + 1));  // A later job's folder.
   for (const std::string& path : {mine, later, folder("notes")}) {
     std::filesystem::create_directories(path + "/half");
   }
   loopback.StopJob(job);
-  loopback.SyncWorker();  // It hears that the task is to end.
+  loopback.SyncWorker();  // The worker learns that the task must end.
   SECTION("when its worker says so") { loopback.SyncWorker(); }
   SECTION("in the scheduler's next life") {
     loopback.Restart();

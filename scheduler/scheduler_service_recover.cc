@@ -1,4 +1,4 @@
-// Jobs of another cluster, whose scheduler has lost its store: which there are, and taking them up.
+// The calls that list and recover jobs of another cluster, whose scheduler has lost its store.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -20,7 +20,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// The job of a record, of which it is the only one.
+// Returns the only job in `record`.
 absl::StatusOr<AdmittedJob> JobIn(const JobRecord& record) {
   CAPSTAN_ASSIGN_OR_RETURN(const AdmittedJobs jobs, DecodeAdmitted(record.rows));
   const auto job = jobs.find(record.job);
@@ -58,7 +58,7 @@ std::shared_ptr<const std::string> SchedulerService::RecordOf(const JobId& job, 
   return record.bytes;
 }
 
-// ---------------------------------------------------------------- which there are
+// ---------------------------------------------------------------- listing
 
 absl::Status SchedulerService::WouldRecover(const OrphanedJob& orphan) {
   CAPSTAN_RETURN_IF_ERROR(orphan.record.status());
@@ -121,7 +121,7 @@ grpc::ServerUnaryReactor* SchedulerService::ListRecoverable(grpc::CallbackServer
   return reactor;
 }
 
-// ---------------------------------------------------------------- taking one up
+// ---------------------------------------------------------------- recovery
 
 grpc::ServerUnaryReactor* SchedulerService::RecoverJob(grpc::CallbackServerContext* context,
                                                        const v1::RecoverJobRequest* request,

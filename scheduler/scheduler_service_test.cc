@@ -88,7 +88,7 @@ TEST_CASE(
   watcher.join();
   CHECK(seen.state() == v1::FAILED);
   CHECK(seen.failure().message() == "server-1: no room");
-  // Whoever sees the end finds the files.
+  // A client that reads the end finds the files.
   CHECK(std::filesystem::exists(seen.output_directory() + "/job.json"));
   CHECK(std::filesystem::exists(seen.output_directory() + "/curve.svg"));
 }
@@ -153,7 +153,7 @@ TEST_CASE("Scheduler service: what cannot be written is not said, and the proces
                absl::StatusCode::kUnavailable, "disk full");
   loopback.ended.WaitForNotification();
   CHECK_STATUS(loopback.fatal, absl::StatusCode::kResourceExhausted, "disk full");
-  // Not even what was durable before: the core has gone on.
+  // Calls about earlier durable state fail, too, because the core is ahead of the store.
   CHECK_STATUS(loopback.Sync(server, 0), absl::StatusCode::kUnavailable, "disk full");
 
   loopback.Restart();
@@ -172,18 +172,18 @@ bool IsAlive(Loopback& loopback, const std::string& node) {
   return false;
 }
 
-// server-1 is silent and soon dead; server-2, which is `lively`, syncs and lives on. The job waits.
-// It syncs again and again: the scheduler may learn of its broken connection after a sync.
+// Checks that server-1, which is silent, soon dies, and that server-2, which is `lively`, stays
+// alive. server-2 syncs repeatedly, because the scheduler may see its broken call after a sync.
 void CheckThatOnlySilentDies(Loopback& loopback, const std::string& job,
                              const v1::RegisterResponse& lively) {
   std::atomic<bool> stop = false;
   std::thread syncing([&] {
     while (!stop) loopback.Sync(lively, /*seen=*/0).status().IgnoreError();
   });
-  // The watch of a job that is never there is a clock here: it ends when the node has died.
+  // Poll until server-1 is dead.
   const absl::Time limit = absl::Now() + absl::Seconds(30);
   while (IsAlive(loopback, "server-1") && absl::Now() < limit) {
-    // Why the job waits changes when a server dies.
+    // Wait for a change of the job, whose reason to wait changes when a server dies.
     loopback.Get(job, loopback.Get(job).revision(), 200);
   }
   CHECK_FALSE(IsAlive(loopback, "server-1"));
@@ -230,7 +230,7 @@ TEST_CASE("Scheduler service: a node that is killed between two syncs is dead so
     NodeTie tie(loopback.stub.get());
     tie.Keep("server-1", Incarnation(killed.incarnation()));
     tie.Keep("server-1", Incarnation(killed.incarnation()));
-    loopback.Get(job, 0, 0);  // A call later on the same connection: the ties are held.
+    loopback.Get(job, 0, 0);  // A later call on the same connection, so the ties are held now.
   }
   CheckThatOnlySilentDies(loopback, job, lively);
 }
@@ -255,7 +255,7 @@ TEST_CASE("Scheduler service: only live nodes are tied, each once, while they li
                                       tie.ended = FromGrpcStatus(status);
                                     });
   };
-  // The first of them that ends.
+  // Returns the first of `ties` that ends.
   const auto first_of = [&mutex](const std::vector<const Held*>& ties) {
     const auto ended = [](const Held* tie) { return tie->ended.has_value(); };
     const auto any = [&] { return std::any_of(ties.begin(), ties.end(), ended); };
@@ -269,7 +269,7 @@ TEST_CASE("Scheduler service: only live nodes are tied, each once, while they li
                "no live node \"server-9\" of incarnation 1 to tie");
   hold(dead, "server-1", node.incarnation() + 1);
   CHECK(absl::IsNotFound(*first_of({&dead})->ended));
-  // Either may come first, since each is handled by a thread of its own.
+  // Either call may come first, because different threads handle them.
   hold(one, "server-1", node.incarnation());
   hold(other, "server-1", node.incarnation());
   const Held* const first = first_of({&one, &other});
@@ -284,7 +284,7 @@ TEST_CASE("Scheduler service: only live nodes are tied, each once, while they li
   request.set_incarnation(node.incarnation());
   request.set_generation_seen(1);
   v1::SyncNodeResponse response;
-  grpc::ClientContext context;  // Cut: the node's life ends 500 ms later.
+  grpc::ClientContext context;  // This call is cut, so the node dies 500 ms later.
   SetDeadline(context, absl::Milliseconds(100));
   CHECK_FALSE(loopback.stub->SyncNode(&context, request, &response).ok());
   first_of({second});

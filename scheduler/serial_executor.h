@@ -1,8 +1,8 @@
-// SerialExecutor: one thread that runs what it is given, in order.
+// SerialExecutor: one thread that runs posted functions in order.
 //
 //   Post --> [ queue, at most queue_max ] --> the thread
 //
-// Thread safety: thread-safe, except that Stop is one thread's.
+// Thread safety: thread-safe, except that one thread calls Start and Stop.
 #ifndef CAPSTAN_SCHEDULER_SERIAL_EXECUTOR_H_
 #define CAPSTAN_SCHEDULER_SERIAL_EXECUTOR_H_
 
@@ -22,12 +22,12 @@ class SerialExecutor {
   ~SerialExecutor();                          // Stops.
 
   void Start();
-  // Runs `work` after all that was posted before. Waits while the queue is full.
+  // Runs `work` after all earlier functions. Waits while the queue is full.
   void Post(std::function<void()> work) ABSL_LOCKS_EXCLUDED(mutex_);
-  // As Post, but refuses (false) when the queue is full.
+  // Same as Post(), but returns false if the queue is full or the executor is stopped.
   bool TryPost(std::function<void()> work) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Runs what was posted, then ends the thread; what comes later runs in the caller's thread.
-  // Idempotent.
+  // Runs all posted functions, then ends the thread. A later Post() runs its function in the
+  // caller's thread. Idempotent.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

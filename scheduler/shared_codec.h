@@ -1,4 +1,4 @@
-// Conversions that several messages share: failures, routing tables, names of states.
+// Conversions that several messages share: failures, routing tables, checkpoint parts.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SCHEDULER_SHARED_CODEC_H_
@@ -23,10 +23,10 @@ void EncodeRouting(const Routing& routing, v1::RoutingTable& out);
 CheckpointPart DecodePart(const v1::CheckpointPart& part);
 void EncodePart(const CheckpointPart& part, v1::CheckpointPart& out);
 
-// Text of at most `bytes_max` bytes.
+// Returns the first `bytes_max` bytes of `text`.
 std::string Cut(const std::string& text, size_t bytes_max);
 
-// Errors: kFailedPrecondition  not this program's version; names both.
+// Errors: kFailedPrecondition  `version` is not this program's; names both versions.
 absl::Status CheckProtocolVersion(v1::ProtocolVersion version);
 
 }  // namespace capstan::scheduler

@@ -78,7 +78,7 @@ v1::Objective EncodeObjective(Objective objective) {
 }
 
 void EncodeEvent(const JobEvent& event, const Calendar& calendar, v1::JobEvent& out) {
-  out.set_kind(static_cast<v1::JobEvent::Kind>(event.kind));  // The same numbers.
+  out.set_kind(static_cast<v1::JobEvent::Kind>(event.kind));  // Both enums have the same numbers.
   out.set_node_id(event.node);
   out.set_text(event.text);
   out.set_unix_ms(calendar.UnixMs(event.last));

@@ -1,4 +1,4 @@
-// Conversions of what users see: the status of jobs and nodes.
+// Conversions of the status of jobs and nodes, which users see.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SCHEDULER_STATUS_CODEC_H_
@@ -16,7 +16,7 @@ namespace capstan::scheduler {
 // Relates the steady clock, on which the core runs, to the calendar.
 class Calendar {
  public:
-  // `now` and `time` are the same moment.
+  // `now` and `time` denote the same moment.
   Calendar(Instant now, absl::Time time) : origin_(time - now.SinceOrigin()) {}
   int64_t UnixMs(Instant instant) const {
     return absl::ToUnixMillis(origin_ + instant.SinceOrigin());
@@ -29,13 +29,13 @@ class Calendar {
 v1::JobState EncodeJobState(JobState state);
 void EncodeEpochResult(const EpochResult& result, v1::EpochResult& out);
 
-// Of a list: without tasks, results, events and spec. Whole: with them.
+// kList leaves out tasks, results, events and the specification.
 enum class StatusDetail { kList, kWhole };
 void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar& calendar,
                      Instant now, StatusDetail detail, v1::JobStatus& out);
 
 void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out);
-// REQUIRES: it has a routing table.
+// REQUIRES: reply.routing is set.
 void EncodeSnapshotReply(const SnapshotReply& reply, const AdmittedJob& job,
                          v1::OpenSnapshotResponse& out);
 void EncodeDrainReply(const DrainReply& reply, v1::DrainNodeResponse& out);

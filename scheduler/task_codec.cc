@@ -161,7 +161,7 @@ absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) 
   if (request.has_failure()) report.failure = DecodeFailure(request.failure());
   report.gpus_lost.assign(request.failure().gpus_lost().begin(),
                           request.failure().gpus_lost().end());
-  // Whoever gives up without a reason is taken at its word all the same.
+  // A failure without a reason is a failure, too.
   if (request.has_failure() && !report.failure.happened()) {
     report.failure.reason = FailureReason::kInternal;
   }

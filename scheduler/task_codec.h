@@ -1,7 +1,6 @@
-// Conversions of what tasks and the scheduler tell each other.
+// Conversions of the messages between tasks and the scheduler.
 //
-// What comes in is checked here as far as it does not depend on the job. Thread safety: pure
-// functions.
+// Decoding checks everything that does not depend on the job. Thread safety: pure functions.
 #ifndef CAPSTAN_SCHEDULER_TASK_CODEC_H_
 #define CAPSTAN_SCHEDULER_TASK_CODEC_H_
 
@@ -12,9 +11,10 @@
 
 namespace capstan::scheduler {
 
-// Errors: kInvalidArgument  a negative rank, a loss that is no number, or scores: lists of unequal
-//                           length, bins that do not ascend, counts out of range. Lists of what
-//                           a task waits for are cut, not refused; so is its activity's name.
+// A list of awaited shards that is too long is cut, not refused; so is the activity's name.
+// Errors: kInvalidArgument  a negative rank, a loss that is not finite, impossible outputs, or
+//                           scores with lists of unequal length, bins that do not ascend or counts
+//                           out of range.
 absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request);
 // REQUIRES: reply.status is ok.
 void EncodeTaskReply(const TaskReply& reply, const AdmittedJob& job, v1::SyncTaskResponse& out);

@@ -1,4 +1,4 @@
-// WriteFileAtomically: replaces a small file whole. Thread safety: a function; one writer a path.
+// WriteFileAtomically: replaces a small file as a whole. Thread safety: one writer for each path.
 #ifndef CAPSTAN_SCHEDULER_WRITE_FILE_H_
 #define CAPSTAN_SCHEDULER_WRITE_FILE_H_
 
@@ -8,11 +8,12 @@
 
 namespace capstan::scheduler {
 
-// Writes `<path>.tmp` and renames it: a reader sees the old contents or the new, never a part.
+// Writes `<path>.tmp` and renames it, so a reader sees the old contents or the new ones, never a
+// part. The new contents are not synced to the disk.
 // Errors: kUnavailable  names the file and the cause.
 absl::Status WriteFileAtomically(const std::string& path, const std::string& contents);
 
-// Makes a folder and those above it. Errors: kUnavailable  names the folder and the cause.
+// Creates a folder and its parents. Errors: kUnavailable  names the folder and the cause.
 absl::Status MakeFolder(const std::string& path);
 
 }  // namespace capstan::scheduler

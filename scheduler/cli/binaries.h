@@ -1,4 +1,4 @@
-// Binaries: where the daemons' programs lie, seen from the command line's own.
+// Binaries: finds the daemons' programs, starting from the command line's own program.
 //
 // Thread safety: pure functions of the disk.
 #ifndef CAPSTAN_SCHEDULER_CLI_BINARIES_H_
@@ -18,20 +18,21 @@ struct Binaries {
 };
 
 struct BinarySearch {
-  std::string self;  // Path of this program, links resolved.
+  std::string self;  // Path of this program, with all links resolved.
   std::string working_directory;
-  std::string path;  // The variable PATH.
+  std::string path;  // Value of the variable PATH.
   std::function<bool(const std::string&)> is_executable;
 
   static BinarySearch OfProcess();
 };
 
-// The program of `role`: "scheduler", "server" or "worker". Looked for as FindBinaries does.
+// Returns the path of the program for `role`: "scheduler", "server" or "worker". Searches the same
+// places as FindBinaries.
 // Errors: kNotFound  names the program and every place that was tried.
 absl::StatusOr<std::string> FindBinary(const BinarySearch& search, const std::string& role);
 
-// Each program is looked for beside `self` (an installation), in the folders of Bazel's output that
-// `self` lies in, in bazel-bin below the working directory, and in PATH.
+// Searches for each program beside `self` (an installation), in the Bazel output that contains
+// `self`, in bazel-bin below the working directory, and in PATH.
 // Errors: kNotFound  names the program and every place that was tried.
 absl::StatusOr<Binaries> FindBinaries(const BinarySearch& search);
 

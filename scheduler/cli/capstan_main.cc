@@ -1,4 +1,4 @@
-// capstan: the command line. Only wiring; each group of commands has its own file.
+// capstan: the command line. It adds the groups of commands, each of which has its own file.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -41,7 +41,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   AddPredictionCommands(app, line);
   AddConfigCommands(*AddGroup(app, "config", "Settings of this command line"), line);
   AddVersionCommand(app, line);
-  // Last: what is added after a footer inherits it.
+  // The footer comes last, because later commands would inherit it.
   app.footer(
       "Examples:\n"
       "  capstan cluster up                  # a cluster on this machine\n"
@@ -64,7 +64,7 @@ int Main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // CLI11's only way to report, --help included.
+  } catch (const CLI::ParseError& error) {  // CLI11 reports errors and --help only this way.
     return app.exit(error) == 0 ? kExitDone : kExitUsage;
   }
   return line.run();

@@ -12,13 +12,13 @@ namespace capstan::cli {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(15);
-// A job's data is read while it is admitted.
+// The scheduler reads a job's data before it answers.
 constexpr absl::Duration kSubmitTimeout = absl::Minutes(2);
 constexpr absl::Duration kPullTimeout = absl::Minutes(2);
-// How long the next call waits for a scheduler that did not answer the last one.
+// The longest wait for a connection after a call that could not reach the scheduler.
 constexpr absl::Duration kReturnWait = absl::Milliseconds(500);
 
-// Calls `method` of `stub` and brings the answer or the status.
+// Calls `method` of `stub` and returns the answer or the error.
 template <typename Response, typename Stub, typename Method, typename Request>
 absl::StatusOr<Response> Call(Stub& stub, Method method, const Request& request,
                               absl::Duration timeout) {
@@ -42,8 +42,8 @@ SchedulerClient::SchedulerClient(const Setting& scheduler)
       stub_(v1::Scheduler::NewStub(channel_)),
       logs_stub_(v1::TaskLogs::NewStub(channel_)) {}
 
-// gRPC looks at a connection that is being made only while a call or this waits: between calls that
-// fail at once it would notice every five seconds that somebody listens again.
+// gRPC makes progress on a connection only while a call or this function waits. With only calls
+// that fail at once, it would find a returned scheduler up to five seconds late.
 void SchedulerClient::AwaitReturn() {
   if (!away_) return;
   channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kReturnWait));

@@ -1,5 +1,5 @@
-// Clients of the scheduler, the servers and the workers, as the command line needs them: every call
-// has a deadline, and every error says whom it came from.
+// Clients of the scheduler, the servers and the workers for the command line: every call has a
+// deadline, and every error names the peer.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SCHEDULER_CLI_CLIENT_H_
@@ -23,16 +23,16 @@
 namespace capstan::cli {
 
 // Errors of every method: kUnavailable, kDeadlineExceeded  the peer cannot be reached or is too
-// slow; else what the peer answered (proto/scheduler.proto).
+// slow; else the peer's answer (proto/scheduler.proto).
 class SchedulerClient {
  public:
   explicit SchedulerClient(const Setting& scheduler);
 
-  // The protocol's version is filled in. submit.h goes on asking, with the same submission_id.
+  // Fills in the protocol's version. SubmitPatiently() (submit.h) repeats calls without an answer.
   absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
   absl::StatusOr<v1::ListJobsResponse> ListJobs();
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id);
-  // Waits at the scheduler until the job's revision is above `revision`, at most `wait` (<= 60 s).
+  // The scheduler waits until the job's revision is above `revision`, at most `wait` (<= 60 s).
   absl::StatusOr<v1::JobStatus> WaitJob(const std::string& job_id, uint64_t revision,
                                         absl::Duration wait);
   enum class Save { kNo, kYes };
@@ -40,18 +40,19 @@ class SchedulerClient {
   absl::StatusOr<v1::DeleteJobResponse> DeleteJob(const std::string& job_id);
   absl::StatusOr<v1::AnnotateJobResponse> AnnotateJob(const v1::AnnotateJobRequest& request);
   absl::StatusOr<v1::ExportJobResponse> ExportJob(const v1::ExportJobRequest& request);
-  // Jobs of another cluster whose logs are here, and taking one of them up.
+  // List and recover jobs of another cluster, whose logs this cluster's servers have.
   absl::StatusOr<v1::ListRecoverableResponse> ListRecoverable();
   absl::StatusOr<v1::RecoverJobResponse> RecoverJob(const std::string& job);
-  // What the scheduler keeps of a task's log, for the time when its worker is gone.
+  // Reads the part of a task's log that the scheduler stores. It outlives the task's worker.
   absl::StatusOr<v1::ReadTaskLogResponse> ReadKeptLog(const v1::ReadTaskLogRequest& request);
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
   absl::StatusOr<v1::GetTablesResponse> GetTables(const std::string& job_id);
-  // Each waits at the scheduler for at most `wait` (<= 60 s).
+  // The scheduler waits for the end of the drain, at most `wait` (<= 60 s).
   absl::StatusOr<v1::DrainNodeResponse> DrainNode(const std::string& node_id, absl::Duration wait);
   absl::StatusOr<v1::DrainNodeResponse> CancelDrain(const std::string& node_id);
-  // Likewise, for a checkpoint that is asked for, or (`asked_id` is not 0) was before; an answer
-  // without a checkpoint_id says that it goes on. operations/checkpoint_save.h waits for its end.
+  // Requests a checkpoint, or waits for an earlier request (`asked_id` is not 0), at most `wait`
+  // (<= 60 s). An answer without a checkpoint_id means that the checkpoint is not complete yet.
+  // operations/checkpoint_save.h waits for its end.
   absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(const std::string& job_id,
                                                             uint64_t asked_id, absl::Duration wait);
 
@@ -61,11 +62,11 @@ class SchedulerClient {
   absl::Status Explain(const absl::Status& status) const;
   template <typename Response, typename Method, typename Request>
   absl::StatusOr<Response> Ask(Method method, const Request& request, absl::Duration timeout);
-  // Waits for a connection, not for long, if the last call found nobody.
+  // If the last call could not reach the scheduler, waits a short time for a connection.
   void AwaitReturn();
 
   const Setting scheduler_;
-  std::atomic<bool> away_ = false;  // The last call found nobody.
+  std::atomic<bool> away_ = false;  // The last call could not reach the scheduler.
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
   const std::unique_ptr<v1::TaskLogs::Stub> logs_stub_;
@@ -73,7 +74,7 @@ class SchedulerClient {
 
 class ServerClient {
  public:
-  // `name` is the node's, for messages.
+  // `name` is the node's name, for messages.
   ServerClient(const std::string& name, const std::string& address);
 
   absl::StatusOr<v1::DescribeTablesResponse> DescribeTables(const std::string& job_id);

@@ -8,7 +8,7 @@
 namespace capstan::cli {
 namespace {
 
-// A daemon's half of a scheduler: it answers, and knows no calls of users.
+// FakeScheduler answers only the calls of daemons, not those of users.
 TEST_CASE("SchedulerClient: what is no scheduler is named as such (issue 21)", "[cli]") {
   capstan::testing::FakeScheduler daemon;
   SchedulerClient client({daemon.address(), "--scheduler"});
@@ -16,7 +16,8 @@ TEST_CASE("SchedulerClient: what is no scheduler is named as such (issue 21)", "
                "what listens at " + daemon.address() + " (from --scheduler) is no Capstan");
 }
 
-// Calls that fail at once do not look at the connection: it was noticed every five seconds.
+// gRPC makes no progress on a connection during calls that fail at once, so it found a returned
+// scheduler up to five seconds late.
 TEST_CASE("SchedulerClient: one that listens again is found by the next calls (issue 21)",
           "[cli]") {
   constexpr int kCallsMax = 4;

@@ -29,10 +29,10 @@ namespace {
 
 constexpr absl::Duration kGrace = absl::Seconds(15);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
-constexpr int kNodesMax = 256;  // Of one role on one machine.
+constexpr int kNodesMax = 256;  // For each role on one machine.
 
 struct ClusterArguments {
-  std::string directory;  // Empty: the default.
+  std::string directory;  // Empty: the default folder.
   int servers = 2;
   int workers = 2;
   bool foreground = false;
@@ -87,13 +87,13 @@ absl::StatusOr<ClusterFile> Start(const ClusterArguments& arguments, const std::
   return StartLocalCluster(options);
 }
 
-// The exit code for a start that failed.
+// Reports a failed start, and returns the exit code.
 int FailStart(const absl::Status& status) {
   if (!absl::IsCancelled(status)) return Fail(status);
   return kExitSignal + Interrupts::Signal();
 }
 
-// Takes a cluster down and says what would not end. True: nothing went wrong.
+// Stops a cluster and prints the names of killed daemons. Returns false after an error.
 bool TakeDown(const std::string& directory) {
   const auto report = StopLocalCluster(directory, kGrace);
   if (!report.ok()) {
@@ -107,7 +107,7 @@ bool TakeDown(const std::string& directory) {
   return true;
 }
 
-// Until a signal comes or the scheduler ends; then takes the cluster down.
+// Waits until a signal comes or the scheduler ends, then stops the cluster. Returns the exit code.
 int StayInForeground(const std::string& directory, const ClusterFile& cluster) {
   std::vector<std::string> told;
   while (!Interrupts::Sleep(kWatchInterval)) {
@@ -144,8 +144,8 @@ int Up(const Settings& settings, const ClusterArguments& arguments) {
   return arguments.foreground ? StayInForeground(*directory, *cluster) : kExitDone;
 }
 
-// Submits to a running cluster and follows; after a signal the job is stopped, since its cluster
-// goes.
+// Submits a job to the running cluster and follows it. A signal stops the job, because its cluster
+// will end. Returns the exit code.
 int RunJob(const Settings& settings, const ClusterFile& cluster, const v1::JobSpec& spec,
            bool replace_model) {
   SchedulerClient scheduler({cluster.scheduler(), "the local cluster"});
@@ -206,7 +206,7 @@ int ShowStatus(const Settings& settings, const ClusterArguments& arguments) {
 int Down(const Settings& settings, const ClusterArguments& arguments) {
   const auto directory = DirectoryOf(arguments);
   if (!directory.ok()) return Fail(directory.status());
-  const Interrupts interrupts;  // A second Ctrl-C must not leave half a cluster.
+  const Interrupts interrupts;  // Ctrl-C must not leave a part of the cluster running.
   const auto cluster = ReadClusterFile(*directory);
   if (absl::IsNotFound(cluster.status())) {
     if (settings.format() == OutputFormat::kTable) {
@@ -260,7 +260,7 @@ CLI::App* AddClusterCommand(CLI::App& cluster, const std::string& name,
 }  // namespace
 
 void AddClusterCommands(CLI::App& cluster, CommandLine& line) {
-  // One value for all: only one command runs.
+  // All commands share these arguments, because only one command runs.
   const auto arguments = std::make_shared<ClusterArguments>();
   CLI::App* up = AddClusterCommand(
       cluster, "up", "Start a scheduler, servers and workers on this machine, on free ports",

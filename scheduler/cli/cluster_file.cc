@@ -41,7 +41,7 @@ absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& directory) {
                                             kFormat, "; was it written by another version?"));
   }
   for (const LocalProcess& process : cluster.processes()) {
-    if (process.pid() > 1) continue;  // A signal to 0 or below would reach whole groups.
+    if (process.pid() > 1) continue;  // A signal to pid 0 or below would reach process groups.
     return absl::DataLossError(
         absl::StrCat(path, ": ", process.name(), " has pid ", process.pid(), ", expected above 1"));
   }

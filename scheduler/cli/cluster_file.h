@@ -1,6 +1,6 @@
-// ClusterFile: RUNDIR/cluster.json, which says what a local cluster consists of.
+// ClusterFile: RUNDIR/cluster.json, which lists the processes of a local cluster.
 //
-// Thread safety: pure but for the file and /proc.
+// Thread safety: functions of their arguments, the file and /proc.
 #ifndef CAPSTAN_SCHEDULER_CLI_CLUSTER_FILE_H_
 #define CAPSTAN_SCHEDULER_CLI_CLUSTER_FILE_H_
 
@@ -15,16 +15,16 @@ namespace capstan::cli {
 
 std::string ClusterFilePath(const std::string& directory);
 
-// Errors: kNotFound  there is none. kDataLoss  it cannot be understood.
+// Errors: kNotFound  there is no file. kDataLoss  its content is not valid.
 absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& directory);
 
-// The file is replaced whole or not at all.
+// Replaces the file atomically.
 absl::Status WriteClusterFile(const std::string& directory, const ClusterFile& cluster);
 
-// No file is no error.
+// A missing file is no error.
 absl::Status RemoveClusterFile(const std::string& directory);
 
-// Address of the scheduler of the cluster in `directory`, if that process is alive.
+// Returns the address of the scheduler of the cluster in `directory`, if that process is alive.
 std::optional<std::string> RunningScheduler(const std::string& directory);
 
 }  // namespace capstan::cli

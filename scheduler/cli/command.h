@@ -1,7 +1,7 @@
-// Command: how the commands of the line are declared.
+// Command: declares the commands of the command line.
 //
-// A command file adds its subcommands to the parser; the one that the user names leaves a function
-// in `CommandLine::run`, which main calls. Nothing is done while arguments are parsed.
+// Each command file adds its subcommands to the parser. The subcommand that the user names stores a
+// function in `CommandLine::run`, which main calls after the parser has finished.
 // Thread safety: main thread only.
 #ifndef CAPSTAN_SCHEDULER_CLI_COMMAND_H_
 #define CAPSTAN_SCHEDULER_CLI_COMMAND_H_
@@ -16,16 +16,16 @@ namespace capstan::cli {
 
 struct CommandLine {
   SettingFlags flags;
-  std::function<int()> run;  // Of the subcommand that was named; returns the exit code.
+  std::function<int()> run;  // Runs the named subcommand; returns the exit code.
 };
 
-// A function of a command: has resolved settings, returns the exit code.
+// Runs a command with resolved settings; returns the exit code.
 using CommandFunction = std::function<int(const Settings& settings)>;
 
 // Adds a group of commands, such as `job`.
 CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
 
-// kThisMachine: the command calls no scheduler, and --scheduler is left out.
+// kThisMachine: the command calls no scheduler, and has no option --scheduler.
 enum class Concerns { kScheduler, kThisMachine };
 
 // Adds a command with --scheduler, --output and --help; `examples` is shown below the

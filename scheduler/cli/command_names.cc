@@ -10,7 +10,7 @@
 namespace capstan::cli {
 namespace {
 
-// Words of other command lines, and what they are called here.
+// Pairs of a command's name in other programs and its name here.
 constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"ls", "list"},       {"ps", "list"},      {"get", "list"},      {"show", "describe"},
     {"info", "describe"}, {"kill", "stop"},    {"rm", "delete"},     {"cancel", "stop"},
@@ -30,7 +30,7 @@ bool Has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// What `name` stands for among the commands of `group`; empty: nothing is near.
+// Returns the command of `group` that the user probably meant by `name`; empty if none is similar.
 std::string Meant(const CLI::App& group, const std::string& name) {
   const std::vector<std::string> names = NamesIn(group);
   std::string nearest = Nearest(name, names);
@@ -45,7 +45,7 @@ std::string Meant(const CLI::App& group, const std::string& name) {
 
 std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* group = &app;
-  std::string path;  // With a blank behind it, as in "job ".
+  std::string path;  // The groups so far, each followed by a blank, as in "job ".
   for (const std::string& argument : arguments) {
     const std::vector<std::string> names = NamesIn(*group);
     if (names.empty() || argument.empty() || argument[0] == '-') return "";
@@ -58,7 +58,7 @@ std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& 
     if (const std::string near = Meant(*group, argument); !near.empty()) {
       meant.push_back(absl::StrCat(path, near));
     } else {
-      // A command whose group was left out.
+      // The user may have left out the command's group.
       for (const std::string& name : names) {
         const std::string inner = Meant(*group->get_subcommand(name), argument);
         if (!inner.empty()) meant.push_back(absl::StrCat(path, name, " ", inner));

@@ -1,6 +1,6 @@
-// Command names: what to say about one that does not exist.
+// Command names: makes the message for a command that does not exist.
 //
-// Thread safety: pure.
+// Thread safety: a pure function.
 #ifndef CAPSTAN_SCHEDULER_CLI_COMMAND_NAMES_H_
 #define CAPSTAN_SCHEDULER_CLI_COMMAND_NAMES_H_
 
@@ -10,9 +10,9 @@
 
 namespace capstan::cli {
 
-// `arguments` are those of the command line behind the program's name. If they name a command that
-// `app` does not have: "there is no command \"job ls\"; did you mean \"job list\"? job has list,
-// ...". Else empty, also where an argument is wrong in another way.
+// `arguments` are the arguments behind the program's name. If they name a command that `app` does
+// not have, returns "there is no command \"job ls\"; did you mean \"job list\"? job has list, ...".
+// Else returns an empty text, even if an argument is wrong in another way.
 std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments);
 
 }  // namespace capstan::cli

@@ -1,4 +1,4 @@
-// Console: how every command speaks to its user.
+// Console: the output functions of all commands.
 //
 // Thread safety: main thread only.
 #ifndef CAPSTAN_SCHEDULER_CLI_CONSOLE_H_
@@ -9,13 +9,13 @@
 
 namespace capstan::cli {
 
-// Standard output. A closed pipe is no error.
+// Writes to standard output. A closed pipe is no error.
 void Print(absl::string_view text);
 
-// Standard error: "capstan: text".
+// Writes "capstan: text" to standard error.
 void Note(absl::string_view text);
 
-// Standard error: "capstan: message". Returns the exit code for it.
+// Writes "capstan: message" to standard error. Returns the exit code for `status`.
 int Fail(const absl::Status& status);
 
 }  // namespace capstan::cli

@@ -7,9 +7,9 @@
 namespace capstan::cli {
 
 inline constexpr int kExitDone = 0;
-inline constexpr int kExitFailed = 1;     // The job, or what was asked for, failed.
+inline constexpr int kExitFailed = 1;     // The job or the command failed.
 inline constexpr int kExitUsage = 2;      // Wrong command line, bad job file, no such job.
-inline constexpr int kExitTryAgain = 75;  // A peer cannot be reached; nothing is known to be wrong.
+inline constexpr int kExitTryAgain = 75;  // A peer cannot be reached; trying again may help.
 inline constexpr int kExitSignal = 128;   // + the signal: 130 for Ctrl-C, 143 for SIGTERM.
 
 // The code for an error: 75 for kUnavailable and kDeadlineExceeded, 2 for kInvalidArgument,

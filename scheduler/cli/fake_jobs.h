@@ -1,5 +1,5 @@
-// FakeJobs: the users' half of the Scheduler service on a loopback port, which plays a list of
-// statuses of one job, for tests of the command line.
+// FakeJobs: a fake Scheduler service on a loopback port for tests of the command line. It answers
+// users' calls with a list of statuses of one job.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SCHEDULER_CLI_FAKE_JOBS_H_
@@ -19,7 +19,7 @@ namespace capstan::cli {
 
 class FakeJobs final : public v1::Scheduler::Service {
  public:
-  // GetJob answers with `statuses` in order, each once, then with the last one again and again.
+  // GetJob answers with `statuses` in order, then repeats the last one.
   // `on_call` runs before each answer, with the number of the call from 0.
   explicit FakeJobs(
       std::vector<v1::JobStatus> statuses, std::function<void(int call)> on_call = [](int) {});
@@ -39,7 +39,7 @@ class FakeJobs final : public v1::Scheduler::Service {
   mutable absl::Mutex mutex_;
   std::vector<v1::GetJobRequest> requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> stopped_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<GrpcServer> server_;  // Last: it calls the rest until it is gone.
+  std::unique_ptr<GrpcServer> server_;  // Declared last, because it calls the rest until its end.
 };
 
 }  // namespace capstan::cli

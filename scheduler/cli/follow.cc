@@ -17,7 +17,7 @@
 namespace capstan::cli {
 namespace {
 
-constexpr absl::Duration kWaitLimit = absl::Milliseconds(500);  // A signal is seen this late.
+constexpr absl::Duration kWaitLimit = absl::Milliseconds(500);  // Longest delay of a signal.
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(150);
 constexpr int kColumnsDefault = 80;
 
@@ -32,7 +32,7 @@ int TerminalColumns() {
   return known ? size.ws_col : kColumnsDefault;
 }
 
-// Prints updates; keeps track of whether a bar stands on the current line.
+// Prints updates, and remembers if the current line shows a bar.
 class Screen {
  public:
   explicit Screen(Show show) : show_(show), terminal_(OnTerminal()) {}

@@ -17,19 +17,19 @@ enum class Show { kProgress, kNothing };
 
 struct FollowOptions {
   Show show = Show::kProgress;
-  // How long the scheduler may be unreachable before following ends; the job runs on meanwhile.
+  // The longest time for which the scheduler may be unreachable. The job runs on meanwhile.
   absl::Duration patience = absl::Minutes(1);
 };
 
-// Prints to standard output: a bar that is redrawn on a terminal, plain lines elsewhere. Returns
-// the status of the ended job.
-// Errors: kCancelled  a signal came (Interrupts::Signal() says which); the job goes on.
+// Prints to standard output: a progress bar on a terminal, plain lines elsewhere. Returns the
+// status of the ended job.
+// Errors: kCancelled  a signal came (Interrupts::Signal() returns it); the job goes on.
 //         kUnavailable, kDeadlineExceeded  the scheduler was away for longer than `patience`.
-//         else  what the scheduler answered (kNotFound: no such job).
+//         else  the scheduler's answer (kNotFound: no such job).
 absl::StatusOr<v1::JobStatus> FollowJob(SchedulerClient& scheduler, const std::string& job_id,
                                         const FollowOptions& options);
 
-// The exit code for an ended job: 0 if it succeeded, else 1.
+// Returns the exit code for an ended job: 0 if it succeeded, else 1.
 int JobExitCode(const v1::JobStatus& job);
 
 }  // namespace capstan::cli

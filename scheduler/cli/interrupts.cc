@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
 
-// Written by the handler, which may touch nothing else.
+// The handler writes only this variable and the pipe.
 std::atomic<int> g_signal{0};
 int g_wake_pipe[2] = {-1, -1};
 
@@ -36,7 +36,7 @@ void OnSignal(int signal) {
 
 Interrupts::Interrupts() {
   g_signal = 0;
-  // Without the pipe a signal ends a wait at its deadline, later but not never.
+  // Without the pipe, a wait may end only at its deadline after a signal.
   if (pipe2(g_wake_pipe, O_CLOEXEC | O_NONBLOCK) != 0) g_wake_pipe[0] = g_wake_pipe[1] = -1;
   struct sigaction action = {};
   action.sa_handler = OnSignal;
@@ -62,7 +62,7 @@ bool Interrupts::Sleep(absl::Duration duration) {
   if (Signal() != 0) return true;
   const int64_t milliseconds = std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 0, 60'000);
   struct pollfd wake = {g_wake_pipe[0], POLLIN, 0};
-  poll(&wake, 1, static_cast<int>(milliseconds));  // EINTR is a signal, too.
+  poll(&wake, 1, static_cast<int>(milliseconds));  // EINTR also means that a signal came.
   return Signal() != 0;
 }
 

@@ -1,6 +1,8 @@
-// Interrupts: SIGINT, SIGTERM and SIGHUP as a value to look at, instead of the end of the process.
+// Interrupts: makes SIGINT, SIGTERM and SIGHUP a value that commands read, instead of the end of
+// the process.
 //
-// Thread safety: one object a process, made in the main thread; the static methods are thread-safe.
+// Thread safety: the main thread makes the only object of the process; the static methods are
+// thread-safe.
 #ifndef CAPSTAN_SCHEDULER_CLI_INTERRUPTS_H_
 #define CAPSTAN_SCHEDULER_CLI_INTERRUPTS_H_
 
@@ -10,17 +12,18 @@ namespace capstan::cli {
 
 class Interrupts {
  public:
-  // Installs the handlers, also where the signals were ignored (a shell's background job). SIGPIPE
-  // is ignored from here on: a closed pipe must not keep a cluster from being taken down.
+  // Installs the handlers, even if the signals were ignored (in a shell's background job). Ignores
+  // SIGPIPE, because a closed pipe must not prevent the stop of a cluster.
   Interrupts();
-  ~Interrupts();  // Puts back what was there.
+  ~Interrupts();  // Restores the earlier handlers.
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // The first signal that came since the object was made; 0: none.
+  // Returns the first signal since the object was made; 0: none.
   static int Signal();
 
-  // Waits for `duration`, or until a signal comes. True: a signal came (now or before).
+  // Waits for `duration` (at most 60 s), or until a signal comes. Returns true if a signal came,
+  // now or earlier.
   static bool Sleep(absl::Duration duration);
 };
 

@@ -20,7 +20,7 @@
 namespace capstan::cli {
 namespace {
 
-// Shared with the parser, which writes into it before the command runs.
+// The parser fills in these arguments before the command runs.
 struct SubmitArguments {
   std::string file;
   std::vector<std::string> overrides;

@@ -1,4 +1,4 @@
-// `capstan job submit|list|status|describe|watch|stop`.
+// `capstan job submit|list|status|describe|watch|export`, and job_records_command.h's commands.
 #ifndef CAPSTAN_SCHEDULER_CLI_JOB_COMMAND_H_
 #define CAPSTAN_SCHEDULER_CLI_JOB_COMMAND_H_
 

@@ -1,6 +1,6 @@
-// `capstan job delete|label`: what is remembered of jobs.
+// `capstan job delete|label`: the commands that change the records of jobs.
 //
-// Thread safety: as command.h.
+// Thread safety: main thread only.
 #ifndef CAPSTAN_SCHEDULER_CLI_JOB_RECORDS_COMMAND_H_
 #define CAPSTAN_SCHEDULER_CLI_JOB_RECORDS_COMMAND_H_
 
@@ -14,7 +14,7 @@
 namespace capstan::cli {
 
 // Reads "KEY=VALUE" (set) and "KEY-" (remove) into `request`.
-// Errors: kInvalidArgument  neither of the two; names it. `request` then has those before it.
+// Errors: kInvalidArgument  a label has neither form; names it. `request` has the earlier labels.
 absl::Status AddLabels(const std::vector<std::string>& labels, v1::AnnotateJobRequest& request);
 
 void AddJobRecordsCommands(CLI::App& job, CommandLine& line);

@@ -30,15 +30,17 @@ namespace capstan::cli {
 namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
-constexpr absl::Duration kStopGrace = absl::Seconds(5);  // After a start that failed.
-// A server that is told to stop moves its shards to others first, which go too: it is told again.
+constexpr absl::Duration kStopGrace = absl::Seconds(5);  // After a failed start.
+// At SIGTERM a server first moves its shards to other servers, which also stop. The second SIGTERM
+// ends it without that.
 constexpr absl::Duration kFirstSignal = absl::Seconds(1);
-constexpr absl::Duration kKillLimit = absl::Seconds(5);  // SIGKILL needs no consent, only a moment.
+constexpr absl::Duration kKillLimit = absl::Seconds(5);  // Longest wait for the end after SIGKILL.
 constexpr size_t kLogTailBytes = 2000;
 
 ProcessId IdOf(const LocalProcess& process) { return {process.pid(), process.start_time()}; }
 
-// Holds off other processes that start or stop the cluster of a folder, as long as it is open.
+// Locks the folder against other processes that start or stop its cluster, while the descriptor is
+// open.
 absl::StatusOr<Descriptor> LockDirectory(const std::string& directory) {
   Descriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock.ok()) return absl::ErrnoToStatus(errno, directory);
@@ -59,7 +61,7 @@ std::string LogTail(const std::string& path) {
                       : absl::StrCat("The end of its log ", path, ":\n", text);
 }
 
-// Starts daemons one after the other and knows what has been started.
+// Starts the daemons one after the other, and records the started ones.
 class Starter {
  public:
   Starter(const LocalClusterOptions& options, Instant deadline)
@@ -112,11 +114,12 @@ class Starter {
     process->set_pid(id.pid);
     process->set_start_time(id.start_time);
     process->set_log(log);
-    // At once, so that `cluster down` finds it even if this process is killed next.
+    // The file is written at once, so that `cluster down` finds the daemon even if this process is
+    // killed next.
     return WriteClusterFile(options_.directory, cluster_);
   }
 
-  // Checks what ends every wait: a signal, a daemon that ended, the deadline.
+  // Returns an error if the wait must end: after a signal, the end of a daemon, or the deadline.
   absl::Status MayWait(const std::string& missing) const {
     if (Interrupts::Signal() != 0) return absl::CancelledError("interrupted");
     for (const LocalProcess& process : cluster_.processes()) {
@@ -198,7 +201,7 @@ StopReport StopProcesses(const ClusterFile& cluster, absl::Duration grace) {
   }
   for (const LocalProcess& process : cluster.processes()) {
     KillSession(IdOf(process));
-    waitpid(process.pid(), nullptr, WNOHANG);  // If it was a child of this process.
+    waitpid(process.pid(), nullptr, WNOHANG);  // Fails unless it was a child of this process.
   }
   return report;
 }
@@ -223,7 +226,7 @@ absl::StatusOr<ClusterFile> StartLocalCluster(const LocalClusterOptions& options
   const absl::Status status = starter.Run();
   if (status.ok()) return starter.cluster();
   StopProcesses(starter.cluster(), kStopGrace);
-  RemoveClusterFile(options.directory).IgnoreError();  // The first error matters.
+  RemoveClusterFile(options.directory).IgnoreError();  // The caller needs the first error.
   return status;
 }
 

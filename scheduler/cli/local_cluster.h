@@ -1,7 +1,7 @@
-// Local cluster: a scheduler, servers and workers as processes of this machine.
+// Local cluster: runs a scheduler, servers and workers as processes of this machine.
 //
-//   <directory>/cluster.json       what runs (cluster_file.h); there while the cluster is
-//               logs/<name>.log    what each daemon wrote
+//   <directory>/cluster.json       the processes (cluster_file.h); exists while the cluster runs
+//               logs/<name>.log    the output of each daemon
 //               scheduler/         the scheduler's data
 //               <server>/          the server's write-ahead logs
 //               <worker>/          specs and logs of the worker's tasks
@@ -23,37 +23,40 @@
 namespace capstan::cli {
 
 struct LocalClusterOptions {
-  std::string directory;  // Absolute.
+  std::string directory;  // Absolute path.
   int servers = 2;
   int workers = 2;
-  // Every daemon ends when this process does, whatever ends it.
+  // Every daemon ends when this process ends for any reason.
   bool end_with_parent = false;
   absl::Duration start_limit = absl::Seconds(60);
   Binaries binaries;
 };
 
-// Starts the daemons on free ports of 127.0.0.1 and waits until all have registered. On any error
-// what was started is taken down again.
+// Starts the daemons on free ports of 127.0.0.1 and waits until all have registered. After an error
+// it stops all daemons that it has started.
 // Errors: kAlreadyExists     a cluster runs there already; names its scheduler.
-//         kAborted           a daemon ended at once; brings the end of its log.
+//         kAborted           a daemon ended at once (with the end of its log), or another process
+//                            starts or stops the cluster there.
 //         kDeadlineExceeded  not all had registered within `start_limit`; names those missing.
 //         kCancelled         a signal came.
-//         else               folders, files, processes.
+//         else               an error of folders, files or processes.
 absl::StatusOr<ClusterFile> StartLocalCluster(const LocalClusterOptions& options);
 
 struct StopReport {
-  int processes = 0;                // That were alive.
-  std::vector<std::string> killed;  // Of those, the ones that did not end within the grace.
+  int processes = 0;                // Number of daemons that were alive.
+  std::vector<std::string> killed;  // Names of the daemons that did not end within the grace time.
 };
 
-// Ends the cluster of `directory`: SIGTERM to the workers, then the servers, then the scheduler (to
-// each once more after a second: servers would move their shards to each other), together at most
-// `grace`, then SIGKILL, then whatever they left behind; removes cluster.json.
-// Not interrupted by signals.
-// Errors: kNotFound  no cluster is written down there; kDataLoss  its file cannot be understood.
+// Stops the cluster of `directory`. It sends SIGTERM to the workers, then to the servers, then to
+// the scheduler. Daemons that still run after a second get SIGTERM again, because servers would
+// move their shards to each other. After `grace` for all together it sends SIGKILL. Finally it
+// kills the processes that the daemons left behind, and removes cluster.json. Signals do not
+// interrupt it.
+// Errors: kNotFound  there is no cluster file; kDataLoss  its content is not valid.
+//         kAborted   another process starts or stops the cluster there.
 absl::StatusOr<StopReport> StopLocalCluster(const std::string& directory, absl::Duration grace);
 
-// Names of the daemons that have ended.
+// Returns the names of the daemons that have ended.
 std::vector<std::string> DeadProcesses(const ClusterFile& cluster);
 
 }  // namespace capstan::cli

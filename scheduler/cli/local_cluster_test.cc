@@ -18,7 +18,7 @@
 namespace capstan::cli {
 namespace {
 
-// A folder with shell scripts in the place of daemons.
+// A folder with shell scripts that take the place of daemons.
 class Scene {
  public:
   explicit Scene(const std::string& name)
@@ -29,7 +29,7 @@ class Scene {
     options_.start_limit = absl::Seconds(20);
   }
 
-  // Begins to listen, as far as the port file tells, then runs `then`.
+  // Makes a script that sets $f to the port file and runs `then`.
   std::string Daemon(const std::string& name, const std::string& then) {
     const std::string path = absl::StrCat(folder_, "/", name);
     std::ofstream(path) << "#!/bin/sh\n"
@@ -103,7 +103,7 @@ TEST_CASE("StopLocalCluster: what ignores SIGTERM is killed, and the file remove
                                                                  .directory = "/",
                                                                  .output_file = log,
                                                                  .death_signal = SIGTERM}));
-    while (stubborn && std::filesystem::file_size(log) == 0) {  // Until the trap is set.
+    while (stubborn && std::filesystem::file_size(log) == 0) {  // Wait until the trap is set.
       AwaitEnd({id}, absl::Milliseconds(5));
     }
     LocalProcess* process = cluster.add_processes();

@@ -29,7 +29,7 @@ struct LogArguments {
   bool follow = false;
 };
 
-// Splits what arrives into lines and prints each whole, after a prefix.
+// Splits the received text into lines and prints each complete line after a prefix.
 class LinePrinter {
  public:
   explicit LinePrinter(std::string prefix) : prefix_(std::move(prefix)) {}
@@ -53,15 +53,15 @@ class LinePrinter {
   std::string pending_;
 };
 
-// The log of one rank through its lives: from its worker or, where that cannot be asked, what the
-// scheduler keeps of it.
+// Reads the log of one rank over all its incarnations: from its worker or, if the worker cannot be
+// asked, from the part that the scheduler stores.
 class TaskLog {
  public:
   TaskLog(SchedulerClient& scheduler, std::string job, int rank, const std::string& prefix)
       : scheduler_(scheduler), job_(std::move(job)), rank_(rank), printer_(prefix) {}
 
-  // Prints what is new in the log of the life that `task` names.
-  // Errors: those of the worker, when the scheduler keeps nothing either.
+  // Prints the new part of the log of the incarnation that `task` names.
+  // Errors: those of the worker, if the scheduler has no part of the log either.
   absl::Status Read(const v1::TaskStatus& task) {
     if (task.incarnation() != incarnation_ || task.address() != address_) {
       printer_.Finish();
@@ -118,11 +118,10 @@ class TaskLog {
   std::string address_;
   uint64_t incarnation_ = 0;
   int64_t offset_ = 0;
-  bool told_kept_ = false;  // That the worker cannot be asked.
+  bool told_kept_ = false;  // The user knows that the worker cannot be asked.
 };
 
-// Reads all logs. One that cannot be read is reported once and does not keep the others from
-// being read.
+// Reads all logs. Reports a log that cannot be read once, and goes on with the other logs.
 class JobLogs {
  public:
   JobLogs(SchedulerClient& scheduler, const LogArguments& arguments)
@@ -137,7 +136,7 @@ class JobLogs {
       const std::string prefix = several ? absl::StrCat("[rank ", task.rank(), "] ") : "";
       TaskLog& log = logs_.try_emplace(task.rank(), scheduler_, arguments_.job, task.rank(), prefix)
                          .first->second;
-      if (task.address().empty()) continue;  // Not placed yet.
+      if (task.address().empty()) continue;  // The task is not placed yet.
       const absl::Status status = log.Read(task);
       std::string& told = told_[task.rank()];
       if (!status.ok() && told != status.message()) {
@@ -149,7 +148,7 @@ class JobLogs {
     return found;
   }
 
-  // Prints the results of the epochs that have ended since the last call.
+  // Prints the results of epochs that have ended since the last call.
   void ReadEpochs(const v1::JobStatus& job) {
     if (arguments_.rank != kAllRanks) return;
     for (; epochs_told_ < job.results_size(); ++epochs_told_) {

@@ -1,6 +1,6 @@
-// Patience: goes on asking a scheduler that is away, for a while.
+// Patience: decides if a call is repeated while the scheduler is away, for a limited time.
 //
-//   ANSWERS --no answer--> AWAY, and says so --an answer--> ANSWERS, and says so
+//   ANSWERS --no answer--> AWAY, with a note --an answer--> ANSWERS, with a note
 //                            \ for longer than `limit` --> the caller gives up
 //
 //   Patience patience(scheduler.address());
@@ -29,16 +29,17 @@ namespace capstan::cli {
 class Patience {
  public:
   struct Options {
-    absl::Duration limit = absl::Minutes(1);            // From the first call without an answer.
-    absl::Duration interval = absl::Milliseconds(500);  // Between two such calls.
+    absl::Duration limit = absl::Minutes(1);            // After the first call without an answer.
+    absl::Duration interval = absl::Milliseconds(500);  // Wait between two such calls.
     std::string meanwhile;                              // "the job goes on"; may be empty.
-    std::function<void(const std::string& line)> say;   // By default: Note.
+    std::function<void(const std::string& line)> say;   // Prints a note. Default: Note().
   };
-  // `address`: of the scheduler, for what is said.
+  // `address` is the scheduler's, for the notes.
   Patience(std::string address, Options options);
 
-  // What a call came to. True: nobody answered (kUnavailable, kDeadlineExceeded), and the caller is
-  // to ask again: it has waited, or a signal has come. False: an answer, or the time is over.
+  // Takes the status of a call. Returns true if the scheduler did not answer (kUnavailable,
+  // kDeadlineExceeded) and the caller should repeat the call: the interval is over, or a signal has
+  // come. Returns false after an answer, or if the limit is over.
   bool AsksAgain(const absl::Status& status);
 
  private:

@@ -15,14 +15,14 @@
 namespace capstan::cli {
 namespace {
 
-// Returns only if that fails.
+// Replaces this process by capstan-worker. Returns only if that fails.
 int BecomeWorker(const CommandLine& line, const std::string& name,
                  const std::vector<std::string>& given) {
   const auto settings = ResolveSettings(line.flags, Environment::OfProcess());
   if (!settings.ok()) return Fail(settings.status());
   const auto worker = FindBinary(BinarySearch::OfProcess(), "worker");
   if (!worker.ok()) return Fail(worker.status());
-  // The configured form first: what is given on the command line overrides it.
+  // The configured output comes first, so that the command line's arguments override it.
   std::vector<std::string> arguments = {*worker, name,
                                         absl::StrCat("--output=", settings->output.value)};
   arguments.insert(arguments.end(), given.begin(), given.end());
@@ -35,7 +35,7 @@ int BecomeWorker(const CommandLine& line, const std::string& name,
 
 void Add(CLI::App& app, const char* name, const char* description, CommandLine& line) {
   CLI::App* command = app.add_subcommand(name, description);
-  // Everything that follows is the worker's to read.
+  // The worker parses all further arguments.
   command->set_help_flag();
   command->prefix_command();
   command->callback([&line, command, name] {

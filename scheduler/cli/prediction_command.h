@@ -1,7 +1,7 @@
-// `capstan predict` and `capstan evaluate`: exported models on data.
+// `capstan predict` and `capstan evaluate`: run exported models on data.
 //
-// They are commands of capstan-worker, which computes models (worker/prediction): this process
-// replaces itself by it, with all arguments, --help among them. No scheduler is called.
+// Both are commands of capstan-worker, which computes models (worker/prediction). This process
+// replaces itself by capstan-worker with all arguments, including --help, and calls no scheduler.
 // Thread safety: main thread only.
 #ifndef CAPSTAN_SCHEDULER_CLI_PREDICTION_COMMAND_H_
 #define CAPSTAN_SCHEDULER_CLI_PREDICTION_COMMAND_H_

@@ -23,7 +23,7 @@
 namespace capstan::cli {
 namespace {
 
-// Longest wait for one event: a kernel without pidfd is asked again this often.
+// The longest wait for one event, and the polling interval on a kernel without pidfd.
 constexpr int64_t kEndPollMs = 100;
 
 struct Stat {
@@ -32,12 +32,12 @@ struct Stat {
   int64_t start_time = 0;
 };
 
-// Fields of /proc/<pid>/stat; state 0 if there is no such process.
+// Reads fields of /proc/<pid>/stat. The state is 0 if there is no such process.
 Stat ReadStat(int pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
   std::string line;
   if (!std::getline(file, line)) return {};
-  const size_t name_end = line.rfind(')');  // The name before it may hold anything.
+  const size_t name_end = line.rfind(')');  // The name itself may contain a ")".
   if (name_end == std::string::npos) return {};
   const std::vector<std::string> fields =
       absl::StrSplit(line.substr(name_end + 1), ' ', absl::SkipEmpty());
@@ -73,7 +73,8 @@ bool AwaitEnd(const std::vector<ProcessId>& processes, absl::Duration limit) {
   const absl::Time deadline = absl::Now() + limit;
   for (const ProcessId& process : processes) {
     const Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
-    // Looked at after the descriptor is had: it is that process's, or the process is gone.
+    // IsAlive runs after the opening of the descriptor. So the descriptor belongs to that process,
+    // or the process has ended.
     while (IsAlive(process)) {
       const int64_t left =
           absl::ToInt64Milliseconds(absl::Ceil(deadline - absl::Now(), absl::Milliseconds(1)));
@@ -86,7 +87,7 @@ bool AwaitEnd(const std::vector<ProcessId>& processes, absl::Duration limit) {
 }
 
 bool KillSession(const ProcessId& leader) {
-  // While members are left the kernel gives the leader's pid to nobody else.
+  // The kernel does not reuse the leader's pid while the session has members.
   const Stat stat = ReadStat(leader.pid);
   if (stat.state != 0 && stat.start_time != leader.start_time) return false;
   bool found = false;
@@ -103,7 +104,7 @@ bool KillSession(const ProcessId& leader) {
 
 std::string HowItEnded(const ProcessId& child) {
   siginfo_t info = {};
-  // WNOWAIT leaves the zombie, so that the pid stays taken.
+  // WNOWAIT leaves the zombie, so the kernel does not reuse the pid.
   if (waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
       info.si_pid == 0) {
     return "";

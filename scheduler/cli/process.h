@@ -1,6 +1,6 @@
-// Processes: started in the background, recognised later, ended.
+// Processes: starts processes in the background, recognises them later, and ends them.
 //
-// A process is its pid and its start time, since the kernel gives pids out again.
+// A process is identified by its pid and its start time, because the kernel reuses pids.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SCHEDULER_CLI_PROCESS_H_
 #define CAPSTAN_SCHEDULER_CLI_PROCESS_H_
@@ -23,20 +23,20 @@ struct ProcessId {
 // Starts a program in a session of its own. Errors: those of Spawn.
 absl::StatusOr<ProcessId> StartInBackground(SpawnOptions options);
 
-// A zombie counts as gone.
+// Returns false for a zombie.
 bool IsAlive(const ProcessId& process);
 
-// Sends the signal if the process is still that one.
+// Sends the signal if that process is still alive.
 void SendSignal(const ProcessId& process, int signal);
 
-// Waits until none of them is alive; false if `limit` passes first.
+// Waits until none of the processes is alive. Returns false if `limit` passes first.
 bool AwaitEnd(const std::vector<ProcessId>& processes, absl::Duration limit);
 
-// Kills what is left of the session that began with `leader`, which must have ended: children
-// that outlived it. True: there was something.
+// Kills the rest of the session that `leader` began: processes that outlived it. REQUIRES: `leader`
+// has ended. Returns true if it killed a process.
 bool KillSession(const ProcessId& leader);
 
-// "exit code 1", "signal 9 (Killed)" for a child of this process that has ended; empty otherwise.
+// Returns "exit code 1" or "signal 9 (Killed)" for an ended child of this process; otherwise empty.
 std::string HowItEnded(const ProcessId& child);
 
 }  // namespace capstan::cli

@@ -42,7 +42,7 @@ TEST_CASE("Process: output and end of a program are seen", "[cli]") {
   const std::string output = Scratch("output");
   const ProcessId id = Shell("pwd; echo problem >&2; exit 3", output);
   REQUIRE(AwaitEnd({id}, kLimit));
-  CHECK_FALSE(IsAlive(id));  // Though nobody has waited for it yet.
+  CHECK_FALSE(IsAlive(id));  // The process is still a zombie.
   CHECK(HowItEnded(id) == "exit code 3");
   Reap(id);
   CHECK(Read(output) == "/\nproblem\n");

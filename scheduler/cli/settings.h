@@ -1,8 +1,9 @@
-// Settings: where each value of the command line's configuration comes from.
+// Settings: finds each value of the command line's configuration and its origin.
 //
-// Flag, then environment, then file, then the running local cluster, then the default. The file is
-// $XDG_CONFIG_HOME/capstan/config (or ~/.config/capstan/config): lines "scheduler = host:port",
-// "output = json", '#' begins a comment; an unknown key is an error.
+// The first source with a value counts: the flag, the environment, the configuration file, the
+// running local cluster, the default. The file is $XDG_CONFIG_HOME/capstan/config (or
+// ~/.config/capstan/config). It has lines "scheduler = host:port" and "output = json"; '#' begins a
+// comment; an unknown key is an error.
 // Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CLI_SETTINGS_H_
 #define CAPSTAN_SCHEDULER_CLI_SETTINGS_H_
@@ -15,13 +16,13 @@
 
 namespace capstan::cli {
 
-// What a user's session looks like; a value, so that tests need no real one.
+// A user's session. It is a value, so that tests need no real session.
 struct Environment {
-  // Value of a variable; nullopt if it is unset or empty.
+  // Returns the value of a variable; nullopt if it is unset or empty.
   std::function<std::optional<std::string>(const std::string&)> variable;
-  // Contents of a file; nullopt if there is none.
+  // Returns the content of a file; nullopt if there is none.
   std::function<std::optional<std::string>(const std::string&)> file;
-  // Address of the scheduler of the local cluster in that folder, if one runs there.
+  // Returns the address of the scheduler of the local cluster in a folder, if one runs there.
   std::function<std::optional<std::string>(const std::string&)> local_cluster;
 
   static Environment OfProcess();
@@ -49,14 +50,15 @@ struct SettingFlags {
   std::string output;
 };
 
-// Errors: kInvalidArgument  a value that does not fit or an unknown key; names where it stands.
+// Errors: kInvalidArgument  a value that is not valid, or an unknown key; names its origin.
 absl::StatusOr<Settings> ResolveSettings(const SettingFlags& flags, const Environment& environment);
 
-// Where `cluster up` puts a cluster without --dir: $XDG_RUNTIME_DIR/capstan, or ~/.capstan/local.
+// Returns the folder that `cluster up` uses without --dir: $XDG_RUNTIME_DIR/capstan, or
+// ~/.capstan/local.
 // Errors: kFailedPrecondition  neither variable is set.
 absl::StatusOr<std::string> DefaultClusterDirectory(const Environment& environment);
 
-// Empty if there is no home folder.
+// Returns the path of the configuration file. Empty if neither variable is set.
 std::string ConfigFilePath(const Environment& environment);
 
 }  // namespace capstan::cli

@@ -9,7 +9,7 @@
 namespace capstan::cli {
 namespace {
 
-// A user's session made of maps.
+// A fake user's session, made of maps.
 struct Session {
   std::map<std::string, std::string> variables = {{"HOME", "/home/u"}};
   std::map<std::string, std::string> files;

@@ -20,7 +20,7 @@
 namespace capstan::cli {
 namespace {
 
-// Never 0, which stands for no name.
+// Returns a random id. It is never 0, which means "no id".
 uint64_t RandomId() {
   std::random_device device;
   uint64_t id = 0;

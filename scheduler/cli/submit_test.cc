@@ -81,7 +81,7 @@ TEST_CASE("SubmitPatiently: a scheduler that is away is asked again, for the sam
     CHECK(request.restore_folder() == "/c/checkpoint-7");
     CHECK(request.replace_model());
   }
-  // One that stays away is given up, and the next submission has another name.
+  // The client gives up on a scheduler that stays away; the next submission has another id.
   const Patience::Options brief{.limit = absl::ZeroDuration(), .interval = absl::ZeroDuration()};
   CHECK_STATUS(SubmitPatiently(client, {}, brief), absl::StatusCode::kUnavailable,
                "nobody is there");

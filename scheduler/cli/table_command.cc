@@ -32,7 +32,7 @@
 namespace capstan::cli {
 namespace {
 
-// The servers to ask, as (node id, address): those that hold the job, or all that are alive.
+// The (node id, address) of each server to ask: the servers of the job, or all live servers.
 using Servers = std::vector<std::pair<std::string, std::string>>;
 
 absl::StatusOr<Servers> FindServers(SchedulerClient& scheduler, const std::string& job_id) {
@@ -53,8 +53,8 @@ absl::StatusOr<Servers> FindServers(SchedulerClient& scheduler, const std::strin
   return servers;
 }
 
-// Prints what the servers answer: ask(client, name, output) adds one's answer. Returns the exit
-// code.
+// Prints the servers' answers: ask(client, name, output) adds the answer of one server. Returns the
+// exit code.
 template <typename Output, typename Ask>
 int ShowServers(const Settings& settings, const std::string& job_id,
                 std::string (*table)(const Output&), const Ask& ask) {
@@ -65,7 +65,7 @@ int ShowServers(const Settings& settings, const std::string& job_id,
   int exit_code = kExitDone;
   for (const auto& [name, address] : *servers) {
     ServerClient server(name, address);
-    // If it fails the others still have something to say.
+    // After an error the other servers' answers are still shown.
     const absl::Status status = ask(server, name, output);
     if (!status.ok()) exit_code = Fail(status);
   }
@@ -111,11 +111,12 @@ absl::StatusOr<v1::RoutingTable> RoutingOfRunning(SchedulerClient& scheduler,
 struct ExportArguments {
   std::string job;
   std::string directory;
-  std::string since;  // Folder of an earlier export. Empty: all rows are wanted.
+  std::string since;  // Folder of an earlier export. Empty: export all rows.
   bool consistent = false;
 };
 
-// Those of arguments.since, by the order of the sparse tables; nothing if all rows are wanted.
+// Returns the earlier export of each sparse table in arguments.since, in the tables' order. Empty:
+// export all rows.
 absl::StatusOr<std::vector<EarlierExport>> FindEarlier(const ExportArguments& arguments,
                                                        const v1::GetTablesResponse& response) {
   std::vector<EarlierExport> earlier;
@@ -159,7 +160,7 @@ absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& schedule
   CAPSTAN_ASSIGN_OR_RETURN(const auto found, scheduler.GetTables(job.job_id()));
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<TableRows> rows,
                            ExportSparseTables(scheduler, arguments, found));
-  // Again: that took a while.
+  // The reading of rows takes time, so the routing table may have changed.
   CAPSTAN_ASSIGN_OR_RETURN(const auto response, scheduler.GetTables(job.job_id()));
   std::vector<std::unique_ptr<ServerClient>> servers;
   for (const v1::ServerAddress& server : response.routing().servers()) {
@@ -188,7 +189,7 @@ int Placement(const Settings& settings, const std::string& job_id) {
   return kExitDone;
 }
 
-// By a checkpoint, which all servers capture while the job is quiet.
+// Exports from a new checkpoint, which all servers capture while the job is paused.
 absl::StatusOr<std::vector<std::string>> ExportConsistent(SchedulerClient& scheduler,
                                                           const ExportArguments& arguments) {
   CAPSTAN_ASSIGN_OR_RETURN(const v1::SaveCheckpointResponse saved,
@@ -197,7 +198,7 @@ absl::StatusOr<std::vector<std::string>> ExportConsistent(SchedulerClient& sched
   return ExportCheckpoint(disk, saved.folder(), arguments.directory);
 }
 
-// Errors: kInvalidArgument, kFailedPrecondition  nothing can be exported since that folder's.
+// Errors: kInvalidArgument, kFailedPrecondition  an export since arguments.since is not possible.
 absl::Status CheckSince(const ExportArguments& arguments, const v1::JobStatus& job) {
   if (arguments.since.empty()) return absl::OkStatus();
   std::error_code missing;

@@ -1,4 +1,4 @@
-// `capstan table list|export`.
+// `capstan table list|traffic|placement|export`, and operations/table_read.h's `read`.
 #ifndef CAPSTAN_SCHEDULER_CLI_TABLE_COMMAND_H_
 #define CAPSTAN_SCHEDULER_CLI_TABLE_COMMAND_H_
 

@@ -23,12 +23,12 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "values on the wire are little-endian");
 
 constexpr int64_t kTableElementsMax = int64_t{4} << 30;  // 16 GiB.
-constexpr int64_t kMessageElementsMax = 4 << 20;         // 16 MiB of values a message.
+constexpr int64_t kMessageElementsMax = 4 << 20;         // 16 MiB of values in each message.
 constexpr int32_t kWaitLimitMs = 10'000;
 
 using Tables = absl::btree_map<int32_t, PulledTable>;
 
-// Without sparse tables and their shards.
+// Returns `all` without the sparse tables and their shards.
 v1::GetTablesResponse DenseOf(const v1::GetTablesResponse& all) {
   v1::GetTablesResponse dense;
   absl::btree_set<int32_t> sparse;
@@ -64,8 +64,8 @@ absl::StatusOr<Tables> MakeEmptyTables(const v1::GetTablesResponse& response) {
   return tables;
 }
 
-// Shards are ordered by (table, shard): each table must be covered from its first element to its
-// last.
+// Checks that the shards, which are ordered by (table, shard), cover each table from its first
+// element to its last.
 absl::Status CheckRouting(const Tables& tables, const v1::RoutingTable& routing) {
   absl::btree_map<int32_t, int64_t> covered;
   for (const v1::ShardRoute& shard : routing.shards()) {
@@ -107,7 +107,7 @@ absl::Status TakeShard(const v1::ShardRoute& route, const v1::ShardValues& shard
   return absl::OkStatus();
 }
 
-// Pulls `routes`, all of one server, in one message.
+// Pulls the shards of `routes`, which are all on one server, in one message.
 absl::Status PullShards(const std::string& job_id, uint64_t generation,
                         const std::vector<const v1::ShardRoute*>& routes, const PullFunction& pull,
                         Tables& tables) {
@@ -191,7 +191,7 @@ absl::StatusOr<std::vector<std::string>> CopyModelFiles(const std::string& from,
     if (fs::equivalent(source, target, error)) continue;
     if (!fs::copy_file(source, target, fs::copy_options::overwrite_existing, error)) {
       std::error_code ignored;
-      fs::remove(target, ignored);  // What there is of it.
+      fs::remove(target, ignored);  // Removes a partial copy.
       return absl::InternalError(absl::StrCat("copying ", source.string(), " to ", target.string(),
                                               ": ", error.message()));
     }

@@ -1,7 +1,8 @@
-// A running job's model, read from its servers and written as model files; an ended job's, copied.
+// Table export: pulls the dense tables of a running job from its servers, and copies the model
+// files of an ended job.
 //
-// Each shard is read as it is at that moment, while training goes on: shards may be of different
-// versions. The manifest names each table's lowest. Rows of sparse tables: common/row_export.
+// Training goes on while shards are read, so shards may have different versions. The manifest names
+// each table's lowest version. common/row_export exports the rows of sparse tables.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CLI_TABLE_EXPORT_H_
 #define CAPSTAN_SCHEDULER_CLI_TABLE_EXPORT_H_
@@ -17,31 +18,31 @@
 
 namespace capstan::cli {
 
-// A table's values, whole.
+// All values of a table.
 struct PulledTable {
   v1::TableSpec spec;
-  int64_t version = 0;  // The lowest over its shards.
+  int64_t version = 0;  // The lowest version of its shards.
   std::vector<float> values;
 };
 
-// Asks server number `server` of the routing table.
+// Sends the request to server number `server` of the routing table.
 using PullFunction =
     std::function<absl::StatusOr<v1::PullResponse>(int server, const v1::PullRequest& request)>;
 
-// Pulls every shard of the dense ones of `tables`, as many in one message as fit its size.
+// Pulls all shards of the dense tables in `tables`, as many in one message as fit.
 // Errors: kFailedPrecondition  the job has no tables (it has not started).
-//         kDataLoss   the routing table has gaps or overlaps, or a server sent something else than
-//                     was asked for.
+//         kDataLoss   the routing table has gaps or overlaps, or a server's answer does not match
+//                     the request.
 //         kResourceExhausted  a table larger than 16 GiB.
 //         else        those of `pull`.
 absl::StatusOr<std::vector<PulledTable>> PullTables(const std::string& job_id,
                                                     const v1::GetTablesResponse& tables,
                                                     const PullFunction& pull);
 
-// Copies the model files that an ended job left in `from` to `to`, which is made if missing: those
-// of ModelFilesIn, whose names are returned.
-// Errors: kNotFound  there are none, or one is missing; kDataLoss  as ModelFilesIn;
-//         else the operating system's.
+// Copies the model files of an ended job (ModelFilesIn) from `from` to `to`, which is created if
+// missing. Returns their names.
+// Errors: kNotFound  there are no files, or one is missing; kDataLoss  as ModelFilesIn;
+//         else an error of the operating system.
 absl::StatusOr<std::vector<std::string>> CopyModelFiles(const std::string& from,
                                                         const std::string& to);
 

@@ -31,7 +31,7 @@ v1::GetTablesResponse Tables() {
   return tables;
 }
 
-// Servers that hold element e with the value e + 0.5, shard s at version 10 - s.
+// Fake servers: element e has the value e + 0.5, and shard s has version 10 - s.
 class FakeServers {
  public:
   explicit FakeServers(const v1::GetTablesResponse& tables) : tables_(tables) {}
@@ -74,7 +74,7 @@ TEST_CASE("PullTables: shards of all servers make whole tables", "[cli]") {
   REQUIRE(tables.size() == 1);
   CHECK(tables[0].values == std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f, 4.5f});
   CHECK(tables[0].version == 8);
-  CHECK(servers.messages == 2);  // One a server.
+  CHECK(servers.messages == 2);  // One message for each server.
 }
 
 TEST_CASE("PullTables: a routing table that does not cover its tables is refused", "[cli]") {

@@ -13,7 +13,7 @@ bool CheckpointPause::IsOver(const Checkpoints& checkpoints) const {
 
 CheckpointPause::Then CheckpointPause::Leave(const Checkpoints& checkpoints, bool all_trained) {
   if (IsSaved(checkpoints) && !all_trained) return Then::kExport;
-  if (IsSaved(checkpoints)) stops_after_ = CheckpointId(0);  // It ends of itself.
+  if (IsSaved(checkpoints)) stops_after_ = CheckpointId(0);  // The job ends without a stop.
   switch (at_) {
     case At::kWithinEpoch:
       return Then::kTrainOn;
@@ -25,7 +25,7 @@ CheckpointPause::Then CheckpointPause::Leave(const Checkpoints& checkpoints, boo
   return Then::kNextEpoch;
 }
 
-// A checkpoint that was to be the job's last was given up: the user who asked for it is told.
+// If the job's last checkpoint was given up, the job goes on, and the event reports it to the user.
 void CheckpointPause::OnEnded(const CheckpointEnded& ended) {
   if (!ended.why.empty() && ended.id >= stops_after_) stops_after_ = CheckpointId(0);
 }

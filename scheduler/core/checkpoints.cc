@@ -103,7 +103,7 @@ void Checkpoints::Begin(const Routing& routing, ResumePoint at, int64_t steps, I
   }
   ++changes_;
   if (!progress_.empty()) return;
-  AllCaptured(now);  // No table has an element.
+  AllCaptured(now);  // There are no shards.
   if (writes_) state_ = State::kPublishing;
 }
 
@@ -151,7 +151,7 @@ void Checkpoints::OnReport(const NodeId& server, const CheckpointReport& report,
   }
 }
 
-// What is wrong with them; empty if nothing is.
+// Records a server's parts. Returns the first mistake in them; empty if there is none.
 std::string Checkpoints::TakeParts(const NodeId& server, const std::vector<CheckpointPart>& parts) {
   absl::btree_map<ShardKey, const CheckpointPart*> by_shard;
   for (const CheckpointPart& part : parts) by_shard[part.shard] = &part;
@@ -183,13 +183,15 @@ void Checkpoints::OnRouting(const Routing& routing) {
   for (size_t i = 0; i < routing_.shards.size(); ++i) {
     const ShardRoute& before = routing_.shards[i];
     if (routing.shards[i].term == before.term) continue;
-    // Also if it was written there: its new primary has the same order, and the same file's name.
+    // The checkpoint ends even if the former primary has written the shard, because the new primary
+    // has the same order and the same file name.
     return Abandon(absl::StrCat(Name(before.key), " has left ", PrimaryOf(routing_, before)));
   }
 }
 
 void Checkpoints::OnServerDied(const NodeId& server) {
-  // Also if it has written: its next life would capture again, over what is there.
+  // The checkpoint ends even if the server has written its parts, because its next incarnation
+  // would capture again and overwrite them.
   const bool awaited = IsCapturing() || state_ == State::kWriting;
   if (awaited && progress_.contains(server)) Abandon(absl::StrCat(server, " is gone"), server);
 }
@@ -215,7 +217,7 @@ void Checkpoints::Published(CheckpointId id, const absl::Status& status) {
       return std::find(staying.begin(), staying.end(), one.id) == staying.end();
     });
   } else {
-    chain_ = {};  // Its base may be what is wrong.
+    chain_ = {};  // The base may be damaged, so the next checkpoint has none.
   }
   End(std::string(status.message()));
 }
@@ -232,7 +234,7 @@ CheckpointId Checkpoints::RestsOn() const {
   const bool rests = std::any_of(parts_.begin(), parts_.end(), [](const auto& entry) {
     return entry.second.base != CheckpointId(0);
   });
-  // As the base is the newest complete one.
+  // The base is the newest complete checkpoint.
   return rests ? complete_.back().rests_on : last_begun_;
 }
 
@@ -253,7 +255,7 @@ std::vector<CheckpointId> Checkpoints::StayingWith(CheckpointId present,
   std::vector<CheckpointId> staying = {present};
   int chains = 1;
   const bool forgets = Planted(PlantedBug::kForgetBases);
-  CheckpointId needed = forgets ? present : rests_on;  // All from here on up.
+  CheckpointId needed = forgets ? present : rests_on;  // This checkpoint and all later ones stay.
   for (auto it = complete_.rbegin(); it != complete_.rend(); ++it) {
     if (it->id < needed) {
       if (chains == kept_) break;
@@ -307,7 +309,7 @@ std::string Checkpoints::FolderOf(CheckpointId id) const {
   return absl::StrCat(folder_, "/checkpoint-", id.value());
 }
 
-// Once all is written nobody may touch it: a server that comes anew would capture again.
+// When all parts are written there is no order any more, because a new server would capture again.
 CheckpointOrder Checkpoints::order() const {
   if (!IsCapturing() && state_ != State::kWriting) return {};
   CheckpointOrder order{.id = last_begun_, .folder = "", .readers = readers_};

@@ -45,8 +45,8 @@
 
 namespace capstan::scheduler {
 
-// What the shell is to make durable: the manifest of a checkpoint whose parts are all written.
-// SchedulerCore::CheckpointPublished says how it went. May come again after a restart.
+// The manifest of a checkpoint whose parts are all written. The shell makes it durable, and reports
+// the result by SchedulerCore::CheckpointPublished. It may come again after a restart.
 struct CheckpointPublish {
   JobId job;
   CheckpointId id;
@@ -58,13 +58,13 @@ struct CheckpointPublish {
   ResumePoint at;
 };
 
-// What the shell may remove of a job's folder once it is durable that a newer checkpoint is
-// complete: all that is older than the newest of `staying` and not named here.
+// The checkpoints that the shell may remove from a job's folder, when it is durable that a newer
+// one is complete: all that are older than the newest of `staying` and not named here.
 struct CheckpointRemoval {
   std::string job_folder;
-  CheckpointId floor;                 // Those up to here in that folder are not the job's.
-  std::vector<CheckpointId> staying;  // With all that they rest on. Empty: nothing may go.
-  // From the first to the last of each: a job that has not ended can go back to the last.
+  CheckpointId floor;                 // Checkpoints up to this id are not the job's.
+  std::vector<CheckpointId> staying;  // Includes all that they rest on. Empty: remove nothing.
+  // Ranges from a first to a last id: a job that has not ended can go back to the last.
   std::vector<std::pair<CheckpointId, CheckpointId>> pinned = {};
 };
 
@@ -73,7 +73,7 @@ class Checkpoints {
   // A limit for the servers to capture, and another one to write.
   static constexpr absl::Duration kCaptureLimit = absl::Seconds(60);
   static constexpr absl::Duration kWriteLimit = absl::Minutes(30);
-  static constexpr int kChainMax = 8;  // What a restore may have to read.
+  static constexpr int kChainMax = 8;  // Checkpoints that a restore may have to read.
   static constexpr size_t kReadersMax = 1024;
 
   explicit Checkpoints(const JobPlan& plan);
@@ -180,7 +180,7 @@ class Checkpoints {
   CheckpointId last_begun_;
   Instant deadline_;                            // When capturing or writing is given up.
   Routing routing_;                             // When it began.
-  absl::btree_map<NodeId, Progress> progress_;  // Of its primaries.
+  absl::btree_map<NodeId, Progress> progress_;  // The progress of each primary.
   absl::btree_map<ShardKey, CheckpointPart> parts_;
   ResumePoint at_;
   std::vector<RestoreFrom> complete_;

@@ -24,7 +24,7 @@ JobPlan Plan() {
   return plan;
 }
 
-// Table 0 in two shards, on a and b.
+// Returns a routing table: table 0 has two shards, on a and b.
 Routing TwoServers() {
   std::vector<ServerRef> servers{{"a", "a:1", Incarnation(1)}, {"b", "b:1", Incarnation(2)}};
   const std::vector<ShardRange> shards{{{TableId(0), ShardId(0)}, {0, 50}},
@@ -75,7 +75,7 @@ TEST_CASE("Checkpoints: one is due after so many steps, after so long, or when a
   checkpoints.Ask();
   CHECK(checkpoints.IsDue(100, kNow));
   checkpoints.Begin(TwoServers(), {}, 100, kNow);
-  CHECK_FALSE(checkpoints.IsDue(1000, kNow));  // Not before the present one has ended.
+  CHECK_FALSE(checkpoints.IsDue(1000, kNow));  // The present one has not ended.
   checkpoints.Abandon("a reason");
   CHECK_FALSE(checkpoints.IsDue(100, kNow));  // It was taken.
 
@@ -114,7 +114,7 @@ TEST_CASE("Checkpoints: all capture, all write, the manifest is written: complet
   CHECK(publish.at.iteration == Iteration(7));
   REQUIRE(publish.parts.size() == 2);
   CHECK(publish.parts[0].file == "shard-0");
-  f.checkpoints.Published(CheckpointId(9), absl::OkStatus());  // Another one.
+  f.checkpoints.Published(CheckpointId(9), absl::OkStatus());  // This id is another checkpoint's.
   CHECK(f.checkpoints.complete().empty());
   f.checkpoints.Published(CheckpointId(1), absl::OkStatus());
   REQUIRE(f.checkpoints.complete().size() == 1);
@@ -125,7 +125,7 @@ TEST_CASE("Checkpoints: all capture, all write, the manifest is written: complet
 TEST_CASE("Checkpoints: only the newest are remembered", "[scheduler][core]") {
   Checkpoints checkpoints(Plan());
   for (uint64_t id = 1; id <= 3; ++id) {
-    checkpoints.Begin(Routing{}, {}, 0, kNow);  // Without shards there is nothing to write.
+    checkpoints.Begin(Routing{}, {}, 0, kNow);  // There are no shards to write.
     REQUIRE(checkpoints.MustPublish());
     checkpoints.Published(CheckpointId(id), absl::OkStatus());
   }
@@ -148,7 +148,7 @@ TEST_CASE("Checkpoints: what the job's folder held before is neither written ove
   CHECK(checkpoints.Removal().floor == CheckpointId(6));
   checkpoints.Published(CheckpointId(7), absl::OkStatus());
   checkpoints.Forget(
-      checkpoints.complete().back().id);  // It cannot be read; its name is not used again.
+      checkpoints.complete().back().id);  // It cannot be read; its id is not used again.
   checkpoints.Begin(Routing{}, {}, 0, kNow);
   CHECK(checkpoints.last_begun() == CheckpointId(8));
 }
@@ -169,7 +169,7 @@ class Chained {
                       {.iteration = Iteration(7)}, 7, kNow);
     return checkpoints.order().base;
   }
-  // Written as the order says unless `whole`.
+  // Writes the part on the ordered base, or a complete part if `whole`.
   void Write(int64_t bytes, bool whole = false) {
     CheckpointPart part = Part(0, 0, 1);
     part.bytes = bytes;
@@ -209,7 +209,7 @@ TEST_CASE("Checkpoints: of sparse tables the next one is of what changed, until 
   f.Write(1000);
   f.Complete();
   CHECK(f.Kept() == std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9});
-  // The next one with all of everything: of the chain before the last nothing is needed.
+  // The next checkpoint is complete, so the chain before the last one is not needed.
   for (int i = 1; i < Checkpoints::kChainMax; ++i) f.Take(10);
   f.Take(1000);
   CHECK(f.Kept() == std::vector<uint64_t>{9, 10, 11, 12, 13, 14, 15, 16, 17});
@@ -257,7 +257,7 @@ TEST_CASE("Checkpoints: what is wrong with a chain ends it", "[scheduler][core]"
     f.checkpoints.Forget(f.checkpoints.complete().back().id);
     CHECK(f.Begin() == CheckpointId(0));
     f.Write(1000);
-    // Not before the new one is complete does anything go.
+    // No checkpoint is removed before the new one is complete.
     CHECK(f.checkpoints.Removal().staying == std::vector<CheckpointId>{CheckpointId(1)});
     f.Complete();
     CHECK(f.checkpoints.Removal().staying ==
@@ -334,7 +334,7 @@ TEST_CASE("Checkpoints: what goes wrong gives the present one up, and says why",
 
 TEST_CASE("Checkpoints: until all have written, who has may not die, nor its shards move",
           "[scheduler][core]") {
-  // Its next life, or the next primary, would write over its parts.
+  // The server's next incarnation, or the next primary, would overwrite its parts.
   Fixture f;
   Routing moved = TwoServers();
   moved.shards[1].term = Term(2);
@@ -374,7 +374,7 @@ TEST_CASE("Checkpoints: reports of strangers, of other checkpoints and late ones
   CHECK(f.checkpoints.IsIdle());
 }
 
-// Nothing is due but what is asked for.
+// A job without periodic checkpoints: only requested ones are due.
 struct Asked {
   Asked() { checkpoints.StartClock(0, kNow); }
   void Captured(const NodeId& server) {
@@ -410,7 +410,7 @@ TEST_CASE("Checkpoints: a snapshot is there once all servers keep it, and is not
   CHECK(taken[0].why == "");
   CHECK(f.checkpoints.TakeEnded().empty());
   CHECK(f.checkpoints.order().id == CheckpointId(0));
-  CHECK_FALSE(f.checkpoints.IsDue(7, kNow));  // All who asked have it.
+  CHECK_FALSE(f.checkpoints.IsDue(7, kNow));  // All readers have the snapshot.
   CHECK(f.checkpoints.DueSteps() == 10);      // The checkpoints' clock goes on.
   CHECK(f.checkpoints.DueAt() == kNow + absl::Seconds(30));
 }

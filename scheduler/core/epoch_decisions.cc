@@ -33,7 +33,7 @@ bool LowerIsBetter(Metric metric) {
   return metric == Metric::kLoss || metric == Metric::kRmse || metric == Metric::kMae;
 }
 
-// The metric such that higher is better. Nothing: it is missing, or NaN.
+// Returns the metric with the sign for which higher is better. nullopt: it is missing or NaN.
 std::optional<double> Score(const DecisionPlan& plan, const EpochResult& result) {
   std::optional<EvaluationFigures> figures = result.validation;
   if (!plan.on_validation && result.test_samples > 0) figures = TestFigures(result);
@@ -61,7 +61,7 @@ class Patience {
 
  private:
   const double min_delta_;
-  double reference_ = -std::numeric_limits<double>::infinity();  // Of the last improvement.
+  double reference_ = -std::numeric_limits<double>::infinity();  // Score of the last improvement.
   int waited_ = 0;
 };
 

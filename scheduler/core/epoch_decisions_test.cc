@@ -15,7 +15,7 @@ std::vector<EpochResult> Losses(const std::vector<double>& losses) {
   for (const double loss : losses) {
     results.push_back({.epoch = Epoch(static_cast<int32_t>(results.size()))});
     results.back().validation = EvaluationFigures{.samples = 10, .loss = loss, .auc = 1 - loss};
-    // The test split says the opposite, and is not asked.
+    // The test split has the opposite result, which must not count.
     results.back().test_samples = 10;
     results.back().test_loss = 1 - loss;
   }
@@ -50,11 +50,11 @@ TEST_CASE("Epoch decisions: training stops after `patience` epochs without an im
   DecisionPlan plan{.on_validation = true, .stop_patience = 2, .stop_min_delta = 0.1};
   CHECK_FALSE(DecideBy(plan, {}).stop);
   CHECK_FALSE(DecideBy(plan, Losses({0.5, 0.45})).stop);
-  CHECK(DecideBy(plan, Losses({0.5, 0.45, 0.41})).stop);  // Each by less than min_delta.
+  CHECK(DecideBy(plan, Losses({0.5, 0.45, 0.41})).stop);  // Each gain is below min_delta.
   CHECK_FALSE(DecideBy(plan, Losses({0.5, 0.45, 0.39})).stop);
   CHECK_FALSE(DecideBy(plan, Losses({0.5, 0.45, 0.39, 0.4})).stop);
   CHECK(DecideBy(plan, Losses({0.5, 0.45, 0.39, 0.4, 0.4})).stop);
-  // The best one may be one that was no improvement.
+  // The best epoch may be one that did not count as an improvement.
   CHECK(DecideBy(plan, Losses({0.5, 0.45, 0.41})).best == Epoch(2));
   plan.stop_patience = 0;
   CHECK_FALSE(DecideBy(plan, Losses(std::vector<double>(50, 1.0))).stop);

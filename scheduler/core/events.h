@@ -45,8 +45,8 @@ struct EpochResult {
   std::optional<double> test_mae = {};
   std::optional<double> test_f1 = {};
   std::optional<double> test_top5_accuracy = {};
-  // Of jobs with a validation split, whose test_ figures are there at the end alone: of the epoch
-  // whose model is exported.
+  // Set for jobs with a validation split. Only the epoch whose model is exported then has test_
+  // figures, at the end of the job.
   std::optional<EvaluationFigures> validation = {};
   double learning_rate_factor = 1;  // The factor of this epoch.
   template <typename Archive>
@@ -144,8 +144,7 @@ struct JobAdopted {
   absl::Duration record_age;
 };
 
-// Of a job that was taken up, and is not BSP: its record did not know of all batches that the logs
-// have.
+// A job that is not BSP was adopted, and its record does not have all batches of its logs.
 struct TrainedTwice {
   JobId job;
   int64_t batches_max = 0;  // The most batches that may be trained once more.
@@ -245,7 +244,7 @@ struct WentBack {
 struct ModelTested {
   JobId job;
   int64_t iteration = 0;  // As in JobView, at the end of its epoch.
-  EpochResult result;     // Of its epoch.
+  EpochResult result;     // Result of the model's epoch.
 };
 
 // The scheduler cannot move the model to its place: the task that has written it is to do so.
@@ -266,7 +265,7 @@ struct JobEnded {
   Failure failure;
 };
 
-// Of a job that has ended no process is left, as far as live daemons have told.
+// No process of an ended job is left, by the reports of live daemons.
 struct JobLeft {
   JobId job;
   Incarnation last;  // No life of its tasks is above that.

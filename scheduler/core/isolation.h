@@ -28,7 +28,7 @@ class Isolation {
     // How long the majority may be silent while others are heard.
     absl::Duration partial_limit = absl::Minutes(1);
   };
-  // What is known of the nodes that have not been declared dead.
+  // Counts of the nodes that have not been declared dead.
   struct Nodes {
     int alive = 0;
     int silent = 0;        // None of their messages came for some time.

@@ -14,7 +14,7 @@ TEST_CASE("Isolation: the silence of a minority is its own", "[scheduler][core]"
   CHECK(isolation.Observe({.alive = 4, .silent = 2, .expired = true}, At(1)) == Change::kNone);
   CHECK(isolation.Observe({.alive = 1, .silent = 1, .expired = true}, At(2)) == Change::kNone);
   CHECK(isolation.Observe({.alive = 2, .silent = 1, .expired = true}, At(3)) == Change::kNone);
-  // Two servers may well die at once, and a worker live.
+  // Two servers may die at once while a worker lives.
   CHECK(isolation.Observe({.alive = 3, .silent = 2, .expired = true}, At(4)) == Change::kNone);
   CHECK_FALSE(isolation.holds());
 }
@@ -41,7 +41,7 @@ TEST_CASE("Isolation: who hears nobody waits for ever, who hears some has a limi
   CHECK(isolation.Observe({.alive = 4, .silent = 4, .expired = true}, At(1e6)) == Change::kNone);
   CHECK(isolation.Observe({.alive = 4, .silent = 3, .expired = true}, At(1e6 + 1)) ==
         Change::kNone);
-  // The limit begins anew when nobody is heard in between.
+  // The limit starts again when no node is heard in between.
   CHECK(isolation.Observe({.alive = 4, .silent = 4, .expired = true}, At(1e6 + 30)) ==
         Change::kNone);
   CHECK(isolation.Observe({.alive = 4, .silent = 3, .expired = true}, At(1e6 + 40)) ==

@@ -1,4 +1,4 @@
-// A job that was another cluster's and goes on here, from a record that may be older than its logs.
+// Tests the adoption of another cluster's job, from a record that may be older than its logs.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -23,7 +23,7 @@ struct Story : JobStory {
     Start();
     REQUIRE(phase() == JobPhase::kTraining);
   }
-  // Both servers are there in new lives, with their logs of later terms, and tasks start.
+  // Both servers join as new incarnations, with logs of later terms, and tasks start.
   void TakeUp() {
     const Routing before = *run->routing();
     events.clear();
@@ -44,7 +44,7 @@ struct Story : JobStory {
       Place(rank);
     }
   }
-  // Both tasks hear from servers of an iteration of the next epoch.
+  // Both tasks learn from the servers an iteration of the next epoch.
   void ReportNextEpoch() {
     for (int rank = 0; rank < 2; ++rank) {
       TaskReport report = Base(rank);
@@ -77,15 +77,15 @@ TEST_CASE("Adopted job: BSP tasks may find iterations beyond the epoch of its re
   job.Start();
   REQUIRE(job.phase() == JobPhase::kTraining);
   job.ReportNextEpoch();
-  // What is beyond belongs to the next epoch, in which they hear of it again.
+  // The iterations beyond belong to the next epoch, in which the tasks report them again.
   CHECK(job.View().results.size() == 1);
   CHECK(job.Of(0).epoch == Epoch(1));
   CHECK(job.Of(0).slots.at(0).begin == Iteration(2));
   CHECK(job.Happened<TrainedTwice>() == nullptr);
 }
 
-// Seed 896907069: nobody who lived had heard of the next epoch, and the servers' logs had a part of
-// it. All reports were refused, and the tasks ended one after the other.
+// Seed 896907069: no live process knew the next epoch, but the servers' logs had a part of it. All
+// reports were refused, and the tasks ended one after the other.
 TEST_CASE("Restored job: its store may be of an earlier epoch than its tables (issue 20)",
           "[scheduler][core]") {
   Story job(Mode::kBsp);
@@ -95,7 +95,7 @@ TEST_CASE("Restored job: its store may be of an earlier epoch than its tables (i
   CHECK(job.Of(0).epoch == Epoch(1));
 }
 
-// Tasks that an earlier scheduler placed after the copy was made are in no record. They may live.
+// Tasks that an earlier scheduler placed after the store was copied are in no record, but may live.
 TEST_CASE("Restored job: who goes back fences off lives that the store does not know (issue 20)",
           "[scheduler][core]") {
   JobStory job(GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp));
@@ -133,7 +133,7 @@ TEST_CASE("Adopted job: how many batches may be trained once more is said once",
   for (const std::string server : {"server-1", "server-2"}) {
     TableReport report{
         "job-1", job.run->routing()->generation, job.run->membership().generation, {}};
-    // They differ by a push that did not reach both.
+    // The servers differ by a push that reached only one of them.
     report.version_max =
         Version(server == "server-1" ? std::max<int64_t>(version - 1, 0) : version);
     job.run->OnTableReport(server, report, job.now, job.events);
@@ -158,7 +158,7 @@ TEST_CASE("Adopted job: shards without a log keep it waiting, and are told", "[s
   CHECK(job.run->shards().has_lost());
   CHECK(job.run->shards().WithoutLog().size() == before.shards.size());
   CHECK(job.phase() == JobPhase::kRecovering);
-  // Another job's log is none.
+  // A log of another job does not count.
   const StoredShard other{"job-1", before.shards[0].key, Term(1), Position(9),
                           "bb",    Incarnation(1)};
   job.run->OnServerJoined({"server-1", "h:1", Incarnation(61)}, {{other}}, false, job.now,

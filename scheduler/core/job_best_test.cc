@@ -1,4 +1,4 @@
-// Jobs that decide by the figures of their epochs: the best model, early stopping, the rate.
+// Tests the decisions by the epochs' figures: the best model, early stopping, the learning rate.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
@@ -87,7 +87,7 @@ TEST_CASE("Best epoch: its model is restored, tested and exported", "[scheduler]
   REQUIRE(back.size() == 1);
   CHECK(back[0].best == Epoch(1));
   CHECK(back[0].folder == "/checkpoints/checkpoint-2");
-  CHECK(story.Complete("job-1").size() == 2);  // Of the epochs that were the best so far.
+  CHECK(story.Complete("job-1").size() == 2);  // One for each epoch that was the best so far.
   const std::vector<ModelTested> tested = story.Seen<ModelTested>();
   REQUIRE(tested.size() == 1);
   CHECK(tested[0].result.epoch == Epoch(1));
@@ -182,7 +182,7 @@ TEST_CASE("Best epoch: it is exported whatever dies, and whenever", "[scheduler]
         absl::Minutes(5)));
   };
   switch (moment) {
-    case 0:  // While the best one is kept.
+    case 0:  // While the best model is saved.
       until(JobPhase::kCheckpointing, 2);
       story.Kill("server-2");
       break;
@@ -194,7 +194,7 @@ TEST_CASE("Best epoch: it is exported whatever dies, and whenever", "[scheduler]
       REQUIRE(story.RunUntil([&] { return !story.Seen<WentBack>().empty(); }, absl::Minutes(5)));
       story.Kill("server-2");
       break;
-    case 3:  // While it is tested.
+    case 3:  // While the best model is tested.
       until(JobPhase::kEvaluating, 4);
       story.Kill("server-2");
       break;
@@ -233,7 +233,7 @@ TEST_CASE("Learning rate: it is reduced between epochs", "[scheduler][core]") {
 TEST_CASE("Learning rate: no work of an epoch is leased before every server has its rate",
           "[scheduler][core]") {
   const Mode mode = GENERATE(Mode::kBsp, Mode::kAsp);
-  // A metric that is never there is never an improvement.
+  // A metric that is always missing never improves.
   const DecisionPlan decide{
       .metric = DecisionPlan::Metric::kMae, .plateau_patience = 1, .plateau_factor = 0.5};
   JobStory job(mode, 2, /*test_count=*/20, Objective::kClasses, std::nullopt, /*log=*/false,

@@ -1,4 +1,4 @@
-// Checkpoints of whole jobs, with the fakes around the core.
+// Tests checkpoints of whole jobs, with FakeCluster.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -50,7 +50,7 @@ struct Story : FakeCluster {
     CHECK(View("job-1").state == JobState::kSucceeded);
   }
   size_t Count() { return Complete("job-1").size(); }
-  // Of phases that were entered.
+  // Counts how often the job entered `phase`.
   int Entered(JobPhase phase) const {
     return static_cast<int>(std::count_if(events().begin(), events().end(), [=](const Event& e) {
       const auto* started = std::get_if<PhaseStarted>(&e);
@@ -63,7 +63,7 @@ TEST_CASE("Job checkpoints: in BSP they are taken at exactly the iterations that
           "[scheduler][core]") {
   Story story;
   JobPlan plan = Plan(Mode::kBsp);
-  plan.checkpoint_iterations = 150;  // Of 2 * 500.
+  plan.checkpoint_iterations = 150;  // The job has 2 * 500 iterations.
   REQUIRE_OK(story.Submit(plan));
   story.End();
   std::vector<int64_t> iterations;
@@ -146,14 +146,14 @@ TEST_CASE("Job checkpoints: who asked is answered when it is complete, given up,
   if (fails == 0) {
     REQUIRE_OK(reply.status);
     CHECK(reply.folder == "/checkpoints/checkpoint-1");
-    REQUIRE_OK(await(asked));  // Who comes back later.
+    REQUIRE_OK(await(asked));  // The client comes back later.
     REQUIRE(actions.checkpoint_replies.size() == 1);
     CHECK(actions.checkpoint_replies[0].id >= asked);
     CHECK(actions.checkpoint_replies[0].folder == reply.folder);
   } else {
     CHECK_STATUS(reply.status, absl::StatusCode::kFailedPrecondition, "disk full");
   }
-  story.End();  // A checkpoint that fails harms nobody.
+  story.End();  // A failed checkpoint does not harm the job.
 }
 
 TEST_CASE("Job checkpoints: a job whose shards are lost goes back to its newest checkpoint",
@@ -234,7 +234,7 @@ TEST_CASE("Job checkpoints: the one before a damaged one waits for a server that
   REQUIRE(story.RunUntil([&] { return story.Count() == 3; }, absl::Minutes(1)));
   story.Damage("/checkpoints/checkpoint-3");
   story.Kill("server-2");
-  story.set_network({.lose_reply = 0.5});  // The other does not hear yet what it is to read.
+  story.set_network({.lose_reply = 0.5});  // The other server does not know yet what to read.
   REQUIRE(
       story.RunUntil([&] { return story.Entered(JobPhase::kRecovering) == 1; }, absl::Minutes(1)));
   story.Drain("server-1", /*cancel=*/false);
@@ -295,12 +295,12 @@ TEST_CASE("Job snapshots: taken at one moment, answered with where it lies, trai
   REQUIRE(story.RunUntil([&] { return story.snapshot_replies().size() == 2; }, absl::Seconds(10)));
   const SnapshotReply& reply = story.snapshot_replies()[0];
   REQUIRE_OK(reply.status);
-  CHECK(reply.id == story.snapshot_replies()[1].id);  // One moment for both.
+  CHECK(reply.id == story.snapshot_replies()[1].id);  // Both readers get the same snapshot.
   CHECK(reply.iteration > 20);
   REQUIRE(reply.routing != nullptr);
   CHECK(reply.routing->servers.size() == 2);
   story.End();
-  CHECK(story.Count() == 0);  // None was written.
+  CHECK(story.Count() == 0);  // No checkpoint was written.
   story.CheckTrained(plan);
 }
 

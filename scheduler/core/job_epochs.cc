@@ -109,7 +109,7 @@ void JobEpochs::AddTo(ResumePoint* point, Moment moment, Instant now) const {
 }
 
 bool JobEpochs::Resume(const ResumePoint& at) {
-  if (returned()) return false;  // The results are those of all epochs.
+  if (returned()) return false;  // The job has the results of all epochs, and keeps them.
   results_ = at.results;
   const bool over = at.epoch.value() >= plan_.epochs();
   if (!over && !Decisions().stop) return true;

@@ -30,7 +30,7 @@ bool JobExport::OnWritten(const TaskKey& writer) {
   return true;
 }
 
-// What was written whole needs its writer only to move it.
+// A staged model does not need its writer any more, unless the writer itself moves it.
 void JobExport::OnTaskEnded(Rank rank) {
   if (writer_ != rank) return;
   writer_.reset();

@@ -1,4 +1,4 @@
-// How a job's model gets to its place.
+// Tests the export of a job's model to its place.
 #include <catch2/catch.hpp>
 #include <optional>
 #include <string>
@@ -9,7 +9,8 @@
 namespace capstan::scheduler {
 namespace {
 
-// A BSP job of two tasks whose training is over; rank 0 exports. The shell waits to be told.
+// A BSP job of two tasks that has ended its training; rank 0 exports. The shell publishes only when
+// the test calls it.
 struct Story : testing::JobStory {
   explicit Story(std::optional<RestoreFrom> restore = std::nullopt, bool log = false)
       : JobStory(Mode::kBsp, /*workers=*/2, /*test_count=*/0, Objective::kClasses, restore, log) {
@@ -43,7 +44,7 @@ TEST_CASE("Job export: the model is written apart, and in its place once it has 
   CHECK(model->staged == "/out/.export-0-10");
   CHECK(model->folder == "/out");
   const uint64_t staged = job.run->durable_version();
-  job.Finish(0);  // Said again.
+  job.Finish(0);  // The report is repeated.
   CHECK(job.run->durable_version() == staged);
   CHECK_FALSE(job.run->TakeModelPublish());
   CHECK(job.run->AwaitsModel(job.Key(0)));
@@ -82,7 +83,7 @@ TEST_CASE("Job export: a model that cannot be written is kept, and the job says 
   CHECK(job.run->state() == JobState::kRunning);
   CHECK(job.phase() == JobPhase::kExporting);
   CHECK_FALSE(job.run->WritesInto("/out/.export-0-10"));
-  CHECK(job.Of(1).phase == TaskPhase::kIdle);  // Nobody writes it unasked.
+  CHECK(job.Of(1).phase == TaskPhase::kIdle);  // No task writes the model without a request.
   const JobView view = job.View();
   REQUIRE(view.model_kept_until);
   CHECK(*view.model_kept_until == job.now + absl::Hours(1));
@@ -235,7 +236,7 @@ TEST_CASE("Job export: servers that die once the model is in its place do not ma
   }
 }
 
-// No log, no checkpoint: shards that are lost end the job, if it needs them.
+// The job has no log and no checkpoint, so lost shards end it if it needs them.
 TEST_CASE("Job export: while a model is moved nobody else is missed", "[scheduler][core]") {
   Story job;
   job.Finish(0);
@@ -331,7 +332,7 @@ TEST_CASE("Job export: a job that goes back forgets the model that it had writte
   job.Publish(absl::NotFoundError("no such file"));
   REQUIRE(job.Seen<WentBack>().size() == 1);
   CHECK_FALSE(job.run->AwaitsModel(before));
-  // Said late: of no use to this job, which trains once more.
+  // This report is late, and has no effect on the job, which trains again.
   job.run->OnModelPublished(before, absl::OkStatus(), job.now, job.events);
   CHECK(job.phase() == JobPhase::kRecovering);
   job.Place(0);

@@ -1,4 +1,4 @@
-// Which tasks and servers are taken for hung, and which may take their time.
+// Tests which tasks and servers count as hung, and which are only slow.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <functional>
@@ -29,8 +29,8 @@ TEST_CASE("Job: a task that is idle and leaves its work undone is taken for hung
   CHECK(job.Seen<TaskDied>()[0].failure.reason == FailureReason::kHang);
 }
 
-// How a task dies that says the same for six minutes, or at each second what `report` says then.
-// Nothing if it lives.
+// Lets a task report `report(second)` at each second for six minutes. Returns its death, or nullopt
+// if it lives.
 template <typename ReportAt>
 std::optional<TaskDied> SixMinutesOf(Story& job, const ReportAt& report) {
   for (int second = 1; second <= 360; ++second) {
@@ -84,7 +84,7 @@ TEST_CASE("Job: a task may export for as long as it gets on with that, and no lo
   CHECK(job.View().tasks[0].activity.done == 360'000);
   CheckHung(SixMinutesOf(job, [&](int) { return report; }),
             "its work for 5 min 0 s (360000 bytes written), and names nothing");
-  // Another life begins the export anew.
+  // Another incarnation starts the export again.
   job.Place(0);
   job.Hello(0);
   CHECK(job.Of(0).phase == TaskPhase::kExport);
@@ -97,7 +97,7 @@ TEST_CASE("Job: a task gets no work, and the job does not begin, before it has p
   job.ApplyAll();
   TaskReport report = job.Base(0);
   report.preparing = true;
-  report.idle = true;  // Says nothing: it has no work yet.
+  report.idle = true;  // This has no meaning, because the task has no work yet.
   const auto reading = [&](int second) {
     report.activity = {second < 200 ? "examples read" : "examples counted", second % 200};
     return report;
@@ -111,13 +111,13 @@ TEST_CASE("Job: a task gets no work, and the job does not begin, before it has p
   SECTION("it is ready") {
     job.Hello(0);
     CHECK(job.phase() == JobPhase::kTraining);
-    REQUIRE_OK(job.Send(report));  // A late one changes nothing.
+    REQUIRE_OK(job.Send(report));  // A late report changes nothing.
     job.ApplyAll();
     CHECK(job.Of(0).slots.size() == 2);
   }
   SECTION("it hangs") {
     CheckHung(SixMinutesOf(job, [&](int) { return report; }), "its preparation for 5 min");
-    CHECK(job.phase() == JobPhase::kTraining);  // With the other.
+    CHECK(job.phase() == JobPhase::kTraining);  // The other task goes on.
     job.ApplyAll();
     CHECK(job.Of(1).slots.size() == 4);
   }
@@ -148,8 +148,8 @@ TEST_CASE("Job: the others train while a task that comes back prepares", "[sched
   CHECK(job.Of(1).phase == TaskPhase::kTrain);
 }
 
-// What the job says once server-2 has told each second for three minutes how many of its shards it
-// has made.
+// Lets server-2 report its initialized shards each second for three minutes. Returns the job's
+// detail afterwards.
 std::string DetailWhile(Story& job, const std::function<int(int)>& made_at) {
   job.Apply("server-1");
   for (int second = 0; second < 180; ++second) {

@@ -12,7 +12,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// Nodes report a failure of a disk as text, with the words of the C library in it.
+// Nodes report a disk failure as text that contains the message of the C library.
 bool SaysDiskFull(const std::string& why) {
   const std::string words = absl::AsciiStrToLower(why);
   return absl::StrContains(words, "no space left") || absl::StrContains(words, "quota exceeded");
@@ -123,7 +123,7 @@ void Notice(const CheckpointEnded& e, std::vector<JobEvent>& out) {
 }
 
 void Notice(const WentBack& e, std::vector<JobEvent>& out) {
-  if (e.best) return;  // As it was meant to.
+  if (e.best) return;  // The return to the best epoch is no failure.
   out.push_back({JobEventKind::kWentBack,
                  {},
                  absl::StrCat("goes back to ", e.folder.empty() ? "its beginning" : e.folder),

@@ -50,8 +50,8 @@ struct JobEvent {
 
 const JobId* JobOf(const Event& event);  // Null: it is not about a job.
 
-// What the owner of a job is to know of `event`; `first`, `last` and `count` are not set. Empty for
-// what is in the ordinary course of a job.
+// Returns the part of `event` that the owner of the job should know, without `first`, `last` and
+// `count`. Empty for ordinary events.
 std::vector<JobEvent> NotableIn(const Event& event);
 
 class JobHistory {

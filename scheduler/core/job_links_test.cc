@@ -1,4 +1,4 @@
-// A job whose tasks cannot reach a server that lives (issue 20, fault 5).
+// Tests a job whose tasks cannot reach a live server (issue 20, fault 5).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 
 using Story = testing::JobStory;
 
-// The tasks report for so long; those in `cut` name the servers.
+// Lets the tasks report for `time`. The tasks in `cut` report that `servers` do not answer.
 void Report(Story& job, const std::vector<int>& cut, absl::Duration time,
             const std::vector<NodeId>& servers = {"server-1"}) {
   for (const Instant end = job.now + time; job.now < end; job.now = job.now + absl::Seconds(1)) {
@@ -30,7 +30,7 @@ void Report(Story& job, const std::vector<int>& cut, absl::Duration time,
   }
 }
 
-// Rank 1 runs on the worker of rank 0.
+// Places rank 1 on the worker of rank 0.
 void PlaceBesideTheFirst(Story& job) {
   job.run->OnTaskExpired(Rank(1), job.now, job.events);
   job.lives[1] = 2;
@@ -45,7 +45,7 @@ bool Holds(const Story& job, const std::string& server) {
   return false;
 }
 
-// A copy of a shard is being filled there, to take over.
+// Returns true if `server` has a replica of a shard, which is filled there to take over.
 bool Fills(const Story& job, const std::string& server) {
   const Routing& routing = *job.run->routing();
   return std::ranges::any_of(routing.shards, [&](const ShardRoute& shard) {
@@ -69,7 +69,7 @@ TEST_CASE("Job: a task that cannot reach a server which others reach leaves its 
   CHECK_FALSE(died[0].counted);
   CHECK(died[0].failure.message == "it cannot reach server-1, which other tasks reach");
   job.ApplyAll();
-  CHECK(job.Of(1).slots.size() == 4);  // The others do its work.
+  CHECK(job.Of(1).slots.size() == 4);  // The other task takes over its work.
   CHECK_THAT(job.View().detail, Catch::Contains("worker-0 cannot reach server-1"));
   CHECK(Holds(job, "server-1"));
 }
@@ -103,7 +103,7 @@ TEST_CASE("Job: the shards of a server that no task reaches move to one that the
   REQUIRE(job.Seen<LinkDied>().size() >= 1);
   CHECK(job.Seen<LinkDied>()[0].shards_move);
   CHECK(job.Seen<TaskDied>().empty());
-  // A copy is filled at the other server, which becomes primary once it has shown that it lives.
+  // A copy is filled at the other server, which becomes primary when it has proved that it lives.
   const std::shared_ptr<const Routing> routing = job.run->routing();
   for (const ShardRoute& shard : routing->shards) {
     if (routing->servers[static_cast<size_t>(shard.server)].node != "server-1") continue;
@@ -120,10 +120,10 @@ TEST_CASE("Job: the shards of a server that no task reaches move to one that the
   const TableReport applied{
       "job-1", job.run->routing()->generation, job.run->membership().generation, {}};
   job.run->OnTableReport("server-2", applied, job.now, job.events);
-  CHECK(Holds(job, "server-1"));  // It may answer reads alone.
+  CHECK(Holds(job, "server-1"));  // The former primary may still answer reads alone.
   job.run->OnTableReport("server-1", applied, job.now, job.events);
   CHECK_FALSE(Holds(job, "server-1"));
-  Report(job, {0, 1}, absl::Minutes(3));  // Reports that come late end nobody.
+  Report(job, {0, 1}, absl::Minutes(3));  // Late reports end no task.
   CHECK(job.Seen<TaskDied>().empty());
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("Job: shards do not move from one server that is not reached to anothe
     if (died.shards_move) left.insert(died.server);
   }
   CHECK(left.size() == 1);
-  CHECK(job.Seen<TaskDied>().size() == 2);  // They are tried elsewhere.
+  CHECK(job.Seen<TaskDied>().size() == 2);  // The tasks move to other workers.
 }
 
 TEST_CASE("Job: one worker, which cannot reach the one server, is tried elsewhere once",

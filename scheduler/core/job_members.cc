@@ -123,8 +123,8 @@ bool JobMembers::IsReady(Rank rank) const {
   return IsActive(rank) && since_.at(rank) == Generation(0);
 }
 
-// What a newer table was applied with replaces what an older one was: the server may have dropped
-// the job's tables in between.
+// The membership of a newer routing table replaces the one of an older table, even if it is lower,
+// because the server may have dropped the job's tables in between.
 void JobMembers::Acknowledge(const NodeId& server, Generation routing, Generation membership) {
   Applied& applied = applied_[server];
   membership = std::min(membership, membership_.generation);

@@ -113,16 +113,16 @@ TEST_CASE("Job members: a server that gets on with making shards has its whole t
   CHECK_FALSE(members.making().Note("server-1", Making{1, 8, 5}, at(55)));
   CHECK(members.making().Of("server-1") == Making{1, 8, 5});
   CHECK_FALSE(members.Late(limit, at(59)).has_value());
-  CHECK(members.Late(limit, at(60))->node == "server-2");  // Though another is behind, and gets on.
+  CHECK(members.Late(limit, at(60))->node == "server-2");  // The other is behind, but progresses.
   members.Acknowledge("server-2", Generation(1), Generation(1));
   CHECK_FALSE(members.Late(limit, at(60)).has_value());
   CHECK(members.NextLate(limit) == at(110));
-  // It makes those of another job first.
+  // The server initializes another job's shards first.
   CHECK_FALSE(members.making().Note("server-1", Making{1, 8, 5}, at(90)));
   CHECK(members.making().Note("server-1", Making{1, 8, 6}, at(100)));
   CHECK(members.Late(limit, at(160))->node == "server-1");
   CHECK(members.Late(limit, at(160))->since == at(100));
-  // Its next life counts from the beginning.
+  // The limit starts again for its next incarnation.
   members.Forget("server-1");
   CHECK(members.NextLate(limit) == kNow + limit);
   CHECK(members.making().Note("server-1", Making{0, 8, 1}, at(170)));
@@ -151,7 +151,7 @@ TEST_CASE("Job members: who is ready stays ready when a server takes over, and o
   CHECK_FALSE(members.tables_ready());
   CHECK_FALSE(members.MayActivate(Rank(1)));
   CHECK(members.Behind() == "server-3");
-  // Tables that were dropped and made again know less than they did.
+  // Tables that were dropped and initialized again know an older membership.
   members.Acknowledge("server-3", Generation(4), Generation(1));
   CHECK(members.tables_ready());
   CHECK_FALSE(members.MayActivate(Rank(1)));

@@ -34,7 +34,7 @@ TEST_CASE("Job metrics: rows that were kept are counted once", "[scheduler][core
   metrics.Add({.samples = 10, .staleness_counts = {}, .rows_cached = 9, .rows_pulled = 8}, known,
               At(1));
   metrics.Add({.samples = 10, .staleness_counts = {}, .rows_cached = 6, .rows_pulled = 7}, known,
-              At(2));  // Late.
+              At(2));  // This report is late.
   CHECK(metrics.rows_cached() == 9);
   CHECK(metrics.rows_pulled() == 8);
   CHECK(metrics.TakeReport().rows_cached == 9);
@@ -69,7 +69,7 @@ TEST_CASE("Job metrics: the rate is over the last seconds only", "[scheduler][co
   CHECK(metrics.SamplesPerSecond(At(0)) == 0);
   for (int i = 1; i <= 100; ++i) metrics.Add(Totals(i * 100, 0, 0), known, At(i * 0.5));
   CHECK(metrics.SamplesPerSecond(At(50)) == Approx(200));
-  // A pause counts: nothing came for three seconds.
+  // A pause of three seconds without reports lowers the rate.
   CHECK(metrics.SamplesPerSecond(At(53)) < 200);
   CHECK(metrics.SamplesPerSecond(At(60)) == 0);
 }

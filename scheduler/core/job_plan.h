@@ -49,9 +49,10 @@ struct JobPlan {
   CheckpointId checkpoint_floor;        // Ids up to here are not the job's there.
   JobFolders folders;                   // The same two folders, by names that can be compared.
   Objective objective = Objective::kClasses;
-  DeviceNeed device;           // What each task needs.
+  DeviceNeed device;           // The need of each task.
   uint64_t submission_id = 0;  // The client's name for its submission; 0: it gave none.
-  // Of all jobs of all clusters. The id is the name of a later job, too, where a store was lost.
+  // Unique among all jobs of all clusters. After the loss of a store, a later job may have the same
+  // `id`.
   std::string unique_id;
 
   // Servers that it cannot start without.

@@ -13,7 +13,7 @@ std::string Count(int count, const char* noun) {
 
 const char* IsAre(int count) { return count == 1 ? " is " : " are "; }
 
-// "4 workers", "4 workers with 1 GPU each", "1 GPU".
+// Returns "4 workers", "4 workers with 1 GPU each" or "1 GPU".
 std::string Wanted(int workers, const DeviceNeed& need) {
   if (need.kind != DeviceNeed::Kind::kGpu) return Count(workers, "worker");
   const std::string gpus =

@@ -19,7 +19,7 @@
 
 namespace capstan::scheduler {
 
-// What the cluster can give now to a job whose tasks have a certain DeviceNeed.
+// The resources that the cluster has now for a job whose tasks have a certain DeviceNeed.
 struct Supply {
   int slots_free = 0;   // Task slots, with the GPUs for a task in each.
   int slots = 0;        // Task slots of live workers, free or not, with their GPUs.
@@ -43,7 +43,8 @@ class JobQueue {
   // The head, if it fits.
   std::optional<JobId> Startable(const Supplies& supplies) const;
 
-  // What a cluster lacks that is too small for `job`. Empty: it is not, or the job does not wait.
+  // Names the resources that the cluster lacks for `job`, even if no other job ran. Empty: it lacks
+  // none, or the job does not wait.
   std::string WhyTooSmall(const JobId& job, const Supplies& supplies) const;
 
   // One sentence: why `job` waits. REQUIRES: it waits.

@@ -10,7 +10,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// For jobs that need no GPU.
+// Returns the supplies for jobs that need no GPU.
 Supplies Cpu(const Supply& supply) { return {{DeviceNeed(), supply}}; }
 
 TEST_CASE("Job queue: a job starts when all its workers and servers are there",
@@ -65,7 +65,7 @@ TEST_CASE("Job queue: a job that no cluster as it is could run holds nobody up (
   CHECK(queue.WhyTooSmall("gone-4", now).empty());
   CHECK(queue.Startable(now) == "fits-2");
   CHECK(queue.WhyWaiting("fits-2", now) == "is about to start");
-  // Once more have joined it is its turn.
+  // The job starts when more workers have joined.
   const Supplies later = Cpu({.slots_free = 900, .slots = 1000, .servers = 1});
   CHECK_FALSE(queue.Startable(later).has_value());
   CHECK(queue.WhyWaiting("fits-2", later) == "waits behind huge-1");
@@ -117,7 +117,7 @@ TEST_CASE("Job queue: a job whose GPUs nobody has holds nobody up", "[scheduler]
   CHECK(queue.WhyWaiting("cpu-3", none) == "waits behind cpu-2");
   CHECK(queue.WhyWaiting("gpu-4", none) ==
         "needs 1 GPU; no live worker has one; waits until more join, and jobs behind it go on");
-  // A worker that has one, though in use: order again.
+  // If a worker has a GPU, even one in use, the order of jobs holds again.
   const Supplies some = {{kGpu, taken}, {DeviceNeed(), free}};
   CHECK_FALSE(queue.Startable(some).has_value());
   CHECK(queue.WhyWaiting("cpu-2", some) == "waits behind gpu-1");

@@ -16,8 +16,9 @@ constexpr size_t kShardsNamedMax = 8;
 constexpr int kBeginningsAtOnce = 5;
 constexpr absl::Duration kBeginPauseMax = absl::Seconds(30);
 
-// From a loss to the next beginning of a job that has begun so often and never got to train: the
-// network, or whatever ends its servers, is given time. At most a quarter of `wait`.
+// Returns the pause between a loss and the next beginning of a job that has begun `beginnings`
+// times without training. It gives the network, or the cause of the servers' deaths, time to
+// recover. It is at most a quarter of `wait`.
 absl::Duration BeginPause(int beginnings, absl::Duration wait) {
   if (beginnings < kBeginningsAtOnce) return absl::ZeroDuration();
   const absl::Duration pause = absl::Seconds(1) * std::exp2(beginnings - kBeginningsAtOnce);
@@ -47,8 +48,8 @@ bool JobRecovery::Begin(Instant now) {
   return first;
 }
 
-// First the log, for as long as its server may come back; then the checkpoint, or before any
-// training the initial values; then the end.
+// The order is: first the log, as long as its server may come back; then the checkpoint, or the
+// initial values if the job has not trained; then the end of the job.
 bool JobRecovery::IsTimeToGoBack(bool found, Instant now) {
   const Instant begin = NextBeginning();
   begin_at_ = !found && now < begin ? begin : Instant::InfiniteFuture();
@@ -88,7 +89,7 @@ std::string JobRecovery::DescribeLoss(absl::Span<const ShardMap::Lost> lost) con
 
 std::string JobRecovery::WhyLost(absl::Span<const ShardMap::Lost> lost) const {
   std::string message = DescribeLoss(lost);
-  if (!waiting()) return message;  // There was nothing to wait for.
+  if (!waiting()) return message;  // The job did not wait.
   std::vector<std::string> shards;
   for (const ShardMap::Lost& shard : lost) {
     if (shards.size() == kShardsNamedMax) {
@@ -125,14 +126,14 @@ std::string JobRecovery::Detail(absl::Span<const ShardMap::Lost> lost, Instant n
 
 void JobRecovery::Adopt(std::optional<int64_t> batches) {
   if (batches) adopted_ = Adopted{.batches = *batches, .version = Version()};
-  trained_ = true;  // Perhaps after the record: the logs tell.
+  trained_ = true;  // The logs may have updates that are later than the record.
 }
 
 void JobRecovery::OnVersion(Version version) {
   if (adopted_) adopted_->version = std::max(adopted_->version, version);
 }
 
-// A push that had reached one shard counts as a batch that the model has.
+// A batch counts as part of the model if its push has reached at least one shard.
 std::optional<int64_t> JobRecovery::TakeTrainedTwice() {
   if (!adopted_) return std::nullopt;
   const int64_t batches = adopted_->version.value() - adopted_->batches;

@@ -1,5 +1,5 @@
-// Facts of tasks that come in, and how a job ends. The phases are in job_run_phases.cc, servers and
-// lost shards in job_run_servers.cc, dead links in job_run_links.cc, the views in job_run_view.cc.
+// JobRun: the reports of tasks, and the end of a job. job_run_phases.cc has the phases,
+// job_run_servers.cc servers and lost shards, job_run_links.cc dead links, job_run_view.cc views.
 #include "scheduler/core/job_run.h"
 
 #include <algorithm>
@@ -30,7 +30,8 @@ absl::Status OutOfRange(const TaskKey& task, absl::string_view field, int64_t va
                                                  " is ", value, ", expected 0 or more"));
 }
 
-// Another life of the task, or one on another daemon, may not fail so: max_restarts decides.
+// Returns true if another incarnation of the task, perhaps on another daemon, may not fail in this
+// way. Such failures count against max_restarts.
 bool MayPass(FailureReason reason) {
   return reason == FailureReason::kDeviceLost || reason == FailureReason::kInternal ||
          reason == FailureReason::kHang;
@@ -124,7 +125,7 @@ absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events&
     if (training() && now >= last_report_event_ + options_.report_interval) EmitReport(now, events);
     Advance(now, events);
   } else if (IsOfExport(*task, report.failure)) {
-    // The task goes on in another life, which waits; the tables stay as they are.
+    // The task continues in another incarnation, which waits; the tables stay unchanged.
     const std::string why =
         absl::StrCat("task ", task->rank.value(), " on ", task->node, ": ", report.failure.message);
     EndTask(task->rank, report.failure, /*counted=*/false, now, events);
@@ -153,7 +154,7 @@ void JobRun::OnOlderStore(const std::string& witness, Instant now, Events& event
   if (!ended()) End(JobState::kFailed, OlderStore(witness), now, events);
 }
 
-// Progress of an older report does no harm: every figure only grows.
+// An older report does no harm, because all figures only grow.
 bool JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
   bool moved = report.totals.samples > task.totals.samples || report.iterations > task.iterations ||
                HasGoneOn(task.activity, report.activity);
@@ -445,9 +446,9 @@ void JobRun::Restored(Instant now, absl::Duration rejoin, Generation first) {
   members_.Restored(now, first);
   work_->Restored();
   last_report_event_ = now;
-  // Reports that were seen and not written are fewer than this.
+  // Users saw fewer than this many revisions (reports) that were not stored.
   revision_ += kRevisionsPerLife;
-  ++decisions_;  // The next life adds to this one's.
+  ++decisions_;  // Stores the new revision, to which the next incarnation adds.
 }
 
 std::vector<Rank> JobRun::TakeChangedAssignments() {

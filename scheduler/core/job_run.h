@@ -132,12 +132,12 @@ class JobRun {
   // One is taken as soon as the job can be quiet. The id that it will have.
   // Errors: kFailedPrecondition  the job trains no more.
   absl::StatusOr<CheckpointId> AskCheckpoint(Instant now, Events& events);
-  // Likewise a snapshot. Errors: likewise; those of Checkpoints::AskSnapshot.
+  // Same as AskCheckpoint(), for a snapshot. Errors: also those of Checkpoints::AskSnapshot.
   absl::StatusOr<CheckpointId> AskSnapshot(uint64_t reader, Instant now, Events& events);
   void OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,
                              Events& events);
-  // What came of a ModelPublish. No effect unless AwaitsModel. If it failed the task that has
-  // written the model is to move it.
+  // Accepts the result of a ModelPublish. No effect unless AwaitsModel. If it failed, the task that
+  // wrote the model must move it.
   void OnModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
                         Events& events);
   // Writes the model that is kept into `folder`; empty: where it was to be.

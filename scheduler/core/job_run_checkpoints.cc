@@ -1,4 +1,4 @@
-// How a job becomes quiet for a checkpoint, and how it goes on from one.
+// JobRun: becomes quiet for a checkpoint, takes it, and resumes from one.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -22,14 +22,15 @@ absl::string_view ParentOf(absl::string_view folder) {
 
 bool JobRun::IsQuiet() const {
   if (phase_ != JobPhase::kTraining || !training_begun_) return false;
-  // A part of a push of a task that died may still be on its way to a server that would take it.
+  // A server that does not know the newest membership may still accept a push of a dead task.
   if (members_.Behind() && !Planted(PlantedBug::kTakeMomentUnfenced)) return false;
   return work_->IsQuiet(tasks_);
 }
 
-// Sees to it that the job becomes quiet when the next checkpoint is due.
+// Makes the job quiet when the next checkpoint is due.
 void JobRun::PlanQuiet(Instant now) {
-  // What is counted is known long before, if the last one has ended by then.
+  // A checkpoint that is due after a number of iterations is known long before, if the last
+  // checkpoint has ended.
   const int64_t counted =
       checkpoints_.IsIdle() ? checkpoints_.DueSteps() : std::numeric_limits<int64_t>::max();
   work_->PlanQuiet(checkpoints_.IsDue(IterationNow(), now), counted, metrics_.SamplesPerSecond(now),
@@ -48,7 +49,7 @@ bool JobRun::TakeCheckpoint(CheckpointPause::At at, Instant now, Events& events)
   return true;
 }
 
-// Copied, or abandoned: the job goes on either way.
+// The job goes on, whether the checkpoint was captured or abandoned.
 void JobRun::LeaveCheckpoint(Instant now, Events& events) {
   using Then = CheckpointPause::Then;
   work_->GoOn();
@@ -86,11 +87,11 @@ ResumePoint JobRun::PointNow(CheckpointPause::At moment, Instant now) const {
 
 void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
   if (!epochs_.Resume(at)) {
-    if (!epochs_.returned()) metrics_ = at.metrics;  // Else the figures are those of all epochs.
+    if (!epochs_.returned()) metrics_ = at.metrics;  // Else metrics_ covers all epochs.
     return EnterEnd(events);
   }
   EnterTraining(at.epoch, &at, now, events);
-  // Nothing of it is trained: its sums are empty already, and those of the epoch before are not it.
+  // If no part of the epoch is trained, the checkpoint's sums are those of the epoch before.
   const bool fresh = at.epoch_time == absl::ZeroDuration();
   metrics_ = at.metrics;
   if (fresh) metrics_.StartEpoch();
@@ -99,8 +100,8 @@ void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
   ExportAndStop(now, events);
 }
 
-// The job stands until its checkpoint is complete, whatever becomes of the first ones: once it has
-// trained on, this model is lost. True if the next epoch was entered.
+// The job pauses until a checkpoint of its best model is complete, and tries again after failures,
+// because this model is lost when training goes on. Returns true if it left the pause.
 bool JobRun::KeepBest(Instant now, Events& events) {
   if (!checkpoints_.IsIdle()) return false;
   const std::vector<RestoreFrom>& complete = checkpoints_.complete();
@@ -163,7 +164,7 @@ bool JobRun::MayGoBackTo(const std::string& folder) const {
 void JobRun::OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,
                                    Events& events) {
   checkpoints_.Published(id, status);
-  NoteCheckpoints(events);  // Before the job goes back to it.
+  NoteCheckpoints(events);  // This event comes before the job goes back to the checkpoint.
   if (!ended()) Advance(now, events);
 }
 

@@ -1,4 +1,4 @@
-// Links that are dead while both ends live: a task names a server that does not answer it.
+// JobRun: dead links between live processes. A task reports that a server does not answer it.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -11,10 +11,10 @@ void JobRun::CheckLinks(Instant now, Events& events) {
   if (IsModelWhole()) return;
   links_.Expire(now);
   for (const DeadLinks::Silence& silence : links_.Overdue(now)) {
-    if (!links_.IsSilent(silence.rank, silence.link.server)) continue;  // It has ended meanwhile.
+    if (!links_.IsSilent(silence.rank, silence.link.server)) continue;  // The silence has ended.
     if (Planted(PlantedBug::kTrustEveryLink) ||
         !shards_.Primaries().contains(silence.link.server)) {
-      // Its shards are lost, or are on their way to others.
+      // The server's shards are lost, or move to other servers.
       links_.Excuse(silence.rank, silence.link.server, now);
     } else {
       LeaveDeadLink(silence, now, events);
@@ -39,14 +39,15 @@ void JobRun::LeaveDeadLink(const DeadLinks::Silence& silence, Instant now, Event
   }
   const bool reached = IsReached(silence.link);
   const auto before = links_.JudgementOf(silence.link);
-  // Pushes of an iteration that is not complete are nowhere else in BSP without other copies, so
-  // that its shards wait for the rest of them before they leave: another worker is tried first, and
-  // as soon as one has room.
+  // In BSP without replicas or a log, only the server itself has the pushes of an incomplete
+  // iteration. Its shards cannot leave before the rest of these pushes arrives. So the task first
+  // moves to another worker, as soon as one has a free slot.
   const bool waits_for_pushes = plan_.mode == Mode::kBsp && plan_.replicas == 0 && !plan_.log;
   const bool shards_move =
       !reached && shards_.servers().HasAnother(server) && (before || !waits_for_pushes);
   const bool on_their_way = before == Avoid::kServer || (before == Avoid::kBoth && !reached);
-  // Or the task was tried elsewhere, is back, and nothing can be done.
+  // Nothing can be done if shards or task are moving already, or if the task is back from another
+  // worker and the shards cannot move.
   if (on_their_way || (before && !reached && !shards_move)) {
     return links_.Excuse(silence.rank, server, now);
   }

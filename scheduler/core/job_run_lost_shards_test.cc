@@ -1,4 +1,4 @@
-// How a job goes on when no server has a shard any more: from logs, from a checkpoint, anew.
+// Tests a job after the loss of shards: it goes on from logs, from a checkpoint, or begins again.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -47,7 +47,7 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
                                           " shards are lost: waits for server-2 to come back with "
                                           "the log; 40 s are left"));
   CHECK(job.run->NextDeadline() <= job.now + absl::Seconds(40));
-  job.Send(/*idle=*/true);  // Paused, and idle: that is no contradiction.
+  job.Send(/*idle=*/true);  // A paused task may be idle.
   CHECK_FALSE(job.run->HasUnfinishedWork(job.run->task(Rank(0))));
 
   SECTION("it comes back with its log") {
@@ -142,7 +142,7 @@ TEST_CASE(
     const NodeId primary = job.Primary(job.run->routing()->shards[0]).node;
     job.Kill({primary});
     job.Start(primary == "server-1" ? 1 : 2);
-    // As the shell: time passes up to the next deadline of the job, and it is told.
+    // Like the shell, the test lets time pass to the job's next deadline, and calls the job.
     while (!job.run->ended() && job.run->shards().has_lost()) {
       const absl::Duration step = job.run->NextDeadline() - job.now;
       REQUIRE(step > absl::ZeroDuration());
@@ -170,7 +170,7 @@ TEST_CASE("Job: servers that die before any work is done cost it nothing but tim
   job.Kill({"server-2"});
   CHECK(job.View().phase == JobPhase::kRecovering);
   job.Start(2);
-  if (log) job.Pass(absl::Seconds(61));  // It has no log of the shards.
+  if (log) job.Pass(absl::Seconds(61));  // The server has no log of the shards.
   CHECK_FALSE(job.run->ended());
   job.run->PlaceTask(Rank(0), Incarnation(101), "worker-1", "w:1", job.now, job.events);
   job.ApplyAll();
@@ -201,11 +201,11 @@ TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][
   std::vector<int> all;
   for (const ShardRoute& route : job.run->routing()->shards) all.push_back(route.key.shard.value());
   job.Kill({"server-1", "server-2"});
-  const bool first = GENERATE(false, true);  // The other comes back before the first has read.
+  const bool first = GENERATE(false, true);  // The other server is back before the first has read.
   job.Start(1, all);
   if (first) job.Start(2, all);
   REQUIRE(job.ShardsOf("server-1") == all);
-  // A server that could not make a table names none.
+  // A server that could not initialize a table reports generation 0.
   TableReport report{"job-1", Generation(0), Generation(0), {}, {}};
   report.failure = {FailureReason::kBadData, "wal-1: record 7: checksum is wrong"};
   job.run->OnTableReport("server-1", report, job.now, job.events);
@@ -235,7 +235,7 @@ TEST_CASE("Job: two logs that cannot be read back are two lost logs", "[schedule
   CHECK(job.View().phase == JobPhase::kRecovering);
 }
 
-// sim --seed=222560216: the report was of before the server read its log, and came twice.
+// sim --seed=222560216: the server sent the report before it read its log, and it arrived twice.
 TEST_CASE("Job: a late report does not make the log of an earlier life one of an older disk",
           "[scheduler][core]") {
   Story job(0, /*log=*/true);
@@ -251,14 +251,14 @@ TEST_CASE("Job: a late report does not make the log of an earlier life one of an
   const Term read = job.run->restore_source().log_term;
   REQUIRE(read > Term(0));
   job.run->OnTableReport("server-2", late, job.now, job.events);
-  // It dies before its log says that this life has the shards.
+  // The server dies before its log records that this incarnation has the shards.
   job.Kill({"server-2"});
   job.written_by["server-2"] = writer;
   job.Start(2, shards);
   CHECK(job.run->restore_source().log_term > read);
 }
 
-// sim --seed=3210225116: a successor of the first, on an older disk, was believed.
+// sim --seed=3210225116: the log of a successor of the first, on an older disk, was used.
 TEST_CASE("Job: the logs of before count until it is known that who took over has begun its own",
           "[scheduler][core]") {
   Story job(1, /*log=*/true, /*server_count=*/2);
@@ -272,7 +272,7 @@ TEST_CASE("Job: the logs of before count until it is known that who took over ha
   job.Start(1, all);
   job.Start(2, all);
   REQUIRE(job.ShardsOf("server-1") == all);
-  REQUIRE(awaits_log());  // So it acknowledges nothing.
+  REQUIRE(awaits_log());  // Until then it acknowledges no push.
   TableReport report{"job-1", job.run->routing()->generation, Generation(0), {}, {}};
   SECTION("it dies before that") {
     job.Kill({"server-1"});
@@ -322,7 +322,7 @@ TEST_CASE("Job: a log that an earlier primary left is not taken for the last one
           "[scheduler][core]") {
   Story job(1, /*log=*/true);
   const std::vector<int> shards = job.ShardsOf("server-1");
-  job.Kill({"server-1"});  // Its replicas go on, alone until others are filled.
+  job.Kill({"server-1"});  // Its replicas take over, without other copies until some are filled.
   job.Kill({"server-2", "server-3"});
   REQUIRE(job.View().phase == JobPhase::kRecovering);
   std::vector<int> all;

@@ -1,4 +1,4 @@
-// The phases of a job: when one is complete, what the next one leases, who is active.
+// JobRun: the phases of a job: their ends, their leases and their active tasks.
 #include <algorithm>
 
 #include "scheduler/core/job_run.h"
@@ -16,7 +16,7 @@ void JobRun::Advance(Instant now, Events& events) {
   RefreshAssignments();
 }
 
-// Does what the phase can do now. True if another phase was entered.
+// Does the work of the phase that is possible now. Returns true if another phase was entered.
 bool JobRun::AdvancePhase(Instant now, Events& events) {
   switch (phase_) {
     case JobPhase::kPlacing:
@@ -69,13 +69,13 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
         End(IsSaved() ? JobState::kStopped : JobState::kSucceeded, {}, now, events);
       }
       return false;
-    case JobPhase::kRecovering:  // Never phase_: it lies over one.
+    case JobPhase::kRecovering:  // phase_ is never kRecovering, which only views show.
       return false;
   }
   return false;
 }
 
-// Whatever happens to the servers from now on: nobody needs the tables.
+// From now on the tables are not needed, so deaths of servers do not matter.
 void JobRun::EnterFinishing(Instant now, Events& events) {
   recovery_.End();
   finishing_since_ = now;
@@ -101,8 +101,8 @@ void JobRun::EnterTraining(Epoch epoch, const ResumePoint* from, Instant now, Ev
   SetPhase(JobPhase::kTraining, events);
 }
 
-// Makes all live tasks active at one iteration, once the servers know them as inactive. True when
-// done.
+// Activates all live tasks at one iteration when all servers know them as inactive. Returns true
+// when that is done.
 bool JobRun::BeginTraining(Instant now) {
   const std::vector<Rank> live = tasks_.Live();
   const bool possible = std::all_of(live.begin(), live.end(), [this](Rank rank) {
@@ -114,7 +114,7 @@ bool JobRun::BeginTraining(Instant now) {
   return true;
 }
 
-// Tasks that joined, or had run out of work when there was none, take part again.
+// Activates tasks that joined, and tasks that were deactivated when there was no work for them.
 void JobRun::ActivateJoiners(Instant now) {
   if (!work_->HasWorkForMore()) return;
   const Iteration start = tasks_.HighestIteration();
@@ -143,7 +143,7 @@ void JobRun::GrantTraining(Instant now) {
   DeactivateWorkless(now);
 }
 
-// The SSP rule is not to wait for tasks that have nothing to do.
+// Deactivates tasks without work, because the SSP rule must not wait for them.
 void JobRun::DeactivateWorkless(Instant now) {
   if (work_->HasWorkForMore()) return;
   for (const Rank rank : tasks_.Live()) {
@@ -200,14 +200,14 @@ void JobRun::EnterNextEpoch(Instant now, Events& events) {
   }
 }
 
-// The export follows, but for what it needs: the best model, and its figures on the test split.
+// Enters the export. Before it, the job may have to return to the best model and to test it.
 void JobRun::EnterEnd(Events& events) {
   if (MustReturn() || !epochs_.StartFinalTest()) return SetPhase(JobPhase::kExporting, events);
   EnterEvaluating(events);
 }
 
-// As after a loss of all shards, but that nothing is trained again. False: there are too few
-// servers, for now.
+// Goes back to the best epoch's checkpoint, as after a loss of all shards, but does not train
+// again. Returns false if there are too few servers now.
 bool JobRun::ReturnToBest(Instant now, Events& events) {
   epochs_.ReturnTo(*checkpoints_.kept());
   if (!GoBack(now, events)) {
@@ -260,7 +260,7 @@ void JobRun::RefreshAssignments() {
     if (wanted == task.assignment) continue;
     ++wanted.generation;
     task.assignment = wanted;
-    task.idle = false;  // What it said was of the one before.
+    task.idle = false;  // The task reported it for the earlier assignment.
     ++decisions_;
     task.contradicts_since.reset();
     task.stuck_since.reset();

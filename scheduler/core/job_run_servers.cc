@@ -1,4 +1,4 @@
-// Servers: what follows when they join, die or are drained, and how lost shards come back.
+// JobRun: servers that join, die or are drained, and the recovery of lost shards.
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -14,7 +14,7 @@ const ServerRef& PrimaryIn(const Routing& routing, const ShardRoute& route) {
   return routing.servers[static_cast<size_t>(route.server)];
 }
 
-// Shards with fewer than `replicas` in sync.
+// Counts the shards with fewer than `replicas` replicas in sync.
 int CountDegraded(const Routing& routing, int replicas) {
   return static_cast<int>(std::count_if(
       routing.shards.begin(), routing.shards.end(), [replicas](const ShardRoute& route) {
@@ -29,7 +29,7 @@ bool HasReplicaInSync(const Routing& routing, const ShardRoute& route, const Ser
   });
 }
 
-// Both tables have the same shards in the same order.
+// Returns the moves of primaries. REQUIRES: both tables have the same shards in the same order.
 std::vector<PrimaryMove> MovesBetween(const Routing& before, const Routing& after,
                                       const ShardMap& shards) {
   absl::btree_map<std::pair<NodeId, NodeId>, PrimaryMove> moves;
@@ -72,7 +72,7 @@ RoutingChanged ChangeOf(const Routing& before, const Routing& after, const Shard
 void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events) {
   if (ended()) return;
   for (const DeadNode& dead : nodes) {
-    // Once the model is in its place nobody needs the tables.
+    // When the model is in its place, the tables are no longer needed.
     if (phase_ != JobPhase::kFinishing) {
       if (UsesServer(dead.node)) {
         recovery_.OnServerDied(dead.node, dead.why);
@@ -97,7 +97,7 @@ void JobRun::Adopt(const std::string& cluster, Incarnation first_life, Checkpoin
   const bool begins = phase_ == JobPhase::kPlacing || phase_ == JobPhase::kStarting;
   const auto& restore = recovery_.restore();
   const int64_t batches = begins && restore ? restore->at.iteration.value() : IterationNow();
-  // BSP's servers take each iteration of a slot once.
+  // In BSP no batch can be trained twice: servers accept each iteration of a slot once.
   recovery_.Adopt(plan_.mode == Mode::kBsp ? std::nullopt : std::make_optional(batches));
   checkpoints_.Abandon(absl::StrCat("its servers were of cluster ", cluster));
   checkpoints_.SkipTo(floor);
@@ -116,7 +116,7 @@ void JobRun::Adopt(const std::string& cluster, Incarnation first_life, Checkpoin
   Events happened;
   OnNodesDied(gone, now, happened);
   for (Event& event : happened) {
-    // That all of the other cluster is gone is no news.
+    // All nodes of the other cluster are gone, which needs no event.
     if (std::holds_alternative<ServerLost>(event) || std::holds_alternative<TaskDied>(event)) {
       continue;
     }
@@ -130,7 +130,7 @@ void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShar
   shards_.SetServer(server, draining);
   if (recovery_.HasDied(server.node)) events.push_back(ServerReturned{plan_.id, server.node});
   if (plan_.log) shards_.SetStored(server.node, stored, plan_.unique_id);
-  ++decisions_;  // It will not register again only because this scheduler has forgotten it.
+  ++decisions_;  // The registration must be stored: the server does not repeat it after a restart.
   Advance(now, events);
 }
 
@@ -157,16 +157,16 @@ void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Inst
   if (!UsesServer(server) || shards_.servers().HasFailed(server)) return;
   if (report.failure.happened()) {
     shards_.NoteApplied(server, report.routing);
-    // A log that cannot be written, or read back: other servers may have copies, and other logs.
-    // It may be waited for another server again by now.
+    // If a log cannot be written or read, other servers may have copies or logs. By now the job may
+    // wait for another server again.
     const bool reads_log = recovery_.active() && recovery_.ReadsLogs() &&
                            shards_.source().log_term > shards_.source().restore_term;
     if (report.failure.reason == FailureReason::kServerLost ||
         (report.failure.reason == FailureReason::kBadData && reads_log)) {
       return OnServerFailed(server, report.failure.message, now, events);
     }
-    if (IsModelWhole()) return;  // It is said again if the table is missed.
-    // A lack of memory is no fault of the checkpoint.
+    if (IsModelWhole()) return;  // The server repeats the report if the table is still needed.
+    // A lack of memory is no damage of the checkpoint.
     if (report.failure.reason != FailureReason::kOutOfMemory &&
         TryOlderCheckpoint(server, report.failure.message, now, events)) {
       return;
@@ -268,7 +268,8 @@ void JobRun::EndForLostShards(Instant now, Events& events) {
 
 void JobRun::Recover(Instant now, Events& events) {
   const bool found = recovery_.ReadsLogs() && shards_.RecoverFromLog(now);
-  // A checkpoint that becomes complete removes others: only then is it known which are there.
+  // A checkpoint that is being published removes others when it is complete, so the job waits until
+  // the remaining ones are known.
   if (!found && checkpoints_.MustPublish()) return;
   const bool may_go_back = recovery_.IsTimeToGoBack(found, now);
   if (found || (may_go_back && GoBack(now, events))) {
@@ -284,9 +285,9 @@ const RestoreFrom* JobRun::NewestCheckpoint() const {
   return best != nullptr ? best : recovery_.Newest(checkpoints_.complete());
 }
 
-// All tasks end, by no fault of theirs: what they hold leads on from values that are lost. The job
-// places its tables anew, and begins where the newest checkpoint stood; one that has not trained
-// yet begins with its initial values.
+// All tasks end, because their state depends on values that are lost; this does not count as a
+// failure. The job places its tables again, and begins at the newest checkpoint. A job that has not
+// trained yet begins with its initial values.
 bool JobRun::GoBack(Instant now, Events& events) {
   if (!recovery_.GoBackTo(NewestCheckpoint(), metrics_.samples(), &shards_)) return false;
   const std::string folder = recovery_.restore() ? recovery_.restore()->folder : "";
@@ -310,8 +311,9 @@ bool JobRun::GoBack(Instant now, Events& events) {
   return true;
 }
 
-// A server cannot read the checkpoint that it is to take its shards from: then the one before. What
-// the job began with stays, whatever is said of it. False: there is no other.
+// If a server cannot read the checkpoint from which it restores shards, the job goes back to the
+// one before. The checkpoint that the job began with is never forgotten. Returns false if there is
+// no other checkpoint.
 bool JobRun::TryOlderCheckpoint(const NodeId& server, const std::string& why, Instant now,
                                 Events& events) {
   const std::vector<RestoreFrom>& complete = checkpoints_.complete();
@@ -323,10 +325,10 @@ bool JobRun::TryOlderCheckpoint(const NodeId& server, const std::string& why, In
   events.push_back(
       CheckpointEnded{plan_.id, CheckpointId(0), restore->folder, absl::StrCat(server, ": ", why)});
   checkpoints_.Forget(newest->id);
-  epochs_.CancelReturn();                     // If it was the best one: then there is none.
+  epochs_.CancelReturn();                     // The forgotten one may have been the best epoch's.
   if (pause_.MustStop()) checkpoints_.Ask();  // It may have been the job's last.
   if (!recovery_.CanGoBack(NewestCheckpoint(), metrics_.samples())) return false;
-  if (!GoBack(now, events)) {  // No server can take it now: one is waited for.
+  if (!GoBack(now, events)) {  // No server can take the shards now, so the job waits for one.
     OnServerFailed(server, why, now, events);
     return true;
   }

@@ -1,4 +1,4 @@
-// What becomes of a job when its servers die, come back, join and are drained.
+// Tests a job whose servers die, come back, join and are drained.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -39,13 +39,13 @@ TEST_CASE("Job: a dead server's shards are promoted, its replicas placed anew, a
   CHECK_FALSE(job.run->ended());
   CHECK(job.run->routing()->generation == before.Next());
   CHECK_FALSE(job.run->UsesServer("server-2"));
-  CHECK(job.run->TakeChangedAssignments() == std::vector<Rank>{Rank(0)});  // It hears of the table.
+  CHECK(job.run->TakeChangedAssignments() == std::vector<Rank>{Rank(0)});  // It gets the new table.
   CHECK(job.Of().samples == leases);
   CHECK(job.View().phase == JobPhase::kTraining);
   CHECK_FALSE(job.run->shards().complete());
   job.ApplyAll();
   CHECK(job.run->shards().complete());
-  // With two servers each holds a copy of all.
+  // There are two servers, so each holds a copy of all shards.
   CHECK(job.run->shards().CopiesOn("server-1") ==
         static_cast<int>(job.run->routing()->shards.size()));
 }
@@ -178,7 +178,7 @@ TEST_CASE("Job: a replica that does not answer leaves and is filled again", "[sc
   const Generation before = job.run->routing()->generation;
   report(before, ReplicaReport::State::kUnreachable);
   CHECK(job.run->routing()->shards[0].replicas.empty());
-  // It comes back only once the primary knows that it left, and what was said before is void.
+  // The copy comes back only when the primary knows that it left. Earlier reports do not count.
   report(before, ReplicaReport::State::kFilled);
   CHECK(job.run->routing()->shards[0].replicas.empty());
   report(job.run->routing()->generation, ReplicaReport::State::kUnreachable);
@@ -195,7 +195,7 @@ TEST_CASE("Job: a drained server's shards are filled elsewhere first, also witho
     Story job(replicas);
     const std::vector<int> shards = job.ShardsOf("server-2");
     job.run->OnServerDraining(job.servers.at("server-2"), true, job.now, job.events);
-    CHECK(job.ShardsOf("server-2") == shards);  // Nothing is handed over unfilled.
+    CHECK(job.ShardsOf("server-2") == shards);  // No shard moves to a copy that is not filled.
     job.ApplyAll();
     job.ApplyAll();
     CHECK(job.run->shards().CopiesOn("server-2") == 0);

@@ -85,7 +85,7 @@ TEST_CASE("Job: evaluation is leased to all, and its sums become the epoch's res
   CHECK(done[0].result.test_accuracy == 0.75);
 }
 
-// The result of an epoch with these scores of clicks in the parts of two tasks.
+// Returns the result of an epoch with these scores of clicks in the parts of two tasks.
 EpochResult Evaluate(Objective objective, float first, float second) {
   Story job(Mode::kBsp, 2, /*test_count=*/400, objective);
   job.Start();
@@ -311,7 +311,7 @@ TEST_CASE("Job: the exporter's death hands the export to another", "[scheduler][
   REQUIRE(job.Of(1).phase == TaskPhase::kExport);
   job.Finish(1);
   CHECK(job.phase() == JobPhase::kFinishing);
-  // A task that does not exit does not keep the job.
+  // A task that does not exit does not prevent the job's end.
   job.Advance(absl::Seconds(10));
   CHECK(job.run->state() == JobState::kSucceeded);
 }
@@ -373,7 +373,7 @@ TEST_CASE("Job: stop ends it; what comes later changes nothing", "[scheduler][co
   CHECK(job.run->NextDeadline() == Instant::InfiniteFuture());
 }
 
-// Issue 20: one server copied its tables before a push of the dead task came, another one after.
+// Issue 20: one server copied its tables before a push of the dead task arrived, another one after.
 TEST_CASE("Job: no moment is taken while a server may take a push of a task that died",
           "[scheduler][core]") {
   Story story(GENERATE(Mode::kSsp, Mode::kAsp));
@@ -396,7 +396,7 @@ TEST_CASE("Job: other hosts write into the folder of the checkpoint that is take
   Story story(Mode::kAsp, 2, 0, Objective::kClasses,
               RestoreFrom{.folder = "/old/checkpoint-4", .at = {.epoch = Epoch(0)}});
   CHECK(story.run->MayGoBackTo("/old/checkpoint-4"));
-  CHECK(story.run->MayGoBackTo("/old/checkpoint-3"));  // That it may rest on.
+  CHECK(story.run->MayGoBackTo("/old/checkpoint-3"));  // The restored one may rest on it.
   CHECK(story.run->MayGoBackTo("/checkpoints/checkpoint-1"));
   for (const char* folder : {"", "/", "/old", "/out", "/etc/checkpoint-1"}) {
     CHECK_FALSE(story.run->MayGoBackTo(folder));

@@ -1,4 +1,4 @@
-// What users see of a job, and what goes to its metrics file.
+// JobRun: the views of a job for users, and the events for its metrics file.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +8,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// "waits for server-1<what> ...", of a server that is behind.
+// Returns "waits for server-1<what> ...", which names a server that is behind.
 std::string WaitsForServers(const JobMembers& members, absl::string_view what) {
   const std::optional<NodeId> behind = members.Behind();
   return absl::StrCat("waits for ", behind.value_or("its servers"), what,
@@ -67,7 +67,7 @@ std::string JobRun::TextOf(const Activity& activity) {
   return absl::StrCat(" (", activity.done, " ", activity.what, ")");
 }
 
-// The first of them stands for all.
+// Describes the first task that prepares, as an example for all.
 std::string JobRun::PreparingDetail() const {
   for (const Task& task : tasks_.all()) {
     if (!task.preparing()) continue;
@@ -134,7 +134,7 @@ const char* JobRun::StateAtEnd(const Task& task) const {
   if (state_ == JobState::kSucceeded) return "finished";
   if (state_ == JobState::kStopped) return "stopped";
   if (state_ == JobState::kFailed) return task.placed() || task.let_go ? "stopped" : "dead";
-  return task.placed() || task.let_go ? "finished" : "dead";  // Its tasks exit.
+  return task.placed() || task.let_go ? "finished" : "dead";  // The job's tasks exit.
 }
 
 TaskView JobRun::ViewTask(const Task& task) const {
@@ -186,7 +186,7 @@ JobView JobRun::View(Instant now) const {
   view.epoch = epochs_.epoch();
   view.iteration = IterationNow();
   view.samples_done = SamplesDone();
-  // Early stopping leaves the rest. A job that was saved may train it later.
+  // After early stopping the rest stays untrained. A job that was saved may train the rest later.
   const bool over =
       (phase_ == JobPhase::kExporting || phase_ == JobPhase::kFinishing) && !IsSaved();
   view.samples_total = over || epochs_.in_final_test() || epochs_.returned()

@@ -55,7 +55,7 @@ void JobServers::Clear() {
 }
 
 void JobServers::Choose(int servers, int needed, const absl::btree_set<NodeId>& awaited) {
-  // An avoided one that is the last is better than none.
+  // If all servers are drained or avoided, an avoided server is better than none.
   const bool all_left = std::all_of(servers_.begin(), servers_.end(),
                                     [this](const auto& entry) { return IsToBeLeft(entry.first); });
   if (all_left) avoided_.clear();

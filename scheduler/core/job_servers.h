@@ -42,7 +42,7 @@ class JobServers {
     ServerRef ref;
     bool draining = false;
     Generation applied;                        // The newest routing table that it goes by.
-    absl::btree_map<ShardKey, LogEnd> stored;  // What its logs hold of this job.
+    absl::btree_map<ShardKey, LogEnd> stored;  // The job's shards in the server's logs.
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(ref, draining, applied, stored);

@@ -45,7 +45,7 @@ struct Task {
   std::optional<Instant> stuck_since;
   TaskRate rate;
 
-  // What a report says again (wait, idle, activity), and what is measured anew, is left out.
+  // Fields that each report repeats (wait, idle, activity) or that are measured again are left out.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(rank, state, incarnation, node, address, deadline, last_report, iterations, totals,

@@ -22,7 +22,7 @@ TEST_CASE("Job tasks: a task has the start limit to report first, then its lease
   tasks.Restored(At(8), absl::Seconds(2));
   CHECK(tasks.NextDeadline() == At(15));
   tasks.Renew(task, /*preparing=*/false, At(9));
-  tasks.Renew(task, /*preparing=*/true, At(10));  // Late.
+  tasks.Renew(task, /*preparing=*/true, At(10));  // This report is late.
   CHECK(tasks.Live() == std::vector<Rank>{Rank(1)});
   CHECK(tasks.Expired(At(14)).empty());
   CHECK(tasks.Expired(At(15)) == std::vector<Rank>{Rank(1)});

@@ -56,12 +56,12 @@ absl::Status Membership::MayReplace(const Node& holder, const NodeInfo& info, In
   const bool silent = holder.lease_from.has_value() || now >= holder.last_seen + options_.silence;
   const bool unheard = silent || holder.broken_since.has_value();
   const bool same_identity = !info.identity.empty() && info.identity == held.identity;
-  // Two processes cannot listen at one address, so it proves that the earlier one is gone. An
-  // identity alone does not: the disk that it lies on may have been cloned. Neither does a broken
-  // connection: a living one breaks off its sync to send a newer state (seed 708247811).
+  // Two processes cannot listen at one address, so the same address proves that the earlier process
+  // is gone. The same identity alone does not, because its disk may be a clone. A broken connection
+  // does not either, because a live node cancels its sync to send a newer state (seed 708247811).
   if (same_identity && Planted(PlantedBug::kReplaceHeard)) return absl::OkStatus();
   if (same_identity && (silent || info.address == held.address)) return absl::OkStatus();
-  // That somebody registers shows that this scheduler can be reached, though isolation may hold.
+  // A node that registers proves that this scheduler can be reached, even if isolation holds.
   if (now >= DeadlineOf(holder)) return absl::OkStatus();
   const std::string who = absl::StrCat(
       "name: \"", holder.id, "\" is held by the ", RoleName(held.role), " at ", held.address,
@@ -154,7 +154,7 @@ void Membership::NoteIsolation(Instant now, Events& events) {
   for (const auto& [id, node] : nodes_) {
     if (!node.alive) continue;
     ++nodes.alive;
-    // What Restored sets as last_seen nobody has said.
+    // Restored() has set last_seen without a message from the node.
     const bool unheard = isolated() && node.lease_from.has_value();
     if (unheard || now >= node.last_seen + options_.silence) ++nodes.silent;
     if (now >= std::min(DeadlineOf(node), node.last_seen + options_.lease)) nodes.expired = true;
@@ -209,11 +209,11 @@ Instant Membership::NextDeadline() const {
   Instant next = Instant::InfiniteFuture();
   for (const auto& [id, node] : nodes_) {
     next = std::min(next, node.alive ? DeadlineOf(node) : node.last_seen + options_.remember);
-    // Then it is no longer waited for.
+    // At that time the scheduler no longer waits for the node to come back.
     if (node.alive && !node.heard && node.lease_from && *node.lease_from > observed_) {
       next = std::min(next, *node.lease_from);
     }
-    // After a restart nobody is dead yet, and the scheduler may still be cut off.
+    // After a restart no node is dead yet, but isolation is checked at the end of each lease.
     const Instant lease_end = node.last_seen + options_.lease;
     if (node.alive && lease_end > observed_) next = std::min(next, lease_end);
   }

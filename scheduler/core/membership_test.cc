@@ -62,8 +62,8 @@ TEST_CASE("Membership: after a restart the living have the time to find the way 
   REQUIRE_OK(cluster.Join("worker-3", Role::kWorker, At(0)));
   cluster.membership.Restored(At(100), absl::Seconds(2));
   CHECK(cluster.membership.Find("worker-1")->last_seen == At(100));
-  CHECK(cluster.membership.NextDeadline() == At(105));  // To see whether most are silent.
-  // Who is back has its lease alone, like its tasks.
+  CHECK(cluster.membership.NextDeadline() == At(105));  // The next check for isolation.
+  // A node that is back has only its lease, like its tasks.
   REQUIRE_OK(cluster.Renew("worker-1", 1, At(100.5)));
   REQUIRE_OK(cluster.Renew("worker-3", 3, At(104.9)));
   cluster.Tick(At(105));
@@ -77,7 +77,7 @@ TEST_CASE("Membership: after a restart the living have the time to find the way 
   cluster.Tick(At(107));
   CHECK_FALSE(cluster.membership.Find("worker-2")->alive);
   REQUIRE(cluster.deaths() == 2);
-  // Others may take over as soon as after its last word.
+  // The time for others to take over counts from the node's last message.
   CHECK(std::get<NodeDied>(cluster.events[3]).last_seen == At(100.5));
 }
 
@@ -191,7 +191,7 @@ TEST_CASE("Membership: a node whose connection broke is dead soon, unless it syn
   Cluster cluster;
   REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0)));
   for (const double at : {0.4, 0.8, 1.0}) REQUIRE_OK(cluster.Renew("server-1", 1, At(at)));
-  cluster.membership.Broken("server-1", Incarnation(9), At(1.1));  // Of another life.
+  cluster.membership.Broken("server-1", Incarnation(9), At(1.1));  // Another incarnation's call.
   CHECK(cluster.membership.NextDeadline() == At(6));
   cluster.membership.Broken("server-1", Incarnation(1), At(1.1));
   cluster.membership.Broken("server-1", Incarnation(1), At(1.3));
@@ -207,7 +207,7 @@ TEST_CASE("Membership: a node whose connection broke is dead soon, unless it syn
   CHECK(died.why == "its connection broke, and no sync for 1.1 s");
 }
 
-// Issue 20: a call that its node had given up arrives when a cut link is whole again, and is cut.
+// Issue 20: when a cut link works again, a call arrives that its node had given up, and it is cut.
 TEST_CASE("Membership: of a node that was silent a cut call says nothing for a while",
           "[scheduler][core]") {
   Cluster cluster;
@@ -240,7 +240,7 @@ TEST_CASE("Membership: the dead are listed for an hour", "[scheduler][core]") {
   Cluster cluster;
   REQUIRE_OK(cluster.Join("worker-1", Role::kWorker, At(0)));
   REQUIRE_OK(cluster.Join("server-9", Role::kServer, At(0)));
-  REQUIRE_OK(cluster.Join("worker-2", Role::kWorker, At(4.9)));  // Is heard.
+  REQUIRE_OK(cluster.Join("worker-2", Role::kWorker, At(4.9)));  // This node is heard.
   cluster.Tick(At(5));
   CHECK(cluster.deaths() == 2);
   REQUIRE(cluster.membership.All().size() == 3);
@@ -259,7 +259,7 @@ TEST_CASE(
     REQUIRE_OK(cluster.Join(absl::StrCat("server-", i), Role::kServer, At(0)));
   }
   cluster.membership.Broken("server-1", Incarnation(1), At(2));
-  cluster.Tick(At(2.5));  // Resets, on some links: the same.
+  cluster.Tick(At(2.5));  // Resets of some connections change nothing.
   CHECK(cluster.membership.isolated());
   cluster.Tick(At(1000));
   CHECK(cluster.deaths() == 0);
@@ -270,7 +270,7 @@ TEST_CASE(
   cluster.Tick(At(1001));
   CHECK_FALSE(cluster.membership.isolated());
   CHECK(std::get<IsolationEnded>(cluster.events.back()).lasted == absl::Seconds(998.5));
-  // The others have the time to find the way back, and then their leases.
+  // The other nodes have the time to come back, and then their leases.
   REQUIRE_OK(cluster.Renew("server-3", 3, At(1003)));
   for (int i = 1; i <= 3; ++i) {
     REQUIRE_OK(cluster.Renew(absl::StrCat("server-", i), static_cast<uint64_t>(i), At(1008.3)));

@@ -41,7 +41,7 @@ enum class FailureReason {
   kHang,
   kInternal,
   kDeviceLost,    // Ends the task, not the job.
-  kOutputFailed,  // Likewise: the job keeps its model for a while.
+  kOutputFailed,  // Ends the task, not the job, which keeps its model for some time.
 };
 
 struct Failure {
@@ -128,8 +128,8 @@ struct StoredShard {
   Term term;
   Position position;           // The position of the last whole record.
   std::string unique_id = {};  // JobPlan::unique_id of the job that wrote it.
-  // Of the life of the server that had all of the shard last. An older disk under the same name
-  // shows by it.
+  // The incarnation of the server that last had the whole shard on this disk. It reveals an older
+  // disk under the same name.
   Incarnation life = {};
   StoreRevision seen = {};  // The writer of the last record had heard of it.
   friend bool operator==(const StoredShard&, const StoredShard&) = default;
@@ -166,7 +166,7 @@ struct Registration {
   std::vector<std::string> living_logs = {};  // Unique ids of the jobs with a log, for a server.
 };
 
-// What a primary says of one replica.
+// A primary's report on one replica.
 struct ReplicaReport {
   enum class State { kFilled, kUnreachable };
   ShardKey shard;
@@ -193,7 +193,7 @@ struct CheckpointPart {
   }
 };
 
-// What a server says of its part of a checkpoint.
+// A server's report on its part of a checkpoint.
 struct CheckpointReport {
   enum class State { kCaptured, kWritten, kFailed };
   CheckpointId id;
@@ -220,8 +220,9 @@ struct TableReport {
       {};  // Reports on the replicas of shards whose primary is here.
   std::vector<CheckpointReport> checkpoints = {};
   std::optional<Making> making = {};
-  bool logs_begun = false;  // Of shards whose primary is here, durably, by this life of it.
-  // Of those shards the highest; nothing if none of them was read from a log.
+  // This incarnation has durably begun the logs of all shards whose primary it is.
+  bool logs_begun = false;
+  // The highest version of these shards; nullopt if none of them was read from a log.
   std::optional<Version> version_max = {};
 };
 
@@ -247,8 +248,8 @@ struct NodeReport {
   StoreRevision revision_seen = {};
 };
 
-// Where a primary that does not hold its shard yet takes it from, by the shard's term; a shard of
-// term 1 begins with its initial values.
+// The source from which a primary reads a shard that it does not hold yet. It depends on the
+// shard's term; a shard of term 1 begins with its initial values.
 struct RestoreSource {
   Term restore_term;           // From the checkpoint in `restore_folder`. 0: no such term.
   std::string restore_folder;  // The folder of one complete checkpoint. Empty: the initial values.
@@ -261,9 +262,9 @@ struct RestoreSource {
 struct CheckpointOrder {
   CheckpointId id;         // 0: none is wanted.
   std::string folder;      // The folder of this checkpoint. Empty: it is not written.
-  CheckpointId base = {};  // What changed since that one will do. 0: all is to be written.
-  std::vector<uint64_t> readers = {};   // Of a snapshot of this moment. None: it is not kept.
-  std::optional<Version> version = {};  // BSP: of every shard at this moment.
+  CheckpointId base = {};  // Changes since this checkpoint are enough. 0: write everything.
+  std::vector<uint64_t> readers = {};   // Readers of a snapshot. Empty: no snapshot is kept.
+  std::optional<Version> version = {};  // BSP: the version of every shard at this moment.
   friend bool operator==(const CheckpointOrder&, const CheckpointOrder&) = default;
 };
 
@@ -291,7 +292,7 @@ struct NodeReply {
   bool changed = false;  // False: nothing newer than the node has; the lists are empty.
   std::vector<TableAssignment> tables;
   std::vector<TaskKey> tasks;
-  std::vector<TaskGpus> gpus;  // Of those tasks that have some, in their order.
+  std::vector<TaskGpus> gpus;  // The GPUs of tasks that have some, in the order of `tasks`.
   bool may_stop = false;       // It is to get nothing more, and nothing of a running job is on it.
   StoreRevision revision = {};
 };
@@ -345,10 +346,10 @@ struct Wait {
   std::vector<NodeId> silent = {};  // Servers that it cannot reach.
 };
 
-// What a task does beside its batches: it prepares, or exports.
+// The work of a task beside its batches: it prepares, or exports.
 struct Activity {
-  std::string what;  // What it counts ("examples read"). Empty: nothing.
-  int64_t done = 0;  // How many of those are done.
+  std::string what;  // The counted objects ("examples read"). Empty: no such work.
+  int64_t done = 0;  // The number of objects that are done.
 };
 
 struct TaskReport {
@@ -405,12 +406,12 @@ struct TaskReply {
   StoreRevision revision = {};
 };
 
-// What the shell is to give its name: the model that `exporter` has written whole.
-// SchedulerCore::ModelPublished says how it went. May come again after a restart.
+// The complete model that `exporter` has staged. The shell moves it to its place, and reports the
+// result by SchedulerCore::ModelPublished. It may come again after a restart.
 struct ModelPublish {
   TaskKey exporter;
-  std::string staged;  // The folder where it lies,
-  std::string folder;  // and where it belongs.
+  std::string staged;  // The folder of the staged model.
+  std::string folder;  // The folder to which it is moved.
 };
 
 // ---- users

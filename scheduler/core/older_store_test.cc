@@ -1,5 +1,5 @@
-// Issue 20: a scheduler that goes on from an older copy of its store, as a backup that was put
-// back, among daemons and tasks that have seen more.
+// Issue 20: tests a scheduler that goes on from an older copy of its store, such as a restored
+// backup, while daemons and tasks know later decisions.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
@@ -23,8 +23,8 @@ constexpr char kLost[] =
     " knows of decisions that the scheduler does not know: the scheduler's store is an older copy "
     "of itself, and what it decided since is lost; go on from a checkpoint";
 
-// A server, a worker, and a job that runs there, or waits; then the next scheduler, on a copy of
-// the store of before `lost` was decided.
+// A server, a worker, and a job that runs there or waits; then the next scheduler, on a copy of the
+// store from before the decision `lost`.
 struct Story {
   explicit Story(bool runs = true, bool log = false) {
     core = std::make_unique<SchedulerCore>(SchedulerCore::Options{.number = 7});
@@ -81,9 +81,9 @@ struct Story {
   std::unique_ptr<SchedulerCore> core;
   Incarnation server;
   Incarnation worker;
-  StoreRevision known;  // The last that the copy has,
-  StoreRevision lost;   // and one behind it.
-  Actions actions;      // Of the last Sync.
+  StoreRevision known;  // The last revision in the copy.
+  StoreRevision lost;   // A later revision.
+  Actions actions;      // Actions of the last Sync.
   uint64_t ticket = 0;
 };
 
@@ -105,8 +105,8 @@ TEST_CASE("Older store: a job goes on that nobody has seen more of", "[scheduler
 TEST_CASE("Older store: a node that has heard of more ends its jobs", "[scheduler][core]") {
   Story story;
   const bool of_server = GENERATE(true, false);
-  const bool later = GENERATE(true, false);  // This scheduler has decided as much, meanwhile.
-  // Whatever it held is gone: it was told to drop it.
+  const bool later = GENERATE(true, false);  // The new scheduler has made as many decisions.
+  // The node holds nothing, because it was told to drop everything.
   NodeReport report = story.Report(story.lost);
   if (!of_server) report.node = "worker-1";
   if (!of_server) report.incarnation = story.worker;
@@ -116,14 +116,14 @@ TEST_CASE("Older store: a node that has heard of more ends its jobs", "[schedule
   }
   REQUIRE_OK(story.Sync(report));
   story.CheckEnded(report.node);
-  // A state of a number that it has seen it would not take in.
+  // The node would ignore a desired state with a number that it has seen.
   REQUIRE(story.actions.node_replies.size() == 1);
   CHECK(story.actions.node_replies[0].generation > Generation(7));
   CHECK(story.actions.node_replies[0].changed);
 }
 
-// Where all have died who have heard of more, a server's log may still have a later membership than
-// the store, and go by no earlier one.
+// Even if all processes that knew later decisions have died, a server's log may have a later
+// membership than the store, and it accepts no earlier one.
 TEST_CASE("Older store: memberships go on above those that logs may have", "[scheduler][core]") {
   Story story;
   NodeReport report = story.Report(story.known);
@@ -177,7 +177,7 @@ TEST_CASE("Older store: a task that has heard of more ends its job", "[scheduler
   story.CheckEnded("task 0");
 }
 
-// A power cut ended all who had heard of more.
+// A power cut ended all processes that knew later decisions.
 TEST_CASE("Older store: a log whose writer had heard of more ends its job", "[scheduler][core]") {
   Story story(/*runs=*/true, /*log=*/true);
   StoredShard log{kJob, {TableId(0), ShardId(0)}, Term(1), Position(5), "", Incarnation(50)};

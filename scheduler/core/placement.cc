@@ -8,7 +8,7 @@ namespace {
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The replicas of one shard; `copies` counts those of each server.
+// Chooses the servers for the replicas of one shard. `copies` counts the copies on each server.
 void PlaceReplicas(int replicas, std::vector<int>& copies, ShardRoute& route) {
   for (int i = 0; i < replicas; ++i) {
     int best = -1;

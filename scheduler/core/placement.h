@@ -106,8 +106,8 @@ struct Routing {
   }
 };
 
-// What a shard counts where servers share a job out: its elements, but at least kShardElementsMin:
-// also a bucket, of whose rows nothing is known here.
+// Returns the weight of a shard when shards are distributed: its elements, but at least
+// kShardElementsMin. A bucket has that weight, because the number of its rows is not known here.
 inline int64_t PlacementWeight(const Range& elements) {
   return elements.size() > kShardElementsMin ? elements.size() : kShardElementsMin;
 }

@@ -47,7 +47,7 @@ TEST_CASE("Placement: a small table is cut so that every server gets a share",
           "[scheduler][core]") {
   CHECK(CutTable(100'000, 2) == std::vector<Range>{{0, 50'000}, {50'000, 100'000}});
   CHECK(CutTable(64, 4).size() == 4);
-  CHECK(CutTable(16, 4).size() == 1);  // Below the alignment there is nothing to share.
+  CHECK(CutTable(16, 4).size() == 1);  // A table below the alignment is not cut.
 }
 
 TEST_CASE("Placement: a server has several shards once they are 256 KiB, and never above 4 MiB",

@@ -34,7 +34,7 @@ absl::Status CheckResumePoint(const ResumePoint& at, const JobPlan& plan) {
   const int64_t count_max = int64_t{kCounterMax};
   const EpochPlan epochs(plan);
   Range steps{0, count_max};
-  int64_t samples = 0;  // Beyond the last epoch nothing is left to train.
+  int64_t samples = 0;  // After the last epoch no samples are left.
   if (at.epoch.value() >= 0 && at.epoch.value() < epochs.epochs()) {
     samples = epochs.Samples(at.epoch);
     if (plan.mode == Mode::kBsp) steps = epochs.Steps(at.epoch);

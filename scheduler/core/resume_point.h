@@ -43,9 +43,9 @@ struct ResumePoint {
   }
 };
 
-// Whether a job of this plan can begin at a point that was read from a disk: a checksum tells
-// damage, not a file that somebody has made.
-// Errors: kDataLoss  names the field, its value and what was expected.
+// Checks that a job of this plan can begin at a point that was read from a disk. A checksum finds
+// damage, but not a forged file.
+// Errors: kDataLoss  names the field, its value and the expected value.
 absl::Status CheckResumePoint(const ResumePoint& at, const JobPlan& plan);
 
 // A job's beginning that is not the beginning of its training.

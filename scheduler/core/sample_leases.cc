@@ -11,7 +11,7 @@ namespace {
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Puts [begin, end) into disjoint ranges, joining it with its neighbours.
+// Inserts `range` into disjoint ranges, and joins it with its neighbours.
 void Insert(Range range, absl::btree_map<int64_t, int64_t>& ranges) {
   auto next = ranges.lower_bound(range.begin);
   if (next != ranges.end() && next->first == range.end) {
@@ -101,7 +101,7 @@ void SampleLeases::Return(Rank rank) {
       if (!Planted(PlantedBug::kLosePartlyEvaluated)) rest.begin = held.positions.begin;
     }
     ungranted_count_ += rest.size();
-    // Evaluation ranges stay apart from their neighbours: the partition is fixed.
+    // Evaluation ranges are not joined with their neighbours, because their partition is fixed.
     if (options_.use == Use::kEvaluate) {
       ungranted_.emplace(rest.begin, rest.end);
     } else {

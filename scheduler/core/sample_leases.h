@@ -46,8 +46,8 @@ class SampleLeases {
 
   // How fast a task is.
   struct Pace {
-    double share = 0;           // Of what all tasks do, 0 < share <= 1. 0: not known.
-    int64_t positions_max = 0;  // Of one lease, unless that is less than a batch.
+    double share = 0;           // Share of the work of all tasks, 0 < share <= 1. 0: not known.
+    int64_t positions_max = 0;  // Limit for one lease, which has at least one batch.
   };
 
   struct Options {
@@ -129,7 +129,7 @@ class SampleLeases {
   absl::btree_map<int64_t, int64_t> ungranted_;  // Begin to end; disjoint.
   absl::btree_map<LeaseId, Held> held_;
   absl::btree_map<int64_t, EvaluationSum> results_;  // By first position.
-  // Of all results at once: whole numbers have the same sum in any order.
+  // The scores of all results: sums of whole numbers do not depend on the order.
   ScoreCounts scores_;
 };
 

@@ -55,8 +55,8 @@ TEST_CASE("Sample leases: a task of known pace gets its share of the rest, for a
   CHECK(leases.Grant(Rank(1), slow)->positions.size() == 1'680);
   const SampleLeases::Pace limited{.share = 1, .positions_max = 20'000};
   CHECK(leases.Grant(Rank(2), limited)->positions.size() == 20'000);
-  // sim --seed=3210229359: the only task that was left when others had died took all of the rest,
-  // and needed a minute for each batch.
+  // sim --seed=3210229359: after the death of the others the last task took all of the rest, though
+  // it needed a minute for each batch.
   const SampleLeases::Pace least{.share = 1, .positions_max = 3};
   CHECK(leases.Grant(Rank(2), least)->positions.size() == 10);
   CHECK(leases.Grant(Rank(3))->positions.size() == 64 * 10);
@@ -131,7 +131,7 @@ TEST_CASE("Sample leases: evaluation is cut the same way whoever dies, and each 
   REQUIRE_OK(leases.Report(Rank(1), result));
   REQUIRE_OK(leases.Report(Rank(1), {second.id, 320, 16.0, 100}));
   REQUIRE_OK(leases.Report(Rank(1), {again.id, 160, 4.0, 120}));
-  // The first life's result comes late.
+  // The first incarnation's result comes late.
   REQUIRE_OK(leases.Report(Rank(0), {first.id, 160, 99.0, 160}));
   CHECK(leases.complete());
   CHECK(leases.Sum().samples == 400);
@@ -139,7 +139,7 @@ TEST_CASE("Sample leases: evaluation is cut the same way whoever dies, and each 
   CHECK(leases.Sum().correct == 280);
 }
 
-// Scores of `count` samples, half of them clicks.
+// Returns scores of `count` samples, half of which are clicks.
 ScoreCounts ScoresOf(int64_t count, float from) {
   ScoreCounts scores;
   for (int64_t i = 0; i < count; ++i) scores.Add(from + static_cast<float>(i), i % 2 == 1);
@@ -152,12 +152,12 @@ TEST_CASE("Sample leases: each finished lease's scores count once", "[scheduler]
   const SampleLease other = *leases.Grant(Rank(1));
   const SampleReport early{dead.id, 16, 1.0, 16, ScoresOf(16, 50)};
   leases.Return(Rank(0));
-  REQUIRE_OK(leases.Report(Rank(0), early));  // It comes after its sender's death.
+  REQUIRE_OK(leases.Report(Rank(0), early));  // The report comes after its sender's death.
   const SampleLease again = *leases.Grant(Rank(1));
   const SampleReport second{other.id, 20, 1.0, 4, ScoresOf(4, -7)};
   REQUIRE_OK(leases.Report(Rank(1), second));
   REQUIRE_OK(leases.Report(Rank(1), second));
-  // Scores of a lease that is not finished are not taken, nor looked at.
+  // Scores of an unfinished lease are ignored without a check.
   REQUIRE_OK(leases.Report(Rank(1), {again.id, 8, 1.0, 8, ScoresOf(3, 0)}));
   CHECK(leases.scores() == ScoresOf(4, -7));
   REQUIRE_OK(leases.Report(Rank(1), {again.id, 16, 1.0, 16, ScoresOf(16, 0)}));

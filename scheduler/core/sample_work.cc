@@ -12,7 +12,7 @@ void SampleWork::Clear() {
 void SampleWork::StartTraining(Epoch epoch, const ResumePoint* from) {
   StartSamples(SampleLeases::Use::kTrain, {0, epochs_.Samples(epoch)}, /*scores=*/1);
   paused_ = false;
-  // Else all of the epoch is to be trained: it is beyond the last one of the job that was saved.
+  // Otherwise the whole epoch must be trained: it lies beyond the last epoch of the saved job.
   const bool begun = from != nullptr && (!from->untrained.empty() || from->batches > 0);
   if (begun) samples_->Resume(from->untrained, from->batches);
 }
@@ -49,7 +49,7 @@ void SampleWork::AddTo(ResumePoint* point, Epoch epoch) const {
 
 int64_t SampleWork::StepsDone(Epoch epoch) const {
   const Range steps = epochs_.Steps(epoch);
-  // A lease cut short by a death may have added a batch.
+  // A lease that was cut short by a death may have added a batch.
   return std::min(steps.begin + samples_->batches_done(), steps.end);
 }
 
@@ -59,7 +59,7 @@ void SampleWork::PlanQuiet(bool due, int64_t /*due_steps*/, double /*samples_per
 }
 
 bool SampleWork::IsAtRest(const Task& task) const {
-  // A paused assignment must have been made, and seen.
+  // A task with unfinished work is at rest only after it has seen a paused assignment.
   return !HasUnfinished(task.rank) || (task.idle && task.assignment.paused);
 }
 

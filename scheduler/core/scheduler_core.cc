@@ -1,5 +1,5 @@
-// Messages and views. What follows from a message is in scheduler_core_settle.cc; nodes that break
-// or are drained are in scheduler_core_nodes.cc.
+// SchedulerCore: messages and views. scheduler_core_settle.cc has the consequences of messages;
+// scheduler_core_nodes.cc has broken connections and drains.
 #include "scheduler/core/scheduler_core.h"
 
 #include <algorithm>
@@ -87,7 +87,7 @@ absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, In
   CAPSTAN_RETURN_IF_ERROR(membership_.Renew(report.node, report.incarnation, report.leaving, now));
   const Node& node = *membership_.Find(report.node);
   NodeState& state = nodes_[report.node];
-  if (state.held) AnswerNode(node.id, state, actions);  // The caller gave up on that one.
+  if (state.held) AnswerNode(node.id, state, actions);  // The node gave up its earlier call.
   if (node.closing() && !was_closing) NoteClosing(node, now, actions);
   if (!was_heard && node.info.role == Role::kWorker && !node.closing()) slots_.OpenNode(node.id);
   const bool current = report.generation_seen == state.generation;
@@ -107,7 +107,7 @@ void SchedulerCore::TakeNodeReport(const Node& node, const NodeReport& report, b
                                    Instant now, Actions& actions) {
   for (const TableReport& table : report.tables) {
     JobRun* run = RunOf(table.job);
-    // A failure that is about an older desired state is not one; a later sync will tell.
+    // A failure under an older desired state does not count; a later sync reports it if it lasts.
     if (run == nullptr || (table.failure.happened() && !current)) continue;
     run->OnTableReport(node.id, table, now, actions.events);
   }
@@ -136,12 +136,13 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
     slots_.LoseGpus(node, report.task, report.gpus_lost);
     nodes_changed_ = true;
   }
-  AnswerTask(report.task, actions);  // One held before: the caller gave up on it.
+  AnswerTask(report.task, actions);  // The task gave up an earlier call that is still held.
   held_tasks_[report.task] = {.ticket = ticket,
                               .assignment_seen = report.assignment_seen,
                               .routing_seen = report.routing_seen,
                               .hold_until = now + options_.sync_interval};
-  // A Failure that ended the job or the task was taken in: the task is not to be told otherwise.
+  // The core has accepted a failure, which may have ended the job or the task. It answers OK now,
+  // because Settle() would refuse the task.
   if (run->ended() || report.failure.happened()) AnswerTask(report.task, actions);
   Settle(now, actions);
   const Task* task = run->FindLife(report.task);
@@ -154,7 +155,7 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
 
 // ---------------------------------------------------------------- users
 
-// A job that waits has its folders, too: it would be too late to refuse it when it starts.
+// Waiting jobs count, too, because a job cannot be refused any more when it starts.
 absl::Status SchedulerCore::CheckFolders(const JobFolders& folders, Instant now,
                                          const JobId& owner) const {
   for (const auto& [id, entry] : jobs_) {
@@ -168,7 +169,8 @@ absl::Status SchedulerCore::CheckFolders(const JobFolders& folders, Instant now,
   return absl::OkStatus();
 }
 
-// Servers may go on writing what an ended job had begun, when the folder has been looked through.
+// Servers may still write a checkpoint of an ended job after the folder was listed, so the ids of
+// begun checkpoints count, too.
 CheckpointId SchedulerCore::FloorIn(const JobFolders& folders, CheckpointId floor) const {
   if (folders.checkpoints.empty()) return floor;
   for (const auto& [id, entry] : jobs_) {
@@ -189,11 +191,11 @@ absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions&
   entry.number = next_job_number_++;
   entry.submitted = now;
   entry.restore = restore;
-  // The shards know the lives of the tasks that trained them, perhaps of another cluster.
+  // The shards store the incarnations of the tasks that trained them, perhaps in another cluster.
   if (restore) next_incarnation_ = std::max(next_incarnation_, restore->at.incarnation.Next());
   actions.events.push_back(JobSubmitted{plan.id});
   queue_changed_ = true;
-  nodes_changed_ = true;  // The counters.
+  nodes_changed_ = true;  // That row has the counters.
   changed_jobs_.insert(plan.id);
   Settle(now, actions);
   return absl::OkStatus();
@@ -370,11 +372,11 @@ void SchedulerCore::Tick(Instant now, Actions& actions) {
   TakeNodeDeaths(first_event, now, actions);
   for (JobEntry* entry : Running()) {
     JobRun& run = *entry->run;
-    // What nobody can report does not count as not done.
+    // Limits of time do not run while no report can arrive.
     if (membership_.isolated()) run.RestartLimits(now, options_.rejoin);
     for (const Rank rank : run.ExpiredTasks(now)) {
-      // A daemon that is silent, too, dies with its tasks when its own lease ends; or nobody does,
-      // because this scheduler is cut off.
+      // If the daemon is silent, too, its tasks die when the daemon's lease ends. If this scheduler
+      // is isolated, no node dies.
       const Node* node = membership_.Find(run.task(rank).node);
       if (node != nullptr && node->alive && now - node->last_seen >= options_.lease / 2) {
         run.ExcuseTask(rank, now);

@@ -51,14 +51,14 @@
 
 namespace capstan::scheduler {
 
-// What the shell is to do. First `changes` are made durable, with those of all earlier steps; then
-// the answers may be sent, in any order, and the events told, in the order in which things
-// happened.
+// The actions that the shell must perform after a step. It first makes `changes` durable, with
+// those of all earlier steps. Then it may send the answers in any order, and reports the events in
+// their order.
 struct Actions {
   Changes changes;
-  std::vector<CheckpointPublish> publishes;  // Manifests to be written.
+  std::vector<CheckpointPublish> publishes;  // Manifests that the shell writes.
   std::vector<JobId> removals;  // Jobs whose older checkpoints are not needed: CheckpointsToRemove.
-  std::vector<ModelPublish> models;  // To be moved to their places, one after the other.
+  std::vector<ModelPublish> models;  // Models that the shell moves, one after the other.
   std::vector<NodeReply> node_replies;
   std::vector<TaskReply> task_replies;
   std::vector<JobReply> job_replies;  // The job's view at the time of sending is the answer.
@@ -66,19 +66,18 @@ struct Actions {
   std::vector<SnapshotReply> snapshot_replies;
   std::vector<DrainReply> drain_replies;
   Events events;
-  size_t events_noted = 0;  // Of those, in the histories of their jobs. The core's own.
+  size_t events_noted = 0;  // Number of events in the histories of jobs. Only the core uses it.
 };
 
-// What the shell knows of a job of another cluster that was loaded (SchedulerCore::Adopt).
+// The shell's knowledge of a loaded job of another cluster, for SchedulerCore::Adopt.
 struct Adoption {
   JobId job;
   std::string cluster;        // The cluster from which the job comes.
-  absl::Duration record_age;  // Since it was recorded where the job stands.
-  // What the logs of servers hold of it, as they registered with them. Those that are dead by now
-  // are passed over.
+  absl::Duration record_age;  // Age of the job's record.
+  // The job's shards in the logs with which servers registered. Dead servers are ignored.
   absl::btree_map<NodeId, std::vector<StoredShard>> stored;
-  CheckpointId checkpoint_floor;  // The highest that is in its folder.
-  bool only_check = false;        // Says whether it could be taken up, and forgets it.
+  CheckpointId checkpoint_floor;  // The highest id in the job's checkpoint folder.
+  bool only_check = false;        // Only checks if the job could be adopted, then unloads it.
 };
 
 class SchedulerCore {
@@ -135,7 +134,7 @@ class SchedulerCore {
   //         kResourceExhausted   too many jobs wait.
   absl::Status SubmitJob(const JobPlan& plan, Instant now, Actions& actions,
                          const std::optional<RestoreFrom>& restore = std::nullopt);
-  // Whether a job of another cluster may be loaded (LoadJob) and taken up (Adopt).
+  // Checks if a job of another cluster may be loaded (LoadJob) and adopted (Adopt).
   // Errors: kAlreadyExists       its id is taken.
   //         kFailedPrecondition  a job that has not ended writes into the same folders.
   absl::Status MayAdopt(const JobPlan& plan, Instant now) const;
@@ -148,8 +147,8 @@ class SchedulerCore {
   void Unload(const JobId& job) { jobs_.erase(job); }  // As LoadJob has left it.
   // The job that a submission of this name has made, however often it comes. Null: none is known.
   const JobId* JobOfSubmission(uint64_t submission_id) const;
-  // What the cluster lacks that `job` needs, even if nothing else ran. Empty: nothing, or the job
-  // does not wait, or not all nodes are heard again after a restart.
+  // Names the resources that the cluster lacks for `job`, even if no other job ran. Empty: it lacks
+  // none, or the job does not wait, or not all nodes are heard again after a restart.
   std::string WhyTooSmall(const JobId& job, Instant now) const;
   // Errors: kNotFound.
   absl::StatusOr<JobState> StopJob(const JobId& job, Instant now, Actions& actions);
@@ -172,7 +171,8 @@ class SchedulerCore {
   //         watches_max calls are held.
   absl::Status SaveCheckpoint(Ticket ticket, const JobId& job, absl::Duration limit, Instant now,
                               Actions& actions);
-  // Likewise of one that was asked for before (CheckpointReply::asked), or a later one.
+  // Same as SaveCheckpoint(), for a checkpoint that was requested earlier (CheckpointReply::asked),
+  // or any later one.
   // Errors: as above; kFailedPrecondition  it was given up.
   absl::Status AwaitCheckpoint(Ticket ticket, const JobId& job, CheckpointId asked,
                                absl::Duration limit, Instant now, Actions& actions);
@@ -181,13 +181,13 @@ class SchedulerCore {
   // Errors: as above; those of Checkpoints::AskSnapshot.
   absl::Status OpenSnapshot(Ticket ticket, const JobId& job, uint64_t reader, absl::Duration limit,
                             Instant now, Actions& actions);
-  // What came of a CheckpointPublish. One that nobody waits for any more has no effect.
+  // Accepts the result of a CheckpointPublish. No effect if the job does not wait for it.
   void CheckpointPublished(const JobId& job, CheckpointId id, const absl::Status& status,
                            Instant now, Actions& actions);
-  // What may be removed of the job's checkpoints now. No job that pins one of them may be submitted
-  // between this call and the end of the removal: the shell sees to that.
+  // Returns the job's checkpoints that may be removed now. The shell makes sure that no job which
+  // pins one of them is submitted before the end of the removal.
   CheckpointRemoval CheckpointsToRemove(const JobId& job) const;
-  // What came of a ModelPublish. One that nobody waits for any more has no effect.
+  // Accepts the result of a ModelPublish. No effect if the job does not wait for it.
   void ModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
                       Actions& actions);
   // Writes the model that the job keeps, since it could not be written, into `folder`; empty: where
@@ -198,8 +198,8 @@ class SchedulerCore {
                          Instant now, Actions& actions);
   // The ModelPublish of this exporter is still to be performed.
   bool AwaitsModel(const TaskKey& exporter) const;
-  // What hosts that do not share this one's folders may do there now: write parts of a checkpoint
-  // or a model into `folder`; read the checkpoint in it.
+  // True if hosts that do not share this host's folders may now write parts of a checkpoint or a
+  // model into `folder`, or may read the checkpoint in it.
   bool MayWriteInto(const std::string& folder) const;
   bool MayReadFrom(const std::string& folder) const;
   // Gives the node nothing new and moves what it has elsewhere, or (`cancel`) takes that back. The
@@ -257,13 +257,13 @@ class SchedulerCore {
     uint64_t told_revision = 1;    // The revision of why_pending and of history.
     uint64_t desired_version = 0;  // The version of run that the nodes' desired states have.
 
-    // Of run, as named in Changes last.
+    // The state of `run` that Changes named last.
     uint64_t written_version = 0;
     uint64_t written_revision = 0;
     Generation written_routing;
     Instant written_at;
 
-    // Of run, as its servers were to keep it last. 0: not in this life of the scheduler.
+    // The state of `run` in the last record for its servers. 0: none in this incarnation.
     uint64_t record = 0;
     Generation record_routing;
     Instant record_at;
@@ -278,7 +278,7 @@ class SchedulerCore {
       archive(number, submitted, stopped, stopped_at, failure, told_revision, restore, history);
     }
   };
-  // What a node should hold, in short; the reply spells it out.
+  // The desired state of a node, as ids; the reply has the details.
   struct Desired {
     // Job, routing, membership, checkpoint, record.
     std::vector<std::tuple<JobId, Generation, Generation, CheckpointId, uint64_t>> tables;
@@ -328,8 +328,8 @@ class SchedulerCore {
   };
 
   std::vector<std::string> LivingLogs() const;
-  // Of a node that has heard of decisions that are not in this scheduler's store: the jobs that it
-  // has something of, by its report or by what is known here, end.
+  // A node knows decisions that are not in this scheduler's store. Ends all jobs in which it takes
+  // part, by its report or by the scheduler's state.
   void OnOlderStore(const NodeReport& report, Instant now, Actions& actions);
   bool HasLaterLog(const JobRun& run, absl::Span<const StoredShard> stored) const;
   void EndUnstarted(JobEntry& entry, const Failure& failure, Instant now, Events& events);
@@ -346,7 +346,8 @@ class SchedulerCore {
   void NoteLeft(Actions& actions);
   void MoveTasks(Instant now, Actions& actions);
   void MoveStranded(Instant now, Actions& actions);
-  // For a rank of the job. On a worker daemon that it avoids only if none of its tasks has a place.
+  // Chooses a place for a rank of the job. It is on an avoided worker daemon only if none of the
+  // job's tasks has a place.
   std::optional<WorkerSlots::Place> ChoosePlace(const JobEntry& job) const;
   void PlaceTasks(Instant now, Actions& actions);
   void StartJobs(Instant now, Actions& actions);
@@ -393,7 +394,7 @@ class SchedulerCore {
   JobRun* RunOf(const JobId& job);
   JobView ViewOf(const JobEntry& entry, Instant now) const;
   absl::Status CheckFolders(const JobFolders& folders, Instant now, const JobId& owner = {}) const;
-  // Of a job in `folders`: no id up to there is its own.
+  // Returns the checkpoint floor of a job in `folders`: ids up to the floor are not the job's.
   CheckpointId FloorIn(const JobFolders& folders, CheckpointId floor) const;
   uint64_t RevisionOf(const JobEntry& entry) const;
 

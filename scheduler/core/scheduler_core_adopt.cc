@@ -1,4 +1,5 @@
-// Jobs of another cluster, whose scheduler has lost its store: they are taken up from their logs.
+// SchedulerCore: the adoption of jobs of another cluster, whose scheduler has lost its store, from
+// their logs.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -15,9 +16,9 @@
 namespace capstan::scheduler {
 namespace {
 
-constexpr size_t kShardsNamedMax = 4;  // Of each server.
+constexpr size_t kShardsNamedMax = 4;  // Limit for each server.
 
-// The number in "<name>-<number>"; 0: it has none.
+// Returns the number in "<name>-<number>"; 0 if there is none.
 uint64_t NumberIn(const JobId& job) {
   uint64_t number = 0;
   const size_t mark = job.rfind('-');
@@ -25,7 +26,7 @@ uint64_t NumberIn(const JobId& job) {
   return number;
 }
 
-// "server-1 (table/shard 0/1, 0/4), server-2 or server-3 (0/2)".
+// Returns "server-1 (table/shard 0/1, 0/4); server-2 or server-3 (table/shard 0/2)".
 std::string TextOf(const std::vector<ShardMap::Lost>& lost) {
   absl::btree_map<std::string, std::vector<std::string>> by_holders;
   for (const ShardMap::Lost& shard : lost) {
@@ -69,7 +70,7 @@ absl::Status SchedulerCore::Adopt(const Adoption& from, Instant now, Actions& ac
   running_.emplace(entry.number, from.job);
   actions.events.push_back(JobAdopted{from.job, from.cluster, from.record_age});
   for (Event& event : events) actions.events.push_back(std::move(event));
-  nodes_changed_ = true;  // The counters.
+  nodes_changed_ = true;  // That row has the counters.
   desired_changed_ = true;
   Settle(now, actions);
   return absl::OkStatus();
@@ -82,7 +83,8 @@ absl::Status SchedulerCore::TakeUp(JobEntry& entry, const Adoption& from, Instan
         absl::StrCat(from.job, " did not run, or without a log, when it was recorded last"));
   }
   JobRun& run = *entry.run;
-  // Calendars differ from host to host (Options::first_incarnation).
+  // The other scheduler's counter may be ahead of this one's, because it began with the calendar of
+  // another host (Options::first_incarnation).
   next_incarnation_ = std::max(next_incarnation_, run.last_life().Next());
   for (const ServerRef& server : run.routing()->servers) {
     next_incarnation_ = std::max(next_incarnation_, server.incarnation.Next());
@@ -98,7 +100,7 @@ absl::Status SchedulerCore::TakeUp(JobEntry& entry, const Adoption& from, Instan
   }
   if (run.ended()) return absl::FailedPreconditionError(run.View(now).failure.message);
   CAPSTAN_RETURN_IF_ERROR(CheckLogs(run, from));
-  // Workers that this scheduler knew before it was started again have a moment to come back.
+  // After a restart, the workers that this scheduler knew have some time to come back.
   if (slots_.capacity(entry.plan.device) > 0 || membership_.MayReturn(now)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("no worker that could run tasks of ", from.job,

@@ -1,4 +1,4 @@
-// What is remembered of jobs: their events, and how long ended ones are kept.
+// SchedulerCore: the events of jobs, and the time for which ended jobs are kept.
 #include <algorithm>
 #include <utility>
 
@@ -62,14 +62,15 @@ void SchedulerCore::ForgetOldest(Instant now, Actions& actions) {
   }
 }
 
-// By value: what is forgotten has the original.
+// `job` is a copy, because the function removes the original.
 void SchedulerCore::Forget(JobId job, Actions& actions) {
   const JobEntry& entry = jobs_.at(job);
   for (const Watch& watch : watches_) {
     if (watch.job == job) actions.job_replies.push_back({watch.ticket, job});
   }
   std::erase_if(watches_, [&job](const Watch& watch) { return watch.job == job; });
-  // Processes may still run; nobody will know any more when they have ended.
+  // Processes of the job may still run. Their end will not be noticed any more, so the event comes
+  // now.
   if (leaving_.erase(job) > 0) actions.events.push_back(JobLeft{job, entry.run->last_life()});
   actions.changes.forgotten.insert(job);
   changed_jobs_.erase(job);

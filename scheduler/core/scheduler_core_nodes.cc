@@ -1,4 +1,4 @@
-// Nodes whose connection breaks, and nodes that are drained.
+// SchedulerCore: nodes whose connection breaks, and nodes that are drained.
 #include <algorithm>
 #include <utility>
 
@@ -19,12 +19,12 @@ void SchedulerCore::OnSyncBroken(const NodeId& node, Incarnation incarnation, In
   membership_.Broken(node, incarnation, now);
 }
 
-// A timer that comes late means that this process did not run; then silence and cut calls are its
-// own doing, and nobody is dead because of them.
+// A late timer means that this process did not run. Then this process caused the silence and the
+// cut calls, so no node is dead because of them.
 void SchedulerCore::NoteStall(Instant now, Actions& actions) {
   if (now < due_ || now - due_ < options_.read_lease) return;
   actions.events.push_back(SchedulerStalled{now - due_});
-  // Connections stayed: nobody has to find the way back.
+  // The connections stayed open, so nodes need no time to come back.
   membership_.Restored(now, absl::ZeroDuration());
   for (JobEntry* entry : Running()) entry->run->Restored(now, absl::ZeroDuration());
   due_ = NextDeadline();
@@ -45,7 +45,7 @@ absl::Status SchedulerCore::DrainNode(Ticket ticket, const NodeId& node, bool ca
   return absl::OkStatus();
 }
 
-// The node began to close, or is in use again.
+// Applies that the node began to close, or is in use again.
 void SchedulerCore::NoteClosing(const Node& node, Instant now, Actions& actions) {
   nodes_changed_ = true;
   if (!node.alive) return;
@@ -63,7 +63,8 @@ void SchedulerCore::NoteClosing(const Node& node, Instant now, Actions& actions)
   }
 }
 
-// A task leaves a drained daemon if another has a free slot, or if its job goes on with the others.
+// A task may leave a drained daemon if another daemon has a free slot, or if its job has a task on
+// a daemon that is not closing.
 bool SchedulerCore::MayMoveTask(const TaskKey& key) const {
   if (slots_.free(jobs_.at(key.job).plan.device) > 0) return true;
   const JobRun& run = *RunOf(key.job);
@@ -76,7 +77,7 @@ bool SchedulerCore::MayMoveTask(const TaskKey& key) const {
 
 void SchedulerCore::MoveTasks(Instant now, Actions& actions) {
   for (const Node* node : membership_.All()) {
-    // A daemon that is leaving ends its tasks itself.
+    // A leaving daemon ends its tasks itself.
     if (!node->alive || !node->draining || node->leaving) continue;
     for (const TaskKey& key : slots_.Desired(node->id)) {
       JobRun* run = RunOf(key.job);
@@ -89,8 +90,8 @@ void SchedulerCore::MoveTasks(Instant now, Actions& actions) {
   MoveStranded(now, actions);
 }
 
-// Tasks that have left a worker from which they cannot reach a server, and are back on it, since no
-// other one had room for them.
+// Moves stranded tasks. Such a task has left a worker from which it cannot reach a server, but is
+// on that worker again, because no other worker had a free slot.
 void SchedulerCore::MoveStranded(Instant now, Actions& actions) {
   for (const JobEntry* entry : Running()) {
     JobRun& run = *entry->run;

@@ -1,5 +1,5 @@
-// A store that is an older copy of itself, as a backup that was put back: whoever has heard of what
-// was decided since ends the jobs that it has something of.
+// SchedulerCore: an older store, such as a restored backup. If a node or task has seen later
+// decisions, all jobs that it takes part in end.
 #include <algorithm>
 
 #include "absl/container/btree_set.h"
@@ -9,7 +9,7 @@ namespace capstan::scheduler {
 
 void SchedulerCore::OnOlderStore(const NodeReport& report, Instant now, Actions& actions) {
   if (const auto node = nodes_.find(report.node); node != nodes_.end()) {
-    // A state of a number that it has seen it would take for the one that it has.
+    // The node would take a new desired state with a number that it has seen for the old state.
     Generation& generation = node->second.generation;
     generation = std::max(generation, report.generation_seen).Next();
     nodes_changed_ = true;

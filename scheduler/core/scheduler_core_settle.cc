@@ -1,4 +1,5 @@
-// What follows from a message: slots are freed and taken, jobs start, held calls are answered.
+// SchedulerCore: the consequences of a message. Slots are freed and taken, jobs start, held calls
+// are answered.
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -47,8 +48,8 @@ void SchedulerCore::NoteEnded(Instant now, Actions& actions) {
   ForgetOldest(now, actions);
 }
 
-// Tasks that their jobs do not want any more leave the desired states, and their calls are
-// answered.
+// Removes the tasks that their jobs do not want any more from the desired states, and answers their
+// calls.
 void SchedulerCore::ReleaseSlots(Actions& actions) {
   bool changed = desired_changed_;
   for (JobEntry* entry : Running()) {
@@ -93,12 +94,13 @@ std::optional<WorkerSlots::Place> SchedulerCore::ChoosePlace(const JobEntry& job
   return slots_.Choose(job.plan.device);
 }
 
-// Running jobs come before waiting ones, the older before the younger.
+// Places the tasks of running jobs, older jobs first. StartJobs() comes later, so running jobs come
+// before waiting ones.
 void SchedulerCore::PlaceTasks(Instant now, Actions& actions) {
   for (JobEntry* entry : Running()) {
     for (const Rank rank : entry->run->UnplacedRanks()) {
       const std::optional<WorkerSlots::Place> place = ChoosePlace(*entry);
-      if (!place) break;  // A younger job may want less of a worker.
+      if (!place) break;  // A younger job may need less of a worker.
       const TaskKey key{entry->plan.id, rank, next_incarnation_};
       ++next_incarnation_;
       slots_.Take(*place, key);
@@ -110,7 +112,7 @@ void SchedulerCore::PlaceTasks(Instant now, Actions& actions) {
   }
 }
 
-// For the jobs that wait.
+// Returns the supply for each device need of the waiting jobs.
 Supplies SchedulerCore::CurrentSupplies() const {
   Supplies supplies;
   for (const DeviceNeed& need : queue_.Needs()) {
@@ -126,8 +128,8 @@ Supplies SchedulerCore::CurrentSupplies() const {
   return supplies;
 }
 
-// A server that died while there was no scheduler is not known to be dead for a lease: jobs start
-// on nodes that are heard, once those that live have had the time to find the way back.
+// A node that died while no scheduler ran is found dead only at the end of a lease. So jobs start
+// when the live nodes have had the time to come back.
 void SchedulerCore::StartJobs(Instant now, Actions& actions) {
   if (membership_.MayReturn(now)) return;
   while (const std::optional<JobId> job = queue_.Startable(CurrentSupplies())) {
@@ -158,7 +160,8 @@ void SchedulerCore::StartJob(JobEntry& entry, Instant now, Actions& actions) {
   desired_changed_ = true;
 }
 
-// As many as the plan asks for (0: all), those that hold the fewest shards, by name.
+// Returns as many servers as the plan asks for (0: all), namely those with the fewest shards,
+// sorted by name.
 std::vector<ServerRef> SchedulerCore::ChooseServers(const JobPlan& plan) const {
   std::vector<const Node*> servers = membership_.Available(Role::kServer);
   if (plan.servers > 0) {
@@ -197,7 +200,7 @@ void SchedulerCore::ExplainPending() {
 
 // ---------------------------------------------------------------- nodes
 
-// Draws the consequences of the NodeDied events from `first_event` on.
+// Applies the consequences of the NodeDied events from `first_event` on.
 void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& actions) {
   std::vector<JobRun::DeadNode> dead;
   const size_t end = actions.events.size();
@@ -237,9 +240,9 @@ SchedulerCore::Desired SchedulerCore::WantedOf(const Node& node) const {
   return wanted;
 }
 
-// Of a BSP job the tables' version tells how far it is, so its record is of decisions alone. With a
-// new table the record comes at once, so that nothing is acknowledged under one that it does not
-// know.
+// The progress of a BSP job is the version of its tables, so only decisions change its record. A
+// new routing table changes the record at once, because no push may be acknowledged under a table
+// that the record does not have.
 void SchedulerCore::RefreshRecords(Instant now) {
   if (options_.record_interval == absl::InfiniteDuration()) return;
   for (JobEntry* entry : Running()) {
@@ -307,24 +310,23 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
     if (node->alive && node->info.role == Role::kWorker) slots_.CloseNode(node->id);
   }
   revisions_.Begin();
-  // A store that was put back from a backup does not know the lives and memberships that were given
-  // out since.
+  // A store that was restored from a backup does not have the latest incarnations and memberships.
   next_incarnation_ = std::max(next_incarnation_, options_.first_incarnation);
   if (Planted(PlantedBug::kReuseIncarnations)) next_incarnation_ = options_.first_incarnation;
   absl::btree_map<uint64_t, JobEntry*> waiting;
   for (auto& [id, entry] : jobs_) {
     const bool ended = entry.run == nullptr ? entry.stopped : entry.run->ended();
-    // Reasons to wait that were seen and not written are fewer than this.
+    // Users saw fewer than this many revisions (reasons to wait) that were not stored.
     if (entry.run == nullptr && !ended) {
       entry.told_revision += uint64_t{1} << 32;
-      changed_jobs_.insert(id);  // The next life adds to this one's.
+      changed_jobs_.insert(id);  // The next incarnation adds to this one's revision.
     }
     if (entry.run != nullptr) {
       entry.run->Restored(now, options_.rejoin, Generation(options_.first_incarnation.value()));
     }
     if (ended) {
       KeepEnded(entry);
-      if (entry.run != nullptr) leaving_.insert(id);  // The last life may not have told.
+      if (entry.run != nullptr) leaving_.insert(id);  // The last incarnation may have missed it.
     } else if (entry.run == nullptr) {
       waiting.emplace(entry.number, &entry);
     } else {
@@ -462,7 +464,7 @@ void SchedulerCore::AnswerMoment(const SnapshotTaken& taken, Actions& actions) {
   });
 }
 
-// Not ok, or not within the limit.
+// Answers a wait without a result: with an error, or OK if the time limit is over.
 void SchedulerCore::AnswerWithout(const CheckpointWait& wait, const absl::Status& why,
                                   Actions& actions) {
   if (wait.snapshot) {

@@ -27,7 +27,7 @@ struct Desk {
                     const Devices& devices = {}) {
     NodeInfo info{.name = name, .role = role, .address = name + ":1", .task_capacity = capacity};
     info.devices = devices;
-    info.identity = name;  // Its own successor.
+    info.identity = name;  // A node that joins again succeeds itself.
     const Registration node = core.Register(info, now, actions).value();
     if (role == Role::kServer) servers.push_back(node);
     return node;
@@ -43,7 +43,7 @@ struct Desk {
     actions.node_replies.clear();
     return replies;
   }
-  // With a timer that is punctual.
+  // Lets `step` pass with a punctual timer.
   void Pass(absl::Duration step) {
     const Instant end = now + step;
     while (core.NextDeadline() < end) Stall(core.NextDeadline() - now);
@@ -106,13 +106,13 @@ TEST_CASE("Scheduler: after it did not run for a while, nobody is dead because o
   const Registration server = desk.Join("server-1", Role::kServer);
   REQUIRE_OK(desk.Sync(server, 1, 1));
   desk.now = desk.now + absl::Seconds(60);
-  // What had gathered comes in any order, cut calls first.
+  // The waiting calls arrive in any order, here the cut call first.
   desk.core.OnSyncBroken("server-1", server.incarnation, desk.now, desk.actions);
   desk.Stall(absl::ZeroDuration());
   desk.Pass(absl::Seconds(2));
   CHECK(desk.core.Nodes()[0].alive);
   REQUIRE_OK(desk.Sync(server, 2, 1));
-  // Then leases count again.
+  // From then on leases count again.
   desk.Pass(absl::Seconds(4));
   CHECK_FALSE(desk.core.Nodes()[0].alive);
 }
@@ -125,7 +125,7 @@ TEST_CASE("Scheduler: what it tells of jobs after a stall is durable first", "[s
   REQUIRE_OK(desk.core.SubmitJob(Plan("job-1", 2), desk.now, desk.actions));
   const uint64_t before = desk.core.Job("job-1", desk.now).value().revision;
   REQUIRE_OK(desk.Sync(server, 2, 2));
-  desk.Pass(absl::Milliseconds(10));  // The timer is due after 200 ms, when that is answered.
+  desk.Pass(absl::Milliseconds(10));  // The timer is due after 200 ms, to answer that call.
   desk.actions.changes = {};
   desk.Stall(absl::Milliseconds(790));  // Less than the progress interval after the last write.
   CHECK(desk.core.Job("job-1", desk.now).value().revision > before + 1000);
@@ -186,7 +186,7 @@ TEST_CASE("Scheduler: a checkpoint that a job can go back to stays with its owne
   submit("elsewhere", "/two/checkpoints");
   REQUIRE(desk.core.Job("waits", desk.now)->state == JobState::kPending);
   CHECK(pinned() == Pins{{CheckpointId(3), CheckpointId(5)}});
-  // The owner has ended, and with it the job in its folder; the other one runs, and may go back.
+  // The owner and the job in its folder have ended; the other job runs, and may go back.
   REQUIRE_OK(desk.core.StopJob("owner", desk.now, desk.actions));
   CHECK(pinned() == Pins{{CheckpointId(3), CheckpointId(5)}});
   REQUIRE_OK(desk.core.StopJob("waits", desk.now, desk.actions));
@@ -207,7 +207,8 @@ TEST_CASE("Scheduler: a job numbers its checkpoints above all that one before it
     const auto last = std::find_if(events.rbegin(), events.rend(), ended);
     return last == events.rend() ? CheckpointId(0) : std::get<CheckpointEnded>(*last).id;
   };
-  // Nothing of it is complete, and a server may still be writing it: the folder shows nothing.
+  // The checkpoint is not complete, and a server may still write it, so the folder does not show
+  // it.
   REQUIRE_OK(cluster.Submit(PlanIn("job-1", "/out")));
   REQUIRE(
       cluster.RunUntil([&] { return cluster.View("job-1").samples_done > 0; }, absl::Minutes(1)));
@@ -243,7 +244,7 @@ TEST_CASE("Scheduler: a node whose held call is cut dies soon, one that called a
   CHECK(server.read_lease == absl::Milliseconds(500));
   REQUIRE_OK(desk.Sync(server, 1, 1));
   desk.core.OnSyncBroken("server-1", server.incarnation, desk.now, desk.actions);
-  CHECK(desk.Take().size() == 1);  // Every ticket is answered, also of a call that was cut.
+  CHECK(desk.Take().size() == 1);  // Every ticket is answered, even that of a cut call.
   desk.Pass(absl::Milliseconds(400));
   REQUIRE_OK(desk.Sync(server, 2, 1));
   desk.Pass(absl::Milliseconds(150));
@@ -321,7 +322,7 @@ TEST_CASE("Scheduler: whoever watches a job hears of its next change, or of the 
   CHECK(desk.actions.job_replies.size() == 1);
   REQUIRE_OK(watch(2, revision));
   CHECK(desk.actions.job_replies.size() == 1);
-  desk.Join("server-1", Role::kServer);  // Changes the reason why it waits.
+  desk.Join("server-1", Role::kServer);  // This changes the reason why the job waits.
   REQUIRE(desk.actions.job_replies.size() == 2);
   CHECK(desk.actions.job_replies[1].ticket == Ticket(2));
 
@@ -402,7 +403,7 @@ TEST_CASE("Scheduler: a job that needs a GPU waits for one, and its task is told
   CHECK(view.detail ==
         "needs 1 GPU; no live worker has one: worker-1: no CUDA driver; waits until more join, "
         "and jobs behind it go on");
-  CHECK(desk.core.Job("job-2", desk.now)->state == JobState::kRunning);  // It is passed over.
+  CHECK(desk.core.Job("job-2", desk.now)->state == JobState::kRunning);  // It passes the first job.
 
   const Registration worker = desk.Join("worker-2", Role::kWorker, 2, OneGpu());
   view = *desk.core.Job("job-1", desk.now);
@@ -445,7 +446,7 @@ TEST_CASE("Scheduler: a task whose GPU is lost starts again on another worker's"
 
   desk.Join("worker-2", Role::kWorker, 1, OneGpu());
   CHECK(desk.core.Job("job-1", desk.now)->tasks[0].node == "worker-2");
-  lose(2);  // One too many.
+  lose(2);  // This loss is one too many.
   const JobView view = *desk.core.Job("job-1", desk.now);
   CHECK(view.state == JobState::kFailed);
   CHECK(view.failure.reason == FailureReason::kDeviceLost);
@@ -471,10 +472,10 @@ TEST_CASE("Scheduler: a task that names the GPU it has lost starts again with th
   REQUIRE_OK(desk.core.SyncTask(Ticket(1), report, desk.now, desk.actions));
   CHECK(desk.core.Nodes()[1].gpus_lost == std::vector<int>{1});
   desk.Take();
-  REQUIRE_OK(desk.Sync(worker, 7, 0));  // Told that it is to run no task,
+  REQUIRE_OK(desk.Sync(worker, 7, 0));  // The worker learns that it must run no task.
   const std::vector<NodeReply> replies = desk.Take();
   REQUIRE(replies.size() == 1);
-  REQUIRE_OK(desk.Sync(worker, 8, replies[0].generation.value()));  // it runs none.
+  REQUIRE_OK(desk.Sync(worker, 8, replies[0].generation.value()));  // It runs none now.
   CHECK(task().gpus == std::vector<int>{0, 2});
 }
 

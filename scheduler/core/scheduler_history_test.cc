@@ -1,4 +1,4 @@
-// What is remembered of jobs: their events, and how long ended ones are kept.
+// Tests the events of jobs, and the time for which ended jobs are kept.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -85,7 +85,7 @@ TEST_CASE("Events: each one makes a new revision, so that whoever watches sees i
 
 struct Ended {
   explicit Ended(const SchedulerCore::Options& options) : core(options) {}
-  // A job that is stopped before it starts.
+  // Submits a job and stops it before it starts.
   void Job(const std::string& id) {
     REQUIRE_OK(core.SubmitJob(Plan(id, 1), now, actions));
     REQUIRE_OK(core.StopJob(id, now, actions).status());

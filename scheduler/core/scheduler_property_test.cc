@@ -1,4 +1,5 @@
-// What holds whatever dies, hangs, gets lost, repeated or delayed. A failing seed replays exactly.
+// Tests the core's invariants while processes die or hang, and messages are lost, repeated or
+// delayed. A failing seed replays exactly.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -40,7 +41,7 @@ JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
   return plan;
 }
 
-// Half of the workers have GPUs. Returns how many.
+// Gives GPUs to about half of the workers. Returns the number of these workers.
 int DrawGpus(FakeCluster& cluster, Dice& dice, int workers) {
   int with_gpus = 0;
   for (int i = 1; i <= workers; ++i) {
@@ -64,7 +65,7 @@ void LoseSomeGpu(FakeCluster& cluster, Dice& dice) {
   cluster.LoseGpu(job, rank);
 }
 
-// Workers whose GPUs were lost are started anew, once all that is lost has been said.
+// Restarts the workers with lost GPUs, after all losses have been reported.
 void RepairGpus(FakeCluster& cluster) {
   cluster.Run(absl::Seconds(3));
   for (const NodeView& node : cluster.core().Nodes()) {
@@ -74,9 +75,8 @@ void RepairGpus(FakeCluster& cluster) {
   }
 }
 
-// Something happens to a server: it dies, comes back, is drained, or taken into use again. Of one
-// cluster, servers are either killed or drained: what a drained one leaves may be too little for a
-// death more.
+// Kills a server, brings one back, drains one, or cancels a drain. In one cluster servers are
+// either killed or drained, because after a drain the rest may not survive another death.
 void MoveServers(FakeCluster& cluster, bool drain, std::vector<std::string>& killed) {
   Dice& dice = cluster.dice();
   const std::vector<std::string> servers = cluster.AliveNodes(Role::kServer);
@@ -93,8 +93,8 @@ void MoveServers(FakeCluster& cluster, bool drain, std::vector<std::string>& kil
   killed.push_back(server);
 }
 
-// Something bad happens to a task, a daemon or the scheduler; a daemon that was killed comes back
-// later under its name.
+// Causes a fault of a task, a daemon or the scheduler. A killed daemon comes back later under its
+// name.
 void Misfortune(FakeCluster& cluster, std::vector<std::string>& killed) {
   Dice& dice = cluster.dice();
   const auto tasks = cluster.RunningTasks();
@@ -122,7 +122,7 @@ void Misfortune(FakeCluster& cluster, std::vector<std::string>& killed) {
   }
 }
 
-// A job that begins where the newest checkpoint of `plan` stood trains what was left, and ends.
+// Checks that a job which begins at the newest checkpoint of `plan` trains the rest, and ends.
 std::string RestoreNewest(FakeCluster& cluster, const JobPlan& plan) {
   if (cluster.Complete(plan.id).empty()) return "";
   const CheckpointPublish newest = cluster.Complete(plan.id).back();
@@ -181,7 +181,7 @@ std::string RunSeed(uint64_t seed) {
     if (dice.Chance(0.5)) MoveServers(cluster, drain, killed_servers);
     if (devices.Chance(0.3)) LoseSomeGpu(cluster, devices);
   }
-  // From here on nothing bad happens: every job must end.
+  // From here on there are no faults, so every job must end.
   cluster.set_network({});
   for (const std::string& name : killed) cluster.AddWorker(name, 2);
   for (const std::string& name : killed_servers) cluster.AddServer(name);

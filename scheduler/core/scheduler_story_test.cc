@@ -1,4 +1,4 @@
-// Stories of whole clusters.
+// Tests whole clusters, with FakeCluster.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -101,7 +101,7 @@ TEST_CASE("Scheduler: it is told when no process of an ended job is left", "[sch
     Actions stopped;
     REQUIRE_OK(story.cluster.core().StopJob("job-1", story.cluster.now(), stopped));
     CHECK(std::get<JobEnded>(stopped.events.back()).job == "job-1");
-    // The cluster checks that nothing runs by then.
+    // FakeCluster checks that no task of the job runs at that time.
     REQUIRE(story.cluster.RunUntil([&] { return left() > 0; }, absl::Seconds(30)));
     story.cluster.Run(absl::Seconds(5));
     CHECK(left() == 1);
@@ -199,7 +199,7 @@ TEST_CASE("Scheduler: a job with replicas survives the death of one server after
           return std::none_of(routing.servers.begin(), routing.servers.end(),
                               [&](const ServerRef& ref) { return ref.node == server; });
         },
-        absl::Seconds(1)));  // Its connection broke: no need to wait for the lease.
+        absl::Seconds(1)));  // Its connection broke, so the scheduler need not wait for the lease.
     story.cluster.AddServer(server);
     story.cluster.Run(absl::Seconds(1));
   }
@@ -246,7 +246,7 @@ TEST_CASE("Scheduler: a server whose log a job waits for is not said to be safe 
   story.cluster.AddServer("server-2");
   story.cluster.Run(absl::Seconds(1));
   uint64_t ticket = 1'000'000;
-  // One that is dead, and one that came back with the log and holds nothing yet.
+  // One server is dead; one came back with the log and holds nothing yet.
   for (const char* name : {"server-1", "server-2"}) {
     Actions actions;
     REQUIRE_OK(story.cluster.core().DrainNode(Ticket(ticket++), name, false, absl::ZeroDuration(),
@@ -280,7 +280,7 @@ TEST_CASE("Scheduler: one that is cut off for longer than the leases takes nobod
     const Events& events = story.cluster.events();
     for (size_t i = before; i < events.size(); ++i) {
       CHECK_FALSE(std::holds_alternative<NodeDied>(events[i]));
-      CHECK_FALSE(std::holds_alternative<TaskPlaced>(events[i]));  // Again.
+      CHECK_FALSE(std::holds_alternative<TaskPlaced>(events[i]));  // No task is placed again.
     }
   }
 }

@@ -49,7 +49,8 @@ bool ShardCopies::IsOfOlderDisk(const NodeId& node, const JobServers::LogEnd& lo
 
 void RenderRouting(const std::vector<ShardCopies>& shards, Generation generation,
                    Routing* routing) {
-  // By name; the dead server of a lost shard may be listed beside its new life.
+  // Servers are ordered by name. The dead server of a lost shard may stand beside its new
+  // incarnation.
   using Life = std::pair<NodeId, Incarnation>;
   absl::btree_map<Life, int> index;
   const auto life = [](const ServerRef& server) { return Life(server.node, server.incarnation); };

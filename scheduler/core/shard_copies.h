@@ -37,8 +37,8 @@ struct ShardCopies {
   Instant fenced_at;  // The primary is dead and answers no reads from then on.
   // Others whose logs hold all of it, until the primary is known to have begun its own.
   std::vector<NodeId> logs;
-  // Likewise, the incarnations of all who held all of it when it was lost: a log of an earlier one
-  // is of a disk that was not there then.
+  // The incarnations of the servers that held the whole shard when it was lost, until the same
+  // time. A log of an earlier incarnation is on an older disk.
   absl::btree_map<NodeId, Incarnation> writers;
   NodeId move_to;  // Is to become primary once it is filled. Empty: none.
   // The table that first said that the shard is handed over. 0: no other one is filled.
@@ -54,7 +54,7 @@ struct ShardCopies {
   // It was lost, and whoever took over is not known to have begun its log.
   bool awaits_log() const { return !writers.empty(); }
   void AddReplica(const ReplicaCopy& copy);
-  // Whoever held all of it last: the primary, then replicas, then `logs`.
+  // Returns the servers that held the whole shard last: the primary, the replicas, then `logs`.
   std::vector<NodeId> Holders() const;
   // The log is of a disk that the server had before the one on which it held all of the shard.
   bool IsOfOlderDisk(const NodeId& node, const JobServers::LogEnd& log) const;

@@ -1,4 +1,4 @@
-// Facts, deaths and views. Where copies go is in shard_map_placing.cc.
+// ShardMap: facts, deaths and views. shard_map_placing.cc has the placement of copies.
 #include "scheduler/core/shard_map.h"
 
 #include <algorithm>
@@ -97,7 +97,7 @@ void ShardMap::OnTableReport(const NodeId& server, const TableReport& report) {
   }
 }
 
-// A report that comes late tells of the logs as they were with an earlier table.
+// A late report describes the logs under an earlier table.
 void ShardMap::NoteLogsBegun(const ServerRef& server, Generation applied) {
   for (ShardCopies& shard : shards_) {
     const bool read = applied >= Generation(shard.term.value());
@@ -115,7 +115,7 @@ void ShardMap::TakeReplicaReport(const Server& server, Generation applied,
   if (shard == nullptr || shard->primary != server.ref || report.term != shard->term) return;
   ReplicaCopy* copy = shard->FindReplica(report.node);
   if (copy == nullptr || copy->server.incarnation != report.incarnation) return;
-  if (applied < copy->placed) return;  // It speaks of an earlier copy there.
+  if (applied < copy->placed) return;  // The report is about an earlier copy on that node.
   if (report.state == ReplicaReport::State::kUnreachable) {
     shard->avoid = report.node;
     DropReplica(*shard, report.node);
@@ -142,7 +142,7 @@ bool ShardMap::Settle(Instant now) {
     BuryDead(shard, now);
     has_lost_ = has_lost_ || shard.lost;
   }
-  ChooseGood();  // Whoever comes back with a log of a lost shard is no place for copies.
+  ChooseGood();  // Holders of newly lost shards get no copies.
   for (ShardCopies& shard : shards_) {
     if (IsServed(shard)) HandOver(shard);
   }
@@ -168,7 +168,7 @@ void ShardMap::BuryDead(ShardCopies& shard, Instant now) {
     shard.lost = true;
     shard.move_to.clear();
     shard.moves_from = Generation();
-    // Those in sync stay, dead as they are: they are the last who held all of it.
+    // The dead replicas in sync stay, because they are the last ones that held the whole shard.
     if (std::erase_if(shard.replicas, [](const ReplicaCopy& copy) { return !copy.in_sync; }) > 0) {
       changed_ = true;
     }
@@ -191,7 +191,7 @@ void ShardMap::BuryDead(ShardCopies& shard, Instant now) {
   }
 }
 
-// The one whose server has the fewest primaries; drained servers come last.
+// Returns the replica in sync whose server has the fewest primaries; drained servers come last.
 NodeId ShardMap::BestReplica(const ShardCopies& shard) const {
   NodeId best;
   std::tuple<bool, int> best_rank;
@@ -241,8 +241,8 @@ std::vector<ShardMap::Lost> ShardMap::WithoutLog() const {
   return without;
 }
 
-// The holder whose log reaches furthest; the primary of two that are equal. A log from before the
-// job went back to a checkpoint is of a course that is given up.
+// Returns the holder whose log reaches furthest. If two are equal, it is the earlier one of
+// Holders(), the primary first. Logs from before the job went back to a checkpoint do not count.
 const ShardMap::Server* ShardMap::LogHolder(const ShardCopies& shard) const {
   const Server* best = nullptr;
   JobServers::LogEnd best_end;
@@ -259,7 +259,7 @@ const ShardMap::Server* ShardMap::LogHolder(const ShardCopies& shard) const {
   return best;
 }
 
-// The other holders become replicas that are to be filled, so that they keep their logs for now.
+// The other holders become replicas that must be filled, so that they keep their logs for now.
 void ShardMap::TakeFromLog(ShardCopies& shard) {
   const ServerRef holder = LogHolder(shard)->ref;
   shard.logs = shard.Holders();
@@ -291,7 +291,8 @@ bool ShardMap::RecoverFromLog(Instant now) {
                servers_.at(shard.primary.node).applied >= Generation(shard.term.value())) {
       continue;
     }
-    // Also those that have not been read since the last time: there is one log_term.
+    // Shards whose logs were not read since the last recovery also get a new term, because there is
+    // only one log_term.
     shard.term = Term(Next().value());
     servers_.AddMember(shard.primary.node);
   }
@@ -351,7 +352,8 @@ int ShardMap::CopiesOn(const NodeId& server) const {
   return count;
 }
 
-// Where a primary has died, who is to take over may be dead, too, unheard of.
+// A dead primary's log is needed even if a replica can take over, because the replica may be dead
+// without the scheduler's knowledge.
 bool ShardMap::NeedsLogOf(const NodeId& server) const {
   return std::any_of(shards_.begin(), shards_.end(), [&](const ShardCopies& shard) {
     if (!shard.lost) return shard.primary.node == server && !Lives(shard.primary);

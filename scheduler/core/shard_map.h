@@ -69,7 +69,7 @@ class ShardMap {
   // ---- facts; what follows from them comes with the next Settle
   // A live server, of the job or not. REQUIRES: an earlier life of that name has died.
   void SetServer(const ServerRef& server, bool draining);
-  // What the logs of a live server hold, as JobServers::SetStored.
+  // Sets the content of a live server's logs, as JobServers::SetStored.
   void SetStored(const NodeId& server, absl::Span<const StoredShard> stored,
                  const std::string& unique_id = "");
   // Its shards get another primary from `fenced_at` on, when it answers no reads any more.
@@ -80,9 +80,9 @@ class ShardMap {
   // Live servers that tasks cannot reach: their shards move away, as if they were drained, while
   // there is another server. Not durable.
   void SetAvoided(const absl::btree_set<NodeId>& servers);
-  // What a live server says of the job's tables on it. A report about a replica counts only if it
-  // comes from the shard's primary, is of its term, names the replica's life, and was made when the
-  // primary knew of the replica.
+  // Accepts a live server's report on the job's tables. A report about a replica counts only if it
+  // comes from the shard's primary, has its term, names the replica's incarnation, and was made
+  // when the primary knew the replica.
   void OnTableReport(const NodeId& server, const TableReport& report);
   // A live server goes by the table of that generation: as primary of a shard that it was to read
   // from its log it has read it.
@@ -109,7 +109,7 @@ class ShardMap {
   // to begin with its initial values.
   // False: there is no server.
   bool PlaceAnew();
-  // Where primaries have their shards from: the terms of the last RecoverFromLog and PlaceAnew.
+  // The source of the primaries' shards: the terms of the last RecoverFromLog and PlaceAnew.
   RestoreSource source() const {
     return {.restore_term = restore_term_, .restore_folder = "", .log_term = log_term_};
   }
@@ -141,7 +141,7 @@ class ShardMap {
     int copies = 0;
     int primaries = 0;
     int filling = 0;
-    int64_t elements = 0;  // Of primaries, those on their way counted where they go.
+    int64_t elements = 0;  // Elements of primaries. A moving primary counts at its target.
   };
 
   Generation Next() const {

@@ -1,4 +1,4 @@
-// What a drained server holds, until it is known that nobody needs it any more.
+// Tests that a drained server keeps its copies until they are known to be no longer needed.
 #include <catch2/catch.hpp>
 
 #include "absl/time/time.h"
@@ -12,7 +12,7 @@ const ServerRef kSecond{.node = "server-2", .incarnation = Incarnation(2)};
 const ServerRef kThird{.node = "server-3", .incarnation = Incarnation(3)};
 const Instant kNow = Instant() + absl::Seconds(1);
 
-// The first server says that a copy is in sync.
+// The first server reports that a copy is in sync.
 void Fill(ShardMap& map, const ServerRef& server) {
   TableReport report{"job-1", map.routing().generation, Generation(1), {}, {}};
   const ShardRoute& shard = map.routing().shards[0];
@@ -21,7 +21,7 @@ void Fill(ShardMap& map, const ServerRef& server) {
   map.Settle(kNow);
 }
 
-// One shard on the first server, a copy in sync on the second.
+// Returns a map of one shard: its primary is on the first server, a replica in sync on the second.
 ShardMap TwoCopies() {
   Routing routing{.job = "job-1", .generation = Generation(1), .shards = {}, .servers = {kFirst}};
   routing.shards.push_back({.key = {TableId(0), ShardId(0)}, .elements = {0, 10}});
@@ -47,7 +47,7 @@ TEST_CASE("Shard map: a drained primary stays until the next one has shown that 
   map.SetServer(kFirst, /*draining=*/true);
   map.Settle(kNow);
   CHECK(Primary(map) == kFirst.node);
-  map.NoteApplied(kFirst.node, map.routing().generation);  // It knows that it is to be replaced.
+  map.NoteApplied(kFirst.node, map.routing().generation);  // It knows that it will be replaced.
   map.Settle(kNow);
   CHECK(Primary(map) == kFirst.node);
   SECTION("it lives") {
@@ -84,7 +84,7 @@ TEST_CASE("Shard map: a primary that lives is replaced once it knows that it is 
   CHECK(HandsOver(map));
   map.NoteApplied(kSecond.node, map.routing().generation);
   map.Settle(kNow);
-  CHECK(Primary(map) == kFirst.node);  // It may answer reads alone, by the table before.
+  CHECK(Primary(map) == kFirst.node);  // By the earlier table it may answer reads alone.
   SECTION("it hears of it") {
     map.NoteApplied(kFirst.node, map.routing().generation);
     map.Settle(kNow);
@@ -94,7 +94,7 @@ TEST_CASE("Shard map: a primary that lives is replaced once it knows that it is 
   SECTION("it is dead instead") {
     map.ServerDied(kFirst.node, kNow + absl::Seconds(1));
     map.Settle(kNow);
-    CHECK(Primary(map) == kFirst.node);  // Until it answers no reads any more.
+    CHECK(Primary(map) == kFirst.node);  // It may still answer reads.
     map.Settle(kNow + absl::Seconds(1));
     CHECK(Primary(map) == kSecond.node);
     CHECK_FALSE(HandsOver(map));
@@ -109,7 +109,7 @@ TEST_CASE("Shard map: a primary that lives is replaced once it knows that it is 
     map.Settle(kNow);
     CHECK(HandsOver(map));
     map.NoteApplied(kSecond.node, map.routing().generation);
-    map.NoteApplied(kFirst.node, handed_over);  // Since then it may have been told otherwise.
+    map.NoteApplied(kFirst.node, handed_over);  // A later table may have cancelled the move.
     map.Settle(kNow);
     CHECK(Primary(map) == kFirst.node);
     map.NoteApplied(kFirst.node, map.routing().generation);

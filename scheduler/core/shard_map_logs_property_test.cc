@@ -1,6 +1,6 @@
-// Whether a shard map ever takes a log that lacks what was acknowledged: primaries recover from
-// their logs, lose their disks, get older ones, fill replicas, fail, die and come back in any
-// order, against a model that knows what was acknowledged and what each log holds.
+// Tests that a shard map never recovers from a log that lacks acknowledged updates. Primaries
+// recover from their logs, lose their disks, get older ones, fill replicas, fail, die and come back
+// in any order. A model knows the acknowledged updates and the content of each log.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
@@ -37,15 +37,15 @@ struct Log {
   Incarnation life;
 };
 
-// A server under its name; `life` is 0 while no process of it runs.
+// A server name. `life` is 0 while no process with that name runs.
 struct Server {
   Incarnation life;
-  std::optional<Log> log;       // On its disk.
-  std::optional<Log> copy;      // Of the log, made when no process of it ran.
-  Routing applied;              // By this life.
-  bool holds = false;           // The shard, in memory, up to the log's end.
-  bool failed = false;          // Its log, to this life.
-  std::vector<NodeId> in_sync;  // Replicas that count, if it is primary.
+  std::optional<Log> log;       // The log on its disk.
+  std::optional<Log> copy;      // A copy of the log, made while no process ran.
+  Routing applied;              // The table that this incarnation has applied.
+  bool holds = false;           // The shard is in memory, up to the log's end.
+  bool failed = false;          // This incarnation cannot use its log.
+  std::vector<NodeId> in_sync;  // The replicas that count, if it is primary.
 };
 
 class World {
@@ -89,7 +89,7 @@ class World {
     const auto server = servers_.find(ref.node);
     return server != servers_.end() && server->second.life == ref.incarnation;
   }
-  // By the table that it goes by.
+  // Returns true if the server is primary by the table that it has applied.
   bool IsPrimary(const NodeId& node) const {
     const Server& server = servers_.at(node);
     return server.holds && !server.applied.shards.empty() &&
@@ -102,7 +102,7 @@ class World {
     if (server.life == Incarnation(0)) return Start(node);
     switch (dice_.Below(12)) {
       case 0:
-        // Together: the map hears of no death before the others.
+        // All die together, and the map learns of all deaths at once.
         if (dice_.Chance(0.4)) return KillAll();
         return Kill(node);
       case 1:
@@ -154,7 +154,8 @@ class World {
     map_->ServerDied(node, now_);
   }
 
-  // As the agent: a table names the shard's place, and where a new primary takes it from.
+  // Acts as the server's agent: a table names the shard's servers, and the source from which a new
+  // primary reads it.
   void Apply(const NodeId& node) {
     Server& server = servers_[node];
     const Routing& table = map_->routing();
@@ -167,7 +168,7 @@ class World {
           return table.servers[static_cast<size_t>(replica.server)] == self;
         });
     if (!named) {
-      if (server.holds) server.log.reset();  // Others stay on the disk for a grace time.
+      if (server.holds) server.log.reset();  // Other logs stay on the disk for a grace time.
       server.holds = false;
       server.applied = {};
       return;
@@ -175,7 +176,7 @@ class World {
     const Term known = server.applied.shards.empty() ? Term(0) : server.applied.shards[0].term;
     if (PrimaryIn(table) == self && route.term == map_->source().restore_term &&
         known < route.term) {
-      server.log = {route.term, acknowledged_, server.life};  // From a checkpoint.
+      server.log = {route.term, acknowledged_, server.life};  // Restored from a checkpoint.
       server.holds = true;
     } else if (PrimaryIn(table) == self && !server.holds) {
       if (!server.log.has_value() || route.term != map_->source().log_term) return Refuse(node);
@@ -183,7 +184,7 @@ class World {
       server.log->life = server.life;
       server.holds = true;
     } else if (PrimaryIn(table) == self && server.log.has_value()) {
-      server.log->term = route.term;  // Promoted.
+      server.log->term = route.term;  // The server was promoted.
     }
     server.in_sync.clear();
     for (const ReplicaRef& replica : route.replicas) {
@@ -192,13 +193,13 @@ class World {
     }
     server.applied = table;
   }
-  // It cannot read its log, and says so; what it reports names no table.
+  // The server reports that it cannot read its log. The report names no table.
   void Refuse(const NodeId& node) {
     servers_[node].failed = true;
     map_->NoteApplied(node, Generation(0));
     map_->ServerFailed(node, now_);
   }
-  // Its disk takes no more; it goes by a table, and says so with the failure.
+  // The server's disk is full. It has applied a table, which the failure's report names.
   void FailLog(const NodeId& node) {
     Server& server = servers_[node];
     if (!IsPrimary(node)) return;
@@ -225,13 +226,13 @@ class World {
     return std::find(primary.in_sync.begin(), primary.in_sync.end(), node) != primary.in_sync.end();
   }
 
-  // Acknowledged once the log has it, and those of all replicas that count.
+  // Acknowledges a push when the log has it, and the logs of all replicas that count.
   void Push(const NodeId& node) {
     if (!IsPrimary(node) || servers_[node].failed) return;
     Server& primary = servers_[node];
     const ServerRef self{node, node + ":1", primary.life};
     if (primary.applied.shards[0].awaits_log) return;
-    // A deposed primary is fenced off by the replicas that know of the new term; here all do.
+    // Replicas that know the new term fence off a deposed primary; here all replicas know it.
     if (PrimaryIn(map_->routing()) != self) return;
     std::vector<Server*> all = {&primary};
     for (const ReplicaRef& replica : primary.applied.shards[0].replicas) {
@@ -286,7 +287,7 @@ class World {
   std::optional<ShardMap> map_;
   absl::btree_map<NodeId, Server> servers_;
   uint64_t lives_ = 0;
-  int64_t acknowledged_ = 0;  // The last position that a worker was told of.
+  int64_t acknowledged_ = 0;  // The last position that was acknowledged to a worker.
   Instant now_ = Instant::FromOrigin(absl::Seconds(100));
   std::string error_;
   int recoveries_ = 0;

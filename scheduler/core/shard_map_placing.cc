@@ -1,4 +1,4 @@
-// Where copies go: which servers may have some, missing replicas, and what is moved.
+// ShardMap: the placement of copies. It chooses servers, places missing replicas and moves copies.
 #include <algorithm>
 #include <tuple>
 
@@ -10,7 +10,7 @@ namespace capstan::scheduler {
 // ---------------------------------------------------------------- servers
 
 void ShardMap::ChooseGood() {
-  absl::btree_set<NodeId> awaited;  // That held lost shards: their logs may be asked for.
+  absl::btree_set<NodeId> awaited;  // Holders of lost shards, whose logs may be needed.
   for (const ShardCopies& shard : shards_) {
     if (!shard.lost) continue;
     for (const NodeId& node : shard.Holders()) awaited.insert(node);
@@ -61,8 +61,8 @@ void ShardMap::DropReplica(ShardCopies& shard, const NodeId& node) {
   changed_ = true;
 }
 
-// A drained server goes on with fewer replicas where there are too few servers for all; a move for
-// balance is never worth that.
+// A drained server hands a shard over even if there are too few servers for all replicas. A move
+// for balance never reduces the number of replicas.
 void ShardMap::HandOver(ShardCopies& shard) {
   const NodeId next = NextPrimary(shard);
   if (next.empty()) {
@@ -91,9 +91,10 @@ NodeId ShardMap::NextPrimary(ShardCopies& shard) {
   return filled && in_sync > options_.replicas ? shard.move_to : NodeId();
 }
 
-// The next primary may be dead, unheard of: the former one stays until that one goes by a table
-// that was made when it was to take over. The former one may not hear that it is replaced while its
-// read lease lasts: it goes by such a table, too, and so it asks its replicas before it answers.
+// The next primary may be dead without the scheduler's knowledge. So the former one stays until the
+// next one has applied a table from the time of the move. The former primary may not learn of its
+// replacement while its read lease lasts. So it must have applied such a table, too; with that it
+// asks its replicas before it answers.
 void ShardMap::MovePrimary(ShardCopies& shard, const NodeId& to) {
   if (shard.moves_from.value() == 0) {
     shard.moves_from = Next();
@@ -106,7 +107,7 @@ void ShardMap::MovePrimary(ShardCopies& shard, const NodeId& to) {
   if (both || Planted(PlantedBug::kLetGoUnheard)) Promote(shard, to);
 }
 
-// Drops replicas on drained servers once others are filled, and those that are too many.
+// Drops replicas on drained servers when enough others are filled, and drops surplus replicas.
 void ShardMap::Trim(ShardCopies& shard) {
   const int needed = std::min(Wanted(shard), Possible(shard));
   const bool enough = GoodReplicas(shard, Count::kInSync) >= needed;
@@ -115,7 +116,7 @@ void ShardMap::Trim(ShardCopies& shard) {
     if (!servers_.IsGood(copy.server.node) && (enough || !copy.in_sync))
       go.push_back(copy.server.node);
   }
-  std::vector<const ReplicaCopy*> good;  // The first to go stands first.
+  std::vector<const ReplicaCopy*> good;  // Sorted: the first ones are dropped first.
   for (const ReplicaCopy& copy : shard.replicas) {
     if (servers_.IsGood(copy.server.node)) good.push_back(&copy);
   }
@@ -134,8 +135,8 @@ void ShardMap::Trim(ShardCopies& shard) {
   for (const NodeId& node : go) LetGo(shard, *shard.FindReplica(node));
 }
 
-// The primary may be dead, unheard of, and this copy then the last one: it stays until the primary
-// goes by a table that was made when the copy was not needed any more.
+// The primary may be dead without the scheduler's knowledge, and this copy may be the last one. So
+// the copy stays until the primary has applied a table from the time when it was no longer needed.
 void ShardMap::LetGo(ShardCopies& shard, ReplicaCopy& copy) {
   if (copy.in_sync && copy.leaves.value() == 0) {
     copy.leaves = Next();
@@ -146,10 +147,10 @@ void ShardMap::LetGo(ShardCopies& shard, ReplicaCopy& copy) {
   if (!copy.in_sync || heard) DropReplica(shard, NodeId(copy.server.node));
 }
 
-// Primaries go from the server that has most to the one that has least, a few at a time, once all
-// replicas are there. Where there is a server for one copy more, a copy is made first. Otherwise
-// every server has all shards, and a primary changes roles with a replica: nothing of its shard is
-// committed until the former primary has been installed anew, so that few do so at a time.
+// When all replicas are filled, moves primaries from the server with the most elements to the one
+// with the least, a few at a time. If there is a server for one more copy, a copy is made first.
+// Otherwise every server has all shards, and a primary swaps roles with a replica. Its shard cannot
+// commit until the former primary is installed again, so only a few swap at a time.
 void ShardMap::PlanMoves(Instant now) {
   const int spare = static_cast<int>(servers_.good().size()) - options_.replicas - 1;
   if (spare < 0 || servers_.good().size() < 2) return;
@@ -194,13 +195,13 @@ ShardCopies* ShardMap::ChooseToMove(const NodeId& from, const NodeId& to, int64_
   ShardCopies* chosen = nullptr;
   for (ShardCopies& shard : shards_) {
     if (shard.primary.node != from || !shard.move_to.empty() || shard.HasLeavingReplica()) continue;
-    if (PlacementWeight(shard.elements) >= spread) continue;  // It would turn the tables.
+    if (PlacementWeight(shard.elements) >= spread) continue;  // It would reverse the imbalance.
     if (chosen == nullptr || (chosen->HasCopyOn(to) && !shard.HasCopyOn(to))) chosen = &shard;
   }
   return chosen;
 }
 
-// The former primary has whatever was committed, as any replica in sync has.
+// The former primary has all committed updates, like any replica in sync.
 void ShardMap::SwapPrimary(ShardCopies& shard, const NodeId& to) {
   const ServerRef from = shard.primary;
   Promote(shard, to);
@@ -210,7 +211,7 @@ void ShardMap::SwapPrimary(ShardCopies& shard, const NodeId& to) {
 
 // ---------------------------------------------------------------- missing replicas
 
-// Shards that have the fewest copies come first.
+// Places missing replicas. Shards with the fewest replicas in sync come first.
 void ShardMap::PlaceMissing() {
   CountLoads();
   std::vector<ShardCopies*> missing;
@@ -237,7 +238,7 @@ bool ShardMap::PlaceOne(ShardCopies& shard) {
   for (const NodeId& node : servers_.good()) {
     if (shard.HasCopyOn(node) || (move && node != shard.move_to)) continue;
     if (loads_[node].filling >= options_.filling_max) continue;
-    // The primary has not seen yet that the copy there left.
+    // The primary has not yet applied the table in which the earlier copy on `node` left.
     if (const auto it = shard.left.find(node); it != shard.left.end() && it->second > known) {
       continue;
     }

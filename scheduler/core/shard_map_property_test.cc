@@ -1,5 +1,5 @@
-// Random deaths, joins, drains, fills and late reports around a ShardMap, with servers that commit
-// as the replication protocol lets them: what is committed must be in whatever is promoted.
+// Tests a ShardMap with random deaths, joins, drains, fills and late reports. The servers commit as
+// the replication protocol allows. Every promoted copy must have all committed updates.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
@@ -30,18 +30,18 @@ class Dice {
   uint64_t next_ = 0;
 };
 
-// Copies on certain lives of servers.
+// Copies on certain incarnations of servers.
 using Replicas = absl::btree_set<std::pair<ShardKey, Incarnation>>;
 
-// One life of a server process.
+// One incarnation of a server.
 struct FakeServer {
   ServerRef ref;
   bool draining = false;
   Routing applied;
   absl::btree_map<ShardKey, int64_t> held;  // Position of each copy.
-  // Of shards whose primary is here, by its applied table.
+  // The filled replicas of shards whose primary is this server by its applied table.
   Replicas filled;
-  Replicas silent;  // They do not answer.
+  Replicas silent;  // Replicas that do not answer.
 };
 
 class World {
@@ -96,7 +96,7 @@ class World {
     return routing.servers[static_cast<size_t>(index)];
   }
 
-  // ---- what servers do
+  // ---- servers
   void Apply(FakeServer& server, bool initial = false) {
     const Routing& table = map_->routing();
     absl::btree_map<ShardKey, int64_t> held;
@@ -113,7 +113,7 @@ class World {
       const auto copy = server.held.find(route.key);
       if (listed && copy != server.held.end()) held[route.key] = copy->second;
       if (primary && initial) held[route.key] = 0;
-      // Of this term it is read anew, whatever is held of an earlier one.
+      // In this term the shard is read again, even if a copy of an earlier term is held.
       const bool restored = primary && route.term == map_->source().restore_term;
       if (restored && TermKnown(server, route.key) < route.term) {
         held[route.key] = committed_[route.key];
@@ -129,7 +129,7 @@ class World {
     }
     return Term(0);
   }
-  // The routes of which this server is primary by the table that it knows.
+  // Calls `f` for the routes of which this server is primary by its applied table.
   template <typename F>
   void ForOwn(FakeServer& server, F f) {
     for (const ShardRoute& route : server.applied.shards) {
@@ -151,14 +151,14 @@ class World {
   }
   void Commit(FakeServer& server) {
     ForOwn(server, [&](const ShardRoute& route) {
-      // A deposed primary is fenced off by the replicas that know of the new term; here all do.
+      // Replicas that know the new term fence off a deposed primary; here all replicas know it.
       const ShardRoute& now = Current(route.key);
       if (now.term != route.term || dice_.Chance(0.3)) return;
       std::vector<FakeServer*> counted;
       for (const ReplicaRef& replica : route.replicas) {
         const ServerRef& ref = At(server.applied, replica.server);
         if (!replica.in_sync && !server.filled.contains({route.key, ref.incarnation})) continue;
-        if (!Lives(ref)) return;  // Blocked.
+        if (!Lives(ref)) return;  // The dead replica blocks the commit.
         counted.push_back(&servers_.at(ref.node));
       }
       const int64_t position = ++server.held[route.key];
@@ -190,7 +190,7 @@ class World {
     return report;
   }
 
-  // ---- what happens
+  // ---- faults
   FakeServer* AnyServer() {
     if (servers_.empty()) return nullptr;
     auto it = servers_.begin();
@@ -281,7 +281,7 @@ class World {
     }
   }
 
-  // ---- what must hold
+  // ---- checks
   void Settle() {
     const bool had_lost = map_->has_lost();
     const bool changed = map_->Settle(now_);
@@ -300,7 +300,8 @@ class World {
     before_ = after;
     recovered_ = false;
   }
-  // By the table that a server knows it is primary and answers reads by its read lease alone.
+  // Returns true if, by its applied table, the server is primary and answers reads by its read
+  // lease alone.
   static bool ReadsAlone(const FakeServer& server, const ShardKey& key) {
     return std::any_of(server.applied.shards.begin(), server.applied.shards.end(),
                        [&](const ShardRoute& route) {
@@ -337,7 +338,7 @@ class World {
     if (is.term != Term(table.generation.value())) Fail("the term is not the generation");
     CheckFormerPrimary(At(old, was.server), table, is);
     const bool was_in_sync = InSync(old, was, primary);
-    // A report that made it in sync may have come with the same batch.
+    // A report in the same batch may have made the replica in sync.
     const bool filled_now =
         servers_.contains(primary.node) && servers_.at(primary.node).held.contains(is.key);
     if (!was_in_sync && !filled_now) Fail("a server that was not in sync became primary");
@@ -368,7 +369,7 @@ class World {
     if (++filling[ref.node] > options_.filling_max) Fail("too many replicas at a time");
   }
 
-  // From here on nothing bad happens.
+  // Ends all faults.
   void Heal() {
     late_.clear();
     for (int i = 0; i < names_; ++i) {
@@ -443,8 +444,8 @@ class World {
   bool recovered_ = false;
   absl::btree_map<ShardKey, int64_t> committed_;
   absl::btree_map<ShardKey, Instant> fenced_;
-  absl::btree_map<NodeId, absl::btree_map<ShardKey, int64_t>> logs_;    // Of dead lives.
-  absl::btree_map<NodeId, absl::btree_map<ShardKey, Term>> log_terms_;  // Of those.
+  absl::btree_map<NodeId, absl::btree_map<ShardKey, int64_t>> logs_;    // Dead incarnations' logs.
+  absl::btree_map<NodeId, absl::btree_map<ShardKey, Term>> log_terms_;  // Terms of these logs.
   absl::btree_map<NodeId, Incarnation> log_lives_;
   std::vector<std::pair<NodeId, TableReport>> late_;
   std::string error_;
@@ -452,7 +453,7 @@ class World {
   int losses_ = 0;
   int recoveries_ = 0;
   int moves_ = 0;
-  int swaps_ = 0;  // Those of them whose former primary became a replica.
+  int swaps_ = 0;  // Moves whose former primary became a replica.
 };
 
 TEST_CASE("Shard map: a log of before the job went back to a checkpoint is not read",
@@ -473,7 +474,7 @@ TEST_CASE("Shard map: a log of before the job went back to a checkpoint is not r
     map.Settle(now);
   };
   restart(2, Term(1));
-  REQUIRE(map.PlaceAnew());  // As another shard's log would not come back.
+  REQUIRE(map.PlaceAnew());  // As if another shard's log did not come back.
   map.Settle(now);
   const Term anew = map.source().restore_term;
   CHECK(anew == map.routing().shards[0].term);

@@ -51,7 +51,7 @@ TEST_CASE(
   leases.Assign(Ranks({0}));
   const std::vector<SlotLease> held = leases.HeldBy(Rank(0));
   REQUIRE(held.size() == 4);
-  CHECK(held[0].begin == Iteration(20));  // Its own lease goes on unchanged.
+  CHECK(held[0].begin == Iteration(20));  // The task's own lease is unchanged.
   CHECK(held[2].begin == Iteration(20));
   CHECK(held[3].begin == Iteration(25));
 }

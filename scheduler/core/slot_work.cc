@@ -7,7 +7,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// A segment's end lies this far ahead, in time: a report, its commit and the answer.
+// A new segment's end lies this far ahead. A report, its commit and its answer take less time.
 constexpr absl::Duration kSegmentNotice = absl::Seconds(1);
 constexpr int64_t kSegmentMarginMin = 2;
 
@@ -16,9 +16,9 @@ constexpr int64_t kSegmentMarginMin = 2;
 SlotWork::SlotWork(const JobPlan& plan)
     : WorkLeases(plan), slot_count_(plan.slots), iteration_samples_(plan.batch_size * plan.slots) {}
 
-// Servers tell tasks of iterations that are past. Where the store was put back, or the job was
-// taken up, these may lie beyond the epoch of its record: what is beyond counts when that epoch's
-// turn comes.
+// Tasks learn from servers which iterations are past. After a restart with an older store, or after
+// an adoption, these may lie beyond the epoch of the job's record. The iterations beyond it count
+// when their epoch begins.
 Iteration SlotWork::DoneOf(const SlotReport& slot) const {
   return behind_tables_ ? std::min(slot.done, slots_->end()) : slot.done;
 }
@@ -32,7 +32,7 @@ absl::Status SlotWork::Validate(const TaskReport& report) const {
 
 bool SlotWork::Report(const TaskReport& report) {
   for (const SlotReport& slot : report.slots) {
-    if (slots_) slots_->Report(slot.slot, DoneOf(slot)).IgnoreError();  // It is valid.
+    if (slots_) slots_->Report(slot.slot, DoneOf(slot)).IgnoreError();  // Validate() checked it.
   }
   return WorkLeases::Report(report);
 }
@@ -79,7 +79,7 @@ int64_t SlotWork::SamplesDone() const {
   return samples;
 }
 
-// The task is where the slowest of its slots is.
+// A task's iteration is that of its slowest slot.
 Iteration SlotWork::IterationOf(const Task& task) const {
   Iteration shown = task.iterations;
   if (!slots_) return shown;
@@ -95,7 +95,8 @@ void SlotWork::PlanQuiet(bool due, int64_t due_steps, double samples_per_second,
   if (leases.furthest() > leases.segment_end()) return EndSegmentSoon(samples_per_second);
   if (!leases.AtSegmentEnd()) at_end_since_.reset();
   if (due && leases.AtSegmentEnd()) {
-    // Not quiet: a task is at an iteration beyond it, which the others will not complete.
+    // The job does not become quiet if a task is at an iteration beyond the segment's end, because
+    // the other tasks will not complete that iteration.
     if (!at_end_since_) at_end_since_ = now;
     margin_ = std::max(margin_, kSegmentMarginMin);
     if (now >= *at_end_since_ + kSegmentNotice) EndSegmentSoon(samples_per_second);
@@ -103,16 +104,16 @@ void SlotWork::PlanQuiet(bool due, int64_t due_steps, double samples_per_second,
   }
   if (margin_ > 0) {
     if (due || !leases.AtSegmentEnd()) return;
-    margin_ = 0;  // Nothing is due any more.
+    margin_ = 0;  // No checkpoint is due any more.
   }
   if (due) return EndSegmentSoon(samples_per_second);
-  // What is counted is known long before.
+  // The end of a checkpoint that is due after a number of iterations is known long before.
   const Iteration end = std::min(leases.end(), Iteration(due_steps));
   if (end > leases.furthest() || end == leases.end()) leases.SetSegmentEnd(end);
 }
 
-// Tasks go on while they have not heard of the new end, and whoever is beyond it says so: then it
-// is moved on, further each time.
+// Tasks go on until they learn the new end. If one reports an iteration beyond it, the end moves
+// on, further each time.
 void SlotWork::EndSegmentSoon(double samples_per_second) {
   const double notice = absl::ToDoubleSeconds(kSegmentNotice);
   const auto made =

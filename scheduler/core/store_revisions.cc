@@ -13,7 +13,7 @@ void StoreRevisions::Begin() {
 }
 
 bool StoreRevisions::Has(const StoreRevision& seen) const {
-  // Of a scheduler that has written nothing the store knows nothing.
+  // A scheduler that has written nothing is not in the store.
   if (seen.scheduler == 0 || seen.count == 0) return true;
   if (Planted(PlantedBug::kBelieveOlderStore)) return true;
   return std::any_of(latest_.begin(), latest_.end(), [&seen](const StoreRevision& latest) {

@@ -40,7 +40,7 @@ class StoreRevisions {
 
  private:
   uint64_t own_;
-  std::vector<StoreRevision> latest_;  // Of each scheduler the last, by age; own_'s is at the end.
+  std::vector<StoreRevision> latest_;  // The last one of each scheduler, by age; own_'s is last.
 };
 
 }  // namespace capstan::scheduler

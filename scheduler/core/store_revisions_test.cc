@@ -5,7 +5,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// What scheduler `next` finds, if it goes on from `store`.
+// Returns the revisions of scheduler `next`, which goes on from `store`.
 StoreRevisions After(StoreRevisions store, uint64_t next) {
   StoreRevisions later(next);
   std::vector<StoreRevision> row;

@@ -1,5 +1,5 @@
-// A task that came back to a worker from which it cannot reach a server, since no other worker had
-// a free slot (found by simulated seeds 3282890690, 3282891362 and 1198607112).
+// Tests a task that came back to a worker from which it cannot reach a server, because no other
+// worker had a free slot (found by simulated seeds 3282890690, 3282891362 and 1198607112).
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// Worker daemons that do as they are told, and whose tasks reach the server, or not.
+// Worker daemons that follow the scheduler. The test decides if their tasks reach the server.
 class Story {
  public:
   Story() { AddServer("server-1"); }
@@ -33,7 +33,7 @@ class Story {
     Actions actions;
     REQUIRE_OK(core_.StopJob(job, now_, actions).status());
   }
-  // Tasks of `job` on `cut_off` do not reach the server meanwhile.
+  // Lets `time` pass. Meanwhile tasks of `job` on `cut_off` do not reach the server.
   void Run(absl::Duration time, const std::string& job, const NodeId& cut_off) {
     for (const Instant end = now_ + time; now_ < end; now_ = now_ + absl::Milliseconds(500)) {
       Actions actions;
@@ -117,7 +117,7 @@ TEST_CASE("Scheduler: a task that cannot reach a server moves when another worke
   CHECK(story.NodeOf("job-1") == "worker-2");
 }
 
-// What an incomplete iteration has pushed keeps the shards where they are.
+// The pushes of an incomplete iteration keep the shards on their server.
 TEST_CASE("Scheduler: tasks of a BSP job leave a dead link though its shards were to leave it",
           "[scheduler][core]") {
   Story story;
@@ -134,7 +134,7 @@ TEST_CASE("Scheduler: tasks of a BSP job leave a dead link though its shards wer
   story.Run(absl::Seconds(5), "job-1", "worker-1");
   CHECK(story.NodeOf("job-1", 0) == "worker-2");
   story.Run(absl::Seconds(11), "job-1", "worker-1");
-  CHECK(story.NodeOf("job-1", 0) == "worker-2");  // It reaches the server, and goes on by itself.
+  CHECK(story.NodeOf("job-1", 0) == "worker-2");  // The task reaches the server, and goes on.
   CHECK(story.IsStopped("job-1", 1));
 }
 

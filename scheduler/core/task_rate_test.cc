@@ -16,7 +16,7 @@ TEST_CASE("Task rate: it is known after a second of training, and the last one s
   CHECK(rate.per_second() == 0);
   rate.Add(300, At(7));
   CHECK(rate.per_second() == 100);
-  rate.Begin();  // What passed in between was no training.
+  rate.Begin();  // The time in between was no training.
   rate.Add(300, At(60));
   rate.Add(350, At(60.5));
   CHECK(rate.per_second() == 100);

@@ -21,7 +21,7 @@ bool WorkLeases::Report(const TaskReport& report) {
   if (!samples_) return false;
   const int64_t positions = samples_->positions_done();
   for (const SampleReport& sample : report.samples) {
-    samples_->Report(report.task.rank, sample).IgnoreError();  // It is valid.
+    samples_->Report(report.task.rank, sample).IgnoreError();  // Validate() has checked it.
   }
   return samples_->positions_done() > positions;
 }

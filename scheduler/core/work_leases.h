@@ -55,11 +55,11 @@ class WorkLeases {
   virtual void Grant(absl::Span<const Rank> ready, const JobTasks& tasks) = 0;
   virtual bool HasWorkForMore() const = 0;  // One more task would get some.
   virtual bool HasUnfinished(Rank rank) const = 0;
-  virtual void AddTo(Assignment* assignment, Rank rank) const = 0;  // What the task holds.
+  virtual void AddTo(Assignment* assignment, Rank rank) const = 0;  // Adds the task's leases.
   virtual void AddTo(ResumePoint* point, Epoch epoch) const = 0;    // REQUIRES: quiet.
   virtual int64_t StepsDone(Epoch epoch) const = 0;  // Through the whole job, as EpochPlan counts.
   virtual int64_t SamplesDone() const = 0;           // Samples of the epoch that are done.
-  virtual Iteration IterationOf(const Task& task) const = 0;  // To be shown, in every phase.
+  virtual Iteration IterationOf(const Task& task) const = 0;  // For views, in every phase.
 
   // Every task has a clock, its own count of iterations, that holds others back: without work it
   // must not be a member. Else all count the iterations of the job.

@@ -1,4 +1,4 @@
-// What the phases of a job rely on, whether it trains by slots or by ranges of samples.
+// Tests the interface that the phases of a job use, for training by slots and by sample ranges.
 #include "scheduler/core/work_leases.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::unique_ptr<WorkLeases> Make(Mode mode) {
   return std::make_unique<SampleWork>(Plan(mode), absl::Seconds(60));
 }
 
-// Two live tasks that do what they are leased.
+// Two live tasks that do the work of their leases.
 struct Workers {
   explicit Workers(WorkLeases* leases) : work(*leases) {
     for (const Rank rank : kRanks) {
@@ -109,7 +109,7 @@ TEST_CASE("Work leases: a job is quiet once its tasks have ended what they began
   workers.Finish(Rank(1));
   CHECK(work->IsQuiet(workers.tasks));
 
-  // What is left then is what another job goes on with.
+  // Another job goes on with the rest.
   ResumePoint at;
   work->AddTo(&at, Epoch(0));
   const auto other = Make(work->has_task_clocks() ? Mode::kSsp : Mode::kBsp);

@@ -15,14 +15,14 @@ bool Contains(const std::vector<int>& gpus, int index) {
   return std::find(gpus.begin(), gpus.end(), index) != gpus.end();
 }
 
-// How many tasks with `need` go into `slots` slots that have these GPUs.
+// Returns the number of tasks with `need` that fit into `slots` slots with these GPUs.
 int TasksOn(const DeviceNeed& need, int slots, const std::vector<int>& gpus) {
   if (need.kind != DeviceNeed::Kind::kGpu) return slots;
   if (need.index >= 0) return Contains(gpus, need.index) ? std::min(slots, 1) : 0;
   return std::min(slots, static_cast<int>(gpus.size()) / need.gpus);
 }
 
-// Those of `free` that a task with `need` gets.
+// Returns the GPUs of `free` that a task with `need` gets.
 std::vector<int> Draw(const DeviceNeed& need, std::vector<int> free) {
   const size_t wanted = static_cast<size_t>(need.gpus);
   if (need.kind == DeviceNeed::Kind::kCpu || free.size() < wanted) return {};
@@ -87,7 +87,7 @@ std::optional<WorkerSlots::Place> WorkerSlots::Choose(
     return with_gpus ? with_gpus : Choose({}, avoided);
   }
   std::optional<Place> best;
-  std::pair<int, int> best_rank;  // Free slots, minus free GPUs.
+  std::pair<int, int> best_rank;  // (free slots, -free GPUs); the largest is best.
   for (const auto& [id, slots] : nodes_) {
     const int free_slots = slots.free();
     if (free_slots == 0 || avoided.contains(id)) continue;
@@ -156,7 +156,7 @@ std::vector<int> WorkerSlots::GpusOf(const NodeId& node, const TaskKey& task) co
 }
 
 int WorkerSlots::free(const DeviceNeed& need) const {
-  const bool plain = need.kind != DeviceNeed::Kind::kGpu;  // Often asked: no list is made.
+  const bool plain = need.kind != DeviceNeed::Kind::kGpu;  // This frequent case needs no list.
   int sum = 0;
   for (const auto& [id, slots] : nodes_) {
     sum += plain ? slots.free() : TasksOn(need, slots.free(), slots.FreeGpus());

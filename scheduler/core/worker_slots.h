@@ -48,11 +48,11 @@ class WorkerSlots {
   // all of its own are.
   void LoseGpus(const NodeId& node, const TaskKey& task, absl::Span<const int> gpus = {});
 
-  // What a daemon runs. `current`: the daemon has seen its newest desired state, so what that does
-  // not hold and the report does not list is gone.
+  // Accepts a daemon's report on its tasks. `current`: the daemon has seen its newest desired
+  // state, so a task is gone if neither that state nor the report has it.
   void Report(const NodeId& node, absl::Span<const TaskState> tasks, bool current);
 
-  // What the daemon is to run, in order.
+  // Returns the tasks that the daemon must run, in order.
   std::vector<TaskKey> Desired(const NodeId& node) const;
   std::vector<int> GpusOf(const NodeId& node, const TaskKey& task) const;  // Empty: it has none.
 
@@ -63,8 +63,8 @@ class WorkerSlots {
   bool Runs(const JobId& job) const;    // Some task of it has a slot, or its process may still run.
   std::vector<int> GpusTaken(const NodeId& node) const;  // Ascending, as are the lost.
   std::vector<int> GpusLost(const NodeId& node) const;
-  // Of open daemons, what each lacks: "worker-1: no CUDA driver; worker-2: has 1 GPU". At most
-  // three are named. REQUIRES: need.kind is kGpu, capacity(need) is 0.
+  // Names the lack of each open daemon: "worker-1: no CUDA driver; worker-2: has 1 GPU". Lists at
+  // most three. REQUIRES: need.kind is kGpu, capacity(need) is 0.
   std::string WhyNoGpus(const DeviceNeed& need) const;
 
   // ---- durable state, in the form of scheduler/store/archive.h

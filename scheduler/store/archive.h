@@ -1,17 +1,17 @@
-// Archives: how state is turned into bytes and back, with cereal.
+// Archives: convert state to bytes and back, with cereal.
 //
-// A struct or class takes part by a public member template (the name is cereal's):
+// A struct or class supports them by a public member template (the name is cereal's):
 //
 //   template <typename Archive>
 //   void serialize(Archive& archive) { archive(a, b); }
 //
-// so that the cores need not know cereal. Here are the archives, and what they need for Capstan's
-// and Abseil's types. The bytes are the same on every machine; they carry no names and no versions
-// (SqliteStore::kSchemaVersion is the version of all).
+// so that the cores need not know cereal. This file has the archives, and the functions for
+// Capstan's and Abseil's types. The bytes are the same on every machine; they carry no names and no
+// versions (SqliteStore::kSchemaVersion is the version of all).
 //
-// An Instant means nothing to another process. It is written as calendar time if it was past when
-// it was written, and as the time left if it was to come; so what happened keeps its date, and a
-// limit keeps its rest. A future one never becomes past by loading, nor the other way round.
+// An Instant has no meaning in another process. A past Instant is written as calendar time, so an
+// event keeps its date. A future Instant is written as the time left, so a deadline keeps its
+// remaining time. Loading never turns a future Instant into a past one, or the reverse.
 // Thread safety: functions of their arguments.
 #ifndef CAPSTAN_SCHEDULER_STORE_ARCHIVE_H_
 #define CAPSTAN_SCHEDULER_STORE_ARCHIVE_H_
@@ -44,7 +44,7 @@ namespace capstan {
 // The two clocks at one moment, when something is saved or loaded.
 struct Moment {
   Instant now;
-  absl::Time wall;  // For dates that people see; no decision rests on it.
+  absl::Time wall;  // Only for dates that users see; no decision depends on it.
 };
 
 class OutputArchive final : public cereal::PortableBinaryOutputArchive {
@@ -61,7 +61,7 @@ class InputArchive final : public cereal::PortableBinaryInputArchive {
   const Moment moment;
 };
 
-// The bytes of what `write(archive)` writes.
+// Returns the bytes that `write(archive)` writes.
 template <typename Write>
 std::string EncodeState(const Moment& moment, Write write) {
   std::ostringstream bytes;
@@ -73,8 +73,8 @@ std::string EncodeState(const Moment& moment, Write write) {
 }
 
 // Runs `read(archive)`, which returns a Status, on `bytes`.
-// Errors: kDataLoss  the bytes end early, or something follows that was not read.   And those of
-//                    `read`. What was read into is then in no defined state.
+// Errors: kDataLoss  the bytes end early, or have unread bytes at the end.   And those of `read`.
+//         The objects that were read are then in an undefined state.
 template <typename Read>
 absl::Status DecodeState(const std::string& bytes, const Moment& moment, Read read) {
   std::istringstream stream(bytes);
@@ -114,7 +114,7 @@ void serialize(Archive& archive, ShardKey& key) {
 
 enum class InstantKind : uint8_t { kPast, kFuture, kInfinite };
 
-// What cereal hands on is the base of the archives above.
+// cereal passes these functions the base classes of the archives above, hence the casts.
 inline void save(cereal::PortableBinaryOutputArchive& archive, const Instant& instant) {
   const Moment& saved = dynamic_cast<const OutputArchive&>(archive).moment;
   const absl::Duration ahead = instant - saved.now;

@@ -13,7 +13,7 @@ namespace capstan::scheduler {
 namespace {
 
 constexpr uint32_t kFormat = 1;
-constexpr uint32_t kSchema = SqliteStore::kSchemaVersion;  // Of the rows.
+constexpr uint32_t kSchema = SqliteStore::kSchemaVersion;  // Schema of the rows.
 
 }  // namespace
 

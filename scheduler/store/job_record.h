@@ -1,5 +1,5 @@
-// Job record: what a scheduler without a store needs to take a job up again: the rows that the
-// store had of it. Servers keep it beside the job's log, as bytes (TableAssignment.record).
+// Job record: the store's rows of one job, with which a scheduler that lost its store can recover
+// the job. Servers store the record as bytes beside the job's log (TableAssignment.record).
 //
 // Thread safety: functions of their arguments.
 #ifndef CAPSTAN_SCHEDULER_STORE_JOB_RECORD_H_
@@ -17,21 +17,22 @@
 
 namespace capstan::scheduler {
 
-// A larger one is not kept: such a job cannot be taken up.
+// Servers get no larger record; a job with a larger one cannot be recovered.
 inline constexpr size_t kJobRecordBytesMax = size_t{1} << 20;
 
 struct JobRecord {
   JobId job;
-  std::string unique_id;  // JobPlan's.
-  Generation routing;     // Of the table in it. Of two records the one with the later table counts,
-  int64_t unix_ms = 0;    // else the later one.
+  std::string unique_id;  // JobPlan::unique_id.
+  Generation routing;     // Generation of the record's routing table.
+  int64_t unix_ms = 0;    // Time at which the record was made.
   std::string stood;      // JobView::detail at that time.
-  StoreRows rows;         // Of the job: LoadJob, DecodeAdmitted.
+  StoreRows rows;         // The job's rows, for LoadJob and DecodeAdmitted.
 
+  // True if this record has a later routing table, or the same table and a later time.
   bool IsNewerThan(const JobRecord& other) const;
 };
 
-// Of a job as `core` has it now. `admitted`: its row of EncodeAdmitted
+// Returns the record of a job in its present state. `admitted` is its row of EncodeAdmitted
 // (scheduler/admitted_codec.h). REQUIRES: the job runs.
 std::string EncodeJobRecord(const SchedulerCore& core, const JobId& job, const StoreWrite& admitted,
                             const Moment& moment);

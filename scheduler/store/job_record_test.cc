@@ -19,7 +19,7 @@ using testing::FakeCluster;
 
 const JobId kJob = "job-7";
 
-// A job with a log that trains on two servers of a cluster, and the record of it.
+// A cluster with two servers that trains a job with a log, and the record of that job.
 struct OldCluster {
   explicit OldCluster(Mode mode = Mode::kAsp) : cluster(FakeCluster::Options()) {
     cluster.AddServer("server-1");
@@ -39,7 +39,7 @@ struct OldCluster {
   Moment At() const {
     return {cluster.now(), absl::UnixEpoch() + absl::Hours(1) + cluster.now().SinceOrigin()};
   }
-  // What the log of a server holds.
+  // Returns the shards in the log of a server.
   std::vector<StoredShard> LogOf(const NodeId& node) const {
     std::vector<StoredShard> stored;
     for (const ShardRoute& route : routing.shards) {
@@ -57,7 +57,7 @@ struct OldCluster {
   std::string record;
 };
 
-// A scheduler that knows nothing.
+// A scheduler with an empty store.
 struct NewCluster {
   NewCluster() {
     SchedulerCore::Options options;
@@ -112,7 +112,7 @@ TEST_CASE("Job record: what it says of a job, and which of two counts", "[schedu
   CHECK_FALSE(later.IsNewerThan(record));
   ++later.unix_ms;
   CHECK(later.IsNewerThan(record));
-  ++record.routing;  // Of a later table, whatever the clocks say.
+  ++record.routing;  // A later routing table counts more than a later time.
   CHECK(record.IsNewerThan(later));
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("Adoption: a job goes on from the logs that came (issue 20)", "[schedu
   CHECK(routing.generation > Generation(kGenerationsPerAdoption));
   REQUIRE(routing.shards.size() == old.routing.shards.size());
   for (size_t i = 0; i < routing.shards.size(); ++i) {
-    // Each is on the server that held it, in a new life and a term above all that there were.
+    // Each shard is on its old server, with a new incarnation and a higher term than all before.
     const ShardRoute& route = routing.shards[i];
     const ServerRef& server = routing.servers[static_cast<size_t>(route.server)];
     const ShardRoute& before = old.routing.shards[i];
@@ -154,7 +154,7 @@ TEST_CASE("Adoption: a job goes on from the logs that came (issue 20)", "[schedu
   CHECK(view.events[0].kind == JobEventKind::kRecovered);
   // The scheduler's own jobs get other names.
   CHECK(fresh.core->TakeJobNumber() == 8);
-  // It is durable as any other, and known now.
+  // The job is durable like any other, and the core knows it.
   CHECK(fresh.actions.changes.jobs.contains(kJob));
   CHECK(fresh.actions.changes.routings.contains(kJob));
   CHECK_STATUS(LoadJob(DecodeJobRecord(old.record)->rows, kJob, old.At(), *fresh.core),
@@ -176,7 +176,7 @@ TEST_CASE("Adoption: what is missing is named, and nothing has changed", "[sched
     fresh.Join(Role::kServer, "server-1", old.LogOf("server-1"));
     fresh.Join(Role::kWorker, "worker-1");
     refused("server-2 (table/shard");
-    // The log came under another name.
+    // The server with the log registers under another name.
     fresh.Join(Role::kServer, "server-3", old.LogOf("server-2"));
     refused("server-3 brought logs of the job under another name");
   }

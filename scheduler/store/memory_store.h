@@ -1,7 +1,8 @@
-// MemoryStore: a Store for tests and simulations, which may lose what is not durable, and fail.
+// MemoryStore: a Store in memory for tests and simulations. It can lose rows that are not durable,
+// and it can fail.
 //
 //   Write --(kAtOnce)--> durable
-//   Write --(kOnSync)--> written --Sync--> durable        Crash: what was not synced is lost
+//   Write --(kOnSync)--> written --Sync--> durable        Crash: rows that are not durable are lost
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_STORE_MEMORY_STORE_H_

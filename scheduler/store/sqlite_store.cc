@@ -17,9 +17,9 @@
 namespace capstan::scheduler {
 namespace {
 
-constexpr int kApplicationId = 0x43505354;  // "CPST": tells a store from any other SQLite file.
+constexpr int kApplicationId = 0x43505354;  // "CPST": marks a SQLite file as a store.
 
-// Of key and value: a value under a wrong key is damage, too.
+// The checksum covers the key, too, because a value under a wrong key is also damage.
 int64_t Checksum(const std::string& key, const std::string& value) {
   Crc32c crc;
   crc.Add(key);
@@ -33,7 +33,7 @@ std::string Column(sqlite3_stmt* statement, int column) {
   return size == 0 ? std::string() : std::string(static_cast<const char*>(bytes), size);
 }
 
-// The name of a new file is durable once its folder is.
+// Makes the name of a new file durable, by syncing its folder.
 absl::Status SyncFolderOf(const std::string& path) {
   const std::string folder = std::filesystem::absolute(path).parent_path().string();
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
 
 absl::Status SqliteStore::Prepare() {
   sqlite3_extended_result_codes(database_, 1);
-  // The exclusive lock is taken by the first transaction and kept until the file is closed.
+  // The first transaction takes the exclusive lock, which lasts until the file is closed.
   CAPSTAN_RETURN_IF_ERROR(Run("PRAGMA locking_mode=EXCLUSIVE"));
   CAPSTAN_RETURN_IF_ERROR(Run("PRAGMA journal_mode=WAL"));
   CAPSTAN_RETURN_IF_ERROR(Run("PRAGMA synchronous=FULL"));
@@ -134,7 +134,7 @@ absl::Status SqliteStore::Write(absl::Span<const StoreWrite> writes) {
     if (!status.ok()) break;
   }
   if (status.ok()) status = Run("COMMIT");
-  // Where SQLite has rolled back by itself, this one's failure says nothing new.
+  // SQLite may have rolled back by itself; then this ROLLBACK fails without harm.
   if (!status.ok()) Run("ROLLBACK").IgnoreError();
   return status;
 }
@@ -143,7 +143,7 @@ absl::Status SqliteStore::Put(const StoreWrite& write) {
   sqlite3_stmt* statement = write.value ? insert_.get() : remove_.get();
   int code = sqlite3_bind_blob64(statement, 1, write.key.data(), write.key.size(), SQLITE_STATIC);
   if (write.value) {
-    // A null pointer would be NULL, not an empty value.
+    // SQLite would store a null pointer as NULL, not as an empty value.
     const char* bytes = write.value->empty() ? "" : write.value->data();
     if (code == SQLITE_OK) {
       code = sqlite3_bind_blob64(statement, 2, bytes, write.value->size(), SQLITE_STATIC);

@@ -1,4 +1,4 @@
-// SqliteStore: the Store in one SQLite file, for a scheduler that runs alone.
+// SqliteStore: a Store in one SQLite file. Only one scheduler at a time can use it.
 //
 // One table of (key, value, CRC-32C), write-ahead log, synchronous=FULL: a transaction is one
 // append and one fsync. The file is locked for as long as the store is open.
@@ -21,14 +21,14 @@ namespace capstan::scheduler {
 
 class SqliteStore final : public Store {
  public:
-  // Of the table and of the values in it (scheduler/store/state_codec.h). A store of another
-  // version is refused, not converted.
+  // The version of the table and of the encoded values (scheduler/store/state_codec.h). A store of
+  // another version is refused, not converted.
   static constexpr int kSchemaVersion = 25;
 
-  // Opens or makes the file `path`. Its folder exists.
-  // Errors: kFailedPrecondition  another process has it open; or it is of another schema version.
-  //         kDataLoss            it is no store, or damaged.
-  //         kUnavailable, kResourceExhausted  it cannot be made or read.   All name the path.
+  // Opens or creates the file `path`. Its folder must exist.
+  // Errors: kFailedPrecondition  another process has it open, or its schema version differs.
+  //         kDataLoss            it is not a store, or it is damaged.
+  //         kUnavailable, kResourceExhausted  it cannot be created or read.   All name the path.
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path);
   ~SqliteStore() override;
   SqliteStore(const SqliteStore&) = delete;
@@ -38,20 +38,20 @@ class SqliteStore final : public Store {
   absl::Status Write(absl::Span<const StoreWrite> writes) override;
 
  private:
-  // Finalizes what SQLite prepared.
+  // Finalizes a prepared SQLite statement.
   struct Finalize {
     void operator()(sqlite3_stmt* statement) const;
   };
   using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
 
   SqliteStore(std::string path, sqlite3* database);
-  absl::Status Prepare();  // Locks it, makes or checks the table.
+  absl::Status Prepare();  // Locks the file, creates or checks the table.
   absl::Status CheckVersion();
   absl::Status Run(const char* sql);
   absl::StatusOr<Statement> Compile(const char* sql);
-  absl::StatusOr<int64_t> Number(const char* sql);  // The one number that `sql` asks for.
+  absl::StatusOr<int64_t> Number(const char* sql);  // Returns the number that `sql` selects.
   absl::Status Put(const StoreWrite& write);
-  // What SQLite said of `code`, with `doing` and the path.
+  // Converts SQLite's `code` to a status, with `doing` and the path in its message.
   absl::Status Error(int code, const std::string& doing) const;
 
   const std::string path_;

@@ -23,7 +23,7 @@ struct Folder {
     REQUIRE_OK(store.status());
     return *std::move(store);
   }
-  // As somebody with the sqlite3 tool.
+  // Changes the file as the sqlite3 tool does.
   void Tamper(const std::string& sql) const {
     sqlite3* database = nullptr;
     REQUIRE(sqlite3_open(path().c_str(), &database) == SQLITE_OK);

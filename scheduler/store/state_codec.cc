@@ -13,7 +13,7 @@
 namespace capstan::scheduler {
 namespace {
 
-constexpr uint32_t kResumeFormat = 3;  // Of checkpoints that were written.
+constexpr uint32_t kResumeFormat = 3;  // Format of job_state in checkpoints.
 constexpr absl::string_view kNodesKey = "nodes";
 constexpr absl::string_view kRevisionsKey = "revisions";
 constexpr absl::string_view kJobPrefix = "job/";
@@ -58,7 +58,7 @@ absl::Status LoadRow(const StoreRows::value_type& row, const Moment& moment, con
 std::vector<StoreWrite> EncodeChanges(const SchedulerCore& core, const Changes& changes,
                                       const Moment& moment) {
   std::vector<StoreWrite> writes;
-  // An archive that writes changes nothing of what it is given.
+  // An output archive does not change its arguments.
   auto& source = const_cast<SchedulerCore&>(core);
   if (!changes.empty()) {
     writes.push_back({std::string(kRevisionsKey), EncodeState(moment, [&source](auto& archive) {

@@ -1,11 +1,11 @@
-// State codec: the scheduler core's durable state as rows of a Store, and back.
+// State codec: encodes the scheduler core's durable state as rows of a Store, and decodes it.
 //
-//   "revisions"     how much was decided: changes with every other row
+//   "revisions"     the count of decisions, which changes with every other row
 //   "nodes"         daemons, task slots, desired states, the counters
-//   "job/<id>"      the job's plan and where it stands
-//   "routing/<id>"  its routing table, once it has one
+//   "job/<id>"      the job's plan and its present state
+//   "routing/<id>"  its routing table, if it has one
 //
-// Rows of other names are left alone. Thread safety: functions of their arguments.
+// The codec ignores rows with other names. Thread safety: functions of their arguments.
 #ifndef CAPSTAN_SCHEDULER_STORE_STATE_CODEC_H_
 #define CAPSTAN_SCHEDULER_STORE_STATE_CODEC_H_
 
@@ -23,29 +23,30 @@
 
 namespace capstan::scheduler {
 
-// What `changes` names, as `core` is now: to be called after the step that made them and before the
-// next one.
+// Encodes the present state of everything that `changes` names. Call it after the step that made
+// the changes, and before the next step.
 std::vector<StoreWrite> EncodeChanges(const SchedulerCore& core, const Changes& changes,
                                       const Moment& moment);
-// Of these, the rows of jobs.
+// Same as EncodeChanges(), but only the rows of jobs.
 std::vector<StoreWrite> EncodeJobs(const SchedulerCore& core, const Changes& changes,
                                    const Moment& moment);
 
-// The core that wrote `rows`, with the leases of all that lived renewed. No rows: a new one.
-// `actions`: what follows from that; to be performed as those of any step.
+// Returns a core in the state of the one that wrote `rows`, with the leases of all live nodes and
+// tasks renewed. Without rows it is a new core. The caller performs `actions` as those of any step.
 // Errors: kDataLoss  a row cannot be read; names it.
 absl::StatusOr<std::unique_ptr<SchedulerCore>> RestoreCore(const StoreRows& rows,
                                                            const SchedulerCore::Options& options,
                                                            const Moment& moment, Actions& actions);
 
-// Loads one job of `rows` into a core that does not know it: SchedulerCore::LoadJob.
-// Errors: kDataLoss  its rows cannot be read; the core does not know it.
+// Loads one job of `rows` into a core that does not know it (SchedulerCore::LoadJob).
+// Errors: kDataLoss  its rows are missing or cannot be read, and the core still does not know the
+//                    job; or the core knows the job already.
 absl::Status LoadJob(const StoreRows& rows, const JobId& job, const Moment& moment,
                      SchedulerCore& core);
 
-// A checkpoint's CheckpointManifest.job_state.
+// Returns the bytes for CheckpointManifest.job_state.
 std::string EncodeResumePoint(const ResumePoint& at);
-// Errors: kDataLoss  not what this program writes.
+// Errors: kDataLoss  the bytes are damaged or have another format.
 absl::StatusOr<ResumePoint> DecodeResumePoint(const std::string& bytes);
 
 }  // namespace capstan::scheduler

@@ -15,7 +15,7 @@ namespace {
 
 const absl::Time kNoon = absl::FromUnixSeconds(1'700'000'000);
 
-// A value that went through bytes, saved at one moment and loaded at another.
+// Saves a value at one moment, loads it at another, and returns the result.
 template <typename T>
 T Again(const T& value, const Moment& saved, const Moment& loaded) {
   const std::string bytes = EncodeState(saved, [&](auto& archive) { archive(value); });
@@ -30,8 +30,7 @@ T Again(const T& value, const Moment& saved, const Moment& loaded) {
 TEST_CASE("Archive: what happened keeps its date, a limit keeps its rest, never stays never",
           "[scheduler][store]") {
   const Instant saved_now = Instant::FromOrigin(absl::Hours(100));
-  const Instant loaded_now =
-      Instant::FromOrigin(absl::Seconds(7));  // The machine was started anew.
+  const Instant loaded_now = Instant::FromOrigin(absl::Seconds(7));  // The machine was restarted.
   const Moment saved{saved_now, kNoon};
   const Moment loaded{loaded_now, kNoon + absl::Minutes(10)};
   const auto again = [&](Instant instant) { return Again(instant, saved, loaded); };
@@ -39,7 +38,7 @@ TEST_CASE("Archive: what happened keeps its date, a limit keeps its rest, never 
   CHECK(again(saved_now) == loaded_now - absl::Minutes(10));
   CHECK(again(saved_now + absl::Seconds(3)) == loaded_now + absl::Seconds(3));
   CHECK(again(Instant::InfiniteFuture()) == Instant::InfiniteFuture());
-  // The calendar was set back meanwhile.
+  // The calendar was set back between saving and loading.
   const Moment before{loaded_now, kNoon - absl::Hours(1)};
   CHECK(Again(saved_now, saved, before) == loaded_now);
 }
@@ -77,7 +76,8 @@ TEST_CASE("Archive: bytes that end early and bytes that go on are refused", "[sc
   CHECK_STATUS(read(bytes + "x"), absl::StatusCode::kDataLoss, "follows its end");
 }
 
-// A scheduler, a server and a worker by hand; every step's changes are written at once.
+// A scheduler core, whose nodes and tasks the test plays; the changes of each step are written at
+// once.
 struct Desk {
   MemoryStore store;
   std::unique_ptr<SchedulerCore> core;
@@ -112,7 +112,7 @@ struct Desk {
     Write();
     return joined.value();
   }
-  // The node has done all that it was asked to.
+  // The server reports that it has done all assigned work.
   void SyncServer(const Registration& node, uint64_t membership) {
     NodeReport report{.node = node.node, .incarnation = node.incarnation};
     report.tables.push_back({"job-1", Generation(1), Generation(membership), {}});
@@ -176,13 +176,13 @@ TEST_CASE("State codec: a job that trains goes on after a restart where it was",
   CHECK(desk.core->Nodes()[1].tasks == 1);
   CHECK((*desk.core->RoutingOf("job-1"))->shards.size() == 1);
 
-  // The lives are the old ones; the task holds the same leases and reports the same once more.
+  // All incarnations are unchanged; the task holds the same leases and repeats its report.
   desk.SyncServer(server, 3);
   report.samples = {{leased.samples[0].id, 30}};
   report.totals = {.samples = 30, .loss = 15, .correct = 5};
   CHECK(desk.SyncTask(report).generation == Generation(0));
   CHECK(desk.core->Job("job-1", desk.now)->samples_done == 30);
-  // New lives do not share numbers with old ones.
+  // New incarnations do not reuse old numbers.
   CHECK(desk.Join(Role::kWorker, "worker-2").incarnation == Incarnation(4));
   CHECK(worker.incarnation == Incarnation(2));
 }
@@ -209,7 +209,7 @@ TEST_CASE("State codec: what was evaluated before a restart counts once after it
   const Assignment evaluation = desk.SyncTask(report);
   REQUIRE(evaluation.samples.size() == 2);
 
-  // A hundred clicks above all, the other lease's below.
+  // The 100 clicks of the first lease score above all other samples, those of the second below.
   const auto evaluated = [](const SampleLease& lease, float click_score) {
     SampleReport sample{lease.id, lease.positions.end, 160, 80};
     for (int i = 0; i < 160; ++i) sample.scores.Add(i < 100 ? click_score : 0, i < 100);
@@ -220,7 +220,7 @@ TEST_CASE("State codec: what was evaluated before a restart counts once after it
   desk.SyncTask(report);
   desk.Restart();
   desk.SyncServer(server, 3);
-  report.samples.push_back(evaluated(evaluation.samples[1], -1));  // And the first once more.
+  report.samples.push_back(evaluated(evaluation.samples[1], -1));  // The first is repeated.
   desk.SyncTask(report);
   const JobView view = desk.core->Job("job-1", desk.now).value();
   REQUIRE(view.results.size() == 1);
@@ -240,18 +240,18 @@ TEST_CASE("State codec: who died while the scheduler was away runs out of a fres
   desk.now = desk.now + absl::Hours(1);
   desk.Restart();
   CHECK(desk.core->Job("job-1", desk.now)->state == JobState::kRunning);
-  // Somebody is heard now and then: the scheduler is not cut off.
-  desk.Pass(absl::Milliseconds(2500));  // The way back.
+  // A node registers now and then, so the scheduler does not assume that its network is down.
+  desk.Pass(absl::Milliseconds(2500));  // The time in which nodes come back.
   desk.now = desk.now + absl::Milliseconds(2400);
   desk.Join(Role::kWorker, "worker-2");
   desk.Pass(absl::Milliseconds(100));
   desk.now = desk.now + absl::Milliseconds(2400);
   desk.Join(Role::kWorker, "worker-2");
-  desk.Pass(absl::Milliseconds(99));  // The way back, and the lease.
+  desk.Pass(absl::Milliseconds(99));  // The time in which nodes come back, and the lease.
   CHECK(desk.core->Job("job-1", desk.now)->phase == JobPhase::kPlacing);
   desk.Pass(absl::Milliseconds(1));
   CHECK(desk.core->Job("job-1", desk.now)->phase == JobPhase::kRecovering);
-  // It has not trained: any server would do.
+  // The job has not trained, so any server would do.
   const Instant late = desk.now + Plan("job-1").server_wait;
   while (desk.now < late) desk.Pass(absl::Milliseconds(100));
   CHECK(desk.core->Job("job-1", desk.now)->state == JobState::kFailed);
@@ -261,7 +261,7 @@ TEST_CASE("State codec: who died while the scheduler was away runs out of a fres
 TEST_CASE("State codec: waiting jobs keep their order, ended ones their history, numbers go on",
           "[scheduler][store]") {
   Desk desk;
-  // By name they would come the other way round.
+  // The order by name would be the reverse.
   for (const std::string id : {"b", "a"}) {
     CHECK(desk.core->TakeJobNumber() == (id == "b" ? 1 : 2));
     REQUIRE_OK(desk.core->SubmitJob(Plan(id), desk.now, desk.actions));

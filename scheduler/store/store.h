@@ -1,8 +1,8 @@
-// Store: what a scheduler keeps over its own death, as a map from key to bytes.
+// Store: the durable state of a scheduler, as a map from key to bytes.
 //
-// A Write is one transaction: all of it or nothing survives, and once it has returned OK it
-// survives the loss of the process and of the machine's power. After a failed Write nobody knows
-// what survives, so the scheduler ends: only a new one, which loads the store, may go on.
+// A Write is one transaction: all of it or nothing survives. After it has returned OK it survives
+// the loss of the process and of the machine's power. After a failed Write it is unknown which rows
+// are durable, so the scheduler ends: only a new one, which loads the store, may go on.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_STORE_STORE_H_
 #define CAPSTAN_SCHEDULER_STORE_STORE_H_
@@ -23,12 +23,12 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // All that is durable.
+  // Returns all durable rows.
   // Errors: kDataLoss     a row or the whole store is damaged; names it.
   //         kUnavailable  it cannot be read; names it.
   virtual absl::StatusOr<StoreRows> Load() = 0;
 
-  // Makes all of `writes`, in order, durable. A key that is removed need not exist.
+  // Makes all of `writes` durable, in order. A removed key need not exist.
   // Errors: kResourceExhausted  no space.   kUnavailable, kDataLoss  as Load.
   virtual absl::Status Write(absl::Span<const StoreWrite> writes) = 0;
 };

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// False: the file is none of this class's.
+// Returns false if KeptLogs did not name the file.
 bool ParseName(const std::string& name, std::tuple<Rank, Incarnation, int64_t>& segment) {
   const std::vector<std::string> parts = absl::StrSplit(name, '-');
   int32_t rank = 0;
@@ -38,7 +38,7 @@ bool ParseName(const std::string& name, std::tuple<Rank, Incarnation, int64_t>& 
   return rank >= 0 && incarnation > 0 && begin >= 0;
 }
 
-// All or nothing: what a full disk lets through of it is cut off again.
+// Writes all of `data` or nothing: after an error the file gets its former size again.
 absl::Status AppendTo(const std::string& path, int64_t bytes_before, const std::string& data) {
   const Descriptor file(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.ok()) return DiskError("open", path);
@@ -139,7 +139,7 @@ absl::StatusOr<int64_t> KeptLogs::Keep(const JobId& id, Rank rank, Incarnation i
       }
     }
   }
-  const int64_t there = std::max<int64_t>(0, end - offset);  // Of `data`.
+  const int64_t there = std::max<int64_t>(0, end - offset);  // Bytes of `data` already stored.
   if (there >= static_cast<int64_t>(data.size())) return end;
   const std::string fresh = data.substr(static_cast<size_t>(there));
   const auto bytes = static_cast<int64_t>(fresh.size());
@@ -214,7 +214,7 @@ absl::StatusOr<KeptLogs::Part> KeptLogs::Read(const JobId& id, Rank rank, Incarn
   if (last == job.segments.end()) return nothing();
   const int64_t end = std::get<2>(last->first) + last->second;
   if (offset < 0) offset = std::max<int64_t>(0, end + std::max(offset, -end));
-  // The segment that has `offset`, or else the first one behind it.
+  // Find the segment that contains `offset`, or else the first one behind it.
   auto segment = job.segments.lower_bound({rank, incarnation, 0});
   while (segment != last && std::get<2>(segment->first) + segment->second <= offset) ++segment;
   offset = std::max(offset, std::get<2>(segment->first));

@@ -1,11 +1,13 @@
-// KeptLogs: the ends of tasks' logs on the scheduler's disk, for when their worker is gone.
+// KeptLogs: stores the ends of tasks' logs on the scheduler's disk, so that users can read them
+// after the task's worker is gone. TaskLogsService uses it.
 //
-// Each log is a few files in a row, so that the oldest part can go without a copy of the rest:
+// Each log is a sequence of a few files, so that its oldest part can be removed without a copy of
+// the rest:
 //
 //   <folder>/<job id>/<rank>-<incarnation>-<first byte>     about kSegmentBytes each
 //
-// Of each rank at least the last `task_bytes` are kept, through all its lives; when all logs
-// together have more than `bytes_max`, those of the job that was written longest ago go.
+// At least the last `task_bytes` of each rank are kept, over all its incarnations. If all logs
+// together have more than `bytes_max`, the logs of the least recently written job are removed.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_TASK_LOGS_KEPT_LOGS_H_
 #define CAPSTAN_SCHEDULER_TASK_LOGS_KEPT_LOGS_H_
@@ -27,53 +29,54 @@ class KeptLogs {
  public:
   static constexpr int64_t kSegmentBytes = 256 << 10;
   struct Options {
-    std::string folder;                     // Of this class alone.
+    std::string folder;                     // Only this class uses it.
     int64_t task_bytes = int64_t{1} << 20;  // > 0.
-    int64_t bytes_max = int64_t{1} << 30;   // >= 0. Of all logs.
+    int64_t bytes_max = int64_t{1} << 30;   // >= 0. Limit for all logs together.
   };
   struct Part {
     std::string data;
-    int64_t next_offset = 0;  // In the log, behind `data`.
-    Incarnation incarnation;  // Of the life whose log it is.
+    int64_t next_offset = 0;  // Offset in the log behind `data`.
+    Incarnation incarnation;  // Incarnation of the task that wrote the log.
   };
 
   explicit KeptLogs(Options options);
 
-  // Reads what there is; before any other call. Logs of jobs that `is_known` does not know go.
-  // Errors: the disk's, of the folder.
+  // Loads the list of stored logs, and removes those of jobs for which `is_known` returns false. It
+  // must be the first call.
+  // Errors: kUnavailable  the folder cannot be made.
   absl::Status Open(const std::function<bool(const JobId&)>& is_known);
 
-  // Adds `data`, which begins at `offset` of that life's log. What is there already is passed over;
-  // what is missed before it is left out. The end of what is kept. REQUIRES: the job's id is one
-  // plain name; rank, offset >= 0; incarnation > 0.
-  // Errors: kResourceExhausted  no space, or this job alone has bytes_max.   kUnavailable  the
-  //         disk's.
+  // Appends `data`, which begins at `offset` of the log of that incarnation. Bytes that are stored
+  // already are skipped; a gap before `data` stays a gap. Returns the end offset of the stored log.
+  // REQUIRES: the job's id is one plain name; rank, offset >= 0; incarnation > 0.
+  // Errors: kResourceExhausted  no space, or this job alone would exceed bytes_max.
+  //         kUnavailable        another error of the disk.
   absl::StatusOr<int64_t> Keep(const JobId& job, Rank rank, Incarnation incarnation, int64_t offset,
                                const std::string& data);
 
-  // At most `bytes_max` from `offset` on; what is not kept before it is passed over. `offset` below
-  // 0: that many bytes before the end. `incarnation` 0: the newest that is kept.
-  // Errors: kNotFound  nothing is kept of it.   kUnavailable  the disk's.
+  // Reads at most `bytes_max` bytes from `offset` on, or from the next stored byte. A negative
+  // `offset` counts from the end. `incarnation` 0 means the newest stored one.
+  // Errors: kNotFound  no byte of the log is stored.   kUnavailable  an error of the disk.
   absl::StatusOr<Part> Read(const JobId& job, Rank rank, Incarnation incarnation, int64_t offset,
                             int64_t bytes_max) const;
 
-  void Remove(const JobId& job);  // No effect if nothing is kept of it.
+  void Remove(const JobId& job);  // No effect if the job has no stored logs.
 
   int64_t bytes() const { return bytes_; }
 
  private:
-  // Rank, life, first byte; in the order in which a rank's log was written.
+  // Rank, incarnation, offset of the first byte. The keys' order is the order of writing.
   using SegmentKey = std::tuple<Rank, Incarnation, int64_t>;
   struct Job {
-    absl::btree_map<SegmentKey, int64_t> segments;  // With their bytes.
-    uint64_t written = 0;                           // When last, as a number that grows.
+    absl::btree_map<SegmentKey, int64_t> segments;  // The size of each segment in bytes.
+    uint64_t written = 0;                           // The value of `writes_` at the last write.
   };
 
   std::string PathOf(const JobId& job, const SegmentKey& segment) const;
   void RemoveFirst(const JobId& id, Job& job, Rank rank);
   void TrimRank(const JobId& id, Job& job, Rank rank);
   absl::Status MakeRoom(const JobId& writer, int64_t bytes);
-  // The last segment of that life; end(): there is none.
+  // Returns the last segment of that incarnation's log; end() if there is none.
   static absl::btree_map<SegmentKey, int64_t>::const_iterator LastOf(const Job& job, Rank rank,
                                                                      Incarnation incarnation);
 

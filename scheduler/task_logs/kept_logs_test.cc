@@ -26,7 +26,7 @@ struct Fixture {
     REQUIRE_OK_AND_ASSIGN(const int64_t end, logs->Keep(job, kRank, life, offset, data));
     return end;
   }
-  // All that is kept of it, in parts of at most `part` bytes, each of whose ends is checked.
+  // Reads the whole stored log in parts of at most `part` bytes, and checks the size of each part.
   std::string All(const JobId& job = "a-1", Incarnation life = kLife, int64_t part = 1000) {
     std::string all;
     for (int64_t offset = 0;;) {
@@ -87,7 +87,7 @@ TEST_CASE("KeptLogs: at least the last bytes of a rank are kept, and not many mo
   CHECK(kept.size() < size_t{2} << 20);
   CHECK(whole.substr(whole.size() - kept.size()) == kept);
   CHECK(f.logs->bytes() == static_cast<int64_t>(kept.size()));
-  // Later lives of the rank push out the earlier ones.
+  // Logs of later incarnations displace those of earlier ones.
   for (int i = 0; i < 20; ++i) f.Keep(i * 100'000, piece, "a-1", Incarnation(8));
   CHECK_STATUS(f.logs->Read("a-1", kRank, kLife, 0, 10), absl::StatusCode::kNotFound, "a-1 task 3");
   REQUIRE_OK_AND_ASSIGN(const auto newest, f.logs->Read("a-1", kRank, Incarnation(0), 0, 10));

@@ -35,8 +35,7 @@ absl::Status TaskLogsService::Start() {
 
 void TaskLogsService::Stop() { thread_.Stop(); }
 
-// What is not forgotten for want of room in the queue goes when the next scheduler starts, or when
-// room is needed.
+// If the queue is full, the logs stay until the next scheduler starts or their space is needed.
 void TaskLogsService::Forget(const JobId& job) {
   thread_.TryPost([this, job] { logs_.Remove(job); });
 }
@@ -62,7 +61,7 @@ absl::Status TaskLogsService::Keep(const v1::KeepTaskLogRequest& request,
   if (bytes > kPieceBytesMax) {
     return Wrong("data", bytes, absl::StrCat("at most ", kPieceBytesMax, " bytes"));
   }
-  // Ids of known jobs are plain names.
+  // This check also makes sure that the id is a plain name, as all ids of known jobs are.
   if (!is_known_(request.job_id())) {
     return absl::NotFoundError(absl::StrCat("there is no job \"", request.job_id(), "\""));
   }

@@ -1,7 +1,7 @@
-// Loopback: a scheduler on a free port of this host, and a client. Its data folder and its store
-// are its own. Nobody dies by silence unless the test asks for it.
+// Loopback: a scheduler on a free port of this host, with its own data folder and store, and a
+// client. Its leases are so long that no silent node dies unless the test asks for it.
 //
-// Thread safety: Ask, Get and Sync are thread-safe, the rest is the test's thread's.
+// Thread safety: Ask, Get and Sync are thread-safe; only the test's thread calls the rest.
 #ifndef CAPSTAN_SCHEDULER_TESTING_LOOPBACK_H_
 #define CAPSTAN_SCHEDULER_TESTING_LOOPBACK_H_
 
@@ -54,13 +54,14 @@ struct Loopback {
     service->Stop();
     server->Shutdown(absl::ZeroDuration());
   }
-  // Another life of the scheduler, on the same store.
+  // Starts another incarnation of the scheduler on the same store.
   void Restart() {
     Stop();
     store.Crash();
     Start();
   }
-  // Somebody removed the scheduler's data folder (no rows), or put an older one in its place.
+  // Restarts the scheduler with `rows` in its store: none after the data folder was removed, or
+  // those of a backup.
   void StartWith(const StoreRows& rows) {
     Stop();
     std::vector<StoreWrite> writes;
@@ -82,7 +83,7 @@ struct Loopback {
     request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
     request.set_role(role);
     request.set_name(name);
-    request.set_identity(name);  // Its own successor.
+    request.set_identity(name);  // A node that joins again succeeds itself.
     request.set_address(name + ":1");
     request.set_task_capacity(role == v1::WORKER ? 1 : 0);
     v1::RegisterResponse response;
@@ -107,7 +108,7 @@ struct Loopback {
     request.set_after_revision(after);
     request.set_wait_limit_ms(wait_ms);
     v1::GetJobResponse response;
-    // No REQUIRE: other threads than the test's call this, too. An empty status fails their checks.
+    // No REQUIRE, because other threads call this, too. An empty status fails their checks.
     if (!Ask(&v1::Scheduler::Stub::GetJob, request, &response).ok()) return {};
     return response.status();
   }

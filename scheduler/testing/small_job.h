@@ -1,4 +1,4 @@
-// A job that is admitted: softmax regression on a few 4x4 images that WriteSmallData made.
+// MakeSmallJob: a job that the scheduler admits, softmax regression on a few 4x4 images.
 #ifndef CAPSTAN_SCHEDULER_TESTING_SMALL_JOB_H_
 #define CAPSTAN_SCHEDULER_TESTING_SMALL_JOB_H_
 

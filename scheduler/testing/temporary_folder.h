@@ -1,4 +1,4 @@
-// TemporaryFolder: an empty folder for one test, removed with all that is in it.
+// TemporaryFolder: an empty folder for one test, which the destructor removes with its content.
 #ifndef CAPSTAN_SCHEDULER_TESTING_TEMPORARY_FOLDER_H_
 #define CAPSTAN_SCHEDULER_TESTING_TEMPORARY_FOLDER_H_
 

@@ -32,7 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLinesLookedAt = 10'000;
-constexpr size_t kImagesOfClass = 20;  // That are decoded.
+constexpr size_t kImagesOfClass = 20;  // Images that are decoded in each class.
 constexpr int64_t kImageBytesMax = int64_t{1} << 30;
 
 struct InitArguments {
@@ -64,7 +64,7 @@ absl::StatusOr<std::string> Absolute(const std::string& path) {
   return absolute.lexically_normal().string();
 }
 
-// The name of the file or folder, as far as a job may be called so.
+// Makes a job's name from the name of the file or folder.
 std::string JobNameOf(const std::string& path) {
   std::string name = fs::path(path).stem().string();
   for (char& c : name) {
@@ -87,7 +87,7 @@ absl::StatusOr<std::string> MakeCsvJob(const InitArguments& arguments) {
   return text;
 }
 
-// The images of a folder's classes: all are counted, the first of each class decoded.
+// Counts all images in a folder's classes, and decodes the first kImagesOfClass of each class.
 absl::StatusOr<ImagesSample> SampleImages(const std::string& folder) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> classes, ClassFolders(folder));
   ImagesSample sample{.classes = static_cast<int64_t>(classes.size())};
@@ -128,7 +128,7 @@ absl::StatusOr<std::string> MakeImagesJob(const InitArguments& arguments) {
   return ImagesJobText(images, job);
 }
 
-// What was written is a job file, whatever stands in the data.
+// Checks that `text` is a valid job file, for any content of the data.
 absl::Status CheckText(const std::string& name, const std::string& text) {
   CAPSTAN_ASSIGN_OR_RETURN(const JobFile file, JobFile::Parse(name, text, "/"));
   std::vector<std::string> lines;

@@ -1,4 +1,4 @@
-// `capstan init`: a job file with comments for the data that it is pointed at.
+// `capstan init`: writes a commented job file for the data that the user names.
 //
 // Thread safety: main thread only.
 #ifndef CAPSTAN_SCHEDULER_CLI_INIT_INIT_COMMAND_H_

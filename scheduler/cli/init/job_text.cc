@@ -21,11 +21,12 @@ constexpr int64_t kBatchSize = 100;
 constexpr int64_t kImageBatchSize = 32;
 constexpr int64_t kScaledSideMax = 64;
 constexpr int64_t kLenetSideMin = 16;  // Two convolutions of 5 x 5 and two poolings leave a pixel.
-constexpr size_t kNamesTold = 8;       // In a comment.
-// A column of text with a new value on nearly every line names the line.
+constexpr size_t kNamesTold = 8;       // Limit in a comment.
+// A column of text with a new value on nearly every line is a name of the line.
 constexpr int64_t kRowsOfNames = 100;
 constexpr double kShareOfNames = 0.9;
-// Counts whose largest is that many times their mean spread by their logarithm.
+// Counts are skewed if the largest is more than this many times their mean. Jobs then use their
+// logarithm.
 constexpr double kSkewed = 20;
 
 std::string Quote(const std::string& text) { return absl::StrCat("\"", absl::CEscape(text), "\""); }
@@ -50,7 +51,7 @@ absl::StatusOr<size_t> FindLabel(const TableSample& table, const std::string& la
       names.empty() ? "" : absl::StrCat(" or one of ", absl::StrJoin(names, ", "))));
 }
 
-// "# a: 5, b: 3" of the values, the most frequent first.
+// Returns "\"a\" 5 times, \"b\" 3 times", in the order of `values`.
 std::string ValuesText(const std::vector<std::pair<std::string, int64_t>>& values) {
   std::vector<std::string> told;
   for (const auto& [value, count] : values) {
@@ -64,8 +65,8 @@ std::string ValuesText(const std::vector<std::pair<std::string, int64_t>>& value
 }
 
 struct LabelChoice {
-  std::string fields;   // Of its column.
-  std::string comment;  // What the values mean.
+  std::string fields;   // Fields of the label's column.
+  std::string comment;  // Meaning of the label's values.
   bool squared = false;
 };
 
@@ -87,7 +88,7 @@ absl::StatusOr<LabelChoice> ChooseLabel(const ColumnSample& column, const std::s
   if (column.numeric() && column.least <= 0 && column.largest > 0) {
     return LabelChoice{"", absl::StrCat("1 or more counts as yes: ", ValuesText(values), ".")};
   }
-  // Of two the rarer is what is looked for; of more the most frequent is told from the others.
+  // The rarer of two values is the positive one. Of more values, the most frequent one is.
   const std::string positive = values.size() == 2 ? values[1].first : values[0].first;
   return LabelChoice{absl::StrCat(" label { positive: ", Quote(positive), " }"),
                      absl::StrCat("Examples have two classes: ", Quote(positive),
@@ -101,7 +102,7 @@ bool NamesItsLine(const ColumnSample& column, int64_t rows) {
   return rows >= kRowsOfNames && values > kShareOfNames * of;
 }
 
-// The column's fields and a comment.
+// Returns the fields of a feature's column and a comment. Sets `used` if the model uses it.
 std::string FeatureText(const ColumnSample& column, int64_t rows, bool* used) {
   if (column.constant()) return "kind: SKIP }  # Never varies.";
   if (column.numeric()) {
@@ -129,7 +130,7 @@ std::string FeatureText(const ColumnSample& column, int64_t rows, bool* used) {
 struct ColumnsText {
   std::string lines;
   bool squared = false;
-  double mean = 0;  // Of the label.
+  double mean = 0;  // Mean of the label.
 };
 
 absl::StatusOr<ColumnsText> MakeColumns(const TableSample& table, size_t label) {

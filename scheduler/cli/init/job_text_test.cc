@@ -20,7 +20,7 @@ absl::StatusOr<std::string> TextOf(const Lines& lines, const CsvJob& job) {
   return CsvJobText(table, job);
 }
 
-// The job that was written, which has nothing wrong.
+// Returns the job in the written text, and checks that it has no mistakes.
 v1::JobSpec JobOf(const Lines& lines, CsvJob job = {}) {
   job.train = "/data/a \"b\".csv";
   REQUIRE_OK_AND_ASSIGN(const std::string text, TextOf(lines, job));
@@ -43,7 +43,7 @@ TEST_CASE("Init: each column is used as its values say", "[cli]") {
   const v1::Columns& columns = job.data().columns();
   CHECK(columns.header());
   REQUIRE(columns.columns_size() == 7);
-  CHECK(columns.columns(0).kind() == v1::Column::SKIP);  // Names its line.
+  CHECK(columns.columns(0).kind() == v1::Column::SKIP);  // The column names its line.
   CHECK(columns.columns(1).kind() == v1::Column::DENSE);
   CHECK(columns.columns(1).divide() > 10);
   CHECK(columns.columns(1).missing() == Approx(columns.columns(1).subtract()));
@@ -53,7 +53,7 @@ TEST_CASE("Init: each column is used as its values say", "[cli]") {
   CHECK(columns.columns(4).kind() == v1::Column::SKIP);
   CHECK(columns.columns(5).kind() == v1::Column::SKIP);
   CHECK(columns.columns(6).kind() == v1::Column::LABEL);
-  // The rarer of the two.
+  // The rarer of the two values is the positive one.
   REQUIRE(columns.columns(6).label().positive_size() == 1);
   CHECK(columns.columns(6).label().positive(0) == "yes");
   CHECK(job.model().sparse().logistic_regression().loss() == v1::SparseModel::LOG_LOSS);
@@ -65,7 +65,7 @@ TEST_CASE("Init: numbers that are labels are clicks or what is predicted", "[cli
   CHECK(clicks.data().columns().columns(1).label().positive_size() == 0);
   CHECK(clicks.training().batch_size() == 3);
   CHECK(JobOf({"1,-1", "2,1", "3,1"}).data().columns().columns(1).label().positive_size() == 0);
-  // 1 and 2 are both above 0: one of them must be named.
+  // Both 1 and 2 are above 0, so the job must name the positive value.
   CHECK(JobOf({"1,1", "2,2", "3,2"}).data().columns().columns(1).label().positive(0) == "1");
   const v1::JobSpec prices = JobOf({"1,10", "2,20", "3,60"});
   CHECK(prices.model().sparse().logistic_regression().loss() == v1::SparseModel::SQUARED);

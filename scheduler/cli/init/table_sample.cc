@@ -31,7 +31,8 @@ absl::StatusOr<Row> SplitLine(const std::string& text, char separator) {
   }
 }
 
-// The lines' columns; empty: not all of them have the same number.
+// Returns the columns of all lines. Empty: the lines do not have the same number of columns, or
+// have only one.
 std::vector<Row> RowsWith(const std::vector<std::string>& lines, char separator) {
   std::vector<Row> rows;
   for (const std::string& line : lines) {
@@ -104,7 +105,7 @@ void Count(const std::string& text, ColumnSample* column, double* squares) {
   column->least = column->numbers == 0 ? value : std::min<double>(column->least, value);
   column->largest = column->numbers == 0 ? value : std::max<double>(column->largest, value);
   ++column->numbers;
-  // Welford's: the sum of squares around the mean.
+  // Welford's algorithm computes the sum of squares around the mean.
   const double step = value - column->mean;
   column->mean += step / static_cast<double>(column->numbers);
   *squares += step * (value - column->mean);

@@ -21,7 +21,7 @@ TEST_CASE("Table sample: the separator cuts all lines alike", "[cli]") {
   CHECK(Sample({"a\tb,c\td", "1\t2\t3"}).separator == '\t');
   CHECK(Sample({"1;2,5;3", "4;5;6"}).separator == ';');
   CHECK(Sample({"\"a,b\",c", "d,e"}).columns.size() == 2);
-  // Both do: the one with more columns.
+  // Two separators fit; the one with more columns counts.
   CHECK(Sample({"1,2 |3,4", "5,6 |7,8"}).columns.size() == 3);
   CHECK_STATUS(SampleTable({"a,b", "c"}), absl::StatusCode::kInvalidArgument,
                "found no separator that cuts its first 2 lines into the same number of columns, "

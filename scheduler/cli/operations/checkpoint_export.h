@@ -1,6 +1,6 @@
-// Checkpoint export: the model as a checkpoint has it, all of its tables at one moment.
+// Checkpoint export: writes the model of a checkpoint, which has all tables at one moment.
 //
-// Thread safety: pure functions but for the files.
+// Thread safety: functions of their arguments and of the files.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_CHECKPOINT_EXPORT_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_CHECKPOINT_EXPORT_H_
 
@@ -12,9 +12,9 @@
 
 namespace capstan::cli {
 
-// Writes the checkpoint in `folder` as model files into `directory`, which is made if missing;
-// returns their names. A delta may be taken since it as since any export. Memory: the dense tables,
-// and one shard.
+// Writes the checkpoint in `folder` as model files into `directory`, which is created if missing.
+// Returns their names. A later export may be a delta since this one, as since any other. Memory:
+// the dense tables, and one shard.
 // Errors: kNotFound  there is no complete checkpoint. kDataLoss  it is damaged; names the file.
 //         Those of RowFileWriter and WriteModelFiles.
 absl::StatusOr<std::vector<std::string>> ExportCheckpoint(Disk& disk, const std::string& folder,

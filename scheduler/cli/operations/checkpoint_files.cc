@@ -42,7 +42,7 @@ CheckpointOutput Describe(Disk& disk, const CheckpointEntry& entry, Depth depth)
   return output;
 }
 
-// Absolute, without a slash at the end.
+// Returns the absolute path, without a slash at the end.
 std::string Absolute(const std::string& folder) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::absolute(folder, error);
@@ -55,7 +55,7 @@ std::string ParentOf(const std::string& path) {
   return std::filesystem::path(path).parent_path().string();
 }
 
-// The entry of the checkpoint that `path` is; nothing if it has no manifest.
+// Returns the entry of the checkpoint at `path`; nullopt if it has no manifest.
 absl::StatusOr<std::optional<CheckpointEntry>> OneCheckpoint(Disk& disk, const std::string& path) {
   absl::StatusOr<v1::CheckpointManifest> manifest = ReadManifest(disk, path);
   if (absl::IsNotFound(manifest.status())) return std::nullopt;
@@ -118,7 +118,7 @@ absl::StatusOr<RestoreSource> FindRestoreSource(Disk& disk, const std::string& f
 absl::StatusOr<v1::JobSpec> RestoredJob(const v1::CheckpointManifest& manifest,
                                         const SpecChanges& changes) {
   v1::JobSpec spec = manifest.spec();
-  // A default output folder is named by the job; the new job gets one of its own.
+  // A default output folder has the old job's name; the new job gets its own folder.
   if (absl::EndsWith(spec.output().directory(), absl::StrCat("/jobs/", manifest.job_id()))) {
     spec.mutable_output()->clear_directory();
   }
@@ -131,7 +131,7 @@ absl::StatusOr<v1::JobSpec> RestoredJob(const v1::CheckpointManifest& manifest,
 absl::StatusOr<v1::JobSpec> ResumedJob(const v1::JobStatus& job, const SpecChanges& changes) {
   v1::JobSpec spec = job.spec();
   ForgetInitialWeights(spec);
-  // By default they are as many as the workers, of which there may be others now.
+  // By default the number of slots is that of the workers, which may have changed.
   const v1::Training& training = job.effective_spec().training();
   if (job.mode() == "bsp" && training.has_slots()) {
     spec.mutable_training()->set_slots(training.slots());

@@ -1,6 +1,7 @@
-// Checkpoints as files: what is in a folder, whether it is whole, and the job that goes on from it.
+// Checkpoint files: lists and verifies the checkpoints in a folder, and makes the jobs that go on
+// from them.
 //
-// Thread safety: pure functions but for the disk.
+// Thread safety: functions of their arguments and of the disk.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_CHECKPOINT_FILES_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_CHECKPOINT_FILES_H_
 
@@ -17,32 +18,32 @@
 
 namespace capstan::cli {
 
-// kManifests: parts are not read. kEveryByte: all of each complete checkpoint is.
+// kManifests: reads no parts. kEveryByte: reads all bytes of each complete checkpoint.
 enum class Depth { kManifests, kEveryByte };
 
-// The checkpoints in `folder`, or the one that it is, newest first.
-// Errors: kNotFound  no such folder. The disk's.
+// Describes the checkpoints in `folder`, newest first, or the one checkpoint that `folder` is.
+// Errors: kNotFound  no such folder. Those of the disk.
 absl::StatusOr<CheckpointListOutput> DescribeCheckpoints(Disk& disk, const std::string& folder,
                                                          Depth depth);
 
 struct RestoreSource {
-  std::string path;  // Absolute, of one checkpoint; every byte of it was read.
+  std::string path;  // Absolute path of the checkpoint, whose bytes were all verified.
   v1::CheckpointManifest manifest;
-  std::vector<std::string> passed_over;  // Newer ones, each with the reason.
+  std::vector<std::string> passed_over;  // Newer checkpoints, each with the reason.
 };
 
-// The checkpoint that `folder` is, or the newest whole one in it.
-// Errors: kNotFound  there is none. kDataLoss  the one that it is is damaged; names the newest
-//         whole one beside it, if any. The disk's.
+// Returns the checkpoint that `folder` is, or the newest intact one in it.
+// Errors: kNotFound  there is none. kDataLoss  `folder` is a damaged checkpoint; names the newest
+//         intact one beside it, if any. Those of the disk.
 absl::StatusOr<RestoreSource> FindRestoreSource(Disk& disk, const std::string& folder);
 
-// The job that goes on from a checkpoint, with what is to be other than it was. Initial weights are
-// left out: its parameters are the checkpoint's.
+// Returns the job that goes on from a checkpoint, with `changes`. It has no initial weights,
+// because its parameters come from the checkpoint.
 // Errors: those of ChangedJob.
 absl::StatusOr<v1::JobSpec> RestoredJob(const v1::CheckpointManifest& manifest,
                                         const SpecChanges& changes);
 
-// Likewise the job that goes on where `job` ended.
+// Same as RestoredJob(), for the job that goes on where `job` ended.
 absl::StatusOr<v1::JobSpec> ResumedJob(const v1::JobStatus& job, const SpecChanges& changes);
 
 }  // namespace capstan::cli

@@ -87,12 +87,12 @@ TEST_CASE("RestoredJob: the saved job on other servers and workers", "[cli]") {
   manifest.mutable_spec()->mutable_output()->set_directory("/d/jobs/mlp-7");
   REQUIRE_OK_AND_ASSIGN(const v1::JobSpec same, RestoredJob(manifest, {}));
   CHECK(same.resources().servers() == 2);
-  CHECK(same.output().directory().empty());  // The default of the job that was saved.
+  CHECK(same.output().directory().empty());  // The saved job had its default folder.
   REQUIRE_OK_AND_ASSIGN(const v1::JobSpec other,
                         RestoredJob(manifest, {.servers = 3, .workers = 5}));
   CHECK(other.resources().servers() == 3);
   CHECK(other.resources().workers() == 5);
-  CHECK(other.training().slots() == 4);  // What the result depends on stays.
+  CHECK(other.training().slots() == 4);  // The result depends on it, so it stays.
   CHECK_STATUS(RestoredJob(manifest, {.servers = 1, .workers = 0}),
                absl::StatusCode::kInvalidArgument, "resources.replicas: got 1, expected at most 0");
   manifest.mutable_spec()->mutable_output()->set_directory("/home/me/out");
@@ -118,7 +118,7 @@ TEST_CASE("RestoredJob: fields are set by path, and wrong ones are told as in jo
   CHECK(longer.training().epochs() == 20);
   CHECK(longer.optimizer().learning_rate() == 0.01f);
   CHECK(longer.optimizer().schedule().step().every() == 5);
-  CHECK(longer.training().initial_weights().empty());  // The parameters are the checkpoint's.
+  CHECK(longer.training().initial_weights().empty());  // The checkpoint has the parameters.
   const auto refused = [&with](const std::string& set, const std::string& what) {
     CHECK_STATUS(with({set}), absl::StatusCode::kInvalidArgument, "--set " + set + ": " + what);
   };

@@ -10,7 +10,7 @@
 namespace capstan::cli {
 namespace {
 
-constexpr absl::Duration kWaitMax = absl::Seconds(60);  // The longest that the protocol allows.
+constexpr absl::Duration kWaitMax = absl::Seconds(60);  // The protocol allows no longer wait.
 
 }  // namespace
 
@@ -25,8 +25,8 @@ absl::StatusOr<v1::SaveCheckpointResponse> AwaitCheckpoint(SchedulerClient& sche
                                                            uint64_t asked_id,
                                                            Patience::Options options) {
   Patience patience(scheduler.address(), std::move(options));
-  // A call that asks does not wait, so that it is soon known what a scheduler that goes away is to
-  // be asked for.
+  // The first call does not wait, so the client soon has the id with which it can ask again if the
+  // scheduler dies.
   while (Interrupts::Signal() == 0) {
     const absl::Duration wait = asked_id == 0 ? absl::ZeroDuration() : kWaitMax;
     const auto saved = scheduler.SaveCheckpoint(job_id, asked_id, wait);

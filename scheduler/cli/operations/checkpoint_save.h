@@ -15,17 +15,18 @@
 
 namespace capstan::cli {
 
-// Asks for a checkpoint and waits until it is complete, however long that is, saying now and then
-// that it goes on. A scheduler that is away is asked again, with `patience`: it knows what was
-// asked when it comes back. Where it went before it had said what that was, it may take two.
+// Requests a checkpoint and waits without a limit until it is complete. Prints a note from time to
+// time. While the scheduler is away, the call is repeated with `patience`; a scheduler that returns
+// knows the earlier request. If it died before it answered the request, it may take two
+// checkpoints.
 // Errors: kCancelled  a signal came (only if an Interrupts object exists); the checkpoint goes on.
-//         kUnavailable, kDeadlineExceeded  the scheduler was away for longer than that.
-//         else  the scheduler's: it was given up, or the job has ended.
+//         kUnavailable, kDeadlineExceeded  the scheduler was away for longer than `patience`.
+//         else  the scheduler's error: the checkpoint was given up, or the job has ended.
 absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(SchedulerClient& scheduler,
                                                           const std::string& job_id,
                                                           Patience::Options patience = {});
 
-// The same for a checkpoint that was asked for before (`asked_id`).
+// Same as SaveCheckpoint(), for a checkpoint that was requested earlier (`asked_id`).
 absl::StatusOr<v1::SaveCheckpointResponse> AwaitCheckpoint(SchedulerClient& scheduler,
                                                            const std::string& job_id,
                                                            uint64_t asked_id,

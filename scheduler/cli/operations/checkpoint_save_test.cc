@@ -38,7 +38,7 @@ TEST_CASE("SaveCheckpoint: asks for one, and then waits for that one", "[cli]") 
   CHECK(requests[1].asked_id() == 6);
   CHECK(requests[2].asked_id() == 6);
   CHECK(requests[0].job_id() == "a-1");
-  CHECK(requests[0].wait_limit_ms() == 0);  // What was asked for is known at once.
+  CHECK(requests[0].wait_limit_ms() == 0);  // The scheduler returns the request's id at once.
   CHECK(requests[1].wait_limit_ms() == 60'000);
 }
 

@@ -1,5 +1,5 @@
-// FakeOperations: drains, checkpoints and submissions of the Scheduler service on a loopback port,
-// for tests of the command line: gives the answers that it is told and notes what it was asked.
+// FakeOperations: a fake Scheduler service on a loopback port for tests of the command line. It
+// answers drains, checkpoints and submissions with given answers, and records the requests.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_FAKE_OPERATIONS_H_
@@ -22,12 +22,11 @@ namespace capstan::cli {
 class FakeOperations final : public v1::Scheduler::Service {
  public:
   struct Answers {
-    // Each once, then the last one again and again. Drains: of the node "server-1".
+    // Calls get the answers in order, then the last one again. Drains are of the node "server-1".
     std::vector<v1::DrainNodeResponse> drains;
     std::vector<v1::SaveCheckpointResponse> saved;
-    std::function<void()> on_drain = [] {};  // Before each answer to a drain.
-    // Numbers of calls, from 0, that find nobody (UNAVAILABLE): of drains, of checkpoints,
-    // and of submissions.
+    std::function<void()> on_drain = [] {};  // Runs before each answer to a drain.
+    // The calls that get UNAVAILABLE. Drains, checkpoints and submissions are each counted from 0.
     absl::btree_set<size_t> away;
   };
   explicit FakeOperations(Answers answers);
@@ -46,7 +45,7 @@ class FakeOperations final : public v1::Scheduler::Service {
                          v1::SubmitJobResponse* response) override;
 
  private:
-  // What the call of this number gets.
+  // Answers the call with number `call`.
   template <typename Response>
   grpc::Status Play(const std::vector<Response>& answers, size_t call, Response* response) const;
 
@@ -55,7 +54,7 @@ class FakeOperations final : public v1::Scheduler::Service {
   std::vector<v1::DrainNodeRequest> drain_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::SaveCheckpointRequest> save_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::SubmitJobRequest> submit_requests_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<GrpcServer> server_;  // Last: it calls the rest until it is gone.
+  std::unique_ptr<GrpcServer> server_;  // Declared last, because it calls the rest until its end.
 };
 
 }  // namespace capstan::cli

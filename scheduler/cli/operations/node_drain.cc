@@ -14,10 +14,10 @@
 namespace capstan::cli {
 namespace {
 
-constexpr absl::Duration kWaitLimit = absl::Milliseconds(500);    // A signal is seen this late.
-constexpr absl::Duration kPollInterval = absl::Milliseconds(50);  // Where the answer comes at once.
+constexpr absl::Duration kWaitLimit = absl::Milliseconds(500);    // Longest delay of a signal.
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);  // Wait after a quick answer.
 
-// "server-1: 3 shards, 0 tasks left: waiting for ...".
+// Returns "server-1: 3 shards, 0 tasks left: waiting for ...".
 std::string ProgressLine(const std::string& node_id, const v1::DrainNodeResponse& state) {
   std::string line = absl::StrCat(
       node_id, ": ", FormatCount(state.shards()), state.shards() == 1 ? " shard, " : " shards, ",

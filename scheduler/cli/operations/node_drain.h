@@ -1,4 +1,5 @@
-// Draining a daemon: nothing new is given to it, what it has moves elsewhere.
+// Node drain: drains a daemon. The scheduler gives it no new shards or tasks, and moves its present
+// ones to other daemons.
 //
 // Thread safety: main thread; an Interrupts object must exist.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_NODE_DRAIN_H_
@@ -11,12 +12,12 @@
 
 namespace capstan::cli {
 
-// Drains the node and waits until it is safe to stop, printing what is still on it whenever that
-// changes. Returns the exit code: 0 it is safe, 130 or 143 after a signal (it goes on being
-// drained), else that of the scheduler's error.
+// Drains the node and waits until it is safe to stop. Prints the number of remaining shards and
+// tasks at each change. Returns the exit code: 0 if it is safe, 130 or 143 after a signal (the
+// drain goes on), else the code of the scheduler's error.
 int DrainUntilSafe(SchedulerClient& scheduler, const std::string& node_id, OutputFormat format);
 
-// Takes a drained node into use again. Returns the exit code.
+// Cancels the drain of a node, which is then in use again. Returns the exit code.
 int CancelDrain(SchedulerClient& scheduler, const std::string& node_id, OutputFormat format);
 
 }  // namespace capstan::cli

@@ -22,13 +22,14 @@ namespace capstan::cli {
 namespace {
 
 struct GoOnArguments {
-  std::string from;  // A folder, or a job.
+  std::string from;  // A folder, or a job's id.
   SpecChanges changes;
   bool no_wait = false;
   bool replace_model = false;
 };
 
-// `of`: "checkpoint 3 of lenet-1", if that is known before.
+// Submits the job, prints its id and follows it. `of` is "checkpoint 3 of lenet-1", or empty if the
+// checkpoint is not known yet. Returns the exit code.
 int SubmitAndFollow(const Settings& settings, const GoOnArguments& arguments,
                     v1::SubmitJobRequest request, const std::string& of) {
   SchedulerClient scheduler(settings.scheduler);
@@ -125,7 +126,7 @@ int Recover(const Settings& settings, const GoOnArguments& arguments, const std:
                      : RecoverFromLogs(settings, job, arguments.no_wait);
 }
 
-// All but where it goes on from.
+// Adds all options except the one that names the checkpoint.
 void AddOptions(CLI::App& command, GoOnArguments& arguments) {
   command
       .add_option("--set", arguments.changes.set,

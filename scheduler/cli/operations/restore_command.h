@@ -8,9 +8,9 @@
 namespace capstan::cli {
 
 void AddRestoreCommand(CLI::App& checkpoint, CommandLine& line);
-// A job that has ended, from the newest checkpoint that the scheduler finds of it.
+// `resume` continues an ended job from its newest checkpoint, which the scheduler finds.
 void AddResumeCommand(CLI::App& job, CommandLine& line);
-// A job that the scheduler does not know, from its logs or a checkpoint.
+// `recover` continues a job that the scheduler does not know, from its logs or from a checkpoint.
 void AddRecoverCommand(CLI::App& job, CommandLine& line);
 
 }  // namespace capstan::cli

@@ -13,7 +13,8 @@ absl::StatusOr<v1::JobSpec> ChangedJob(const std::string& name, v1::JobSpec spec
   if (changes.servers.has_value()) spec.mutable_resources()->set_servers(*changes.servers);
   if (changes.workers.has_value()) spec.mutable_resources()->set_workers(*changes.workers);
   if (!changes.output.empty()) spec.mutable_output()->set_directory(changes.output);
-  // Another mode, which may have none, is refused for its own reason.
+  // Slots are set again only under BSP. With them the validation would report the slots, not the
+  // change of the mode, which the scheduler refuses.
   std::optional<int> slots;
   if (spec.training().has_slots()) {
     slots = spec.training().slots();

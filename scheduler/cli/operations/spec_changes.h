@@ -1,4 +1,4 @@
-// SpecChanges: what a command line wants to be other in a job that goes on.
+// SpecChanges: the changes that the user makes to a job that goes on from a checkpoint.
 //
 // Thread safety: values, and a function of its arguments and the working directory.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_SPEC_CHANGES_H_
@@ -14,15 +14,15 @@
 namespace capstan::cli {
 
 struct SpecChanges {
-  std::vector<std::string> set = {};  // "training.epochs=20", one after the other.
+  std::vector<std::string> set = {};  // "training.epochs=20"; applied in order.
   std::optional<int> servers = {};
   std::optional<int> workers = {};
-  std::string output = {};  // Its folder, absolute. Empty: as it is.
+  std::string output = {};  // Absolute path of the output folder. Empty: unchanged.
 };
 
-// The job with them. `name` stands for it in messages.
-// Errors: kInvalidArgument  a line for each field that cannot be: as JobFile::Set and ValidateJob
-//         say it. What cannot change with a checkpoint's state, the scheduler refuses.
+// Returns the job with the changes. `name` is the job's name in messages.
+// Errors: kInvalidArgument  a line for each invalid field, from JobFile::Set and ValidateJob. The
+//         scheduler, not this function, refuses changes that do not fit a checkpoint's state.
 absl::StatusOr<v1::JobSpec> ChangedJob(const std::string& name, v1::JobSpec spec,
                                        const SpecChanges& changes);
 

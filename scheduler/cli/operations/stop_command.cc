@@ -32,7 +32,7 @@ int Stop(const Settings& settings, const std::string& job_id) {
   return kExitDone;
 }
 
-// Why the job is not saved, and what has become of it.
+// Reports why the job is not saved, and its present state. Returns the exit code.
 int FailToSave(SchedulerClient& scheduler, const std::string& job_id, const absl::Status& why) {
   if (absl::IsCancelled(why)) {
     Note(absl::StrCat(job_id, " stops once it is saved. Follow it: capstan job watch ", job_id));

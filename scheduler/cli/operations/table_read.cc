@@ -26,13 +26,13 @@
 namespace capstan::cli {
 namespace {
 
-constexpr int64_t kPrintedMax = 1 << 20;  // Values of a dense table.
+constexpr int64_t kPrintedMax = 1 << 20;  // Limit for the values of a dense table.
 
 struct ReadArguments {
   std::string job;
   std::string table;
   std::vector<uint64_t> keys;
-  std::string file;  // Empty: values are printed.
+  std::string file;  // Empty: print the values.
 };
 
 absl::Status ReadRowsOf(const ReadArguments& arguments, SnapshotReader& reader,

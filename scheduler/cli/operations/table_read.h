@@ -1,4 +1,5 @@
-// `capstan table read`: a running job's table at one moment: rows by key, or a dense table whole.
+// `capstan table read`: reads rows of a running job's sparse table, or a whole dense table, all at
+// one moment.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_TABLE_READ_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_TABLE_READ_H_
 

@@ -1,4 +1,4 @@
-// Checkpoint view: checkpoints as a table for people.
+// Checkpoint view: formats checkpoints as a table for users.
 //
 // Thread safety: pure functions (times are in the machine's time zone).
 #ifndef CAPSTAN_SCHEDULER_CLI_VIEW_CHECKPOINT_VIEW_H_
@@ -10,7 +10,7 @@
 
 namespace capstan::cli {
 
-// One row a checkpoint, then a line for each that is damaged.
+// Returns one row for each checkpoint, then a line for each damaged one.
 std::string CheckpointTable(const CheckpointListOutput& list);
 
 }  // namespace capstan::cli

@@ -1,4 +1,4 @@
-// Event views: what went wrong with a job and how it was mended, as text for people.
+// Event views: format a job's events (failures and their repair) as text for users.
 //
 // Thread safety: pure functions (times are shown in the machine's time zone).
 #ifndef CAPSTAN_SCHEDULER_CLI_VIEW_EVENT_VIEW_H_
@@ -10,13 +10,14 @@
 
 namespace capstan::cli {
 
-// The word that users see for a kind: DISK_FULL -> "disk full".
+// Returns the name of a kind for users: DISK_FULL -> "disk full".
 std::string EventName(v1::JobEvent::Kind kind);
 
-// One row an event, the oldest first, and how many are not kept any more. Empty: there are none.
+// Returns one row for each event, oldest first, and the number of forgotten events. Empty: the job
+// has no events.
 std::string EventTable(const v1::JobStatus& job);
 
-// A line for one event: "14:03:07  server-1  disk full: ...".
+// Returns a line for one event: "14:03:07  server-1  disk full: ...".
 std::string EventLine(const v1::JobEvent& event);
 
 }  // namespace capstan::cli

@@ -90,7 +90,7 @@ std::string ToJson(const google::protobuf::Message& message) {
   options.always_print_primitive_fields = true;
   std::string json;
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
-  // Only an Any of an unknown type cannot be printed, and there is none in the protocol.
+  // The conversion fails only for an Any of an unknown type, which the protocol does not use.
   return status.ok() ? json : "{}\n";
 }
 

@@ -1,4 +1,4 @@
-// Formatting: numbers, times and names as people read them.
+// Formatting: converts numbers, times and names to text for users.
 //
 // Thread safety: pure functions (TimeText reads the machine's time zone).
 #ifndef CAPSTAN_SCHEDULER_CLI_VIEW_FORMAT_H_
@@ -21,23 +21,23 @@ std::string FormatRate(double samples_per_second);  // "8,412 samples/s"
 std::string FormatBytes(int64_t bytes);             // "12.3 MiB"
 std::string TimeText(int64_t unix_ms);              // "2026-01-31 12:00:00", local; 0 -> "-"
 
-// "/out on node-1"; without a host, or without a path, that alone.
+// Returns "/out on node-1". Without a host, or with an empty path, returns `path`.
 std::string PathOn(const std::string& host, const std::string& path);
 
-// Whether jobs of this objective have an accuracy; where not, the field means nothing.
+// Returns true if jobs with this objective have an accuracy. Otherwise the field has no meaning.
 bool HasAccuracy(v1::Objective objective);
 
-// "RUNNING", without a prefix.
+// Returns the state's name, as "RUNNING".
 std::string StateName(v1::JobState state);
 bool HasEnded(v1::JobState state);
 
-// The word that users see for a reason: DIVERGED -> "Diverged", OUT_OF_MEMORY -> "OutOfMemory".
+// Returns the name of a reason for users: DIVERGED -> "Diverged", OUT_OF_MEMORY -> "OutOfMemory".
 std::string ReasonName(v1::Failure::Reason reason);
 
-// "server", "worker".
+// Returns "server" or "worker".
 std::string RoleName(v1::Role role);
 
-// The message as JSON of several lines, with every field, keys in lowerCamelCase.
+// Returns the message as JSON on several lines, with every field and keys in lowerCamelCase.
 std::string ToJson(const google::protobuf::Message& message);
 
 }  // namespace capstan::cli

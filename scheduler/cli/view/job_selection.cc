@@ -17,7 +17,7 @@ int64_t EndOf(const v1::JobStatus& job) {
   return job.ended_unix_ms() == 0 ? std::numeric_limits<int64_t>::max() : job.ended_unix_ms();
 }
 
-// Null: there is no such order.
+// Returns the comparison for the order `sort`; null if there is no such order.
 Before OrderOf(const std::string& sort) {
   if (sort == "submitted") {
     return [](const v1::JobStatus& a, const v1::JobStatus& b) {

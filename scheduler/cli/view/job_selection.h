@@ -1,6 +1,6 @@
-// SelectJobs: which jobs a list shows, and in which order.
+// SelectJobs: selects and sorts the jobs of a list.
 //
-// Thread safety: pure.
+// Thread safety: a pure function.
 #ifndef CAPSTAN_SCHEDULER_CLI_VIEW_JOB_SELECTION_H_
 #define CAPSTAN_SCHEDULER_CLI_VIEW_JOB_SELECTION_H_
 
@@ -14,17 +14,17 @@ namespace capstan::cli {
 
 struct JobSelection {
   std::vector<std::string> states;  // "RUNNING" or "running"; empty: every state.
-  std::string name;                 // A part of the job's id; empty: any.
-  // "KEY=VALUE", or "KEY" with any value; a job has all of them. Empty: any job.
+  std::string name;                 // A part of the job's id; empty: any job.
+  // "KEY=VALUE", or "KEY" for any value. Selected jobs have all of them. Empty: any job.
   std::vector<std::string> labels;
-  // "submitted", "ended" (the oldest first; those that go on come last), "name", "state" (as in
-  // JobState, each by submission).
+  // "submitted", "ended" (oldest end first, jobs that have not ended last), "name", or "state" (the
+  // order of JobState).
   std::string sort = "submitted";
-  int last = 0;  // Only so many, the last of the order; 0: all.
+  int last = 0;  // Select only this many jobs, from the end of the order; 0: all.
 };
 
-// Leaves in `jobs` what is selected.
-// Errors: kInvalidArgument  no such state or order; names those there are. `jobs` is as it was.
+// Reduces `jobs` to the selected ones, and sorts them.
+// Errors: kInvalidArgument  no such state or order; names the valid ones. `jobs` is unchanged.
 absl::Status SelectJobs(const JobSelection& selection, v1::ListJobsResponse& jobs);
 
 }  // namespace capstan::cli

@@ -20,7 +20,7 @@ namespace {
 
 using Align = TextTable::Align;
 
-constexpr int kNamedMax = 8;  // Ranks or slots spelt out in one wait.
+constexpr int kNamedMax = 8;  // Ranks or slots that one wait lists.
 
 absl::Duration RunTime(const v1::JobStatus& job, absl::Time now) {
   if (job.started_unix_ms() == 0) return absl::ZeroDuration();
@@ -33,7 +33,7 @@ std::string Share(int64_t done, int64_t total) {
   return absl::StrFormat("%.0f %%", 100.0 * static_cast<double>(done) / static_cast<double>(total));
 }
 
-// "rank 0", "ranks 0, 2 and 7 more".
+// Returns "rank 0" or "ranks 0, 2 and 7 more".
 std::string Numbers(absl::string_view word, const google::protobuf::RepeatedField<int32_t>& list) {
   const int shown = std::min(list.size(), kNamedMax);
   const std::string named = absl::StrJoin(list.begin(), list.begin() + shown, ", ");
@@ -54,7 +54,7 @@ std::string DescribeCulprit(const v1::WaitingFor& waiting) {
   return absl::StrCat("needs iteration ", waiting.iteration(), " of shard ", waiting.shard());
 }
 
-// What it waits for, or else how far it is with what it prepares or exports.
+// Describes the task's wait. A task that does not wait gets the progress of its activity.
 std::string DetailOf(const v1::TaskStatus& task) {
   const v1::Activity& activity = task.activity();
   if (!task.wait().what().empty() || activity.what().empty()) return DescribeWait(task.wait());
@@ -83,7 +83,7 @@ std::string TaskTable(const v1::JobStatus& job) {
   return table.ToString();
 }
 
-// The figures on the test split, in the form of a validation's.
+// Returns the figures of the test split as an Evaluation.
 v1::Evaluation TestOf(const v1::EpochResult& result) {
   v1::Evaluation test;
   test.set_samples(result.test_samples());
@@ -99,7 +99,8 @@ v1::Evaluation TestOf(const v1::EpochResult& result) {
 
 using FigureTexts = std::vector<std::pair<std::string, std::string>>;  // Names and values.
 
-// Those that a job is judged by, beside loss and accuracy. "-": these samples have none.
+// Returns the figures of the job's objective, without loss and accuracy. "-": these samples have no
+// such figure.
 FigureTexts FiguresOf(const v1::Evaluation& evaluation, v1::Objective objective) {
   FigureTexts figures;
   const auto add = [&figures](const char* name, bool there, double value) {
@@ -113,7 +114,7 @@ FigureTexts FiguresOf(const v1::Evaluation& evaluation, v1::Objective objective)
   return figures;
 }
 
-// With loss and accuracy in front, as a table or a line has them.
+// Returns loss and accuracy, then the figures of FiguresOf(), in the order of tables and lines.
 FigureTexts AllFigures(const v1::Evaluation& evaluation, v1::Objective objective) {
   FigureTexts figures = {{"loss", FormatLoss(evaluation.loss())}};
   if (HasAccuracy(objective)) {
@@ -171,13 +172,13 @@ std::string ResultTable(const v1::JobStatus& job) {
   return table.ToString();
 }
 
-// The epoch whose model is exported, from 1.
+// Returns the epoch whose model is exported, counted from 1.
 int32_t ModelEpoch(const v1::JobStatus& job) {
   if (job.best_epoch() > 0 || job.results_size() == 0) return job.best_epoch();
   return job.results(job.results_size() - 1).epoch();
 }
 
-// The best epoch if it is known and was tested, else the newest with a test; null: there is none.
+// Returns the best epoch if it is known and was tested, else the newest tested one, else null.
 const v1::EpochResult* LastTested(const v1::JobStatus& job) {
   const v1::EpochResult* last = nullptr;
   for (const v1::EpochResult& result : job.results()) {
@@ -188,7 +189,7 @@ const v1::EpochResult* LastTested(const v1::JobStatus& job) {
   return last;
 }
 
-// Each figure as "name value", the one that the job is judged by first.
+// Returns each figure as "name value", with the objective's figures first.
 std::string FigureLine(const v1::Evaluation& evaluation, v1::Objective objective) {
   FigureTexts figures = FiguresOf(evaluation, objective);
   if (HasAccuracy(objective)) {
@@ -210,7 +211,7 @@ std::string RmseText(const v1::EpochResult& result) {
   return result.has_test_rmse() ? FormatLoss(result.test_rmse()) : "-";
 }
 
-// Whether a job of `objective` tells its results: those of a list do not.
+// Returns true if a job with `objective` has a tested result. Jobs of a list have no results.
 bool AnyOf(const v1::ListJobsResponse& jobs, v1::Objective objective) {
   return std::any_of(jobs.jobs().begin(), jobs.jobs().end(), [objective](const auto& job) {
     return job.objective() == objective && LastTested(job) != nullptr;
@@ -252,7 +253,7 @@ std::string DescribeWait(const v1::Wait& wait) {
   if (wait.silent_size() > 0) {
     absl::StrAppend(&text, ": no answer from ", absl::StrJoin(wait.silent(), ", "));
   } else if (wait.waiting_for_size() > 0) {
-    // Shards of one iteration wait for the same peers; the first speaks for them.
+    // All shards of one iteration wait for the same peers, so the first entry is enough.
     absl::StrAppend(&text, ": ", DescribeCulprit(wait.waiting_for(0)));
   }
   return text;

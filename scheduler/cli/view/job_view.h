@@ -1,4 +1,4 @@
-// Job views: a job's status as text for people.
+// Job views: format the status of jobs as text for users.
 //
 // Thread safety: pure functions (times are shown in the machine's time zone).
 #ifndef CAPSTAN_SCHEDULER_CLI_VIEW_JOB_VIEW_H_
@@ -11,35 +11,37 @@
 
 namespace capstan::cli {
 
-// One row a job. With results (`job status`), also the newest AUC or RMSE of the test set. kWide:
-// also when it was submitted and ended, its output folder, labels and note.
+// Returns one row for each job. If the jobs have results (`job status`), the row also has the best
+// epoch's AUC or RMSE of the test set, else the newest one. kWide adds the times of submission and
+// end, the output folder, labels and the note.
 enum class Columns { kNarrow, kWide };
 std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now,
                      Columns columns = Columns::kNarrow);
 
-// "a=1,b=x", by key.
+// Returns "a=1,b=x", sorted by key.
 std::string LabelsText(const v1::JobStatus& job);
 
-// Everything: state and reason, progress, the tasks and whom they wait for, results by epoch,
-// staleness seen, where the output lies, and the events.
+// Returns the whole status: state and reason, progress, the tasks and the peers that they wait for,
+// results by epoch, observed staleness, the output's place, and the events.
 std::string DescribeJob(const v1::JobStatus& job, absl::Time now);
 
-// What a task waits for, since when and at which iteration: "pull at iteration 122 from server-1
-// for 3.2 s: needs iteration 119 of rank 0". Empty if it does not wait.
+// Describes a task's wait: "pull at iteration 122 from server-1 for 3.2 s: needs iteration 119 of
+// rank 0". Empty if it does not wait.
 std::string DescribeWait(const v1::Wait& wait);
 
-// How a job ended and what it left: for the end of `submit` and `watch`.
+// Describes a job's end and its output. `submit` and `watch` print it last.
 std::string EndSummary(const v1::JobStatus& job);
 
-// "Diverged: loss is NaN ..."; empty without a failure.
+// Returns "Diverged: loss is NaN ...". Empty without a failure.
 std::string DescribeFailure(const v1::Failure& failure);
 
-// "mean 0.8, at most 2"; empty if nothing was counted.
+// Returns "mean 0.8, at most 2". Empty if nothing was counted.
 std::string DescribeStaleness(const google::protobuf::RepeatedField<int64_t>& counts);
-// "62 % of 9,000 rows were kept by their worker"; empty where workers keep none.
+// Returns "62 % of 9,000 rows were kept by their worker". Empty if no rows were counted.
 std::string DescribeRows(const v1::JobStatus& job);
 
-// A line for a finished epoch of `job`: "epoch 1/3  train loss 0.7312  train accuracy 74 %  ...".
+// Returns a line for a finished epoch of `job`: "epoch 1/3  train loss 0.7312  train accuracy 74.00
+// %  ...".
 std::string EpochLine(const v1::EpochResult& result, const v1::JobStatus& job);
 
 }  // namespace capstan::cli

@@ -158,7 +158,7 @@ TEST_CASE("DescribeRows: tells the share of rows that did not travel, if any are
 TEST_CASE("DescribeJob: a model that is kept has its folder, host and time", "[cli]") {
   v1::JobStatus job = Running();
   const auto describe = [&job] { return DescribeJob(job, absl::FromUnixMillis(1030000)); };
-  CHECK_THAT(describe(), !Catch::Contains("\nmodel "));  // It comes to the output folder.
+  CHECK_THAT(describe(), !Catch::Contains("\nmodel "));  // The output folder gets the model.
   job.set_model_directory("/new");
   job.set_model_kept_until_unix_ms(1052000);
   CHECK_THAT(describe(), Catch::Contains("\nmodel      /new on node-1\nkept until "));
@@ -191,7 +191,7 @@ TEST_CASE("EpochLine: test figures only where there was a test", "[cli]") {
         "epoch 3/3  train loss 1.0000  train accuracy 0.00 %  1.0 s");
 }
 
-// A job of another objective, with the result that it has.
+// Returns a job of another objective, with a result that has its figure.
 v1::JobStatus JobOf(v1::Objective objective, const std::string& figure) {
   v1::JobStatus job = Running();
   job.clear_tasks();
@@ -281,7 +281,7 @@ TEST_CASE("JobTable: AUC and RMSE have a column where a job tells them", "[cli]"
         "trains epoch 2 of 3\n"
         "lenet-1  RUNNING  ssp(2)    2/3  50 %  0.5000         -         -     0.7746  20 s  "
         "trains epoch 2 of 3\n");
-  // As `job list` tells them: without results.
+  // `job list` gets the jobs without results.
   for (v1::JobStatus& job : *jobs.mutable_jobs()) job.clear_results();
   CHECK_THAT(JobTable(jobs, absl::UnixEpoch()), !Catch::Contains("TEST"));
 }

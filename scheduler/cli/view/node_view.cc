@@ -20,7 +20,7 @@ namespace {
 
 using Align = TextTable::Align;
 
-constexpr size_t kValuesShown = 4;  // Of a tensor.
+constexpr size_t kValuesShown = 4;  // Limit for each tensor.
 
 std::string Versions(const v1::HeldTable& table) {
   if (table.version_min() == table.version_max()) return FormatCount(table.version_min());
@@ -36,7 +36,7 @@ bool AnySparse(const TableListOutput& list) {
   return false;
 }
 
-// Of a sparse table; nothing of a dense one.
+// Adds the row counts of a sparse table; a dense table gets empty cells.
 void AddRowCounts(const v1::HeldTable& held, std::vector<std::string>* row) {
   const v1::RowCounts& rows = held.rows();
   for (const int64_t count : {rows.held(), rows.admitted(), rows.refused(), rows.evicted_by_age(),
@@ -50,7 +50,7 @@ std::string StateOf(const v1::NodeStatus& node) {
   return node.draining() ? "draining" : "alive";
 }
 
-// "2/8"; "0", with the reason in DescribeNode, where tasks can use none.
+// Returns "2/8" (taken/all). Returns "0" if tasks can use no GPU; DescribeNode() names the reason.
 std::string GpusText(const v1::NodeStatus& node) {
   if (node.role() != v1::WORKER) return "";
   const v1::Devices& devices = node.devices();
@@ -92,13 +92,13 @@ std::string ServerName(const v1::RoutingTable& routing, int server) {
   return known ? routing.servers(server).node_id() : absl::StrCat("server ", server);
 }
 
-// "< 1.0 ms"; "-": nothing was recorded.
+// Returns "< 1.0 ms", or "-" if nothing was recorded.
 std::string Percentile(const v1::PathHistogram& histogram, double share) {
   const int64_t bound = PercentileBound(histogram.counts(), share);
   return bound == 0 ? "-" : absl::StrFormat("< %.3g ms", static_cast<double>(bound) / 1000);
 }
 
-// Each the same float when read back.
+// Prints enough digits that each number, when read back, is the same float.
 template <typename Floats>
 std::string Values(const Floats& values) {
   return absl::StrJoin(values, " ", [](std::string* out, float value) {
@@ -202,7 +202,7 @@ std::string HeldTableTable(const TableListOutput& list) {
 
 namespace {
 
-// Of the servers whose jobs name lists of keys; empty: none do.
+// One row for each server with calls that name lists of keys. Empty: there is no such server.
 std::string KeyListTable(const TrafficOutput& traffic) {
   TextTable table({{"SERVER"},
                    {"KEY LISTS", Align::kRight},

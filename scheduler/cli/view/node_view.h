@@ -1,4 +1,4 @@
-// Node views: a cluster's daemons, and the tables that its servers hold, as text for people.
+// Node views: format a cluster's daemons, and the tables on its servers, as text for users.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SCHEDULER_CLI_VIEW_NODE_VIEW_H_
@@ -11,25 +11,25 @@
 
 namespace capstan::cli {
 
-// One row a daemon.
+// One row for each daemon.
 std::string NodeTable(const v1::ListNodesResponse& nodes);
 
-// A daemon in full, with a row a GPU.
+// The whole status of a daemon, with one row for each GPU.
 std::string DescribeNode(const v1::NodeStatus& node);
 
-// One row a table and server.
+// One row for each table on each server.
 std::string HeldTableTable(const TableListOutput& list);
 
-// One row a server and method that was called: how often, how much, how long.
+// One row for each called method of each server: the number, bytes and durations of its calls.
 std::string TrafficTable(const TrafficOutput& traffic);
 
-// One row a shard: which server is its primary, and which hold replicas.
+// One row for each shard: its primary server, and the servers of its replicas.
 std::string PlacementTable(const v1::GetTablesResponse& tables);
 
-// A row a key, of a sparse table.
+// One row for each key of a sparse table.
 std::string RowsTable(const TableReadOutput& read);
 
-// A row a tensor, of a dense table, with its first values or where they are.
+// One row for each tensor of a dense table, with its first values or the name of the file.
 std::string TensorsTable(const TableReadOutput& read);
 
 }  // namespace capstan::cli

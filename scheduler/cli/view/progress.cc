@@ -41,7 +41,7 @@ std::string TimeLeft(const v1::JobStatus& job) {
   return absl::StrFormat("%d:%02d left", left / 60, left % 60);
 }
 
-// In the order in which a narrow line gives them up.
+// The facts in the order in which a narrow line leaves them out.
 enum class Rank { kStaleness, kRate, kLoss, kPhase, kShare, kTimeLeft, kAccuracy };
 
 struct Fact {
@@ -49,7 +49,7 @@ struct Fact {
   std::string text;
 };
 
-// Everything after the bar. Staleness is left out where nothing was counted.
+// Returns all facts behind the bar. Staleness is left out if none was counted.
 std::vector<Fact> Facts(const v1::JobStatus& job) {
   std::vector<Fact> facts = {{Rank::kShare, absl::StrFormat("%.0f %%", 100 * Done(job))}};
   if (job.phase() != "training" && !job.phase().empty()) {
@@ -76,7 +76,8 @@ std::string Joined(const std::vector<Fact>& facts) {
   return Printable(absl::StrJoin(facts, "  ", append));
 }
 
-// Leaves out the least important facts until the rest has at most `room` characters, or is one.
+// Leaves out the least important facts until the rest has at most `room` characters, or only one
+// fact remains.
 std::string JoinedWithin(std::vector<Fact> facts, int room) {
   std::string joined = Joined(facts);
   while (static_cast<int>(joined.size()) > room && facts.size() > 1) {
@@ -103,7 +104,7 @@ std::string ProgressBar(const v1::JobStatus& job, int columns) {
   const std::string head = Printable(Head(job));
   const std::string facts = Joined(Facts(job));
   const int room =
-      columns - static_cast<int>(head.size() + facts.size()) - 5;  // Gaps and brackets.
+      columns - static_cast<int>(head.size() + facts.size()) - 5;  // 5 for gaps and brackets.
   if (room >= kBarWidthMin) {
     return absl::StrCat(head, "  ", Bar(Done(job), std::min(room, kBarWidthMax)), " ", facts);
   }
@@ -123,7 +124,7 @@ ProgressView::Update ProgressView::Step(const v1::JobStatus& job, Instant now) {
   Update update;
   for (; results_told_ < job.results_size(); ++results_told_) {
     update.lines.push_back(EpochLine(job.results(results_told_), job));
-    line_time_ = now;  // It tells progress, too.
+    line_time_ = now;  // This line also shows progress.
   }
   if (job.restarts() > restarts_told_) {
     restarts_told_ = job.restarts();
@@ -152,7 +153,7 @@ ProgressView::Update ProgressView::Step(const v1::JobStatus& job, Instant now) {
     return update;
   }
   if (options_.terminal) {
-    update.bar = ProgressBar(job, options_.columns - 1);  // The last column would wrap on some.
+    update.bar = ProgressBar(job, options_.columns - 1);  // Some terminals wrap a full line.
     return update;
   }
   if (!line_told_ || now - line_time_ >= options_.line_interval) {

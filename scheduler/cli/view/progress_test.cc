@@ -41,7 +41,7 @@ TEST_CASE("ProgressBar: narrow terminals shorten the bar, then do without it", "
   CHECK(ProgressBar(Half(), 110) ==
         "lenet-1  epoch 2/3  [####----] 50 %  9,000 samples/s  loss 0.5000  accuracy 80.00 %  "
         "staleness <= 2  0:10 left");
-  // Issue 21: at 80 columns accuracy and time left were cut, and a bar of 5 was not.
+  // Issue 21: at 80 columns accuracy and time left were cut, but a bar of 5 characters stayed.
   CHECK(ProgressBar(Half(), 79) ==
         "lenet-1  epoch 2/3  50 %  loss 0.5000  accuracy 80.00 %  0:10 left");
   CHECK(ProgressBar(Half(), 55) == "lenet-1  epoch 2/3  50 %  accuracy 80.00 %  0:10 left");
@@ -103,7 +103,7 @@ TEST_CASE("ProgressView: that a model is kept is told once, with what to do", "[
         Lines{"lenet-1: the model cannot be written to /out; it is kept for 59m more"});
   job.set_detail("the model cannot be written to /out; it is kept for 58m more");
   CHECK(view.Step(job, At(2)).lines == Lines{});
-  job.set_model_kept_until_unix_ms(0);  // It is exported, and fails again.
+  job.set_model_kept_until_unix_ms(0);  // The model is exported, and fails again.
   CHECK(view.Step(job, At(3)).lines == Lines{});
   job.set_model_kept_until_unix_ms(78);
   CHECK(view.Step(job, At(4)).lines.size() == 1);
@@ -135,7 +135,7 @@ TEST_CASE("ProgressView: each event is told once, also when older ones are forgo
   job.set_events_forgotten(1);
   CHECK(nodes(2) == Lines{"server-3"});
   add("server-4");
-  job.set_state(v1::FAILED);  // The last words of a job are told, too.
+  job.set_state(v1::FAILED);  // The last events of a job are shown, too.
   CHECK(nodes(3) == Lines{"server-4"});
 }
 

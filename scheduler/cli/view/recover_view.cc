@@ -11,7 +11,7 @@
 namespace capstan::cli {
 namespace {
 
-// "server-0 (4 shards), server-1 (damaged), server-2 (dead)".
+// Returns "server-0 (4 shards), server-1 (damaged), server-2 (dead)".
 std::string LogsText(const v1::RecoverableJob& job) {
   std::vector<std::string> logs;
   for (const v1::RecoverableLog& log : job.logs()) {

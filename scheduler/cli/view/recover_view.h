@@ -1,4 +1,4 @@
-// Recover view: jobs of another cluster whose logs are here, as text for people.
+// Recover view: formats the jobs of another cluster, whose logs are here, as text for users.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SCHEDULER_CLI_VIEW_RECOVER_VIEW_H_
@@ -10,7 +10,8 @@
 
 namespace capstan::cli {
 
-// One row a job; then what keeps those from being taken up that cannot be, and what to do.
+// Returns one row for each job, then the reasons for jobs that cannot be recovered, then the
+// commands that recover the others.
 std::string RecoverableTable(const v1::ListRecoverableResponse& list);
 
 }  // namespace capstan::cli

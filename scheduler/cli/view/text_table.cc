@@ -10,7 +10,7 @@
 namespace capstan::cli {
 namespace {
 
-// Characters, not bytes: continuation bytes do not count.
+// Returns the number of UTF-8 characters: continuation bytes do not count.
 size_t Width(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;

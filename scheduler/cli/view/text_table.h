@@ -1,4 +1,4 @@
-// TextTable: rows under headings, padded to columns, for terminals and pipes alike.
+// TextTable: formats rows under headings as padded columns, for terminals and pipes.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_TABLE_H_
@@ -27,8 +27,8 @@ class TextTable {
 
   bool empty() const { return rows_.empty(); }
 
-  // Headings, then the rows, two spaces between columns, none at the end of a line. Width is
-  // counted in UTF-8 characters.
+  // Returns the headings, then the rows, with two spaces between columns and none at the end of a
+  // line. Width is counted in UTF-8 characters.
   std::string ToString() const;
 
  private:
@@ -36,10 +36,11 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Bytes below 0x20 and 0x7f become spaces, so that what a peer sent cannot steer a terminal.
+// Replaces the bytes below 0x20 and 0x7f by spaces, so that a peer's text cannot control the
+// terminal.
 std::string Printable(std::string text);
 
-// Appends the line "name       value" after `indent`; none for an empty value.
+// Appends the line "name       value" after `indent`; nothing if the value is empty.
 void AddField(std::string* text, absl::string_view name, const std::string& value,
               absl::string_view indent = "");
 

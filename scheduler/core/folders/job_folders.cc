@@ -6,7 +6,7 @@
 namespace capstan::scheduler {
 namespace {
 
-// `path` is `folder`, or lies in it.
+// Returns true if `path` is `folder`, or lies in it.
 bool IsWithin(const std::string& path, const std::string& folder) {
   if (path.empty() || folder.empty()) return false;
   return path == folder || folder == "/" || absl::StartsWith(path, absl::StrCat(folder, "/"));

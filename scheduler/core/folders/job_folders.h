@@ -1,9 +1,9 @@
 // JobFolders: where on the disk a job writes, and whether two jobs may do so at the same time.
 //
-// Of the output folder a job takes the names of its files (model, metrics, job.json) and of folders
-// that it makes for itself; of the folder of its checkpoints it takes all that is below. So one job
-// may write into a folder inside another one's output folder, but not among its checkpoints, which
-// are removed as newer ones become complete.
+// In its output folder a job uses the names of its files (model, metrics, job.json) and of folders
+// that it creates. In its checkpoint folder it uses everything. So one job may write into a folder
+// inside another job's output folder, but not among its checkpoints, which are removed when newer
+// ones become complete.
 // Thread safety: values, and a function of its arguments.
 #ifndef CAPSTAN_SCHEDULER_CORE_FOLDERS_JOB_FOLDERS_H_
 #define CAPSTAN_SCHEDULER_CORE_FOLDERS_JOB_FOLDERS_H_

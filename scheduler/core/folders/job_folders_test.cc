@@ -9,7 +9,7 @@ JobFolders In(const std::string& output) { return {output, output + "/checkpoint
 
 bool Clash(const JobFolders& a, const JobFolders& b) {
   const bool clash = !WhyFoldersClash(a, "b", b).empty();
-  CHECK(clash == !WhyFoldersClash(b, "a", a).empty());  // Whoever comes first.
+  CHECK(clash == !WhyFoldersClash(b, "a", a).empty());  // The order does not matter.
   return clash;
 }
 

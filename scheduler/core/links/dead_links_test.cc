@@ -24,7 +24,7 @@ TEST_CASE("DeadLinks: a silence is overdue once every report of ten seconds name
   REQUIRE(overdue.size() == 1);
   CHECK(overdue[0].link == kLink);
   CHECK(overdue[0].rank == Rank(0));
-  // One report without it, and it begins anew.
+  // After one report without the server, the time of silence starts again.
   links.OnReport(Rank(0), "worker-0", {}, now + absl::Seconds(9));
   links.OnReport(Rank(0), "worker-0", {"server-1"}, now + absl::Seconds(10));
   CHECK(links.Overdue(now + absl::Seconds(10)).empty());

@@ -10,7 +10,7 @@ namespace capstan::scheduler::testing {
 namespace {
 
 constexpr absl::Duration kStep = absl::Milliseconds(10);
-constexpr absl::Duration kMoving = absl::Milliseconds(20);  // A model to its place.
+constexpr absl::Duration kMoving = absl::Milliseconds(20);  // The time that moves a model.
 
 }  // namespace
 
@@ -44,7 +44,7 @@ void FakeCluster::Kill(const std::string& name) {
   FakeNode& node = nodes_.at(name);
   node.alive = false;
   node.tasks.clear();
-  std::vector<StoredShard>& disk = disks_[name];  // What an earlier life wrote is still there.
+  std::vector<StoredShard>& disk = disks_[name];  // Still has the logs of earlier incarnations.
   for (const auto& [job, tables] : node.tables) {
     if (!jobs_.at(job).plan.log) continue;
     for (const ShardRoute& route : tables.routing->shards) {
@@ -71,7 +71,7 @@ void FakeCluster::Drain(const std::string& name, bool cancel) {
   const Ticket ticket(next_ticket_++);
   const absl::Status status =
       core_->DrainNode(ticket, name, cancel, absl::ZeroDuration(), now_, actions);
-  // A node that is not known (any more) cannot be drained.
+  // A node that the scheduler does not know cannot be drained.
   const size_t replies = status.ok() ? 1 : 0;
   if (actions.drain_replies.size() != replies) Fail("a drain call that does not wait is answered");
   Perform(actions);
@@ -81,7 +81,7 @@ bool FakeCluster::CanLose(const std::string& name) {
   for (const auto& [id, ledger] : jobs_) {
     const auto table = core_->RoutingOf(id);
     if (Ended(id)) continue;
-    if (!table.ok()) return false;  // It could be placed there before the death is noticed.
+    if (!table.ok()) return false;  // The job could be placed there before the death is noticed.
     const Routing& routing = **table;
     const auto server_at = [&](int index) { return routing.servers[static_cast<size_t>(index)]; };
     const auto lives = [&](const ServerRef& server) {
@@ -95,7 +95,7 @@ bool FakeCluster::CanLose(const std::string& name) {
       }
       if (std::any_of(whole.begin(), whole.end(), lives)) continue;
       for (const ServerRef& server : whole) {
-        // Its log holds the shard once it has made it.
+        // The server's log holds the shard when the server has initialized it.
         const bool logged = ledger.plan.log && HasMade(server, id, route.term);
         if (server.node == name && nodes_.at(name).alive && !logged) return false;
       }
@@ -146,14 +146,14 @@ void FakeCluster::KillScheduler(absl::Duration away, Death death) {
     dies_in_step_ = away;
     return;
   }
-  owed_.clear();  // Nobody answers these.
+  owed_.clear();  // These calls get no answer.
   publishes_.clear();
   moves_.clear();
   for (auto& [job, ledger] : jobs_) {
     for (auto& [id, lease] : ledger.leases) lease.done = lease.durable;
   }
   away_until_ = now_ + away;
-  Restore();  // So that what is seen meanwhile is what was durable.
+  Restore();  // Meanwhile the tests see the durable state.
 }
 
 void FakeCluster::AwaitScheduler() {
@@ -274,7 +274,7 @@ void FakeCluster::Send(Request request) {
     request.arrives = now_ + absl::Milliseconds(10 + dice_.Below(1000));
   }
   if (dice_.Chance(network_.repeat)) {
-    Request again = request;  // A second call with the same contents; nobody reads its answer.
+    Request again = request;  // A second call with the same contents, whose answer is not read.
     again.ticket = Ticket(next_ticket_++);
     again.arrives = now_ + absl::Milliseconds(10 + dice_.Below(1000));
     flying_.push_back(std::move(again));
@@ -414,7 +414,7 @@ void FakeCluster::TakeReply(const NodeReply& reply) {
   if (!node.alive || node.waiting != reply.ticket) return;
   node.waiting.reset();
   if (!reply.status.ok()) {
-    node.registered = false;  // Its tasks go on until it learns what it is to run.
+    node.registered = false;  // Its tasks go on until the node learns its desired state.
     return;
   }
   Generation& newest = node_generations_[{node.name, node.incarnation}];

@@ -59,12 +59,12 @@ class FakeCluster {
     uint64_t seed = 1;
     SchedulerCore::Options core;
     Network network;
-    int staleness_bound = 2;       // Of SSP jobs.
-    int batches_per_step = 3;      // That a task trains in 10 ms, at most.
+    int staleness_bound = 2;       // For SSP jobs.
+    int batches_per_step = 3;      // Most batches of a task in 10 ms.
     double checkpoint_fails = 0;   // Chance of each part, each manifest and each model.
     double snapshot_fails = 0;     // Chance that a server cannot keep one.
     uint32_t publishing_ms = 300;  // A manifest takes less.
-    // Of an evaluated sample, by epoch; those of later epochs are 0.5.
+    // The loss of an evaluated sample, by epoch. Later epochs have 0.5.
     std::vector<double> losses = {};
   };
   explicit FakeCluster(const Options& options);
@@ -86,7 +86,7 @@ class FakeCluster {
                       const std::optional<RestoreFrom>& restore = std::nullopt);
   void AskCheckpoint(const JobId& job);
   absl::StatusOr<CheckpointId> SaveAndStop(const JobId& job);  // REQUIRES: the scheduler lives.
-  // Likewise for a snapshot; answered in snapshot_replies.
+  // Same for a snapshot; the answer is in snapshot_replies.
   void AskSnapshot(const JobId& job, uint64_t reader, absl::Duration limit = absl::ZeroDuration());
   // No server can take its shards from that checkpoint any more, for this reason.
   void Damage(const std::string& folder, FailureReason reason = FailureReason::kBadData);
@@ -181,10 +181,10 @@ class FakeCluster {
     std::optional<NodeReport> node;
     std::optional<TaskReport> task;
   };
-  struct Trained {  // What the core was told of a lease.
+  struct Trained {  // The reports on one lease.
     Range positions;
     int64_t done = 0;
-    int64_t durable = 0;  // Of done: what the core remembers if it dies.
+    int64_t durable = 0;  // The part of `done` that survives the scheduler's death.
     int epoch = 0;
   };
   struct JobLedger {
@@ -194,11 +194,11 @@ class FakeCluster {
     absl::btree_map<int64_t, absl::btree_set<int>> slots_done;  // Iterations above it.
     uint64_t revision = 0;
     int64_t pushes = 0;
-    // What every copy of a shard holds, whoever is its primary: the members' finished iterations.
+    // The members' finished iterations, which every copy of a shard holds.
     absl::btree_map<std::pair<Rank, Incarnation>, int64_t> clocks;
     absl::btree_map<CheckpointId, absl::btree_set<int64_t>> pushes_captured;
     std::vector<CheckpointPublish> complete;
-    absl::btree_set<CheckpointId> gone;  // Of those.
+    absl::btree_set<CheckpointId> gone;  // The removed ones of `complete`.
     std::optional<RestoreFrom> begins_at;
     Term restored_term;   // From the checkpoint; 0: the job's beginning.
     ResumePoint resumed;  // Where training began last.

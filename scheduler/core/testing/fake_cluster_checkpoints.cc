@@ -1,5 +1,5 @@
-// What fake servers tell of replicas; what they and the shell do with checkpoints, and what must
-// hold of them.
+// FakeCluster: the fake servers' reports on replicas, the work of servers and shell on checkpoints,
+// and the checks of checkpoints.
 #include <algorithm>
 #include <utility>
 
@@ -77,7 +77,7 @@ std::vector<CheckpointPart> FakeCluster::PartsOf(const FakeNode& node, const Fak
     if (routing.servers[static_cast<size_t>(route.server)].node != node.name) continue;
     parts.push_back({.shard = route.key, .elements = route.elements});
     parts.back().version = Version(ledger.version);
-    if (dice_.Chance(0.8)) parts.back().base = tables.order.base;  // Else it does not know what.
+    if (dice_.Chance(0.8)) parts.back().base = tables.order.base;  // Else the part is complete.
     parts.back().bytes = parts.back().base == CheckpointId(0) ? 1000 : 100;
     parts.back().file = absl::StrCat("table-", route.key.table.value(), "-shard-",
                                      route.key.shard.value(), ".part");
@@ -85,7 +85,7 @@ std::vector<CheckpointPart> FakeCluster::PartsOf(const FakeNode& node, const Fak
   return parts;
 }
 
-// Captures and writes, a while after it was told.
+// Captures and writes the ordered checkpoints, some time after the order.
 void FakeCluster::TakeCheckpoints(FakeNode& node) {
   for (auto& [job, tables] : node.tables) {
     if (tables.order.id == CheckpointId(0)) continue;
@@ -123,12 +123,12 @@ void FakeCluster::PublishDue() {
     const absl::Status status = dice_.Chance(options_.checkpoint_fails)
                                     ? absl::ResourceExhaustedError("disk full")
                                     : absl::OkStatus();
-    // One that was abandoned may be captured late; of one that is published no capture was.
+    // An abandoned checkpoint may be captured late, but a published one may not.
     if (jobs_.at(publish.job).pushes_captured[publish.id].size() > 1) {
       Fail(absl::StrCat(publish.job, ": a push between two captures of checkpoint ",
                         publish.id.value()));
     }
-    // Written twice (the scheduler died in between) is written once.
+    // A checkpoint that is published twice (after a death of the scheduler) counts once.
     auto& complete = jobs_.at(publish.job).complete;
     if (status.ok() && (complete.empty() || complete.back().id != publish.id)) {
       complete.push_back(publish);
@@ -138,7 +138,7 @@ void FakeCluster::PublishDue() {
   }
 }
 
-// A model that was written by a task, to its place.
+// Moves the models that tasks have staged to their places.
 void FakeCluster::MoveDue() {
   while (!moves_.empty() && moves_.front().done <= now_) {
     const ModelPublish model = std::move(moves_.front().what);
@@ -152,7 +152,7 @@ void FakeCluster::MoveDue() {
   }
 }
 
-// Those that do not stay go: what one rests on that stays must stay as well.
+// Removes the checkpoints that may not stay. Checks that the bases of the others stay, too.
 void FakeCluster::KeepStaying(const JobId& job) {
   JobLedger& ledger = jobs_.at(job);
   const CheckpointRemoval removal = core_->CheckpointsToRemove(job);
@@ -185,7 +185,8 @@ void FakeCluster::NoteCheckpoint(const CheckpointEnded& ended) {
   }
 }
 
-// A server reads its shards from a checkpoint, or makes them anew: that is where the job stands.
+// Records the point of the job when a server restores its shards from a checkpoint or initializes
+// them.
 void FakeCluster::NoteRestore(const TableAssignment& assignment) {
   if (damaged_.contains(assignment.restore.restore_folder)) return;
   JobLedger& ledger = jobs_.at(assignment.routing->job);

@@ -1,4 +1,4 @@
-// What the fake tasks do, and what is checked of all that happens.
+// FakeCluster: the work of the fake tasks, and the checks of all events.
 #include <algorithm>
 #include <utility>
 
@@ -35,7 +35,7 @@ void FakeCluster::LoseGpu(const JobId& job, int rank) {
   if (task != nullptr && !task->gpus.empty()) task->gpu_lost = true;
 }
 
-// Each task has what its job needs, of this worker, for itself alone.
+// Checks that each task has the GPUs that its job needs, from this worker and for itself alone.
 void FakeCluster::ApplyGpus(FakeNode& node, const NodeReply& reply) {
   for (const TaskGpus& given : reply.gpus) {
     const auto task = node.tasks.find(given.task);
@@ -183,7 +183,7 @@ bool FakeCluster::ServersReady(const JobId& job) const {
                                    });
 }
 
-// The rule of SSP on every server that is a primary of the job.
+// Applies the SSP rule on every server that is a primary of the job.
 bool FakeCluster::MayPull(const FakeTask& task) const {
   const JobPlan& plan = jobs_.at(task.key.job).plan;
   if (plan.mode == Mode::kAsp) return true;
@@ -220,7 +220,7 @@ bool FakeCluster::TrainSample(FakeTask& task) {
     SampleReport& progress = task.samples[lease.id];
     if (progress.position_done >= lease.positions.end) continue;
     if (!MayPull(task)) return false;
-    // Servers that dropped the job's tables refuse the push.
+    // Servers refuse the push after they have dropped the job's tables.
     if (core_->Job(task.key.job, now_)->ended || dead_.contains(task.key)) return false;
     Pushed(task);
     ++jobs_.at(task.key.job).pushes;
@@ -234,7 +234,7 @@ bool FakeCluster::TrainSample(FakeTask& task) {
   return false;
 }
 
-// One iteration of every slot held, as far as the barrier allows.
+// Trains one iteration of each held slot, as far as the barrier allows.
 bool FakeCluster::TrainSlots(FakeTask& task) {
   if (task.assignment.paused || dead_.contains(task.key)) return false;
   JobLedger& ledger = jobs_.at(task.key.job);
@@ -243,7 +243,7 @@ bool FakeCluster::TrainSlots(FakeTask& task) {
     Iteration& next = task.slots[lease.slot];
     if (next >= lease.end) continue;
     if (next.value() < ledger.version) {
-      // PAST: the server names where to go on, be it beyond the lease.
+      // PAST: the server names the next iteration, which may lie beyond the lease.
       next = Iteration(ledger.version);
       moved = true;
       continue;
@@ -323,7 +323,7 @@ void FakeCluster::NoteReported(const TaskReport& report) {
   JobLedger& ledger = jobs_.at(report.task.job);
   for (const SampleReport& sample : report.samples) {
     const auto it = ledger.leases.find(sample.lease);
-    if (it == ledger.leases.end()) continue;  // Of an evaluation.
+    if (it == ledger.leases.end()) continue;  // The lease is for an evaluation.
     it->second.done = std::max(it->second.done, sample.position_done);
   }
 }
@@ -340,7 +340,7 @@ void FakeCluster::CheckTrained(const JobPlan& plan) {
   for (int epoch = ledger.resumed.epoch.value(); epoch < epochs.epochs(); ++epoch) {
     std::vector<Range> done;
     if (epoch == ledger.resumed.epoch.value() && ledger.begins_at) {
-      // What was trained before counts, too.
+      // The samples that were trained before the checkpoint count, too.
       int64_t trained = 0;
       for (const Range& range : ledger.resumed.untrained) {
         if (range.begin > trained) done.push_back({trained, range.begin});

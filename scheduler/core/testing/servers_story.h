@@ -121,8 +121,8 @@ struct ServersStory {
   JobView View() const { return run->View(now); }
 
   JobPlan plan;
-  int64_t samples = 0;     // That the task has trained.
-  bool logs_begun = true;  // What servers say that go by a table.
+  int64_t samples = 0;     // Samples that the task has trained.
+  bool logs_begun = true;  // The value in reports of servers that have applied a table.
   uint64_t incarnation = 0;
   absl::btree_map<NodeId, ServerRef> servers;
   absl::btree_map<NodeId, Incarnation> written_by;  // Their logs.
