@@ -7,7 +7,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/store/memory_store.h"
+#include "scheduler/store/testing/memory_store.h"
 
 namespace capstan::scheduler {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "common/checkpoint/checkpoint_folder.h"
-#include "common/checkpoint/test_checkpoint.h"
-#include "common/storage/sim_disk.h"
+#include "common/checkpoint/testing/test_checkpoint.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {
@@ -65,8 +65,7 @@ TEST_CASE("Checkpoints: a power cut at any step leaves a whole one", "[common][c
   int64_t torn = 0;
   for (int64_t step = begin; step < steps; ++step) {
     for (const Unsynced how : {Unsynced::kLost, Unsynced::kTornAtByte, Unsynced::kTornAtSector,
-                               Unsynced::kTornZeros, Unsynced::kAnySectors,
-                               Unsynced::kKept}) {
+                               Unsynced::kTornZeros, Unsynced::kAnySectors, Unsynced::kKept}) {
       const bool random = how != Unsynced::kLost && how != Unsynced::kKept;
       for (uint64_t seed = 0; seed < (random ? 20u : 1u); ++seed) {
         INFO("cut at step " << step << ", variant " << static_cast<int>(how) << ", seed " << seed);

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/test_checkpoint.h"
-#include "common/storage/sim_disk.h"
+#include "common/checkpoint/testing/test_checkpoint.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -12,7 +12,7 @@
 #include "common/checkpoint/row_delta.h"
 #include "common/checkpoint/shard_file.h"
 #include "common/sparse/key_hash.h"
-#include "common/storage/sim_disk.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

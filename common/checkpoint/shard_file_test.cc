@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/checkpoint/test_checkpoint.h"
+#include "common/checkpoint/testing/test_checkpoint.h"
 #include "common/storage/little_endian.h"
 #include "common/storage/posix_disk.h"
-#include "common/storage/sim_disk.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 

@@ -6,8 +6,8 @@
 #include <iostream>
 #include <vector>
 
-#include "common/data/test_files.h"
-#include "common/data/test_images.h"
+#include "common/data/testing/test_files.h"
+#include "common/data/testing/test_images.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <iostream>
 
-#include "common/data/test_files.h"
+#include "common/data/testing/test_files.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/data/test_files.h"
+#include "common/data/testing/test_files.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "common/data/test_images.h"
+#include "common/data/testing/test_images.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/data/test_images.h"
+#include "common/data/testing/test_images.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {
@@ -65,8 +65,7 @@ TEST_CASE("Image folder: labels are those of the names that are given", "[data]"
 TEST_CASE("Image folder: images have one size, or are scaled to one", "[data]") {
   Pets pets;
   pets.folder.Write("dog/2.png", PngFile(2, 2, 1, {0, 0, 40, 40}));
-  CHECK_STATUS(pets.Load(), absl::StatusCode::kInvalidArgument,
-               "2.png: is 2x2x1, expected 1 as ");
+  CHECK_STATUS(pets.Load(), absl::StatusCode::kInvalidArgument, "2.png: is 2x2x1, expected 1 as ");
   pets.options.set_height(1);
   pets.options.set_width(1);
   REQUIRE_OK_AND_ASSIGN(const Dataset dataset, pets.Load());

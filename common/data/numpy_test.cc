@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/data/test_files.h"
+#include "common/data/testing/test_files.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

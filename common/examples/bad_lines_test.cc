@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/examples/example_files.h"
+#include "common/examples/testing/example_files.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "common/examples/parser_checks.h"
 #include "common/examples/svmlight_parser.h"
+#include "common/examples/testing/parser_checks.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "common/examples/feature_hash.h"
-#include "common/examples/parser_checks.h"
+#include "common/examples/testing/parser_checks.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

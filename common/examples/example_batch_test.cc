@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/examples/parser_checks.h"
+#include "common/examples/testing/parser_checks.h"
 
 namespace capstan {
 namespace {

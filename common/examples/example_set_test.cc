@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/data/test_files.h"
-#include "common/examples/example_files.h"
+#include "common/data/testing/test_files.h"
+#include "common/examples/testing/example_files.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

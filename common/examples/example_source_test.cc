@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "common/examples/columns_parser.h"
-#include "common/examples/example_files.h"
-#include "common/examples/parser_checks.h"
 #include "common/examples/svmlight_parser.h"
+#include "common/examples/testing/example_files.h"
+#include "common/examples/testing/parser_checks.h"
 #include "common/examples/text_parser.h"
 #include "common/status/status_macros.h"
 #include "common/testing/status_matchers.h"

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/data/test_files.h"
-#include "common/examples/example_files.h"
+#include "common/data/testing/test_files.h"
 #include "common/examples/line_position.h"
-#include "common/examples/streams/stream_checks.h"
+#include "common/examples/streams/testing/stream_checks.h"
+#include "common/examples/testing/example_files.h"
 #include "common/status/status_macros.h"
 #include "common/testing/status_matchers.h"
 

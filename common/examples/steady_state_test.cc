@@ -8,9 +8,9 @@
 
 #include "common/examples/columns_parser.h"
 #include "common/examples/criteo_parser.h"
-#include "common/examples/example_files.h"
 #include "common/examples/example_source.h"
 #include "common/examples/svmlight_parser.h"
+#include "common/examples/testing/example_files.h"
 #include "common/examples/text_parser.h"
 #include "common/testing/status_matchers.h"
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
-#include "common/examples/parser_checks.h"
+#include "common/examples/testing/parser_checks.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

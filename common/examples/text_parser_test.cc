@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/examples/feature_hash.h"
-#include "common/examples/parser_checks.h"
+#include "common/examples/testing/parser_checks.h"
 
 namespace capstan {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/data/test_files.h"
-#include "common/examples/example_files.h"
+#include "common/data/testing/test_files.h"
+#include "common/examples/testing/example_files.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "common/data/test_files.h"
-#include "common/examples/example_files.h"
+#include "common/data/testing/test_files.h"
+#include "common/examples/testing/example_files.h"
 #include "common/job/job_file.h"
 #include "common/testing/status_matchers.h"
 

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "common/data/test_files.h"
-#include "common/data/test_images.h"
+#include "common/data/testing/test_files.h"
+#include "common/data/testing/test_images.h"
 #include "common/job/job_file.h"
 #include "common/tensor/safetensors.h"
 #include "common/testing/status_matchers.h"

@@ -10,8 +10,8 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/net/agent_timing.h"
-#include "common/net/fake_scheduler.h"
 #include "common/net/grpc_server.h"
+#include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/row_export/fake_row_source.h"
+#include "common/row_export/testing/fake_row_source.h"
 #include "common/tensor/model_file.h"
 #include "common/tensor/safetensors.h"
 #include "common/testing/status_matchers.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/row_export/fake_row_source.h"
+#include "common/row_export/testing/fake_row_source.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/sparse_models/model_checks.h"
+#include "common/sparse_models/testing/model_checks.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

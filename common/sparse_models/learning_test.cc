@@ -12,7 +12,7 @@
 #include "common/random/philox.h"
 #include "common/sparse_models/dlrm.h"
 #include "common/sparse_models/factor_model.h"
-#include "common/sparse_models/local_training.h"
+#include "common/sparse_models/testing/local_training.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/random/philox.h"
-#include "common/sparse_models/local_training.h"
-#include "common/sparse_models/model_checks.h"
+#include "common/sparse_models/testing/local_training.h"
+#include "common/sparse_models/testing/model_checks.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

@@ -11,8 +11,8 @@
 
 #include "common/storage/folder_lock.h"
 #include "common/storage/posix_disk.h"
-#include "common/storage/sim_disk.h"
 #include "common/storage/space_probe.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/testing/status_matchers.h"
-#include "kernels/cpu/conformance.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/testing/conformance.h"
 #include "kernels/op_check.h"
 #include "kernels/testing/op_cases.h"
 

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/net/fake_scheduler.h"
+#include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::cli {

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/fake_jobs.h"
 #include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/testing/fake_jobs.h"
 
 namespace capstan::cli {
 namespace {

@@ -12,10 +12,10 @@
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/fake_jobs.h"
 #include "scheduler/cli/interrupts.h"
-#include "scheduler/cli/operations/fake_operations.h"
+#include "scheduler/cli/operations/testing/fake_operations.h"
 #include "scheduler/cli/patience.h"
+#include "scheduler/cli/testing/fake_jobs.h"
 
 namespace capstan::cli {
 namespace {
@@ -70,8 +70,7 @@ TEST_CASE("SubmitPatiently: a scheduler that is away is asked again, for the sam
   v1::SubmitJobRequest asked;
   asked.set_restore_folder("/c/checkpoint-7");
   asked.set_replace_model(true);
-  REQUIRE_OK_AND_ASSIGN(const v1::SubmitJobResponse first,
-                        SubmitPatiently(client, asked, hurried));
+  REQUIRE_OK_AND_ASSIGN(const v1::SubmitJobResponse first, SubmitPatiently(client, asked, hurried));
   CHECK(first.job_id() == "a-2");
   std::vector<v1::SubmitJobRequest> requests = fake.submit_requests();
   REQUIRE(requests.size() == 3);

@@ -8,18 +8,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/core/testing/job_story.h"
+#include "scheduler/core/testing/job_fixture.h"
 
 namespace capstan::scheduler {
 namespace {
 
-using testing::JobStory;
+using testing::JobFixture;
 
 // A job with a log, in its first epoch.
-struct Story : JobStory {
+struct Story : JobFixture {
   explicit Story(Mode mode)
-      : JobStory(mode, /*workers=*/2, /*test_count=*/0, Objective::kClasses, std::nullopt,
-                 /*log=*/true) {
+      : JobFixture(mode, /*workers=*/2, /*test_count=*/0, Objective::kClasses, std::nullopt,
+                   /*log=*/true) {
     Start();
     REQUIRE(phase() == JobPhase::kTraining);
   }
@@ -98,7 +98,7 @@ TEST_CASE("Restored job: its store may be of an earlier epoch than its tables (i
 // Tasks that an earlier scheduler placed after the store was copied are in no record, but may live.
 TEST_CASE("Restored job: who goes back fences off lives that the store does not know (issue 20)",
           "[scheduler][core]") {
-  JobStory job(GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp));
+  JobFixture job(GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp));
   job.Start();
   job.run->Restored(job.now, absl::ZeroDuration(), Generation(1000));
   job.Died("server-1");

@@ -10,13 +10,13 @@
 #include "common/testing/status_matchers.h"
 #include "common/types/ids.h"
 #include "scheduler/core/testing/fake_cluster.h"
-#include "scheduler/core/testing/job_story.h"
+#include "scheduler/core/testing/job_fixture.h"
 
 namespace capstan::scheduler {
 namespace {
 
 using testing::FakeCluster;
-using testing::JobStory;
+using testing::JobFixture;
 
 struct Story : FakeCluster {
   Story(Mode mode, std::vector<double> losses, double checkpoint_fails = 0, uint64_t seed = 1)
@@ -236,8 +236,8 @@ TEST_CASE("Learning rate: no work of an epoch is leased before every server has 
   // A metric that is always missing never improves.
   const DecisionPlan decide{
       .metric = DecisionPlan::Metric::kMae, .plateau_patience = 1, .plateau_factor = 0.5};
-  JobStory job(mode, 2, /*test_count=*/20, Objective::kClasses, std::nullopt, /*log=*/false,
-               decide);
+  JobFixture job(mode, 2, /*test_count=*/20, Objective::kClasses, std::nullopt, /*log=*/false,
+                 decide);
   job.Start();
   CHECK(job.run->membership().learning_rate_factor == 1);
   while (job.View().results.empty()) {

@@ -4,16 +4,16 @@
 #include <string>
 
 #include "common/testing/status_matchers.h"
-#include "scheduler/core/testing/job_story.h"
+#include "scheduler/core/testing/job_fixture.h"
 
 namespace capstan::scheduler {
 namespace {
 
 // A BSP job of two tasks that has ended its training; rank 0 exports. The shell publishes only when
 // the test calls it.
-struct Story : testing::JobStory {
+struct Story : testing::JobFixture {
   explicit Story(std::optional<RestoreFrom> restore = std::nullopt, bool log = false)
-      : JobStory(Mode::kBsp, /*workers=*/2, /*test_count=*/0, Objective::kClasses, restore, log) {
+      : JobFixture(Mode::kBsp, /*workers=*/2, /*test_count=*/0, Objective::kClasses, restore, log) {
     shell_publishes = false;
     Start();
     Train();

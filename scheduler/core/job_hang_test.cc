@@ -7,12 +7,12 @@
 
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/core/testing/job_story.h"
+#include "scheduler/core/testing/job_fixture.h"
 
 namespace capstan::scheduler {
 namespace {
 
-using Story = testing::JobStory;
+using Story = testing::JobFixture;
 
 TEST_CASE("Job: a task that is idle and leaves its work undone is taken for hung",
           "[scheduler][core]") {

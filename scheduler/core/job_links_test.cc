@@ -8,12 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/job_run.h"
-#include "scheduler/core/testing/job_story.h"
+#include "scheduler/core/testing/job_fixture.h"
 
 namespace capstan::scheduler {
 namespace {
 
-using Story = testing::JobStory;
+using Story = testing::JobFixture;
 
 // Lets the tasks report for `time`. The tasks in `cut` report that `servers` do not answer.
 void Report(Story& job, const std::vector<int>& cut, absl::Duration time,

@@ -7,12 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/core/testing/servers_story.h"
+#include "scheduler/core/testing/servers_fixture.h"
 
 namespace capstan::scheduler {
 namespace {
 
-using Story = ServersStory;
+using Story = ServersFixture;
 
 TEST_CASE("Job: with neither a copy, a log nor a checkpoint, lost shards end it",
           "[scheduler][core]") {

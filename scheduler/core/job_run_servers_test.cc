@@ -9,12 +9,12 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/core/shard_map.h"
-#include "scheduler/core/testing/servers_story.h"
+#include "scheduler/core/testing/servers_fixture.h"
 
 namespace capstan::scheduler {
 namespace {
 
-using Story = ServersStory;
+using Story = ServersFixture;
 
 TEST_CASE("Job: it begins with its replicas unfilled, and counts them once they are",
           "[scheduler][core]") {

@@ -10,12 +10,12 @@
 #include "absl/time/time.h"
 #include "common/metrics/score_counts.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/core/testing/job_story.h"
+#include "scheduler/core/testing/job_fixture.h"
 
 namespace capstan::scheduler {
 namespace {
 
-using Story = testing::JobStory;
+using Story = testing::JobFixture;
 
 TEST_CASE("Job: placing until the servers are ready, starting until the tasks are, then training",
           "[scheduler][core]") {

@@ -11,9 +11,9 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/testing/fake_cluster.h"
-#include "scheduler/core/testing/servers_story.h"
-#include "scheduler/store/memory_store.h"
+#include "scheduler/core/testing/servers_fixture.h"
 #include "scheduler/store/state_codec.h"
+#include "scheduler/store/testing/memory_store.h"
 
 namespace capstan::scheduler {
 namespace {

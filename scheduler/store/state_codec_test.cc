@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/store/memory_store.h"
+#include "scheduler/store/testing/memory_store.h"
 
 namespace capstan::scheduler {
 namespace {

@@ -23,7 +23,7 @@
 #include "common/time/clock.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/scheduler_service.h"
-#include "scheduler/store/memory_store.h"
+#include "scheduler/store/testing/memory_store.h"
 #include "scheduler/testing/temporary_folder.h"
 
 namespace capstan::scheduler::testing {

@@ -7,7 +7,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "server/agent/server_agent.h"
-#include "server/agent/test_agent.h"
+#include "server/agent/testing/agent_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "common/net/channel.h"
-#include "common/net/daemon_process.h"
-#include "common/net/fake_scheduler.h"
 #include "common/net/grpc_status.h"
+#include "common/net/testing/daemon_process.h"
+#include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -2,7 +2,7 @@
 // that copies need nothing but the records.
 #include "common/testing/status_matchers.h"
 #include "server/core/shard_core.h"
-#include "server/core/shard_story.h"
+#include "server/core/testing/shard_fixture.h"
 
 namespace capstan::server {
 namespace {
@@ -21,17 +21,17 @@ ConsistencyConfig Compensated(ConsistencyConfig config) {
 }
 
 // Three workers that have pulled the first version.
-ShardStory StoryOfThree(const ConsistencyConfig& config) {
-  ShardStory shard(config);
+ShardFixture StoryOfThree(const ConsistencyConfig& config) {
+  ShardFixture shard(config);
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 1), ActiveMember(2, 1)});
   for (int32_t rank = 0; rank < 3; ++rank) shard.Pull(0, rank);
   return shard;
 }
 
 TEST_CASE("Late gradients: the rate is divided by the updates since the pull", "[server][core]") {
-  ShardStory shard = StoryOfThree(ByStaleness());
+  ShardFixture shard = StoryOfThree(ByStaleness());
   CHECK(shard.values_kept() == 0);
-  ShardStory copy(ByStaleness(), shard);
+  ShardFixture copy(ByStaleness(), shard);
   shard.Push(BatchPush(0, 1, 0, 1), 12);
   CHECK(shard.value() == 12);
   shard.Push(BatchPush(1, 1, 0, 1), 12);  // One update late: whole.
@@ -50,9 +50,9 @@ TEST_CASE("Late gradients: the rate is divided by the updates since the pull", "
 
 TEST_CASE("Late gradients: delay compensation uses the values that were pulled", "[server][core]") {
   const ConsistencyConfig config = Compensated(GENERATE(Asp(), Ssp(5)));
-  ShardStory shard = StoryOfThree(config);
+  ShardFixture shard = StoryOfThree(config);
   CHECK(shard.values_kept() == 1);
-  ShardStory copy(config, shard);
+  ShardFixture copy(config, shard);
   shard.Push(BatchPush(0, 1, 0, 1), 2);  // On time.
   CHECK(shard.value() == 2);
   shard.Push(BatchPush(1, 1, 0, 1), 3);  // 3 + 3 * 3 * (2 - 0).
@@ -72,7 +72,7 @@ TEST_CASE("Late gradients: delay compensation uses the values that were pulled",
 
 TEST_CASE("Late gradients: a worker that pulls ahead is corrected by the pull before",
           "[server][core]") {
-  ShardStory shard(Compensated(Asp()));
+  ShardFixture shard(Compensated(Asp()));
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 1)});
   shard.Pull(0, 0);
   shard.Push(BatchPush(1, 1, 0, 1), 5);  // Of a pull that is not known: as it is.
@@ -85,7 +85,7 @@ TEST_CASE("Late gradients: a worker that pulls ahead is corrected by the pull be
 }
 
 TEST_CASE("Late gradients: a pull that waited counts from its answer on", "[server][core]") {
-  ShardStory shard(Compensated(Ssp(0)));
+  ShardFixture shard(Compensated(Ssp(0)));
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 1)});
   const PullToken waiting = shard.Pull(1, 0);
   REQUIRE(shard.Waits(waiting));
@@ -100,9 +100,9 @@ TEST_CASE("Late gradients: a pull that waited counts from its answer on", "[serv
 
 TEST_CASE("Late gradients: a restored shard corrects nothing before a worker's next pull",
           "[server][core]") {
-  ShardStory shard = StoryOfThree(Compensated(Asp()));
+  ShardFixture shard = StoryOfThree(Compensated(Asp()));
   shard.Push(BatchPush(0, 1, 0, 1), 2);
-  ShardStory restored(Compensated(Asp()), shard);
+  ShardFixture restored(Compensated(Asp()), shard);
   restored.Push(BatchPush(1, 1, 0, 1), 3);
   CHECK(restored.value() == 5);
   restored.Pull(1, 1);
@@ -113,7 +113,7 @@ TEST_CASE("Late gradients: a restored shard corrects nothing before a worker's n
 
 TEST_CASE("Late gradients: nothing is kept for the dead, or for readers of snapshots",
           "[server][core]") {
-  ShardStory shard = StoryOfThree(Compensated(Asp()));
+  ShardFixture shard = StoryOfThree(Compensated(Asp()));
   shard.Push(BatchPush(0, 1, 0, 1), 2);
   CHECK(shard.values_kept() == 1);
   shard.SetMembers({ActiveMember(0, 1)});

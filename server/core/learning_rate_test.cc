@@ -6,7 +6,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "server/core/shard_core.h"
-#include "server/core/shard_story.h"
+#include "server/core/testing/shard_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -7,7 +7,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 #include "server/core/shard_core.h"
-#include "server/core/shard_story.h"
+#include "server/core/testing/shard_fixture.h"
 
 namespace capstan::server {
 namespace {
@@ -40,9 +40,9 @@ struct Letter {
 // clocks and marks are the shard's. Fences that came with a pull or a slot are in no record.
 class Replica {
  public:
-  Replica(const ConsistencyConfig& config, const ShardStory& primary) : story_(config, primary) {}
+  Replica(const ConsistencyConfig& config, const ShardFixture& primary) : story_(config, primary) {}
 
-  void Catch(const ShardStory& primary) {
+  void Catch(const ShardFixture& primary) {
     story_.Replay(primary);
     REQUIRE(story_.value() == primary.value());
     ShardCoreState mine = story_.core().Save(), other = primary.core().Save();
@@ -61,7 +61,7 @@ class Replica {
   }
 
  private:
-  ShardStory story_;
+  ShardFixture story_;
 };
 
 // Workers of a BSP job: any rank pushes any node of the current iteration; letters arrive late,
@@ -162,7 +162,7 @@ class SlotWorld {
 
   Dice dice_;
   int32_t slots_;
-  ShardStory shard_;
+  ShardFixture shard_;
   std::vector<int64_t> model_;  // [c]: the value at version c.
   uint64_t lives_[kRanks] = {1, 2, 3, 4};
   std::vector<Letter> letters_;
@@ -302,7 +302,7 @@ class BatchWorld {
   ConsistencyConfig config_;
   int64_t bound_;
   ConsistencyMode mode_;
-  ShardStory shard_;
+  ShardFixture shard_;
   int32_t ranks_ = 0;
   uint64_t next_incarnation_ = 1;
   std::map<int32_t, Life> lives_;
@@ -331,7 +331,7 @@ TEST_CASE("Property: SSP(0) waits exactly where BSP waits", "[server][core]") {
     CAPTURE(seed);
     Dice dice(seed);
     const int32_t workers = 1 + static_cast<int32_t>(dice.Below(6));
-    ShardStory bsp(Bsp(workers)), ssp(Ssp(0));
+    ShardFixture bsp(Bsp(workers)), ssp(Ssp(0));
     std::vector<Member> members;
     for (int32_t rank = 0; rank < workers; ++rank) members.push_back(ActiveMember(rank, rank + 1));
     bsp.SetMembers(members);

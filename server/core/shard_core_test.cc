@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
-#include "server/core/shard_story.h"
+#include "server/core/testing/shard_fixture.h"
 
 namespace capstan::server {
 namespace {
@@ -23,7 +23,7 @@ using absl::StatusCode;
 // ---------------------------------------------------------------- BSP
 
 TEST_CASE("BSP: a pull waits for exactly the version of its iteration", "[server][core]") {
-  ShardStory shard(Bsp(2));
+  ShardFixture shard(Bsp(2));
   CHECK_READS(shard, shard.Pull(0), 0, 0);
   const PullToken next = shard.Pull(1);
   CHECK(shard.Waits(next));
@@ -37,7 +37,7 @@ TEST_CASE("BSP: a pull waits for exactly the version of its iteration", "[server
 
 TEST_CASE("BSP: the previous version is readable until the first push of the next iteration",
           "[server][core]") {
-  ShardStory shard(Bsp(2));
+  ShardFixture shard(Bsp(2));
   shard.Push(SlotPush(0, 0), 5);
   shard.Push(SlotPush(0, 1), 6);
   CHECK_READS(shard, shard.Pull(0), 0,
@@ -54,7 +54,7 @@ TEST_CASE("BSP: the previous version is readable until the first push of the nex
 }
 
 TEST_CASE("BSP: PAST names the oldest version that can be read", "[server][core]") {
-  ShardStory shard(Bsp(1));
+  ShardFixture shard(Bsp(1));
   for (int64_t iteration = 0; iteration < 5; ++iteration) shard.Push(SlotPush(iteration, 0), 1);
   const auto past = shard.AnswerTo(shard.Pull(2));
   REQUIRE(past.has_value());
@@ -64,7 +64,7 @@ TEST_CASE("BSP: PAST names the oldest version that can be read", "[server][core]
 }
 
 TEST_CASE("BSP: a late repetition of an applied slot is a duplicate", "[server][core]") {
-  ShardStory shard(Bsp(2));
+  ShardFixture shard(Bsp(2));
   shard.Push(SlotPush(0, 0), 5);
   shard.Push(SlotPush(0, 1), 6);
   shard.Push(SlotPush(1, 0), 1);
@@ -78,7 +78,7 @@ TEST_CASE("BSP: a late repetition of an applied slot is a duplicate", "[server][
 
 TEST_CASE("BSP: any worker may compute any slot, and the second to do so changes nothing",
           "[server][core]") {
-  ShardStory shard(Bsp(2));
+  ShardFixture shard(Bsp(2));
   CHECK(shard.Push(SlotPush(0, 1, /*rank=*/0, /*incarnation=*/1), 6).outcome ==
         PushOutcome::kRecorded);
   CHECK(shard.Push(SlotPush(0, 1, /*rank=*/1, /*incarnation=*/2), 6).outcome ==
@@ -88,7 +88,7 @@ TEST_CASE("BSP: any worker may compute any slot, and the second to do so changes
 }
 
 TEST_CASE("BSP: a summed subtree replaces the parts that came one by one", "[server][core]") {
-  ShardStory shard(Bsp(4));
+  ShardFixture shard(Bsp(4));
   shard.Push(SlotPush(0, 1), 2);
   PushHead pair = SlotPush(0, 0);
   pair.slot_end = 2;
@@ -101,18 +101,18 @@ TEST_CASE("BSP: a summed subtree replaces the parts that came one by one", "[ser
 }
 
 TEST_CASE("BSP: a gradient from the future is refused", "[server][core]") {
-  ShardStory shard(Bsp(2));
+  ShardFixture shard(Bsp(2));
   CHECK_STATUS(shard.TryPush(SlotPush(1, 0), 5), StatusCode::kInvalidArgument,
                "iteration 1: expected at most 0, the shard's version");
   CHECK(shard.Push(SlotPush(0, 0), 5).outcome == PushOutcome::kRecorded);
 }
 
 TEST_CASE("BSP: a pull past its deadline is told which slots are missing", "[server][core]") {
-  ShardStory shard(Bsp(4));
+  ShardFixture shard(Bsp(4));
   shard.Push(SlotPush(0, 2), 1);
   const PullToken pull = shard.Pull(1);
-  CHECK(shard.core().NextDeadline() == shard.now() + ShardStory::kPatience);
-  shard.Pass(ShardStory::kPatience - absl::Milliseconds(1));
+  CHECK(shard.core().NextDeadline() == shard.now() + ShardFixture::kPatience);
+  shard.Pass(ShardFixture::kPatience - absl::Milliseconds(1));
   CHECK(shard.Waits(pull));
   shard.Pass(absl::Milliseconds(1));
   REQUIRE_FALSE(shard.Waits(pull));
@@ -127,7 +127,7 @@ TEST_CASE("BSP: a pull past its deadline is told which slots are missing", "[ser
 TEST_CASE(
     "BSP: steady training keeps one gradient or one previous version, never both for one slot",
     "[server][core]") {
-  ShardStory shard(Bsp(1));
+  ShardFixture shard(Bsp(1));
   for (int64_t iteration = 0; iteration < 10; ++iteration) {
     shard.Push(SlotPush(iteration, 0), 1);
     CHECK(shard.gradients_kept() == 0);
@@ -138,7 +138,7 @@ TEST_CASE(
 // ---------------------------------------------------------------- SSP
 
 TEST_CASE("SSP: a reader s iterations ahead reads, one at s + 1 waits", "[server][core]") {
-  ShardStory shard(Ssp(2));
+  ShardFixture shard(Ssp(2));
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 2)});
   for (int64_t iteration = 0; iteration < 3; ++iteration) {
     shard.Push(BatchPush(0, 1, iteration, iteration + 1), 1);
@@ -155,7 +155,7 @@ TEST_CASE("SSP: a reader s iterations ahead reads, one at s + 1 waits", "[server
 }
 
 TEST_CASE("SSP: inactive members are not waited for", "[server][core]") {
-  ShardStory shard(Ssp(0));
+  ShardFixture shard(Ssp(0));
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 2)});
   shard.Push(BatchPush(0, 1, 0, 1), 1);
   const PullToken pull = shard.Pull(1);
@@ -165,7 +165,7 @@ TEST_CASE("SSP: inactive members are not waited for", "[server][core]") {
 }
 
 TEST_CASE("SSP: a death releases those who waited for the dead", "[server][core]") {
-  ShardStory shard(Ssp(0));
+  ShardFixture shard(Ssp(0));
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 2)});
   shard.Push(BatchPush(0, 1, 0, 1), 1);
   const PullToken pull = shard.Pull(1);
@@ -175,7 +175,7 @@ TEST_CASE("SSP: a death releases those who waited for the dead", "[server][core]
 }
 
 TEST_CASE("SSP: a new member is waited for from its start iteration on", "[server][core]") {
-  ShardStory shard(Ssp(1));
+  ShardFixture shard(Ssp(1));
   shard.SetMembers({ActiveMember(0, 1)});
   for (int64_t iteration = 0; iteration < 10; ++iteration) {
     shard.Push(BatchPush(0, 1, iteration, iteration + 1), 1);
@@ -190,7 +190,7 @@ TEST_CASE("SSP: a new member is waited for from its start iteration on", "[serve
 
 TEST_CASE("SSP: before any member is known only pulls within the bound are answered",
           "[server][core]") {
-  ShardStory shard(Ssp(2));
+  ShardFixture shard(Ssp(2));
   CHECK_READS(shard, shard.Pull(2), 0, 0);
   const PullToken pull = shard.Pull(3);
   CHECK(shard.Waits(pull));
@@ -199,14 +199,14 @@ TEST_CASE("SSP: before any member is known only pulls within the bound are answe
 }
 
 TEST_CASE("SSP: a pull past its deadline is told which ranks are behind", "[server][core]") {
-  ShardStory shard(Ssp(1));
+  ShardFixture shard(Ssp(1));
   shard.SetMembers(
       {ActiveMember(0, 1), ActiveMember(1, 2), ActiveMember(2, 3, 4), RestingMember(3, 4)});
   for (int64_t iteration = 0; iteration < 4; ++iteration) {
     shard.Push(BatchPush(0, 1, iteration, iteration + 1), 1);
   }
   const PullToken pull = shard.Pull(4);
-  shard.Pass(ShardStory::kPatience);
+  shard.Pass(ShardFixture::kPatience);
   REQUIRE_FALSE(shard.Waits(pull));
   const ReplyPull reply = shard.AnswerTo(pull)->reply;
   CHECK(reply.outcome == PullOutcome::kNotReady);
@@ -217,7 +217,7 @@ TEST_CASE("SSP: a pull past its deadline is told which ranks are behind", "[serv
 }
 
 TEST_CASE("SSP: a retry after a lost reply is a duplicate and applies nothing", "[server][core]") {
-  ShardStory shard(Ssp(0));
+  ShardFixture shard(Ssp(0));
   const PushHead push = BatchPush(0, 1, 0, 1);
   CHECK(shard.Push(push, 5).outcome == PushOutcome::kRecorded);
   const ReplyPush again = shard.Push(push, 5);
@@ -227,7 +227,7 @@ TEST_CASE("SSP: a retry after a lost reply is a duplicate and applies nothing", 
 }
 
 TEST_CASE("SSP: slots are refused", "[server][core]") {
-  ShardStory shard(Ssp(0));
+  ShardFixture shard(Ssp(0));
   CHECK_STATUS(shard.TryPush(SlotPush(0, 1), 1), StatusCode::kInvalidArgument,
                "slots [1, 2): expected [0, 0), only BSP has slots");
 }
@@ -235,7 +235,7 @@ TEST_CASE("SSP: slots are refused", "[server][core]") {
 // ---------------------------------------------------------------- ASP
 
 TEST_CASE("ASP: a pull never waits and is told how far the slowest is behind", "[server][core]") {
-  ShardStory shard(Asp());
+  ShardFixture shard(Asp());
   CHECK_READS(shard, shard.Pull(100), 0, 0);
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 2)});
   for (int64_t iteration = 0; iteration < 7; ++iteration) {
@@ -248,7 +248,7 @@ TEST_CASE("ASP: a pull never waits and is told how far the slowest is behind", "
 }
 
 TEST_CASE("ASP: a repeated push is applied once", "[server][core]") {
-  ShardStory shard(Asp());
+  ShardFixture shard(Asp());
   for (int i = 0; i < 3; ++i) shard.Push(BatchPush(0, 1, 4, 9), 5);
   CHECK(shard.value() == 5);
 }
@@ -256,7 +256,7 @@ TEST_CASE("ASP: a repeated push is applied once", "[server][core]") {
 // ---------------------------------------------------------------- every mode
 
 TEST_CASE("Shard: a pull of what the caller holds costs no values", "[server][core]") {
-  ShardStory shard(Asp());
+  ShardFixture shard(Asp());
   shard.Push(BatchPush(0, 1, 0, 1), 5);
   PullHead pull{
       .token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
@@ -271,7 +271,7 @@ TEST_CASE("Shard: a pull of what the caller holds costs no values", "[server][co
 }
 
 TEST_CASE("Shard: a snapshot reads what is there, for readers too", "[server][core]") {
-  ShardStory shard(Bsp(2));
+  ShardFixture shard(Bsp(2));
   shard.Push(SlotPush(0, 0), 1);
   shard.Push(SlotPush(0, 1), 2);
   PullHead snapshot{.token = {}, .rank = kReaderRank, .iteration = Iteration(99), .snapshot = true};
@@ -282,7 +282,7 @@ TEST_CASE("Shard: a snapshot reads what is there, for readers too", "[server][co
 
 TEST_CASE("Shard: an older life of a rank is fenced off in every mode", "[server][core]") {
   const ConsistencyConfig config = GENERATE(Bsp(2), Ssp(1), Asp());
-  ShardStory shard(config);
+  ShardFixture shard(config);
   const auto push = [&](uint64_t incarnation, int32_t slot) {
     if (config.mode == ConsistencyMode::kBsp) return SlotPush(0, slot, 0, incarnation);
     return BatchPush(0, incarnation, 0, 1);
@@ -310,7 +310,7 @@ TEST_CASE("Shard: a life that the scheduler has not listed changes nothing (issu
     if (config.mode == ConsistencyMode::kBsp) return SlotPush(0, of, of, incarnation);
     return BatchPush(of, incarnation, 0, 1);
   };
-  ShardStory shard(config);
+  ShardFixture shard(config);
   shard.SetMembers({ActiveMember(0, 1)});
   const ShardCoreState before = shard.core().Save();
   CHECK_STATUS(shard.TryPush(push(rank, life), 5), StatusCode::kUnavailable,
@@ -330,7 +330,7 @@ TEST_CASE("Shard: a life that the scheduler has not listed changes nothing (issu
 }
 
 TEST_CASE("Shard: a push of a dead worker that is still on its way is refused", "[server][core]") {
-  ShardStory shard(Ssp(0));
+  ShardFixture shard(Ssp(0));
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 2)});
   shard.Push(BatchPush(1, 2, 0, 1), 5);
   shard.SetMembers({ActiveMember(0, 1)});
@@ -340,7 +340,7 @@ TEST_CASE("Shard: a push of a dead worker that is still on its way is refused", 
 }
 
 TEST_CASE("Shard: an older membership than the known one is ignored", "[server][core]") {
-  ShardStory shard(Ssp(0));
+  ShardFixture shard(Ssp(0));
   shard.SetMembers({ActiveMember(0, 1)});
   shard.SetMembers({ActiveMember(0, 1)});
   Actions actions;
@@ -349,7 +349,7 @@ TEST_CASE("Shard: an older membership than the known one is ignored", "[server][
 }
 
 TEST_CASE("Shard: a cancelled pull is forgotten", "[server][core]") {
-  ShardStory shard(Bsp(1));
+  ShardFixture shard(Bsp(1));
   const PullToken pull = shard.Pull(1);
   CHECK(shard.core().pulls_pending() == 1);
   shard.Cancel(pull);
@@ -362,7 +362,7 @@ TEST_CASE("Shard: a cancelled pull is forgotten", "[server][core]") {
 
 TEST_CASE("Shard: a pull without patience is answered at once, with the culprits",
           "[server][core]") {
-  ShardStory shard(Bsp(2));
+  ShardFixture shard(Bsp(2));
   PullHead pull{
       .token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
   pull.deadline = shard.now();
@@ -373,7 +373,7 @@ TEST_CASE("Shard: a pull without patience is answered at once, with the culprits
 }
 
 TEST_CASE("Shard: deadlines are kept in the order of time", "[server][core]") {
-  ShardStory shard(Bsp(1));
+  ShardFixture shard(Bsp(1));
   PullHead pull{
       .token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
   pull.deadline = shard.now() + absl::Seconds(9);
@@ -387,7 +387,7 @@ TEST_CASE("Shard: deadlines are kept in the order of time", "[server][core]") {
 }
 
 TEST_CASE("Shard: waiting pulls are bounded", "[server][core]") {
-  ShardStory shard(Bsp(1));
+  ShardFixture shard(Bsp(1));
   for (int i = 0; i < ShardCore::kPendingPullsMax; ++i) shard.Pull(1);
   PullHead pull{
       .token = {}, .rank = Rank(0), .incarnation = Incarnation(1), .iteration = Iteration(1)};
@@ -395,7 +395,7 @@ TEST_CASE("Shard: waiting pulls are bounded", "[server][core]") {
 }
 
 TEST_CASE("Shard: what no client sends is refused by name", "[server][core]") {
-  ShardStory shard(Ssp(0));
+  ShardFixture shard(Ssp(0));
   const auto invalid = StatusCode::kInvalidArgument;
   CHECK_STATUS(shard.TryPush(BatchPush(0, 1, -1, 1), 1), invalid, "iteration -1: expected 0 to");
   CHECK_STATUS(shard.TryPush(BatchPush(0, 1, INT64_MAX, 1), 1), invalid,
@@ -411,7 +411,7 @@ TEST_CASE("Shard: what no client sends is refused by name", "[server][core]") {
 
 TEST_CASE("Shard core: a reply rests on the version that contains its push", "[server][core]") {
   SECTION("BSP: a slot waits for its iteration, a repetition too") {
-    ShardStory shard(Bsp(2));
+    ShardFixture shard(Bsp(2));
     CHECK(shard.Push(SlotPush(0, 0), 1).rests_on == Version(1));
     CHECK(shard.Push(SlotPush(0, 0), 1).rests_on == Version(1));
     CHECK(shard.Push(SlotPush(0, 1), 1).rests_on == Version(1));
@@ -419,7 +419,7 @@ TEST_CASE("Shard core: a reply rests on the version that contains its push", "[s
     CHECK(shard.Push(SlotPush(0, 1), 1).rests_on == Version(1));
   }
   SECTION("SSP: it is in the version after it") {
-    ShardStory shard(Ssp(0));
+    ShardFixture shard(Ssp(0));
     CHECK(shard.Push(BatchPush(0, 1, 0, 1), 1).rests_on == Version(1));
     CHECK(shard.Push(BatchPush(0, 1, 1, 2), 1).rests_on == Version(2));
     CHECK(shard.Push(BatchPush(0, 1, 0, 1), 1).rests_on == Version(2));
@@ -427,10 +427,10 @@ TEST_CASE("Shard core: a reply rests on the version that contains its push", "[s
 }
 
 TEST_CASE("Shard core: a restored core knows what was applied", "[server][core]") {
-  ShardStory shard(Ssp(1));
+  ShardFixture shard(Ssp(1));
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 2)});
   shard.Push(BatchPush(0, 1, 0, 1), 5);
-  ShardStory copy(Ssp(1), shard);
+  ShardFixture copy(Ssp(1), shard);
   CHECK(copy.Push(BatchPush(0, 1, 0, 1), 5).outcome == PushOutcome::kDuplicate);
   CHECK(copy.Push(BatchPush(0, 1, 1, 2), 6).outcome == PushOutcome::kRecorded);
   CHECK(copy.value() == 11);
@@ -440,16 +440,16 @@ TEST_CASE("Shard core: a restored core knows what was applied", "[server][core]"
 
 TEST_CASE("Shard core: an iteration whose slots are partly in is done anew after a restore",
           "[server][core]") {
-  ShardStory shard(Bsp(2));
+  ShardFixture shard(Bsp(2));
   shard.Push(SlotPush(0, 0), 1);
-  ShardStory copy(Bsp(2), shard);
+  ShardFixture copy(Bsp(2), shard);
   CHECK(copy.Push(SlotPush(0, 0), 1).outcome == PushOutcome::kRecorded);
   copy.Push(SlotPush(0, 1), 2);
   CHECK(copy.value() == 3);
 }
 
 TEST_CASE("Shard core: records that do not follow are refused", "[server][core]") {
-  ShardStory shard(Bsp(1));
+  ShardFixture shard(Bsp(1));
   Actions actions;
   ShardRecord record{.kind = ShardRecord::Kind::kUpdate, .position = Position(2), .membership = {}};
   CHECK_STATUS(shard.core().Replay(record, actions), absl::StatusCode::kDataLoss,
@@ -467,7 +467,7 @@ TEST_CASE("Shard core: records that do not follow are refused", "[server][core]"
 }
 
 TEST_CASE("Shard core: a barrier moves the position only", "[server][core]") {
-  ShardStory shard(Asp());
+  ShardFixture shard(Asp());
   Actions actions;
   shard.core().MakeBarrier(actions);
   REQUIRE(actions.size() == 1);

@@ -15,7 +15,7 @@
 #include "common/wire/message_checksum.h"
 #include "server/replication/grpc_replica_transport.h"
 #include "server/service/parameter_service.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -16,8 +16,8 @@
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 #include "server/service/held_job.h"
-#include "server/service/test_job.h"
-#include "server/sparse_table/memory_row_disks.h"
+#include "server/service/testing/job_fixture.h"
+#include "server/sparse_table/testing/memory_row_disks.h"
 
 namespace capstan::server {
 namespace {

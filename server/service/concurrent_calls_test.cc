@@ -19,7 +19,7 @@
 #include "common/time/clock.h"
 #include "server/replication/replica_checks.h"
 #include "server/service/held_job.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
 #include "common/wire/wire_values.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "server/service/held_job.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -9,9 +9,9 @@
 #include "common/testing/status_matchers.h"
 #include "server/service/held_job.h"
 #include "server/service/held_jobs.h"
-#include "server/service/memory_log.h"
 #include "server/service/shard_link.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
+#include "server/service/testing/memory_log.h"
 
 namespace capstan::server {
 namespace {

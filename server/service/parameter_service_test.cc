@@ -16,7 +16,7 @@
 #include "common/testing/status_matchers.h"
 #include "server/replication/grpc_replica_transport.h"
 #include "server/service/deadline_timer.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
 
 namespace capstan::server {
 namespace {

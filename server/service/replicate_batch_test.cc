@@ -14,8 +14,8 @@
 #include "common/wire/message_checksum.h"
 #include "server/replication/replica_checks.h"
 #include "server/service/held_job.h"
-#include "server/service/memory_log.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
+#include "server/service/testing/memory_log.h"
 
 namespace capstan::server {
 namespace {

@@ -11,8 +11,8 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "server/service/held_job.h"
-#include "server/service/memory_log.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
+#include "server/service/testing/memory_log.h"
 
 namespace capstan::server {
 namespace {

@@ -16,8 +16,8 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "server/service/held_job.h"
-#include "server/service/test_job.h"
-#include "server/sparse_table/memory_row_disks.h"
+#include "server/service/testing/job_fixture.h"
+#include "server/sparse_table/testing/memory_row_disks.h"
 #include "server/table_store/memory_budget.h"
 
 namespace capstan::server {

@@ -12,7 +12,7 @@
 #include "common/time/clock.h"
 #include "server/service/held_jobs.h"
 #include "server/service/parameter_service.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -9,9 +9,9 @@
 #include "common/random/philox.h"
 #include "common/sparse/key_hash.h"
 #include "common/testing/status_matchers.h"
-#include "server/sparse_table/memory_row_disks.h"
 #include "server/sparse_table/row_stamp.h"
 #include "server/sparse_table/sparse_rows.h"
+#include "server/sparse_table/testing/memory_row_disks.h"
 
 namespace capstan::server {
 namespace {

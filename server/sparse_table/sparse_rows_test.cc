@@ -11,7 +11,7 @@
 #include "common/sparse/key_hash.h"
 #include "common/testing/status_matchers.h"
 #include "server/optimizer/testing/reference.h"
-#include "server/sparse_table/memory_row_disks.h"
+#include "server/sparse_table/testing/memory_row_disks.h"
 
 namespace capstan::server {
 namespace {

@@ -12,7 +12,7 @@
 #include "common/sparse/key_batch.h"
 #include "common/sparse/key_hash.h"
 #include "common/testing/status_matchers.h"
-#include "server/sparse_table/memory_row_disks.h"
+#include "server/sparse_table/testing/memory_row_disks.h"
 
 namespace capstan::server {
 namespace {

@@ -10,12 +10,12 @@
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/checkpoint_part.h"
 #include "common/checkpoint/manifest.h"
-#include "common/checkpoint/test_checkpoint.h"
-#include "common/storage/sim_disk.h"
+#include "common/checkpoint/testing/test_checkpoint.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/storage/write_durably.h"
 #include "common/testing/status_matchers.h"
 #include "server/storage/checkpoint_writer.h"
-#include "server/storage/log_story.h"
+#include "server/storage/testing/log_fixture.h"
 
 namespace capstan::server {
 namespace {

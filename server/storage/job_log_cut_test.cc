@@ -4,16 +4,16 @@
 #include <set>
 #include <string>
 
-#include "common/storage/sim_disk.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 #include "server/storage/job_log.h"
-#include "server/storage/log_story.h"
+#include "server/storage/testing/log_fixture.h"
 
 namespace capstan::server {
 namespace {
 
+using testing::LogFixture;
 using testing::LogState;
-using testing::LogStory;
 using testing::ReadState;
 using Unsynced = SimDisk::Unsynced;
 
@@ -30,7 +30,7 @@ struct Run {
   int tried = 0;
 };
 
-Run RunStory(SimDisk& disk, const LogStory& story) {
+Run RunStory(SimDisk& disk, const LogFixture& story) {
   Run run;
   const absl::StatusOr<std::unique_ptr<JobLog>> log = Open(disk);
   if (log.ok()) run.committed = story.Run(**log, &run.tried);
@@ -38,7 +38,7 @@ Run RunStory(SimDisk& disk, const LogStory& story) {
 }
 
 // Whether the state is that after the committed steps, or after some more of those that were tried.
-bool IsPrefix(const LogState& state, const LogStory& story, const Run& run) {
+bool IsPrefix(const LogState& state, const LogFixture& story, const Run& run) {
   for (int i = run.committed; i <= run.tried; ++i) {
     if (state == story.states()[static_cast<size_t>(i)]) return true;
   }
@@ -47,7 +47,7 @@ bool IsPrefix(const LogState& state, const LogStory& story, const Run& run) {
 
 // The same of each shard by itself, which is what is promised. They may differ in how far they got
 // where a recovery read what was never synced, and had moved on a part of it when the power went.
-bool IsPrefixOfEachShard(const LogState& state, const LogStory& story, const Run& run) {
+bool IsPrefixOfEachShard(const LogState& state, const LogFixture& story, const Run& run) {
   std::set<ShardKey> shards;
   for (int i = run.committed; i <= run.tried; ++i) {
     for (const auto& [shard, text] : story.states()[static_cast<size_t>(i)]) shards.insert(shard);
@@ -67,8 +67,8 @@ bool IsPrefixOfEachShard(const LogState& state, const LogStory& story, const Run
   return true;
 }
 
-void CheckRecovery(SimDisk& disk, const LogStory& story, const Run& run,
-                   bool check(const LogState&, const LogStory&, const Run&) = IsPrefix) {
+void CheckRecovery(SimDisk& disk, const LogFixture& story, const Run& run,
+                   bool check(const LogState&, const LogFixture&, const Run&) = IsPrefix) {
   REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<JobLog> log, Open(disk));
   REQUIRE_OK_AND_ASSIGN(const LogState state, ReadState(*log));
   INFO("committed " << run.committed << ", tried " << run.tried);
@@ -94,7 +94,7 @@ constexpr Variant kVariants[] = {{Unsynced::kLost, 1},        {Unsynced::kKept, 
                                  {Unsynced::kTornZeros, 12},  {Unsynced::kAnySectors, 12}};
 
 TEST_CASE("JobLog: a power cut at any step loses nothing that was committed", "[server][storage]") {
-  const LogStory story(3, kSteps);
+  const LogFixture story(3, kSteps);
   SimDisk whole(1);
   REQUIRE(RunStory(whole, story).committed == kSteps);
   const int64_t steps = whole.steps();
@@ -123,7 +123,7 @@ TEST_CASE("JobLog: a power cut at any step loses nothing that was committed", "[
 
 TEST_CASE("JobLog: a second cut, while it recovers from the first, loses nothing either",
           "[server][storage]") {
-  const LogStory story(4, kSteps);
+  const LogFixture story(4, kSteps);
   SimDisk whole(1);
   RunStory(whole, story);
   int64_t cuts = 0;
@@ -157,7 +157,7 @@ TEST_CASE("JobLog: a second cut, while it recovers from the first, loses nothing
 }
 
 TEST_CASE("JobLog: any failing step leaves what was committed", "[server][storage]") {
-  const LogStory story(5, kSteps);
+  const LogFixture story(5, kSteps);
   SimDisk whole(1);
   RunStory(whole, story);
   int failed = 0;

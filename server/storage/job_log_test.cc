@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "common/storage/posix_disk.h"
-#include "common/storage/sim_disk.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
-#include "server/storage/log_story.h"
+#include "server/storage/testing/log_fixture.h"
 
 namespace capstan::server {
 namespace {
 
+using testing::LogFixture;
 using testing::LogState;
-using testing::LogStory;
 using testing::ReadState;
 using testing::StoryRecord;
 using testing::StorySnapshot;
@@ -189,7 +189,7 @@ TEST_CASE("JobLog: flipped bits are found and named, whichever file they are in"
   constexpr int64_t kSegment = 1500;
   SimDisk disk(5);
   std::unique_ptr<JobLog> log = Open(disk, kSegment);
-  const LogStory story(11, 60);
+  const LogFixture story(11, 60);
   int tried = 0;
   REQUIRE(story.Run(*log, &tried) == 60);
   REQUIRE(log->segments() >= 3);
@@ -280,7 +280,7 @@ TEST_CASE("JobLog: a segment that is missing or cut short is found", "[server][s
   SimDisk disk(5);
   std::unique_ptr<JobLog> log = Open(disk, kSegment);
   int tried = 0;
-  REQUIRE(LogStory(11, 60).Run(*log, &tried) == 60);
+  REQUIRE(LogFixture(11, 60).Run(*log, &tried) == 60);
   const std::string first = disk.files().front();
   SECTION("missing") {
     REQUIRE_OK(disk.Remove(first));
@@ -298,7 +298,7 @@ TEST_CASE("JobLog: a segment that is missing or cut short is found", "[server][s
 TEST_CASE("JobLog: a bit that is wrong on one read only does no harm", "[server][storage]") {
   SimDisk disk(5);
   std::unique_ptr<JobLog> log = Open(disk, 1500);
-  const LogStory story(11, 60);
+  const LogFixture story(11, 60);
   int tried = 0;
   REQUIRE(story.Run(*log, &tried) == 60);
   SimDisk::Rates rates;

@@ -8,10 +8,10 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/time/time.h"
-#include "common/storage/sim_disk.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
-#include "server/storage/log_story.h"
 #include "server/storage/server_log.h"
+#include "server/storage/testing/log_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -12,11 +12,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/storage/posix_disk.h"
-#include "common/storage/sim_disk.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/storage/write_durably.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
-#include "server/storage/log_story.h"
+#include "server/storage/testing/log_fixture.h"
 
 namespace capstan::server {
 namespace {

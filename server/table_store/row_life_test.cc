@@ -15,7 +15,7 @@
 #include "common/status/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "proto/parameter_server.pb.h"
-#include "server/sparse_table/memory_row_disks.h"
+#include "server/sparse_table/testing/memory_row_disks.h"
 #include "server/table_store/job_tables.h"
 #include "server/table_store/state_codec.h"
 

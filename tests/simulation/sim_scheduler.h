@@ -19,7 +19,7 @@
 #include "scheduler/admission.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/store_write.h"
-#include "scheduler/store/memory_store.h"
+#include "scheduler/store/testing/memory_store.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/sim_network.h"
 #include "tests/simulation/world.h"

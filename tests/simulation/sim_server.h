@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/storage/sim_disk.h"
+#include "common/storage/testing/sim_disk.h"
 #include "server/agent/server_agent.h"
 #include "server/replication/replica_transport.h"
 #include "server/service/held_job.h"

@@ -25,7 +25,7 @@
 #include "server/service/deadline_timer.h"
 #include "server/service/held_jobs.h"
 #include "server/service/parameter_service.h"
-#include "server/service/test_job.h"
+#include "server/service/testing/job_fixture.h"
 #include "worker/client/push_pull_client.h"
 
 namespace capstan::worker {

@@ -10,8 +10,8 @@
 #include <sstream>
 #include <string>
 
-#include "common/net/fake_scheduler.h"
 #include "common/net/node_agent.h"
+#include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::worker {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "common/net/channel.h"
-#include "common/net/daemon_process.h"
-#include "common/net/fake_scheduler.h"
 #include "common/net/grpc_status.h"
+#include "common/net/testing/daemon_process.h"
+#include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 #include "proto/worker.grpc.pb.h"

@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "common/data/test_files.h"
-#include "common/examples/example_files.h"
+#include "common/data/testing/test_files.h"
+#include "common/examples/testing/example_files.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::worker {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/data/test_files.h"
+#include "common/data/testing/test_files.h"
 #include "common/model/initial_rows.h"
 #include "common/model/initial_values.h"
 #include "common/model/tables.h"

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "common/data/test_files.h"
+#include "common/data/testing/test_files.h"
 
 namespace capstan::worker {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/data/test_files.h"
+#include "common/data/testing/test_files.h"
 #include "common/model/initial_values.h"
 #include "common/model/tables.h"
 #include "common/testing/status_matchers.h"

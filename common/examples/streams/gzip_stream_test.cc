@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/data/test_files.h"
-#include "common/examples/streams/stream_checks.h"
+#include "common/data/testing/test_files.h"
+#include "common/examples/streams/testing/stream_checks.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

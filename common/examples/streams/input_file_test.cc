@@ -8,7 +8,7 @@
 #include <iostream>
 #include <string>
 
-#include "common/data/test_files.h"
+#include "common/data/testing/test_files.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {

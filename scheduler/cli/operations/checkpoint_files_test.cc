@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "common/checkpoint/test_checkpoint.h"
-#include "common/storage/sim_disk.h"
+#include "common/checkpoint/testing/test_checkpoint.h"
+#include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::cli {

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/cli/operations/fake_operations.h"
+#include "scheduler/cli/operations/testing/fake_operations.h"
 
 namespace capstan::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"
-#include "scheduler/cli/operations/fake_operations.h"
+#include "scheduler/cli/operations/testing/fake_operations.h"
 
 namespace capstan::cli {
 namespace {

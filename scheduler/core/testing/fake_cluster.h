@@ -25,8 +25,8 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/scheduler_core.h"
-#include "scheduler/store/memory_store.h"
 #include "scheduler/store/state_codec.h"
+#include "scheduler/store/testing/memory_store.h"
 
 namespace capstan::scheduler::testing {
 

@@ -1,0 +1,44 @@
+// What the tests of the CPU backend's conformance share: runs of an op by the reference and with
+// each instruction set, and how far the results may differ.
+//
+// Tolerance. A sum of K products is off by at most K * 2^-24 times the sum of the products'
+// magnitudes; errors of random sign grow with sqrt(K), so the bound used is
+//   |cpu - reference| <= 2^-24 * (8 + 2 * sqrt(K)) * magnitude,
+// with the magnitude of a sum of K terms of inputs in [-1, 1): sqrt(K). Ops without sums must agree
+// to a few roundings, and those that only move or select values to the bit.
+// Thread safety: pure functions, which fail the test that calls them.
+#ifndef CAPSTAN_KERNELS_CPU_TESTING_CONFORMANCE_H_
+#define CAPSTAN_KERNELS_CPU_TESTING_CONFORMANCE_H_
+
+#include <memory>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/op.h"
+#include "kernels/testing/op_cases.h"
+
+namespace capstan::kernels {
+
+inline constexpr InstructionSet kInstructionSets[] = {
+    InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512};
+
+// The reference, and the CPU backend with each instruction set.
+std::vector<std::unique_ptr<Backend>> AllBackends();
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b);
+
+// The op's outputs for these inputs, which a second run must give to the bit.
+Operands RunTwice(Backend& backend, const OpDesc& desc, Operands& inputs,
+                  const RunOptions& options = {});
+
+// All outputs of the op must agree within the tolerance.
+void CheckSame(const OpDesc& desc, const Operands& expected, const Operands& actual);
+
+// Runs `desc` on the reference and on every instruction set that this processor has, with one
+// thread and two; threads must not change a bit of what is computed without oneDNN.
+void Conform(const OpDesc& desc, const RunOptions& options = {});
+
+}  // namespace capstan::kernels
+
+#endif  // CAPSTAN_KERNELS_CPU_TESTING_CONFORMANCE_H_
