@@ -33,7 +33,7 @@
 namespace capstan::benchmark {
 namespace {
 
-constexpr double kTcpGoal = 0.8;  // From 1 MiB up.
+constexpr double kTcpGoal = 0.8;  // The goal for messages of 1 MiB and more.
 constexpr int64_t kTcpGoalFrom = 1 << 20;
 constexpr double kGrpcGoal = 2.5;  // At 16 MiB.
 constexpr int64_t kGrpcGoalAt = 16 << 20;

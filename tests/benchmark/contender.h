@@ -27,10 +27,10 @@ inline constexpr char kContenderJob[] = "push-pull-1";
 struct Layout {
   std::string name;
   int tensors = 1;
-  int64_t elements = 0;        // Of one tensor.
-  int64_t first_elements = 0;  // Of the one before them; 0: there is none.
+  int64_t elements = 0;        // Elements of one tensor.
+  int64_t first_elements = 0;  // Elements of a tensor before them; 0: there is none.
   int64_t count() const { return first_elements + tensors * elements; }
-  // Of each tensor: its range in the table.
+  // The range of each tensor in the table.
   std::vector<Range> Ranges() const;
   double mebibytes() const { return static_cast<double>(count()) * sizeof(float) / (1 << 20); }
 };
@@ -47,7 +47,7 @@ struct Config {
   Rule rule = Rule::kMomentum;
   int replicas = 0;  // Each on a server of its own beside the only other one.
   v1::Durability durability = v1::NONE;
-  NumberFormat format = NumberFormat::kFp32;  // Of gradients and parameters on the wire.
+  NumberFormat format = NumberFormat::kFp32;  // Format of gradients and parameters on the wire.
   bool tensor_shards = false;                 // Each tensor is a shard; else as the scheduler cuts.
   // Gradients leave one after the other, the last first, as a backward pass makes them.
   bool layer_by_layer = false;
@@ -80,12 +80,12 @@ class Contender {
   // Errors: a push was recorded more or less often than once.
   absl::Status CheckRecorded() const;
 
-  worker::PathCounts Counts() const;  // Of all workers.
+  worker::PathCounts Counts() const;  // Sums over all workers.
 
   const Config& config() const { return config_; }
   const LiveServer& server(size_t index) const { return *servers_[index]; }
   LiveServer& server(size_t index) { return *servers_[index]; }
-  // What the first worker pulled last.
+  // The values of the first worker's last pull.
   const worker::TableArrays& values() const { return workers_[0].values; }
   // Seconds of all processes so far.
   double Processor() const;

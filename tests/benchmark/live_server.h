@@ -24,22 +24,22 @@ class LiveServer {
     std::string program;      // Path of capstan-server.
     std::string name;         // Node id.
     std::string folder;       // Exists; its log file and its data go there.
-    bool log = false;         // With a folder for write-ahead logs.
+    bool log = false;         // The server gets a folder for write-ahead logs.
     std::string data_listen;  // Empty: as the server does by itself.
   };
   // Returns once the server has registered.
   // Errors: kUnavailable  it does not start, or not within 20 s; says what it wrote.
   static absl::StatusOr<std::unique_ptr<LiveServer>> Start(const Options& options);
 
-  // As a routing table names it.
+  // Its address in routing tables.
   const v1::ServerAddress& address() const { return address_; }
   // Returns once the table is in force. REQUIRES: once a server.
   // Errors: kUnavailable  it is not within 20 s, or the server refuses it; says why.
   absl::Status Assign(const v1::TableAssignment& assignment);
   void Kill() { process_->Terminate(absl::ZeroDuration()); }
-  // Of the process, since it started.
+  // Processor time since the process started.
   double ProcessorSeconds() const;
-  // Of the process, now.
+  // Memory of the process now.
   int64_t ResidentBytes() const;
   int OpenFiles() const;  // 0: it is dead.
 

@@ -170,7 +170,7 @@ int Main(int argc, char** argv) {
   app.add_option("--elements", flags.elements, "Of each of the four arrays; a multiple of 1024")
       ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 32));
   CLI11_PARSE(app, argc, argv);
-  flags.elements -= flags.elements % 1024;  // What aligned_alloc asks for.
+  flags.elements -= flags.elements % 1024;  // aligned_alloc needs a multiple.
   Report report(flags.report.json);
   return report.Finish(CompareAll(flags, &report));
 }

@@ -1,4 +1,4 @@
-// What a process has in hand: memory and files, as /proc says.
+// Memory and open files of a process, from /proc.
 //
 // Thread safety: pure functions of the system's state.
 #ifndef CAPSTAN_TESTS_BENCHMARK_PROCESS_USAGE_H_
@@ -11,7 +11,7 @@
 namespace capstan::benchmark {
 
 int64_t ResidentBytesOf(pid_t pid);  // 0 if there is no such process.
-int OpenFilesOf(pid_t pid);          // Likewise.
+int OpenFilesOf(pid_t pid);          // 0 if there is no such process.
 
 }  // namespace capstan::benchmark
 

@@ -8,11 +8,11 @@
 
 namespace capstan::benchmark {
 
-// Of a steady clock, from some origin.
+// Seconds of a steady clock, from some origin.
 double WallSeconds();
-// Of all threads of this process, since it started.
+// Seconds of all threads of this process since its start.
 double ProcessorSeconds();
-// Of all threads of process `pid`, likewise; 0 if there is no such process.
+// Seconds of all threads of process `pid` since its start; 0 if there is no such process.
 double ProcessorSecondsOf(pid_t pid);
 
 }  // namespace capstan::benchmark

@@ -54,7 +54,7 @@ namespace {
 
 // The server's log reaches its steady size, and the kernel has the pages for it.
 constexpr int kWarmUpIterations = 64;
-constexpr int kTrialIterations = 8;  // To find out how many make a turn.
+constexpr int kTrialIterations = 8;  // A trial with these finds the number of iterations of a turn.
 // 3 % want more and shorter turns than a half does, and processes that were started anew, in either
 // order: where their memory happens to lie is good for some percent.
 constexpr int kSmallStarts = 6;
@@ -70,10 +70,10 @@ struct Flags {
   double seconds = 0.25;
 };
 
-// What is measured by leaving it out, or adding it.
+// A feature whose cost is measured by leaving it out, or adding it.
 enum class Of { kReplicasAndLog, kFilter, kChecksums };
 
-// What is compared over which table.
+// Two configurations that are compared over one table.
 struct Comparison {
   std::string name;
   Layout layout;
@@ -125,7 +125,7 @@ absl::StatusOr<double> DiskRate(const std::string& folder, const Layout& layout,
 
 using Contenders = std::vector<std::unique_ptr<Contender>>;
 
-// What was measured of one configuration, a number a round.
+// Results of one configuration, a number for each round.
 struct Result {
   std::string name;
   std::vector<double> rates, processor;

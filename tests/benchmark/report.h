@@ -31,7 +31,7 @@ struct Bound {
   double goal = 0;
 };
 
-// What every benchmark lets its caller choose.
+// Flags of every benchmark.
 struct ReportFlags {
   TurnOptions turns;
   bool json = false;

@@ -14,7 +14,7 @@ namespace capstan::benchmark {
 
 class ScratchFolder {
  public:
-  // Where scratch files belong: $TMPDIR, else /var/tmp, which is on a disk.
+  // The folder for scratch files: $TMPDIR, else /var/tmp, which is on a disk.
   static std::string Home();
   // Makes one below `home`; `name` is how its name begins.
   // Errors: kUnavailable  it cannot be made; names it.

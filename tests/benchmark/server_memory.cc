@@ -30,7 +30,7 @@ namespace {
 constexpr double kRatioGoal = 1.15;
 constexpr double kSlopeGoal = 1.0;  // MiB a minute.
 constexpr double kMebibyte = 1 << 20;
-constexpr int kIterations = 4;  // Of the first part: each updates everything.
+constexpr int kIterations = 4;  // Iterations of the first part: each updates everything.
 
 struct Flags {
   std::string server;
@@ -71,7 +71,7 @@ struct Sample {
   int files = 0;
 };
 
-// Of the line through the samples that is nearest in squares.
+// Returns the slope of the least-squares line through the samples.
 double SlopeOf(const std::vector<Sample>& samples) {
   double x = 0, y = 0;
   for (const Sample& sample : samples) x += sample.minutes, y += sample.mebibytes;

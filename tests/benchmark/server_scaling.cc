@@ -38,8 +38,8 @@
 namespace capstan::benchmark {
 namespace {
 
-constexpr double kDenseGoal = 0.9;   // Of what the rule alone gains.
-constexpr double kSparseGoal = 1.7;  // Of one thread, with two.
+constexpr double kDenseGoal = 0.9;   // Part of what the rule alone gains.
+constexpr double kSparseGoal = 1.7;  // Speed with two threads divided by that with one.
 constexpr int64_t kShardElements = 1 << 20;
 constexpr int32_t kShards = 16;
 constexpr int32_t kBuckets = 64;
@@ -48,7 +48,8 @@ constexpr int64_t kRows = 2'000'000;
 constexpr int64_t kRowsPerFill = 200'000;
 constexpr int32_t kFillingRank = 1000;
 constexpr int64_t kKeysPerMessage = 8192;
-constexpr int kMessages = 32;  // Of a thread, with keys of their own, sent again and again.
+constexpr int kMessages =
+    32;  // Messages of a thread, with keys of their own, sent again and again.
 constexpr int64_t kPushesPerOperation = 8;
 
 struct Flags {
@@ -127,7 +128,7 @@ struct Worker {
   std::shared_ptr<server::HeldJob> job;
   std::vector<PushMessage> messages;
   uint64_t sequence = 0;
-  double bytes = 0;  // Of values and keys that were pushed.
+  double bytes = 0;  // Bytes of pushed values and keys.
 
   PushMessage Empty(int32_t rank) const {
     PushMessage message;

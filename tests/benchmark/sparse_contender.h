@@ -24,7 +24,7 @@ class SparseContender {
  public:
   struct Options {
     std::string server;  // Path of the daemon.
-    std::string folder;  // Of the server; is made.
+    std::string folder;  // Folder of the server; it is made.
     int64_t dim = 1;
     bool shared_memory = false;
   };
@@ -48,7 +48,7 @@ class SparseContender {
   uint64_t incarnation_ = 0;
   std::unique_ptr<worker::PushPullClient> client_;
   int64_t iteration_ = 0;
-  std::vector<uint32_t> places_;  // Of the last keys among those that were pulled.
+  std::vector<uint32_t> places_;  // Places of the last keys among the pulled ones.
   worker::TableArrays values_;
 };
 

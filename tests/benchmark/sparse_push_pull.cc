@@ -36,7 +36,7 @@
 namespace capstan::benchmark {
 namespace {
 
-constexpr int64_t kBatches = 4;  // That take turns.
+constexpr int64_t kBatches = 4;  // Batches that take turns.
 constexpr int64_t kFillKeys = 500'000;
 constexpr double kZipfExponent = 1.05;
 
@@ -53,7 +53,7 @@ using Keys = std::vector<uint64_t>;
 struct Workload {
   int64_t dim = 1;
   std::vector<Keys> batches;     // All of one size, with repetitions.
-  std::vector<float> gradients;  // Of any batch: ones.
+  std::vector<float> gradients;  // Gradients of every batch: ones.
   int64_t size() const { return static_cast<int64_t>(batches[0].size()); }
 };
 
@@ -76,7 +76,7 @@ Workload Draw(int64_t dim, int64_t size, bool zipf, int64_t keys) {
   return workload;
 }
 
-// Whoever pushes and pulls batches in turn.
+// A contestant that pushes and pulls batches in turn.
 class Rows {
  public:
   virtual ~Rows() = default;

@@ -209,7 +209,7 @@ constexpr Measure kMeasures[] = {{"find", &Course::Find},
 struct Entry {
   const char* name;
   std::function<absl::StatusOr<std::unique_ptr<Table>>()> make;
-  double goal;  // Of ours to it.
+  double goal;  // Our speed divided by its.
 };
 
 std::vector<Entry> Entries(int64_t dim) {

@@ -50,7 +50,7 @@ using kernels::cuda::CudaBackend;
 // Batches in memory, taken in turn: so many, or fewer of as many bytes; two at least.
 constexpr int64_t kBatchesMax = 16;
 constexpr int64_t kBatchesBytesMax = int64_t{1} << 29;
-constexpr int64_t kSideMax = 4096;  // Of an image.
+constexpr int64_t kSideMax = 4096;  // Largest side of an image.
 
 struct Options {
   std::string zoo = "lenet";
@@ -204,7 +204,7 @@ class Steps {
   const bool in_place_;
   std::optional<kernels::BackendGroup> backends_;
   CudaBackend* gpu_ = nullptr;             // In place: of backends_.
-  kernels::BackendMemory velocity_there_;  // Likewise.
+  kernels::BackendMemory velocity_there_;  // On the device, too.
   std::vector<float> parameters_, gradient_, velocity_, statistics_, images_;
   std::vector<int32_t> labels_;
   server::OptimizerConfig optimizer_;

@@ -21,7 +21,7 @@ absl::Status TakeTurns(size_t contestants, int rounds,
                        const std::function<absl::Status(size_t)>& turn,
                        const std::function<absl::Status()>& after_round = nullptr);
 
-// What one turn did.
+// Results of one turn.
 struct Turn {
   double bytes = 0;                // Moved, in both directions together.
   double seconds = 0;              // Wall time.
@@ -51,7 +51,7 @@ struct Contestant {
   std::function<absl::StatusOr<Turn>(int64_t count)> run;
 };
 
-// What was measured of one contestant: a number a round.
+// Results of one contestant: a number for each round.
 struct Series {
   std::string name;
   std::vector<double> rates;       // GB/s (10^9 bytes).
@@ -61,7 +61,7 @@ struct Series {
 
 struct TurnOptions {
   int rounds = 5;        // >= 5.
-  double seconds = 0.5;  // Of one turn, about.
+  double seconds = 0.5;  // Approximate duration of one turn.
 };
 
 // Warms each contestant up, finds how many of its operations make a turn, and lets them take turns.

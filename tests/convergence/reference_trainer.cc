@@ -37,7 +37,7 @@ namespace {
 
 using Tables = worker::Trainer::Tables;
 
-// What the job's numbers are once their defaults are filled in.
+// Returns the job's numbers with their defaults filled in.
 struct Schedule {
   explicit Schedule(const v1::JobSpec& job)
       : seed(job.training().has_seed() ? job.training().seed() : 1),
@@ -176,9 +176,9 @@ class ReferenceTrainer {
   const server::OptimizerConfig optimizer_;
   const std::vector<v1::TableSpec> specs_;
   Tables values_;
-  std::vector<std::vector<float>> state_;  // Of the optimizer.
+  std::vector<std::vector<float>> state_;  // The optimizer's state.
   int64_t version_ = 0;                    // Updates applied.
-  double loss_sum_ = 0;                    // Of the epoch.
+  double loss_sum_ = 0;                    // Sum over the epoch.
 };
 
 absl::Status Train(const v1::JobSpec& job, const std::string& output) {

@@ -176,14 +176,14 @@ TEST_CASE("cuDNN's plans: those that are offered have names of their own, by whi
   }
 }
 
-// Whether the engine is compiled when it is planned.
+// Returns whether cuDNN compiles the engine while it plans.
 bool IsCompiledAtRunTime(const ConvolutionEngine& engine) {
   return EngineNotes<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT>(
              engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE)
       .contains(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
 }
 
-// What follows the convolution in one plan.
+// The operation behind the convolution in one plan.
 struct Behind {
   bool bias, relu;
 };

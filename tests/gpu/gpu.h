@@ -21,13 +21,13 @@ absl::StatusOr<std::unique_ptr<kernels::cuda::CudaBackend>> Open(
     kernels::cuda::Compute compute,
     kernels::cuda::PlanChoice choice = kernels::cuda::PlanChoice::kHeuristic);
 
-// Whether a machine without a GPU is an error: CAPSTAN_REQUIRE_GPU is set.
+// Returns whether a machine without a GPU is an error: CAPSTAN_REQUIRE_GPU is set.
 bool IsRequired();
 
-// Whether only small sizes are asked for: CAPSTAN_GPU_SMALL is set (compute-sanitizer is slow).
+// Returns whether only small sizes are wanted: CAPSTAN_GPU_SMALL is set, for compute-sanitizer.
 bool IsSmall();
 
-// Whether this mode is asked for: CAPSTAN_GPU_COMPUTES is not set, or names it ("fp32,bf16").
+// Returns whether this mode is wanted: CAPSTAN_GPU_COMPUTES is not set, or names it ("fp32,bf16").
 bool IsWanted(kernels::cuda::Compute compute);
 
 // "NVIDIA H100 80GB HBM3 (9.0), driver 13.0, CUDA 13.0, cuDNN 91900, cuBLASLt 130000".

@@ -251,7 +251,7 @@ std::vector<WindowCase> Windows() {
   cases.push_back({1, 160, 160, 4, 5, 3, 2, 1});  // More chunks than one turn adds up.
   cases.push_back({1, 66, 66, 128, 4, 3, 1, 1});  // Enough for pools of many channels a thread.
   if (IsSmall() || TestGpu(Compute::kFp32) == nullptr) return cases;
-  cases.push_back({2, 56, 56, 64, 64, 3, 1, 1});  // Of ResNet-50.
+  cases.push_back({2, 56, 56, 64, 64, 3, 1, 1});  // A layer of ResNet-50.
   cases.push_back({2, 56, 56, 64, 256, 1, 1, 0});
   cases.push_back({3, 28, 28, 128, 128, 3, 2, 1});
   cases.push_back({2, 224, 224, 3, 64, 7, 2, 3});

@@ -28,7 +28,7 @@ struct Batch {
   Epoch epoch;
   Iteration iteration;
   Range slots;      // BSP.
-  Range positions;  // Of the epoch's order.
+  Range positions;  // Positions in the epoch's order.
 };
 
 // A shard's part of a push, as the client numbers it.
@@ -54,9 +54,9 @@ struct RowsUse {
   Life life;
   ShardKey shard;
   Iteration iteration;
-  Range places;                      // Of its keys among those of the table.
-  absl::Span<const uint32_t> asked;  // Of those, the ones that the pull has asked for.
-  absl::Span<const float> rows;      // Of all places of the table. Valid during the call.
+  Range places;                      // Places of its keys among those of the table.
+  absl::Span<const uint32_t> asked;  // The places that the pull has asked for.
+  absl::Span<const float> rows;      // Rows of all places of the table. Valid during the call.
 };
 
 class Checker {
@@ -104,9 +104,10 @@ class Checker {
     static_cast<void>(job), static_cast<void>(membership);
   }
   virtual void SchedulerRestarted() {}
-  virtual void StoreCopied() {}   // That of the scheduler.
+  virtual void StoreCopied() {}   // The scheduler's store was copied.
   virtual void StorePutBack() {}  // The next scheduler goes on from the copy.
-  virtual void SchedulerCutOff(bool cut) { static_cast<void>(cut); }  // From everybody, by a fault.
+  // A fault has cut it off from everybody, or this is over.
+  virtual void SchedulerCutOff(bool cut) { static_cast<void>(cut); }
   virtual void ModelIsWhole() {}  // A task has written it; it is moved to its place.
 
   // ---- servers: an answer leaves

@@ -42,13 +42,13 @@ class Cluster {
 
  private:
   World* const world_;
-  std::vector<std::unique_ptr<HostClock>> clocks_;  // By host.
+  std::vector<std::unique_ptr<HostClock>> clocks_;  // Keyed by host.
   std::unique_ptr<SimScheduler> scheduler_;
   std::vector<std::unique_ptr<SimServer>> servers_;
-  std::vector<std::unique_ptr<SimServer>> copies_;  // Of servers that were started twice.
+  std::vector<std::unique_ptr<SimServer>> copies_;  // The second of two under one name.
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::unique_ptr<SimReader> reader_;                   // Null: there is none.
-  std::unique_ptr<SimSnapshotReader> snapshot_reader_;  // Likewise.
+  std::unique_ptr<SimSnapshotReader> snapshot_reader_;  // Null: there is none.
 };
 
 }  // namespace capstan::sim

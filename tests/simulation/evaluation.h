@@ -16,7 +16,7 @@
 
 namespace capstan::sim {
 
-// What test samples come to.
+// Results of test samples.
 struct Evaluated {
   double loss_sum = 0;
   int64_t correct = 0;

@@ -31,7 +31,7 @@ std::vector<uint64_t> SubsetSums(absl::Span<const uint64_t> numbers) {
   return sums;
 }
 
-// Whether some of `numbers` sum to `target`.
+// Returns whether some of `numbers` sum to `target`.
 bool Explains(absl::Span<const uint64_t> numbers, uint64_t target) {
   const size_t half = numbers.size() / 2;
   const std::vector<uint64_t> one = SubsetSums(numbers.subspan(0, half));

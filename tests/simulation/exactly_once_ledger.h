@@ -47,7 +47,7 @@ class ExactlyOnceLedger final : public Checker {
     bool acknowledged = false;
   };
 
-  // What is known of the pushes to a shard.
+  // Known facts about the pushes to a shard.
   struct Sent {
     int64_t acknowledged = 0;
     uint64_t acknowledged_sum = 0;
@@ -61,7 +61,7 @@ class ExactlyOnceLedger final : public Checker {
   const bool moved_by_tasks_;
   bool superseded_ = false;  // The model that lies in its place is of a timeline that was left.
   absl::btree_map<std::pair<Life, ShardKey>, Version> read_;  // Last.
-  std::vector<scheduler::ShardRoute> shards_;                 // Where each lies in its table.
+  std::vector<scheduler::ShardRoute> shards_;                 // Each shard's place in its table.
   // By the batch: what a client numbers anew when it repeats it is still one push.
   using Pushes = absl::btree_map<std::tuple<ShardKey, Life, Epoch, int64_t>, Push>;
   Pushes pushes_;

@@ -39,7 +39,7 @@ class History {
 
  private:
   State captured_;
-  absl::btree_map<std::string, State> complete_;  // By folder.
+  absl::btree_map<std::string, State> complete_;  // Keyed by folder.
   Incarnation newest_;
   Incarnation old_;
 };

@@ -26,8 +26,8 @@ struct RowLife {
 };
 
 struct JobOptions {
-  int number = 1;               // From 1, in the order of their submission.
-  uint64_t seed = 0;            // Of its initial values and samples.
+  int number = 1;               // Counts from 1, in the order of submission.
+  uint64_t seed = 0;            // Seed of its initial values and samples.
   absl::Duration submit_after;  // The world's start.
   Mode mode = Mode::kBsp;
   int staleness_bound = 0;
@@ -55,10 +55,10 @@ struct JobOptions {
   int max_restarts = 1000;
   absl::Duration worker_wait = absl::Minutes(10);
   absl::Duration server_wait = absl::Minutes(2);
-  absl::Duration compute_min = absl::Milliseconds(5);  // Of a batch.
+  absl::Duration compute_min = absl::Milliseconds(5);  // Shortest computation of a batch.
   absl::Duration compute_max = absl::Milliseconds(50);
-  absl::Duration prepare_max;  // From a task's first report to its readiness for work.
-  absl::Duration export_max;   // Of the writing of the model.
+  absl::Duration prepare_max;  // Longest time from a task's first report to its readiness for work.
+  absl::Duration export_max;   // Longest time to write the model.
 
   // The computation of all evaluations, or of all training, if one task does it batch by batch.
   absl::Duration evaluations_max() const { return ComputationMax(test_count); }
@@ -75,10 +75,10 @@ struct JobOptions {
   }
 };
 
-// What there is for a job.
+// The resources that there are for a job.
 struct JobPlaces {
   int servers = 1;
-  int slots = 1;  // Of all worker daemons.
+  int slots = 1;  // Task slots of all worker daemons.
 };
 
 // A job of dense tables, without what the following draw.
@@ -90,7 +90,7 @@ void DrawSparse(Prng& prng, JobOptions& job);  // Makes its first table a sparse
 // A log, or a checkpoint to go back to.
 void DrawJobMeans(Prng& prng, JobOptions& job);
 
-std::string Describe(const JobOptions& job);  // For people.
+std::string Describe(const JobOptions& job);  // Text for people.
 
 }  // namespace capstan::sim
 

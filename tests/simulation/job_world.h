@@ -34,7 +34,7 @@ inline absl::btree_set<NodeId> HoldersOf(const scheduler::Routing& routing) {
 }
 
 struct JobWorld {
-  // As a task has written it.
+  // The model that a task has written.
   struct Model {
     Life writer;
     Arrays tables;
@@ -60,7 +60,7 @@ struct JobWorld {
     models[workload.job()->plan.export_path] = std::move(model);
   }
 
-  // As whoever moves a model does first (common/tensor/staged_model.h).
+  // Does the first steps of moving a model (common/tensor/staged_model.h).
   void RemoveStagedBefore(Incarnation writer) {
     absl::erase_if(models, [&](const auto& entry) {
       return entry.first != workload.job()->plan.export_path &&
@@ -71,11 +71,11 @@ struct JobWorld {
   const JobOptions options;
   const Workload workload;
   KeptMoments kept;                            // For readers of snapshots.
-  absl::btree_map<std::string, Model> models;  // By folder of the disk that all share.
+  absl::btree_map<std::string, Model> models;  // Keyed by a folder of the shared disk.
   std::vector<std::unique_ptr<Checker>> checkers;
   scheduler::Routing routing;  // The newest that the scheduler has sent.
   bool went_back = false;      // It has, at least once.
-  bool stop_asked = false;     // By a user.
+  bool stop_asked = false;     // A user has asked for it.
   // Its course, as the scheduler has told it.
   bool submitted = false;
   bool started = false;

@@ -45,7 +45,7 @@ class Liveness final : public Checker {
   void ModelIsWhole() override { known_.whole = true; }
   void SchedulerCutOff(bool cut) override;
   void StoreCopied() override { copied_ = known_; }
-  // What was decided since never was.
+  // Decisions since the copy count as never made.
   void StorePutBack() override {
     ended_before_ = ended_before_ || known_.ended;
     known_ = copied_;
@@ -76,7 +76,7 @@ class Liveness final : public Checker {
   bool HasDeadLink(const scheduler::TaskDied& died) const;
   bool MayFail(const scheduler::Failure& failure) const;
   bool KilledWithAll() const;
-  // Of some shard the primary and every replica in sync have died.
+  // The primary and every replica in sync of some shard have died.
   bool LostShard() const;
   // The disk of a server was lost, or failed, since that one has had copies of the job.
   bool DiskSuffered() const;
@@ -85,12 +85,12 @@ class Liveness final : public Checker {
   const JobWorld* const job_;
   std::optional<Instant> cut_since_;  // The scheduler is cut off from everybody.
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
-  absl::btree_set<NodeId> alive_;           // By what the scheduler has told.
+  absl::btree_set<NodeId> alive_;           // Nodes that the scheduler has called alive.
   absl::btree_map<NodeId, Joined> joined_;  // Last.
   Instant trained_at_;                      // When it first began to.
-  bool ended_before_ = false;               // As the store did not know once it was put back.
-  absl::btree_set<NodeId> failed_;          // To the job, as its disk is.
-  absl::btree_map<NodeId, Instant> held_;   // Since when a server has had copies of the job.
+  bool ended_before_ = false;       // The store that was put back did not know the job's end.
+  absl::btree_set<NodeId> failed_;  // Servers that failed for the job, because of their disks.
+  absl::btree_map<NodeId, Instant> held_;  // Since when a server has had copies of the job.
   struct Known {
     scheduler::Routing routing;  // The newest that was sent.
     bool started = false;        // The job has its places.
@@ -100,7 +100,7 @@ class Liveness final : public Checker {
     bool ended = false;          // The job has, as the scheduler has told.
   };
   Known known_;
-  Known copied_;  // As it was with the copy of the scheduler's store.
+  Known copied_;  // The state when the scheduler's store was copied.
   bool exported_ = false;
 };
 

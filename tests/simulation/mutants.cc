@@ -52,7 +52,7 @@ bool IsCaught(const Mutant& mutant, uint64_t seed, const std::string& failure) {
 // Prints the verdict. False: the mutant was not caught.
 bool Hunt(const Mutant& mutant, const MutantOptions& options) {
   Plant(mutant.bug);
-  absl::btree_map<std::string, std::string> others;  // By checker, its first failure.
+  absl::btree_map<std::string, std::string> others;  // The first failure of each other checker.
   const uint64_t first = options.first_seed.value_or(mutant.first_seed);
   for (uint64_t seed = first; seed < first + options.seeds_max; ++seed) {
     const SeedResult result = RunSeed(DrawOptions(seed), /*verbose=*/false);
@@ -235,7 +235,7 @@ void Plant(PlantedBug bug) { planted = bug; }
 
 int RunMutants(const MutantOptions& options) {
   int missed = 0;
-  bool known = false;  // What is to be run.
+  bool known = false;  // Whether `only` names a mutant.
   absl::btree_map<pid_t, const Mutant*> running;
   const auto finish_one = [&] {
     int status = 0;

@@ -26,7 +26,7 @@ struct Mutant {
 
 const std::vector<Mutant>& AllMutants();
 
-// From now on, in this process; kNone: none.
+// Plants the bug in this process; kNone removes it.
 void Plant(PlantedBug bug);
 
 struct MutantOptions {

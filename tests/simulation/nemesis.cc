@@ -272,7 +272,7 @@ void Nemesis::JoinBehind() {
   Once(world_->options.chaos.join_behind, &Nemesis::JoinBehind);
 }
 
-// What the tasks had done since their last report is known to the servers alone.
+// Only the servers know what the tasks had done since their last report.
 void Nemesis::OverrunMoment() {
   const auto job = cluster_->scheduler().Job(world_->first_job().id());
   if (healed_ || !job || job->phase != scheduler::JobPhase::kTraining) return;

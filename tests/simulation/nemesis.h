@@ -123,11 +123,11 @@ class Nemesis {
   bool overrun_ = false;
   bool unheard_ = false;                     // Now: no task hears the scheduler, for OverrunByOne,
   std::vector<size_t> unheard_cuts_;         // by these of undo_.
-  std::optional<Iteration> moment_;          // Where the job is to stop then.
-  absl::btree_set<Incarnation> successors_;  // That were lost, or are to be.
+  std::optional<Iteration> moment_;          // The iteration at which the job is to stop then.
+  absl::btree_set<Incarnation> successors_;  // Successors that were lost, or are to be.
   int instants_left_ = 4;                    // So often at most, jobs are short.
   bool healed_ = false;
-  std::vector<std::function<void()>> undo_;  // Of cuts and clogs that are on.
+  std::vector<std::function<void()>> undo_;  // Ends cuts and clogs that are on.
 };
 
 }  // namespace capstan::sim

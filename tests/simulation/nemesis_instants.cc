@@ -97,7 +97,7 @@ void Nemesis::TellMoment(const scheduler::Assignment& assignment) {
 void Nemesis::TellVersion(int64_t version) {
   if (!unheard_ || !moment_ || version <= moment_->value()) return;
   moment_.reset();
-  instants_left_ = 0;  // What follows is not to be disturbed.
+  instants_left_ = 0;  // The rest of the run is not to be disturbed.
   ++world_->faults[Fault::kMomentOverrunByOne];
   Story(absl::StrCat("kills the tasks, at version ", version));
   // Not in the middle of a server's answer.

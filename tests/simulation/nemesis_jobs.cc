@@ -1,4 +1,4 @@
-// What is aimed at one of the jobs.
+// Faults that are aimed at one of the jobs.
 #include <optional>
 #include <vector>
 

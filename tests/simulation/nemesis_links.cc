@@ -4,7 +4,7 @@
 
 namespace capstan::sim {
 
-// For good: Heal does not mend it.
+// The link stays dead: Heal does not mend it.
 void Nemesis::KillLink() {
   const auto server = static_cast<int>(aimed_prng_.Between(1, world_->options.servers));
   const auto daemon = static_cast<int>(aimed_prng_.Between(1, world_->options.workers));

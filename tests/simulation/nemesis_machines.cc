@@ -1,4 +1,4 @@
-// What happens to machines: their clocks and their disks.
+// Faults of machines: of their clocks and their disks.
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/nemesis.h"
 

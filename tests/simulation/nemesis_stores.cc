@@ -12,7 +12,7 @@ namespace {
 
 constexpr absl::Duration kStoreBrokenMax = absl::Seconds(4);
 constexpr absl::Duration kCutMax = absl::Seconds(1);  // If nothing is written.
-constexpr int64_t kCutStepsMax = 40;                  // Of the disk, a part takes some five.
+constexpr int64_t kCutStepsMax = 40;                  // Steps of the disk; a part takes about five.
 
 }  // namespace
 
@@ -152,7 +152,7 @@ void Nemesis::CutOneWay(int from, int to, absl::Duration time) {
   UndoAfter(time, [this, from, to] { world_->network.Mend(from, to); });
 }
 
-// What the task has pushed reaches the server before the scheduler does.
+// The task's push reaches the server before the scheduler hears of its death.
 void Nemesis::DieBehindFence() {
   auto& workers = cluster_->workers();
   const auto chosen =

@@ -1,4 +1,4 @@
-// What users do to a cluster at work.
+// Requests of users to a cluster at work.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

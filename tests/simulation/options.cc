@@ -95,7 +95,7 @@ absl::Duration DrawLongWork(Prng& prng, int workers) {
   return is_long ? absl::Minutes(8) : prng.Between(absl::Milliseconds(10), absl::Seconds(5));
 }
 
-// Of a job that can go back, with an export that can be met.
+// Draws for a job that can go back, with an export long enough to be hit.
 void DrawStranding(Prng prng, Options& options) {
   if (options.job.checkpoint_iterations == 0 || !prng.Chance(kSwitchedOn)) return;
   options.chaos.strand_exporter = prng.Between(absl::Milliseconds(300), absl::Seconds(2));
@@ -183,7 +183,8 @@ void DrawDisks(Prng prng, ChaosOptions& chaos) {
   const absl::Duration interval = prng.Between(absl::Seconds(2), absl::Seconds(20));
   if (prng.Chance(0.1)) {
     chaos.flip_stored_bit = interval;
-    chaos.cut_power = 0;  // What was synced last and rots before a power cut is taken for torn.
+    chaos.cut_power =
+        0;  // A record that was synced last and rots before a power cut is taken for torn.
   }
   if (prng.Chance(0.15)) chaos.slow_sync = 0.2 * prng.Unit();
 }
@@ -221,7 +222,7 @@ void DrawHeavyLoss(Prng prng, Options& options) {
 }
 
 constexpr double kSeveralJobs = 1.0 / 3;  // Share of the worlds.
-constexpr int kMoreWorkersMax = 4;        // Of a job that is not the first.
+constexpr int kMoreWorkersMax = 4;        // Workers of a job that is not the first.
 
 // A job that has the means to survive what is done to this world, as the first has mostly.
 JobOptions DrawAnother(Prng& prng, const Options& options, int slots) {

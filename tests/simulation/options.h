@@ -32,7 +32,7 @@ struct ChaosOptions {
   absl::Duration pause_task = absl::InfiniteDuration();
   absl::Duration kill_primaries = absl::InfiniteDuration();  // One, then its heir.
   absl::Duration kill_all = absl::InfiniteDuration();
-  // Whoever exports is paused, with its daemon, and the servers die, so that the job goes back.
+  // The exporting task is paused, with its daemon, and the servers die, so that the job goes back.
   absl::Duration strand_exporter = absl::InfiniteDuration();
   // The scheduler lives, and all its links are cut for longer than a lease.
   absl::Duration isolate_scheduler = absl::InfiniteDuration();
@@ -64,7 +64,7 @@ struct ChaosOptions {
   absl::Duration clock_jump = absl::InfiniteDuration();
   absl::Duration clock_jump_max = absl::Seconds(10);
   absl::Duration pause_max = absl::Seconds(5);  // At most 60 s.
-  absl::Duration down_max = absl::Seconds(5);   // From a kill to the restart.
+  absl::Duration down_max = absl::Seconds(5);   // Longest time from a kill to the restart.
   absl::Duration cut_max = absl::Seconds(5);
   double cut_power = 0;    // Share of killed servers whose unsynced writes are lost or torn.
   double any_sectors = 0;  // Share of those that keep any sectors of unsynced writes, in no order.
@@ -74,7 +74,7 @@ struct ChaosOptions {
   // rests on its clock.
   absl::Duration freeze_clock = absl::InfiniteDuration();
   double clock_drift = 0;  // At most 0.05: rates lie in [1 - drift, 1 + drift].
-  absl::Duration flip_stored_bit = absl::InfiniteDuration();  // Of some server's log.
+  absl::Duration flip_stored_bit = absl::InfiniteDuration();  // A bit of some server's log.
   // A second process of a server's name is started on another host, on a copy of its folder.
   absl::Duration start_twice = absl::InfiniteDuration();
   // The scheduler's store, until the world heals or some seconds have passed: no transaction of it
@@ -100,7 +100,7 @@ struct Options {
   uint64_t seed = 0;
   int servers = 1;
   int workers = 1;                    // Daemons.
-  std::vector<int> capacities;        // Of each worker daemon.
+  std::vector<int> capacities;        // Task slots of each worker daemon.
   JobOptions job;                     // The first,
   std::vector<JobOptions> more_jobs;  // and others in the same cluster, by submission.
   int64_t log_segment_bytes = int64_t{64} << 20;
@@ -110,7 +110,7 @@ struct Options {
   ChaosOptions chaos;
   absl::Duration chaos_time = absl::Seconds(20);  // Then the world heals,
   absl::Duration heal_time = absl::Minutes(5);    // and a job ends within this time (JobTime).
-  absl::Duration move_max;                        // Of a model's way to its place.
+  absl::Duration move_max;                        // Longest time to move a model to its place.
   bool left_to_task = false;  // The scheduler does not reach it: its writer is to move it.
 
   // The longest that a job may take to its end in a world that has healed, once all that got their
@@ -130,7 +130,7 @@ struct Options {
 };
 
 Options DrawOptions(uint64_t seed);
-std::string Describe(const Options& options);  // For people, on several lines.
+std::string Describe(const Options& options);  // Several lines for people.
 
 }  // namespace capstan::sim
 

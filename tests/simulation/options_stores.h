@@ -13,7 +13,7 @@ namespace capstan::sim {
 
 // `options` has all that is drawn before.
 void DrawStores(Options& options);
-std::string DescribeStores(const ChaosOptions& chaos);  // For people, in half a line.
+std::string DescribeStores(const ChaosOptions& chaos);  // Half a line for people.
 
 }  // namespace capstan::sim
 

@@ -43,7 +43,7 @@ class Ownership final : public Checker {
   static const Owner* OwnerOf(const Known& known, const ShardKey& key, Generation generation);
 
   Known known_;
-  Known copied_;  // As it was with the copy of the scheduler's store.
+  Known copied_;  // The state when the scheduler's store was copied.
   // As it was when the store was put back: servers and tasks go on by it until the scheduler that
   // knows less sends its first table.
   Known abandoned_;

@@ -46,7 +46,7 @@ class HostClock final : public Clock {
   const double rate_;
   absl::Duration offset_;
   Instant thaw_;       // In virtual time.
-  Instant frozen_at_;  // What it shows until then.
+  Instant frozen_at_;  // The time that it shows until then.
 };
 
 class Process {
@@ -101,7 +101,7 @@ class Process {
   TimerId last_timer_ = 0;
   absl::btree_map<std::pair<Instant, TimerId>, std::function<void()>> timers_;
   absl::btree_map<TimerId, Instant> due_;
-  std::vector<std::function<void()>> inbox_;  // What arrived while paused.
+  std::vector<std::function<void()>> inbox_;  // Messages that arrived while it was paused.
   EventLoop::EventId armed_ = 0;
   Instant armed_for_;
   std::function<void()> on_kill_;

@@ -19,7 +19,7 @@
 namespace capstan::sim {
 namespace {
 
-// What a process has to say; lies in memory that it shares with its parent.
+// A process's results, in memory that it shares with its parent.
 struct Report {
   uint64_t running = 0;  // Index of the seed at work.
   bool done = false;

@@ -64,7 +64,8 @@ void SampleLeases::ReportTaken(const scheduler::TaskReport& report) {
   if (job_.mode == Mode::kBsp) return;
   for (const scheduler::SampleReport& sample : report.samples) {
     const auto lease = known_.leases.find(sample.lease);
-    if (lease == known_.leases.end()) continue;  // Of an evaluation, or of an epoch that is over.
+    if (lease == known_.leases.end())
+      continue;  // A lease of an evaluation, or of an epoch that is over.
     for (int64_t p = lease->second.positions.begin; p < sample.position_done; ++p) {
       const Position& position = known_.positions[static_cast<size_t>(p)];
       if (position.lease != sample.lease) continue;

@@ -35,9 +35,9 @@ class SampleLeases final : public Checker {
 
  private:
   struct Position {
-    std::optional<Life> holder;  // That it was leased to last.
+    std::optional<Life> holder;  // The last holder of the lease.
     LeaseId lease;
-    bool trained = false;  // By the holder, with acknowledgement.
+    bool trained = false;  // The holder has trained it, with acknowledgement.
   };
 
   void CloseEpoch();
@@ -51,7 +51,7 @@ class SampleLeases final : public Checker {
     absl::btree_set<int64_t> reported;  // Positions reported as done.
   };
   Known known_;
-  Known copied_;  // As it was with the copy of the scheduler's store.
+  Known copied_;  // The state when the scheduler's store was copied.
   History<Known> history_;
   absl::btree_set<Life> dead_;
 };

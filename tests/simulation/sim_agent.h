@@ -63,12 +63,12 @@ class SimAgent {
 
   SimNetwork::CallId call_ = 0;                 // Register or SyncNode, in flight; 0: none.
   bool syncs_ = false;                          // It is a SyncNode.
-  Process::TimerId pause_ = 0;                  // That a wake ends; 0: none.
+  Process::TimerId pause_ = 0;                  // The timer that a wake ends; 0: none.
   SimNetwork::CallId tie_ = 0;                  // The HoldTie call; 0: none.
   Incarnation tied_;                            // Its life.
   bool woken_ = false;                          // Since the last state was read.
   uint64_t leaves_ = 0;                         // Calls of Leave.
-  absl::btree_map<uint64_t, Leaving> leaving_;  // Of those, not done; by number.
+  absl::btree_map<uint64_t, Leaving> leaving_;  // Leaves that are not done, by number.
 };
 
 }  // namespace capstan::sim

@@ -96,7 +96,7 @@ void SimNetwork::Transmit(EndpointId from, EndpointId to, const Payload& payload
   Link& link = LinkOf(from_host, to_host);
   if (from_host != to_host) {
     if (link.cuts > 0 || link.clogs > 0) {
-      // What is sent into a cut is lost, or comes through once it is mended.
+      // A message that meets a cut is lost, or arrives once the cut is mended.
       if (link.cuts > 0 && prng_.Chance(0.5)) return;
       link.held.push_back(std::move(arrival));
       return;

@@ -41,10 +41,10 @@ struct LinkFaults {
   double corrupt = 0;
   double reset = 0;
   double flip = 0;  // Calls with a checksum only: a bit of it changes, and it arrives.
-  // Of a call that breaks: it ends with UNKNOWN or INTERNAL, as gRPC ends some of them.
+  // Share of broken calls that end with UNKNOWN or INTERNAL, as gRPC ends some of them.
   double transport_status = 0;
   absl::Duration delay_max = absl::Seconds(1);
-  absl::Duration latency_max = absl::Milliseconds(1);  // Of every message; at least 50 us.
+  absl::Duration latency_max = absl::Milliseconds(1);  // Latency of every message; at least 50 us.
   bool any() const { return lose + delay + repeat + corrupt + reset > 0; }
 };
 
@@ -70,7 +70,7 @@ class SimNetwork {
     SimNetwork* network_ = nullptr;
     CallId call_ = 0;
     EndpointId to_ = 0;
-    uint64_t life_ = 0;  // Of the receiver.
+    uint64_t life_ = 0;  // The receiver's life.
     bool checked_ = false;
     bool answered_ = false;
   };
@@ -110,7 +110,7 @@ class SimNetwork {
   struct Pending {
     EndpointId from = 0;
     EndpointId to = 0;
-    uint64_t life = 0;  // Of the caller.
+    uint64_t life = 0;  // The caller's life.
     Process::TimerId deadline = 0;
     Done done;
     std::vector<std::weak_ptr<Incoming>> received;
@@ -141,7 +141,7 @@ class SimNetwork {
 
   EventLoop* const loop_;
   Prng prng_;
-  Prng wire_prng_;  // Of flipped bits and statuses.
+  Prng wire_prng_;  // Draws flipped bits and statuses.
   FaultCounts* const counts_;
   TraceHash* const trace_;
   LinkFaults faults_;

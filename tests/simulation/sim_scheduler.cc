@@ -17,7 +17,8 @@
 namespace capstan::sim {
 namespace {
 
-constexpr absl::Duration kCommitMin = absl::Microseconds(100);  // Of a transaction of the store.
+constexpr absl::Duration kCommitMin =
+    absl::Microseconds(100);  // Shortest transaction of the store.
 constexpr absl::Duration kCommitMax = absl::Milliseconds(8);
 // A real scheduler's lives begin at the time in milliseconds, far from those of the one before.
 constexpr uint64_t kLivesApart = 100'000;
@@ -410,7 +411,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
   } else if (const auto* moved = std::get_if<scheduler::RoutingChanged>(&event)) {
     NoteMoves(*moved);
   } else if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
-    // Of one that a server could not read the event has no id.
+    // The event has no id if a server could not read the checkpoint.
     ++world_->reached[saved->why.empty()             ? Reached::kCheckpointComplete
                       : saved->id == CheckpointId(0) ? Reached::kCheckpointRefused
                                                      : Reached::kCheckpointAbandoned];

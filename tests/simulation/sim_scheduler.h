@@ -41,7 +41,7 @@ class SimScheduler {
   void SaveCheckpoint(const JobId& job);
   void StopJob(JobWorld* job);
 
-  // From now on no transaction is written, until MendStore.
+  // No transaction is written until MendStore.
   void BreakStore() { store_is_broken_ = true; }
   void MendStore() { store_is_broken_ = false; }
   void CopyStore();  // If all jobs are in it.
@@ -83,7 +83,8 @@ class SimScheduler {
   void Note(const scheduler::Event& event);
   void NoteMoves(const scheduler::RoutingChanged& moved);
   void TellCheckers(const scheduler::Event& event);
-  void NoteCourse(JobWorld& job, const scheduler::Event& event);  // For what is reached.
+  void NoteCourse(JobWorld& job,
+                  const scheduler::Event& event);  // Counts what the job has reached.
   void Arm();
 
   World* const world_;
@@ -91,11 +92,11 @@ class SimScheduler {
   const SimNetwork::EndpointId endpoint_;
   std::unique_ptr<scheduler::MemoryStore> store_;
   bool store_is_broken_ = false;
-  scheduler::StoreRows copy_;  // Of the store. Empty: none.
+  scheduler::StoreRows copy_;  // A copy of the store. Empty: none.
   Prng store_prng_;
   absl::btree_set<std::string> incremental_;  // Complete checkpoints' folders.
 
-  // Of this life.
+  // The state of this process.
   scheduler::AdmittedJobs jobs_;
   struct Step {
     scheduler::Actions actions;
@@ -104,7 +105,7 @@ class SimScheduler {
   };
   // Writes what these steps have changed. False: it could not be written, the process is dead.
   bool WriteStore(const std::vector<scheduler::StoreWrite>& writes, const std::vector<Step>& steps);
-  std::vector<Step> steps_;  // That wait for the store.
+  std::vector<Step> steps_;  // Steps that wait for the store.
   bool committing_ = false;
   std::unique_ptr<scheduler::SchedulerCore> core_;
   int models_moved_ = 0;  // Now.
@@ -117,7 +118,7 @@ class SimScheduler {
     Call call;
   };
   absl::btree_map<NodeId, Tie> ties_;
-  absl::btree_map<scheduler::Ticket, Life> tasks_;  // That sent a SyncTask.
+  absl::btree_map<scheduler::Ticket, Life> tasks_;  // Tasks that sent a SyncTask.
   absl::btree_map<scheduler::Ticket, std::function<void()>> drains_;
   Process::TimerId timer_ = 0;
   Instant timer_for_;

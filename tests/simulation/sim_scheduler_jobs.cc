@@ -52,7 +52,7 @@ std::optional<scheduler::JobView> SimScheduler::Job(const JobId& job) const {
   return view.ok() ? std::optional(*view) : std::nullopt;
 }
 
-// What happens to a job concerns its own checkers.
+// Passes an event of a job to that job's checkers.
 void SimScheduler::TellCheckers(const scheduler::Event& event) {
   const auto tell = [&](Checker& checker) { checker.Happened(event); };
   const JobId* id = JobIn(event);

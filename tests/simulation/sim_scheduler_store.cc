@@ -1,4 +1,4 @@
-// What happens to the scheduler's store.
+// The scheduler's store: writes, failures, copies.
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_part.h"
 #include "scheduler/admitted_codec.h"
@@ -7,8 +7,10 @@
 namespace capstan::sim {
 namespace {
 
-constexpr absl::Duration kStartedAgain = absl::Seconds(1);  // By whoever watches over the process.
-constexpr double kWrittenAllTheSame = 0.3;                  // Of transactions that fail.
+constexpr absl::Duration kStartedAgain =
+    absl::Seconds(1);  // A watcher starts the process again after this time.
+constexpr double kWrittenAllTheSame =
+    0.3;  // Share of failed transactions that are written all the same.
 
 }  // namespace
 

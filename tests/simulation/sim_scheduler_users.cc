@@ -8,7 +8,7 @@
 namespace capstan::sim {
 namespace {
 
-constexpr absl::Duration kUserLimit = absl::Seconds(30);  // Of a held call.
+constexpr absl::Duration kUserLimit = absl::Seconds(30);  // Limit of a held call.
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void SimScheduler::TellUser(const scheduler::DrainReply& reply) {
   if (!waits.empty() && reply.safe_to_stop) waits.mapped()();
 }
 
-// What a user is told to be a checkpoint is one, to the last byte.
+// A checkpoint that a user was told of must be whole, to the last byte.
 void SimScheduler::TellUser(const scheduler::CheckpointReply& reply) {
   if (!reply.status.ok() || reply.id == CheckpointId(0)) return;
   ++world_->reached[Reached::kCheckpointSaved];

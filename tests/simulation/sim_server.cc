@@ -15,7 +15,8 @@ namespace capstan::sim {
 namespace {
 
 constexpr absl::Duration kReplicateTimeout = absl::Seconds(1);
-constexpr absl::Duration kPieceMax = absl::Milliseconds(50);  // Of a bucket that is installed.
+constexpr absl::Duration kPieceMax =
+    absl::Milliseconds(50);  // Longest time for a piece of a bucket that is installed.
 constexpr absl::Duration kDiskMax = absl::Milliseconds(10);
 // Until a checkpoint is written: long enough for training to go on meanwhile.
 constexpr absl::Duration kCheckpointMax = absl::Seconds(1);
@@ -27,7 +28,7 @@ constexpr uint64_t kRowDisksStream = 11;
 constexpr uint64_t kSlowSyncsStreams = 3000;
 constexpr uint64_t kOldDisksStreams = 4000;
 constexpr double kRowDisksBreak = 0.4;                       // In this share of the worlds.
-constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Of the making of shards.
+constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Longest time to make shards.
 
 bool KeepsRowsOnDisk(const JobOptions& job) { return job.sparse_memory > 0; }
 
@@ -71,7 +72,7 @@ void SimServer::Start() {
   process_.Start();
   MakeParts();
   const absl::Status opened = log_->Open();
-  if (!opened.ok()) {  // As the daemon: it ends, and is started again.
+  if (!opened.ok()) {  // It ends, as the daemon does, and is started again.
     world_->trace.Story(absl::StrCat(process_.name(), " cannot open its log: ", opened.ToString()));
     process_.Kill();
     return StartAgain();

@@ -33,7 +33,7 @@ namespace capstan::sim {
 
 class SimServer {
  public:
-  // What is left of its disk when it is killed.
+  // The fate of its disk when the server is killed.
   enum class DiskFate {
     kKept,     // The process died: the system writes its cache back.
     kCrashed,  // The power went: what was not synced may be lost or torn.
@@ -61,8 +61,8 @@ class SimServer {
   // after that.
   void CutPowerSoon();
   void CountDiskFaults();
-  void FlipStoredBit();  // Of its disk, if there is any.
-  void SetDiskRates();   // To those of the world.
+  void FlipStoredBit();  // A bit of its disk, if it has one.
+  void SetDiskRates();   // Takes the rates of the world.
 
   // Its copy of a job; null: it holds none, or is dead.
   std::shared_ptr<server::HeldJob> Held(const JobId& job) const;
@@ -90,7 +90,7 @@ class SimServer {
 
   void MakeParts();
   void EndForName();         // Another process has its name.
-  void StartAgain();         // As the daemon is that has ended by itself.
+  void StartAgain();         // Starts the daemon after it has ended by itself.
   double SlowSyncs() const;  // Share of groups of writes.
   server::TaskRunner::Execute DiskExecutor(absl::Duration longest);
   v1::RegisterRequest Registration() const;
@@ -126,15 +126,15 @@ class SimServer {
   std::array<int64_t, SimDisk::kFaultCount> counted_ = {};  // Faults of the disk, by kind.
   Transport transport_;
   Prng sectors_;                       // Which crashes keep sectors in no order.
-  std::unique_ptr<SimDisk> old_disk_;  // That it had before; null: none, or it is gone.
+  std::unique_ptr<SimDisk> old_disk_;  // The disk that it had before; null: none, or it is gone.
   Prng old_disks_;
   Prng slow_syncs_;
   Prng row_disk_faults_;
   absl::Duration row_disk_breaks_ = absl::InfiniteDuration();  // At this mean interval.
-  std::vector<Call> held_back_;                                // Of this life.
+  std::vector<Call> held_back_;                                // Calls of this process that wait.
   bool serving_held_back_ = false;                             // They are not held back once more.
 
-  // Of this life, in the order in which each uses the one before.
+  // Parts of this process. Each uses the one before.
   std::unique_ptr<FaultyRowDisks> row_disks_;
   std::unique_ptr<server::HeldJobs> jobs_;
   std::unique_ptr<server::ServerLog> log_;

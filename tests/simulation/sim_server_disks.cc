@@ -8,9 +8,10 @@
 namespace capstan::sim {
 namespace {
 
-constexpr absl::Duration kDiskMin = absl::Microseconds(100);  // Of a group of writes with a sync.
-constexpr absl::Duration kCutMax = absl::Milliseconds(100);   // If it writes nothing.
-constexpr absl::Duration kCutInWriteMax = absl::Seconds(2);   // Where sectors are kept in no order.
+constexpr absl::Duration kDiskMin =
+    absl::Microseconds(100);  // Shortest group of writes with a sync.
+constexpr absl::Duration kCutMax = absl::Milliseconds(100);  // If it writes nothing.
+constexpr absl::Duration kCutInWriteMax = absl::Seconds(2);  // Where sectors are kept in no order.
 constexpr absl::Duration kPowerBack = absl::Seconds(1);
 constexpr absl::Duration kSlowSyncMax = absl::Seconds(5);
 constexpr absl::Duration kRowDiskBrokenMax = absl::Seconds(20);
@@ -144,7 +145,7 @@ void SimServer::KeepCopyOfDisk() {
   old_disk_->CopyFrom(*disk_);
 }
 
-// For a new one, or the one before.
+// Takes a new disk, or the one before.
 void SimServer::ChangeDisk() {
   CountDiskFaults();
   if (disk_ != nullptr) disk_->KillProcess();
@@ -177,7 +178,7 @@ void SimServer::CountDiskFaults() {
     const int64_t now = disk_->injected(disk_fault);
     world_->faults[fault] += now - counted;
     if (now > counted) {
-      // What was not synced yet is nobody's loss.
+      // Losing what was not synced yet harms nobody.
       const bool unsynced = fault == Fault::kTornWrite || fault == Fault::kLostSector;
       if (!unsynced) world_->DiskSuffered(process_.name());
       world_->trace.Story(

@@ -12,8 +12,9 @@
 namespace capstan::sim {
 namespace {
 
-constexpr absl::Duration kBetweenWords = absl::Seconds(10);   // Of progress.
-constexpr absl::Duration kStandsStillMax = absl::Minutes(5);  // As the scheduler sees it.
+constexpr absl::Duration kBetweenWords =
+    absl::Seconds(10);  // Pause between two lines about progress.
+constexpr absl::Duration kStandsStillMax = absl::Minutes(5);  // The scheduler's limit.
 constexpr int kReleaseSteps = 3;  // Parts in which a gradient becomes ready.
 
 }  // namespace

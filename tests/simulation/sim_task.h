@@ -67,9 +67,9 @@ class SimTask final : public worker::TaskPort {
  private:
   static constexpr absl::Duration kReportInterval = worker::ReportPace().interval;
 
-  // What the loop waits for.
+  // The loop waits for this.
   enum class Waiting { kNothing, kOp, kParameters, kWork, kTime };
-  struct Gradient {  // Of a push that has not ended.
+  struct Gradient {  // The gradient of a push that has not ended.
     Batch batch;
     std::shared_ptr<Arrays> values;
   };
@@ -80,9 +80,9 @@ class SimTask final : public worker::TaskPort {
   };
 
   void NoteWork();                                       // Tells the checkers what there is to do.
-  bool HasEnded(worker::OpId op, worker::OpDone* done);  // What Wait waits for.
+  bool HasEnded(worker::OpId op, worker::OpDone* done);  // True once Wait may go on.
   void ComputeForward();
-  absl::Duration ComputeStep();  // Of a forward pass, or of one part of the backward pass.
+  absl::Duration ComputeStep();  // Duration of a forward pass, or of one part of the backward pass.
   void Resume();                 // Later: never inside a call of the loop's.
   void Changed();                // Something that the loop may wait for has happened.
   void FinishIfEnded();
@@ -128,10 +128,11 @@ class SimTask final : public worker::TaskPort {
   v1::RoutingTable routing_;
   Arrays parameters_;
   std::optional<worker::RowCache> row_cache_;
-  worker::AllTableKeys pulling_;  // Of the newest pull,
+  worker::AllTableKeys pulling_;  // The keys of the newest pull,
   Iteration pulled_for_;          // and its iteration, if it is no snapshot.
   absl::btree_map<worker::OpId, Gradient> gradients_;
-  absl::btree_map<std::string, worker::KnownKeyLists> known_lists_;  // By the server's address.
+  absl::btree_map<std::string, worker::KnownKeyLists>
+      known_lists_;  // Keyed by the server's address.
   absl::btree_map<worker::OpId, worker::OpDone> ended_;
   absl::btree_map<std::pair<worker::MessageId, ShardKey>, bool> repeats_;
   absl::btree_map<std::pair<ShardKey, Sequence>, int> sent_;

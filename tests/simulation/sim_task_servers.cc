@@ -147,7 +147,7 @@ void SimTask::Send(const worker::SendMessage& message) {
       });
 }
 
-// What the answer says of the lists of keys that were named.
+// Takes in the answer's word on the lists of keys that were named.
 void SimTask::LearnLists(const worker::SendMessage& message, const KeysSent& sent,
                          const worker::DecodedReply& reply) {
   worker::KnownKeyLists& known = known_lists_.at(sent.address);

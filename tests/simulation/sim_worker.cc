@@ -9,10 +9,12 @@ namespace {
 
 constexpr int kSigkill = 9;
 constexpr int kSigterm = 15;
-constexpr absl::Duration kStartMin = absl::Milliseconds(5);  // From the start to the first report.
+constexpr absl::Duration kStartMin =
+    absl::Milliseconds(5);  // Shortest time from the start to the first report.
 constexpr absl::Duration kStartMax = absl::Milliseconds(300);
-constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);     // As the daemon's.
-constexpr absl::Duration kStopMax = absl::Milliseconds(200);   // From SIGTERM to the end.
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);  // The daemon's limit.
+constexpr absl::Duration kStopMax =
+    absl::Milliseconds(200);  // Longest time from SIGTERM to the end.
 constexpr absl::Duration kNoticeMax = absl::Milliseconds(20);  // Until the daemon knows of an end.
 
 worker::TaskName NameOf(const v1::TaskAssignment& assignment) {
@@ -49,7 +51,7 @@ void SimWorker::Start() {
   agent_->Start();
 }
 
-// As worker_main.cc's Daemon::Stop.
+// Does the same as Daemon::Stop in worker_main.cc.
 void SimWorker::Stop(std::function<void()> ended) {
   if (stopped_ != nullptr) return;
   stopped_ = std::move(ended);

@@ -35,7 +35,7 @@ class SimWorker final : public NodeHandler {
   void Stop(std::function<void()> ended);
   // Processes of tasks that run now, oldest first.
   std::vector<Process*> TaskProcesses();
-  void KillTask(Process* task);  // As by signal 9; the daemon notices.
+  void KillTask(Process* task);  // Ends it as signal 9 does; the daemon notices.
   void ClockJumped();
 
   // ---- NodeHandler
@@ -66,10 +66,10 @@ class SimWorker final : public NodeHandler {
   const SimNetwork::EndpointId endpoint_;
   std::deque<TaskProcess> tasks_;  // All that ever ran: events may still name their processes.
 
-  // Of this life.
+  // The state of this process.
   worker::TaskTable table_;
   std::unique_ptr<SimAgent> agent_;
-  std::function<void()> stopped_;  // To be called when it has stopped. Null: it is not to stop.
+  std::function<void()> stopped_;  // Called when it has stopped. Null: it is not to stop.
   bool told_ = false;              // The scheduler knows that it stops.
 };
 

@@ -61,11 +61,11 @@ class StalenessAndVersions final : public Checker {
   absl::btree_map<ShardKey, Pushed> pushed_;
   absl::btree_map<std::pair<Life, ShardKey>, Pushed> answered_;  // When an answer left last.
   struct Kept {
-    Iteration iteration;  // That it was pulled for.
+    Iteration iteration;  // The iteration that pulled it.
     Pushed pushed;
     std::vector<float> row;
   };
-  absl::btree_map<std::pair<Life, int64_t>, Kept> kept_;  // By place.
+  absl::btree_map<std::pair<Life, int64_t>, Kept> kept_;  // Keyed by place.
   absl::btree_map<std::pair<Life, ShardKey>, Version> seen_;
   // A pull; who was at work, and what had been acknowledged to anybody, when it was sent first.
   struct Asked {

@@ -15,7 +15,7 @@ namespace capstan::sim {
 namespace {
 
 constexpr uint64_t kSamplesStream = 0x53414D504C45;
-constexpr int kIntegerMax = 8;  // Of an element of a sample's gradient.
+constexpr int kIntegerMax = 8;  // Largest element of a sample's gradient.
 
 void SetRowLife(const RowLife& life, v1::SparseSpec* spec) {
   spec->set_admit_after(life.admit_after);

@@ -36,13 +36,13 @@ class Workload {
   // Table 0 is sparse, and its specification says that keys wait for rows, or that rows leave.
   bool rows_come_and_go() const { return options_.row_life != RowLife(); }
 
-  // Of a sparse table: the rows of all of its keys, in the order of messages.
+  // Sparse tables: the rows of all keys, in the order of messages.
   Arrays InitialValues() const;
   Arrays Zeros() const;
 
   // The keys of the sparse table, if there is one.
   const worker::AllTableKeys& keys() const { return keys_; }
-  // Where a shard's values are in its table's array.
+  // The place of a shard's values in its table's array.
   Range PartOf(const ShardKey& shard, const Range& elements) const;
   // What a push names of a gradient: under rules that leave a row without gradient as it is, only
   // the rows that have one.
@@ -52,7 +52,7 @@ class Workload {
   };
   Named NamedRows(std::shared_ptr<const Arrays> gradient) const;
 
-  // What the forward pass of a batch leaves for the backward pass. Reads all of `parameters`.
+  // The forward pass's result for the backward pass. Reads all of `parameters`.
   float Forward(const Batch& batch, const Arrays& parameters) const;
   // Elements [begin, end) of a table's gradient. Reads these elements of `parameters` only.
   // `samples`: by which the gradient is divided (BSP).

@@ -62,7 +62,7 @@ struct World {
 
   void DiskSuffered(const NodeId& server) { disks_suffered[server] = loop.Now(); }
 
-  // To be called behind whatever may have written to the shared disk.
+  // Call it after anything that may have written to the shared disk.
   void LookAtSharedDisk() {
     if (shared_disk.cut() && on_checkpoint_cut) on_checkpoint_cut();
   }
@@ -92,11 +92,11 @@ struct World {
   FaultCounts faults;
   ReachedCounts reached;
   SimNetwork network;
-  SimDisk::Rates disk_rates;             // Of the servers' disks.
-  SimDisk::Rates checkpoint_disk_rates;  // Of the next one.
-  SimDisk shared_disk;  // Where checkpoints lie: every server and the scheduler reach it.
-  server::MemoryRowDisks row_disks;             // Of all servers: nothing outlives the rows.
-  std::vector<std::unique_ptr<JobWorld>> jobs;  // By submission; at least one.
+  SimDisk::Rates disk_rates;             // Fault rates of the servers' disks.
+  SimDisk::Rates checkpoint_disk_rates;  // Fault rates of the shared disk.
+  SimDisk shared_disk;  // The checkpoints' disk, which every server and the scheduler reach.
+  server::MemoryRowDisks row_disks;  // All servers share it; the content ends with the rows.
+  std::vector<std::unique_ptr<JobWorld>> jobs;  // In the order of submission; at least one.
   // By server, when its disk last failed, or was lost with what it had synced.
   absl::btree_map<NodeId, Instant> disks_suffered;
   std::optional<Instant> all_killed;  // When every process was killed at once, the last time.
@@ -107,12 +107,12 @@ struct World {
   Instant scheduler_late_until;  // It was paused, or its clock stood still.
   // Since when a process of that name runs, in truth. Nothing: none does.
   std::function<std::optional<Instant>(const std::string& node)> alive_since;
-  // For how long the scheduler had not heard of it, by the scheduler's clock.
+  // How long the scheduler had not heard of it, by the scheduler's clock.
   std::function<absl::Duration(const scheduler::NodeDied& died)> silence_of;
   std::function<void()> on_snapshot_asked;  // A reader has, and the scheduler knows.
   std::function<void()> on_model_moves;     // A task has written it.
   std::function<void()> on_checkpoint_cut;  // The shared disk has lost its power.
-  std::string failure;  // Of a shell: a message that cannot be read, a refusal for good.
+  std::string failure;  // A shell's failure: a message that it cannot read, or a final refusal.
 };
 
 }  // namespace capstan::sim

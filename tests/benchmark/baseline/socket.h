@@ -29,7 +29,7 @@ class Socket {
   // Errors of all: kUnavailable  the system refuses, or the peer is gone; says why.
   static absl::StatusOr<Socket> Listen();  // On a free port of 127.0.0.1.
   static absl::StatusOr<Socket> Connect(int port);
-  absl::StatusOr<int> Port() const;  // Of this end.
+  absl::StatusOr<int> Port() const;  // Returns this end's port.
   // Errors: kDeadlineExceeded  nobody connected in time.
   absl::StatusOr<Socket> Accept(absl::Duration timeout) const;
 

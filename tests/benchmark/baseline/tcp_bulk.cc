@@ -10,7 +10,7 @@ constexpr int64_t kBytesMax = int64_t{1} << 30;
 
 // Starts a turn; both ends are the same program on the same machine.
 struct Command {
-  int64_t push_bytes = 0;  // Of a message from client to server; 0: none.
+  int64_t push_bytes = 0;  // Bytes of a message from client to server; 0: none.
   int64_t pull_bytes = 0;
   int64_t count = 0;
   int64_t streamed = 0;

@@ -22,7 +22,7 @@ __attribute__((target("avx512f"))) void TriadAvx512(int64_t n, const float* b, c
   Loop(n, b, c, a);
 }
 
-// Of whole lines.
+// Reads and writes whole cache lines.
 __attribute__((target("avx512f"))) void StreamLinesAvx512(int64_t n, const float* b, const float* c,
                                                           float* a) {
   const __m512 scale = _mm512_set1_ps(kScale);

@@ -21,7 +21,7 @@ namespace capstan::benchmark {
 using ZmqContext = std::unique_ptr<void, int (*)(void*)>;
 using ZmqSocket = std::unique_ptr<void, int (*)(void*)>;
 
-// What ZeroMQ has just refused: kUnavailable.
+// Returns ZeroMQ's last error: kUnavailable.
 absl::Status ZmqFailure(const std::string& what);
 
 ZmqContext NewZmqContext();

@@ -38,7 +38,7 @@ class ZmqTableServer {
   absl::Status ServeOne();
 
   const ZmqListener listener_;
-  std::unordered_map<int64_t, std::vector<float>> table_;  // By tensor.
+  std::unordered_map<int64_t, std::vector<float>> table_;  // Keyed by tensor.
 };
 
 // One worker's connections to the servers; tensor i is on server i modulo their number.

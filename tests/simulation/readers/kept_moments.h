@@ -27,19 +27,21 @@ class KeptMoments {
   void Look(int server, const server::HeldJob& job);
   // Keys of rows that the shard had then.
   std::vector<uint64_t> KeysOf(int server, uint64_t snapshot, const ShardKey& shard) const;
-  // What is wrong with the answer; empty: nothing.
+  // The error of the answer; empty: none.
   std::string Check(int server, const v1::ReadSnapshotRequest& request,
                     const v1::ReadSnapshotResponse& response) const;
 
  private:
   using Moment = absl::btree_map<ShardKey, v1::ShardSnapshot>;
-  static constexpr size_t kMomentsMax = 32;  // Of a server; the oldest are forgotten.
+  static constexpr size_t kMomentsMax = 32;  // Moments of a server; the oldest are forgotten.
 
   const v1::ShardSnapshot* Find(int server, uint64_t snapshot, const ShardKey& shard) const;
 
   const int32_t buckets_;
-  absl::btree_map<int, absl::btree_map<uint64_t, Moment>> kept_;  // By server, by snapshot.
-  absl::btree_map<int, std::vector<CheckpointId>> open_;          // By server, at the last look.
+  absl::btree_map<int, absl::btree_map<uint64_t, Moment>>
+      kept_;  // Keyed by server, then by snapshot.
+  absl::btree_map<int, std::vector<CheckpointId>>
+      open_;  // Keyed by server: open snapshots at the last look.
 };
 
 }  // namespace capstan::sim

@@ -44,7 +44,7 @@ class SimReader {
   void AskRouting();
 
   World* const world_;
-  JobWorld* const job_;  // That it reads.
+  JobWorld* const job_;  // The job that it reads.
   const SimNetwork::HostId host_;
   const std::vector<SimNetwork::EndpointId> servers_;
   const Life life_;

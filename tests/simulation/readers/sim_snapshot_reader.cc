@@ -19,7 +19,7 @@ constexpr absl::Duration kReadMin = absl::Milliseconds(5);  // Between two reads
 constexpr absl::Duration kReadMax = absl::Milliseconds(400);
 constexpr absl::Duration kTimeout = absl::Seconds(1);
 constexpr absl::Duration kOpenLimit = absl::Seconds(5);
-constexpr int64_t kReadsMax = 40;  // Of one snapshot.
+constexpr int64_t kReadsMax = 40;  // Reads of one snapshot.
 
 }  // namespace
 
@@ -104,7 +104,7 @@ v1::ReadSnapshotRequest SimSnapshotReader::Question(const v1::ShardRoute& route)
   const ShardKey shard{TableId(route.table()), ShardId(route.shard())};
   std::vector<uint64_t> keys = job_->kept.KeysOf(EndpointOf(route), opened_.snapshot_id(), shard);
   std::erase_if(keys, [this](uint64_t) { return prng_.Chance(0.5); });
-  for (uint64_t key = 0; key < 50; ++key) {  // Of the table, or of nobody.
+  for (uint64_t key = 0; key < 50; ++key) {  // Keys of the table, and others.
     if (PlaceOf(KeyHash(key), buckets).bucket == route.shard()) keys.push_back(key);
   }
   std::sort(keys.begin(), keys.end(),
@@ -146,7 +146,7 @@ void SimSnapshotReader::OnRead(int server, const v1::ReadSnapshotRequest& reques
   if (!response.ParseFromString(answer)) return;
   if (request.what_case() != v1::ReadSnapshotRequest::WHAT_NOT_SET) {
     ++world_->reached[Reached::kSnapshotRead];
-    // What is shown of a timeline that was left promises nothing.
+    // Rows of a timeline that the job has left promise nothing.
     if (!job_->went_back) {
       job_->Tell([&](Checker& checker) {
         checker.SnapshotShown(server::JobSnapshots::ShardOf(request).value(),

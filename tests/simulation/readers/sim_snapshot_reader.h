@@ -43,13 +43,13 @@ class SimSnapshotReader {
   SimNetwork::EndpointId EndpointOf(const v1::ShardRoute& route) const;
 
   World* const world_;
-  JobWorld* const job_;  // That it reads.
+  JobWorld* const job_;  // The job that it reads.
   const SimNetwork::HostId host_;
   Prng prng_;
   Process process_;
   const SimNetwork::EndpointId endpoint_;
   uint64_t reader_ = 0;              // Its name; another one for each snapshot.
-  v1::OpenSnapshotResponse opened_;  // Of id 0: none is.
+  v1::OpenSnapshotResponse opened_;  // Id 0: none is open.
   int64_t reads_left_ = 0;
 };
 
