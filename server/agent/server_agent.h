@@ -59,16 +59,16 @@ class ServerAgent final : public NodeHandler {
     RowDisks* row_disks = nullptr;         // Null: no table may limit its memory.
     ShardDevice* device = nullptr;         // Null: dense shards are the host's.
     RecordSink* log = nullptr;             // Null: jobs that ask for a log are refused.
-    std::function<std::vector<v1::StoredShard>()> stored;  // What the log holds. Null: nothing.
+    std::function<std::vector<v1::StoredShard>()> stored;  // The log's content. Null: nothing.
     std::function<std::vector<v1::KeptLog>()> logs;        // All that there are. Likewise.
-    // What becomes of logs that no living job needs. Null: they stay.
+    // Decides on logs that no living job needs. Null: they stay.
     UnclaimedLogs* unclaimed = nullptr;
     TableSource* source = nullptr;          // Null: nothing can be restored.
     CheckpointSink* checkpoints = nullptr;  // Null: checkpoints fail.
-    SnapshotLeases::Limits snapshots;       // Of each job.
+    SnapshotLeases::Limits snapshots;       // Limits for each job.
     // The state to report has changed (NodeAgent::Wake). Called from any thread, under no lock.
     std::function<void()> on_change;
-    std::function<void(Instant)> schedule_tick;  // As HeldJob's.
+    std::function<void(Instant)> schedule_tick;  // See HeldJob::Options.
     // Runs what takes long, never before it has returned or right away: both will do; shards are
     // made one at a time, in order. Null: two threads of the agent's own.
     std::function<void(std::function<void()>)> execute;
@@ -98,11 +98,11 @@ class ServerAgent final : public NodeHandler {
     v1::TableAssignment desired;
     Stage stage = Stage::kMaking;
     bool making = false;             // An order to make shards is under way, or waits.
-    int made = 0;                    // Of it, and
+    int made = 0;                    // Shards made so far, and
     int to_make = 0;                 // of so many; 0: it has not begun.
     absl::Status failure;            // kFailed.
     std::shared_ptr<HeldJob> job;    // Shared with `jobs_`; null until its first shards are made.
-    v1::CheckpointState checkpoint;  // Of the last order that was taken up. Id 0: none.
+    v1::CheckpointState checkpoint;  // For the last accepted order. Id 0: none.
   };
   struct Order {
     enum class Kind { kMake, kCapture };
@@ -110,19 +110,19 @@ class ServerAgent final : public NodeHandler {
     JobId job;
     uint64_t id = 0;  // The entry's.
   };
-  // What follows from a desired state once the mutex is released.
+  // The consequences of a desired state, carried out without the mutex.
   struct Work {
     std::vector<JobId> drop;
     std::vector<Order> orders;
     std::vector<std::pair<std::shared_ptr<HeldJob>, v1::TableAssignment>> apply;
   };
-  // By which callbacks that come late find out that the agent is gone.
+  // Late callbacks find out by it that the agent is gone.
   struct Handle {
     absl::Mutex mutex;
     ServerAgent* agent ABSL_GUARDED_BY(mutex) = nullptr;
   };
 
-  void DropLife() ABSL_LOCKS_EXCLUDED(mutex_);  // With all that it holds.
+  void DropLife() ABSL_LOCKS_EXCLUDED(mutex_);  // Drops all that this incarnation holds.
   void KeepRecord(const Entry& entry, const v1::TableAssignment& desired)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Decides what an entry needs next: shards, a routing table, a capture.
@@ -168,7 +168,7 @@ class ServerAgent final : public NodeHandler {
   std::deque<Order> makes_ ABSL_GUARDED_BY(mutex_);     // At most one an entry.
   std::deque<Order> captures_ ABSL_GUARDED_BY(mutex_);  // Of one entry only the last does anything.
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
-  uint64_t making_progress_ ABSL_GUARDED_BY(mutex_) = 0;  // As Making.progress.
+  uint64_t making_progress_ ABSL_GUARDED_BY(mutex_) = 0;  // See Making.progress.
   Instant read_lease_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread maker_, capturer_;

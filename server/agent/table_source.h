@@ -19,7 +19,7 @@
 
 namespace capstan::server {
 
-// What a log is read into, in its order.
+// The parts of a log, in the order in which they are read.
 class ShardReader {
  public:
   virtual ~ShardReader() = default;

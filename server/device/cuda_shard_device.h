@@ -22,7 +22,7 @@ namespace capstan::server {
 absl::StatusOr<std::unique_ptr<ShardDevice>> MakeCudaShardDevice(
     std::string name, std::unique_ptr<kernels::cuda::CudaBackend> backend);
 
-// What --device says. Null for "cpu".
+// Makes the device that --device names. Null for "cpu".
 // Errors: kInvalidArgument     neither "cpu" nor "cuda" nor "cuda:<index>"; no such GPU.
 //         kNotFound, kUnavailable, kFailedPrecondition  no plugin, driver, GPU, or too old ones: as
 //         OpenCudaBackend says.

@@ -42,7 +42,7 @@ class DeviceShard {
                               absl::Span<float> values) = 0;
   // Waits for the last update, if there was one. Other calls do not wait for it.
   virtual absl::Status Finish() = 0;
-  // Of the updates that follow (OptimizerConfig::learning_rate_factor).
+  // For the updates that follow (OptimizerConfig::learning_rate_factor).
   virtual void SetLearningRateFactor(double factor) = 0;
   // Copies a slot of the state to `to`, [elements].
   virtual absl::Status ReadState(int slot, absl::Span<float> to) = 0;
@@ -54,7 +54,7 @@ class ShardDevice {
 
   // "cuda:0", for logs and messages.
   virtual std::string Name() const = 0;
-  // Whether it updates by this rule. Where it does not, shards stay on the host.
+  // Returns whether it updates by this rule. For other rules shards stay on the host.
   virtual bool Knows(const OptimizerConfig& rule) const = 0;
   // A shard whose contents are still to be written. REQUIRES: Knows(rule); 0 <= elements <=
   // kElementsMax.
@@ -62,7 +62,7 @@ class ShardDevice {
   virtual absl::StatusOr<std::unique_ptr<DeviceShard>> Make(int64_t elements,
                                                             const OptimizerConfig& rule) = 0;
 
-  static constexpr int64_t kElementsMax = 1 << 20;  // Of a shard.
+  static constexpr int64_t kElementsMax = 1 << 20;  // Largest shard.
 };
 
 }  // namespace capstan::server

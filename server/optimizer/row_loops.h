@@ -20,7 +20,7 @@ namespace capstan::server {
 // Floats of state behind a row's weights.
 int64_t StateFloats(const OptimizerConfig& rule, int64_t dim);
 
-// Whether a row counts its updates.
+// Returns whether a row counts its updates.
 bool CountsUpdates(const OptimizerConfig& rule);
 
 struct RowUpdates {

@@ -25,7 +25,7 @@ namespace capstan::server {
 
 class GrpcReplicaTransport final : public ReplicaTransport {
  public:
-  // Of a message without values; larger ones get a second more for each 16 MiB.
+  // For a message without values; larger ones get a second more for each 16 MiB.
   static constexpr absl::Duration kTimeout = absl::Seconds(2);
   // Of a whole shard, and a second more for each 256 KiB: a replica that is gone is found by gRPC's
   // pings, one that takes nothing in by ShardReplication.
@@ -43,7 +43,7 @@ class GrpcReplicaTransport final : public ReplicaTransport {
 
  private:
   struct Peer;  // A server.
-  struct Call;  // What is in flight; messages, or an install.
+  struct Call;  // A call in flight: messages, or an install.
   class BatchCall;
   class InstallCall;
 

@@ -27,7 +27,7 @@ namespace capstan::server {
 // Owns itself until OnDone.
 class InstallStream final : public grpc::ServerReadReactor<v1::InstallPart> {
  public:
-  // Of all but rows.
+  // Limit of everything but rows.
   static constexpr int64_t kRequestBytesMax = int64_t{1} << 30;
 
   // `jobs`, `response` and `damaged`, which counts parts with a wrong checksum, outlive the stream.
@@ -50,9 +50,9 @@ class InstallStream final : public grpc::ServerReadReactor<v1::InstallPart> {
   v1::ReplicateResponse* const response_;
   std::atomic<int64_t>* const damaged_;
   v1::InstallPart part_;
-  int64_t request_bytes_ = 0;    // As announced.
-  InstallMemory::Share memory_;  // Of the request.
-  std::string bytes_;            // Of the request, until it is whole.
+  int64_t request_bytes_ = 0;    // The announced size.
+  InstallMemory::Share memory_;  // The request's memory.
+  std::string bytes_;            // The request's bytes until it is whole.
   std::unique_ptr<v1::ReplicateRequest> request_;
   std::shared_ptr<HeldJob> job_;  // Shared with HeldJobs, which may drop it meanwhile.
   std::optional<TableShard> made_;

@@ -22,14 +22,14 @@ namespace capstan::server {
 // A message to a replica.
 struct ReplicaRequest {
   std::shared_ptr<v1::ReplicateRequest> message;  // The transport sets its checksum.
-  // Of the bucket that it installs, which it is without. Null: none.
+  // The rows of the bucket that it installs without them. Null: none.
   std::shared_ptr<CapturedRows> rows;
-  int64_t bytes = 0;  // Of its records, or of the shard with those rows; roughly.
+  int64_t bytes = 0;  // Approximate size of its records, or of the shard with those rows.
 };
 
-// What has become of one of several messages.
+// The result of one of several messages.
 struct ReplicaOutcome {
-  size_t index = 0;  // Of the message.
+  size_t index = 0;  // Index of the message.
   absl::Status status;
   v1::ReplicateResponse response;  // Valid if the status is OK.
 };

@@ -74,7 +74,7 @@ struct ShardOrder {
   enum class From { kInitialValues, kCheckpoint, kLog };
   HeldShard shard;
   From from = From::kInitialValues;
-  Term term;  // That it is to be primary of.
+  Term term;  // The term in which it is to be primary.
 };
 
 struct MadeShard {
@@ -205,7 +205,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   std::optional<CallId> ReadSnapshot(const v1::ReadSnapshotRequest& request,
                                      v1::ReadSnapshotResponse* response, Done done);
   void CloseSnapshot(const v1::CloseSnapshotRequest& request);
-  std::vector<CheckpointId> Snapshots() const;  // That can be read.
+  std::vector<CheckpointId> Snapshots() const;  // Snapshots that can be read.
 
   const JobId& job() const { return options_.job; }
   Incarnation incarnation() const { return options_.incarnation; }
@@ -214,11 +214,13 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // a log.
   bool logs_begun() const;
   Generation membership_generation() const;
-  Version version_max() const;  // Of the shards whose primary is here; 0: there is none.
+  Version version_max()
+      const;  // Highest version of a shard whose primary is here; 0: there is none.
   v1::RoutingTable routing() const;
   absl::Status failure() const;
-  std::vector<HeldShard> shards() const;                // Whose primary is here. Ordered by key.
-  std::vector<v1::ReplicaState> ReplicaStates() const;  // Of those, as TableState reports them.
+  std::vector<HeldShard> shards() const;  // Whose primary is here. Ordered by key.
+  std::vector<v1::ReplicaState> ReplicaStates()
+      const;  // Their replicas, as TableState reports them.
   std::vector<v1::HeldTable> Describe() const;
   v1::KeyListCounts key_list_counts() const;
   const ShardFactory& factory() const { return *factory_; }
@@ -234,7 +236,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     v1::ServerAddress to;
     ReplicaRequest request;
   };
-  // What is to be done once the mutex is released.
+  // Work that is done once the mutex is released.
   struct Effects {
     EndedCalls ended;
     std::vector<Outgoing> sends;
@@ -246,7 +248,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
     bool snapshots_full = false;
     std::optional<TableShard> replaced;  // Large ones take their time to go.
   };
-  // To be called under no lock.
+  // REQUIRES for these two: the caller holds no lock.
   void Perform(Effects* effects);
   void PerformAlone(Effects* effects) ABSL_LOCKS_EXCLUDED(mutex_);
   // Messages to one server travel together, but for whole shards.
@@ -264,7 +266,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // The part of it that changes: who may pull, and where.
   absl::Status CheckPullHeadLocked(const v1::PullRequest& request) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  // Whether so many keys may wait, and their rows fit in an answer.
+  // Returns OK if so many keys may wait, and their rows fit in an answer.
   absl::Status CheckPullSizeLocked(const v1::PullRequest& request,
                                    const std::vector<RowKeys>& keys) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
@@ -322,7 +324,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   // ---- held_job_control.cc: routing, membership, time.
   using MadeFrom = absl::btree_map<ShardKey, ShardOrder::From>;
-  struct Held {  // What is held of a shard.
+  struct Held {  // The shard as this server holds it.
     bool is_held = false;
     bool is_primary = false;
     Term term;
@@ -421,7 +423,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   const std::shared_ptr<InstallMemory> install_memory_;  // Shared with installs on their way.
 
   // Thread-safe by themselves.
-  std::atomic<uint64_t> pins_{0};  // That have been given out.
+  std::atomic<uint64_t> pins_{0};  // Pins that have been given out.
   UnreadPins unread_;
   WaitingCalls calls_;
   KeyLists key_lists_;
@@ -435,16 +437,16 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   // Of the shards' versions: the membership's incarnation floor, when their routing table came. It
   // rises when the job goes back to a checkpoint, and those shards are read.
   uint64_t timeline_ ABSL_GUARDED_BY(mutex_) = 0;
-  Engines engines_ ABSL_GUARDED_BY(mutex_);  // Of every shard that this server is to hold.
+  Engines engines_ ABSL_GUARDED_BY(mutex_);  // Every shard that this server is to hold.
   uint64_t engines_made_ ABSL_GUARDED_BY(mutex_) = 0;
-  JobSnapshots snapshots_;                        // Likewise, but for IsFull.
+  JobSnapshots snapshots_;                        // Guarded as tables_, but for IsFull.
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);   // Not OK: why.
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // As Fail was told.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // The status of Fail.
   Instant read_lease_ ABSL_GUARDED_BY(mutex_);
 
-  absl::Mutex waiting_for_mutex_;  // Of PullResponse.waiting_for, of any call that waits.
+  absl::Mutex waiting_for_mutex_;  // Guards PullResponse.waiting_for of every call that waits.
   mutable absl::Mutex installs_mutex_;
-  // Of each server that has any; at most kInstallsInFlightMax.
+  // Installs to each server that has any; at most kInstallsInFlightMax.
   absl::btree_map<FollowerKey, int> installs_in_flight_ ABSL_GUARDED_BY(installs_mutex_);
   absl::Mutex tick_mutex_;
   // Earliest tick that was asked for since the last one.

@@ -36,7 +36,7 @@ class HeldJobs {
 
   Instant Tick(Instant now);  // Ticks every job and returns the next deadline.
 
-  void SetReadLease(Instant until);  // As HeldJob's; so are the next two.
+  void SetReadLease(Instant until);  // See HeldJob, also for the next two.
   // A log may still speak of a job that was dropped: nobody is told, least of all the next job of
   // that id.
   void OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position);

@@ -18,11 +18,11 @@ namespace capstan::server {
 
 class InstallMemory : public std::enable_shared_from_this<InstallMemory> {
  public:
-  static constexpr int64_t kBytesMax = int64_t{2} << 30;  // Of one job.
+  static constexpr int64_t kBytesMax = int64_t{2} << 30;  // Limit for one job.
 
   // Accounts for so many bytes from now on. An error: then nothing changes.
   using Account = std::function<absl::Status(int64_t bytes)>;
-  // What one stream has taken; given back when the last copy goes.
+  // The memory of one stream; given back when the last copy goes.
   using Share = std::shared_ptr<const int64_t>;
 
   // Is to be owned by a shared_ptr: streams outlive jobs.

@@ -30,8 +30,8 @@ namespace capstan::server {
 class KeyLists {
  public:
   struct Limits {
-    int64_t bytes = 128 << 20;  // Of keys, with kOverheadBytes for each list.
-    int parts = 4;              // Of which each worker has one, or fewer if there are more workers.
+    int64_t bytes = 128 << 20;  // Bytes of keys, with kOverheadBytes for each list.
+    int parts = 4;              // Each worker has one part, or less if there are more workers.
   };
   static constexpr int64_t kOverheadBytes = 160;
   // Accounts for so many bytes from now on. An error: then nothing changes.
@@ -73,7 +73,8 @@ class KeyLists {
   int64_t PartBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropLast(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropAll(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // With the account: less than before.
+  void Settle()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // Tells the account that there is less than before.
 
   const Limits limits_;
   const Account account_;

@@ -1,4 +1,4 @@
-// What can be checked of a message's list of shards without knowing the shards.
+// Checks a message's list of shards as far as possible without the shards.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SERVER_SERVICE_MESSAGE_CHECKS_H_

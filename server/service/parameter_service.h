@@ -99,7 +99,7 @@ class ParameterService final : public ParameterMethods {
                                    DataServer::Done done);
   void Replicate(const absl::Cord& request, DataServer::Done done);
 
-  std::atomic<int64_t> damaged_messages_ = 0;  // Of replication.
+  std::atomic<int64_t> damaged_messages_ = 0;  // Damaged messages of replication.
   HeldJobs* const jobs_;
   PathMetrics metrics_;
   SharedSegments segments_;
@@ -107,7 +107,7 @@ class ParameterService final : public ParameterMethods {
   ValueCalls calls_{jobs_, &segments_, &metrics_};
   std::string data_host_;
   std::unique_ptr<DataServer> data_server_;            // Null: it does not listen.
-  const std::unique_ptr<FreeingAllocator> allocator_;  // Of Replicate.
+  const std::unique_ptr<FreeingAllocator> allocator_;  // For messages of Replicate.
 };
 
 }  // namespace capstan::server

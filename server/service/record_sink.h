@@ -32,7 +32,7 @@ class RecordSink {
  public:
   virtual ~RecordSink() = default;
 
-  // What follows is of this life of the server.
+  // This incarnation of the server writes from now on.
   virtual void BeginLife(Incarnation /*life*/) {}
   // What follows is written by somebody who has heard of this revision: a scheduler that does not
   // know it goes on from an older copy of its store.

@@ -49,7 +49,7 @@ class ShardLink {
   struct Options {
     JobId job;
     NodeId node;                // This server.
-    bool safe_replies = false;  // As HeldJob's.
+    bool safe_replies = false;  // See HeldJob::Options.
     RecordSink* log = nullptr;
     int64_t log_snapshot_bytes_max = kLogSnapshotBytesMax;
     std::atomic<int64_t>* log_bytes =
@@ -132,7 +132,7 @@ class ShardLink {
     WaitingCalls::Done done;
   };
 
-  void StartLog(Term term, Position position);  // Of a new term.
+  void StartLog(Term term, Position position);  // For a new term.
   void SetLogDue();
   void BeginLog();
   void AppendLog(std::shared_ptr<const v1::ShardRecord> record);
@@ -159,9 +159,9 @@ class ShardLink {
   std::optional<Position> log_has_;
   bool log_due_ = false;                     // It gets nothing before a snapshot of what is held.
   std::optional<LogSnapshot> log_snapshot_;  // On its way.
-  int64_t log_snapshot_bytes_ = 0;           // Of the last one in this life.
+  int64_t log_snapshot_bytes_ = 0;           // Size of this incarnation's last snapshot.
   int64_t log_record_bytes_ = 0;             // Since then.
-  std::vector<WaitingAnswer> answers_;       // For the log, in the held term.
+  std::vector<WaitingAnswer> answers_;       // Answers that wait for the log, in the held term.
 };
 
 }  // namespace capstan::server

@@ -24,7 +24,7 @@ class SharedSegments {
   // Opens what the caller offers; names it and proves that it is open.
   // Errors: those of SharedSegment::Open; kResourceExhausted  too many are open.
   absl::StatusOr<v1::ShareMemoryResponse> Open(const v1::ShareMemoryRequest& request);
-  void Close(uint64_t name);  // Who uses it now may go on.
+  void Close(uint64_t name);  // Calls that use it may go on.
 
   // Null for 0, the name of none.
   // Errors: kUnavailable  it is not open here (any more).

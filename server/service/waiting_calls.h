@@ -36,12 +36,12 @@ class WaitingCalls {
   using CallId = StrongInt<struct CallIdTag, uint64_t>;
   using Done = std::function<void(const absl::Status&)>;
 
-  struct Part {  // Of a call: where a shard's answer goes.
+  struct Part {  // The part of a call for one shard, with the place of its answer.
     CallId call;
     ShardKey key;
     PullAnswer* answer;
     int index;
-    RowKeys keys;  // Of a sparse shard: those that are asked for.
+    RowKeys keys;  // The requested keys of a sparse shard.
   };
   // A pull that waits in a shard's core.
   using PendingPull = std::pair<PullToken, ShardKey>;
@@ -58,8 +58,8 @@ class WaitingCalls {
   PullToken AddPart(const Part& part);
   // The answer is there. REQUIRES: the token was given out, its call has not ended.
   Part TakePart(PullToken token, EndedCalls* ended);
-  int64_t key_bytes() const;  // Of what is asked for, by all parts.
-  // Where the answer goes, before it is taken.
+  int64_t key_bytes() const;  // Bytes of the keys that all parts request.
+  // The place of the answer, before it is taken.
   Part PartOf(PullToken token) const;
 
   // The call does not end before the shard has committed that much. REQUIRES: Has(call).

@@ -32,7 +32,7 @@ namespace capstan::server {
 
 class JobSnapshots {
  public:
-  // Of the rows or values in one answer.
+  // Limit of the rows or values in one answer.
   static constexpr int64_t kAnswerBytesMax = 4 << 20;
   // Accounts for so many bytes from now on. An error: then nothing changes.
   using Account = std::function<absl::Status(int64_t bytes)>;
@@ -60,20 +60,20 @@ class JobSnapshots {
   // The shard is about to leave, or to be replaced: snapshots that have it end.
   void ShardGone(const ShardKey& key, JobTables& tables);
   void Tick(Instant now, JobTables& tables);
-  // What was kept since the last Settle had no room.
+  // True if rows that were kept since the last Settle had no room.
   bool IsFull() const;
   void Settle(JobTables& tables);  // Ends all if IsFull().
   Instant NextDeadline() const { return leases_.NextDeadline(); }
 
-  std::vector<CheckpointId> open() const;  // That can be read.
+  std::vector<CheckpointId> open() const;  // Snapshots that can be read.
   int64_t bytes() const;                   // On the account.
 
  private:
-  class Memory;  // Of all of them.
+  class Memory;  // The account of all snapshots' memory.
   struct Kept {
     Version version;
-    PinId pin{};        // Of a bucket.
-    absl::Cord values;  // Of a dense shard.
+    PinId pin{};        // The pin of a bucket.
+    absl::Cord values;  // The values of a dense shard.
   };
   struct Snapshot {
     absl::btree_map<ShardKey, Kept> shards;

@@ -28,7 +28,7 @@ namespace capstan::server {
 
 class AdmissionFilter {
  public:
-  static constexpr int kCountMax = 255;  // Of pushes that can be asked for.
+  static constexpr int kCountMax = 255;  // Largest number of pushes that a row may need.
   static constexpr int64_t kBytesPerKey = 8;
 
   // Bytes of a filter for so many keys at a time; keys >= 1.

@@ -131,7 +131,7 @@ class BodyCache {
   // So many slots are free, or can be had without taking a body away.
   absl::Status MakeFree(size_t count, RowSlab* heads);
   std::vector<Slot> Victims(size_t count);
-  bool ShortIsNext() const;  // To be looked at.
+  bool ShortIsNext() const;  // Whether the next body to be looked at is of the short queue.
   // Looks at the first of a queue, which goes to the end of one if it stays. True: it leaves.
   bool LookAtFirst(Queue* queue, Slot* slot);
   void Join(Slot slot, bool is_long);

@@ -83,7 +83,7 @@ class KeyIndex {
   void AppendBetween(uint64_t first, uint64_t last, std::vector<RowNumber>* rows) const;
 
  private:
-  static constexpr int kEntries = 12;          // Of a group.
+  static constexpr int kEntries = 12;          // Entries of a group.
   static constexpr int kGroupBitsSplit = 10;   // A segment of 64 KiB splits,
   static constexpr int kDepthMax = 20;         // unless the directory is this deep: then it doubles
   static constexpr int kGroupBitsMax = 40;     // on. Only keys made to collide get there.
@@ -140,7 +140,7 @@ class KeyIndex {
   absl::Status Grow(uint64_t place, const RowSlab& rows);
   void Widen(Entry entry, uint64_t place, Group* groups);
   void Split(Entry entry, uint64_t place, Group* lower, Group* upper);
-  // Where the segment behind that of `place` begins; 0: it is the last one.
+  // Returns the begin of the segment behind that of `place`; 0: it is the last one.
   static uint64_t NextPlace(const Entry& entry, uint64_t place);
   // All entries of the directory that `entry` covers; `place` is in it.
   absl::Span<Entry> Covered(const Entry& entry, uint64_t place);

@@ -36,7 +36,7 @@ class RemovedKeys {
   };
 
   std::optional<int64_t> since_;
-  std::vector<Left> left_;  // By version.
+  std::vector<Left> left_;  // Ordered by version.
 };
 
 }  // namespace capstan::server

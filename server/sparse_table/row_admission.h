@@ -23,7 +23,7 @@ class RowAdmission {
     int32_t after = 1;         // Pushes, with the one that makes the row: 1 to 255.
     int64_t filter_keys = 1;   // Keys that are counted at a time; >= 1.
     float probability = 1.0f;  // In (0, 1]: that such a push makes the row.
-    uint64_t stream = 0;       // Of the table's draws.
+    uint64_t stream = 0;       // Stream of the table's random draws.
   };
   static uint64_t StreamOf(uint64_t seed, TableId table);
 
@@ -37,7 +37,7 @@ class RowAdmission {
   // The update that makes `version` names `key`, which has no row.
   bool Admits(uint64_t key, int64_t version);
 
-  // For who saves it; empty if pushes are not counted.
+  // The state to be saved; empty if pushes are not counted.
   absl::string_view counters() const {
     return filter_.has_value() ? filter_->counters() : absl::string_view();
   }

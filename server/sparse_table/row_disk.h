@@ -24,12 +24,12 @@ class RowFetch {
   // Each once, in this order, by any thread. What cannot be read does not arrive.
   virtual void Start() = 0;  // Asks for all of them, and waits for none.
   virtual void Finish() = 0;
-  virtual int64_t bytes() const = 0;  // Of the bodies.
+  virtual int64_t bytes() const = 0;  // Bytes of the bodies.
 };
 
 struct FetchedBody {
   RowNumber row = 0;
-  const char* body = nullptr;  // As long as the fetch is there.
+  const char* body = nullptr;  // Valid as long as the fetch.
 };
 
 class RowDisk {
@@ -52,7 +52,7 @@ class RowDisk {
   virtual std::vector<FetchedBody> Arrived(const RowFetch& fetch) const = 0;
   // The row's body, if there is one, will not be read any more.
   virtual void Forget(RowNumber row) = 0;
-  virtual int64_t bytes() const = 0;  // Of memory, for what it knows of the rows.
+  virtual int64_t bytes() const = 0;  // Memory for its knowledge of the rows.
 };
 
 // Makes one for each bucket. Outlives them.

@@ -25,7 +25,7 @@ class RowEviction {
  public:
   struct Config {
     int64_t after = 0;     // Versions, below kAgeMax (row_stamp.h). 0: never.
-    int64_t rows_max = 0;  // Of the bucket. 0: no limit.
+    int64_t rows_max = 0;  // Limit of the bucket's rows. 0: no limit.
   };
   struct Victim {
     uint64_t place = 0;
@@ -35,7 +35,7 @@ class RowEviction {
 
   RowEviction(const Config& config, KeyIndex::Places places) : config_(config), places_(places) {}
 
-  // Those that leave after the update that made `version` and `made` rows; ascending by place.
+  // Rows that leave after the update that made `version` and `made` rows; ascending by place.
   std::vector<Victim> Pick(int64_t version, int64_t made, const KeyIndex& index,
                            const RowSlab& rows);
 
@@ -48,11 +48,11 @@ class RowEviction {
     Victim victim;
   };
 
-  // What the hand has passed.
+  // Rows that the hand has passed.
   struct Seen {
     int64_t rows = 0;
     std::vector<Victim> too_old;
-    std::vector<Candidate> others;  // Without those of the update at hand.
+    std::vector<Candidate> others;  // Candidates that the present update did not touch.
   };
 
   // Moves the hand over its cell, one of 2^cell_bits.

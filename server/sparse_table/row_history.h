@@ -34,7 +34,7 @@ namespace capstan::server {
 // Never used twice in a job.
 enum class PinId : uint64_t {};
 
-// Where kept rows are accounted for; shared by the histories of a job.
+// Accounts for the memory of kept rows; the histories of a job share it.
 class KeptRowsAccount {
  public:
   virtual ~KeptRowsAccount() = default;
@@ -58,7 +58,7 @@ class RowHistory {
   absl::StatusOr<int64_t> VersionOf(PinId pin) const;
   bool empty() const { return pins_.empty(); }
 
-  // Whether somebody reads the row with this stamp. `present`: the bucket's version.
+  // Returns whether a reader needs the row with this stamp. `present`: the bucket's version.
   bool Wants(uint64_t place, uint32_t stamp, int64_t present) const;
   struct Image {
     uint64_t place = 0;
@@ -93,7 +93,7 @@ class RowHistory {
     bool accounted = false;
     absl::Status lost;
   };
-  // What an account has of this history; gone with it.
+  // This history's part of an account; it ends with the history.
   class Charge {
    public:
     Charge() = default;
@@ -117,7 +117,8 @@ class RowHistory {
     RowNumber number = 0;          // On disk.
     std::unique_ptr<char[]> body;  // In memory; null: on disk.
   };
-  using Images = absl::btree_map<std::pair<uint64_t, int64_t>, Stored>;  // By place and `until`.
+  using Images =
+      absl::btree_map<std::pair<uint64_t, int64_t>, Stored>;  // Keyed by place and `until`.
 
   absl::Status Store(absl::Span<const Image> rows, int64_t until);
   RowNumber TakeNumber();

@@ -45,7 +45,7 @@ class RowSlab {
   }
 
   int64_t rows() const { return static_cast<int64_t>(end_ - free_.size()); }
-  // Of rows that have ever been in use, and with them memory.
+  // Rows that were ever in use and so have memory.
   int64_t bytes() const { return static_cast<int64_t>(end_ * row_bytes_); }
 
  private:

@@ -21,7 +21,7 @@ namespace capstan::server {
 
 class SavedRows {
  public:
-  explicit SavedRows(const SparseRows& rows) : rows_(rows) {}  // Of which they are.
+  explicit SavedRows(const SparseRows& rows) : rows_(rows) {}  // They are saved from these rows.
 
   void Add(const std::vector<SparseRows::Row>& rows);  // In the order of their places.
   int64_t count() const { return count_; }

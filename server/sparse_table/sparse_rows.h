@@ -77,16 +77,16 @@ class SparseRows {
   // Takes in what has arrived, as far as nothing has changed it since. Errors: of the disk.
   absl::Status TakeIn(const RowFetch& fetch) const;
 
-  int64_t CountMissing(absl::Span<const uint64_t> keys) const;  // That have no row.
+  int64_t CountMissing(absl::Span<const uint64_t> keys) const;  // Keys that have no row.
 
-  // What an update has done beside updating rows.
+  // Effects of an update beside updated rows.
   struct Effects {
     bool want_weights = true;       // Else evicted_weights stays empty: they may be on disk.
     std::vector<size_t> refused;    // Places in its keys, ascending, of those that have no row.
     std::vector<uint64_t> evicted;  // Keys, in ascending order of their places, and
     std::vector<float> evicted_weights;  // [evicted, dim], as they were.
   };
-  // Of the updates that follow (OptimizerConfig::learning_rate_factor).
+  // For the updates that follow (OptimizerConfig::learning_rate_factor).
   void SetLearningRateFactor(double factor) { config_.rule.learning_rate_factor = factor; }
   // Applies update `step` (from 0) of the schedule to the rows of `keys`, which differ;
   // `gradients` [keys.size(), dim]. Makes version `step` + 1.
@@ -116,7 +116,7 @@ class SparseRows {
   // versions ago. Rows that have left are not counted.
   int64_t CountChanged(int64_t since) const;
 
-  // From now on the rows of this moment can be read with `pin`, while updates go on.
+  // Keeps the rows of this moment readable by `pin` while updates go on.
   void Pin(PinId pin, std::shared_ptr<KeptRowsAccount> account = nullptr) {
     history_.Pin(pin, version_, std::move(account));
   }
@@ -127,7 +127,7 @@ class SparseRows {
                                         RowBatch* batch) const;
   // Rows of a few keys, likewise.
   struct PinnedRows {
-    std::vector<bool> found;     // Of each key, whether it had a row then.
+    std::vector<bool> found;     // For each key, whether it had a row then.
     std::vector<float> weights;  // [found, dim], of those that had.
   };
   // Appends to `out` those of `keys`. Errors: as AppendPinned.
@@ -140,9 +140,9 @@ class SparseRows {
   // Errors: kResourceExhausted  no memory; or of the disk.
   absl::Status Put(const Row& row);
 
-  // What the next update depends on beside the rows.
+  // The state that the next update depends on beside the rows.
   struct Life {
-    int64_t version = 0;  // That the last update made.
+    int64_t version = 0;  // The version that the last update made.
     v1::RowCounts counts;
     uint64_t hand = 0;           // RowEviction's.
     absl::string_view counters;  // RowAdmission's; valid until the next update.
@@ -158,7 +158,7 @@ class SparseRows {
   int64_t rows_on_disk() const { return cache_ == nullptr ? 0 : rows() - cache_->bodies(); }
   // In memory.
   int64_t bytes() const { return fixed_bytes() + (cache_ == nullptr ? 0 : cache_->bytes()); }
-  // What pins keep. Its memory is not in bytes().
+  // Rows that pins keep. Their memory is not in bytes().
   RowHistory& history() { return history_; }
   const RowHistory& history() const { return history_; }
   const RowAdmission& admission() const { return admission_; }

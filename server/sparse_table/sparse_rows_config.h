@@ -1,4 +1,4 @@
-// What a bucket of a sparse table is made of, from the table's specification.
+// The configuration of a sparse table's bucket, from the table's specification.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SERVER_SPARSE_TABLE_SPARSE_ROWS_CONFIG_H_

@@ -115,9 +115,9 @@ class SparseStore final : public ShardStore {
 
   int64_t RowsMax() const;
   bool Evicts() const { return config_.eviction.after > 0 || config_.eviction.rows_max > 0; }
-  // Whether what changed since then is known, and at most half of the rows.
+  // Returns whether the changes since then are known, and are at most half of the rows.
   bool TellsSince(int64_t since) const;
-  absl::Status CheckRows(int64_t rows) const;  // As CheckRoom, if it had so many.
+  absl::Status CheckRows(int64_t rows) const;  // As CheckRoom, for so many rows.
   // Keeps what was before an update: of the rows that it named, of which it has refused some, and
   // of those that it has evicted.
   void KeepPrevious(const Gradient& before, const SparseRows::Effects& effects);
@@ -134,7 +134,7 @@ class SparseStore final : public ShardStore {
   const int64_t snapshot_bytes_max_;
   SparseRows rows_;
   absl::btree_map<GradientId, SparseSum> gradients_;
-  std::optional<SparseSum> previous_;    // Of rows that the last update changed, as they were.
+  std::optional<SparseSum> previous_;    // Rows that the last update changed, as they were before.
   RemovedKeys removed_;                  // Since it was captured, where that is known.
   std::optional<uint64_t> restored_to_;  // The hash of the last key that was restored.
 };

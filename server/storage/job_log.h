@@ -46,7 +46,7 @@
 
 namespace capstan::server {
 
-// What a server's log holds of a shard.
+// The content of a server's log for one shard.
 struct StoredState {
   ShardKey shard;
   Term term;
@@ -61,7 +61,7 @@ class JobLog {
   struct Options {
     // A new one is begun beyond it, and beyond 8 times the size of its head.
     int64_t segment_bytes_max = int64_t{64} << 20;
-    int64_t lent_bytes_min = FrameBatch::kLentBytesMin;  // As FrameBatch's.
+    int64_t lent_bytes_min = FrameBatch::kLentBytesMin;  // See FrameBatch.
   };
 
   // Reads what there is in `folder`, which is made if it is missing, and brings what was written
@@ -72,7 +72,7 @@ class JobLog {
   // Removes all of it. A folder that is missing is removed. Errors: the disk's.
   static absl::Status Remove(Disk& disk, const std::string& folder);
 
-  // What follows is written by this life of the server, which has heard of that revision.
+  // Names the incarnation that writes from now on, and the revision that it has heard of.
   void set_writer(Incarnation life, const StoreRevision& seen) {
     life_ = life;
     seen_ = seen;
@@ -93,7 +93,7 @@ class JobLog {
   absl::Status Commit();
   const absl::Status& failure() const { return failure_; }
 
-  std::vector<StoredState> Stored() const;  // What is durable, ordered by shard.
+  std::vector<StoredState> Stored() const;  // The durable content, ordered by shard.
 
   // Reads what is durable of a shard: `install` once, then `replay` for each record in order.
   // Errors: kNotFound  it holds nothing of the shard. kDataLoss  as Open. The disk's; those of the
@@ -102,12 +102,12 @@ class JobLog {
   using Replay = std::function<absl::Status(const v1::ShardRecord&)>;
   absl::Status Read(const ShardKey& shard, const Install& install, const Replay& replay) const;
 
-  int64_t bytes() const { return index_.bytes(); }  // Of all segments.
+  int64_t bytes() const { return index_.bytes(); }  // Size of all segments.
   int64_t live_bytes() const { return index_.live_bytes(); }
   int segments() const { return static_cast<int>(index_.segments().size()); }
 
  private:
-  struct Tail {  // Of a shard that is not forgotten, with the batch.
+  struct Tail {  // State of a shard that is not forgotten, with the batch.
     uint64_t base = 0;
     Term term;
     Position position;
@@ -148,14 +148,14 @@ class JobLog {
 
   std::unique_ptr<WritableFile> file_;  // The last segment. Null: a new one is to be begun.
   uint64_t segment_ = 0;                // Its number.
-  uint64_t sequence_ = 0;               // Of the next frame in it.
+  uint64_t sequence_ = 0;               // Number of the next frame in the segment.
   std::vector<uint64_t> in_doubt_;      // Segments whose size no head vouches for.
 
   FrameBatch batch_;
   bool rotate_ = false;           // The batch begins a new segment.
-  int64_t head_bytes_ = 0;        // Of the segment's first frame, which lists those before it.
-  int64_t synced_bytes_ = 0;      // Of that segment, from its begin.
-  int64_t batch_offset_ = 0;      // Of the batch in its segment.
+  int64_t head_bytes_ = 0;        // Size of the segment's first frame, which lists those before it.
+  int64_t synced_bytes_ = 0;      // Synced bytes of that segment, from its begin.
+  int64_t batch_offset_ = 0;      // Offset of the batch in its segment.
   std::vector<LogFrame> frames_;  // In the batch.
 };
 

@@ -27,7 +27,8 @@ namespace capstan::server {
 class LogCollector final : public UnclaimedLogs {
  public:
   static constexpr absl::Duration kGrace = absl::Hours(24);
-  static constexpr absl::string_view kMark = "unclaimed";  // Of a log's folder: Unix seconds.
+  // A file in a log's folder: the Unix seconds since when nobody claims the log.
+  static constexpr absl::string_view kMark = "unclaimed";
 
   struct Options {
     Disk* disk = nullptr;  // The log's, and

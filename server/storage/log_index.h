@@ -41,7 +41,7 @@ struct LogFrame {
   Incarnation life;    // The life of the server that wrote the frame.
   StoreRevision seen;  // This server had heard of it, and of nothing later.
   uint64_t segment = 0;
-  uint64_t sequence = 0;  // Of the frame in its segment.
+  uint64_t sequence = 0;  // Number of the frame in its segment.
   int64_t begin = 0;      // [begin, begin + bytes) of the segment.
   int64_t bytes = 0;
 };
@@ -66,7 +66,7 @@ class LogIndex {
  public:
   struct Segment {
     int64_t bytes = 0;
-    int64_t live = 0;  // Of its frames that count.
+    int64_t live = 0;  // Bytes of its frames that count.
   };
   struct Shard {
     uint64_t base = 0;
@@ -75,9 +75,9 @@ class LogIndex {
     absl::btree_map<Position, LogFrame> records;
     absl::btree_map<Position, LogFrame> terms;  // kTerm: where later terms begin.
 
-    // Of what stands there. REQUIRES: begun.
+    // The shard's term in the log. REQUIRES: begun.
     Term term() const { return terms.empty() ? base_frame.term : terms.rbegin()->second.term; }
-    // Of the server that had all of it last.
+    // The incarnation of the server that had all of it last.
     Incarnation life() const {
       return terms.empty() ? base_frame.life : terms.rbegin()->second.life;
     }

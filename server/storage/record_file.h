@@ -32,12 +32,12 @@
 
 namespace capstan::server {
 
-inline constexpr int64_t kFrameOverheadBytes = 48;  // Of a frame beside its payload.
+inline constexpr int64_t kFrameOverheadBytes = 48;  // Bytes of a frame beside its payload.
 
 struct FrameHead {
   uint32_t type = 0;
   uint64_t sequence = 0;
-  int64_t synced_bytes = 0;  // Of the file; at most where the frame begins.
+  int64_t synced_bytes = 0;  // Synced bytes of the file; at most up to the frame's begin.
 };
 
 // Appends a frame with the given payload to `file`.
@@ -52,7 +52,7 @@ struct Frame {
   uint64_t sequence = 0;
   int64_t begin = 0;  // [begin, end) of the file.
   int64_t end = 0;
-  absl::string_view payload;  // Of the reader's bytes.
+  absl::string_view payload;  // A view of the reader's bytes.
 };
 
 class RecordReader {
@@ -72,7 +72,7 @@ class RecordReader {
   const absl::Status& torn() const { return torn_; }
 
  private:
-  // What is wrong with the frame at at_; fills it in if nothing is.
+  // Returns the fault of the frame at at_. Fills the frame in if there is none.
   absl::Status Check(Frame* frame) const;
   // How much of the file had been synced, as the headers behind at_ say.
   int64_t SyncedBytes() const;

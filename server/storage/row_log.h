@@ -64,10 +64,10 @@ class RowLog final : public RowDisk {
     Place place = 0;
     uint32_t index = 0;
     RowNumber row = 0;
-    uint32_t use = 0;  // Of its segment.
+    uint32_t use = 0;  // Which use of its segment the record belongs to.
   };
   struct Plan {
-    std::vector<Record> records;  // By ascending places.
+    std::vector<Record> records;  // In ascending order of places.
     std::vector<SpillFile::Piece> pieces;
     std::vector<size_t> begins;  // The first record of each piece; and the end of all.
   };
@@ -94,10 +94,10 @@ class RowLog final : public RowDisk {
   const size_t body_bytes_;
   const size_t record_bytes_;
   const uint32_t segment_rows_;
-  std::vector<Place> places_;      // By row.
-  std::vector<Segment> segments_;  // Those that are not taken are used again.
-  std::vector<uint32_t> unused_;   // Of segments_.
-  uint32_t open_ = kNone;          // That is being filled.
+  std::vector<Place> places_;      // Keyed by row.
+  std::vector<Segment> segments_;  // All segments; those that are not taken are used again.
+  std::vector<uint32_t> unused_;   // Indices in segments_.
+  uint32_t open_ = kNone;          // The segment that is being filled.
   int64_t live_ = 0;
 };
 

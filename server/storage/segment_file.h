@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<uint64_t>> ListSegments(Disk& disk, const std::string
 
 struct SegmentContents {
   SegmentHead head;
-  std::vector<LogFrame> frames;   // Of shards.
+  std::vector<LogFrame> frames;   // Frames of shards.
   std::vector<uint64_t> removed;  // Segments that it says count no more.
   int64_t whole_bytes = 0;
 };

@@ -48,10 +48,10 @@ class ServerLog final : public RecordSink {
 
   struct Options {
     Disk* disk = nullptr;  // Outlives the log.
-    std::string folder;    // Of this server alone: in the daemon FolderLock sees to that.
+    std::string folder;    // Only this server uses it: the daemon's FolderLock sees to that.
     JobLog::Options job;
     int64_t queue_bytes_max = kQueueBytesMax;
-    // As TaskRunner's; one task at a time, and none once the log is gone.
+    // Runs one task at a time, and none once the log is gone. See TaskRunner.
     TaskRunner::Execute execute;
     // Everything of the shard up to there is durable.
     std::function<void(const JobId&, const ShardKey&, Term, Position)> on_logged;
@@ -72,7 +72,7 @@ class ServerLog final : public RecordSink {
   // read take records again, as after a restart of the process. REQUIRES: no job is held.
   void ReopenFailed();
 
-  // What is durable of all jobs, for RegisterRequest.
+  // The durable shards of all jobs, for RegisterRequest.
   std::vector<v1::StoredShard> Stored() const;
   // Logs that could not be read, by their names, and why. Each stays untouched until its job begins
   // a shard anew.
@@ -81,17 +81,17 @@ class ServerLog final : public RecordSink {
   // Logs in all that Logs tells of, and bytes of their records: what is beyond goes without.
   static constexpr size_t kLogsToldMax = 1000;
   static constexpr size_t kRecordBytesToldMax = size_t{16} << 20;
-  // Likewise of the logs themselves, each with the record that is kept beside it.
+  // The logs themselves, each with the record that is kept beside it.
   std::vector<v1::KeptLog> Logs() const;
 
   struct LogName {
-    std::string name;       // Of its folder.
-    std::string unique_id;  // Of its job.
+    std::string name;       // Name of its folder.
+    std::string unique_id;  // Unique id of its job.
   };
   // All logs on the disk that were written for a job with a unique id.
   std::vector<LogName> Names() const;
-  bool IsIdentified(const std::string& name) const;  // As a job's log, in this life.
-  void Remove(const std::string& name);              // As ForgetJob, of any log.
+  bool IsIdentified(const std::string& name) const;  // This incarnation knows it as a job's log.
+  void Remove(const std::string& name);              // As ForgetJob, for any log.
 
   // As JobLog::Read, once what was queued for the job is written (with options.execute: of what is
   // written): what a shard is made from is the last of its log. Errors: also why the job's log
@@ -124,7 +124,7 @@ class ServerLog final : public RecordSink {
     Term term;
     Position position;  // kContinue.
     std::shared_ptr<const v1::ShardSnapshot> snapshot;
-    std::shared_ptr<CapturedRows> rows;  // Of the snapshot, if it is of a bucket.
+    std::shared_ptr<CapturedRows> rows;  // The snapshot's rows, if it is a bucket's.
     std::shared_ptr<const v1::ShardRecord> record;
     int64_t bytes = 0;
     Incarnation life = {};    // The call was made in it.
@@ -138,16 +138,16 @@ class ServerLog final : public RecordSink {
     // Shards whose last Begin was of rows that were there no more: what follows it counts no more.
     absl::btree_set<ShardKey> gone ABSL_GUARDED_BY(mutex);
     std::string kept ABSL_GUARDED_BY(mutex);  // The newest record since this process started.
-    // What the log's batch was lent.
+    // Memory that was lent to the log's batch.
     std::vector<std::shared_ptr<const v1::ShardSnapshot>> lent ABSL_GUARDED_BY(mutex);
   };
   void OpenJob(const std::string& log, Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
-  // Of one job in a group: the last position of each shard.
+  // One job in a group: the last position of each shard.
   using Reached = absl::btree_map<ShardKey, std::pair<Term, Position>>;
 
   std::string FolderOf(const std::string& log) const { return options_.folder + "/" + log; }
   std::string NameOf(const JobId& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Enqueue(Entry entry);  // Of an entry without a log's name: that of its job.
+  void Enqueue(Entry entry);  // An entry without a log's name gets that of its job.
   void Drain();
   void WriteJob(const std::string& log, const std::vector<Entry>& entries);
   absl::Status WriteEntries(const std::vector<Entry>& entries, Job& job, Reached& reached)
@@ -165,9 +165,11 @@ class ServerLog final : public RecordSink {
   mutable absl::Mutex mutex_;
   Incarnation life_ ABSL_GUARDED_BY(mutex_);
   StoreRevision seen_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<JobId, std::string> unique_ids_ ABSL_GUARDED_BY(mutex_);  // As identified last.
-  absl::btree_set<std::string> identified_ ABSL_GUARDED_BY(mutex_);         // Logs, in this life.
-  absl::btree_map<std::string, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);  // By log.
+  absl::btree_map<JobId, std::string> unique_ids_
+      ABSL_GUARDED_BY(mutex_);  // The newest unique id of each job.
+  absl::btree_set<std::string> identified_ ABSL_GUARDED_BY(mutex_);  // Logs, in this life.
+  absl::btree_map<std::string, std::shared_ptr<Job>> jobs_
+      ABSL_GUARDED_BY(mutex_);  // Keyed by log.
   std::vector<Entry> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Entries of each log; none is 0.

@@ -33,7 +33,7 @@ class Gradient {
   }
   const WireValues& values() const { return values_; }
 
-  // As records carry it: the keys (fixed64), then the numbers as fp32.
+  // The encoding of records: the keys (fixed64), then the numbers as fp32.
   int64_t bytes() const {
     return static_cast<int64_t>(keys().size() * sizeof(uint64_t)) +
            values_.size() * int64_t{sizeof(float)};

@@ -27,9 +27,9 @@ namespace capstan::server {
 // Which rows of one bucket are asked for.
 struct RowScan {
   uint64_t place = 0;            // The lowest (common/sparse/key_hash.h).
-  int64_t bytes_max = 0;         // Of keys and rows; one row comes all the same.
+  int64_t bytes_max = 0;         // Limit of keys and rows; one row comes all the same.
   std::optional<int64_t> since;  // Only those that an update after this version has written.
-  bool unchanged_keys = false;   // With `since`: of the others the keys.
+  bool unchanged_keys = false;   // With `since`: also the keys of the other rows.
 };
 
 // In ascending order of their places.
@@ -44,8 +44,8 @@ struct PinnedRead {
   PinId pin{};
   std::optional<int64_t> since;  // Only those that an update after this version had written.
   uint64_t place = 0;            // The lowest.
-  int64_t bytes_max = 0;         // Of a piece, roughly: some hundred rows come all the same.
-  bool passes = false;           // Those before the result's place are not read again.
+  int64_t bytes_max = 0;  // Approximate size of a piece: some hundred rows come all the same.
+  bool passes = false;    // Rows before the result's place are not read again.
 };
 
 // Rows by key, as they were when they were pinned.
@@ -63,10 +63,10 @@ class ShardStore {
 
   // These three, and AnswerElements, read what never changes: they may be called while another
   // thread updates the shard.
-  // What a push or a record brings, which must live as long as the result.
+  // A view of a push or a record, which must live as long as the result.
   // Errors: kInvalidArgument  it does not fit the shard; says what was expected.
   virtual absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const = 0;
-  // What a push brings for `keys`, which a pull has named before: their rows alone.
+  // The gradient of a push for `keys`, which an earlier pull has named: only their rows.
   // Errors: likewise; kInvalidArgument  a dense shard.
   virtual absl::StatusOr<Gradient> ParseListed(const RowKeys& keys, const absl::Cord& rows,
                                                NumberFormat format) const = 0;
@@ -91,7 +91,7 @@ class ShardStore {
   virtual void Release(const ReleasePrevious& action) = 0;
   // May leave the update to go on, on a device: then nothing but Finish is called next.
   virtual absl::Status Apply(const ApplyGradient& action, const Gradient& payload) = 0;
-  // Whether one goes on; and waits for it.
+  // Whether an update goes on; and waits for its end.
   virtual bool updating() const { return false; }
   virtual absl::Status Finish() { return absl::OkStatus(); }
 
@@ -149,9 +149,10 @@ class ShardStore {
   virtual std::optional<v1::RowCounts> row_counts() const { return std::nullopt; }
   virtual int64_t rows_on_disk() const { return 0; }
   virtual int64_t elements()
-      const = 0;  // Of values: those of a dense shard, or of rows that exist.
-  virtual int64_t lasting_bytes() const = 0;  // Of values, optimizer state and what belongs to it.
-  virtual int64_t bytes() const = 0;          // Of everything, in memory now.
+      const = 0;  // Bytes of values: those of a dense shard, or of rows that exist.
+  virtual int64_t lasting_bytes()
+      const = 0;                      // Bytes of values, optimizer state and what belongs to it.
+  virtual int64_t bytes() const = 0;  // Bytes of everything in memory now.
 };
 
 }  // namespace capstan::server
