@@ -1,4 +1,4 @@
-// What most files of the project include of the system's libraries, parsed once (precompiled.bzl).
+// System headers that most files of the project include, parsed once (precompiled.bzl).
 // It declares nothing: each file still includes what it uses. No header that a macro of a file is
 // meant to change belongs here, and none that only a few files read: each makes all others slower.
 

@@ -1,4 +1,4 @@
-// What tests include of the system's libraries, parsed once (precompiled.bzl).
+// System headers that tests include, parsed once (precompiled.bzl).
 
 #ifndef CAPSTAN_COMMON_BUILD_DEFS_TEST_HEADERS_H_
 #define CAPSTAN_COMMON_BUILD_DEFS_TEST_HEADERS_H_

@@ -48,7 +48,7 @@ class ShardFileWriter {
                                                const v1::ShardSnapshot& snapshot,
                                                int64_t bytes_max = kShardFileBytesMax);
   absl::Status Add(v1::ShardSnapshot piece);  // One of ShardSnapshot.pieces.
-  // What the manifest says of it. Call once.
+  // Returns the file's entry in the manifest. Call once.
   absl::StatusOr<v1::CheckpointPart> Finish();
 
  private:

@@ -17,7 +17,7 @@ namespace capstan {
 // the folders of the training split. Errors: those of ClassFolders.
 absl::StatusOr<std::vector<std::string>> ClassNamesOf(const v1::Data& data);
 
-// What the labels of a model are: classes, numbers (NUMPY only), or flags: numbers that are 0 or 1.
+// The kind of a model's labels: classes, numbers (NUMPY only), or flags: numbers that are 0 or 1.
 enum class LabelKind { kClasses, kNumbers, kFlags };
 LabelKind LabelsOf(const v1::Model& model);
 

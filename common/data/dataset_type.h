@@ -12,7 +12,7 @@
 namespace capstan {
 
 struct Dataset {
-  SampleShape shape;  // Of one image.
+  SampleShape shape;  // Shape of one image.
   int64_t count = 0;  // Images.
   // Of the format: labels are in [0, classes). Of labels that are numbers: how many an image has.
   int64_t classes = 0;

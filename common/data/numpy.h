@@ -16,7 +16,7 @@
 namespace capstan {
 
 struct NumpyArray {
-  std::string type;            // As the file has it: "|u1", "<i8".
+  std::string type;            // The file's name for it: "|u1", "<i8".
   std::vector<int64_t> shape;  // Every dimension >= 0; empty: one number.
   std::vector<uint8_t> bytes;  // The last dimension varies fastest.
 };

@@ -11,7 +11,7 @@
 namespace capstan {
 
 struct Gpu {
-  int index = 0;  // As CUDA counts them in the worker daemon, from 0.
+  int index = 0;  // CUDA's number for it in the worker daemon, from 0.
   std::string name;
   int64_t memory_bytes = 0;
   int64_t memory_free_bytes = 0;   // 0: unknown.
@@ -23,11 +23,11 @@ struct Gpu {
   }
 };
 
-// As found when a worker daemon started.
+// The devices of a worker as found when the daemon started.
 struct Devices {
   std::vector<Gpu> gpus;
-  std::string driver_version;  // Of the kernel driver: "570.86.15". Empty: unknown.
-  std::string cuda_version;    // That the driver supports: "12.8". Empty: no driver.
+  std::string driver_version;  // The kernel driver: "570.86.15". Empty: unknown.
+  std::string cuda_version;    // The newest that the driver supports: "12.8". Empty: no driver.
   std::string unusable;        // Why no task can use a GPU here. Empty: tasks can use them.
   friend bool operator==(const Devices&, const Devices&) = default;
   template <typename Archive>
@@ -36,7 +36,7 @@ struct Devices {
   }
 };
 
-// What each task of a job wants to compute on.
+// The device that each task of a job needs.
 struct DeviceNeed {
   enum class Kind {
     kCpu,

@@ -34,7 +34,7 @@ class BadLines {
   absl::Status AddBad(const std::string& path, const LinePosition& position,
                       absl::string_view reason);
 
-  // To be called when all has been read. Errors: kDataLoss  as above.
+  // Call it after the last line. Errors: kDataLoss  as above.
   absl::Status Finish() const { return Judge(); }
 
   int64_t lines() const { return lines_; }

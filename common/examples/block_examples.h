@@ -42,7 +42,7 @@ class BlockExamples final : public ExampleSet {
     size_t number = 0;
     ExampleBatch examples;
     uint64_t order_key = 0;
-    std::vector<uint32_t> order;  // Of its examples; empty: none yet.
+    std::vector<uint32_t> order;  // Order of its examples; empty: none yet.
   };
   // Blocks in their order of a key.
   struct Order {

@@ -14,7 +14,7 @@ namespace capstan {
 
 inline constexpr int kLineColumnsMax = 1 << 20;
 
-// What is wrong with the range of columns[index].
+// Returns the fault of the range of columns[index].
 struct ColumnRangeError {
   int index = 0;
   std::string found;

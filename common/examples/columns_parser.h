@@ -33,7 +33,7 @@ class ColumnsParser final : public LineParser {
   };
   struct Column {
     Kind kind = Kind::kSkip;
-    std::string name;              // For messages, and compared with the header if there is one.
+    std::string name;  // Used in messages, and compared with the header if there is one.
     std::optional<float> missing;  // kDense: what an empty column stands for. None: an error.
     // kLabel, at most one of both: the names whose label is 1, that of all others being 0; or the
     // names of the labels 0, 1, ...
@@ -50,7 +50,7 @@ class ColumnsParser final : public LineParser {
   struct Options {
     std::vector<Column> columns;  // All of a line's, in order.
     char separator = ',';
-    bool quotes = true;         // As in RFC 4180. False: '"' is a character like others.
+    bool quotes = true;         // Quotes as in RFC 4180. False: '"' is a character like others.
     bool header = false;        // The first line of each file holds names.
     uint64_t hash_buckets = 0;  // Keys of kCategory are folded into it. 0: full 64 bits.
   };

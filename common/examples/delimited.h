@@ -39,7 +39,7 @@ class DelimitedLine {
   const char separator_;
   const bool quotes_;
   std::string& scratch_;
-  size_t position_ = 0;  // Of the next column.
+  size_t position_ = 0;  // Position of the next column.
   bool ended_ = false;
   int64_t taken_ = 0;
 };

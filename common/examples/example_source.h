@@ -43,7 +43,7 @@ class ExampleSource {
   //   kDataLoss         too many bad lines; a line that is too long; compressed data that are
   //                     truncated or corrupt; a file that has become shorter.
   //   kInvalidArgument  a header that is not the parser's.
-  //   Those of InputFile::ReadAt and of decompression.
+  //   The errors of InputFile::ReadAt and of decompression.
   // The end of the range is no verdict on its bad lines: that is for BadLines::Finish, once all
   // ranges have been read.
   absl::Status Next(int64_t count, ExampleBatch* batch);
@@ -59,7 +59,7 @@ class ExampleSource {
   BadLines& bad_lines_;
   std::unique_ptr<LineReader> reader_;
   bool header_due_;
-  // What the last line gave beyond the batch that it was read for; from held_begin_ on.
+  // Examples of the last line beyond the batch that it was read for; from held_begin_ on.
   ExampleBatch held_;
   int64_t held_begin_ = 0;
 };

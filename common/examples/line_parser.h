@@ -28,7 +28,7 @@ class LineParser {
   virtual int64_t dense_columns() const { return 0; }
   // Fields are in [0, field_count()).
   virtual int32_t field_count() const { return 1; }
-  // Whether the first line of each file is a header, which is not for Parse.
+  // Returns whether the first line of each file is a header, which is not for Parse.
   virtual bool has_header() const { return false; }
   // Errors: kInvalidArgument  the header is not that of the format's options.
   virtual absl::Status CheckHeader(absl::string_view line);

@@ -15,7 +15,7 @@ namespace capstan {
 
 struct LinePosition {
   int64_t base = 0;      // A byte of the file (0 if it is compressed), as it lies on the disk.
-  int64_t newlines = 0;  // From there up to the line.
+  int64_t newlines = 0;  // Lines between there and the line.
 };
 
 // The newlines among the first `end` bytes of a file. Reads them all.

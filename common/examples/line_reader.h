@@ -51,13 +51,13 @@ class LineReader {
   // Errors (all later calls return the same):
   //   kDataLoss  a line of more than line_bytes_max bytes; compressed data that are truncated or
   //              corrupt; a file that has become shorter.
-  //   Those of InputFile::ReadAt and of decompression.
+  //   The errors of InputFile::ReadAt and of decompression.
   // Every message begins with the path; that of a long line with path:number.
   absl::StatusOr<bool> Next(absl::string_view* line);
 
-  // Of the line that Next gave last.
+  // Position of the line that Next returned last.
   const LinePosition& position() const { return position_; }
-  // Where it begins: a byte of the file's contents.
+  // First byte of that line in the file's contents.
   int64_t line_begin() const { return line_begin_; }
 
  private:
@@ -79,12 +79,12 @@ class LineReader {
   std::vector<char> buffer_;
   size_t next_ = 0;            // Place in buffer_ where the next line begins.
   size_t filled_ = 0;          // Bytes of buffer_.
-  int64_t buffer_offset_ = 0;  // Of buffer_[0] in the contents.
+  int64_t buffer_offset_ = 0;  // Offset of buffer_[0] in the contents.
   // Every whitespace from here on is a cut: the window's first is still to come.
   int64_t window_offset_ = std::numeric_limits<int64_t>::max();
   bool stream_ended_ = false;
   bool started_ = false;
-  LinePosition next_position_;  // Of the next line.
+  LinePosition next_position_;  // Position of the next line.
   LinePosition position_;
   int64_t line_begin_ = 0;
   absl::Status failed_;

@@ -1,4 +1,4 @@
-// What a job file says of its examples, as parsers and click logs.
+// Makes parsers and click logs from a job file's description of its examples.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_EXAMPLES_PARSER_OF_JOB_H_
@@ -13,7 +13,7 @@
 
 namespace capstan {
 
-// Whether the format is one of examples, which model.sparse trains on.
+// Returns whether the format is one of examples, which model.sparse trains on.
 bool IsExampleFormat(v1::Data::Format format);
 
 // The parser of the format's lines.

@@ -20,7 +20,7 @@ namespace capstan {
 class TextParser final : public LineParser {
  public:
   struct Options {
-    int64_t words_max = 1000;          // Of an example, >= 1. 1,000 as in word2vec.c.
+    int64_t words_max = 1000;          // Words of an example, >= 1. 1,000 as in word2vec.c.
     int64_t window_bytes = 64 * 1024;  // >= 1. Lines are cut at whitespace about this often.
     uint64_t hash_buckets = 0;         // Keys are folded into it. 0: full 64 bits.
   };

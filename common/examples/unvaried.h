@@ -1,4 +1,4 @@
-// What never varies in a split: a sign that a job reads its data otherwise than was meant.
+// Finds columns that never vary in a split: a sign that a job reads its data in a wrong way.
 //
 // Thread safety: pure functions of the examples.
 #ifndef CAPSTAN_COMMON_EXAMPLES_UNVARIED_H_
@@ -16,7 +16,7 @@
 namespace capstan {
 
 struct Unvaried {
-  int64_t examples = 0;        // That were looked at.
+  int64_t examples = 0;        // Examples that were looked at.
   std::optional<float> label;  // All of them have this one.
   std::vector<int64_t> dense;  // Dense columns, from 0, with one value in all of them.
   // Fields, from 0, with the same keys and values in all of them, or none.

@@ -30,13 +30,13 @@ class Zipf {
 
  private:
   double Height(double x) const;           // x^-exponent.
-  double Integral(double x) const;         // Of it, from 1 to x.
+  double Integral(double x) const;         // Integral of the density from 1 to x.
   double InverseIntegral(double y) const;  // x with Integral(x) = y.
 
   const double n_;
   const double exponent_;
-  const double begin_;     // Of the integral's range.
-  const double end_;       // Of the integral's range.
+  const double begin_;     // Begin of the integral's range.
+  const double end_;       // End of the integral's range.
   const double distance_;  // Up to here below a rank, x is surely taken for it.
 };
 

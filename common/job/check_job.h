@@ -21,9 +21,9 @@ struct JobCheck {
   // Sentences for its owner: about data.train and data.test, AdviseOnAsynchrony's about layers,
   // what training.initial_weights_partial leaves.
   std::vector<std::string> warnings;
-  ModelPlan plan;                     // Of layers; empty for a sparse model.
-  std::vector<v1::TableSpec> tables;  // By index.
-  // What they begin with (training.initial_weights), by table. Empty: what the seed draws.
+  ModelPlan plan;                     // Models of layers; empty for a sparse model.
+  std::vector<v1::TableSpec> tables;  // Indexed by table.
+  // Initial values (training.initial_weights), by table. Empty: the seed draws them.
   std::vector<std::vector<float>> initial_values;
   std::vector<std::string> class_names;  // Data::class_names, of IMAGE_FOLDER.
   // Split::block_examples, as they were counted.

@@ -15,7 +15,7 @@ namespace capstan {
 struct Diagnostic {
   std::string
       field;  // Path from the job: "training.batch_size", "model.layers[2].convolution.filters".
-  std::string value;     // What stands there, as text; "nothing" if it is missing.
+  std::string value;     // The value as text; "nothing" if it is missing.
   std::string expected;  // "at least 1".
   std::string message;   // "got -4, expected at least 1".
 

@@ -30,7 +30,7 @@ std::string OptimizerNames();
 // The numbers of the optimizer of that name, in the order of their checks.
 std::vector<OptimizerField> OptimizerFields(absl::string_view name);
 
-// Whether the job file gives that number of the chosen optimizer.
+// Returns whether the job file gives that number of the chosen optimizer.
 bool HasOptimizerNumber(const v1::Optimizer& optimizer, const OptimizerField& field);
 
 // Returns that number of the chosen optimizer, or its default.

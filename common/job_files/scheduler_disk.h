@@ -30,8 +30,8 @@ class SchedulerDisk final : public Disk {
  public:
   struct Options {
     std::string scheduler;                            // host:port.
-    absl::Duration patience = absl::Minutes(2);       // With a scheduler that does not answer.
-    absl::Duration call_timeout = absl::Seconds(30);  // Of one call.
+    absl::Duration patience = absl::Minutes(2);       // Limit for a scheduler that does not answer.
+    absl::Duration call_timeout = absl::Seconds(30);  // Limit of one call.
   };
   static constexpr int64_t kPieceBytes = 1 << 20;
 
@@ -54,7 +54,7 @@ class SchedulerDisk final : public Disk {
   absl::StatusOr<std::string> Read(const std::string& path, int64_t bytes_max) override;
   absl::StatusOr<std::string> ReadPart(const std::string& path, int64_t begin,
                                        int64_t bytes) override;
-  absl::Status Remove(const std::string& path) override;  // Of a file that is not finished.
+  absl::Status Remove(const std::string& path) override;  // Removes a file that is not finished.
   absl::Status MakeFolder(const std::string& path) override;
   absl::Status SyncFolder(const std::string& path) override;
   // Errors: kUnimplemented.

@@ -1,4 +1,4 @@
-// What an evaluation says of a model: sums over samples, and the figures that follow from them.
+// Results of an evaluation: sums over samples, and the figures that follow from them.
 //
 // The one place where they do: the scheduler has the sums of all tasks, `capstan evaluate` those
 // of an exported model.

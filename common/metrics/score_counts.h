@@ -24,7 +24,7 @@ namespace capstan {
 class ScoreCounts {
  public:
   static constexpr int64_t kBinsMax = 1 << 16;
-  static constexpr int64_t kCountMax = int64_t{1} << 40;  // Of one count that Append takes.
+  static constexpr int64_t kCountMax = int64_t{1} << 40;  // Largest count that Append takes.
 
   // Examples of one bin.
   struct Counts {
@@ -50,7 +50,7 @@ class ScoreCounts {
   int64_t Examples() const;
   // NaN without a click or without a non-click, or if any score was NaN.
   double Auc() const;
-  // By bin; ascends with the score.
+  // Indexed by bin; ascends with the score.
   const absl::btree_map<uint16_t, Counts>& bins() const { return bins_; }
 
   friend bool operator==(const ScoreCounts&, const ScoreCounts&) = default;

@@ -45,7 +45,7 @@ struct Initial {
 // A named tensor in a table.
 struct PlannedTensor {
   std::string name;            // "<layer>.weight", ".bias", ".running_mean", ".running_variance".
-  std::vector<int64_t> shape;  // As op.h lays weights out (convolution: OHWI).
+  std::vector<int64_t> shape;  // In the layout of op.h (convolution: OHWI).
   int64_t offset = 0;          // First element in its table.
   int64_t count = 0;
   Initial initial;
@@ -59,7 +59,7 @@ struct PlannedLayer {
   std::string name;
   LayerKind kind = LayerKind::kRelu;
   std::vector<int> inputs;  // Indices of layers before this one, or kNetworkInput.
-  SampleShape in, out;      // Of inputs[0] and of the output.
+  SampleShape in, out;      // Shapes of inputs[0] and of the output.
   int64_t kernel = 1, stride = 1, padding = 0;
   bool has_bias = false;
   float epsilon = 0.0f;  // Batch normalisation.
@@ -70,7 +70,7 @@ struct PlannedLayer {
   int running_mean = -1, running_variance = -1;
 };
 
-// What follows the last layer; proto/job.proto has the formulas.
+// The loss behind the last layer; proto/job.proto has the formulas.
 struct PlannedLoss {
   enum class Kind { kSoftmax, kSquared, kHuber, kQuantile, kSigmoid };
   Kind kind = Kind::kSoftmax;

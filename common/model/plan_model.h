@@ -23,7 +23,7 @@ inline constexpr int64_t kClassesMax = 1'000'000;
 inline constexpr int64_t kEmbeddingRowsMax = int64_t{1} << 24;  // Row numbers come as fp32.
 inline constexpr int64_t kTableElementsMax = int64_t{1} << 40;
 
-// What follows the last layer, with defaults filled in and without weights.
+// The loss behind the last layer, with defaults filled in and without weights.
 PlannedLoss PlanLoss(const v1::Model::Loss& loss);
 
 // Plans `model` for samples of shape `input`; `classes` is the number of classes that it must tell

@@ -20,7 +20,7 @@ inline constexpr int kStatisticsTable = 1;
 inline constexpr int64_t kSparseDimMax = 4096;
 inline constexpr int64_t kSparseBucketsMax = 4096;
 inline constexpr int64_t kAdmitAfterMax = 255;
-inline constexpr int64_t kAdmissionKeysMax = 1 << 21;  // Of a bucket.
+inline constexpr int64_t kAdmissionKeysMax = 1 << 21;  // Limit of keys in one bucket's filter.
 inline constexpr int64_t kSparseRowsMax = int64_t{1} << 40;
 inline constexpr int64_t kSparseMemoryMax = int64_t{1} << 50;  // Bytes.
 

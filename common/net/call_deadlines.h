@@ -37,7 +37,7 @@ class CallDeadlines {
   };
 
   absl::flat_hash_map<CallId, Times> calls_;
-  std::set<std::pair<Instant, CallId>> order_;  // By deadline.
+  std::set<std::pair<Instant, CallId>> order_;  // Ordered by deadline.
   int64_t bytes_ = 0;
   Instant moved_at_;
 };

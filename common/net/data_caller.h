@@ -92,7 +92,7 @@ class DataCaller final : private DataConnection::Handler {
   CallDeadlines deadlines_ ABSL_GUARDED_BY(mutex_);
   std::vector<CallId> cancelled_ ABSL_GUARDED_BY(mutex_);
   Instant next_tick_ ABSL_GUARDED_BY(mutex_);
-  // Of the thread in Run.
+  // Used by the thread in Run.
   PeerWatch watch_;
   int64_t signs_of_life_ = 0;  // Bytes of pings and pongs.
   std::atomic<int64_t> bytes_moved_ = 0;

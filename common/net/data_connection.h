@@ -67,7 +67,7 @@ class DataConnection {
   std::atomic<bool> closed_ = false;
   WakeUp wake_up_;
   FrameWriter writer_;
-  // Of the thread in Run.
+  // Used by the thread in Run.
   FrameReader reader_;
   int64_t received_bytes_ = 0;
 };

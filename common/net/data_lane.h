@@ -74,7 +74,7 @@ class DataLane {
   void Join();
 
   const Options options_;
-  CallTracker tracker_;  // Of questions.
+  CallTracker tracker_;  // Tracks the questions.
   WakeUp stop_;          // Ends connecting; never cleared.
 
   mutable absl::Mutex mutex_;
@@ -84,7 +84,7 @@ class DataLane {
   Open open_ ABSL_GUARDED_BY(mutex_);
   Instant next_offer_ ABSL_GUARDED_BY(mutex_);
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_ ABSL_GUARDED_BY(mutex_);  // Of the last opening; may have ended.
+  std::thread thread_ ABSL_GUARDED_BY(mutex_);  // Made by the last opening; may have ended.
 };
 
 }  // namespace capstan

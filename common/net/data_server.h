@@ -34,7 +34,7 @@ namespace capstan {
 
 class DataServer {
  public:
-  // Of one connection: those beyond are answered with kResourceExhausted.
+  // Calls of one connection: those beyond are answered with kResourceExhausted.
   static constexpr size_t kOpenCallsMax = 65'536;
   static constexpr absl::Duration kGreetingWithin = absl::Seconds(5);
 
@@ -57,8 +57,8 @@ class DataServer {
   ~DataServer() { Stop(); }
 
   int port() const { return listening_.port; }
-  const std::string& token() const { return token_; }  // For who may connect.
-  int connections() const { return serving_; }         // Greeted and open.
+  const std::string& token() const { return token_; }         // Callers that may connect know it.
+  int connections() const { return serving_; }                // Greeted and open.
   int64_t damaged_frames() const { return damaged_frames_; }  // Each has ended its connection.
 
   // Closes all connections; no call of the handler runs, and none is open, from then on.
@@ -84,14 +84,14 @@ class DataServer {
   const SteadyClock clock_;
   std::atomic<int> serving_ = 0;
   std::atomic<int64_t> damaged_frames_ = 0;
-  WakeUp wake_up_;  // Of the thread that accepts.
-  WakeUp stop_;     // Of those that greet; never cleared.
+  WakeUp wake_up_;  // Wakes the thread that accepts.
+  WakeUp stop_;     // Wakes the threads that greet; never cleared.
 
   absl::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   int next_number_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::btree_map<int, Connection> connections_ ABSL_GUARDED_BY(mutex_);
-  std::vector<int> ended_ ABSL_GUARDED_BY(mutex_);  // To be joined.
+  std::vector<int> ended_ ABSL_GUARDED_BY(mutex_);  // Threads to be joined.
   std::thread acceptor_;
 };
 

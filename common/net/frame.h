@@ -47,13 +47,13 @@ struct FrameHead {
   FrameKind kind = FrameKind::kPing;
   uint8_t what = 0;
   uint64_t call = 0;
-  uint32_t length = 0;  // Of the body, at most kMessageBytesMax; of an error's, kErrorBytesMax.
+  uint32_t length = 0;  // Bytes of the body: at most kMessageBytesMax, of an error kErrorBytesMax.
 };
 
 inline constexpr size_t kFrameHeadBytes = 20;
 inline constexpr size_t kFrameSumBytes = 4;
 inline constexpr uint32_t kErrorBytesMax = 64 << 10;
-inline constexpr char kGreeting[] = "CAPSTN3";  // With its zero: 8 bytes.
+inline constexpr char kGreeting[] = "CAPSTN3";  // 8 bytes with the zero at its end.
 inline constexpr size_t kTokenBytes = 16;
 
 std::array<char, kFrameHeadBytes> EncodeFrameHead(const FrameHead& head);
@@ -89,7 +89,7 @@ FrameHead ErrorHead(uint64_t call, const absl::Status& status);
 std::string ErrorText(const absl::Status& status);
 absl::Status ErrorOf(const FrameHead& head, const std::string& text);
 
-// Whether both are the same; takes as long wherever they differ.
+// Compares the two in a time that does not depend on where they differ.
 bool SameToken(absl::string_view a, absl::string_view b);
 
 }  // namespace capstan

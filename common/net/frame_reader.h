@@ -73,12 +73,12 @@ class FrameReader {
 
   std::vector<char> staged_ = std::vector<char>(64 << 10);  // Received and not yet looked at:
   size_t begin_ = 0, end_ = 0;                              // [begin, end).
-  std::optional<FrameHead> head_;                           // Of the frame that is being received.
-  FrameSum sum_;                                            // Likewise.
-  std::shared_ptr<BodyPlaces> places_;                      // Null: all of it may lie anywhere.
-  absl::Cord body_;                                         // Its pieces that are whole.
-  char* piece_ = nullptr;                                   // Null: none has been begun.
-  std::unique_ptr<char[]> owned_;                           // It; null: its place is not ours.
+  std::optional<FrameHead> head_;       // Head of the frame that is being received.
+  FrameSum sum_;                        // Sum of the frame that is being received.
+  std::shared_ptr<BodyPlaces> places_;  // Null: all of it may lie anywhere.
+  absl::Cord body_;                     // Its pieces that are whole.
+  char* piece_ = nullptr;               // Null: none has been begun.
+  std::unique_ptr<char[]> owned_;       // It; null: its place is not ours.
   size_t piece_size_ = 0, piece_filled_ = 0;
 };
 

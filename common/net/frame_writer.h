@@ -51,13 +51,13 @@ class FrameWriter {
   struct Frame {
     std::array<char, kFrameHeadBytes> head;
     size_t head_sent = 0;
-    absl::Cord body;    // What is still to be sent of it.
+    absl::Cord body;    // The part of it that is still to be sent.
     size_t summed = 0;  // Bytes at its front that are in the sum already.
     FrameSum sum;
     std::array<char, kFrameSumBytes> tail = {};  // The sum, once all of the body is in it.
     size_t tail_left = 0;                        // 0 from the start: there is no body.
   };
-  struct Pieces;  // What is handed to the kernel in one call.
+  struct Pieces;  // The pieces that one call hands to the kernel.
   enum class Step { kGoOn, kFull, kBroken };
 
   // False: nobody is to write it, or somebody does already.
@@ -71,7 +71,7 @@ class FrameWriter {
   void Fail(const absl::Status& status);
 
   const int socket_;
-  std::deque<Frame> writing_;  // Of the thread that writes.
+  std::deque<Frame> writing_;  // Used by the thread that writes.
   std::atomic<bool> stalled_ = false;
   std::atomic<int64_t> queued_bytes_ = 0, sent_bytes_ = 0;
 

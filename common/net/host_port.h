@@ -11,7 +11,7 @@
 namespace capstan {
 
 struct HostPort {
-  std::string host;  // Without brackets.
+  std::string host;  // The host without brackets.
   int port = 0;      // 0 to 65535.
 };
 

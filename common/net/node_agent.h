@@ -78,13 +78,13 @@ class NodeAgent {
 
   absl::Mutex mutex_;
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;
-  bool anew_ ABSL_GUARDED_BY(mutex_) = false;               // As BeginAnew asks.
+  bool anew_ ABSL_GUARDED_BY(mutex_) = false;               // BeginAnew asks for it.
   int leaves_asked_ ABSL_GUARDED_BY(mutex_) = 0;            // Calls of Leave and LeaveWhenSafe.
-  int leaves_answered_ ABSL_GUARDED_BY(mutex_) = 0;         // Of those, known to the scheduler.
+  int leaves_answered_ ABSL_GUARDED_BY(mutex_) = 0;         // Leaves that the scheduler knows of.
   std::function<void(bool)> left_ ABSL_GUARDED_BY(mutex_);  // Null: not asked for, or called.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  OnWake on_wake_ ABSL_GUARDED_BY(mutex_) = OnWake::kCancel;  // Of the call in flight.
+  OnWake on_wake_ ABSL_GUARDED_BY(mutex_) = OnWake::kCancel;  // For the call in flight.
 
   std::thread thread_;
 };

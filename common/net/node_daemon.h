@@ -57,7 +57,7 @@ class NodeDaemon {
   // Waits for a signal or a refusal by the scheduler; the latter is the result.
   absl::Status Wait();
 
-  // As NodeAgent's. REQUIRES: Start has been called.
+  // See NodeAgent. REQUIRES: Start has been called.
   void Wake();
   void BeginAnew();
   absl::Status Leave(absl::Duration timeout);
@@ -83,10 +83,10 @@ class NodeDaemon {
 
   absl::Mutex mutex_;
   absl::Status fatal_ ABSL_GUARDED_BY(mutex_);
-  std::optional<bool> left_ ABSL_GUARDED_BY(mutex_);  // As NodeAgent::LeaveWhenSafe's `safe`.
+  std::optional<bool> left_ ABSL_GUARDED_BY(mutex_);  // `safe` of NodeAgent::LeaveWhenSafe.
 };
 
-// What one role does with a NodeDaemon; made after the signals are blocked, before anything runs.
+// One role's use of a NodeDaemon; made after the signals are blocked, before anything runs.
 class NodeProgram {
  public:
   virtual ~NodeProgram() = default;  // Stops `node`'s halves before what they use goes.

@@ -29,7 +29,7 @@
 
 namespace capstan {
 
-// What a daemon does with its life.
+// The work of a daemon during its life.
 class NodeHandler {
  public:
   virtual ~NodeHandler() = default;
@@ -52,14 +52,14 @@ class NodeHandler {
 class NodeLife {
  public:
   struct Options {
-    std::string scheduler;     // For messages: host:port.
+    std::string scheduler;     // host:port, for messages.
     v1::RegisterRequest self;  // The protocol and program versions are filled in.
     std::function<void(LogLevel, const std::string&)> log;
     // Called at most once, just before the end: the daemon can only exit.
     std::function<void(const absl::Status&)> on_fatal;
   };
 
-  // What a shell does next.
+  // The shell's next step.
   struct Next {
     enum class Kind {
       kCall,     // Register, or SyncNode if registered().
@@ -76,7 +76,7 @@ class NodeLife {
   bool registered() const { return incarnation_.value() != 0; }
   const NodeId& node_id() const { return node_id_; }
   Incarnation incarnation() const { return incarnation_; }
-  absl::Duration sync_timeout() const { return sync_timeout_; }  // Of a SyncNode call.
+  absl::Duration sync_timeout() const { return sync_timeout_; }  // Deadline of a SyncNode call.
 
   v1::RegisterRequest RegisterRequest();
   Next OnRegistered(const absl::Status& status, const v1::RegisterResponse& response, Instant now);
@@ -103,7 +103,7 @@ class NodeLife {
   const Options options_;
   NodeHandler* const handler_;
 
-  NodeId node_id_;           // Of this life or the last one; empty: any will do for the next.
+  NodeId node_id_;  // The name in this life or the last one; empty: any will do for the next.
   Incarnation incarnation_;  // 0: not registered.
   uint64_t generation_seen_ = 0;
   v1::StoreRevision revision_seen_;
@@ -112,7 +112,7 @@ class NodeLife {
   absl::Duration read_lease_;
   absl::Duration backoff_;
   std::optional<Instant> asks_for_name_since_;  // Which another daemon has.
-  std::optional<Instant> unreachable_since_;    // As last logged.
+  std::optional<Instant> unreachable_since_;    // The time that was logged last.
 };
 
 }  // namespace capstan

@@ -30,7 +30,7 @@ class NodeTie {
  private:
   v1::Scheduler::Stub* const stub_;
 
-  // Of the call; not touched while it is held.
+  // Belongs to the call; not touched while it is held.
   std::unique_ptr<grpc::ClientContext> context_;
   v1::HoldTieRequest request_;
   v1::HoldTieResponse response_;

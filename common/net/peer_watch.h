@@ -15,7 +15,7 @@ namespace capstan {
 // life; any byte that is not the question's own is one. Without one for kPongWithin it is gone.
 class PeerWatch {
  public:
-  // As gRPC's pings (common/net/channel.cc).
+  // The times of gRPC's pings (common/net/channel.cc).
   static constexpr absl::Duration kPingAfter = absl::Seconds(10);
   static constexpr absl::Duration kPongWithin = absl::Seconds(5);
 

@@ -27,7 +27,7 @@ class LogHistogram {
     sum_.fetch_add(value, std::memory_order_relaxed);
   }
 
-  // By bucket, without the empty ones at the end.
+  // Indexed by bucket, without the empty ones at the end.
   std::vector<int64_t> Counts() const {
     std::vector<int64_t> counts;
     for (const auto& count : counts_) counts.push_back(count.load(std::memory_order_relaxed));

@@ -18,7 +18,7 @@ namespace capstan {
 struct SpawnOptions {
   std::string program = {};            // Path; PATH is not searched.
   std::string name = {};               // args[0], as process listings show it; empty: `program`.
-  std::vector<std::string> args = {};  // From args[1].
+  std::vector<std::string> args = {};  // Arguments from args[1] on.
   // Added to this process's; wins.
   std::vector<std::pair<std::string, std::string>> environment = {};
   std::string directory = {};    // The child's working directory; empty: this process's.

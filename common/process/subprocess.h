@@ -38,7 +38,7 @@ class Subprocess {
   Subprocess& operator=(const Subprocess&) = delete;
 
   pid_t pid() const { return pid_; }
-  // For poll: readable once the child has ended.
+  // A descriptor for poll: readable once the child has ended.
   int pidfd() const { return pidfd_.get(); }
 
   // Sends `signal` to the whole group; nothing happens once the child has been waited for.

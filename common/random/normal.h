@@ -21,8 +21,8 @@ double NormalOf(uint32_t a, uint32_t b);
 struct NormalPair {
   uint64_t counter_low = 0;
   uint64_t counter_high = 0;
-  float first = 0;   // Of the block's words 0 and 1.
-  float second = 0;  // Of words 2 and 3.
+  float first = 0;   // From words 0 and 1 of the block.
+  float second = 0;  // From words 2 and 3.
 };
 
 // Fills in both numbers of each: NormalOf of the stream's block, times `scale`. In the form for

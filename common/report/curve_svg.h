@@ -23,8 +23,8 @@ struct CurvePoint {
 
 // An epoch that has ended. A test value that is not finite is not drawn.
 struct CurveEpoch {
-  int64_t epoch = 0;           // From 0; shown from 1.
-  int64_t last_iteration = 0;  // Where it ended.
+  int64_t epoch = 0;           // Counts from 0; shown from 1.
+  int64_t last_iteration = 0;  // The iteration at the epoch's end.
   double test_loss = std::numeric_limits<double>::quiet_NaN();
   double test_accuracy = std::numeric_limits<double>::quiet_NaN();  // Share, 0 to 1.
   double test_auc = std::numeric_limits<double>::quiet_NaN();       // 0 to 1.
@@ -34,7 +34,7 @@ struct Curve {
   std::string title;
   std::string subtitle;            // A second, smaller line; may be empty.
   std::vector<CurvePoint> points;  // Any order.
-  std::vector<CurveEpoch> epochs;  // By rising last_iteration.
+  std::vector<CurveEpoch> epochs;  // Ordered by last_iteration.
   bool with_accuracy = true;       // False: no right axis, and nothing on it.
   std::string evaluated = "test";  // The split that test values are of.
 };

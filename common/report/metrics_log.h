@@ -24,7 +24,7 @@ struct MetricsRecord {
   std::string job;
   Phase phase = Phase::kTrain;
   int64_t unix_ms = 0;    // Milliseconds since 1970.
-  int64_t epoch = 0;      // From 1.
+  int64_t epoch = 0;      // Counts from 1.
   int64_t iteration = 0;  // Iterations (BSP) or batches done.
   double loss = 0.0;      // Mean over samples.
   // Left out of the line where there is no such figure; NaN: there is, but these samples have none.

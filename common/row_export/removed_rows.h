@@ -41,7 +41,7 @@ class RemovedRows {
 
   RowKeyReader earlier_;
   RowFileWriter file_;
-  std::vector<uint64_t> gone_;  // To be written.
+  std::vector<uint64_t> gone_;  // Keys that are to be written.
 };
 
 }  // namespace capstan

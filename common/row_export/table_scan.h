@@ -36,16 +36,16 @@ struct RowBatch {
 
 class TableScan {
  public:
-  // Where an earlier scan stood; by bucket, as ScannedTable told it.
+  // The state of an earlier scan, by bucket, as ScannedTable gave it.
   struct Since {
     std::vector<int64_t> versions;
     std::vector<uint64_t> timelines;
     bool unchanged_keys = false;
   };
   struct Options {
-    // Who asks: a reader (rank -1), or a task. The routing generation is filled in.
+    // The caller: a reader (rank -1), or a task. The routing generation is filled in.
     v1::Caller caller;
-    int32_t bytes_max = 1 << 20;  // Of rows in one answer, 1 to 4 MiB.
+    int32_t bytes_max = 1 << 20;  // Limit of rows in one answer, 1 to 4 MiB.
     // So long a bucket is asked for in vain before the scan gives up.
     absl::Duration patience = absl::Seconds(60);
     std::optional<Since> since = {};  // Only rows that have changed. None: all.
@@ -77,7 +77,7 @@ class TableScan {
   absl::StatusOr<bool> SetRouting(const v1::RoutingTable& routing);
 
   int64_t version() const { return version_.value_or(0); }  // The lowest of all answers.
-  int64_t rows() const { return rows_; }                    // That were taken.
+  int64_t rows() const { return rows_; }                    // Rows that were taken.
   // Of the buckets that were read: the lowest version and the first timeline of their answers.
   const std::vector<int64_t>& versions() const { return versions_; }
   const std::vector<uint64_t>& timelines() const { return timelines_; }
@@ -101,9 +101,9 @@ class TableScan {
   std::string name_;
   int64_t dim_;
   int32_t buckets_;
-  uint64_t generation_ = 0;                 // Of the routing table; 0: none yet.
-  std::vector<v1::ServerAddress> servers_;  // By bucket.
-  int32_t bucket_ = 0;                      // That is being read, from place_ on.
+  uint64_t generation_ = 0;                 // Generation of the routing table; 0: none yet.
+  std::vector<v1::ServerAddress> servers_;  // Indexed by bucket.
+  int32_t bucket_ = 0;                      // The bucket that is being read, from place_ on.
   uint64_t place_ = 0;
   std::optional<Instant> failing_since_;
   std::optional<int64_t> version_;
@@ -112,7 +112,7 @@ class TableScan {
   int64_t rows_ = 0;
 };
 
-// What a scan asks; made over gRPC by GrpcRowSource.
+// The questions of a scan; GrpcRowSource asks them over gRPC.
 class RowSource {
  public:
   virtual ~RowSource() = default;

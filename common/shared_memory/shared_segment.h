@@ -24,7 +24,7 @@
 
 namespace capstan {
 
-// Where a segment is to be found.
+// Names a segment of another process.
 struct SegmentOffer {
   int64_t process = 0;
   int descriptor = -1;

@@ -23,8 +23,8 @@ namespace capstan {
 // Memory for the values of one message.
 struct MessageRoom {
   std::shared_ptr<SharedSegment> segment;
-  uint64_t name = 0;   // Of the segment, as the server gave it.
-  int64_t offset = 0;  // Of RangeAllocator's alignment.
+  uint64_t name = 0;   // The segment's name, which the server has given.
+  int64_t offset = 0;  // A multiple of RangeAllocator's alignment.
   int64_t bytes = 0;
 };
 

@@ -4,7 +4,7 @@
 //   GrpcSnapshotSource source({.scheduler = "host:7070"});
 //   ASSIGN_OR_RETURN(auto reader, SnapshotReader::Open({.job_id = "ctr-1"}, clock, source));
 //   ASSIGN_OR_RETURN(ReadRows rows, reader->Rows("features", keys));
-//   if (rows.has(i)) Use(rows.row(i));      // Of keys[i].
+//   if (rows.has(i)) Use(rows.row(i));      // The row of keys[i].
 //   // Closed when `reader` goes.
 //
 // The servers keep the moment for as long as its reader reads: every call renews the lease at all
@@ -37,7 +37,7 @@
 
 namespace capstan {
 
-// What a table had for some keys.
+// The rows of one table for some keys.
 struct ReadRows {
   int64_t dim = 0;
   std::vector<int64_t> at;    // [keys] Which row of `values` it is; -1: there was none.
@@ -56,7 +56,7 @@ class SnapshotReader {
   struct Options {
     std::string job_id;
     uint64_t reader = 0;  // Its name for itself, which no other has; 0: a random one.
-    // For the job to become quiet, at most 60 s.
+    // Limit of the wait until the job is quiet, at most 60 s.
     absl::Duration open_limit = absl::Seconds(30);
     // So long a server or the scheduler may not answer. Well below a lease.
     absl::Duration patience = absl::Seconds(5);
@@ -92,14 +92,14 @@ class SnapshotReader {
   int64_t iteration() const { return iteration_; }  // JobStatus.iteration at that moment.
   absl::Duration lease() const { return lease_; }
   std::vector<std::string> tables() const;
-  // What a table is, for as long as the reader lives. Errors: kInvalidArgument  no such table.
+  // A table's specification, valid as long as the reader. Errors: kInvalidArgument  no such table.
   absl::StatusOr<const v1::TableSpec*> SpecOf(const std::string& table) const;
 
  private:
   struct Table {
     v1::TableSpec spec;
-    std::vector<Range> elements;  // Of each shard.
-    std::vector<size_t> servers;  // That has it.
+    std::vector<Range> elements;  // The range of each shard.
+    std::vector<size_t> servers;  // The server of each shard.
   };
   struct Server {
     v1::ServerAddress address;

@@ -18,7 +18,7 @@ class SnapshotSource {
   virtual ~SnapshotSource() = default;
   // Of the scheduler. Errors: its; kUnavailable, kDeadlineExceeded  it is not reached.
   virtual absl::StatusOr<v1::OpenSnapshotResponse> Open(const v1::OpenSnapshotRequest& request) = 0;
-  // Of a server. Errors: likewise.
+  // Calls a server. Errors: likewise.
   virtual absl::StatusOr<v1::ReadSnapshotResponse> Read(const v1::ServerAddress& server,
                                                         const v1::ReadSnapshotRequest& request) = 0;
   virtual absl::Status Close(const v1::ServerAddress& server,

@@ -31,7 +31,7 @@ class Dlrm final : public SparseModel {
     int64_t dim = 16;                 // Length of a row, 1 to 4,096.
     std::vector<int64_t> bottom;      // Widths of its hidden layers; `dim` follows.
     std::vector<int64_t> top;         // Widths of its hidden layers; 1 follows.
-    Pooling pooling = Pooling::kSum;  // Of a field's keys.
+    Pooling pooling = Pooling::kSum;  // Combines a field's keys.
     float embedding_std = 0.1f;       // >= 0, finite. How rows start.
   };
 

@@ -34,15 +34,15 @@ namespace capstan {
 class FactorModel final : public SparseModel {
  public:
   struct Options {
-    std::string name = "factor model";       // For messages.
+    std::string name = "factor model";       // Used in messages.
     SparseLoss loss = SparseLoss::kLogLoss;  // Or kSquared.
     int64_t dense_columns = 0;               // 0 to 65,535.
     int64_t rank = 0;                        // Length of v, 0 to 4,095.
-    bool pairs = false;                      // With rank >= 1.
+    bool pairs = false;                      // REQUIRES: rank >= 1.
     std::vector<int64_t> hidden;             // Widths; with rank >= 1 or dense columns.
     int32_t fields = kFieldsMax;             // 1 to 65,535. Keys of others are an error.
     bool one_key_a_field = false;            // More are an error.
-    Pooling pooling = Pooling::kSum;         // Of a field's keys, for the MLP.
+    Pooling pooling = Pooling::kSum;         // Combines a field's keys for the MLP.
     float factor_std = 0.01f;                // >= 0, finite. How v starts; w starts at 0.
     float bias = 0;                          // Finite. How b starts.
   };

@@ -32,7 +32,7 @@ inline double Sigmoid(double z) {
 }
 
 inline LossAndSlope LogLoss(double logit, bool clicked) {
-  // With `z < 0 ? 0 : z` and not the other way round, so that NaN stays NaN.
+  // `z < 0 ? 0 : z`, not the other way round, keeps NaN.
   const double positive_part = logit < 0 ? 0 : logit;
   return {.loss = positive_part - (clicked ? logit : 0) + std::log1p(std::exp(-std::abs(logit))),
           .slope = clicked ? -Sigmoid(-logit) : Sigmoid(logit)};
@@ -43,7 +43,7 @@ inline LossAndSlope SquaredLoss(double output, double label) {
   return {.loss = error * error, .slope = 2 * error};
 }
 
-// Whether a logit is on the right side of 0. Never of a squared loss.
+// Returns whether a logit is on the right side of 0; false for a squared loss.
 inline bool IsCorrect(SparseLoss loss, double output, double label) {
   return loss == SparseLoss::kLogLoss && (output > 0) == (label > 0);
 }

@@ -1,4 +1,4 @@
-// What a job file says of its model, as a SparseModel and as the tables that its servers hold.
+// Makes a SparseModel, and its tables on servers, from a job file.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_SPARSE_MODELS_MODEL_OF_JOB_H_

@@ -27,7 +27,7 @@ class NoiseWords {
   //                           the value.
   static absl::StatusOr<NoiseWords> Create(absl::Span<const Word> words, double power);
 
-  // From two uniform words.
+  // Draws from two uniform words.
   uint64_t Draw(uint32_t a, uint32_t b) const {
     const auto slot = static_cast<uint32_t>(uint64_t{a} * slots_.size() >> 32);
     return keys_[b < slots_[slot].threshold ? slot : slots_[slot].other];

@@ -34,7 +34,7 @@ class SkipGram final : public SparseModel {
   struct Options {
     int64_t dim = 100;      // 1 to 4,096.
     int64_t window = 5;     // Words to each side, 1 to 1,000.
-    int64_t negatives = 5;  // Of each pair, 0 to 1,000.
+    int64_t negatives = 5;  // Negatives of each pair, 0 to 1,000.
   };
 
   // Errors: kInvalidArgument  an option out of its range; names it.

@@ -25,7 +25,7 @@
 
 namespace capstan {
 
-// What the outputs are, and what is minimised.
+// The kind of the outputs, and the loss.
 enum class SparseLoss {
   kLogLoss,           // Outputs are logits; a label > 0 is a click. Nats.
   kSquared,           // Outputs are predicted labels; (output - label)^2.
@@ -53,7 +53,7 @@ struct SampleDraws {
 // A batch with all that its examples need. Borrowed for the call.
 struct SparseInput {
   const ExampleBatch& examples;
-  SampleDraws draws;                  // Those of AppendKeys.
+  SampleDraws draws;                  // The draws of AppendKeys.
   absl::Span<const uint32_t> places;  // [keys of AppendKeys]: which row is that of a key.
   absl::Span<const float> rows;       // [unique keys, row_dim].
   absl::Span<const float> dense;      // [dense_count].

@@ -17,13 +17,13 @@ namespace capstan {
 class Crc32c {
  public:
   void Add(absl::string_view bytes);
-  uint32_t value() const { return ~state_; }  // Of all bytes so far; of none: 0.
+  uint32_t value() const { return ~state_; }  // Checksum of all bytes so far; 0 if there were none.
 
  private:
   uint32_t state_ = 0xFFFFFFFF;
 };
 
-// Of one piece.
+// Checksum of one piece.
 uint32_t Crc32cOf(absl::string_view bytes);
 
 // The form in which a CRC is stored beside the bytes that it covers: the CRC of bytes followed by

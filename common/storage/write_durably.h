@@ -25,7 +25,7 @@ class DurableDiskFile {
   static absl::StatusOr<DurableDiskFile> Create(Disk* disk, const std::string& path);
   DurableDiskFile(DurableDiskFile&&) = default;
   DurableDiskFile& operator=(DurableDiskFile&&) = delete;
-  ~DurableDiskFile();  // What was not committed is removed.
+  ~DurableDiskFile();  // Removes a file that was not committed.
 
   absl::Status Append(absl::string_view bytes) { return file_->Append(bytes); }
   // Call once. On failure the path is as it was, except after a failed sync of the folder: then it

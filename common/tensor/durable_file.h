@@ -61,7 +61,7 @@ class DurableFile {
   int64_t bytes_ = 0;
 };
 
-// What was renamed in the folder stays so after a power cut.
+// Makes the folder's renamed files durable against a power cut.
 absl::Status SyncDirectory(const std::string& path);
 
 // Makes the folder and those above it; it may exist.

@@ -32,17 +32,17 @@ inline constexpr char kModelManifestFile[] = "model.json";
 
 // A table with its values. Borrowed for the call.
 struct TableValues {
-  const v1::TableSpec* spec = nullptr;  // As ValidateTable accepts it.
+  const v1::TableSpec* spec = nullptr;  // ValidateTable accepts it.
   int64_t version = 0;                  // Updates applied; the lowest over its shards.
   absl::Span<const float> values;       // [spec->elements()]
 };
 
 // A sparse table whose file of rows, under the name of RowFileName, is in the folder already.
 struct TableRows {
-  const v1::TableSpec* spec = nullptr;  // As ValidateTable accepts it.
+  const v1::TableSpec* spec = nullptr;  // ValidateTable accepts it.
   int64_t version = 0;                  // The lowest over its buckets.
   int64_t count = 0;                    // Rows.
-  // By bucket: the lowest version and the timeline; what a delta since then begins with.
+  // Lowest version and timeline of each bucket; a later delta begins there.
   std::vector<int64_t> bucket_versions = {};
   std::vector<uint64_t> bucket_timelines = {};
   // Of a delta: keys whose rows have left, in the file of RemovedFileName. None: there is no file.

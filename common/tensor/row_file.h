@@ -28,7 +28,7 @@ namespace capstan {
 // Errors: kInvalidArgument  the table's name has other characters than letters, digits, "_", "-"
 //                           and ".", which file names need not take.
 absl::StatusOr<std::string> RowFileName(const std::string& table);
-// Likewise that of the keys that have left.
+// Returns the name of the file of removed keys.
 absl::StatusOr<std::string> RemovedFileName(const std::string& table);
 
 class RowFileWriter {

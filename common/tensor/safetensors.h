@@ -27,8 +27,8 @@ struct NamedTensorView {
 struct NamedTensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::vector<float> values;   // Of a tensor of fp32, fp16 (F16) or bf16 (BF16), as fp32.
-  std::vector<uint64_t> keys;  // Of one of whole numbers (U64).
+  std::vector<float> values;   // Values of a tensor of fp32, fp16 (F16) or bf16 (BF16), as fp32.
+  std::vector<uint64_t> keys;  // Values of a tensor of whole numbers (U64).
 };
 
 // Writes `tensors` in their order; the file is replaced whole or not at all.
@@ -36,7 +36,7 @@ struct NamedTensor {
 //                           their shape.
 //         else              those of WriteFileDurably.
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensorView> tensors,
-                              const Progress& progress = nullptr);  // As WriteFileDurably's.
+                              const Progress& progress = nullptr);  // See WriteFileDurably.
 
 // Reads all tensors, ordered by their place in the file.
 // Errors: kNotFound, kPermissionDenied  the file cannot be opened.

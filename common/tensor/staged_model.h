@@ -37,7 +37,7 @@ struct StagedModel {
   Incarnation writer;
 };
 
-// Those in `folder`, whoever's. None if it cannot be read.
+// Lists every staged model in `folder`, whoever wrote it. Empty if the folder cannot be read.
 std::vector<StagedModel> StagedModelsIn(const std::string& folder);
 
 // Removes such a folder and what is in it; no effect on a path of any other name. What cannot be

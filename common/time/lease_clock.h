@@ -12,7 +12,7 @@
 
 namespace capstan {
 
-// What two clocks of the machine show, neither of which follows the wall clock.
+// The times of two clocks of the machine. Neither follows the wall clock.
 struct MachineClocks {
   absl::Duration monotonic;        // Stands still while the machine is suspended.
   absl::Duration with_suspension;  // Goes on.

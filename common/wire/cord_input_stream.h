@@ -25,7 +25,7 @@ class CordInputStream final : public google::protobuf::io::ZeroCopyInputStream {
  private:
   absl::Cord::ChunkIterator chunk_;
   const absl::Cord::ChunkIterator end_;
-  size_t used_ = 0;  // Of *chunk_.
+  size_t used_ = 0;  // Used bytes of *chunk_.
   int64_t count_ = 0;
 };
 

@@ -31,7 +31,7 @@ absl::Cord EncodedNumbers(NumberFormat format, absl::Span<const float> values);
 // Errors: kInvalidArgument  an unknown type, or none.
 absl::StatusOr<NumberFormat> FormatOf(v1::ValueType type);
 v1::ValueType TypeOf(NumberFormat format);
-// Of a job's spec, whose values are checked on admission.
+// Decodes a format of a job's spec, whose values are checked on admission.
 NumberFormat FormatOf(v1::NumberFormat format);
 
 }  // namespace capstan

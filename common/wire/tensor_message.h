@@ -48,7 +48,7 @@ struct PullAnswer {
 absl::Cord Encode(const PushMessage& message);
 absl::Cord Encode(const PullAnswer& answer);
 
-// What a body says in front of its protobuf.
+// The head of a body, in front of its protobuf.
 struct BodyStart {
   uint32_t head_bytes = 0;      // The protobuf has so many.
   std::vector<uint32_t> sizes;  // Each value has so many bytes.

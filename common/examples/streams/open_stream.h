@@ -15,7 +15,7 @@
 
 namespace capstan {
 
-// Whether the file can only be read from its begin.
+// Returns whether the file can only be read from its begin.
 bool IsCompressed(absl::string_view path);
 
 // The contents from byte `offset` on. REQUIRES: offset >= 0; 0 for a compressed file.
