@@ -7,7 +7,7 @@
 namespace capstan::worker {
 namespace {
 
-// Something to wait for: open at once, or later by Open().
+// An awaitable that is open at once, or that Open() opens later.
 struct Gate {
   bool await_ready() const { return open; }
   void await_suspend(std::coroutine_handle<> handle) { waiting = handle; }
