@@ -6,7 +6,7 @@
 //
 //   H <job> <rank> <incarnation>
 //   B <time> <message> push|pull|snapshot <iteration> <slot_begin>-<slot_end> <shard>...
-//         Before the message leaves; <shard> is table/shard:sequence (pulls: 0).
+//         The message is about to leave; <shard> is table/shard:sequence (pulls: 0).
 //   A <time> <message> <shard>...    A server has answered; <shard> is table/shard:outcome:version,
 //         outcome done, not_ready or past.
 //   W <time> train|other <start_iteration>    An assignment was accepted.

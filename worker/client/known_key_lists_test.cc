@@ -78,7 +78,7 @@ TEST_CASE(
   CHECK(knows(4000));
   const std::vector<KeyForm> forms = known.Forms(push, Keys(0));
   known.Forget(push, Keys(0), forms);
-  known.Forget(push, Keys(0), forms);  // Another answer to a message that was under way.
+  known.Forget(push, Keys(0), forms);  // This is the answer to another message under way.
   CHECK_FALSE(knows(0));
   CHECK(known.bytes_max() == 2500);
   for (const uint64_t first : {0, 1000, 2000}) learn(first);

@@ -106,9 +106,9 @@ class PushPullClient {
     CallHistory* history = nullptr;  // Outlives the client. Null: none is kept.
     // The longest time that a server holds a pull before it says for whom it waits. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
-    // A message fails when it is this old and no byte has moved on its connection for as long. Its
-    // wait at the server counts. (Over gRPC: plus the time that all values under way take at
-    // 256 KiB a second.)
+    // A message fails when it is this old and no byte has moved on its data connection for as long;
+    // its wait at the server counts. Over gRPC it fails when it is this old, plus the time that all
+    // values under way take at 256 KiB per second.
     absl::Duration call_timeout = absl::Seconds(30);
     // The deadline of a question for a routing table. On a slow network it waits behind values.
     absl::Duration ask_timeout = absl::Seconds(10);

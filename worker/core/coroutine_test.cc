@@ -60,7 +60,7 @@ TEST_CASE("Coroutine: the caller goes on when what it awaits has ended", "[worke
   CHECK_FALSE(outer.ended());
   CHECK(alive == 2);
   gate.Open();
-  CHECK_FALSE(outer.ended());  // In its second round.
+  CHECK_FALSE(outer.ended());  // It is in its second round.
   gate.Open();
   REQUIRE(outer.ended());
   CHECK(outer.result() == 21);

@@ -294,7 +294,7 @@ TEST_CASE("Session: while the scheduler sends no table, servers are asked in tur
   CHECK(story.actions.ask_routing.empty());
   story.Wait(absl::Milliseconds(1));
   story.Wait(absl::Milliseconds(500));
-  CHECK(story.actions.ask_routing == std::vector<int>{0, 1});  // The one that is away comes last.
+  CHECK(story.actions.ask_routing == std::vector<int>{0, 1});  // The unreachable one is last.
   story.Route(BetaLost(2));
   story.Answer(story.Sent().back());
   story.Wait(absl::Seconds(10));

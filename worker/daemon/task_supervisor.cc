@@ -30,7 +30,7 @@ std::string Describe(const TaskEnd& end) {
   return absl::StrCat("by signal ", end.signal, " (", strsignal(end.signal), ")");
 }
 
-// How a process ended, with the last lines of its log if it ended badly.
+// How a process ended, with the last lines of its log if it failed.
 TaskEnd EndOf(const absl::StatusOr<ExitStatus>& end, const std::string& log) {
   if (!end.ok()) {
     return {.exit_code = kExitNotStarted, .signal = 0, .last_lines = end.status().ToString()};

@@ -71,7 +71,7 @@ class TaskTable {
   // The daemon stops: terminates all processes and starts no more. Ends are still reported.
   void StopAll(TaskActions* actions);
 
-  // Every task that runs, or whose end the scheduler has not yet accepted; ordered by name.
+  // Every task that runs, or that has ended and is still desired; ordered by name.
   std::vector<TaskReport> Report() const;
   // True while the task's process runs.
   bool IsRunning(const TaskName& task) const;

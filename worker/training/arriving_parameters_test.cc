@@ -150,7 +150,7 @@ TEST_CASE("Network: the first layers compute before the last parameters are aske
   };
   REQUIRE_OK(network->Forward(batch.view(), parameters, 1, needed));
   CHECK(calls == 4);           // Two convolutions, two fully connected layers.
-  batch.images = same.images;  // The first layer's gradient reads them once more.
+  batch.images = same.images;  // The first layer's gradient reads them again.
   REQUIRE_OK_AND_ASSIGN(const BatchResult result,
                         network->Backward(1.0f, absl::MakeSpan(gradient), {}));
   CHECK(std::isfinite(result.loss_sum));

@@ -261,7 +261,7 @@ TEST_CASE("Device network: an evaluation's parameters go up once, and again afte
     REQUIRE_OK(network->Evaluate(batch.view(), parameters, statistics, which));
     return device.counts().copied_bytes - before;
   };
-  const int64_t all = copied(Parameters::kSame);  // There is nothing yet that could be the same.
+  const int64_t all = copied(Parameters::kSame);  // The device has no parameters yet.
   CHECK(copied(Parameters::kSame) == all - plan.parameter_count * 4);
   CHECK(copied(Parameters::kNew) == all);
   CHECK(copied(Parameters::kSame) < all);

@@ -8,7 +8,7 @@ namespace {
 
 // A block stays in the second-level cache; several of them outweigh the cost of waking a thread.
 constexpr int64_t kBlockBytes = 128 << 10;
-constexpr int64_t kSharedBytesMin = 4 * kBlockBytes;  // Other threads help with larger copies.
+constexpr int64_t kSharedBytesMin = 4 * kBlockBytes;  // One thread makes smaller copies alone.
 
 // Copies numbers. `exponent` masks the bits that are all set only in infinities and NaN.
 template <typename Word>

@@ -102,7 +102,7 @@ absl::Status Replica::Prepare(int64_t n, ProgramKind kind, Cut cut) {
 
 const Segments& Replica::segments() const { return prepared_->segments; }
 
-// Prepares the program of `n` samples, or finds it.
+// Finds the program of `n` samples, or prepares it.
 absl::StatusOr<Replica::PreparedProgram*> Replica::Find(int64_t n, ProgramKind kind, Cut cut) {
   for (size_t i = 0; i < programs_.size(); ++i) {
     const PreparedProgram& found = *programs_[i];
