@@ -1,5 +1,5 @@
-// capstan-worker: the worker daemon, (with --task) the process of one of its tasks, and what
-// `capstan predict` and `capstan evaluate` run.
+// capstan-worker: the worker daemon, (with --task) the process of one of its tasks, and the program
+// that `capstan predict` and `capstan evaluate` run.
 #include <CLI/App.hpp>
 #include <csignal>
 #include <filesystem>
@@ -51,7 +51,7 @@ void AddFlags(CLI::App& app, Flags* flags) {
   app.add_option("--task-capacity", flags->task_capacity, "Tasks that it runs at a time")
       ->check(CLI::Range(1, kTaskCapacityMax))
       ->capture_default_str();
-  // What the daemon passes to its children; not for people.
+  // The daemon passes these flags to its children; they are not for users.
   CLI::Option* task = app.add_flag("--task", flags->task)->group("");
   CLI::Option* spec = app.add_option("--spec", flags->spec)->group("");
   task->needs(spec);
@@ -80,9 +80,9 @@ class Daemon final : public NodeProgram {
  public:
   Daemon(const Flags& flags, NodeDaemon* node) : flags_(flags), node_(node) {}
   ~Daemon() override;
-  // Errors: the work folder cannot be made, or the node not start.
+  // Errors: the work folder cannot be made, or the node cannot start.
   absl::Status Start() override;
-  // Says good-bye, ends the tasks, reports their ends: their leases go to others at once.
+  // Leaves the cluster, ends the tasks and reports their ends: others get their leases at once.
   void Stop() override;
 
  private:
@@ -97,10 +97,10 @@ class Daemon final : public NodeProgram {
 };
 
 Daemon::~Daemon() {
-  node_->StopServing();  // Its calls ask the tasks.
-  node_->StopSyncing();  // It calls the tasks.
-  uploader_.reset();     // It asks the tasks...
-  tasks_.reset();        // ...and they call it, and the node: all threads end before all go.
+  node_->StopServing();  // Its calls use tasks_.
+  node_->StopSyncing();  // Its thread uses tasks_.
+  uploader_.reset();     // It uses tasks_, and tasks_ uses it...
+  tasks_.reset();        // ...and the node: all threads end before any of the objects is destroyed.
 }
 
 absl::StatusOr<std::string> MakeWorkDir(const std::string& work_dir) {
@@ -162,7 +162,7 @@ void Daemon::Stop() {
   if (!left.ok()) LogWarning({}, "{}", std::string(left.message()));
   if (const int count = tasks_->StopTasks(); count > 0)
     LogWarning({}, "{} tasks do not end", count);
-  if (left.ok()) node_->Leave(kLeaveTimeout).IgnoreError();  // The ends of the tasks.
+  if (left.ok()) node_->Leave(kLeaveTimeout).IgnoreError();  // Reports the ends of the tasks.
   uploader_->Stop();
   node_->StopSyncing();
   node_->StopServing();

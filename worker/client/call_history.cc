@@ -93,7 +93,7 @@ void CallHistory::Assigned(bool trains, Iteration start_iteration) {
 
 void CallHistory::Write(std::string line) {
   line += '\n';
-  // One call a line: lines of several threads do not mix.
+  // Each line is one call of write: lines of several threads do not mix.
   if (write(file_, line.data(), line.size()) == static_cast<ssize_t>(line.size())) return;
   LogError({}, "{}: cannot write: {}", kVariable, std::strerror(errno));
 }

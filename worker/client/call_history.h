@@ -1,18 +1,18 @@
-// CallHistory: what one client asked its servers and what they answered, in a file, for whoever
-// checks afterwards that they kept their promises (tests/chaos/history.py).
+// CallHistory: writes a client's requests and its servers' answers to a file, so that
+// tests/chaos/history.py can check afterwards that the servers kept their promises.
 //
 // Off unless CAPSTAN_CALL_HISTORY names a folder. Each client appends to a file of its own there,
-// one line at a time, unbuffered: whatever kills the process later, a line that was written stays.
+// one line at a time, unbuffered: a line that was written stays, however the process ends later.
 //
 //   H <job> <rank> <incarnation>
 //   B <time> <message> push|pull|snapshot <iteration> <slot_begin>-<slot_end> <shard>...
-//         Before the message leaves; <shard> is table/shard:sequence (pulls: 0).
+//         The message is about to leave; <shard> is table/shard:sequence (pulls: 0).
 //   A <time> <message> <shard>...    A server has answered; <shard> is table/shard:outcome:version,
 //         outcome done, not_ready or past.
-//   W <time> train|other <start_iteration>    An assignment was taken in.
+//   W <time> train|other <start_iteration>    An assignment was accepted.
 //
-// Times are nanoseconds of the machine's steady clock, the same for all processes: of B before the
-// message leaves, of A after the answer has come.
+// Times are nanoseconds of the machine's steady clock, the same for all processes. The time of B is
+// taken before the message leaves, that of A after the answer has come.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_WORKER_CLIENT_CALL_HISTORY_H_
 #define CAPSTAN_WORKER_CLIENT_CALL_HISTORY_H_
@@ -33,12 +33,12 @@ class CallHistory {
  public:
   static constexpr char kVariable[] = "CAPSTAN_CALL_HISTORY";
 
-  // The file of this client in the folder that the environment names. Null: it names none.
+  // Opens this client's file in the folder that the environment names. Null: it names none.
   // Errors: kUnavailable  the file cannot be made.
   static absl::StatusOr<std::unique_ptr<CallHistory>> OfEnvironment(const JobId& job, Rank rank,
                                                                     Incarnation incarnation,
                                                                     const Clock& clock);
-  // In `folder`, which is there. `clock` outlives the history.
+  // Opens this client's file in `folder`, which exists. `clock` outlives the history.
   static absl::StatusOr<std::unique_ptr<CallHistory>> Open(const std::string& folder,
                                                            const JobId& job, Rank rank,
                                                            Incarnation incarnation,

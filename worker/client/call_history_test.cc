@@ -50,7 +50,7 @@ TEST_CASE("Call history: a line for each message that leaves and each answer", "
   history->Begun(Message(OpKind::kPull));
   history->Answered(Message(OpKind::kPull), {{.outcome = ShardReply::Outcome::kNotReady},
                                              {.outcome = ShardReply::Outcome::kPast}});
-  // Nothing waits in a buffer.
+  // No line waits in a buffer.
   CHECK(Read(folder + "/job-1-2-9.history") ==
         "H job-1 2 9\n"
         "W 10 train 4\n"

@@ -1,5 +1,5 @@
-// Pulls that are cancelled at any moment: what was written until then must not be taken for another
-// version by the pulls that follow.
+// Tests of pulls that are cancelled at any moment: later pulls must not take the values that were
+// written until then for another version.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace capstan::worker {
 namespace {
 
 constexpr int kShards = 4;
-constexpr int64_t kElements = 1 << 20;  // Of a shard: 4 MiB, a message of its own.
+constexpr int64_t kElements = 1 << 20;  // Each shard has 4 MiB, a message of its own.
 
-// Has one version of all shards, whose every element is that number; sends it to who has another.
+// Holds one version of all shards; each element is that number. Clients that hold it get no values.
 class VersionedServer final : public v1::ParameterServer::Service {
  public:
   grpc::Status Pull(grpc::ServerContext*, const v1::PullRequest* request,

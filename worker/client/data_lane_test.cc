@@ -1,4 +1,4 @@
-// Data connections: the client against a fake server that it can lose them to, and against the real
+// Tests of the client's data connections, with a fake server that drops them and with the real
 // service.
 #include "common/net/data_lane.h"
 
@@ -37,7 +37,7 @@ std::shared_ptr<const TableArrays> Ones(size_t count) {
   return std::make_shared<const TableArrays>(TableArrays{std::vector<float>(count, 1.0f)});
 }
 
-// Adds the first value of each new push, by either way; drops data connections as it is told.
+// Adds up the first value of each new push, over gRPC or data; drops data connections as told.
 class FakeServer final : public v1::ParameterServer::Service {
  public:
   ~FakeServer() override { CloseData(); }
@@ -75,7 +75,7 @@ class FakeServer final : public v1::ParameterServer::Service {
     absl::MutexLock lock(&mutex_);
     port_ = port;
   }
-  // The next push that comes by a data connection is recorded, and then its connection is lost.
+  // Records the next push that comes by a data connection, and then drops the connection.
   void LoseNextAnswer() {
     absl::MutexLock lock(&mutex_);
     lose_ = true;
@@ -101,7 +101,7 @@ class FakeServer final : public v1::ParameterServer::Service {
     absl::MutexLock lock(&mutex_);
     return data_calls_;
   }
-  // Read in Await's condition, or once nothing runs.
+  // These are read in Await's condition, or when nothing runs any more.
   int grpc_calls() const { return grpc_calls_; }
   int data_calls() const { return data_calls_; }
   int asked() const { return asked_; }
@@ -111,7 +111,7 @@ class FakeServer final : public v1::ParameterServer::Service {
   float sum() const { return sum_; }
 
  private:
-  // On threads of gRPC and of connections nothing is required: Catch2 is for the test's own.
+  // Uses no REQUIRE, because Catch2 allows it only on the test's own thread.
   absl::Status OpenLocked() {
     if (data_ != nullptr) return absl::OkStatus();
     auto started = DataServer::Start(
@@ -196,7 +196,7 @@ struct Fixture {
     REQUIRE_OK(started);
     server = *std::move(started);
   }
-  // To be called once the fake server is told what to do.
+  // Called after the fake server was told what to do.
   void Connect(bool data_connections = true) {
     client = std::make_unique<PushPullClient>(
         PushPullClient::Options{.job = "job-1",
@@ -216,7 +216,7 @@ struct Fixture {
     REQUIRE_OK(client->Wait(op));
     CHECK(parameters[0] == std::vector<float>(4, static_cast<float>(pushes)));
   }
-  // Until one has come by a data connection: those that leave on one that is lost do not count.
+  // Pushes until one has come by a data connection; a push on a lost connection does not count.
   void PushUntilData() {
     const int before = fake.DataCalls();
     const Instant give_up = clock.Now() + kPatience;
@@ -315,7 +315,7 @@ TEST_CASE("Data lane: a pull that is given up is cancelled at the server", "[wor
 
 TEST_CASE("Data lane: where there is no thread to be had it stays shut, and is tried again",
           "[worker][client]") {
-  const int refused = GENERATE(0, 1);  // The one that connects, the one that reads answers.
+  const int refused = GENERATE(0, 1);  // The thread that connects, or the one that reads answers.
   Fixture f;
   ManualClock clock;
   std::atomic<int> asked = 0;
@@ -333,7 +333,7 @@ TEST_CASE("Data lane: where there is no thread to be had it stays shut, and is t
     while (!condition()) REQUIRE(f.clock.Now() < give_up);
   };
   lane.Offer(clock.Now());
-  CHECK_FALSE(lane.WantsOffer(clock.Now() + absl::Hours(1)));  // It is being asked.
+  CHECK_FALSE(lane.WantsOffer(clock.Now() + absl::Hours(1)));  // The server is being asked.
   until([&] { return lane.WantsOffer(clock.Now() + absl::Hours(1)); });
   CHECK(asked == refused + 1);
   CHECK(lane.For(DataMethod::kPush) == nullptr);

@@ -3,9 +3,9 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int64_t kOverheadBytes = 160;  // Of a list at the server.
+constexpr int64_t kOverheadBytes = 160;  // The server's bytes per list beside its keys.
 
-// Null: the shard's keys have no name, or it has none.
+// The name of the shard's keys. Null: the keys have no name, or the shard has no keys.
 const KeyListName* NameOf(const SendMessage::Shard& shard, const AllTableKeys& keys) {
   const auto table = static_cast<size_t>(shard.key.table.value());
   if (table >= keys.size() || keys[table].batch == nullptr) return nullptr;

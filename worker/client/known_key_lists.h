@@ -1,14 +1,14 @@
-// KnownKeyLists: which lists of keys a server is believed to keep, so that they need not be sent.
+// KnownKeyLists: tracks which key lists a server presumably keeps, so that the client sends a
+// list's name instead of its keys.
 //
-//   forms = known.Forms(message, keys)        of each shard: the keys, with or without their name,
-//                                             or the name alone
-//   known.Answered(message, keys, forms)      the server has taken the message
-//   known.Forget(message, keys, forms)        it did not know a name that the message has: whatever
-//                                             is believed may be wrong, and less is from now on
+//   forms = known.Forms(message, keys)        each shard's form: keys, keys and name, or name alone
+//   known.Answered(message, keys, forms)      the server has accepted the message
+//   known.Forget(message, keys, forms)        the server did not know a name in the message: all
+//                                             lists are forgotten, and bytes_max() is halved
 //
-// A pull brings keys with their name; the push of its rows, a pull that is asked again and a later
-// batch of the same keys name them. Thread safety: thread-compatible.
-// Invariant: the lists believed to be kept take at most bytes_max() there.
+// A pull sends keys with their name; the push of its rows, a repeated pull and a later batch of the
+// same keys send the name alone. Thread safety: thread-compatible.
+// Invariant: the lists that the server presumably keeps take at most bytes_max() there.
 #ifndef CAPSTAN_WORKER_CLIENT_KNOWN_KEY_LISTS_H_
 #define CAPSTAN_WORKER_CLIENT_KNOWN_KEY_LISTS_H_
 
@@ -29,20 +29,21 @@ namespace capstan::worker {
 class KnownKeyLists {
  public:
   struct Options {
-    int64_t bytes_max = 32 << 20;  // As a server keeps of each of a few workers.
-    int64_t keys_min = 16;         // Of a list: names of shorter ones gain nothing.
+    int64_t bytes_max = 32 << 20;  // A server of a few workers keeps this much for each.
+    int64_t keys_min = 16;         // Shorter lists are sent as keys: a name saves nothing.
   };
   explicit KnownKeyLists(const Options& options)
       : keys_min_(options.keys_min), bytes_max_(options.bytes_max) {}
 
-  // How the keys of each of the message's shards are to be sent. Lists that have no names
-  // (KeyBatch::names), snapshots and dense tables: as they are.
+  // Decides how the keys of each of the message's shards are sent. Lists without names
+  // (KeyBatch::names), snapshots and dense tables get kKeys.
   std::vector<KeyForm> Forms(const SendMessage& message, const AllTableKeys& keys);
-  // REQUIRES: `forms` is what Forms has said of the message.
+  // The server has accepted the message and keeps the lists that came with a name. REQUIRES: Forms
+  // returned `forms` for this message.
   void Answered(const SendMessage& message, const AllTableKeys& keys,
                 absl::Span<const KeyForm> forms);
-  // Likewise. Does nothing where none of the names has been believed since they were forgotten:
-  // many messages may have been under way.
+  // The server did not know a name in the message. Does nothing if the names of this message are
+  // forgotten already: many such messages may have been under way. REQUIRES: as Answered.
   void Forget(const SendMessage& message, const AllTableKeys& keys,
               absl::Span<const KeyForm> forms);
 
@@ -50,7 +51,7 @@ class KnownKeyLists {
 
  private:
   using Id = std::pair<ShardKey, KeyListName>;
-  using Order = std::list<Id>;  // The one used last first.
+  using Order = std::list<Id>;  // Begins with the most recently used list.
 
   static int64_t BytesOf(const Id& id);
   KeyForm FormOf(const SendMessage& message, const ShardKey& shard, const KeyListName* name);

@@ -9,7 +9,7 @@ namespace {
 
 using Forms = std::vector<KeyForm>;
 
-// Two buckets of a sparse table, and a shard of a dense one.
+// A message with two buckets of a sparse table and a shard of a dense one.
 SendMessage Message(OpKind kind, bool snapshot = false) {
   SendMessage message{.request = {.kind = kind, .snapshot = snapshot}};
   for (int bucket = 0; bucket < 2; ++bucket) {
@@ -20,7 +20,7 @@ SendMessage Message(OpKind kind, bool snapshot = false) {
   return message;
 }
 
-// So many keys from `first` on, mostly in bucket 0 or 1 as they fall, with names.
+// `count` keys from `first` on, in two buckets, whose lists have names.
 AllTableKeys Keys(uint64_t first, uint64_t count = 100) {
   std::vector<uint64_t> keys;
   for (uint64_t i = 0; i < count; ++i) keys.push_back(first + i);
@@ -36,7 +36,7 @@ TEST_CASE("Known key lists: a pull brings keys and name, what follows names them
   CHECK(known.Forms(push, keys) == Forms{KeyForm::kKeys, KeyForm::kKeys, KeyForm::kKeys});
   const Forms first = known.Forms(pull, keys);
   CHECK(first == Forms{KeyForm::kKeysAndName, KeyForm::kKeysAndName, KeyForm::kKeys});
-  CHECK(known.Forms(pull, keys) == first);  // As long as no answer has come.
+  CHECK(known.Forms(pull, keys) == first);  // Nothing changes until an answer has come.
   known.Answered(pull, keys, first);
   const Forms named{KeyForm::kName, KeyForm::kName, KeyForm::kKeys};
   CHECK(known.Forms(push, keys) == named);
@@ -71,14 +71,14 @@ TEST_CASE(
     return known.Forms(push, Keys(first))[0] == KeyForm::kName;
   };
   for (const uint64_t first : {0, 1000, 2000, 3000}) learn(first);
-  CHECK(knows(0));  // Used.
+  CHECK(knows(0));  // This also marks it as used.
   learn(4000);
   CHECK(knows(0));
   CHECK_FALSE(knows(1000));
   CHECK(knows(4000));
   const std::vector<KeyForm> forms = known.Forms(push, Keys(0));
   known.Forget(push, Keys(0), forms);
-  known.Forget(push, Keys(0), forms);  // Another answer to a message that was under way.
+  known.Forget(push, Keys(0), forms);  // This is the answer to another message under way.
   CHECK_FALSE(knows(0));
   CHECK(known.bytes_max() == 2500);
   for (const uint64_t first : {0, 1000, 2000}) learn(first);

@@ -44,13 +44,14 @@ absl::Status CheckCount(const SendMessage& message, int count) {
       absl::StrCat("answered ", count, " shards, expected ", message.shards.size()));
 }
 
-// A shard's part of a batch, and its bytes as messages carry them; empty for dense tables.
+// The keys of a batch that are in this shard; empty for dense tables.
 absl::Span<const uint64_t> KeysIn(const TableKeys& keys, const SendMessage::Shard& shard) {
   if (keys.batch == nullptr) return {};
   const Range part = keys.batch->InBucket(shard.elements.begin);
   return absl::MakeConstSpan(keys.batch->keys)
       .subspan(static_cast<size_t>(part.begin), static_cast<size_t>(part.size()));
 }
+// The bytes of keys as messages carry them.
 absl::string_view BytesOf(absl::Span<const uint64_t> keys) {
   return {reinterpret_cast<const char*>(keys.data()), keys.size() * sizeof(uint64_t)};
 }
@@ -67,14 +68,14 @@ void EncodeName(const TableKeys& keys, const SendMessage::Shard& shard, v1::KeyL
   encoded->set_count(name.count);
 }
 
-// Nothing was done: nothing is ready.
+// The reply of a server that has done nothing: no shard is ready.
 DecodedReply UnknownKeyList(const SendMessage& message) {
   DecodedReply reply{.unknown_key_list = true};
   reply.shards.assign(message.shards.size(), {.outcome = ShardReply::Outcome::kNotReady});
   return reply;
 }
 
-// The elements of `part`, lent; `arrays` owns them.
+// The elements of `part`, lent; the cord keeps their owner `arrays` alive.
 template <typename Arrays>
 absl::Cord Lent(const std::shared_ptr<const Arrays>& arrays, const SendMessage::Shard& shard,
                 const Range& part) {
@@ -84,7 +85,7 @@ absl::Cord Lent(const std::shared_ptr<const Arrays>& arrays, const SendMessage::
                                     [arrays] {});
 }
 
-// `with_keys`: they stand in front.
+// A shard's values as a message carries them; `with_keys`: behind their keys.
 absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
                     const SendMessage::Shard& shard, NumberFormat format,
                     const AllTableKeys& all_keys, bool with_keys) {
@@ -105,7 +106,7 @@ absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
   return encoded;
 }
 
-// Of its values in a message.
+// The number of a shard's values in a message.
 int64_t ElementsIn(const SendMessage& message, const SendMessage::Shard& shard,
                    const AllTableKeys& all_keys) {
   const TableKeys keys = KeysOf(shard, all_keys);
@@ -124,13 +125,13 @@ void TakeValues(const WireValues& values, const SendMessage::Shard& shard,
   values.CopyRowsTo(keys.wanted->InBucket(shard.elements.begin), keys.dim, table);
 }
 
-// Where a shard's values go as they come. Null: to the fp32 of its table.
+// The place to which a shard's values are copied unconverted. Null: they go to the fp32 array.
 struct HalfPlace {
   char* to = nullptr;
   NumberFormat format = NumberFormat::kFp32;
 };
 
-// `elements`: that were asked for.
+// `elements`: the number of values that were asked for.
 absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1::ShardValues& head,
                                        const absl::Cord& values, int64_t elements,
                                        const AllTableKeys& keys, TableArrays* destination,
@@ -275,7 +276,7 @@ void EncodePull(const CallerId& caller, const SendMessage& message, absl::Durati
     pull->set_table(shard.key.table.value());
     pull->set_shard(shard.key.shard.value());
     const TableKeys keys = KeysOf(shard, all_keys);
-    // What is held are other rows, of the pull before.
+    // For sparse tables the array holds the rows of the previous pull, so no version is held.
     pull->set_held_version(keys.batch == nullptr ? shard.held_version : -1);
     if (form != KeyForm::kName) pull->set_keys(std::string(BytesOf(KeysIn(keys, shard))));
     if (form != KeyForm::kKeys) EncodeName(keys, shard, pull->mutable_key_list());

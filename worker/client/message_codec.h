@@ -1,8 +1,8 @@
-// The session's messages as protobuf and back: pure functions, without channels or threads.
+// Converts the session's messages to protobuf and back: pure functions, no channels or threads.
 //
-// Arrays: one of fp32 a table, by table id: each as long as the table, or, of a sparse one, with a
-// row for each key of the operation. Pushes lend them to their message, pulls copy values to their
-// places. Thread safety: functions without state.
+// TableArrays has one fp32 array per table, by table id. It is as long as the table; for a sparse
+// table it has a row for each key of the operation. Pushes lend their arrays to the message; pulls
+// copy values to their places. Thread safety: the functions have no state.
 #ifndef CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
 #define CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
 
@@ -26,16 +26,16 @@ namespace capstan::worker {
 
 using TableArrays = std::vector<std::vector<float>>;
 
-// Arrays by table id of values that are halves on this side, too, in the format in which they
-// travel (Formats): they are neither rounded nor widened here. An empty one, and those beyond:
+// Arrays by table id of values that this side, too, keeps in the 16-bit format in which they travel
+// (Formats): they are neither rounded nor widened here. Tables whose array is empty or missing are
 // fp32, in TableArrays.
 using HalfArrays = std::vector<std::vector<uint16_t>>;
 
-// Where a pull writes. Snapshots are fp32: they go to `floats`, whatever there is of `halves`.
+// The arrays that a pull writes. Snapshots are fp32 and go to `floats`, even if there are `halves`.
 struct PullArrays {
   PullArrays(TableArrays* to) : floats(to) {}  // NOLINT: without halves.
   PullArrays(TableArrays* to, HalfArrays* to_halves) : floats(to), halves(to_halves) {}
-  // Where a table's element is, in one or the other.
+  // The address of a table's element: in `halves` if `half`, else in `floats`.
   char* PlaceOf(TableId table, int64_t element, bool half) const {
     const auto index = static_cast<size_t>(table.value());
     return half ? reinterpret_cast<char*>((*halves)[index].data() + element)
@@ -45,81 +45,82 @@ struct PullArrays {
   HalfArrays* halves = nullptr;   // May be null.
 };
 
-// What an operation reads or writes of a sparse table: the rows of these keys.
+// The keys whose rows of a sparse table an operation reads or writes.
 struct TableKeys {
   std::shared_ptr<const KeyBatch> batch;  // Null: the table is dense.
   int64_t dim = 0;
-  // A pull: those whose rows are to be sent; the others are in the array already. Null: all.
+  // Pull: the keys whose rows must be sent; the other rows are in the array already. Null: all.
   std::shared_ptr<const WantedKeys> wanted = nullptr;
 };
-using AllTableKeys = std::vector<TableKeys>;  // By table id; tables beyond it are dense.
+using AllTableKeys = std::vector<TableKeys>;  // By table id; missing tables are dense.
 
-// How a message carries the keys of a shard. A pull that brings their name, too, lets the server
-// keep them; then the name alone will do (proto/rows.proto, KeyListName).
+// How a message carries the keys of a shard. A pull that sends keys with their name lets the server
+// keep the list; later messages send the name alone (proto/rows.proto, KeyListName).
 enum class KeyForm : uint8_t { kKeys, kKeysAndName, kName };
-using KeyForms = absl::Span<const KeyForm>;  // By shard of the message; none: all kKeys.
+using KeyForms = absl::Span<const KeyForm>;  // By shard of the message; empty: all kKeys.
 
-// Who calls.
+// Identifies the calling task.
 struct CallerId {
   JobId job;
   Rank rank;
   Incarnation incarnation;
 };
 
-// How a table's numbers travel. Snapshots are fp32, whatever it says.
+// How a table's numbers travel, except in snapshots, which are always fp32.
 struct TableFormats {
   NumberFormat gradients = NumberFormat::kFp32;
   NumberFormat parameters = NumberFormat::kFp32;
 };
-using Formats = std::vector<TableFormats>;  // By table id; tables beyond it: fp32.
+using Formats = std::vector<TableFormats>;  // By table id; missing tables are fp32.
 
-// Of a shard: how its values travel in this message, the keys of its table (without a batch: it is
-// dense), and where the values are in its table's array.
+// The format in which a shard's values travel in this message.
 NumberFormat FormatIn(const SendMessage& message, const SendMessage::Shard& shard,
                       const Formats& formats);
-// Whether they are in an array of `halves`, which may be null.
+// True if the shard's values are in an array of `halves`, which may be null.
 bool IsHalf(const SendMessage& message, const SendMessage::Shard& shard, const Formats& formats,
             const HalfArrays* halves);
+// The keys of the shard's table. No batch: the table is dense.
 TableKeys KeysOf(const SendMessage::Shard& shard, const AllTableKeys& keys);
+// The range of the shard's values in its table's array.
 Range PartOf(const SendMessage::Shard& shard, const AllTableKeys& keys);
 
-// What OnReply wants beside the status.
+// The arguments of PushPullSession::OnReply beside the status.
 struct DecodedReply {
   std::vector<ShardReply> shards;
   std::vector<Waiting> waiting;
-  // The server does not keep a list that the message names, and has done nothing: no shard is
-  // ready, and all are to be asked for once more, with keys.
+  // The server does not have a list that the message names, and has done nothing: no shard is
+  // ready, and the message must be sent again, with keys.
   bool unknown_key_list = false;
 };
 
-// Bytes of the values of each shard of a message, in its direction, with keys that stand in front
-// of them.
+// The bytes of each shard's values, in the direction in which the message carries values. In pushes
+// they include the keys in front of the values.
 std::vector<int64_t> ValueSizes(const SendMessage& message, const Formats& formats,
                                 const AllTableKeys& keys = {}, KeyForms forms = {});
 
 // Errors: kInvalidArgument  a shard names a server or a range that is not there.
 absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);
 
-// Values that travel as they are here are lent to the message, which keeps them alive; others are
-// made. REQUIRES: the arrays of `gradient` cover the message's shards, and do not change any more
-// there.
+// Values that travel in the format that they have here are lent to the message, which keeps their
+// array alive; others are converted. REQUIRES: the arrays of `gradient` cover the message's shards,
+// whose elements do not change any more.
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
                        const std::shared_ptr<const TableArrays>& gradient,
                        const Formats& formats = {}, const AllTableKeys& keys = {},
                        KeyForms forms = {},
                        const std::shared_ptr<const HalfArrays>& halves = nullptr);
-// `wait_limit`: longest time that the server holds the pull. REQUIRES: `request` is empty.
+// `wait_limit`: the longest time that the server holds the pull. REQUIRES: `request` is empty.
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,
                 v1::PullRequest* request, const Formats& formats = {},
                 const AllTableKeys& keys = {}, KeyForms forms = {});
 
-// Both check the response against the message that it answers.
+// DecodePush and DecodePull check the response against the message that it answers.
 // Errors: kInternal  another number of shards, an unknown outcome or value type, or values of
-// another length than their shard's; `*destination` may hold the values of shards before it.
+// another length than their shard's; `destination` may have the values of earlier shards then.
 absl::StatusOr<DecodedReply> DecodePush(const SendMessage& message,
                                         const v1::PushResponse& response);
 // Copies the values to their places in `destination`, whose arrays cover the message's shards.
-// `formats`: those that were asked for; read only where there are halves.
+// `formats`: the formats that were asked for; used only for tables that have halves.
 absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAnswer& answer,
                                         const PullArrays& destination,
                                         const AllTableKeys& keys = {}, const Formats& formats = {});

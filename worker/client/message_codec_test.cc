@@ -37,9 +37,7 @@ v1::ShardValues Values(v1::ShardValues::Outcome outcome, const std::vector<float
   return shard;
 }
 
-PullAnswer Detached(const v1::PullResponse& response) {
-  return Detach(response);
-}
+PullAnswer Detached(const v1::PullResponse& response) { return Detach(response); }
 
 std::vector<float> Floats(const std::string& bytes) {
   const auto* first = reinterpret_cast<const float*>(bytes.data());
@@ -170,7 +168,7 @@ TEST_CASE("Codec: values that are halves here are lent, and land, as they are",
   REQUIRE_OK(DecodePull(pull, answer, {&floats, &to}, {}, formats));
   CHECK(to[1] == std::vector<uint16_t>{0x3c00, 0x7e01, 1, 2, 0xbc00});
   CHECK(floats[1] == std::vector<float>(5, 0));
-  // What comes is to be what was asked for.
+  // The values must come in the format that was asked for.
   answer.head.mutable_shards(1)->set_value_type(v1::BFLOAT16);
   CHECK_STATUS(DecodePull(pull, answer, {&floats, &to}, {}, formats), absl::StatusCode::kInternal,
                "shard 1 came as BFLOAT16, expected FLOAT16");
@@ -331,11 +329,11 @@ TEST_CASE("Codec: a pull that wants some rows names their bits, and takes them t
     }
   }
   CHECK(arrays[0] == expected);
-  // All rows of a bucket, where fewer are wanted.
+  // The server sends more rows of a bucket than are wanted.
   answer.values[0] = std::string(static_cast<size_t>(batch.InBucket(0).size() + 1) * 12, 'x');
   CHECK_STATUS(DecodePull(message, answer, &arrays, keys), absl::StatusCode::kInternal,
                "bytes, expected");
-  // A push names all of its keys, whatever a pull wanted.
+  // A push carries all of its keys, even if the pull wanted fewer.
   message.request.kind = OpKind::kPush;
   CHECK(ValueSizes(message, {}, keys)[0] == batch.InBucket(0).size() * (8 + 12));
 }

@@ -1,5 +1,5 @@
-// Pulls whose first elements are used before the last ones have come, and pushes that go by what is
-// needed first.
+// Tests of pulls whose first elements are used before the last ones have arrived, and of pushes
+// that are ordered by what the next forward pass needs first.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <memory>
@@ -18,11 +18,11 @@ namespace capstan::worker {
 namespace {
 
 constexpr int kShards = 4;
-constexpr int64_t kElements = 4;  // Of a shard: a message of its own.
+constexpr int64_t kElements = 4;  // Elements per shard, which is a message of its own.
 constexpr int64_t kEnd = kShards * kElements;
-constexpr int64_t kRoomBytes = 64;  // What a message counts.
+constexpr int64_t kRoomBytes = 64;  // The bytes that a message counts.
 
-// Answers what concerns a shard once its gate is open; values are `value_`.
+// Answers a message about a shard when the shard's gate is open; all values are `value_`.
 class GatedServer final : public v1::ParameterServer::Service {
  public:
   explicit GatedServer(float value) : value_(value) {}
@@ -53,7 +53,7 @@ class GatedServer final : public v1::ParameterServer::Service {
     absl::MutexLock lock(&mutex_);
     open_.insert(shards.begin(), shards.end());
   }
-  // In the order in which they came here.
+  // Waits for `count` shards, and returns them in the order of their arrival.
   std::vector<int> AwaitCame(size_t count) {
     absl::MutexLock lock(&mutex_);
     auto enough = [this, count]()
@@ -140,7 +140,7 @@ TEST_CASE("Client: what has arrived of a pull is told before the rest has come",
   }
   SECTION("an interrupt is told by Wait, and does not hide what is there") {
     f.client.Interrupt();
-    CHECK_FALSE(f.WaitFor(pull, 2 * kElements + 1));  // A part of shard 2.
+    CHECK_FALSE(f.WaitFor(pull, 2 * kElements + 1));  // This needs a part of shard 2.
     CHECK(f.WaitFor(pull, kElements));
     CHECK_STATUS(f.client.Wait(pull), absl::StatusCode::kCancelled, "interrupted");
     f.fakes[0].Open({2});
@@ -160,7 +160,7 @@ TEST_CASE("Client: an ended pull has all of it, unless it has failed", "[worker]
   CHECK(f.WaitFor(pull, kEnd));
   CHECK(f.WaitFor(pull, kEnd));
   REQUIRE_OK(f.client.Wait(pull));
-  CHECK_FALSE(f.WaitFor(pull, kEnd));  // It is forgotten.
+  CHECK_FALSE(f.WaitFor(pull, kEnd));  // The pull is forgotten.
 }
 
 TEST_CASE("Client: what is used is not written when it is read again from another primary",
@@ -172,7 +172,7 @@ TEST_CASE("Client: what is used is not written when it is read again from anothe
   f.fakes[1].Open({0, 1, 2, 3});
   f.Route(2, {1, 1, 1, 1});
   f.fakes[1].AwaitCame(kShards);
-  CHECK(f.parameters[0][0] == 1);  // Whatever has been answered.
+  CHECK(f.parameters[0][0] == 1);  // The new primary's answers do not overwrite it.
   CHECK_FALSE(f.WaitFor(pull, 2 * kElements));
   REQUIRE_OK_AND_ASSIGN(const OpResult result, f.client.Wait(pull));
   CHECK(result.reread);

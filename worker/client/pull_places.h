@@ -1,7 +1,7 @@
-// PullPlaces: receives the values of a pull's answer where they belong, in the arrays of its
-// operation, so that large ones are not copied there.
+// PullPlaces: lets the values of a pull's answer be received directly in the arrays of its
+// operation, so that large values are not copied.
 //
-// Thread safety: thread-compatible; of the thread that receives the answer.
+// Thread safety: thread-compatible; the thread that receives the answer uses it.
 #ifndef CAPSTAN_WORKER_CLIENT_PULL_PLACES_H_
 #define CAPSTAN_WORKER_CLIENT_PULL_PLACES_H_
 
@@ -21,22 +21,22 @@ namespace capstan::worker {
 
 class PullPlaces final : public BodyPlaces {
  public:
-  // Smaller ones gain nothing.
+  // Values of fewer bytes are not received in place: they would gain nothing.
   static constexpr int64_t kBytesMin = 16 << 10;
 
-  // Where the values of a shard belong, and how many there must be. Empty: they are not received
-  // there: they come in another format, or for rows here and there.
+  // The place of a shard's values, which also fixes their number. Empty `elements`: they are not
+  // received in place, because they come in another format or for scattered rows.
   struct Part {
     TableId table;
-    Range elements;  // Of the table's array.
+    Range elements;  // Elements of the table's array.
     bool half = false;
   };
-  // By shard of the message. `halves` may be null: the operation's (PullArrays).
+  // The parts by shard of the message. `halves`: the operation's (PullArrays); may be null.
   static std::vector<Part> PartsOf(const SendMessage& message, const Formats& formats,
                                    const AllTableKeys& keys, const HalfArrays* halves);
 
-  // `begin` is called once, before anything is written: the arrays, or none if nobody wants the
-  // answer any more.
+  // `begin` is called at most once, before anything is written. It returns the arrays, or none if
+  // the answer is not wanted any more.
   PullPlaces(std::vector<Part> parts, std::function<PullArrays()> begin)
       : parts_(std::move(parts)), begin_(std::move(begin)) {}
 
@@ -48,8 +48,8 @@ class PullPlaces final : public BodyPlaces {
   const std::vector<Part> parts_;
   std::function<PullArrays()> begin_;  // Null once it has been called.
   PullArrays arrays_ = nullptr;
-  std::vector<uint32_t> sizes_;  // The values in the body take so many bytes; empty: not known.
-  size_t skip_ = 0;              // Bytes of the body from where it stands to values(next_).
+  std::vector<uint32_t> sizes_;  // The bytes of each shard's values; empty: not known yet.
+  size_t skip_ = 0;              // Bytes of the body from the current position to shard next_.
   size_t next_ = 0;
 };
 

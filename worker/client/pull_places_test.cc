@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLarge = PullPlaces::kBytesMin / static_cast<int64_t>(sizeof(float));
 
-// The body of an answer with so many values for each shard.
+// The body of an answer with this many values for each shard.
 std::string BodyOf(const std::vector<int64_t>& elements) {
   v1::PullResponse response;
   for (const int64_t count : elements) {
@@ -33,7 +33,7 @@ std::vector<PullPlaces::Part> PartsOf(const std::vector<int64_t>& elements) {
   return parts;
 }
 
-// Where the parts of a body are received that comes `step` bytes at a time.
+// The places of a body's parts if the body comes `step` bytes at a time.
 std::vector<char*> Places(PullPlaces& places, const std::string& body, size_t step) {
   std::vector<char*> found;
   size_t at = 0;

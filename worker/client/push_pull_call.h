@@ -1,4 +1,4 @@
-// What PushPullClient has in flight; of its implementation alone.
+// The calls that PushPullClient has in flight. Only its implementation includes this file.
 #ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CALL_H_
 #define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CALL_H_
 
@@ -22,39 +22,40 @@
 
 namespace capstan::worker {
 
-// Who starts a push waits that long for a socket that takes no more, before it leaves the rest of
-// the message to the connection's thread: other servers' messages are not to wait for this one.
+// The thread that starts a push waits this long for a full socket; then it leaves the rest of the
+// message to the connection's thread, so that other servers' messages do not wait for this one.
 constexpr absl::Duration kSendPatience = absl::Milliseconds(5);
 
-// A link may be so slow: a message over gRPC has what all values under way take at that rate,
-// beside its time. A server that is gone is noticed by pings. (Over data connections what moves is
-// seen: common/net/call_deadlines.h.)
+// The slowest link that is supported: the deadline of a message over gRPC is extended by the time
+// that all values under way take at this rate. Pings detect a server that is gone. (Data
+// connections see what moves: common/net/call_deadlines.h.)
 constexpr int64_t kSlowestBytesASecond = 256 << 10;
 
 // One message in flight.
 struct PushPullClient::Call {
   SendMessage message;
-  Instant started;  // If somebody observes messages.
+  Instant started;  // Set only if there is a MessageObserver.
   std::shared_ptr<ServerPeer> peer;
   ValueCall transfer;
   std::shared_ptr<const TableArrays> gradient;        // Push, until it is encoded.
-  std::shared_ptr<const HalfArrays> gradient_halves;  // Likewise; may be null.
+  std::shared_ptr<const HalfArrays> gradient_halves;  // Push, until it is encoded; may be null.
   std::shared_ptr<const AllTableKeys> keys;
   std::vector<KeyForm> forms;        // By shard.
   std::vector<int64_t> sizes;        // Bytes of values, by shard.
-  int64_t pushing = 0;               // Push: bytes that count as on their way.
-  int64_t under_way = 0;             // Bytes that count for the peer, from its start to its end.
-  SharedLane::Lease lease;           // Where they go, if that is in shared memory.
+  int64_t pushing = 0;               // Push: its bytes in pushing_.
+  int64_t under_way = 0;             // Its bytes in the peer's under_way(), until it ends.
+  SharedLane::Lease lease;           // The room of its values in shared memory; may be none.
   bool reading = false;              // From BeginRead to EndReadLocked.
-  PullArrays destination = nullptr;  // The operation's; only to be used while it reads.
+  PullArrays destination = nullptr;  // The operation's; used only while `reading`.
 
-  // The message to be sent, its values in shared memory if there is room. Lets go of the gradient.
+  // Makes the message to be sent; with a lease, puts its values in shared memory. Releases the
+  // gradient.
   std::variant<PushMessage, v1::PullRequest> Encode(const CallerId& caller, const Options& options);
-  // REQUIRES: it reads. Errors: the answer does not fit the message.
+  // REQUIRES: `reading`. Errors: the answer does not fit the message.
   absl::StatusOr<DecodedReply> Decode(ValueCall::Answer answer, const Formats& formats) const;
 };
 
-// A server is being asked for its routing table.
+// A question to a server for its routing table.
 struct PushPullClient::Ask {
   std::string server;
   std::shared_ptr<ServerPeer> peer;

@@ -1,4 +1,4 @@
-// PushPullClient's messages: how they are placed, sent and read.
+// PushPullClient places, sends and reads its messages.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -18,8 +18,8 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int64_t kSharedBytesMin = 16 << 10;  // Of a message; smaller ones gain nothing.
-// Of pushes that whoever asked for them starts without the sender's thread.
+constexpr int64_t kSharedBytesMin = 16 << 10;  // Smaller messages gain nothing.
+// The most bytes of pushes that the calling thread starts itself, without the sender.
 constexpr int64_t kSentAtOnceMax = 1 << 20;
 
 SharedLane::Direction DirectionOf(const SendMessage& message) {
@@ -27,13 +27,13 @@ SharedLane::Direction DirectionOf(const SendMessage& message) {
                                                : SharedLane::Direction::kPull;
 }
 
-// Room that a message of such values wants.
+// The room in shared memory for values of these sizes; 0: they do not go there.
 int64_t SharedBytes(const std::vector<int64_t>& sizes) {
   const int64_t bytes = RoomBytes(sizes);
   return bytes >= kSharedBytesMin ? bytes : 0;
 }
 
-// The server may not have ended a call that ended like this here.
+// True if a call that ended here with this status may still run at the server.
 bool MayStillRun(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kCancelled:
@@ -72,7 +72,7 @@ std::shared_ptr<PushPullClient::Call> PushPullClient::MakeCallLocked(const SendM
 
 bool PushPullClient::MustWaitLocked(const Call& call) const {
   if (call.message.request.kind == OpKind::kPush) {
-    // Those that are answered late would keep those from their way that they wait for.
+    // These pushes are answered when others have arrived: they must not hold those back.
     if (options_.session.acknowledgement == Acknowledgement::kWholeIteration) return false;
     const auto pushing = pushing_.find(call.peer.get());
     if (pushing != pushing_.end() && pushing->second > 0 &&
@@ -121,7 +121,7 @@ void PushPullClient::AskLocked(int server) {
 }
 
 void PushPullClient::OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status) {
-  // A table that cannot be is as good as none: the next server is asked soon.
+  // An invalid table counts as none: the next server is asked soon.
   if (status.ok() && ask->response.routing().job_id() == options_.job) {
     SetRouting(ask->response.routing()).IgnoreError();
   }
@@ -132,8 +132,8 @@ void PushPullClient::OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Stat
 }
 
 void PushPullClient::QueuePushLocked(std::shared_ptr<Call> call) {
-  // Backward passes end last layers first; what the next forward pass reads first passes what waits
-  // still, so that it returns first, too.
+  // A backward pass ends the last layers first. Layers that the next forward pass reads first
+  // overtake pushes that still wait, so that their parameters return first, too.
   const auto turn = [](const Call& each) {
     return std::pair(each.message.op, each.message.shards.front().key);
   };
@@ -264,7 +264,7 @@ void PushPullClient::StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
 
 bool PushPullClient::BeginRead(Call& call) {
   absl::MutexLock lock(&mutex_);
-  // Values that are used are not written: those of a shard that is read once more have to wait.
+  // Values in use must not be written: the values of a shard that is read again have to wait.
   const auto used = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return call.message.op == used_ && session_.ProgressOf(used_, TableId(0)).reread;
   };
@@ -319,7 +319,7 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
     options_.on_message(call->message, call->started, clock_.Now());
   }
   std::vector<std::shared_ptr<Call>> calls;
-  // A push is acknowledged, whoever still waits for that; a pull counts if it was waited for.
+  // The history notes every acknowledged push, but only pulls that the session still expected.
   const bool push = call->message.request.kind == OpKind::kPush;
   const bool answered = options_.history != nullptr && status.ok() && reply.ok();
   const std::vector<ShardReply> shards = answered ? reply->shards : std::vector<ShardReply>();
@@ -329,8 +329,8 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
     absl::MutexLock lock(&mutex_);
     const Instant deadline = session_.NextDeadline();
     if (read) EndReadLocked(*call);
-    // It was broken off or cannot be read; or the operation has failed, by another message, while
-    // this one was being read.
+    // The answer was broken off or cannot be read; or another message has made the operation fail
+    // while this one was being read.
     const bool whole = status.ok() && reply.ok();
     if (read && (!whole || !session_.Expects(call->message.message))) {
       session_.ForgetHeld(call->message);
@@ -350,8 +350,8 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
     call->lease.GiveBack();
     if (call->pushing > 0) pushing_[call->peer.get()] -= call->pushing;
     calls_.erase(call);
-    // Waking somebody for nothing costs more than a small message. (An operation's end has been
-    // told.)
+    // Waking a thread for nothing costs more than a small message. (TakeActionsLocked has signalled
+    // the ends of operations.)
     const bool told = closing_ || watchers_ > 0 || session_.NextDeadline() < deadline;
     if (told) changed_.SignalAll();
   }

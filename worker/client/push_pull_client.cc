@@ -16,7 +16,7 @@ namespace {
 
 int64_t BucketsOf(const TableKeys& keys) { return std::ssize(keys.batch->bucket_begin) - 1; }
 
-// Of a table with so many shards, whose array has so many elements.
+// Checks the keys of a table that has `shards` shards and whose array has `elements` elements.
 absl::Status CheckRows(const TableKeys& keys, int64_t shards, int64_t elements) {
   if (BucketsOf(keys) != shards) {
     return absl::InvalidArgumentError(
@@ -29,9 +29,9 @@ absl::Status CheckRows(const TableKeys& keys, int64_t shards, int64_t elements) 
                                                  keys.dim));
 }
 
-constexpr absl::Duration kLongOp = absl::Milliseconds(250);  // Worth a line in the log.
+constexpr absl::Duration kLongOp = absl::Milliseconds(250);  // Longer ones are logged.
 
-// What a failover costs is felt here: a line for whoever asks how long it took.
+// Logs how long an operation took that a failover delayed.
 void TellOfLongOp(const OpDone& done, absl::Duration took) {
   if (!done.status.ok() || !done.repeated || took < kLongOp) return;
   LogInfo({.iteration = done.request.iteration.value()}, "{} after {} ms",
@@ -58,7 +58,7 @@ PushPullClient::~PushPullClient() {
   absl::btree_map<std::string, std::shared_ptr<ServerPeer>> peers;
   {
     absl::MutexLock lock(&mutex_);
-    for (Calls* calls : {&placed_, &pushes_, &pulls_}) {  // Never started.
+    for (Calls* calls : {&placed_, &pushes_, &pulls_}) {  // These were never started.
       for (const std::shared_ptr<Call>& call : *calls) calls_.erase(call);
       calls->clear();
     }
@@ -72,7 +72,7 @@ PushPullClient::~PushPullClient() {
   }
   tracker_.WaitUntilGone();
   for (const auto& [address, peer] : peers) {
-    peer->lane().Close();  // They call on_change no more.
+    peer->lane().Close();  // It does not call on_change any more.
     peer->data_lane().Close();
   }
 }
@@ -118,7 +118,7 @@ std::vector<std::shared_ptr<ServerPeer>> PushPullClient::PeersLocked(
   for (const v1::ServerAddress& server : routing.servers()) {
     auto& peer = peer_by_address_[server.address()];
     if (peer == nullptr) {
-      // The sender looks at what may go whenever the mutex is released.
+      // The sender's wait condition is evaluated whenever the mutex is released.
       peer = std::make_shared<ServerPeer>(server.address(), &clock_, options_.data_connections,
                                           [this] { absl::MutexLock lock(&mutex_); });
     }
@@ -187,7 +187,7 @@ absl::StatusOr<OpId> PushPullClient::StartOp(const OpRequest& request, Payload p
     calls = TakeActionsLocked(actions);
     if (idle && !request.held) TakeSmallPushesLocked(&calls);
   }
-  // Of a pull only the keys of sparse tables can be too much for a socket: they need nobody's time.
+  // A pull sends values only as keys of sparse tables; no thread waits while they fill a socket.
   StartCalls(calls, request.kind == OpKind::kPush ? kSendPatience : absl::ZeroDuration());
   return op;
 }
@@ -242,7 +242,7 @@ absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
   WaitUntil(Watch::kEnds, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (op == used_) EndUseLocked();
     if (const auto ended = ended_.find(op); ended != ended_.end()) {
-      if (readers_.contains(op)) {  // Though it has failed.
+      if (readers_.contains(op)) {  // It has failed, but a call still reads for it.
         CancelReadersLocked(op);
         return false;
       }
@@ -295,7 +295,7 @@ void PushPullClient::Release(OpId op, TableId table, int64_t first) {
   absl::MutexLock lock(&mutex_);
   SessionActions actions;
   session_.Release(op, table, first, clock_.Now(), &actions);
-  // Whoever computes the gradient has better things to do than to start calls.
+  // The sender starts the calls: this thread computes the gradient.
   for (std::shared_ptr<Call>& call : TakeActionsLocked(actions)) placed_.push_back(std::move(call));
 }
 
@@ -315,7 +315,7 @@ void PushPullClient::CancelPull(OpId op) {
       if (call->message.op == op) call->transfer.Cancel();
     }
     calls = TakeActionsLocked(actions);
-    // As it ends, what is being read is forgotten: the session does not expect it any more.
+    // The session does not expect these messages any more, so it forgets the values being read.
     AwaitReadersLocked([&] { return !readers_.contains(op); });
     payloads_.erase(op);
     ended_.erase(op);

@@ -6,11 +6,11 @@
 //   client.Pull(Iteration(0), PullMode::kTrain, &parameters) -> op;  client.Wait(op);
 //   client.Push(Iteration(0), {0, 1}, gradient) -> op;  client.Wait(op);
 //
-// The shell around PushPullSession: it owns connections and calls. Gradients are sent from where
-// they lie; parameters are copied once, from where they were received to their places. A server of
-// the table is asked for a newer routing table when the session says so.
-// Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor
-// cancels what is in flight.
+// It is the shell around PushPullSession and owns connections and calls. Gradients are sent without
+// a copy; parameters are copied at most once, from the receive buffer to their places. The client
+// asks a server for a newer routing table when the session says so.
+// Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor cancels the
+// calls that are in flight.
 #ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 #define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 
@@ -45,36 +45,36 @@
 namespace capstan::worker {
 
 enum class PullMode {
-  kTrain,     // Under the job's consistency rule.
-  kSnapshot,  // What the servers hold now.
+  kTrain,     // Reads under the job's consistency rule.
+  kSnapshot,  // Reads the servers' current values, without waiting.
 };
 
 enum class PushStart {
-  kNow,   // All values are there.
-  kHeld,  // Shards are sent as Release says that their values are there.
+  kNow,   // All values are ready.
+  kHeld,  // A shard is sent when Release says that its values are ready.
 };
 
 struct OpResult {
-  // Pull: some of what WaitFor has told of was read once more, from another primary.
+  // Pull: some elements that WaitFor had reported were read again from another primary.
   bool reread = false;
   int64_t staleness = 0;                       // Pull: the largest seen.
-  Generation membership;                       // Pull: as OpDone's.
-  absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
+  Generation membership;                       // Pull: see OpDone.
+  absl::btree_map<TableId, Version> versions;  // Pull: the lowest of each table's shards.
 };
 
-// What has gone over the wire so far.
+// Counts of the messages so far.
 struct PathCounts {
-  int64_t messages = 0;           // Pushes and pulls that were started.
-  int64_t shared_messages = 0;    // Of them, those with values in shared memory.
-  int64_t data_messages = 0;      // Of them, those over data connections; the others went by gRPC.
-  int64_t straight_messages = 0;  // Of those, whose values were received where they belong.
-  int64_t named_lists = 0;        // Lists of keys of which the name went alone.
-  int64_t unknown_lists = 0;      // Messages that were sent again as a server did not know a list.
+  int64_t messages = 0;           // All pushes and pulls that were started.
+  int64_t shared_messages = 0;    // Messages with values in shared memory.
+  int64_t data_messages = 0;      // Messages over data connections; the others went by gRPC.
+  int64_t straight_messages = 0;  // Those of data_messages with values received in place.
+  int64_t named_lists = 0;        // Key lists that were sent as their name alone.
+  int64_t unknown_lists = 0;      // Messages that named a list that the server did not know.
 };
 
 class PushPullClient {
  public:
-  // Told of each message that has ended, by any thread, under no lock.
+  // Called for each message that has ended, by any thread, under no lock.
   using MessageObserver =
       std::function<void(const SendMessage& message, Instant begin, Instant end)>;
 
@@ -83,31 +83,34 @@ class PushPullClient {
     Rank rank;
     Incarnation incarnation;
     PushPullSession::Options session;
-    // By table id: bytes of a bucket's values in a message, about, to make messages of a good size
-    // from; at least 1 for sparse tables, 0 for dense ones and those beyond.
+    // By table id: about how many bytes a bucket's values take in a message, to make messages of a
+    // good size. At least 1 for sparse tables; 0 for dense ones; missing entries count as 0.
     std::vector<int64_t> bucket_bytes;
-    Formats formats;  // Where parameters are not fp32, session.exact_snapshots is to be set.
-    // Bytes of gradients on their way to one server: what is beyond waits here, so that a slow
-    // server holds that much of each worker at most. One message always goes. Pushes that are
-    // answered once their iteration is committed do not wait: those they wait for may be behind.
+    Formats formats;  // If any parameters are not fp32, session.exact_snapshots must be set.
+    // The most bytes of gradients on their way to one server; further pushes wait here, so that a
+    // slow server holds at most this much from each worker. One message is always sent. Pushes that
+    // are answered when their iteration is committed do not wait here: the pushes that complete the
+    // iteration may be behind them.
     int64_t push_bytes_max = 64 << 20;
-    // Then a push goes that still waits for room or for answers to others: a server may hold those
-    // back until it has this one, while a shard of a BSP job without replicas is moved.
+    // After this time a push is sent although it still waits for room or for answers to others. A
+    // server may hold back those answers until it has this push, while a shard of a BSP job without
+    // replicas is moved.
     absl::Duration push_patience = absl::Milliseconds(100);
-    // Most memory that is shared with one server, if it is on this host: bytes of both directions
-    // together, less where the server holds little. 0: none is.
+    // The most memory that is shared with one server, if it is on this host: bytes of both
+    // directions together. It is less if the server holds little. 0: none.
     int64_t shared_memory_bytes = SharedLane::kBytesDefault;
-    // Beside gRPC, where a server has them (data_lane.h).
+    // Use data connections beside gRPC, if a server has them (data_lane.h).
     bool data_connections = true;
     KnownKeyLists::Options key_lists;
     MessageObserver on_message;      // May be null.
     CallHistory* history = nullptr;  // Outlives the client. Null: none is kept.
-    // Longest time that a server holds a pull before it says whom it waits for. At most 60 s.
+    // The longest time that a server holds a pull before it says for whom it waits. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
-    // Of one message, its wait there included, while no byte of any moves (over gRPC: beyond what
-    // all take at 256 KiB a second).
+    // A message fails when it is this old and no byte has moved on its data connection for as long;
+    // its wait at the server counts. Over gRPC it fails when it is this old, plus the time that all
+    // values under way take at 256 KiB per second.
     absl::Duration call_timeout = absl::Seconds(30);
-    // Of asking a server for its routing table. Long: on a slow network it waits behind values.
+    // The deadline of a question for a routing table. On a slow network it waits behind values.
     absl::Duration ask_timeout = absl::Seconds(10);
   };
   PushPullClient(const Options& options, const Clock& clock);
@@ -115,13 +118,13 @@ class PushPullClient {
   PushPullClient(const PushPullClient&) = delete;
   PushPullClient& operator=(const PushPullClient&) = delete;
 
-  // Takes in a routing table; older ones are ignored.
+  // Accepts a routing table; older ones are ignored.
   // Errors: kInvalidArgument  a shard names a server or a range that is not there, or the table has
   // another number of shards than the one before.
   absl::Status SetRouting(const v1::RoutingTable& routing);
 
-  // Starts pushing `gradient` (kept alive until acknowledged) as iteration's slots (BSP;
-  // else empty); of sparse tables the rows of `keys`. Tables that `halves` has are sent from there.
+  // Starts pushing `gradient` (kept alive until acknowledged) as the iteration's slots (BSP; else
+  // empty); of sparse tables it has the rows of `keys`. Tables in `halves` are sent from there.
   // Errors: those of PushPullSession::Start; kInvalidArgument  a table is shorter than its shards,
   // or has another number of rows than keys.
   absl::StatusOr<OpId> Push(Iteration iteration, Range slots,
@@ -129,35 +132,34 @@ class PushPullClient {
                             PushStart start = PushStart::kNow, AllTableKeys keys = {},
                             std::shared_ptr<const HalfArrays> halves = nullptr);
 
-  // Of a held push: `gradient` is final from element `first` of the table on.
+  // Held push: says that `gradient` is final from element `first` of the table on.
   void Release(OpId op, TableId table, int64_t first);
 
-  // Starts pulling into `destination`, which must live until the operation has ended or
-  // was cancelled; of sparse tables the rows of `keys`, or those of them that are wanted. REQUIRES:
-  // the same arrays for every pull of one client: a dense shard that has not changed is not sent
-  // again.
+  // Starts pulling into `destination`, which must live until the operation has ended or was
+  // cancelled. Of sparse tables it pulls the rows of `keys`, or only the wanted ones. REQUIRES: the
+  // same arrays for every pull of one client, because an unchanged dense shard is not sent again.
   absl::StatusOr<OpId> Pull(Iteration iteration, PullMode mode, PullArrays destination,
                             AllTableKeys keys = {});
 
   // Waits for an operation to end and returns its result, once.
-  // Errors: kOutOfRange      BSP, the iteration is past: OldestIteration() says where to go on.
+  // Errors: kOutOfRange      BSP, the iteration is past: continue from OldestIteration().
   //         kCancelled       Interrupt() was called; the operation goes on: wait again or
   //                          cancel it.
   //         kAborted         this incarnation is fenced off.
-  //         others           as PushPullSession ends operations.
+  //         others           the statuses with which PushPullSession ends operations.
   absl::StatusOr<OpResult> Wait(OpId op);
 
   // Waits until the elements below `end` of a dense table have arrived by the pull `op`. From then
-  // on they may be read, and are not written, until the next call with `op`: WaitFor, Wait,
-  // CancelPull. Returns false if that is for Wait to tell: the operation has failed; Interrupt()
-  // was called (Wait says kCancelled); or what was told of before is read once more, from another
-  // primary, so that whoever has used it is to begin anew.
+  // on the caller may read them, and the client does not write them, until the next call of
+  // WaitFor, Wait or CancelPull with `op`. Returns false if the caller must call Wait instead: the
+  // operation has failed; Interrupt() was called (Wait returns kCancelled); or elements that had
+  // arrived are read again from another primary, so that computations with them must start anew.
   bool WaitFor(OpId op, TableId table, int64_t end);
 
-  // After Wait returned kOutOfRange.
+  // The iteration to continue from, after Wait returned kOutOfRange.
   Iteration OldestIteration() const;
 
-  // Gives a pull up: nothing is written to its destination afterwards.
+  // Gives up a pull: nothing is written to its destination afterwards.
   void CancelPull(OpId op);
 
   // Makes the current or the next Wait return kCancelled.
@@ -166,16 +168,16 @@ class PushPullClient {
   SessionWait CurrentWait() const;
   PathCounts counts() const;
   Generation routing_generation() const;  // 0: none yet.
-  bool needs_routing() const;             // As PushPullSession's.
+  bool needs_routing() const;             // See PushPullSession.
 
  private:
   struct Call;
   struct Ask;
-  // Of what waits for the sender, one is set; none if it has become useless.
+  // Something for the sender to start: one field is set; none if it has become useless.
   struct Task {
     std::shared_ptr<Call> call;
     std::shared_ptr<Ask> ask;
-    std::shared_ptr<ServerPeer> offer;  // Of shared memory, or to open data connections.
+    std::shared_ptr<ServerPeer> offer;  // Offer it shared memory, or open data connections.
   };
   using Calls = std::deque<std::shared_ptr<Call>>;
   struct Payload {
@@ -185,52 +187,54 @@ class PushPullClient {
     std::shared_ptr<const AllTableKeys> keys;           // Shared with the operation's calls.
   };
 
-  // What a thread that waits is woken for, beside deadlines of the session.
-  enum class Watch { kEnds, kMessages };  // Of operations; of each message.
-  // Lets the session go on until `over`, which is asked under the lock.
+  // The events that wake a waiting thread, beside the session's deadlines: the end of an operation,
+  // or of any message.
+  enum class Watch { kEnds, kMessages };
+  // Runs the session until `over` returns true; `over` is called under the lock.
   void WaitUntil(Watch watch, const std::function<bool()>& over);
-  // Whoever reads parameters of a pull that has not ended is done with them, or that pull is over.
+  // The caller of WaitFor does not use parameters of an unfinished pull any more.
   void EndUseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<OpId> StartOp(const OpRequest& request, Payload payload);
   absl::Status CheckArrays(const OpRequest& request, const Payload& payload) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<ServerPeer>> PeersLocked(const v1::RoutingTable& routing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Turns what the session wants into calls: pushes, and pulls that wait for room in shared memory,
-  // go to the sender, the others are started after the lock is released.
+  // Makes calls from the session's actions. Pushes, and pulls that wait for room in shared memory,
+  // go to the sender; the caller starts the returned ones after it has released the lock.
   std::vector<std::shared_ptr<Call>> TakeActionsLocked(SessionActions& actions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Call> MakeCallLocked(const SendMessage& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AskLocked(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status);
-  // Among the pushes that wait, by their turn: of an older operation, of a lower shard, first.
+  // Inserts it among the waiting pushes: older operations first, then lower shards.
   void QueuePushLocked(std::shared_ptr<Call> call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For who has just queued all pushes that wait: it starts them itself if they are small,
-  // and nothing keeps them here.
+  // Called by a thread that has just queued all waiting pushes: moves them to `calls`, which the
+  // thread starts itself, if they are small and need not wait.
   void TakeSmallPushesLocked(std::vector<std::shared_ptr<Call>>* calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendQueued();            // The sender's loop.
-  bool NextQueued(Task* task);  // Waits for one. Returns false when closing.
-  // The first call may go: it need not wait for room or for answers, or has become useless.
+  bool NextQueued(Task* task);  // Waits for a task. Returns false when closing.
+  // True if the first call need not wait for room or for answers, or has become useless.
   bool MayTakeLocked(const Calls& calls) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Null if it has become useless.
+  // Takes the first call from the queue. Null if it has become useless.
   std::shared_ptr<Call> TakeLocked(Calls* calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MustWaitLocked(const Call& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PlaceLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What the answer says of the lists that the call has named. Errors: kInternal  it named none.
+  // Records which key lists the server has. Errors: kInternal  it misses one, but none was named.
   absl::Status LearnListsLocked(const Call& call, const DecodedReply& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // `patience`: as DataCaller's.
+  // `patience`: see DataCaller::Request.
   void StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
                   absl::Duration patience = absl::ZeroDuration());
   void OnCallDone(const std::shared_ptr<Call>& call, absl::StatusOr<ValueCall::Answer> answer);
-  // Values of a reply are written to their places under no lock, between BeginRead, which is false
-  // if nobody expects the reply any more, and EndReadLocked; large ones of pulls already while they
-  // are received. The session learns of them as the reading ends. A pull is cancelled, a routing
-  // table taken in, and the end of an operation told once nobody reads for it; as receiving takes
-  // as long as the server likes, they cancel it. Where an operation failed or was broken off
-  // meanwhile, the session forgets which versions are held.
+  // Values of a reply are written to their places under no lock, between BeginRead and
+  // EndReadLocked; large values of pulls are written while they are received. BeginRead returns
+  // false if the session does not expect the reply any more. The session learns of the values when
+  // the reading ends. CancelPull, SetRouting and Wait (for an ended operation) wait until no call
+  // reads for them; because receiving may take as long as the server likes, they cancel the calls
+  // first. If an operation failed or its answer was broken off during the reading, the session
+  // forgets which versions are held.
   bool BeginRead(Call& call);
   void CancelReadersLocked(std::optional<OpId> op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndReadLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -241,13 +245,13 @@ class PushPullClient {
   const CallerId caller_;
   const Clock& clock_;
 
-  CallTracker tracker_;  // Of calls and questions.
+  CallTracker tracker_;  // Tracks calls and questions.
   std::atomic<int64_t> data_messages_ = 0, straight_messages_ = 0;
   mutable absl::Mutex mutex_;
   absl::CondVar changed_;
   PushPullSession session_ ABSL_GUARDED_BY(mutex_);
   Routing routing_ ABSL_GUARDED_BY(mutex_);
-  // By the index of the server in routing_.
+  // By index in routing_.servers.
   std::vector<std::shared_ptr<ServerPeer>> peers_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<std::string, std::shared_ptr<ServerPeer>> peer_by_address_
       ABSL_GUARDED_BY(mutex_);
@@ -255,27 +259,27 @@ class PushPullClient {
   absl::btree_map<OpId, OpDone> ended_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Ask>> asks_ ABSL_GUARDED_BY(mutex_);
-  // For the sender. Those that wait for room or answers keep nothing of another queue from its way.
-  Calls placed_ ABSL_GUARDED_BY(mutex_);  // Pulls that have their room.
+  // The sender's queues. Calls that wait for room or answers hold back no call of another queue.
+  Calls placed_ ABSL_GUARDED_BY(mutex_);  // Pulls that need not wait for room.
   Calls pushes_ ABSL_GUARDED_BY(mutex_);
   Calls pulls_ ABSL_GUARDED_BY(mutex_);
-  bool sending_ ABSL_GUARDED_BY(mutex_) = false;  // The sender starts something.
+  bool sending_ ABSL_GUARDED_BY(mutex_) = false;  // The sender is starting a task.
   std::deque<std::shared_ptr<Ask>> ask_queue_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<ServerPeer>> offers_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<const ServerPeer*, int64_t> pushing_ ABSL_GUARDED_BY(mutex_);  // Bytes.
   absl::btree_map<const ServerPeer*, KnownKeyLists> known_lists_ ABSL_GUARDED_BY(mutex_);
-  PathCounts counts_ ABSL_GUARDED_BY(mutex_);                   // Without data_messages.
-  absl::btree_map<OpId, int> readers_ ABSL_GUARDED_BY(mutex_);  // None is 0.
+  PathCounts counts_ ABSL_GUARDED_BY(mutex_);                   // Without the two atomics above.
+  absl::btree_map<OpId, int> readers_ ABSL_GUARDED_BY(mutex_);  // Each is > 0.
   int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;                   // Above 0: no reader may begin.
-  int watchers_ ABSL_GUARDED_BY(mutex_) = 0;                    // Wait for more than operations.
-  OpId used_ ABSL_GUARDED_BY(mutex_);  // Of WaitFor: its parameters are used. 0: none.
+  int watchers_ ABSL_GUARDED_BY(mutex_) = 0;                    // Threads that watch messages.
+  OpId used_ ABSL_GUARDED_BY(mutex_);  // The pull whose parameters WaitFor's caller uses; 0: none.
   uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Starts the calls of pushes, which may take long (they are written to the socket meanwhile): the
-  // thread that computes the gradient goes on. Declared last: it dies first.
+  // Starts the calls of pushes. This may take long, because it writes them to the socket; the
+  // thread that computes the gradient goes on meanwhile. Declared last: it dies first.
   std::thread sender_;
 };
 

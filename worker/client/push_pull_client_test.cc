@@ -17,7 +17,7 @@
 namespace capstan::worker {
 namespace {
 
-// A server of two shards that adds what is pushed and answers as told.
+// A server of two shards that adds pushed values and answers as told.
 class FakeServer final : public v1::ParameterServer::Service {
  public:
   grpc::Status Push(grpc::ServerContext*, const v1::PushRequest* request,
@@ -80,7 +80,7 @@ class FakeServer final : public v1::ParameterServer::Service {
     fence_ = fence;
     bytes_ = bytes;
   }
-  // Pushes wait so long for another one to be there at the same time.
+  // Makes pushes wait this long for another push to be there at the same time.
   void HoldPushes(absl::Duration patience) {
     absl::MutexLock lock(&mutex_);
     push_patience_ = patience;
@@ -141,7 +141,7 @@ struct Fixture {
   PushPullClient client{{.job = "job-1", .rank = Rank(0), .incarnation = Incarnation(1)}, clock};
 };
 
-// Two servers: shard 0 is on the first, shard 1 on the second.
+// Two servers; shard 0 is on the first, shard 1 on the second.
 struct TwoServers {
   TwoServers() {
     for (size_t s = 0; s < 2; ++s) {
@@ -206,8 +206,8 @@ TEST_CASE("Client: a push that the server could not take is repeated with its se
   CHECK(f.fake.Sequences() == std::vector<uint64_t>{1, 1, 1, 1, 1, 1});
 }
 
-// Pushes two shards, a message each, of 16 bytes that count as 64; each is held by the server for
-// `hold`, or until the other one is there too. Returns how many were there at once.
+// Pushes two shards, a message each, of 16 bytes that count as 64. The server holds each for
+// `hold`, or until the other one is there, too. Returns how many were there at once.
 int PushesAtOnce(int64_t push_bytes_max, absl::Duration patience, absl::Duration hold) {
   Fixture f;
   PushPullClient client({.job = "job-1",
@@ -403,7 +403,7 @@ TEST_CASE("PushPullClient: keys go over the wire once, and again where a server 
   pull();
   CHECK(fake.Said() == Said{"pull 800 name", "push 1 name400", "pull 0 name"});
   fake.Forget();
-  push();  // The same sequence, with the keys.
+  push();  // It is sent again with the same sequence and the keys.
   CHECK(fake.Said() == Said{"push 2 name400", "push 2 1200"});
   pull();
   push();

@@ -1,4 +1,4 @@
-// ServerPeer: a server as a client reaches it: its connections, and memory that it shares.
+// ServerPeer: a client's connections to one server, and the memory that both share.
 //
 // Thread safety: thread-safe, but for HasMoved, which one thread calls at a time.
 #ifndef CAPSTAN_WORKER_CLIENT_SERVER_PEER_H_
@@ -23,7 +23,7 @@ namespace capstan::worker {
 
 class ServerPeer {
  public:
-  // `on_change`: see SharedLane. `clock` outlives it. Without data connections gRPC carries all.
+  // `on_change`: see SharedLane. `clock` outlives it. If !data_connections, gRPC carries all.
   ServerPeer(const std::string& address, const Clock* clock, bool data_connections,
              std::function<void()> on_change)
       : control_(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kControl))),
@@ -41,16 +41,16 @@ class ServerPeer {
   v1::ParameterServer::Stub& control() { return *control_; }
   SharedLane& lane() { return lane_; }
   DataLane& data_lane() { return data_lane_; }
-  // Bytes of values of all calls under way, to the server and from it.
+  // The bytes of values of all calls under way, to the server and from it.
   std::atomic<int64_t>& under_way() { return under_way_; }
-  // Values have moved since the last call: the server takes or sends them.
+  // True if values have moved on data connections since the last call of this.
   bool HasMoved() {
     const int64_t bytes = data_lane_.BytesMoved();
     return bytes > std::exchange(bytes_moved_, bytes);  // New connections begin at 0.
   }
 
  private:
-  static constexpr size_t kConnections = 2;  // gRPC serves one by one thread at a time.
+  static constexpr size_t kConnections = 2;  // gRPC serves each by one thread at a time.
 
   std::array<std::unique_ptr<v1::ParameterServer::Stub>, kConnections> data_;
   std::atomic<size_t> next_ = 0;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::Duration kOfferInterval = absl::Seconds(1);
 
-// The server will not say anything else another time.
+// True if the server would answer another offer in the same way.
 bool IsForGood(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kNotFound:
@@ -31,7 +31,7 @@ bool IsForGood(const absl::Status& status) {
 
 }  // namespace
 
-// One memfd and the stream that keeps it open at the server. Owns itself until OnDone.
+// One memfd and the stream that keeps it open at the server. It owns itself until OnDone.
 class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemoryResponse>,
                                   public std::enable_shared_from_this<Segment> {
  public:
@@ -52,7 +52,7 @@ class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemory
     StartRead(&response_);
     StartCall();
   }
-  // Gives out no more room; the stream ends with the last lease, so that messages that are on their
+  // Leases no more room. The stream ends with the last lease, so that messages that are on their
   // way still find their values.
   void End() {
     bool last;
@@ -129,17 +129,17 @@ class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemory
   SharedLane* const lane_;
   const std::shared_ptr<SharedSegment> memory_;  // Shared with the values of messages.
   std::shared_ptr<Segment> self_;
-  grpc::ClientContext context_;  // Without a deadline: the stream lasts as long as both sides.
+  grpc::ClientContext context_;  // It has no deadline: the stream lasts as long as both sides.
   v1::ShareMemoryRequest request_;
   v1::ShareMemoryResponse response_;
-  absl::Status refusal_;  // Why this side ended the stream; of the reactor's methods alone.
+  absl::Status refusal_;  // Why this side ended the stream; only the reactor's methods use it.
 
   absl::Mutex mutex_;
   bool open_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   int leases_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t name_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::array<RangeAllocator, 2> free_ ABSL_GUARDED_BY(mutex_);  // By direction.
+  std::array<RangeAllocator, 2> free_ ABSL_GUARDED_BY(mutex_);  // Indexed by direction.
 };
 
 SharedLane::Lease::Lease(Lease&& other) noexcept { *this = std::move(other); }
@@ -163,7 +163,7 @@ void SharedLane::Lease::GiveBack() {
 
 void SharedLane::Lease::Abandon() {
   if (segment_ != nullptr) segment_->End();
-  GiveBack();  // Nobody takes it again.
+  GiveBack();  // An ending segment leases nothing again.
 }
 
 SharedLane::SharedLane(Options options) : options_(std::move(options)) {}

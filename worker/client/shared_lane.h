@@ -1,12 +1,13 @@
-// SharedLane: the memory that a client shares with one server of its host, and who uses which part.
+// SharedLane: the memory that a client shares with one server of its host; messages lease parts.
 //
 //              Offer                 proof                      server gone, Abandon, SetSize
 //   (nothing) -------> OFFERED ----------------------> OPEN ------------------------> (nothing)
 //       ^                 '--refused, not this host--> (nothing), for good                |
 //       '---------------------- offered again, a second later at the earliest ------------'
 //
-// A segment is one stream's: whichever side goes, the other one notices by its end. Half of it is
-// for pushes, half for pulls, so that pulls that wait at the server keep no push from its way.
+// Each segment belongs to one stream: when one side dies, the stream ends and the other side
+// notices. One half of a segment is for pushes, the other for pulls, so that pulls that wait at the
+// server hold back no push.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_WORKER_CLIENT_SHARED_LANE_H_
 #define CAPSTAN_WORKER_CLIENT_SHARED_LANE_H_
@@ -30,7 +31,7 @@ class SharedLane {
   class Segment;
 
  public:
-  // Shared with one server unless its caller says otherwise: both directions together.
+  // The default size of the memory shared with one server, both directions together.
   static constexpr int64_t kBytesDefault = 32 << 20;
 
   enum class Direction { kPush, kPull };
@@ -46,8 +47,8 @@ class SharedLane {
     explicit operator bool() const { return segment_ != nullptr; }
     const MessageRoom& room() const { return room_; }
     void GiveBack();
-    // The server may still use it, as nobody knows what became of the message: all memory of this
-    // segment is left to it, and a new one is offered.
+    // Gives it up although the server may still use it, because the message's outcome is unknown:
+    // this segment's memory is not leased again, and a new segment is offered.
     void Abandon();
 
    private:
@@ -59,9 +60,9 @@ class SharedLane {
 
   struct Options {
     v1::ParameterServer::Stub* stub = nullptr;  // Outlives the lane.
-    std::string server;                         // For people.
-    // What Take or MustWait say may have changed. Called under no lock of the lane, from any
-    // thread.
+    std::string server;                         // The server's name in the log.
+    // Called when the results of Take or MustWait may have changed, under no lock of the lane, from
+    // any thread.
     std::function<void()> on_change;
   };
   explicit SharedLane(Options options);
@@ -69,20 +70,20 @@ class SharedLane {
   SharedLane(const SharedLane&) = delete;
   SharedLane& operator=(const SharedLane&) = delete;
 
-  // Bytes to be shared, both directions together; 0: none. A segment of less than half is replaced.
+  // Sets the bytes to share, both directions together; 0: none. Replaces a segment of under half.
   void SetSize(int64_t bytes);
-  // It is time for Offer.
+  // True if it is time for Offer.
   bool WantsOffer(Instant now) const;
-  // Starts a call: not to be called under a lock that on_change takes.
+  // Starts a call: must not be called under a lock that on_change takes.
   void Offer(Instant now);
 
-  // Ends the streams and waits until they and all leases are gone. Later offers are not made.
+  // Ends the streams and waits until they and all leases are gone. Makes no offers afterwards.
   // Idempotent.
   void Close();
 
-  // Room for the values of one message; none if nothing is open or free.
+  // Leases room for the values of one message; none if no segment is open or no room is free.
   Lease Take(Direction direction, int64_t bytes);
-  // There is no room now, and there will be once others have given theirs back.
+  // True if there is no room now, but there will be when others have given theirs back.
   bool MustWait(Direction direction, int64_t bytes) const;
 
  private:
@@ -96,7 +97,7 @@ class SharedLane {
   std::shared_ptr<Segment> segment_ ABSL_GUARDED_BY(mutex_);  // Null: none is offered or open.
   bool refused_ ABSL_GUARDED_BY(mutex_) = false;
   Instant next_offer_ ABSL_GUARDED_BY(mutex_);
-  CallTracker tracker_;  // Of segments.
+  CallTracker tracker_;  // Tracks segments.
 };
 
 }  // namespace capstan::worker

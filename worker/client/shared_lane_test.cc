@@ -17,7 +17,7 @@ using Direction = SharedLane::Direction;
 constexpr int64_t kBytes = 1 << 20;
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
-// A server that opens what it is offered, and says what it is told to.
+// A server that opens the memory that it is offered, and answers as told.
 class FakeServer final : public v1::ParameterServer::Service {
  public:
   grpc::Status ShareMemory(grpc::ServerContext* context, const v1::ShareMemoryRequest* request,
@@ -92,7 +92,7 @@ class Fixture {
     lane->SetSize(kBytes);
   }
 
-  // Offers, at a time when that may be done again, and waits for `changes` calls of on_change.
+  // Offers at a time when a new offer is due, and waits for `changes` calls of on_change.
   void Offer(int changes = 1) {
     now_ = now_ + absl::Seconds(2);
     REQUIRE(lane->WantsOffer(now_));
@@ -118,7 +118,7 @@ class Fixture {
   std::unique_ptr<v1::ParameterServer::Stub> stub_;
 
  public:
-  std::unique_ptr<SharedLane> lane;  // Ends before what it uses.
+  std::unique_ptr<SharedLane> lane;  // Declared last: it uses the others.
 };
 
 TEST_CASE("Shared lane: nothing is there to take before the server has shown its proof",
@@ -151,7 +151,7 @@ TEST_CASE("Shared lane: pushes and pulls have a half each, and wait for their ow
   push.GiveBack();
   CHECK_FALSE(push);
   CHECK_FALSE(f.lane->MustWait(Direction::kPush, kBytes / 2));
-  // It will never fit: that is not worth waiting for.
+  // This will never fit, so there is nothing to wait for.
   CHECK_FALSE(f.lane->MustWait(Direction::kPush, kBytes / 2 + 1));
   CHECK_FALSE(f.lane->Take(Direction::kPush, kBytes / 2 + 1));
 }
@@ -195,7 +195,7 @@ TEST_CASE("Shared lane: what a message used whose fate is unknown is never used 
   lost.Abandon();
   CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
   CHECK_FALSE(f.lane->MustWait(Direction::kPush, kBytes / 2));
-  other.room().segment->data()[0] = 'x';  // Whoever has room there keeps it, and the server, too.
+  other.room().segment->data()[0] = 'x';  // Other leases keep their room, and so does the server.
   CHECK(f.fake.segment()->data()[0] == 'x');
   other.GiveBack();
   f.AwaitChanges(1);  // The stream has ended.
@@ -222,7 +222,7 @@ TEST_CASE("Shared lane: a size of nothing ends it, a larger one replaces the seg
           "[shared_lane]") {
   Fixture f;
   f.Offer();
-  f.lane->SetSize(kBytes + 1);  // Not worth it.
+  f.lane->SetSize(kBytes + 1);  // Too little more to replace the segment.
   CHECK(f.lane->Take(Direction::kPush, 100));
   f.lane->SetSize(4 * kBytes);
   f.AwaitChanges(1);

@@ -1,5 +1,5 @@
-// Pulls whose values are received in the operation's arrays, from a server that stops in the
-// middle of an answer.
+// Tests of pulls whose values are received in the operation's arrays, from a server that stops in
+// the middle of an answer.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -31,7 +31,7 @@ namespace capstan::worker {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
-constexpr int kElements = 10'000;  // Of each of two shards.
+constexpr int kElements = 10'000;  // Elements of each of the two shards.
 constexpr int kVersion = 3;
 
 v1::PullResponse Answer(float value, v1::ValueType type = v1::FLOAT32) {
@@ -66,8 +66,8 @@ bool ReadAll(int socket, char* to, size_t count) {
   return true;
 }
 
-// Answers pulls with ones over gRPC. Data connections are the test's: it reads their frames and
-// writes what it likes.
+// Answers pulls with ones over gRPC. The test itself serves data connections: it reads their frames
+// and writes arbitrary bytes.
 class RawServer final : public v1::ParameterServer::Service {
  public:
   RawServer() {
@@ -92,7 +92,7 @@ class RawServer final : public v1::ParameterServer::Service {
     return grpc::Status::OK;
   }
 
-  // The connection of pulls: the second one.
+  // Accepts both connections and returns the second one, which pulls use.
   Descriptor AcceptPulls() {
     pushes_.emplace(Accept());
     return Accept();
@@ -136,11 +136,11 @@ class RawServer final : public v1::ParameterServer::Service {
 struct Fixture {
   explicit Fixture(v1::ValueType type = v1::FLOAT32) : format(*FormatOf(type)) {
     REQUIRE_OK(client.SetRouting(server.Routing(1)));
-    // The lane opens beside the first pull.
+    // The first pull makes the lane open.
     REQUIRE_OK_AND_ASSIGN(const OpId first, Pull());
     REQUIRE_OK(client.Wait(first));
     pulls.emplace(server.AcceptPulls());
-    while (!waiting.has_value()) {  // Until one goes over it.
+    while (!waiting.has_value()) {  // Until a pull goes over it.
       const int64_t before = client.counts().data_messages;
       REQUIRE_OK_AND_ASSIGN(const OpId op, Pull());
       if (client.counts().data_messages > before) {
@@ -172,7 +172,7 @@ struct Fixture {
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
   }
-  // Half of the answer is there, where it belongs.
+  // Writes half of the answer, and waits until it is being received in its place.
   void WriteHalf() {
     Write(absl::string_view(answer).substr(0, answer.size() / 2));
     const Instant give_up = clock.Now() + kPatience;
@@ -183,7 +183,7 @@ struct Fixture {
   SteadyClock clock;
   RawServer server;
   TableArrays arrays = {std::vector<float>(2 * kElements)};
-  HalfArrays halves = {std::vector<uint16_t>(2 * kElements)};  // Unless all is fp32.
+  HalfArrays halves = {std::vector<uint16_t>(2 * kElements)};  // Not used if all is fp32.
   PushPullClient client{{.job = "job-1",
                          .rank = Rank(0),
                          .incarnation = Incarnation(1),
@@ -238,7 +238,7 @@ TEST_CASE("Straight pull: nothing is written any more once the pull is cancelled
   f.client.CancelPull(*f.waiting);
   f.arrays[0] = Values(0);
   f.Write(absl::string_view(f.answer).substr(f.answer.size() / 2));
-  // The next answer comes behind it.
+  // The next answer comes behind the cancelled one.
   TableArrays others = f.arrays;
   REQUIRE_OK_AND_ASSIGN(f.waiting, f.client.Pull(Iteration(1), PullMode::kTrain, &others));
   ++f.call;
@@ -253,7 +253,7 @@ TEST_CASE("Straight pull: a new routing table does not wait for a server that st
   Fixture f;
   f.WriteHalf();
   REQUIRE_OK(f.client.SetRouting(f.server.Routing(2)));
-  f.pulls.reset();  // So that what is asked again goes over gRPC.
+  f.pulls.reset();  // Makes the repeated pull go over gRPC.
   REQUIRE_OK(f.client.Wait(*f.waiting));
   CHECK(f.arrays[0] == Values(1));
 }
@@ -268,7 +268,7 @@ TEST_CASE("Straight pull: what was overwritten by half counts as not held", "[wo
   const std::vector<v1::PullRequest> requests = f.server.by_grpc();
   REQUIRE(requests.size() == before + 1);
   for (const v1::ShardPull& shard : requests.back().shards()) CHECK(shard.held_version() == -1);
-  // The one before it held what the first pull had brought.
+  // The broken pull before it held the version that the first pull had brought.
   CHECK(f.client.counts().straight_messages == 1);
 }
 

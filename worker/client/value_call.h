@@ -1,7 +1,7 @@
-// ValueCall: one call with values to a server, by a data connection or by gRPC. Whoever makes the
-// call does not know which.
+// ValueCall: one call with values to a server, by a data connection or by gRPC, with one interface
+// for both.
 //
-// Thread safety: thread-safe. Stays where it is, and outlives its call.
+// Thread safety: thread-safe. The object must not move, and outlives its call.
 #ifndef CAPSTAN_WORKER_CLIENT_VALUE_CALL_H_
 #define CAPSTAN_WORKER_CLIENT_VALUE_CALL_H_
 
@@ -31,18 +31,18 @@ class ValueCall {
 
   struct Request {
     std::variant<PushMessage, v1::PullRequest> message;
-    // Data connections use these three as DataCaller::Request says.
+    // Data connections use these three fields: see DataCaller::Request.
     absl::Duration timeout;
     absl::Duration patience;
     std::shared_ptr<BodyPlaces> places = nullptr;
-    absl::Duration grpc_timeout;  // The deadline over gRPC, which knows no places.
+    absl::Duration grpc_timeout;  // The deadline over gRPC, which does not use places.
   };
-  // Starts it over `data`, if that is not null and still open, else over `grpc`. True: it goes over
-  // `data`. REQUIRES: once. Errors, to `done`: kInvalidArgument, kInternal  what the server has
-  // answered is no answer; kUnavailable  it was damaged on its way.
+  // Starts it over `data`, if that is not null and still open, else over `grpc`. Returns true if it
+  // goes over `data`. REQUIRES: called once. Errors, to `done`: kInvalidArgument, kInternal  the
+  // server's answer cannot be decoded; kUnavailable  the answer was damaged on its way.
   bool Start(std::shared_ptr<DataCaller> data, v1::ParameterServer::Stub& grpc, Request request,
              Done done);
-  // Ends it with kCancelled, soon, unless it has ended. May come before Start.
+  // Makes it end with kCancelled soon, unless it has ended. May be called before Start.
   void Cancel();
 
  private:
@@ -57,7 +57,7 @@ class ValueCall {
   v1::PullResponse pulled_;
   absl::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<DataCaller> data_ ABSL_GUARDED_BY(mutex_);  // Null: it is gRPC's, or not begun.
+  std::shared_ptr<DataCaller> data_ ABSL_GUARDED_BY(mutex_);  // Null: over gRPC, or not begun.
   DataCaller::CallId id_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -1,12 +1,12 @@
-// Coroutine: one of a family of nested C++20 coroutines, awaited by the one that called it.
+// Coroutine: a C++20 coroutine that another coroutine calls and awaits; calls may be nested.
 //
-// A call runs at once, as a function does, until it ends or has to wait. Where nothing ever
-// waits, nothing is ever suspended and the stack is that of ordinary calls. Destroying a Coroutine
-// destroys its frame, and with it what it awaits: that is how a simulated process is killed.
+// A call runs at once, as a function does, until it ends or has to wait. If nothing ever waits,
+// nothing is ever suspended and the stack is that of ordinary calls. Destroying a Coroutine
+// destroys its frame, and with it what it awaits: this is how a simulated process is killed.
 //   Coroutine<absl::Status> step = Step(work);
 //   const absl::Status status = co_await step;
-// Name what is awaited, as above: GCC 12 mishandles some temporaries in co_await expressions.
-// Thread safety: thread-compatible; whoever resumes a handle runs the whole family.
+// Give the awaited object a name, as above: GCC 12 mishandles some temporaries in co_await.
+// Thread safety: thread-compatible; the thread that resumes a handle runs all nested coroutines.
 // Invariants: (1) a Coroutine is awaited at most once, by a coroutine that outlives it;
 //             (2) T is default constructible.
 #ifndef CAPSTAN_WORKER_CORE_COROUTINE_H_
@@ -22,7 +22,7 @@ template <typename T>
 class Coroutine {
  public:
   struct promise_type {
-    // Resumes the caller, if it has begun to wait; this frame may be destroyed by it.
+    // Resumes the caller, if it has begun to wait; the caller may destroy this frame.
     struct AtEnd {
       bool await_ready() const noexcept { return false; }
       void await_suspend(std::coroutine_handle<promise_type> self) const noexcept {
@@ -37,7 +37,7 @@ class Coroutine {
     std::suspend_never initial_suspend() const noexcept { return {}; }
     AtEnd final_suspend() const noexcept { return {}; }
     void return_value(T value) { result = std::move(value); }
-    void unhandled_exception() const noexcept { std::terminate(); }  // The project has none.
+    void unhandled_exception() const noexcept { std::terminate(); }  // The project throws none.
 
     T result{};
     std::coroutine_handle<> caller;
@@ -59,7 +59,7 @@ class Coroutine {
   bool ended() const { return handle_ && handle_.done(); }
   const T& result() const { return handle_.promise().result; }  // REQUIRES: ended().
 
-  // Awaiting it.
+  // The three functions that co_await calls.
   bool await_ready() const { return handle_.done(); }
   void await_suspend(std::coroutine_handle<> caller) { handle_.promise().caller = caller; }
   T await_resume() { return std::move(handle_.promise().result); }

@@ -7,7 +7,7 @@
 namespace capstan::worker {
 namespace {
 
-// Something to wait for: open at once, or later by Open().
+// An awaitable that is open at once, or that Open() opens later.
 struct Gate {
   bool await_ready() const { return open; }
   void await_suspend(std::coroutine_handle<> handle) { waiting = handle; }
@@ -60,7 +60,7 @@ TEST_CASE("Coroutine: the caller goes on when what it awaits has ended", "[worke
   CHECK_FALSE(outer.ended());
   CHECK(alive == 2);
   gate.Open();
-  CHECK_FALSE(outer.ended());  // In its second round.
+  CHECK_FALSE(outer.ended());  // It is in its second round.
   gate.Open();
   REQUIRE(outer.ended());
   CHECK(outer.result() == 21);

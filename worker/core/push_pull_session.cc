@@ -11,7 +11,7 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int64_t kShardsMax = 4096;     // Of a message.
+constexpr int64_t kShardsMax = 4096;     // The most shards of one message.
 constexpr int64_t kBytesPerElement = 4;  // fp32.
 
 bool IsRetryable(const absl::Status& status) {
@@ -20,8 +20,8 @@ bool IsRetryable(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kUnknown:   // Nobody says what became of it.
-    case absl::StatusCode::kNotFound:  // A server that came back empty: the scheduler judges it.
+    case absl::StatusCode::kUnknown:   // The message may or may not have taken effect.
+    case absl::StatusCode::kNotFound:  // The server restarted empty: the scheduler handles it.
       return true;
     default:
       return false;
@@ -43,7 +43,7 @@ PushPullSession::PushPullSession(const Options& options) : options_(options) {}
 
 void PushPullSession::SetRouting(const Routing& routing, Instant now, SessionActions* actions) {
   if (routing.generation <= routing_.generation && !routing_.shards.empty()) return;
-  // The shards of a job never change, only where they are: per-shard state stays by index.
+  // A job's shards never change, only their places do: per-shard state keeps its index.
   per_shard_.resize(routing.shards.size());
   const std::vector<bool> changed = ChangedPrimaries(routing);
   const Routing before = std::exchange(routing_, routing);
@@ -196,7 +196,7 @@ bool PushPullSession::MaySend(const Chunk& chunk, OpKind kind) const {
 }
 
 OpId PushPullSession::NextOpOf(const Chunk& chunk) const {
-  bool held = false;  // An earlier push waits for its values: only early pulls overtake it.
+  bool held = false;  // An earlier push waits for its values; only early pulls overtake it.
   for (const auto& [id, op] : ops_) {
     const bool may_pass = !held || op.request.kind == OpKind::kPull;
     if (may_pass && HasShard(chunk, op, ShardState::kTodo) && MaySend(chunk, op.request.kind)) {
@@ -326,9 +326,9 @@ void PushPullSession::Retry(Chunk& chunk, const InFlight& message, const absl::S
   op.repeated = true;
   for (const int i : message.shards) op.shards[static_cast<size_t>(i)] = ShardState::kTodo;
   const bool refused = absl::IsFailedPrecondition(status);
-  if (refused && message.generation < routing_.generation) return;  // Sent by the table before.
+  if (refused && message.generation < routing_.generation) return;  // Sent by an older table.
   chunk.last_error = status;
-  // Not a sign of trouble: the acknowledgement waits for other workers.
+  // This is no sign of trouble: the acknowledgement waits for other workers.
   const bool slow = absl::IsDeadlineExceeded(status) && AwaitsIterations();
   if (!slow) chunk.trouble = refused ? Trouble::kKnowsNewerTable : Trouble::kAway;
   // Messages that fail together back off once.
@@ -349,7 +349,7 @@ void PushPullSession::NoteNeed(Instant now, SessionActions* actions) {
 }
 
 int PushPullSession::ServerToAsk() const {
-  // Those that know a newer table first, then those without trouble, then whoever there is.
+  // Servers that know a newer table come first, then those without trouble, then all others.
   std::vector<std::pair<int, int>> order;  // (rank, server)
   for (size_t s = 0; s < routing_.servers.size(); ++s) order.emplace_back(1, static_cast<int>(s));
   for (const Chunk& chunk : chunks_) {

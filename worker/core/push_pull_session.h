@@ -1,21 +1,21 @@
-// PushPullSession: how one worker task talks to the servers that hold its job's shards.
+// PushPullSession: the protocol by which one worker task talks to the servers of its job's shards.
 //
-// It numbers every push, packs the shards of one server into messages, repeats a lost one with the
-// same ids, follows the routing table from primary to primary, and stops for good when it is
-// fenced. Payloads stay with the caller: the session deals in shard keys, sequences and versions.
+// It numbers every push, packs the shards of one server into messages, repeats a lost message with
+// the same ids, follows the routing table from primary to primary, and stops for good when it is
+// fenced. Payloads stay with the caller: the session sees only shard keys, sequences and versions.
 //
 // Pure: no clock, threads, sockets or logging. Time comes in, actions go out.
 // Thread safety: thread-compatible; PushPullClient serializes all calls.
 // Invariants:
-// (1) a pull of a shard is sent only after every earlier push of that shard was acknowledged (a
+// (1) A pull of a shard is sent only after every earlier push of that shard was acknowledged (a
 //     worker reads its writes), or, under BSP, was sent: the pull's own iteration then says what it
 //     must see. Early pulls are sent at once.
-// (2) chunks are at most chunk_bytes_max, unless one shard is larger. Of a chunk, one message is in
+// (2) Chunks are at most chunk_bytes_max, unless one shard is larger. Each chunk has one message in
 //     flight, so that a shard's pushes arrive in order; with early pulls and under BSP, one push
-//     and one pull; where acknowledgements wait for whole iterations, one pull and every released
+//     and one pull; if acknowledgements wait for whole iterations, one pull and every released
 //     push (they arrive in any order; slots have no order).
-// (3) a repeated push carries the sequence of the first attempt.
-// (4) an operation ends only with replies of primaries of the newest routing table held.
+// (3) A repeated push carries the sequence of the first attempt.
+// (4) An operation ends only with replies of primaries of the newest routing table held.
 //
 //            Start                    reply: all shards done
 //   (none) --------> TODO --> IN FLIGHT -----------------------> DONE
@@ -45,37 +45,37 @@ using MessageId = StrongInt<struct MessageIdTag, uint64_t>;
 
 struct ShardRoute {
   ShardKey key;
-  Range elements;  // Of the table; sparse: the bucket.
-  int server = 0;  // Index in Routing::servers: the primary.
-  Term term;       // Of this primary.
-  // Of its values in a message, about; 0: fp32 of its elements.
+  Range elements;  // The shard's elements in the table; sparse: its bucket.
+  int server = 0;  // The primary: an index in Routing::servers.
+  Term term;       // The term of this primary.
+  // About how many bytes its values take in a message; 0: its elements as fp32.
   int64_t message_bytes = 0;
 };
 
-// Of a shard's values in a message, about.
+// About how many bytes a shard's values take in a message.
 int64_t MessageBytes(const ShardRoute& shard);
 
 struct Routing {
   Generation generation;
   std::vector<ShardRoute> shards;           // Ordered by key.
   std::vector<std::string> servers;         // Node ids; the shell maps indices to channels.
-  std::vector<std::string> addresses = {};  // By the same index, for people. Empty: not told.
-  // By the same index: another one means that the process is another. Empty: all 0.
+  std::vector<std::string> addresses = {};  // By the same index, for messages. Empty: not known.
+  // By the same index. A changed incarnation means another process. Empty: all 0.
   std::vector<Incarnation> incarnations;
 };
 
 // When servers acknowledge a push.
 enum class Acknowledgement {
-  kEachPush,  // Once it is recorded (SSP, ASP, and BSP without replicas and log).
-  // BSP with replicas or a log: once its iteration is complete and committed, so that a push waits
-  // for the other slots of its iteration.
+  kEachPush,  // As soon as it is recorded (SSP, ASP, and BSP without replicas and log).
+  // When its iteration is complete and committed (BSP with replicas or a log): a push waits for the
+  // other slots of its iteration.
   kWholeIteration,
 };
 
 enum class OpKind { kPush, kPull };
 const char* VerbOf(OpKind kind);  // "push", "pull".
 
-// What an operation asks for.
+// The parameters of one operation.
 struct OpRequest {
   OpKind kind = OpKind::kPull;
   Iteration iteration;
@@ -84,7 +84,8 @@ struct OpRequest {
   bool held = false;      // Push: no shard is sent before Release says that its values are there.
 };
 
-// A server has said this, not the way to it: the server can be reached.
+// True if this status is an answer of the server itself, which is therefore reachable; false if it
+// may come from the connection to it.
 bool IsAnswer(const absl::Status& status);
 
 // One message to one server; the shell fills in the payload of a push and sends it.
@@ -113,7 +114,7 @@ struct ShardReply {
   Generation membership;  // Pull: of the workers that staleness counts; 0: none is known.
 };
 
-// Who keeps a pull waiting, as a server said.
+// The workers or slots for which a pull waits, as a server said.
 struct Waiting {
   ShardKey shard;
   Iteration iteration;
@@ -128,93 +129,95 @@ struct OpDone {
   OpRequest request;
   Instant started;
   bool repeated = false;  // A message of it was lost or refused on the way.
-  bool reread = false;    // Pull: as PullProgress's.
-  absl::Status status;    // kOutOfRange: BSP, the iteration is past; go on from `oldest`.
+  bool reread = false;    // Pull: see PullProgress::reread.
+  absl::Status status;    // kOutOfRange: BSP, the iteration is past; continue from `oldest`.
   int64_t staleness = 0;  // Pull: the largest seen over the shards.
   Generation membership;  // Pull: that of all shards; 0: they differ, or one knows none.
-  Iteration oldest;       // With kOutOfRange: the oldest iteration that can be read everywhere.
-  absl::btree_map<TableId, Version> versions;  // Pull: the lowest over each table's shards.
+  Iteration oldest;       // If kOutOfRange: the oldest iteration that all servers can still give.
+  absl::btree_map<TableId, Version> versions;  // Pull: the lowest version of each table's shards.
 };
 
-// What the shell does after a call, in this order.
+// The actions that the shell carries out after a call, in this order.
 struct SessionActions {
   std::vector<SendMessage> send;
   std::vector<OpDone> done;
   // The session has just begun to need a newer routing table (needs_routing()): tell the scheduler.
   bool need_routing = false;
-  // Servers (indices in the routing table) to ask for their routing table, because the scheduler
-  // has sent none for long. The answer, if one comes, goes to SetRouting.
+  // Servers (indices in the routing table) to ask for their routing table: the scheduler has sent
+  // none for long, or the server has not been heard. The answer, if one comes, goes to SetRouting.
   std::vector<int> ask_routing;
 };
 
 // How far a pull has come.
 struct PullProgress {
-  int64_t arrived_end = 0;  // Of a dense table: the elements before it are in their places.
-  // Some that had arrived were, or are, read once more, from another primary.
+  int64_t arrived_end = 0;  // Dense table: all elements before it are in their places.
+  // Some elements that had arrived were, or are being, read again from another primary.
   bool reread = false;
 };
 
-// What the session waits for now, for `job describe`.
+// What the session is waiting for now; `job describe` shows it.
 struct SessionWait {
   bool waiting = false;
   OpRequest request;
   Instant since;
-  std::string peer;  // The server that has not answered.
+  std::string peer;  // The server of the first shard that is not done.
   std::vector<Waiting> waiting_for;
-  // Servers that owe an answer and do not even say that they are there: no link leads to them, or
-  // they are gone.
+  // Servers that owe an answer and do not respond to questions either: they are unreachable or
+  // gone.
   std::vector<std::string> silent;
 };
 
 class PushPullSession {
  public:
   struct Options {
-    // > 0. fp32 of one message, beside its head; one shard may exceed it alone.
-    // Each server's shards are cut into this many chunks, where they have 512 KiB to 4 MiB then:
-    // small ones leave while others are computed, large ones cost less each.
+    // All > 0. Each server's shards are cut into about chunks_wanted chunks, of chunk_bytes_min to
+    // chunk_bytes_max bytes of values; a single shard may be larger. Small chunks leave while
+    // others are computed; large ones cost less per byte.
     int chunks_wanted = 16;
     int64_t chunk_bytes_min = 512 << 10;
     int64_t chunk_bytes_max = 4 << 20;
-    // Short: a new primary is ready some 100 ms after the routing table that names it.
+    // Short, because a new primary is ready some 100 ms after the routing table that names it.
     absl::Duration retry_delay_min = absl::Milliseconds(20);
     absl::Duration retry_delay_max = absl::Milliseconds(200);
-    // After a server has said that it knows a newer routing table; a new table ends the delay.
+    // The delay after a server has said that it knows a newer routing table; a new table ends it.
     absl::Duration retry_delay_stale = absl::Seconds(1);
-    // For so long after the need for a routing table began, and then as often as this, a server is
-    // asked for its table: the scheduler has had the time to send one.
+    // When this long has passed since the need for a routing table began, the scheduler has had the
+    // time to send one: a server is asked for its table, and again each time this long has passed.
     absl::Duration ask_servers_after = absl::Milliseconds(500);
-    // A server that owes an answer and was not heard for so long is asked for its table as often as
-    // this. It is silent when it has not been heard for silent_after since it was asked first.
+    // A server that owes an answer and was not heard for probe_interval is asked for its table,
+    // once per probe_interval. It counts as silent when it was not heard for silent_after since the
+    // first of these questions.
     absl::Duration probe_interval = absl::Seconds(1);
     absl::Duration silent_after = absl::Seconds(2);
-    // An operation fails, naming its peer, when no server has answered it for silence_max (longer
-    // than the job waits for lost servers), or when it has not ended after wait_max. Slow workers
-    // are waited for; dead ones are the scheduler's to find. A push whose acknowledgement waits for
-    // others has wait_max alone.
+    // An operation fails, with its peer's name in the message, when no server has answered it for
+    // silence_max (longer than the job waits for lost servers), or when it has not ended after
+    // wait_max. The session waits for slow workers; the scheduler finds dead ones. Only wait_max
+    // applies to a push whose acknowledgement waits for other workers.
     absl::Duration silence_max = absl::Minutes(5);
     absl::Duration wait_max = absl::Hours(1);
     int operations_max = 64;  // Bound on operations that are not done.
     Acknowledgement acknowledgement = Acknowledgement::kEachPush;
-    // BSP: a pull of an iteration is answered once all slots of the one before are in, this
-    // worker's with them. So it is sent behind its pushes without waiting for their
-    // acknowledgement, and lies at the server as the last slot comes. REQUIRES: no snapshot is
-    // pulled while pushes are in flight.
+    // BSP: a server answers a pull of an iteration when all slots of the previous iteration have
+    // arrived, this worker's included. So the pull is sent behind the pushes without waiting for
+    // their acknowledgement, and is at the server already when the last slot arrives. REQUIRES: no
+    // snapshot is pulled while pushes are in flight.
     bool pulls_behind_pushes = false;
-    // Pulls pass the pushes before them, also those that are held: what they must see is the
-    // servers' rule alone, by the pull's iteration (SSP counts this worker's pushes, too).
+    // Pulls overtake earlier pushes, also held ones: only the servers' consistency rule decides, by
+    // the pull's iteration, what a pull must see (SSP counts this worker's pushes, too).
     // REQUIRES: kEachPush.
     bool early_pulls = false;
-    // Snapshots come in another number format: what one kind of pull holds is of no use to the
-    // other.
+    // Snapshots come in another number format: values held from a snapshot cannot serve a training
+    // pull, nor the other way round.
     bool exact_snapshots = false;
   };
   explicit PushPullSession(const Options& options);
 
-  // Takes in a routing table; older or equal generations are ignored. What is in flight to a server
-  // whose shards are the same stays in flight. Whatever else is not done is sent by the new table,
-  // and an unfinished pull reads the shards that have another primary now (another process, or
-  // another term) once more. Servers have silence_max anew: until now those that were to answer may
-  // have been nowhere. REQUIRES: the same shards as before, wherever they are.
+  // Accepts a routing table; older or equal generations are ignored. Messages of a chunk that stays
+  // the same, with the same primaries, stay in flight. All other shards that are not done are sent
+  // by the new table, and an unfinished pull reads the shards whose primary has changed (another
+  // process, or another term) again. silence_max starts anew for every operation, because the
+  // servers of the old table may not have existed any more. REQUIRES: the same shards as before, on
+  // any servers.
   void SetRouting(const Routing& routing, Instant now, SessionActions* actions);
 
   // Starts an operation on every shard of the job. REQUIRES: a routing table is set.
@@ -222,43 +225,45 @@ class PushPullSession {
   //         kFailedPrecondition  no routing table yet, or the session has failed.
   absl::Status Start(OpId op, const OpRequest& request, Instant now, SessionActions* actions);
 
-  // The values of a held push are there from element `first` of `table` on: shards that lie wholly
-  // in that part are sent. No effect on unknown operations.
+  // Says that the values of a held push are ready from element `first` of `table` on: shards that
+  // lie wholly in that part are sent. No effect on unknown operations.
   void Release(OpId op, TableId table, int64_t first, Instant now, SessionActions* actions);
 
   // Forgets a pull: late replies to it are ignored. No effect on pushes or unknown ids.
   void CancelPull(OpId op, Instant now, SessionActions* actions);
 
-  // Values of the message's shards may have been written to their places, and OnReply never learnt
-  // of it, as the message was forgotten meanwhile: they are asked for whatever version is held.
+  // Values of the message's shards may have been written to their places although OnReply accepts
+  // no answer to it: the answer was broken off, or the message was forgotten meanwhile. The next
+  // pulls ask for these values without naming a version that is held.
   void ForgetHeld(const SendMessage& message);
 
-  // The answer to a message. `replies` are in the order of its shards if `status` is OK.
-  // kUnavailable, kUnknown, kNotFound, kDeadlineExceeded, kCancelled: sent again with the same ids
-  // after a delay; a newer routing table ends the delay.
-  // kFailedPrecondition: likewise, with retry_delay_stale, or at once if the message was sent by
-  // an older table than the one held now.
-  // kAborted: fenced; every operation fails with it, and so does every later one.
-  // Anything else ends the operation with that status, the server's name in front.
-  // Returns false if the message is no longer known (then nothing of it may be used).
+  // Accepts the answer to a message. `replies` are in the order of its shards if `status` is OK.
+  // kUnavailable, kUnknown, kNotFound, kDeadlineExceeded, kCancelled: the message is sent again
+  // with the same ids after a delay; a newer routing table ends the delay.
+  // kFailedPrecondition: it is sent again after retry_delay_stale, or at once if it was sent by an
+  // older table than the one held now.
+  // kAborted: the task is fenced; every operation fails with it, and so does every later one.
+  // Any other status ends the operation with that status, the server's name in front.
+  // Returns false if the message is no longer known; then its values must not be used.
   bool OnReply(MessageId message, const absl::Status& status,
                const std::vector<ShardReply>& replies, const std::vector<Waiting>& waiting,
                Instant now, SessionActions* actions);
 
-  // The server of that name has answered something else, as a question for its routing table.
+  // Says that this server has answered something other than a message, such as the question for its
+  // routing table.
   void Heard(const std::string& server, Instant now);
 
-  // Whether a reply to this message would still be used.
+  // True if a reply to this message would still be used.
   bool Expects(MessageId message) const { return in_flight_.contains(message); }
 
   void Tick(Instant now, SessionActions* actions);
   Instant NextDeadline() const;
 
-  PullProgress ProgressOf(OpId op, TableId table) const;  // Of one that has not ended.
+  PullProgress ProgressOf(OpId op, TableId table) const;  // Empty if the pull has ended.
   SessionWait CurrentWait(Instant now) const;
   Generation routing_generation() const { return routing_.generation; }
-  // An operation has met a server that is away, does not hold what the table says, or knows a newer
-  // one.
+  // True if an operation has met a server that is unreachable, does not hold the shards that the
+  // table says, or knows a newer table.
   bool needs_routing() const { return ask_at_ != Instant::InfiniteFuture(); }
 
  private:
@@ -267,7 +272,7 @@ class PushPullSession {
   struct Op {
     OpRequest request;
     Instant started;
-    Instant heard;  // The last answer of any server, routing table or release, or the start.
+    Instant heard;  // When it started, or last got a server's answer, routing table or release.
     std::vector<ShardState> shards;   // By index in routing_.shards.
     std::vector<Sequence> sequences;  // Push: by the same index.
     std::vector<ShardReply> replies;  // Pull: by the same index, of the shards that are done.
@@ -276,7 +281,7 @@ class PushPullSession {
     bool reread = false;
     std::vector<Waiting> waiting_for;
   };
-  // What the last failure of a chunk says about its server.
+  // The meaning of a chunk's last failure for its server.
   enum class Trouble : uint8_t { kNone, kAway, kKnowsNewerTable };
   struct Chunk {
     int server = 0;
@@ -296,8 +301,8 @@ class PushPullSession {
     Generation generation;
   };
   struct Contact {
-    Instant heard;                 // The last answer of it, whatever it says.
-    std::optional<Instant> asked;  // First, of the questions that it has not answered.
+    Instant heard;                 // When it last answered, with any status.
+    std::optional<Instant> asked;  // When it got the first question that it has not answered.
   };
   struct PerShard {
     Sequence next{1};
@@ -306,7 +311,7 @@ class PushPullSession {
     bool held_of_snapshot = false;
   };
 
-  using Process = std::tuple<std::string, std::string, Incarnation>;  // Node, address, life.
+  using Process = std::tuple<std::string, std::string, Incarnation>;  // Node, address, incarnation.
   static Process ProcessOf(const Routing& table, size_t server);
   static bool HasShard(const Chunk& chunk, const Op& op, ShardState state);
   bool AwaitsIterations() const {
@@ -315,25 +320,25 @@ class PushPullSession {
   // The operation whose shards of the chunk are to be sent next; OpId(0) if there is none.
   OpId NextOpOf(const Chunk& chunk) const;
   bool MaySend(const Chunk& chunk, OpKind kind) const;
-  // Of one chunk: a push and a pull.
+  // True if a push and a pull of one chunk may be in flight together.
   bool BothMayBeInFlight() const {
     return options_.early_pulls || options_.pulls_behind_pushes || AwaitsIterations();
   }
   Instant DeadlineOf(const Op& op) const;
-  int64_t ChunkBytes(int server) const;  // Of the chunks on that server, at most.
+  int64_t ChunkBytes(int server) const;  // The size limit of the chunks on that server.
   std::vector<Chunk> MakeChunks() const;
   std::vector<bool> ChangedPrimaries(const Routing& routing) const;
-  // Replaces the chunks by those of routing_; messages of a chunk that is the same stay in flight.
+  // Replaces the chunks by those of routing_; messages of an unchanged chunk stay in flight.
   void ReplaceChunks(const Routing& before, const std::vector<bool>& changed);
   void Pump(Instant now, SessionActions* actions);
   void SendChunk(int chunk_index, OpId op_id, Op& op, SessionActions* actions);
   void RecordReplies(const InFlight& message, Op& op, const std::vector<ShardReply>& replies);
   void Retry(Chunk& chunk, const InFlight& message, const absl::Status& status, Instant now);
-  void Forget(const InFlight& message);  // In its chunk's counts.
+  void Forget(const InFlight& message);  // Takes it out of its chunk's counts.
   // Begins or ends the need for a routing table.
   void NoteNeed(Instant now, SessionActions* actions);
   int ServerToAsk() const;
-  void KeepContacts(const Routing& before, Instant now);  // Of the processes that stay.
+  void KeepContacts(const Routing& before, Instant now);  // Keeps those of processes that stay.
   bool Owes(int server) const;
   std::vector<std::string> SilentServers(Instant now) const;
   void Probe(Instant now, SessionActions* actions);
@@ -346,13 +351,13 @@ class PushPullSession {
   const Options options_;  // Constant after construction.
   Routing routing_;
   Instant ask_at_ = Instant::InfiniteFuture();  // When to ask a server for its routing table.
-  int asked_ = 0;                               // So many since the need began.
+  int asked_ = 0;                               // The number of questions since the need began.
   absl::Status failed_;                         // Not OK once fenced.
   uint64_t next_message_ = 1;
   std::vector<Chunk> chunks_;
   std::vector<PerShard> per_shard_;               // By index in routing_.shards.
   std::vector<Contact> contacts_;                 // By index in routing_.servers.
-  Instant probe_at_ = Instant::InfiniteFuture();  // While there are operations.
+  Instant probe_at_ = Instant::InfiniteFuture();  // When to probe next, if there are operations.
   absl::btree_map<OpId, Op> ops_;                 // In the order they were started.
   absl::btree_map<MessageId, InFlight> in_flight_;
 };

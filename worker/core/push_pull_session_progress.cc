@@ -1,4 +1,4 @@
-// What PushPullSession tells of operations that have not ended.
+// PushPullSession's reports about operations that have not ended.
 #include <algorithm>
 #include <string>
 
@@ -48,7 +48,7 @@ absl::Status PushPullSession::TooLong(const Op& op, Instant now) const {
 
 SessionWait PushPullSession::CurrentWait(Instant now) const {
   if (ops_.empty()) return {};
-  // The oldest operation that knows for whom it waits, or else the oldest.
+  // Reports the oldest operation that knows for whom it waits, or else the oldest.
   const auto knows = std::find_if(ops_.begin(), ops_.end(), [](const auto& entry) {
     return !entry.second.waiting_for.empty();
   });

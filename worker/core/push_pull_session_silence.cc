@@ -1,5 +1,6 @@
-// Which servers are silent. A pull may wait at a server for other workers for as long as they need;
-// so a server that owes an answer is asked for its routing table, which it has at hand.
+// PushPullSession finds out which servers are silent. A pull may wait at a server for other workers
+// as long as they need; so the session asks a server that owes an answer for its routing table,
+// which it can send at once.
 #include <algorithm>
 #include <cstddef>
 #include <utility>

@@ -23,7 +23,7 @@ Routing TwoServers(uint64_t generation) {
   return routing;
 }
 
-// A session with a clock, what it sent and what ended.
+// A session with a clock, the messages that it sent and the operations that ended.
 struct Story {
   explicit Story(PushPullSession::Options options = {}) : session(options) {
     session.SetRouting(TwoServers(1), now, &actions);
@@ -80,7 +80,7 @@ TEST_CASE("Session: a pull follows the acknowledgement of the push before it", "
   CHECK(story.Sent().empty());
   story.Answer(pushes[1]);
   const auto pulls = story.Sent();
-  REQUIRE(pulls.size() == 1);  // Only of the server that has answered.
+  REQUIRE(pulls.size() == 1);  // Only to the server that has answered.
   CHECK(pulls[0].request.kind == OpKind::kPull);
   CHECK(pulls[0].server == 1);
 }
@@ -91,7 +91,7 @@ TEST_CASE("Session: where a pull's iteration says what it must see, it goes behi
   REQUIRE_OK(story.session.Start(OpId(1), {.kind = OpKind::kPush, .held = true}, story.now,
                                  &story.actions));
   story.Pull(2, 1);
-  CHECK(story.Sent().empty());  // Never before it.
+  CHECK(story.Sent().empty());  // The pull never goes before the push.
   story.session.Release(OpId(1), TableId(0), 0, story.now, &story.actions);
   const auto sent = story.Sent();
   REQUIRE(sent.size() == 4);
@@ -118,12 +118,12 @@ TEST_CASE(
   const auto pulls = story.Sent();
   REQUIRE(pulls.size() == 2);
   CHECK(pulls[0].request.kind == OpKind::kPull);
-  CHECK(pulls[0].request.iteration == Iteration(1));  // By which SSP's servers let it wait.
+  CHECK(pulls[0].request.iteration == Iteration(1));  // SSP's servers hold it back by this.
   story.Push(3, 1);
-  CHECK(story.Sent().empty());  // Not before the one that is held.
+  CHECK(story.Sent().empty());  // It does not overtake the held push.
   story.session.Release(OpId(1), TableId(0), 0, story.now, &story.actions);
   const auto pushes = story.Sent();
-  REQUIRE(pushes.size() == 2);  // The pulls, which are not answered, keep no push from going.
+  REQUIRE(pushes.size() == 2);  // The unanswered pulls keep no push back.
   CHECK(pushes[0].op == OpId(1));
   story.Answer(pushes[0]);
   const auto later = story.Sent();
@@ -132,7 +132,7 @@ TEST_CASE(
   CHECK(later[0].shards[0].sequence == Sequence(2));
   story.Answer(pulls[0]);
   story.Pull(4, 2);
-  CHECK(story.Sent().size() == 1);  // One pull of a chunk at a time: that of beta is on its way.
+  CHECK(story.Sent().size() == 1);  // One pull of a chunk at a time: beta's is on its way.
   story.Answer(pulls[1]);
   CHECK(story.Ended().size() == 1);
 }
@@ -157,7 +157,7 @@ TEST_CASE("Session: a lost message is repeated with the same sequence after a de
   story.Push(1, 0);
   const auto sent = story.Sent();
   story.Answer(sent[1]);
-  // kUnknown: a status that nobody has classified (issue 20).
+  // kUnknown is a status that nothing has classified (issue 20).
   story.Refuse(sent[0], GENERATE(absl::UnavailableError("connection refused"),
                                  absl::UnknownError("Stream removed")));
   CHECK(story.Sent().empty());
@@ -167,7 +167,7 @@ TEST_CASE("Session: a lost message is repeated with the same sequence after a de
   REQUIRE(again.size() == 1);
   CHECK(again[0].message != sent[0].message);
   CHECK(again[0].shards[0].sequence == Sequence(1));
-  CHECK_FALSE(story.Answer(sent[0]));  // The lost one's answer comes late: not used.
+  CHECK_FALSE(story.Answer(sent[0]));  // The lost message's answer comes late; it is not used.
   CHECK(story.Answer(again[0]));
   CHECK(story.Ended().size() == 1);
 }

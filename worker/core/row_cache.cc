@@ -10,7 +10,7 @@
 namespace capstan::worker {
 namespace {
 
-constexpr size_t kKeysAhead = 8;  // Whose place in the index is fetched meanwhile.
+constexpr size_t kKeysAhead = 8;  // The index entry of the key so far ahead is prefetched.
 
 }  // namespace
 
@@ -74,7 +74,7 @@ RowsRead RowCache::End(const Answer& answer, absl::Span<const float> rows) {
 void RowCache::TakeIn(int64_t floor, int64_t until, absl::Span<const float> rows) {
   int64_t steps = this->rows();
   const size_t count = pull_.wanted.size();
-  // Keys stand in the order of their hashes: whoever comes first finds room, so begin elsewhere.
+  // Keys are ordered by hash, and the first ones find room: each pull begins at another key.
   const size_t first = count == 0 ? 0 : KeyHash(++pulls_) % count;
   for (size_t k = first; k < count; ++k) TakeIn(k, floor, until, rows, &steps);
   for (size_t k = 0; k < first; ++k) TakeIn(k, floor, until, rows, &steps);

@@ -19,11 +19,11 @@ std::shared_ptr<const KeyBatch> BatchOf(const std::vector<uint64_t>& keys) {
   return std::make_shared<const KeyBatch>(MakeKeyBatch(keys, 4));
 }
 
-// A cache, and servers whose rows have the number of the pull that brought them.
+// A cache, and servers whose rows contain the number of the pull that brought them.
 struct Story {
   explicit Story(const RowCache::Options& options) : cache(options) {}
 
-  // Keys that were to be pulled, ascending. The rest is in `rows`.
+  // Returns the keys that must be pulled, ascending. The other rows are in `rows`.
   std::vector<uint64_t> Begin(int64_t iteration, const std::vector<uint64_t>& keys) {
     batch = BatchOf(keys);
     rows.assign(static_cast<size_t>(batch->size() * kDim), -1.0f);
@@ -61,8 +61,8 @@ using Keys = std::vector<uint64_t>;
 
 TEST_CASE("Row cache: a row is used while the bound lets it, then pulled again", "[worker][core]") {
   Story story({.rows_max = 10, .dim = kDim, .bound = 3});
-  CHECK(story.Pull(10, {1, 2}, /*staleness=*/1) == Keys{1, 2});  // Floor 9: up to 12.
-  CHECK(story.Pull(11, {1, 3}, /*staleness=*/2) == Keys{3});     // Floor 9: up to 12.
+  CHECK(story.Pull(10, {1, 2}, /*staleness=*/1) == Keys{1, 2});  // Floor 9: used up to 12.
+  CHECK(story.Pull(11, {1, 3}, /*staleness=*/2) == Keys{3});     // Floor 9: used up to 12.
   CHECK(story.RowOf(1) == 1.0f);
   CHECK(story.RowOf(3) == 2.0f);
   CHECK(story.Pull(12, {1, 2, 3}) == Keys{});
@@ -150,10 +150,10 @@ TEST_CASE("Row cache: what is in every batch stays, however many others come", "
     cached += story.End(1).cached;
     CHECK(story.cache.rows() <= 20);
   }
-  CHECK(cached >= 10 * 4 * 190 / 5);  // Four of five times, soon.
+  CHECK(cached >= 10 * 4 * 190 / 5);  // Four of five reads hit, after a while.
 }
 
-// What a cache may know of a row.
+// The expected state of a cached row.
 struct Known {
   float value = 0;
   int64_t until = 0;
@@ -169,7 +169,7 @@ TEST_CASE("Row cache: against a model, over random pulls", "[worker][core]") {
                                   .by_floor = draw(2) == 0,
                                   .bound = static_cast<int64_t>(draw(6))};
   Story story(options);
-  absl::btree_map<uint64_t, Known> model;  // The newest of each key.
+  absl::btree_map<uint64_t, Known> model;  // The newest state for each key.
   uint64_t membership = 1;
   uint64_t seen = 0;
   for (int64_t iteration = 0; iteration < 200; ++iteration) {
@@ -188,7 +188,7 @@ TEST_CASE("Row cache: against a model, over random pulls", "[worker][core]") {
       CHECK(story.RowOf(key) == model[key].value);
       oldest = std::min(oldest, model[key].floor);
     }
-    if (draw(10) == 0) continue;  // Given up.
+    if (draw(10) == 0) continue;  // The pull is given up.
     const RowsRead read = story.End(staleness, Generation(membership));
     const bool expected_again = options.by_floor && membership != seen && any_cached;
     CHECK(read.again == expected_again);

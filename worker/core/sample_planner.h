@@ -1,8 +1,8 @@
-// SamplePlanner: which samples a worker task trains (SSP, ASP) or evaluates next.
+// SamplePlanner: decides which samples a worker task trains (SSP, ASP) or evaluates next.
 //
 // The scheduler leases ranges of positions in the epoch's order; the planner cuts them into
-// batches, in order, and keeps what was acknowledged, so that only the rest of a dead task's leases
-// goes to the others. Pure. Thread safety: thread-compatible.
+// batches, in order, and records what was acknowledged, so that only the rest of a dead task's
+// leases goes to other tasks. Pure. Thread safety: thread-compatible.
 // Invariant: begin <= done <= next <= end for every lease.
 #ifndef CAPSTAN_WORKER_CORE_SAMPLE_PLANNER_H_
 #define CAPSTAN_WORKER_CORE_SAMPLE_PLANNER_H_
@@ -19,7 +19,7 @@ namespace capstan::worker {
 
 struct SampleLease {
   LeaseId lease;
-  Range positions;  // Of the epoch's order.
+  Range positions;  // Positions in the epoch's order.
 };
 
 // A batch to compute.
@@ -29,13 +29,13 @@ struct SampleWork {
   friend bool operator==(const SampleWork&, const SampleWork&) = default;
 };
 
-// What a batch came to.
+// The result of one batch.
 struct WorkResult {
   int64_t samples = 0;
   double loss_sum = 0.0;
   int64_t correct = 0;
-  ScoreCounts scores = {};  // Evaluation of a job that predicts clicks: of every sample.
-  OutputSums outputs = {};  // Evaluation of a model of layers.
+  ScoreCounts scores = {};  // Evaluation of a job that predicts clicks: counts every sample.
+  OutputSums outputs = {};  // Filled by evaluation of a model of layers.
 };
 
 struct SampleProgress {
@@ -44,14 +44,14 @@ struct SampleProgress {
   double loss_sum = 0.0;      // Over the done positions.
   int64_t correct = 0;
   OutputSums outputs = {};
-  ScoreCounts scores = {};  // Of the whole lease once it is done, until then empty.
+  ScoreCounts scores = {};  // Covers the whole lease once it is done; empty until then.
 };
 
 class SamplePlanner {
  public:
   explicit SamplePlanner(int64_t batch_size) : batch_size_(batch_size) {}  // REQUIRES: >= 1.
 
-  // Replaces the leases; one that is held already keeps its progress.
+  // Replaces the leases; a lease that is held already keeps its progress.
   void Assign(const std::vector<SampleLease>& leases);
 
   std::optional<SampleWork> Next() const;
@@ -63,7 +63,7 @@ class SamplePlanner {
 
   bool Finished() const;  // Every lease is done.
 
-  // Leases that are not done: the task asks for more when there are few.
+  // The number of leases that are not done; the task asks for more when there are few.
   int UnfinishedLeases() const;
 
   std::vector<SampleProgress> Progress() const;  // In the order of the leases.
@@ -72,7 +72,7 @@ class SamplePlanner {
   struct Lease {
     SampleLease lease;
     int64_t next = 0;
-    SampleProgress progress;  // But for the scores.
+    SampleProgress progress;  // Its scores stay empty: see `scores`.
     ScoreCounts scores = {};  // Over the done positions.
     bool done() const { return progress.position_done >= lease.positions.end; }
   };

@@ -1,4 +1,4 @@
-// The session when servers die, primaries change and acknowledgements wait for whole iterations.
+// Tests of the session when servers die, primaries change or acknowledgements wait for iterations.
 #include <catch2/catch.hpp>
 #include <string>
 #include <utility>
@@ -24,7 +24,7 @@ Routing TwoServers(uint64_t generation) {
   return routing;
 }
 
-// Shard 2 on alpha, which was made its primary by this table.
+// Shard 2 is on alpha, which this table makes its primary.
 Routing BetaLost(uint64_t generation) {
   Routing routing = TwoServers(generation);
   routing.shards[2].server = 0;
@@ -38,7 +38,7 @@ std::vector<int> ShardsOf(const SendMessage& message) {
   return shards;
 }
 
-// A session with a clock, what it sent and what ended.
+// A session with a clock, the messages that it sent and the operations that ended.
 struct Story {
   explicit Story(PushPullSession::Options options = {}) : session(options) {
     session.SetRouting(TwoServers(1), now, &actions);
@@ -226,7 +226,7 @@ TEST_CASE("Session: what an unfinished pull read from a deposed primary is read 
   story.Answer(again[0], {.version = Version(10), .staleness = 1});
   const auto ended = story.Ended();
   REQUIRE(ended.size() == 1);
-  CHECK(ended[0].versions.at(TableId(0)) == Version(10));  // Of the second reading alone.
+  CHECK(ended[0].versions.at(TableId(0)) == Version(10));  // The second reading alone counts.
   CHECK(ended[0].staleness == 1);
 }
 
@@ -254,7 +254,7 @@ TEST_CASE("Session: a server that is away is asked again after 20 ms, then at mo
   auto sent = story.Sent();
   story.Answer(sent[0]);
   story.Answer(sent[2]);
-  sent = {sent[1], sent[3]};  // Both of beta: they fail together and back off once.
+  sent = {sent[1], sent[3]};  // Both go to beta: they fail together and back off once.
   for (const int expected : {20, 40, 80, 160, 200, 200}) {
     for (const SendMessage& m : sent) story.Refuse(m, absl::Status(code, "gone"));
     CHECK(story.Sent().empty());
@@ -294,7 +294,7 @@ TEST_CASE("Session: while the scheduler sends no table, servers are asked in tur
   CHECK(story.actions.ask_routing.empty());
   story.Wait(absl::Milliseconds(1));
   story.Wait(absl::Milliseconds(500));
-  CHECK(story.actions.ask_routing == std::vector<int>{0, 1});  // The one that is away comes last.
+  CHECK(story.actions.ask_routing == std::vector<int>{0, 1});  // The unreachable one is last.
   story.Route(BetaLost(2));
   story.Answer(story.Sent().back());
   story.Wait(absl::Seconds(10));
@@ -324,13 +324,13 @@ TEST_CASE("Session: a server that answers again ends the need for a table", "[wo
 
 TEST_CASE("Session: a pull tells how far it has come, and that it begins anew for some of it",
           "[worker][core]") {
-  Story story({.chunk_bytes_min = 32, .chunk_bytes_max = 32});  // A message a shard.
+  Story story({.chunk_bytes_min = 32, .chunk_bytes_max = 32});  // One message per shard.
   story.Pull(1, 0);
   const std::vector<SendMessage> sent = story.Sent();
   REQUIRE(sent.size() == 3);
   const auto arrived = [&] { return story.session.ProgressOf(OpId(1), TableId(0)).arrived_end; };
   story.Answer(sent[1]);
-  CHECK(arrived() == 0);  // The one before it is missing.
+  CHECK(arrived() == 0);  // The shard before it is missing.
   story.Answer(sent[0]);
   CHECK(arrived() == 16);
   CHECK(story.session.ProgressOf(OpId(1), TableId(1)).arrived_end == 0);

@@ -1,9 +1,9 @@
-// SlotPlanner: which BSP micro-batch a worker task computes next.
+// SlotPlanner: decides which BSP micro-batch a worker task computes next.
 //
 // The scheduler leases slots: "compute slot m of every iteration in [begin, end)". A task that
 // takes over a dead worker's slot starts behind the others, so each slot has its own next iteration
 // and the smallest goes first. Pure. Thread safety: thread-compatible.
-// Invariants: (1) done <= next <= end for every slot;
+// Invariants: (1) done <= next for every slot; both may be beyond the end (Assign, SkipTo);
 //             (2) next and done of a held slot never decrease.
 #ifndef CAPSTAN_WORKER_CORE_SLOT_PLANNER_H_
 #define CAPSTAN_WORKER_CORE_SLOT_PLANNER_H_
@@ -24,7 +24,7 @@ struct SlotLease {
 
 struct SlotProgress {
   SlotId slot;
-  // Every iteration below it is acknowledged. Beyond the lease: so far others, or this task, came.
+  // Every iteration below it is acknowledged. May be beyond the lease's end (Assign, SkipTo).
   Iteration done;
 };
 
@@ -37,13 +37,12 @@ struct SlotWork {
 
 class SlotPlanner {
  public:
-  // Replaces the leases. A slot that is held already keeps what it has done beyond the
-  // lease's begin, be it beyond the end: the scheduler ends leases early for a checkpoint, and is
-  // to hear who was further.
+  // Replaces the leases. A slot that is held already keeps its progress, even beyond the lease's
+  // end: the scheduler ends leases early for a checkpoint, and must learn which tasks were further.
   void Assign(const std::vector<SlotLease>& leases);
 
-  // The micro-batch of the lowest iteration not yet started, by slot within it; nothing if
-  // all are started.
+  // The next micro-batch to start: that of the lowest iteration, and of the lowest slot in it.
+  // Nothing if all are started.
   std::optional<SlotWork> Next() const;
 
   // The next `count` micro-batches in order, to decode them ahead of use.
@@ -55,8 +54,7 @@ class SlotPlanner {
   // `work` has been acknowledged by every shard.
   void Done(const SlotWork& work);
 
-  // The servers hold nothing older than `oldest`: earlier iterations were completed by
-  // somebody else.
+  // The servers hold nothing older than `oldest`: other tasks have completed earlier iterations.
   void SkipTo(Iteration oldest);
 
   // True if nothing is left to start or to be acknowledged, in the leases or beyond them.

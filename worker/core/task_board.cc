@@ -27,8 +27,8 @@ bool TaskBoard::Take(const Assignment& assignment) {
   return true;
 }
 
-// Which samples belong to slot m of iteration c follows from the job alone: whoever computes the
-// slot, and however often, gets the same gradient.
+// The job alone determines which samples belong to slot m of iteration c: every task that computes
+// the slot gets the same gradient, however often it does.
 Work TaskBoard::FromSlot(const SlotWork& slot) const {
   const int64_t first = slot.iteration.value() - assignment_.epoch_first_iteration.value();
   const int64_t per_iteration = options_.slots * options_.batch_size;

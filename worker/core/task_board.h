@@ -1,18 +1,18 @@
-// TaskBoard: what a worker task has been assigned, what it does next, and what it has done.
+// TaskBoard: the state of a worker task's assignment: what it does next, and what it has done.
 //
-// The compute loop asks Next(), begins it with Start() before anything of it leaves and says Done()
-// when the servers have acknowledged it; the scheduler's assignments come in through Take(); the
-// report goes out of the getters. Pure. Thread safety: thread-compatible; the task's loop and its
+// The compute loop asks Next(), calls Start() before any part of that work is sent, and Done() when
+// the servers have acknowledged it. The scheduler link passes assignments to Take() and makes its
+// reports from the getters. Pure. Thread safety: thread-compatible; the task's loop and its
 // scheduler link share it under one mutex.
 //
 //   assignment: IDLE <-> TRAIN <-> EVALUATE -> EXPORT -> FINISH
 //                        TRAIN <-> TRAIN paused
 //   (the scheduler decides; the newest wins)
 //
-// Paused, nothing more is started; what was started is acknowledged, and then the task is idle. An
-// assignment that goes on with the same leases goes on exactly where it was.
-// Invariant: idle only when every batch started has been acknowledged, also of leases that are not
-// the task's any more.
+// While it is paused the task starts nothing more; it is idle when what was started has been
+// acknowledged. An assignment with the same leases continues exactly where the last one stopped.
+// Invariant: the task is idle only when every batch that it started has been acknowledged, also of
+// leases that it does not have any more.
 #ifndef CAPSTAN_WORKER_CORE_TASK_BOARD_H_
 #define CAPSTAN_WORKER_CORE_TASK_BOARD_H_
 
@@ -38,8 +38,8 @@ struct Assignment {
   Iteration start_iteration;         // SSP, ASP.
   Iteration epoch_first_iteration;   // BSP.
   std::string export_path;           // Export.
-  std::string staged_path;           // Export: the model is there; it is only to be moved.
-  bool paused = false;               // Train: start nothing more; the leases stay.
+  std::string staged_path;           // Export: the model is there already; only move it.
+  bool paused = false;               // Train: start nothing more, but keep the leases.
 };
 
 // One unit of work: a micro-batch, an evaluation batch, or the export.
@@ -47,13 +47,13 @@ struct Work {
   enum class Kind { kNone, kTrain, kEvaluate, kExport, kFinish };
   Kind kind = Kind::kNone;
   Epoch epoch;
-  Iteration iteration;           // Train: to pull at and to push as.
+  Iteration iteration;           // Train: the iteration of its pull and of its push.
   Range slots;                   // Train under BSP: the slot as a range; else empty.
   Range positions;               // Samples; empty for a BSP slot beyond the data.
   int64_t gradient_samples = 1;  // Train: the gradient is divided by it.
   LeaseId lease;                 // SSP, ASP and evaluation.
   std::string export_path;       // Export.
-  std::string staged_path;       // Export: the model is there; it is only to be moved.
+  std::string staged_path;       // Export: the model is there already; only move it.
   friend bool operator==(const Work&, const Work&) = default;
 };
 
@@ -61,9 +61,9 @@ struct TaskTotals {
   int64_t samples = 0;
   double loss = 0.0;
   int64_t correct = 0;
-  // [k] pulls that saw staleness k; the last entry: or more.
+  // [k]: the pulls that saw staleness k; the last entry counts k or more.
   std::vector<int64_t> staleness_counts;
-  // Of models with a cache of rows: those that it gave for training, and those that were pulled.
+  // Models with a cache of rows: the rows that it gave for training, and those that were pulled.
   int64_t rows_cached = 0;
   int64_t rows_pulled = 0;
 };
@@ -74,41 +74,42 @@ class TaskBoard {
 
   struct Options {
     bool bsp = false;
-    int slots = 1;           // BSP: micro-batches an iteration.
-    int64_t batch_size = 1;  // Training samples a micro-batch.
+    int slots = 1;           // BSP: micro-batches per iteration.
+    int64_t batch_size = 1;  // Training samples per micro-batch.
     int64_t evaluation_batch_size = 1;
     int64_t train_samples = 0;
   };
   explicit TaskBoard(const Options& options);
 
-  // The number of training samples, once the data is loaded.
+  // Sets the number of training samples, once the data is loaded.
   // REQUIRES: nothing has been started yet.
   void SetTrainSamples(int64_t count) { options_.train_samples = count; }
 
-  // Replaces the assignment if it is newer. Returns whether it was.
+  // Replaces the assignment if `assignment` is newer; returns whether it was.
   bool Take(const Assignment& assignment);
 
-  // kNone while paused.
+  // The work to start next; kNone if there is none, also while paused.
   Work Next() const;
-  // The next `count` batches to train or evaluate, in order, for decoding ahead; also while paused.
+  // The next `count` batches to train or evaluate, in order, to decode ahead; also while paused.
   std::vector<Work> Upcoming(int count) const;
-  // False, and nothing is begun, if `work` is not Next() any more: an assignment since has paused
-  // the task or taken the work away, and the scheduler may have been told that the task is idle.
+  // Begins `work`. Returns false, and begins nothing, if `work` is not Next() any more: a later
+  // assignment has paused the task or taken the work away, and the scheduler may have been told
+  // that the task is idle.
   [[nodiscard]] bool Start(const Work& work);
   void Done(const Work& work, const WorkResult& result);
 
-  // BSP: iterations before `oldest` were completed by somebody else.
+  // BSP: other tasks have completed the iterations before `oldest`.
   void SkipTo(Iteration oldest);
   void SawRead(const RowsRead& read);
   void Exported() { exported_ = true; }
 
-  // Everything assigned is done, or nothing may be started; and everything started is acknowledged.
+  // True if all assigned work is done, or none may be started; and all started is acknowledged.
   bool Idle() const;
 
   const Assignment& assignment() const { return assignment_; }
   const TaskTotals& totals() const { return totals_; }
   bool exported() const { return exported_; }
-  // SSP, ASP: every own iteration below it is acknowledged.
+  // SSP, ASP: every iteration of this task below it is acknowledged.
   Iteration iterations_done() const { return iterations_done_; }
   std::vector<SlotProgress> slot_progress() const { return slots_.Progress(); }
   std::vector<SampleProgress> sample_progress() const { return samples().Progress(); }
@@ -132,7 +133,7 @@ class TaskBoard {
   Iteration next_iteration_;
   Iteration iterations_done_;
   TaskTotals totals_;
-  int64_t under_way_ = 0;  // Training batches started and not yet done.
+  int64_t under_way_ = 0;  // Training batches that are started and not yet done.
   bool exported_ = false;
 };
 

@@ -98,7 +98,7 @@ TEST_CASE("TaskBoard: phases go from training over evaluation to export and the 
   CHECK_FALSE(board.Idle());
   board.Exported();
   CHECK(board.Idle());
-  // What was exported is to be moved: that is other work.
+  // The exported model must be moved: that is other work.
   board.Take({.generation = Generation(4),
               .phase = Phase::kExport,
               .export_path = "there",
@@ -157,7 +157,7 @@ TEST_CASE("TaskBoard: it is not idle before a push of a slot that was taken away
   REQUIRE(board.Start(work));
   board.Take(TrainSlots(2, {}));
   CHECK_FALSE(board.Idle());
-  CHECK(board.slot_progress().empty());  // Of the current assignment alone.
+  CHECK(board.slot_progress().empty());  // It covers the current assignment alone.
   board.Done(work, {.samples = 8});
   CHECK(board.Idle());
 }

@@ -8,13 +8,13 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int kLeasesHeld = 2;  // With fewer unfinished ones, ask for more at once.
+constexpr int kLeasesHeld = 2;  // The task asks for more at once if fewer are unfinished.
 // While one push is on its way, the next gradient may be computed.
 constexpr size_t kPushesBehind = 1;
 
 absl::Status PlanAgain() { return absl::CancelledError("the plan may be out of date"); }
 
-// A call of the port that takes time: suspends the loop only if the call has not ended.
+// The awaitable of a port's call: suspends the loop only if the call has not ended.
 class PortCall {
  public:
   PortCall(TaskPort& port, bool ended) : port_(port), ended_(ended) {}
@@ -44,7 +44,7 @@ Coroutine<absl::Status> TaskLoop::Run() {
     if (work.kind == Work::Kind::kFinish) co_return absl::OkStatus();
     Coroutine<absl::Status> step = Step(work);
     const absl::Status status = co_await step;
-    // A server that fences this incarnation off says the same as a scheduler that does.
+    // A server that fences this incarnation off means the same as a scheduler that does.
     if (absl::IsAborted(status)) co_return absl::OkStatus();
     if (port_.Fenced()) break;
     if (!status.ok() && !absl::IsCancelled(status)) co_return status;
@@ -106,8 +106,8 @@ Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
   if (!ready.ok()) co_return ready;
   // The forward pass takes time: a pause that came meanwhile has been answered with "idle".
   if (!Begin(work)) co_return PlanAgain();
-  // Push and pull start before there is a gradient: its parts leave as the backward pass ends them,
-  // and the next parameters take the place of those that it has done with.
+  // Push and pull start before there is a gradient: its parts are sent as the backward pass makes
+  // them, and the next parameters overwrite those that it does not need any more.
   const absl::StatusOr<OpId> push = port_.Push(work);
   if (!push.ok()) co_return push.status();
   const absl::Status pulling = PullAhead();
@@ -119,9 +119,9 @@ Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
     co_return Annotate(result.status(), absl::StrCat("iteration ", work.iteration.value()));
   }
   outstanding_.push_back({*push, work, *result});
-  // The other slots of the iteration may be this task's own: see ForwardOne.
+  // The other slots of the iteration may be this task's own, so it does not wait: see ForwardOne.
   if (AwaitsIterations()) co_return absl::OkStatus();
-  // Without a pull under way there may be no other work: say what was done as soon as it is.
+  // If no pull is under way there may be no other work: wait, to report what is done at once.
   Coroutine<absl::Status> pushes = AwaitPushes(pull_.has_value() ? kPushesBehind : 0);
   const absl::Status status = co_await pushes;
   co_return status;
@@ -159,8 +159,8 @@ Coroutine<absl::Status> TaskLoop::ForwardOne(const Work& work) {
     if (!taken.ok()) co_return taken;
   }
   if (!AwaitsIterations()) co_return absl::OkStatus();
-  // The parameters are there, so the iterations before are complete: their acknowledgements are on
-  // the way, and with them their gradients' memory.
+  // The parameters are there, so the earlier iterations are complete: their acknowledgements are on
+  // the way, and each of them frees the memory of a gradient.
   Coroutine<absl::Status> earlier = AwaitPushesBefore(work.iteration);
   const absl::Status status = co_await earlier;
   co_return status;

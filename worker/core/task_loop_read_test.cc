@@ -1,4 +1,4 @@
-// What TaskLoop does with what a port says of a pull's rows.
+// Tests that TaskLoop obeys what a port reports about a pull's rows.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
@@ -54,10 +54,10 @@ class Port final : public TaskPort {
   }
   void InterruptOnce() { interrupt_ = true; }
   void PastOnce() { past_ = true; }
-  // Comes in while the next forward pass is under way, too late to interrupt it.
+  // This assignment comes during the next forward pass, too late to interrupt it.
   void AssignMeanwhile(const Assignment& assignment) { arriving_ = assignment; }
   bool WaitForWork() override {
-    fenced_ = true;  // The end.
+    fenced_ = true;  // Ends the loop.
     return true;
   }
   bool Train(const Work& work, OpId, absl::StatusOr<WorkResult>* result) override {

@@ -31,7 +31,7 @@ Routing RoutingOf(uint64_t generation, std::vector<int> primaries, std::vector<u
 }
 
 // Servers that hold two shards and, under BSP with replicas, answer a slot's push once the
-// iteration has all of its slots. What they have committed survives them.
+// iteration has all of its slots. Committed pushes survive the servers' death.
 class Servers {
  public:
   explicit Servers(int slots) : slots_(slots) {}  // 0: every push is applied at once.
@@ -67,7 +67,7 @@ class Servers {
     absl::Status status;
     std::vector<ShardReply> replies;
   };
-  // The next message that can be answered.
+  // Returns the next message that can be answered.
   std::optional<Answer> Next() {
     for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
       Answer answer{.message = it->message};
@@ -86,7 +86,7 @@ class Servers {
   int64_t version(int shard) const { return versions_[static_cast<size_t>(shard)]; }
 
   std::vector<std::string> pushed;  // "iteration/slot shard s", in the order of arrival.
-  std::vector<int> pulled;          // Shards that were read.
+  std::vector<int> pulled;          // The shards that were read.
 
  private:
   void Record(size_t shard, int64_t iteration, int64_t slot) {
@@ -126,7 +126,7 @@ class Servers {
   std::vector<SendMessage> waiting_;
 };
 
-// A task without threads: whatever takes time suspends the loop until Settle() finds it done.
+// A task without threads: a call that takes time suspends the loop until Settle() finds it done.
 class Story final : public TaskPort {
  public:
   explicit Story(int slots, TaskLoop::Options options = {})
@@ -169,7 +169,7 @@ class Story final : public TaskPort {
     Settle();
   }
 
-  void Settle() {  // Until nothing goes on by itself.
+  void Settle() {  // Runs everything until nothing goes on by itself.
     for (bool progress = true; progress;) {
       progress = false;
       for (const SendMessage& m : std::exchange(actions_.send, {})) servers.Take(m);
@@ -237,7 +237,7 @@ class Story final : public TaskPort {
   Servers servers;
   TaskBoard board;
   std::vector<std::string> trained;    // "iteration/slot".
-  std::vector<std::string> asked_for;  // By pulls: "iteration/slot:first position".
+  std::vector<std::string> asked_for;  // One per pull: "iteration/slot:first position".
   absl::btree_map<TableId, Version> exported;
   absl::Status train_status;
   bool fenced = false;
@@ -264,7 +264,7 @@ class Story final : public TaskPort {
       case Call::kWork:
         return fenced || TaskLoop::HasWork(board, true);
       case Call::kCompute:
-        if (!computing_blocked) Release();  // Of what was blocked.
+        if (!computing_blocked) Release();  // The values of the push are ready now.
         return !computing_blocked;
       case Call::kNone:
         return false;
@@ -295,7 +295,7 @@ class Story final : public TaskPort {
   bool interrupted_ = false;
   Call call_ = Call::kNone;
   OpId op_;
-  OpId computed_;  // The push of what Train computes.
+  OpId computed_;  // The push of the gradient that Train computes.
   OpDone* done_ = nullptr;
   std::coroutine_handle<> suspended_;
 };
@@ -314,7 +314,7 @@ TEST_CASE(
   CHECK(story.servers.version(0) == 3);
   CHECK(story.board.Idle());
   CHECK(story.board.totals().samples == 24);
-  CHECK(story.most_outstanding == 2);  // As many gradients as slots, no more.
+  CHECK(story.most_outstanding == 2);  // There are as many gradients as slots, and no more.
 }
 
 TEST_CASE(
@@ -363,7 +363,7 @@ TEST_CASE("TaskLoop: early pulls are answered while the batch before is computed
   story.computing_blocked = true;
   story.Samples({{LeaseId(1), {0, 12}}});
   CHECK(story.servers.pushed.empty());
-  CHECK(story.servers.pulled.size() == kShards * (early ? 2 : 1));  // Of the second batch, too.
+  CHECK(story.servers.pulled.size() == kShards * (early ? 2 : 1));  // Early: the second batch, too.
   story.computing_blocked = false;
   story.Settle();
   CHECK(story.trained == Names{"0/0", "1/0", "2/0"});

@@ -107,7 +107,7 @@ class LoadedDriver final : public CudaDriver {
   }
 
  private:
-  // Asked for in the device's primary context, which is made for that and given up again.
+  // Asks in the device's primary context, which it retains for this and then releases.
   int64_t FreeBytes(Device device) {
     Context context = nullptr;
     if (calls_.primary_context_retain(&context, device) != kSuccess) return 0;
@@ -135,7 +135,7 @@ class LoadedDriver final : public CudaDriver {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDriver>> OpenCudaDriver(const char* library) {
-  // Never closed: the driver keeps threads and state until the process ends.
+  // The library is never closed: the driver keeps threads and state until the process ends.
   void* const loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) {
     const char* const why = dlerror();

@@ -1,8 +1,8 @@
-// DeviceProbe: which GPUs the tasks of this daemon can use, or why they can use none.
+// DeviceProbe: finds out which GPUs the tasks of this daemon can use, or why they can use none.
 //
-// Found once, when the daemon starts. A GPU that does not answer is left out, and named in
+// The daemon calls Find once, when it starts. A GPU that does not answer is left out and named in
 // left_out().
-// Thread safety: functions.
+// Thread safety: thread-compatible.
 #ifndef CAPSTAN_WORKER_DAEMON_DEVICE_PROBE_H_
 #define CAPSTAN_WORKER_DAEMON_DEVICE_PROBE_H_
 
@@ -18,7 +18,7 @@
 
 namespace capstan::worker {
 
-// The oldest CUDA whose drivers run what kernels/cuda is built with: CUDA 13.
+// The oldest CUDA version a driver may support: kernels/cuda is built with CUDA 13.
 inline constexpr int kCudaVersionMin = 13000;
 
 class DeviceProbe {
@@ -28,13 +28,13 @@ class DeviceProbe {
       return OpenCudaDriver();
     };
     std::string driver_version_file = "/sys/module/nvidia/version";  // One line.
-    // Why tasks have no backend for GPUs; empty: they have one. Asked once there is a GPU.
+    // Returns why tasks have no backend for GPUs; empty: they have one. Called if there is a GPU.
     std::function<std::string()> backend_problem;
   };
   explicit DeviceProbe(Options options) : options_(std::move(options)) {}
 
-  // Devices::unusable says, in this order: no driver, too old a driver, a driver that does not
-  // start, no GPU, no GPU that answers, or what Options::backend_problem says.
+  // Devices::unusable is the first of these reasons that applies: no driver, too old a driver, a
+  // driver that does not start, no GPU, no GPU that answers, Options::backend_problem.
   Devices Find();
 
   // GPUs that Find left out, each with the driver's error.

@@ -10,7 +10,7 @@
 namespace capstan::worker {
 namespace {
 
-// A machine's driver and its GPUs.
+// What a fake driver reports.
 struct Machine {
   int version = 13010;
   absl::Status start;

@@ -91,9 +91,9 @@ LogUploader::Outcome LogUploader::Send(const TaskName& task, const std::string& 
     case absl::StatusCode::kDeadlineExceeded:
       return Outcome::kSchedulerAway;
     case absl::StatusCode::kResourceExhausted:
-      return Outcome::kLater;  // It may have room the next time.
+      return Outcome::kLater;  // The scheduler may have room the next time.
     default:
-      return Outcome::kForget;  // It does not know the job, or keeps no logs.
+      return Outcome::kForget;  // The scheduler does not know the job, or keeps no logs.
   }
 }
 
@@ -102,7 +102,7 @@ LogUploader::Outcome LogUploader::Upload(const TaskName& task, int64_t* next) co
     const Outcome asked = Send(task, "", next);
     if (asked != Outcome::kWatchOn) return asked;
   }
-  // Where the last bytes that are wanted begin.
+  // Finds the offset at which the last behind_max bytes begin.
   absl::StatusOr<v1::ReadTaskLogResponse> part = Read(task, -options_.behind_max, 1);
   if (part.ok()) {
     const int64_t begin = part->next_offset() - static_cast<int64_t>(part->data().size());
@@ -115,10 +115,10 @@ LogUploader::Outcome LogUploader::Upload(const TaskName& task, int64_t* next) co
     const int64_t before = *next;
     const Outcome outcome = Send(task, part->data(), next);
     if (outcome != Outcome::kWatchOn) return outcome;
-    if (*next <= before) return Outcome::kForget;  // A scheduler that does not take it in.
+    if (*next <= before) return Outcome::kForget;  // The scheduler does not accept the data.
     sent += static_cast<int64_t>(part->data().size());
   }
-  // Its log has been removed, or cannot be read.
+  // If the read has failed, the log has been removed or cannot be read.
   return part.ok() ? Outcome::kWatchOn : Outcome::kForget;
 }
 

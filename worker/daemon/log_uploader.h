@@ -1,13 +1,14 @@
-// LogUploader: hands the ends of this daemon's task logs on to the scheduler, which keeps them for
-// the time when this host is gone.
+// LogUploader: sends the ends of this daemon's task logs to the scheduler, which keeps them in case
+// this host is lost.
 //
-//   Watch --> WATCHED --every `interval`: what is new goes out, 256 KiB at a time--> WATCHED
+//   Watch --> WATCHED --every `interval`: sends what is new, 256 KiB at a time--> WATCHED
 //                \--the task has ended and all is sent, or its job is unknown--> forgotten
 //
-// A log that is more than `behind_max` ahead of what the scheduler has is sent from its end on.
-// While the scheduler is away nothing is sent; what it missed comes later, up to that bound.
-// Thread safety: thread-safe, except that Start and Stop are one thread's. `read` and `keep` are
-// called by one thread, under no lock of this class.
+// If a log is more than `behind_max` bytes ahead of what the scheduler has, only its last
+// `behind_max` bytes are sent. While the scheduler is unreachable nothing is sent; it gets what it
+// missed later, up to that bound.
+// Thread safety: thread-safe, except that one thread calls Start and Stop. One thread calls `read`
+// and `keep`, under no lock of this class.
 #ifndef CAPSTAN_WORKER_DAEMON_LOG_UPLOADER_H_
 #define CAPSTAN_WORKER_DAEMON_LOG_UPLOADER_H_
 
@@ -31,12 +32,12 @@ namespace capstan::worker {
 class LogUploader {
  public:
   static constexpr int32_t kPieceBytesMax = 256 << 10;
-  static constexpr size_t kTasksMax = 1000;  // Watched at a time; the lowest in order are dropped.
+  static constexpr size_t kTasksMax = 1000;  // If more are watched, the first by name is dropped.
 
   struct Options {
-    // As ReadTaskLog of worker_service.h.
+    // Same as ReadTaskLog in worker_service.h.
     std::function<absl::StatusOr<v1::ReadTaskLogResponse>(const v1::ReadTaskLogRequest&)> read;
-    // TaskLogs.KeepTaskLog, with a deadline; where to go on.
+    // Calls TaskLogs.KeepTaskLog, with a deadline; returns the offset to continue from.
     std::function<absl::StatusOr<int64_t>(const v1::KeepTaskLogRequest&)> keep;
     absl::Duration interval = absl::Seconds(1);  // > 0.
     int64_t behind_max = int64_t{1} << 20;       // > 0.
@@ -46,9 +47,9 @@ class LogUploader {
   ~LogUploader();  // Stops.
 
   void Start();
-  // Sends what is new once more, unless the scheduler does not answer. Idempotent.
+  // Sends what is new one last time, unless the scheduler does not answer. Idempotent.
   void Stop();
-  void Watch(const TaskName& task);  // Also before its log is there.
+  void Watch(const TaskName& task);  // The log need not exist yet.
   size_t watched() const;
 
  private:
@@ -56,7 +57,7 @@ class LogUploader {
   static constexpr int64_t kUnknown = -1;
 
   void Run();
-  bool Round();  // False: the scheduler does not answer.
+  bool Round();  // Returns false if the scheduler does not answer.
   Outcome Upload(const TaskName& task, int64_t* next) const;
   Outcome Send(const TaskName& task, const std::string& data, int64_t* next) const;
   absl::StatusOr<v1::ReadTaskLogResponse> Read(const TaskName& task, int64_t offset,
@@ -64,7 +65,7 @@ class LogUploader {
 
   const Options options_;
   mutable absl::Mutex mutex_;
-  // With where to go on in each; kUnknown: the scheduler is to be asked.
+  // The watched tasks, with the offset to continue from; kUnknown: ask the scheduler.
   absl::btree_map<TaskName, int64_t> tasks_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -66,7 +66,7 @@ struct World {
   bool AwaitKept(const std::string& text) {
     return Await([&] { return kept == text; });
   }
-  bool AwaitCalls() {  // As many again as there were.
+  bool AwaitCalls() {  // Waits for two more calls.
     const int before = [&] {
       const absl::MutexLock lock(&mutex);
       return calls;
@@ -81,7 +81,7 @@ struct World {
   std::string kept;
   int64_t kept_from = 0;
   int calls = 0;
-  LogUploader uploader;  // Last: its thread uses all of the above.
+  LogUploader uploader;  // Declared last: its thread uses all of the above.
 };
 
 TEST_CASE("LogUploader: what a task writes goes out, and it is forgotten at its end", "[worker]") {
@@ -106,7 +106,7 @@ TEST_CASE("LogUploader: what a task writes goes out, and it is forgotten at its 
 TEST_CASE("LogUploader: only the end of a long log goes out, and what is kept goes on",
           "[worker]") {
   World world;
-  world.kept = "begin ";  // By an earlier round, of another life of the scheduler.
+  world.kept = "begin ";  // An earlier incarnation of the scheduler has kept this.
   std::string whole = "begin ";
   for (int i = 0; i < 1000; ++i) whole += absl::StrCat(i, "\n");
   world.Write(whole);

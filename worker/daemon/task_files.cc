@@ -45,7 +45,7 @@ absl::Status CheckRank(Rank rank) {
 
 namespace fs = std::filesystem;
 
-// The names in a folder; none if it cannot be read.
+// The names in a folder; empty if it cannot be read.
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -56,7 +56,7 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
-// The task whose folder has this name, if it is one that TaskFilesOf makes.
+// The task whose folder has this name; none if TaskFilesOf does not make such a name.
 std::optional<TaskName> TaskOf(const JobId& job, const std::string& name) {
   const std::vector<std::string> parts = absl::StrSplit(name, '-');
   int32_t rank = 0;
@@ -74,7 +74,7 @@ struct EndedTask {
   TaskFiles files;
 };
 
-// Every ended task of one job that has left files.
+// Adds every ended task of one job that has left files.
 void AddEndedTasks(const std::string& work_dir, const JobId& job,
                    const std::function<bool(const TaskName&)>& is_running,
                    std::vector<EndedTask>* ended) {
@@ -90,7 +90,7 @@ void AddEndedTasks(const std::string& work_dir, const JobId& job,
   }
 }
 
-// The incarnation in a folder's name "<rank>-<incarnation>", or 0 if it is another's.
+// The incarnation in a folder's name "<rank>-<incarnation>", or 0 if it is of another rank.
 uint64_t IncarnationOf(const std::string& name, Rank rank) {
   const std::string prefix = absl::StrCat(rank.value(), "-");
   uint64_t incarnation = 0;
@@ -152,7 +152,7 @@ int DeleteOldTasks(const std::string& work_dir, int keep,
   std::sort(ended.begin(), ended.end(), [](const EndedTask& a, const EndedTask& b) {
     return std::tie(a.written, a.incarnation) > std::tie(b.written, b.incarnation);
   });
-  // Models that killed tasks were to send.
+  // A task that was killed may have left a model that it was to send.
   for (const EndedTask& task : ended) {
     for (const StagedModel& model : StagedModelsIn(task.files.folder)) {
       RemoveStagedModel(model.path);
@@ -165,7 +165,7 @@ int DeleteOldTasks(const std::string& work_dir, int keep,
     fs::remove(files.log, error);
     fs::remove(files.spec, error);
     if (!error) ++deleted;
-    // Fails, as it should, where anything else lies in them.
+    // This fails, as it should, if the folders contain anything else.
     fs::remove(files.folder, error);
     fs::remove(fs::path(files.folder).parent_path(), error);
   }

@@ -1,12 +1,12 @@
-// TaskFiles: where a worker daemon keeps what belongs to one life of a task.
+// TaskFiles: the files that a worker daemon keeps for one incarnation of a task.
 //
 //   <work dir>/<job id>/<rank>-<incarnation>/task.textproto  the TaskAssignment it was started with
 //                                           /task.log        its output, kept after its end
 //                                           /.export-<rank>-<incarnation>/  a model on its way to
 //                                             the scheduler's host (worker/task/model_place.h)
 //
-// The newest ended tasks are kept; older ones are deleted, and nothing else that lies there.
-// Job ids come from the network: only those that are one plain name in a folder are accepted.
+// The files of the newest ended tasks are kept; those of older ones are deleted, and no others.
+// Job ids come from the network: only plain file names are accepted.
 // Thread safety: functions of their arguments and the disk.
 #ifndef CAPSTAN_WORKER_DAEMON_TASK_FILES_H_
 #define CAPSTAN_WORKER_DAEMON_TASK_FILES_H_
@@ -32,22 +32,22 @@ struct TaskFiles {
 //                           rank is negative; the incarnation is 0.
 absl::StatusOr<TaskFiles> TaskFilesOf(const std::string& work_dir, const TaskName& task);
 
-// The highest incarnation of a rank that has left files here.
-// Errors: kInvalidArgument  as above. kNotFound  there is none.
+// Returns the highest incarnation of a rank that has left files here.
+// Errors: kInvalidArgument  as TaskFilesOf. kNotFound  there is none.
 absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const JobId& job,
                                               Rank rank);
 
-// Makes the folder and writes the assignment as text.
-// Errors: kUnavailable  the disk refuses; names the path and the cause.
+// Makes the task's folder and writes the assignment as text.
+// Errors: kUnavailable  the file system fails; names the path and the cause.
 absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& assignment);
 
-// Errors (each names the file): kNotFound  it cannot be read. kInvalidArgument  it holds no
-// TaskAssignment.
+// Errors (each names the file): kNotFound  it cannot be read. kInvalidArgument  it does not contain
+// a TaskAssignment.
 absl::StatusOr<v1::TaskAssignment> ReadTaskSpec(const std::string& path);
 
-// Deletes the files of ended tasks but those of the `keep` that were written last, and the folders
-// that are then empty; of all ended ones the models that they were to send. Returns how many tasks'
-// files it deleted.
+// Deletes the files of ended tasks, except for the `keep` tasks whose logs were written last, and
+// the folders that are then empty. Deletes the models that ended tasks were to send in any case.
+// Returns the number of tasks whose files it deleted.
 int DeleteOldTasks(const std::string& work_dir, int keep,
                    const std::function<bool(const TaskName&)>& is_running);
 

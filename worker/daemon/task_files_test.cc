@@ -85,7 +85,7 @@ TEST_CASE("Task files: the newest incarnation is the highest number, not the las
                "lenet-9");
 }
 
-// A task with files that were last written so many hours ago.
+// Makes a task's files, which were last written `hours` ago.
 TaskFiles Leave(const std::string& work_dir, const std::string& job, uint64_t incarnation,
                 int hours) {
   const TaskFiles files = TaskFilesOf(work_dir, {job, Rank(0), Incarnation(incarnation)}).value();
@@ -104,7 +104,7 @@ TEST_CASE("Task files: of ended tasks the newest are kept, and running ones alwa
   const TaskFiles kept = Leave(work_dir, "new", 3, 60);
   const TaskFiles newest = Leave(work_dir, "new", 4, 50);
   const auto is_running = [](const TaskName& task) { return task.incarnation == Incarnation(1); };
-  // Models that they were to send: only a task that runs still does.
+  // Models that tasks were to send: only a running task still does.
   const std::string sends = running.folder + "/.export-0-1";
   const std::string sent_no_more = newest.folder + "/.export-0-4";
   std::filesystem::create_directories(sends);

@@ -15,7 +15,7 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int kExitNotStarted = 127;  // As shells do.
+constexpr int kExitNotStarted = 127;  // Shells use the same code.
 constexpr int kLastLinesMax = 20;
 constexpr char kPlansVariable[] = "CAPSTAN_CUDA_PLANS";  // worker/task/backend.h
 constexpr int64_t kLastBytesMax = 4096;
@@ -30,7 +30,7 @@ std::string Describe(const TaskEnd& end) {
   return absl::StrCat("by signal ", end.signal, " (", strsignal(end.signal), ")");
 }
 
-// How a process ended, with the last lines of its log if it ended badly.
+// How a process ended, with the last lines of its log if it failed.
 TaskEnd EndOf(const absl::StatusOr<ExitStatus>& end, const std::string& log) {
   if (!end.ok()) {
     return {.exit_code = kExitNotStarted, .signal = 0, .last_lines = end.status().ToString()};
@@ -53,7 +53,7 @@ TaskSupervisor::TaskSupervisor(Options options)
 TaskSupervisor::~TaskSupervisor() { supervisor_.Stop(absl::ZeroDuration()); }
 
 absl::Status TaskSupervisor::Start() {
-  DeleteOldFiles();  // Of earlier lives of this daemon.
+  DeleteOldFiles();  // Those of this daemon's earlier incarnations.
   return supervisor_.Start();
 }
 
@@ -161,7 +161,7 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
   options.args = {"--task", "--scheduler=" + options_.scheduler, "--spec=" + files.spec,
                   "--log-format=" + options_.log_format};
   options.environment = {{"OMP_NUM_THREADS", std::to_string(threads)}};
-  // Which plans are the fastest on its GPUs, found by one task for those to come.
+  // The fastest plans on its GPUs, which one task measures and later tasks reuse.
   if (std::getenv(kPlansVariable) == nullptr) {
     options.environment.push_back({kPlansVariable, options_.work_dir + "/.cuda-plans"});
   }
@@ -174,7 +174,7 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
           task.incarnation.value(), files.log);
   if (options_.on_start) options_.on_start(task);
   supervisor_.Spawn(process.value(), std::move(options));
-  absl::MutexLock lock(&mutex_);  // StopTasks may have come first, and found nothing to terminate.
+  absl::MutexLock lock(&mutex_);  // StopTasks may have come first and found no process.
   if (table_.stopping()) supervisor_.Terminate(process.value(), options_.stop_grace);
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 // TaskSupervisor: runs the tasks that the scheduler wants on this daemon, each in a child process.
 //
-// The shell around TaskTable: writes a task's spec, starts `capstan-worker --task` on it with its
-// log file beside, stops what is no longer wanted, and reports how processes ended.
+// It is the shell around TaskTable: it writes a task's spec, starts `capstan-worker --task` on it
+// with a log file beside it, stops tasks that are no longer wanted, and reports how they ended.
 //
 // Thread safety: thread-safe. on_change is called under no lock.
 #ifndef CAPSTAN_WORKER_DAEMON_TASK_SUPERVISOR_H_
@@ -27,15 +27,15 @@ class TaskSupervisor final : public NodeHandler {
  public:
   struct Options {
     std::string work_dir;             // Absolute.
-    std::string scheduler;            // host:port, handed to the tasks.
-    std::string log_format = "text";  // Handed to the tasks.
-    // The program that runs a task; this one, even if its file has been replaced since.
+    std::string scheduler;            // host:port, passed to the tasks.
+    std::string log_format = "text";  // Passed to the tasks.
+    // The program that runs a task: this one, even if its file has been replaced since.
     std::string program = "/proc/self/exe";
-    int ended_tasks_kept = 20;                     // Whose spec and log stay on the disk.
+    int ended_tasks_kept = 20;                     // Ended tasks whose files stay on the disk.
     absl::Duration stop_grace = absl::Seconds(2);  // From SIGTERM to SIGKILL.
-    Devices devices;                               // Of this host; told at each registration.
-    std::function<void()> on_change;               // The state changed: NodeAgent::Wake.
-    // A task is about to write its log. Null: nobody is told.
+    Devices devices;                               // This host's; sent at each registration.
+    std::function<void()> on_change;               // Called if the state changed: NodeAgent::Wake.
+    // Called when a task is about to write its log. May be null.
     std::function<void(const TaskName&)> on_start;
   };
 
@@ -44,7 +44,7 @@ class TaskSupervisor final : public NodeHandler {
 
   absl::Status Start();
   // Terminates all tasks and waits for their ends, which the state still reports; starts no more.
-  // Returns the number of tasks that do not even end by SIGKILL within five seconds: 0.
+  // Returns the number of tasks that are still running five seconds after SIGKILL: normally 0.
   int StopTasks();
   // True while that task's process runs.
   bool IsRunning(const TaskName& task) const;
@@ -60,7 +60,7 @@ class TaskSupervisor final : public NodeHandler {
     TaskFiles files;
   };
 
-  // Does what the table decided. `assignments` holds those of actions.start.
+  // Carries out the table's actions. `assignments` has those of actions.start.
   void Perform(const TaskActions& actions,
                const std::map<TaskName, const v1::TaskAssignment*>& assignments);
   absl::Status StartTask(ProcessId process, const TaskName& task,
@@ -73,9 +73,9 @@ class TaskSupervisor final : public NodeHandler {
 
   mutable absl::Mutex mutex_;
   TaskTable table_ ABSL_GUARDED_BY(mutex_);
-  std::map<ProcessId, Process> processes_ ABSL_GUARDED_BY(mutex_);  // Running ones.
+  std::map<ProcessId, Process> processes_ ABSL_GUARDED_BY(mutex_);  // Running processes.
 
-  ProcessSupervisor supervisor_;  // Last: its thread ends before the rest goes.
+  ProcessSupervisor supervisor_;  // Declared last: its thread ends first.
 };
 
 }  // namespace capstan::worker

@@ -28,7 +28,7 @@ std::string Contents(const std::string& path) {
   return text.str();
 }
 
-// A worker daemon without its main: a supervisor tied to a fake scheduler. A task is a shell
+// A worker daemon without its main: a supervisor connected to a fake scheduler. A task is a shell
 // script.
 class Worker {
  public:
@@ -55,10 +55,10 @@ class Worker {
   }
   ~Worker() {
     agent->Stop();
-    supervisor.reset();  // Ends the thread that wakes the agent.
+    supervisor.reset();  // This ends the thread that wakes the agent.
   }
 
-  // Wants task 0 of a job in this incarnation, and nothing else.
+  // Makes the scheduler want task 0 of a job in this incarnation, and nothing else.
   void Want(const std::string& job, uint64_t incarnation, int threads = 0) {
     v1::SyncNodeResponse desired;
     v1::TaskAssignment& task = *desired.add_tasks();

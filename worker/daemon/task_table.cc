@@ -33,7 +33,7 @@ void TaskTable::ProcessEnded(ProcessId process, TaskEnd end, TaskActions* action
   if (running_.erase(process) == 0) return;
   const auto it = std::find_if(tasks_.begin(), tasks_.end(),
                                [&](const auto& item) { return item.second.process == process; });
-  if (it == tasks_.end()) return;  // Of an earlier life.
+  if (it == tasks_.end()) return;  // The process is of an earlier incarnation.
   actions->report = true;
   if (!it->second.desired) {
     tasks_.erase(it);

@@ -1,13 +1,13 @@
-// TaskTable: which tasks a worker daemon should run, runs, and has yet to report the end of.
+// TaskTable: the tasks that a worker daemon should run, runs, or must still report as ended.
 //
-// Pure: no clock, threads, files or logging. Desired states and ends come in, actions go out.
+// Pure: no clock, threads, files or logging. Input: desired states and ends; output: actions.
 // Thread safety: thread-compatible; TaskSupervisor serializes all calls.
 //
 //   desired           ends
 //   -------> RUNNING --------------------------> ENDED (reported until no longer desired) --> gone
 //               \ no longer desired: terminate                                              ^
 //                -> STOPPING --------------------------------------------------------------/  ends
-//   A new life kills every process and forgets its task; the ends of those are nobody's business.
+//   A new incarnation of the daemon kills and forgets every process; their ends are not reported.
 //
 // Invariants: (1) a task is started at most once while it is in the table;
 //             (2) every started process is in running_ until ProcessEnded names it.
@@ -25,7 +25,7 @@
 
 namespace capstan::worker {
 
-// One life of a task, as the scheduler names it.
+// One incarnation of a task, as the scheduler names it.
 struct TaskName {
   JobId job;
   Rank rank;
@@ -33,13 +33,13 @@ struct TaskName {
   friend auto operator<=>(const TaskName&, const TaskName&) = default;
 };
 
-// One start of a process by this daemon, from 1 up; never used again.
+// Identifies one start of a process by this daemon; counted from 1 and never reused.
 using ProcessId = StrongInt<struct ProcessIdTag, uint64_t>;
 
 struct TaskEnd {
   int exit_code = 0;       // Valid if signal is 0.
-  int signal = 0;          // That ended it; 0: none.
-  std::string last_lines;  // Of its log, if it ended badly.
+  int signal = 0;          // The signal that ended it; 0: none.
+  std::string last_lines;  // The last lines of its log, if it failed.
   friend bool operator==(const TaskEnd&, const TaskEnd&) = default;
 };
 
@@ -55,28 +55,28 @@ struct TaskActions {
     TaskName task;
   };
   std::vector<Start> start;
-  std::vector<ProcessId> terminate;  // With grace.
-  std::vector<ProcessId> kill;       // At once.
+  std::vector<ProcessId> terminate;  // Processes to terminate with grace.
+  std::vector<ProcessId> kill;       // Processes to kill at once.
   bool report = false;               // The node's state has changed: tell the scheduler now.
 };
 
 class TaskTable {
  public:
-  // Takes in the whole list of tasks that this daemon is to run.
+  // Accepts the whole list of tasks that this daemon must run.
   void TakeDesired(const std::vector<TaskName>& desired, TaskActions* actions);
   // A process ended, or could not be started. An unknown one is ignored.
   void ProcessEnded(ProcessId process, TaskEnd end, TaskActions* actions);
-  // A new life of the daemon: kills all processes, forgets all tasks.
+  // A new incarnation of the daemon: kills all processes, forgets all tasks.
   void NewLife(TaskActions* actions);
   // The daemon stops: terminates all processes and starts no more. Ends are still reported.
   void StopAll(TaskActions* actions);
 
-  // Every task that runs, or whose end the scheduler has not yet dropped; by name.
+  // Every task that runs, or that has ended and is still desired; ordered by name.
   std::vector<TaskReport> Report() const;
   // True while the task's process runs.
   bool IsRunning(const TaskName& task) const;
   bool stopping() const { return stopping_; }  // StopAll was called.
-  // Processes that run, forgotten ones included.
+  // The number of running processes, forgotten ones included.
   int running_count() const { return static_cast<int>(running_.size()); }
 
  private:

@@ -68,7 +68,7 @@ TEST_CASE("Task table: an end is reported until the scheduler drops the task", "
     REQUIRE(table.Report().size() == 1);
     CHECK(table.Report()[0].exited);
     CHECK(table.Report()[0].end == end);
-    CHECK(TakeDesired(table, {kA}).start.empty());  // An ended life is not started again.
+    CHECK(TakeDesired(table, {kA}).start.empty());  // An ended task is not started again.
   }
   TakeDesired(table, {});
   CHECK(table.Report().empty());
@@ -115,7 +115,7 @@ TEST_CASE("Task table: a new life kills all and knows nothing of it", "[worker]"
   CHECK(table.Report().empty());
   CHECK(table.running_count() == 1);
 
-  // The scheduler may even give out the same name again.
+  // The scheduler may even use the same name again.
   const ProcessId fresh = Start(table, kA);
   CHECK(fresh != old);
   CHECK_FALSE(End(table, old, {.exit_code = 0, .signal = 9}).report);

@@ -1,4 +1,4 @@
-// The real capstan-worker process against a fake scheduler: how it starts, stops and refuses.
+// Tests how the real capstan-worker process starts, stops and refuses, with a fake scheduler.
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
@@ -83,7 +83,7 @@ TEST_CASE("capstan-worker: a task that is given a GPU which it cannot open says 
   });
   INFO(worker.log());
   REQUIRE(ended.has_value());
-  CHECK(ended->tasks(0).exit_code() == 3);  // This scheduler takes no reports of tasks.
+  CHECK(ended->tasks(0).exit_code() == 3);  // This scheduler accepts no reports of tasks.
   CHECK_THAT(ended->tasks(0).last_lines(), Catch::Contains("GPU 1000 cannot be opened"));
 }
 

@@ -41,7 +41,7 @@ struct Part {
   bool at_end = false;
 };
 
-// Reads from an open file; see ReadTaskLogRequest for what the offset means.
+// Reads from an open file; ReadTaskLogRequest defines the offset.
 absl::StatusOr<Part> ReadPart(int fd, const std::string& path, int64_t offset, int64_t bytes_max) {
   struct stat info {};
   if (fstat(fd, &info) != 0) return Failed(path, errno);
@@ -55,7 +55,7 @@ absl::StatusOr<Part> ReadPart(int fd, const std::string& path, int64_t offset, i
                             begin + static_cast<int64_t>(done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Failed(path, errno);
-    if (n == 0) break;  // Cut short since.
+    if (n == 0) break;  // The file was truncated meanwhile.
     done += static_cast<size_t>(n);
   }
   part.data.resize(done);
@@ -75,7 +75,7 @@ absl::StatusOr<v1::ReadTaskLogResponse> ReadTaskLog(
   }
   CAPSTAN_ASSIGN_OR_RETURN(const TaskName task, FindTask(work_dir, request));
   CAPSTAN_ASSIGN_OR_RETURN(const TaskFiles files, TaskFilesOf(work_dir, task));
-  const bool running = is_running(task);  // First: what an ended task wrote is all there.
+  const bool running = is_running(task);  // Asked before reading: an ended task's log is complete.
   const int fd = open(files.log.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0 && errno == ENOENT && running) {  // Its process is about to be started.
     v1::ReadTaskLogResponse nothing;

@@ -1,4 +1,4 @@
-// WorkerService: what a worker daemon offers to users: the logs of its tasks (proto/worker.proto).
+// WorkerService: a worker daemon's service for users: the logs of its tasks (proto/worker.proto).
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_WORKER_DAEMON_WORKER_SERVICE_H_
@@ -13,10 +13,10 @@
 
 namespace capstan::worker {
 
-// Reads a part of a task's log below `work_dir`. `is_running` tells whether a task may still write.
+// Reads a part of a task's log below `work_dir`. `is_running`: true if a task may still write.
 // Errors: kInvalidArgument  a field is out of its range; names it.
 //         kNotFound         the task never ran here, or its log is gone.
-//         kUnavailable      the disk refuses.
+//         kUnavailable      the file system fails.
 absl::StatusOr<v1::ReadTaskLogResponse> ReadTaskLog(
     const std::string& work_dir, const v1::ReadTaskLogRequest& request,
     const std::function<bool(const TaskName&)>& is_running);

@@ -12,7 +12,7 @@
 namespace capstan::worker {
 namespace {
 
-// A work folder in which task 0 of lenet-1 has run twice, and whether it still runs.
+// A work folder in which task 0 of lenet-1 has run twice; `running`: it still runs.
 struct Fixture {
   std::string work_dir;
   bool running = false;

@@ -15,8 +15,8 @@ namespace {
 constexpr int32_t kCropPaddingMax = 1024;
 constexpr uint64_t kAugmentationStream = 2;
 
-// Where an augmented image comes from: output (y, x) is the input at (y + row, x + column), before
-// mirroring; outside the input lies padding.
+// The crop of an augmented image: output (y, x) is the input at (y + row, x + column), before
+// mirroring; positions outside the input are padding.
 struct Crop {
   int64_t row = 0;
   int64_t column = 0;
@@ -34,14 +34,14 @@ Crop DrawCrop(const Augmentation& augmentation, uint64_t key) {
           .mirror = augmentation.horizontal_flip && (words[2] >> 31) != 0};
 }
 
-// What a batch's pixels become: numbers, or the bytes that they are.
+// Converts a batch's pixels to numbers.
 class ToNumbers {
  public:
   using Value = float;
   ToNumbers(const Augmentation& augmentation, int64_t channels)
       : channels_(channels), values_(PixelValues(augmentation, channels)) {}
 
-  // `count` pixels, each byte looked up in its channel's values.
+  // Looks up each byte of `count` pixels in its channel's values.
   void Convert(const uint8_t* pixels, int64_t count, float* to) const {
     if (channels_ == 1) {
       for (int64_t i = 0; i < count; ++i) to[i] = values_[pixels[i]];
@@ -65,6 +65,7 @@ class ToNumbers {
   const std::vector<float> values_;
 };
 
+// Copies a batch's pixels as bytes.
 class ToBytes {
  public:
   using Value = uint8_t;

@@ -1,8 +1,9 @@
-// BatchLoader: chosen samples of a dataset as a batch: scaled, normalised, augmented.
+// BatchLoader: makes a batch of chosen samples of a dataset: scaled, normalised, augmented.
 //
-// A pixel byte p of channel c becomes (p / 255 - mean[c]) / std[c]: 256 possible values a channel,
-// computed once a batch in fp64 and looked up, so that the bits do not depend on the compiler's
-// contraction or vectorisation. A device gets the bytes, a quarter as many, and looks them up.
+// A pixel byte p of channel c becomes (p / 255 - mean[c]) / std[c]. The 256 possible values of each
+// channel are computed once per batch in fp64 and looked up, so that the bits do not depend on the
+// compiler's contraction or vectorisation. A device gets the bytes, a quarter of the fp32 size, and
+// looks the values up itself.
 //
 // Augmentation (training only) draws from Philox4x32(key, 0) with the key of (seed, epoch, sample),
 //   key = MixKey(MixKey(MixKey(seed, 2), epoch), sample):
@@ -25,8 +26,8 @@
 namespace capstan::worker {
 
 struct Augmentation {
-  std::vector<float> mean;       // One a channel; empty: 0.
-  std::vector<float> std;        // One a channel, > 0; empty: 1.
+  std::vector<float> mean;       // One per channel; empty: 0.
+  std::vector<float> std;        // One per channel, > 0; empty: 1.
   int32_t crop_padding = 0;      // Pixels on each side, >= 0. 0: no crop.
   bool horizontal_flip = false;  // Mirror with probability 1/2.
 };
@@ -38,18 +39,18 @@ absl::StatusOr<Augmentation> MakeAugmentation(const v1::Augmentation& spec, int6
 
 // Decodes `samples` (indices in the dataset) in their order.
 //   images  [samples.size(), h, w, c]  overwritten
-//   labels  [samples.size()]           overwritten; by zeros if labels are numbers
+//   labels  [samples.size()]           overwritten; with zeros if labels are numbers
 // `epoch`, `seed` are used in training only; otherwise nothing is cropped or mirrored.
 // REQUIRES: every sample < dataset.count; `augmentation` fits the dataset's channels.
 void LoadBatch(const Dataset& dataset, absl::Span<const uint32_t> samples, int32_t epoch,
                uint64_t seed, const Augmentation& augmentation, bool training, float* images,
                int32_t* labels);
-// The same as bytes: cropped and mirrored, and not yet looked up in PixelValues.
+// Same as above, but gives bytes: cropped and mirrored, not yet looked up in PixelValues.
 void LoadBatch(const Dataset& dataset, absl::Span<const uint32_t> samples, int32_t epoch,
                uint64_t seed, const Augmentation& augmentation, bool training, uint8_t* pixels,
                int32_t* labels);
 
-// What the bytes mean: [channels, 256].
+// The value of each byte in each channel: [channels, 256].
 std::vector<float> PixelValues(const Augmentation& augmentation, int64_t channels);
 
 }  // namespace capstan::worker

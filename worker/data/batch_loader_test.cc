@@ -13,7 +13,7 @@
 namespace capstan::worker {
 namespace {
 
-// A dataset whose pixels are all different enough to tell where each came from.
+// A dataset whose pixels differ enough to show where each came from.
 Dataset NoisyDataset(const SampleShape& shape, int64_t count) {
   Dataset dataset;
   dataset.shape = shape;
@@ -40,7 +40,7 @@ Batch Load(const Dataset& dataset, const std::vector<uint32_t>& samples, int32_t
   batch.labels.assign(samples.size(), -1);
   LoadBatch(dataset, samples, epoch, seed, augmentation, training, batch.images.data(),
             batch.labels.data());
-  // The bytes mean the same.
+  // The bytes, looked up, are the same numbers.
   std::vector<uint8_t> pixels(batch.images.size());
   std::vector<int32_t> labels(samples.size(), -1);
   LoadBatch(dataset, samples, epoch, seed, augmentation, training, pixels.data(), labels.data());
@@ -60,7 +60,7 @@ float Normalised(int pixel, const Augmentation& augmentation, int64_t c) {
   return static_cast<float>((pixel / 255.0 - mean) / std);
 }
 
-// The specification, pixel by pixel: pad, crop, mirror, normalise.
+// The reference implementation, pixel by pixel: pad, crop, mirror, normalise.
 std::vector<float> Reference(const Dataset& dataset, uint32_t sample, int32_t epoch, uint64_t seed,
                              const Augmentation& augmentation) {
   const auto words =
@@ -112,7 +112,7 @@ TEST_CASE("Batch: crop and mirror agree with the specification", "[worker][data]
     const Dataset dataset = NoisyDataset(shape, 40);
     Augmentation augmentation{.mean = std::vector<float>(static_cast<size_t>(shape.c), 0.3f),
                               .std = std::vector<float>(static_cast<size_t>(shape.c), 0.7f)};
-    for (const int32_t padding : {0, 1, 4, 9}) {  // 9: more than the image is wide.
+    for (const int32_t padding : {0, 1, 4, 9}) {  // 9 is more than the image's width.
       for (const bool flip : {false, true}) {
         augmentation.crop_padding = padding;
         augmentation.horizontal_flip = flip;
@@ -150,7 +150,7 @@ TEST_CASE("Batch: a sample's augmentation depends on seed, epoch and sample alon
 }
 
 TEST_CASE("Batch: every crop and both mirrorings occur about equally often", "[worker][data]") {
-  // One bright pixel in the middle of 3 x 3: where it lands tells the crop.
+  // One bright pixel in the middle of 3 x 3: its place in the output identifies the crop.
   Dataset dataset = NoisyDataset({.h = 3, .w = 3, .c = 1}, 1);
   dataset.pixels = {0, 0, 0, 0, 255, 0, 0, 0, 0};
   const Augmentation augmentation{.crop_padding = 1};

@@ -1,5 +1,5 @@
-// Prefetcher: makes batches of parts of the data in background threads, ahead of their use, in
-// order, in bounds. BatchPrefetcher decodes ranges of images.
+// Prefetcher: makes batches from parts of the data in background threads, ahead of their use. It
+// gives them in order and makes a bounded number ahead. BatchPrefetcher decodes ranges of images.
 //
 //   DatasetDecoder decoder(dataset, seed, augmentation, DatasetDecoder::Mode::kTraining);
 //   BatchPrefetcher prefetcher(
@@ -13,10 +13,10 @@
 //             Start            Stop, destructor
 //   CREATED ---------> RUNNING ----------------> STOPPED
 //
-// Thread safety: thread-safe; meant for one consumer (with several, each batch goes to one).
-// Invariants: (1) batches come out in the order of their ranges, whatever thread decoded them;
-//             (2) at most `batches_ahead_max` batches are decoded, or being so, and not taken;
-//             (3) after a decoder's error, the batches before it still come out, nothing after it.
+// Thread safety: thread-safe; meant for one consumer (of several, one gets each batch).
+// Invariants: (1) Next gives batches in the order of their ranges, whatever thread decoded them;
+//             (2) at most `batches_ahead_max` batches are decoded, or being decoded, and not taken;
+//             (3) after a decoder's error, Next gives the batches before it, and nothing after it.
 #ifndef CAPSTAN_WORKER_DATA_BATCH_PREFETCHER_H_
 #define CAPSTAN_WORKER_DATA_BATCH_PREFETCHER_H_
 
@@ -51,25 +51,25 @@ struct BatchRange {
 
 struct DecodedBatch {
   BatchRange range;
-  std::vector<float> images;    // [end - begin, h, w, c], or empty:
-  std::vector<uint8_t> pixels;  // the same as bytes, of which PixelValues says what they mean.
+  std::vector<float> images;    // [end - begin, h, w, c]; empty if `pixels` has the batch.
+  std::vector<uint8_t> pixels;  // The same as bytes, to be looked up in PixelValues; else empty.
   std::vector<int32_t> labels;  // [end - begin]; zeros if labels are numbers.
-  std::vector<float> targets;   // [end - begin, outputs]: labels that are numbers; else empty.
+  std::vector<float> targets;   // [end - begin, outputs] if labels are numbers; else empty.
 };
 
-std::string NameOf(const BatchRange& range);  // For messages.
+std::string NameOf(const BatchRange& range);  // A name for messages.
 
 struct PrefetchOptions {
   int threads = 1;              // >= 1.
-  int batches_ahead_max = 4;    // >= 1. Bounds the memory: batches that wait to be taken.
-  size_t ranges_max = 1 << 20;  // Bounds the list of ranges that wait to be decoded.
+  int batches_ahead_max = 4;    // >= 1. Bounds the memory of batches that wait to be taken.
+  size_t ranges_max = 1 << 20;  // Bounds the list of ranges that are added and not taken.
 };
 
 // `Part` is a value with NameOf(part), `Batch` is cheap to swap.
 template <typename Part, typename Batch>
 class Prefetcher {
  public:
-  // Fills a batch for a part, reusing the batch's memory. Called by options.threads at a time.
+  // Fills a batch for a part, reusing the batch's memory. options.threads threads call it at once.
   using Decoder = std::function<absl::Status(const Part&, Batch&)>;
   using Options = PrefetchOptions;
 
@@ -83,32 +83,32 @@ class Prefetcher {
   absl::Status Start();
 
   // Appends ranges to be decoded.
-  // Errors (nothing is appended): kResourceExhausted  more than ranges_max would wait.
+  // Errors (nothing is appended): kResourceExhausted  more than ranges_max would be in the list.
   //                               kCancelled          stopped.
   absl::Status Add(absl::Span<const Part> ranges);
 
   // Waits for the next batch in order and swaps it into `batch`, whose old memory is reused.
   // Errors (`batch` is unchanged):
   //   kOutOfRange        every range that was added has been taken.
-  //   kDeadlineExceeded  not decoded within `timeout`; names the range. Ask again.
+  //   kDeadlineExceeded  not decoded within `timeout`; names the range. May be called again.
   //   kCancelled         stopped, before or during the wait.
-  //   the decoder's      of the next range; the same from then on.
+  //   the decoder's      the error of the next range; every later call returns it again.
   absl::Status Next(absl::Duration timeout, Batch& batch);
 
-  // Batches that have been decoded and not taken.
+  // The number of batches that have been decoded and not taken.
   int64_t ready_count() const;
 
-  // Wakes a waiting Next, waits for batches in decoding and joins the threads. Idempotent.
+  // Wakes a waiting Next, waits for batches being decoded and joins the threads. Idempotent.
   void Stop();
 
  private:
-  // Life of a range; the entries stand in the order of Add.
+  // The state of a range; the entries are in the order of Add.
   struct Entry {
     enum class State { kWaiting, kDecoding, kReady, kFailed };
     State state = State::kWaiting;
     Part range;
-    Batch batch;          // kReady.
-    absl::Status status;  // kFailed.
+    Batch batch;          // Valid if kReady.
+    absl::Status status;  // Not OK if kFailed.
   };
 
   // std::condition_variable adds a timeout to the time now: an infinite one would overflow.
@@ -118,7 +118,7 @@ class Prefetcher {
   }
 
   void DecodeLoop();
-  // The entry to be decoded next, or null while none may be started.
+  // Returns the entry to be decoded next, or null while none may be started.
   Entry* TakeWaitingLocked();
 
   const Decoder decoder_;
@@ -128,13 +128,13 @@ class Prefetcher {
   std::condition_variable work_changed_;   // An entry may be decoded, or stopping_.
   std::condition_variable front_changed_;  // The front entry is ready or failed, or stopping_.
 
-  // Guarded by mutex_. A deque: entries stay where they are while others come and go.
+  // Guarded by mutex_. A deque does not move entries when others are added or removed at its ends.
   std::deque<Entry> entries_;
   size_t started_count_ = 0;  // entries_[0, started_count_) are past kWaiting.
-  bool failed_ = false;       // Some entry is kFailed: nothing more is started.
+  bool failed_ = false;       // An entry is kFailed: nothing more is started.
   bool running_ = false;
   bool stopping_ = false;
-  std::vector<Batch> spare_;  // Memory to be reused.
+  std::vector<Batch> spare_;  // Batches whose memory is reused.
 
   std::mutex join_mutex_;  // Held while joining, so that a second Stop waits for the first.
   std::vector<std::thread> threads_;
@@ -242,7 +242,7 @@ void Prefetcher<Part, Batch>::DecodeLoop() {
         lock, [this, &entry] { return stopping_ || (entry = TakeWaitingLocked()) != nullptr; });
     if (stopping_) return;
     lock.unlock();
-    // A kDecoding entry belongs to this thread: nobody removes it or looks into its batch.
+    // A kDecoding entry belongs to this thread: no other thread removes it or reads its batch.
     const absl::Status status = decoder_(entry->range, entry->batch);
     lock.lock();
     entry->state = status.ok() ? Entry::State::kReady : Entry::State::kFailed;

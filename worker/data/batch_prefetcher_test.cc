@@ -13,9 +13,9 @@
 namespace capstan::worker {
 namespace {
 
-constexpr absl::Duration kLong = absl::Minutes(1);  // A test that waits so long has failed.
+constexpr absl::Duration kLong = absl::Minutes(1);  // A test that waits this long has failed.
 
-// A door that threads wait at until it is opened.
+// Threads wait in Pass() until Open() is called.
 class Gate {
  public:
   void Open() {
@@ -96,7 +96,7 @@ TEST_CASE("Prefetcher: a slow first batch does not let later ones overtake", "[w
 
 TEST_CASE("Prefetcher: ranges may be added while batches are taken", "[worker][data]") {
   BatchPrefetcher prefetcher(DecodePositions, {.threads = 2, .batches_ahead_max = 2});
-  REQUIRE_OK(prefetcher.Add(Ranges(1)));  // Before the start, too.
+  REQUIRE_OK(prefetcher.Add(Ranges(1)));  // Allowed before the start, too.
   REQUIRE_OK(prefetcher.Start());
   DecodedBatch batch;
   REQUIRE_OK(prefetcher.Next(kLong, batch));
@@ -132,12 +132,12 @@ TEST_CASE("Prefetcher: never more batches ahead than the bound, in reused memory
   REQUIRE_OK(prefetcher.Add(Ranges(500)));
   DecodedBatch batch;
   for (int i = 0; i < 500; ++i) {
-    ++taken;  // Before the batch is taken: its place is free from within Next on.
+    ++taken;  // Counted before Next, because the batch's place becomes free within Next.
     REQUIRE_OK(prefetcher.Next(kLong, batch));
     CHECK(prefetcher.ready_count() <= kAhead);
   }
   CHECK(ahead_seen <= kAhead);
-  CHECK(buffers.size() <= kAhead + 2);  // And one with the consumer, one between the two.
+  CHECK(buffers.size() <= kAhead + 2);  // The consumer has one more, and one is spare.
 }
 
 TEST_CASE("Prefetcher: a decoder's error comes after the batches before it, and stays",

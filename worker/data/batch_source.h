@@ -1,10 +1,10 @@
-// PrefetchedSource: batches on demand, made ahead as long as the plan holds. BatchSource decodes
-// ranges of images.
+// PrefetchedSource: gives batches on demand, and makes them ahead as long as the plan does not
+// change. BatchSource decodes ranges of images.
 //
 // The task asks for the batches that it is going to use, in order; as long as each request
 // continues the one before, they are ready when asked for. When the plan changes (a slot taken
-// over, a new lease) what was made in vain is dropped. Thread safety: used by one thread at a time;
-// the batches are made in other threads.
+// over, a new lease) the batches made for the old plan are dropped. Thread safety: used by one
+// thread at a time; other threads make the batches.
 #ifndef CAPSTAN_WORKER_DATA_BATCH_SOURCE_H_
 #define CAPSTAN_WORKER_DATA_BATCH_SOURCE_H_
 
@@ -30,13 +30,14 @@ class PrefetchedSource {
   PrefetchedSource(Decoder decoder, const PrefetchOptions& options)
       : decoder_(std::move(decoder)), options_(options) {}
 
-  // The batch upcoming[0]; the others are made ahead. Valid until the next call; may be moved from.
+  // Returns the batch upcoming[0]; the others are made ahead. Valid until the next call; may be
+  // moved from.
   // REQUIRES: upcoming is not empty.
   // Errors: the decoder's; kDeadlineExceeded after a minute.
   absl::StatusOr<Batch*> Get(absl::Span<const Part> upcoming);
 
-  // The batch that was asked for after the one that Get gave last, if there is one and it is made:
-  // else null, at once. The next Get gives it if asked for it. Valid until then.
+  // Returns the batch that follows the one that Get gave last, if it was asked for and is made;
+  // else null. Does not wait. The result is valid until the next Get, which gives it if asked for.
   const Batch* Ahead();
 
  private:
@@ -49,7 +50,7 @@ class PrefetchedSource {
   std::unique_ptr<Prefetcher<Part, Batch>> prefetcher_;
   std::deque<Part> asked_;  // Added to the prefetcher and not yet given.
   Batch batch_;
-  Batch ahead_;  // Of asked_[0], if has_ahead_: taken and not yet given.
+  Batch ahead_;  // If has_ahead_: the batch asked_[0], taken from prefetcher_ and not yet given.
   bool has_ahead_ = false;
 };
 
@@ -61,7 +62,7 @@ template <typename Part, typename Batch>
 absl::Status PrefetchedSource<Part, Batch>::Restart() {
   asked_.clear();
   has_ahead_ = false;
-  // The one before first: a decoder of one thread is never called by two.
+  // Ends the old prefetcher first, so that a decoder for one thread is never called by two.
   prefetcher_.reset();
   prefetcher_ = std::make_unique<Prefetcher<Part, Batch>>(decoder_, options_);
   return prefetcher_->Start();
@@ -91,7 +92,7 @@ absl::StatusOr<Batch*> PrefetchedSource<Part, Batch>::Get(absl::Span<const Part>
 template <typename Part, typename Batch>
 const Batch* PrefetchedSource<Part, Batch>::Ahead() {
   if (asked_.empty()) return nullptr;
-  // An error is for the Get that asks for the batch.
+  // The Get that asks for the batch reports an error.
   if (!has_ahead_) has_ahead_ = prefetcher_->Next(absl::ZeroDuration(), ahead_).ok();
   return has_ahead_ ? &ahead_ : nullptr;
 }

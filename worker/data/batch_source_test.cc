@@ -10,7 +10,7 @@
 namespace capstan::worker {
 namespace {
 
-// A decoder whose images say which range they are of, and that counts its calls.
+// A decoder that writes the range into its images, and counts its calls.
 struct Fixture {
   std::atomic<int> decoded{0};
   BatchSource source{[this](const BatchRange& range, DecodedBatch& batch) {
@@ -55,7 +55,7 @@ TEST_CASE("BatchSource: a decoder's error is the caller's, and another plan goes
   REQUIRE_OK(fixture.source.Get(Ranges({0})));
 }
 
-// The batch ahead once it is made; Get's deadline bounds the wait in each test that uses this.
+// Waits for the batch ahead; only the test's own timeout bounds the wait.
 const DecodedBatch* AwaitAhead(BatchSource& source) {
   const DecodedBatch* ahead = nullptr;
   while ((ahead = source.Ahead()) == nullptr) std::this_thread::yield();
@@ -72,7 +72,7 @@ TEST_CASE("BatchSource: the batch ahead is seen, and given by the next request",
   REQUIRE_OK_AND_ASSIGN(batch, fixture.source.Get(Ranges({8})));
   CHECK(batch->range.begin == 8);
   CHECK(fixture.decoded == 3);
-  CHECK(fixture.source.Ahead() == nullptr);  // No more were asked for.
+  CHECK(fixture.source.Ahead() == nullptr);  // No more batches were asked for.
 }
 
 TEST_CASE("BatchSource: a changed plan drops the batch ahead, its error is the request's",

@@ -1,5 +1,5 @@
-// DatasetDecoder: decodes ranges of positions of a dataset: an epoch's order in training, file
-// order in evaluation. The decoder that a worker task gives to its BatchPrefetcher.
+// DatasetDecoder: decodes ranges of positions of a dataset, in an epoch's order in training and in
+// file order in evaluation. A worker task gives it to its BatchPrefetcher as the decoder.
 //
 // Thread safety: Decode is thread-safe.
 #ifndef CAPSTAN_WORKER_DATA_DATASET_DECODER_H_
@@ -18,11 +18,11 @@ namespace capstan::worker {
 class DatasetDecoder {
  public:
   enum class Mode {
-    kTraining,    // Position p of epoch e is a sample of its permutation; augmented.
+    kTraining,    // Position p of epoch e is entry p of its permutation; augmented.
     kEvaluation,  // Position p is sample p; not augmented; the epoch does not matter.
   };
 
-  enum class Into { kNumbers, kBytes };  // Which of DecodedBatch's arrays.
+  enum class Into { kNumbers, kBytes };  // Fill DecodedBatch::images, or pixels.
 
   // `dataset` is borrowed and must outlive the decoder. REQUIRES: `augmentation` fits its channels.
   DatasetDecoder(const Dataset& dataset, uint64_t seed, const Augmentation& augmentation, Mode mode,

@@ -15,7 +15,7 @@ uint64_t EpochOrderKey(uint64_t seed, int32_t epoch) {
 }
 
 std::shared_ptr<const EpochOrder::Permutation> EpochOrder::Get(int32_t epoch) {
-  // Held while the permutation is made: callers of one epoch want the same one, not their own.
+  // Held while the permutation is made, so that it is made once for all callers of an epoch.
   const std::lock_guard lock(mutex_);
   if (cached_ == nullptr || cached_epoch_ != epoch) {
     cached_ =

@@ -1,7 +1,7 @@
-// EpochOrder: which sample stands at which position of an epoch; from (seed, epoch) alone.
+// EpochOrder: the order of the samples in an epoch, which depends only on (seed, epoch).
 //
 // Position p of epoch e holds sample MakePermutation(EpochOrderKey(seed, e), count)[p]. The
-// last epoch asked for is kept, since a task stays in one epoch for thousands of batches.
+// last epoch asked for is kept, because a task stays in one epoch for thousands of batches.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_WORKER_DATA_EPOCH_ORDER_H_
 #define CAPSTAN_WORKER_DATA_EPOCH_ORDER_H_
@@ -13,7 +13,7 @@
 
 namespace capstan::worker {
 
-// The stream that the order of an epoch's samples is drawn from.
+// The key of the random stream from which the order of an epoch's samples is drawn.
 uint64_t EpochOrderKey(uint64_t seed, int32_t epoch);
 
 class EpochOrder {
@@ -25,8 +25,8 @@ class EpochOrder {
 
   int64_t count() const { return count_; }
 
-  // The samples of `epoch` in order. Shared by the cache and the callers that still read an epoch
-  // that the cache has left.
+  // The samples of `epoch` in order. The cache and its callers share ownership: a caller may still
+  // read an epoch that the cache has dropped.
   std::shared_ptr<const Permutation> Get(int32_t epoch);
 
  private:

@@ -66,7 +66,7 @@ class DensePredictor final : public Predictor {
   const std::unique_ptr<kernels::Backend> backend_;
   const std::vector<std::vector<float>> tables_;
   const std::unique_ptr<DatasetSplit> split_;
-  std::unique_ptr<Network> network_;  // Uses plan_ and backend_.
+  std::unique_ptr<Network> network_;  // It uses plan_ and backend_.
   Parameters which_ = Parameters::kNew;
 };
 
@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Predictor>> MakeDensePredictor(const v1::JobSpec&
     CAPSTAN_ASSIGN_OR_RETURN(tables.emplace_back(), model.ReadTable(table));
   }
   const int threads = job.resources().has_threads() ? job.resources().threads() : 1;
-  // In file order and not augmented, so that the seed does not matter.
+  // Samples come in file order and are not augmented, so that the seed does not matter.
   auto split = std::make_unique<DatasetSplit>(std::move(dataset), /*seed=*/1, augmentation,
                                               DatasetDecoder::Mode::kEvaluation);
   auto predictor = std::make_unique<DensePredictor>(std::move(plan),

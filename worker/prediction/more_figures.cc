@@ -26,7 +26,7 @@ NamedFigures MoreFigures::Figures() const {
     case Objective::kClicks:
       share("precision", hits_, predicted_);
       share("recall", hits_, clicks_);
-      // The harmonic mean of both.
+      // F1 is the harmonic mean of precision and recall.
       share("F1", 2 * hits_, predicted_ + clicks_);
       break;
     case Objective::kRatings:

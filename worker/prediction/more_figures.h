@@ -1,4 +1,4 @@
-// MoreFigures: what predictions of a model on examples say beyond what training reports.
+// MoreFigures: figures of a model's predictions on examples that training does not report.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_WORKER_PREDICTION_MORE_FIGURES_H_
@@ -14,7 +14,7 @@
 
 namespace capstan::worker {
 
-// By name, in the order in which they are shown. Shares are in [0, 1].
+// Figures with their names, in the order in which they are shown. Shares are in [0, 1].
 using NamedFigures = std::vector<std::pair<std::string, double>>;
 
 class MoreFigures {
@@ -23,16 +23,16 @@ class MoreFigures {
 
   void Add(const Predictions& predictions);
 
-  // Of all that were added:
-  //   kClicks   "precision", "recall" and "F1" of those that are predicted to be clicks, where
-  //             they exist: none is predicted, or none is a click, else
+  // The figures over all predictions that were added:
+  //   kClicks   "precision", "recall" and "F1" of the predicted clicks; one that would divide by
+  //             zero is left out (no click is predicted, or no example is one)
   //   kRatings  "MAE": the mean of |predicted - label|
   NamedFigures Figures() const;
 
  private:
   const Objective objective_;
   int64_t samples_ = 0;
-  int64_t predicted_ = 0, clicks_ = 0, hits_ = 0;  // Hits: clicks that were predicted.
+  int64_t predicted_ = 0, clicks_ = 0, hits_ = 0;  // hits_: clicks that were predicted.
   double absolute_errors_ = 0;
 };
 

@@ -13,7 +13,7 @@ NamedFigures FiguresOf(Objective objective, const std::vector<Predictions>& part
 }
 
 TEST_CASE("More figures: precision, recall and F1 of clicks", "[worker][prediction]") {
-  // Predicted: 3, clicks: 2, both: 1. A logit of 0 predicts none.
+  // Predicted: 3, clicks: 2, both: 1. A logit of 0 predicts no click.
   const Predictions half{.labels = {1, 0, 0}, .outputs = {2, 2, 2}};
   const Predictions rest{.labels = {1, -1}, .outputs = {0, -3}};
   CHECK(FiguresOf(Objective::kClicks, {half, rest}) ==

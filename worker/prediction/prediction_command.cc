@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
-// Four batches of images. Examples and their rows take some megabytes.
+// This is four batches of images. Examples and their rows take some megabytes.
 constexpr int64_t kSamplesAtOnce = 1024;
 
 struct Flags {
@@ -71,7 +71,7 @@ void AddPredictFlags(CLI::App& app, Flags* flags) {
                "Of models of layers: the probability of every class");
 }
 
-// Where lines go: a file that is there whole or not at all, standard output, or nowhere.
+// The destination of the lines: a file that appears whole or not at all, standard output, or none.
 class Sink {
  public:
   enum class Where { kFile, kStandardOutput, kNowhere };
@@ -107,7 +107,7 @@ Sink::Where SinkOf(const Flags& flags, bool predict) {
   return flags.to.empty() ? Sink::Where::kStandardOutput : Sink::Where::kFile;
 }
 
-// Figures of a prediction go to standard error: its standard output may be the predictions.
+// Figures of `predict` go to standard error, because standard output may have the predictions.
 void TellFigures(const Flags& flags, bool predict, Objective objective, const EvaluationSum& sum,
                  const ScoreCounts& scores, const MoreFigures& more) {
   const EvaluationFigures figures = FiguresOf(objective, sum, scores);

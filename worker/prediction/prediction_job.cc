@@ -19,7 +19,7 @@ absl::Status CountExamples(const v1::Data& data, v1::Split* split) {
   return absl::OkStatus();
 }
 
-// Of the others a model's job has defaults written out that no job file may have.
+// Other fields of a model's job may have written-out defaults that are not valid in a job file.
 bool Matters(const std::string& field) {
   return absl::StartsWith(field, "data") || absl::StartsWith(field, "model") ||
          field == "resources.threads";
@@ -64,7 +64,7 @@ absl::StatusOr<v1::JobSpec> CheckedPredictionJob(const v1::JobSpec& model,
   if (!lines.empty()) return absl::InvalidArgumentError(lines);
   if (!job.model().has_sparse()) return job;
   CAPSTAN_RETURN_IF_ERROR(CountExamples(all, all.mutable_test()));
-  // Of all models only this one reads the examples that it was trained on.
+  // Only this model needs the examples that it was trained on.
   if (job.model().sparse().has_skip_gram()) {
     CAPSTAN_RETURN_IF_ERROR(CountExamples(all, all.mutable_train()));
   }

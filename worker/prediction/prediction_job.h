@@ -1,4 +1,4 @@
-// The job of a prediction: the job that an exported model is of, with the data to be predicted.
+// Makes the job of a prediction: the job of an exported model, with the data to be predicted.
 //
 // Thread safety: pure functions; CheckedPredictionJob reads files.
 #ifndef CAPSTAN_WORKER_PREDICTION_PREDICTION_JOB_H_
@@ -13,13 +13,14 @@
 namespace capstan::worker {
 
 struct PredictionData {
-  std::string job_file;                // Whose `data` takes the place of the model's; empty: none.
+  std::string job_file;                // Its `data` replaces that of the model's job; may be empty.
   std::vector<std::string> overrides;  // FIELD=VALUE, as `job submit --set`; after job_file.
-  std::string split = "test";          // Or "train" or "validation".
+  std::string split = "test";          // "test", "train" or "validation".
 };
 
-// `model` with that data, whose test split is the one to be predicted; large files are counted.
-//   model_name  stands for the model in messages
+// Returns `model` with that data; its test split is the split to be predicted, and the examples in
+// its files are counted.
+//   model_name  the model's name in messages
 // Errors: kInvalidArgument  no such split, or a line for each field that is wrong;
 //         else              those of JobFile and CountBlocks.
 absl::StatusOr<v1::JobSpec> CheckedPredictionJob(const v1::JobSpec& model,

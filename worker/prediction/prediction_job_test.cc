@@ -37,7 +37,7 @@ TEST_CASE("Prediction job: the split that is asked for stands as the test split"
       Model("train { files: '" + train + "' } test { files: '" + test + "' }");
   REQUIRE_OK_AND_ASSIGN(v1::JobSpec job, CheckedPredictionJob(model, "m", {}));
   CHECK(job.data().test().files(0) == test);
-  // As the scheduler hands it to tasks of an asynchronous job.
+  // The scheduler writes these fields into the spec of an asynchronous job's tasks.
   v1::JobSpec written_out = model;
   written_out.mutable_consistency()->mutable_asp();
   written_out.mutable_training()->set_slots(2);
@@ -53,7 +53,7 @@ TEST_CASE("Prediction job: other data come from fields and from a job file, in t
   folder.Write("newer.svm", ToBytes("1 1:1\n"));
   const std::string file = folder.Write(
       "data.textproto", ToBytes("data { format: SVMLIGHT test { files: 'new.svm' } }"));
-  // Where the model was trained is no matter.
+  // The data that the model was trained with need not exist.
   const v1::JobSpec model = Model("train { files: '/none/train' }");
   REQUIRE_OK_AND_ASSIGN(v1::JobSpec job, CheckedPredictionJob(model, "m", {.job_file = file}));
   CHECK(job.data().test().files(0) == folder.Path("new.svm"));

@@ -15,7 +15,7 @@ namespace {
 
 double Sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }
 
-// Of `width` logits; relative to the largest, so that none overflows.
+// The softmax of `width` logits; computed relative to the largest, so that none overflows.
 void Softmax(const float* logits, size_t width, std::vector<double>* probabilities) {
   const double largest = *std::max_element(logits, logits + width);
   double sum = 0;
@@ -63,7 +63,7 @@ void PredictionText::AddNumber(const char* name, double value, std::string* text
   text->append(NumberText(value, json));
 }
 
-// Of output k, numbered where there are several.
+// The column's name for output k, numbered if there are several outputs.
 std::string PredictionText::NameOf(const char* name, int64_t k) const {
   return options_.width == 1 ? name : absl::StrCat(name, k);
 }
@@ -83,7 +83,7 @@ void PredictionText::AppendSample(int64_t index, const float* labels, const floa
   const bool json = options_.form == Form::kJsonLines;
   first_column_ = true;
   if (json) text->append("{\"index\": ");
-  absl::StrAppend(text, index);  // All digits of it.
+  absl::StrAppend(text, index);  // An index has all of its digits.
   first_column_ = false;
   if (IsWide()) {
     AppendOutputs(labels, outputs, text);

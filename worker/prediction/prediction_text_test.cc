@@ -16,7 +16,7 @@ std::string TextOf(const PredictionText::Options& options, const Predictions& pr
   return out;
 }
 
-// Softmax of the logits 0 and ln 3: 1/4 and 3/4.
+// The softmax of the logits 0 and ln 3 is 1/4 and 3/4.
 const Predictions kClasses = {
     .first = 7, .labels = {1, 0}, .outputs = {0, 1.0986123f, 1000, -1000}};
 const Predictions kScores = {.first = 123456789, .labels = {1, -1}, .outputs = {0.0f, 1.0986123f}};

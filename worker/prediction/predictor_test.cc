@@ -82,7 +82,7 @@ TEST_CASE("Predictor: a model of layers has the numbers of its trainer's evaluat
   REQUIRE_OK_AND_ASSIGN(const BatchResult expected, trainer->Evaluate({0, kImages}, tables));
 
   REQUIRE_OK_AND_ASSIGN(const ModelReader model, ModelReader::Open(folder.Path("model")));
-  job.mutable_data()->mutable_train()->set_images("/none");  // It is not needed.
+  job.mutable_data()->mutable_train()->set_images("/none");  // The train split is not needed.
   REQUIRE_OK_AND_ASSIGN(const auto predictor, Predictor::Create(job, model));
   REQUIRE(predictor->kind() == OutputKind::kLogits);
   REQUIRE(predictor->width() == 10);

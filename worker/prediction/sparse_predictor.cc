@@ -55,7 +55,7 @@ class SparsePredictor final : public Predictor {
   }
 
  private:
-  // A key without a row stands for its initial row, as on servers.
+  // A key without a row has its initial row, as on servers.
   void GatherRows(const KeyBatch& batch) {
     const auto dim = static_cast<size_t>(rows_.dim());
     gathered_.resize(batch.keys.size() * dim);
@@ -78,7 +78,7 @@ class SparsePredictor final : public Predictor {
   const MappedRows rows_;
   const std::vector<float> dense_;
   const RowInitializer initial_rows_;
-  std::vector<float> gathered_;  // Rows of a batch.
+  std::vector<float> gathered_;  // The rows of the current batch.
 };
 
 }  // namespace

@@ -32,15 +32,15 @@ kernels::cuda::Compute ComputeOf(v1::Training::Compute compute) {
   }
 }
 
-// Whatever this machine lacks, another one may have.
+// Turns an error, unless memory is short, into kUnavailable: another machine may do better.
 absl::Status OnThisMachine(const absl::Status& status, const std::string& what) {
   const std::string message = absl::StrCat(what, ": ", status.message());
   return absl::IsResourceExhausted(status) ? absl::ResourceExhaustedError(message)
                                            : absl::UnavailableError(message);
 }
 
-// All GPUs of a choice. Where one cannot be opened the others are tried all the same: whoever tries
-// again is to know which are left.
+// Opens all GPUs of a choice. If one cannot be opened the others are tried all the same, so that
+// the error names all unusable GPUs and the next attempt can avoid them.
 absl::StatusOr<std::vector<std::unique_ptr<kernels::DeviceBackend>>> OpenAll(
     const DeviceChoice& choice) {
   std::vector<std::unique_ptr<kernels::DeviceBackend>> gpus;

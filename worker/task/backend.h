@@ -1,6 +1,6 @@
-// MakeBackends: what a task computes with: the CPU, or the GPUs that the scheduler gave it.
+// MakeBackends: makes the backends of a task: the CPU, or the GPUs that the scheduler gave it.
 //
-// The one place where a task's devices become a kernels::BackendGroup.
+// This is the only place that makes a kernels::BackendGroup from a task's devices.
 // Thread safety: functions.
 #ifndef CAPSTAN_WORKER_TASK_BACKEND_H_
 #define CAPSTAN_WORKER_TASK_BACKEND_H_
@@ -16,26 +16,27 @@
 namespace capstan::worker {
 
 struct DeviceChoice {
-  std::vector<int> gpus;            // Indices as CUDA counts; empty: the CPU.
-  int threads = 1;                  // Of the CPU's arithmetic, >= 1.
-  kernels::cuda::CudaOptions cuda;  // Of each GPU, but for `device`.
+  std::vector<int> gpus;            // CUDA's indices; empty: the CPU.
+  int threads = 1;                  // Threads of the CPU's arithmetic, >= 1.
+  kernels::cuda::CudaOptions cuda;  // The options of each GPU, except for `device`.
 };
 
-// As the job asks. Under BSP every run has the same bits, so GPUs take the libraries' first plans;
-// else they measure which are fastest, and keep that in the folder $CAPSTAN_CUDA_PLANS, if set.
+// The choice that the job asks for. Under BSP every run must give the same bits, so GPUs take the
+// libraries' first plans; otherwise they measure which plans are fastest, and keep the result in
+// the folder $CAPSTAN_CUDA_PLANS, if set.
 DeviceChoice DeviceChoiceOf(const v1::JobSpec& job, std::vector<int> gpus);
 
-// The GPUs of which a job's own trainer, without servers, is to be given as many as a task gets:
-// one that it names, or the first ones. Empty: it asks for none.
+// The GPUs for a trainer that runs the job without servers: the one that the job names, or the
+// first ones, as many as a task gets. Empty: the job asks for none.
 std::vector<int> GpusAsked(const v1::Resources& resources);
 
-// Errors: kUnavailable        GPUs cannot be used, or do not work together; says why of the first,
-//                             and names all that cannot (lost_gpus.h).
+// Errors: kUnavailable        GPUs cannot be used, or do not work together; says why the first one
+//                             cannot, and names all that cannot (lost_gpus.h).
 //         kResourceExhausted  a GPU has no memory for its context.
 absl::StatusOr<kernels::BackendGroup> MakeBackends(const DeviceChoice& choice);
 
-// Why MakeBackends makes none for any GPU, wherever it runs: there is no plugin that it could use.
-// Loads the plugin, and with it CUDA's libraries. Empty: it may make one.
+// The reason why MakeBackends cannot make a backend for any GPU: there is no plugin that it could
+// use. Loads the plugin, and with it CUDA's libraries. Empty: it may be able to.
 std::string GpuBackendProblem();
 
 }  // namespace capstan::worker

@@ -60,7 +60,7 @@ TEST_CASE("Task backend: a GPU that cannot be opened is named with the reason", 
   CHECK_THAT(GpuBackendProblem(), Catch::StartsWith("no CUDA plugin could be loaded"));
   CHECK_STATUS(MakeBackends({.gpus = {1, 0}}), absl::StatusCode::kUnavailable,
                "GPU 1 cannot be opened");
-  // None of them can be: who chooses others need not find that out one by one.
+  // The error names both: the next choice need not try them one by one.
   CHECK(LostGpusOf(MakeBackends({.gpus = {1, 0}}).status()) == std::vector<int>{1, 0});
 }
 

@@ -1,7 +1,7 @@
-// Computation: what a task computes: between the works of its loop and the numbers of its tables.
+// Computation: computes a task's works (task_board.h) from and into the numbers of its tables.
 //
-// One class a kind of model: layers on images, and models on examples, whose parameters are rows
-// that each batch names. Knows no server and no scheduler.
+// There is one class for each kind of model: layers on images, and models on examples, whose
+// parameters are rows that each batch names. It knows no server and no scheduler.
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TASK_COMPUTATION_H_
 #define CAPSTAN_WORKER_TASK_COMPUTATION_H_
@@ -25,10 +25,10 @@
 
 namespace capstan::worker {
 
-// Called while Train goes on: the gradient of the first dense table is final from this element on.
+// Called during Train: the gradient of the first dense table is final from element `first` on.
 using GradientPartReady = std::function<void(int64_t first)>;
 
-// A gradient, by table: as fp32, or as halves where it came from a device so (message_codec.h).
+// A gradient, by table: as fp32, or as 16-bit values if a device gave it so (message_codec.h).
 struct GradientArrays {
   TableArrays floats;
   HalfArrays halves;
@@ -37,9 +37,9 @@ struct GradientArrays {
 class Computation {
  public:
   // Opens the task's device, loads the job's data and makes its model.
-  //   gpus      indices of those that are the task's own; empty: the CPU
-  //   progress  told of the examples that are read and counted; of images nothing
-  //   observer  as Network::Create's; learns nothing of models on examples
+  //   gpus      indices of the task's own GPUs; empty: the CPU
+  //   progress  called for the examples that are read and counted; not for images
+  //   observer  see Network::Create; not used for models on examples
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
   // Errors: those of MakeBackends and Trainer::Create, or of SparseTrainer::Create.
   static absl::StatusOr<std::unique_ptr<Computation>> Create(const v1::JobSpec& job,
@@ -51,34 +51,36 @@ class Computation {
   virtual const std::vector<v1::TableSpec>& tables() const = 0;  // By index.
   virtual int64_t train_samples() const = 0;
 
-  // What `work` needs is about to be pulled: makes room in *parameters and returns which rows.
-  // What was pulled before is lost, unless it has been given to BeginTraining.
-  //   upcoming  `work` and what is planned to come after it, so that its data can be made ready
-  //             meanwhile; any other list if `work` is in no plan
+  // Called before the pull for `work`: makes room in *parameters and returns the keys of the rows
+  // to pull. The parameters of the last pull are lost, unless BeginTraining has taken them.
+  //   upcoming  `work` and the works planned after it, whose data is then made ready meanwhile; any
+  //             other list if `work` is in no plan
   virtual absl::StatusOr<AllTableKeys> BeginPull(const Work& work,
                                                  const std::vector<Work>& upcoming,
                                                  TableArrays* parameters) = 0;
 
-  // Where pulls for training write tables whose values a device takes as the halves that servers
-  // send; null: all go to *parameters.
+  // The arrays into which pulls for training write tables whose values a device takes in the 16-bit
+  // format that servers send; null: all go to *parameters.
   virtual HalfArrays* half_parameters() { return nullptr; }
 
-  // What was to be pulled for training is in *parameters, and `done` is how the pull has ended: OK.
+  // Called when the pull for training has ended well: *parameters has what was pulled. Returns what
+  // was read.
   virtual RowsRead Pulled(const OpDone& done, const TableArrays& parameters) {
     static_cast<void>(parameters);
     return {.staleness = done.staleness};
   }
 
-  // `work`, for which *parameters were pulled, is about to be trained: makes room in *gradient and
-  // returns which rows it is of. Where parameters are rows, what was pulled is kept aside; a device
-  // has taken its copy in Forward: the next work's may be pulled meanwhile.
+  // Called before Train of `work`, for which *parameters were pulled: makes room in *gradient and
+  // returns the keys of its rows. From then on the parameters of the next work may be pulled: if
+  // parameters are rows this keeps the pulled ones aside, and a device has copied its parameters in
+  // Forward.
   virtual AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
                                      GradientArrays* gradient) = 0;
 
   // Computes the part of training `work` that reads *parameters, which were pulled for it, or are
-  // being pulled: then `needed` waits for those of the first dense table. `upcoming`: as
-  // BeginPull's. Returns false if `needed` has: then nothing was computed. What goes wrong in
-  // computing is for Train to say. Before BeginTraining; models whose parameters are rows do
+  // being pulled; in that case `needed` waits for those of the first dense table. `upcoming`: see
+  // BeginPull. Returns false, and computes nothing, if `needed` has returned false. Train reports
+  // errors of the computation. Called before BeginTraining; models whose parameters are rows do
   // nothing here.
   virtual bool Forward(const Work& work, const std::vector<Work>& upcoming,
                        const TableArrays& parameters, const ParametersNeeded& needed) {
@@ -87,15 +89,15 @@ class Computation {
     return true;
   }
 
-  // The gradient of `work`, for which Forward and BeginTraining were called last.
+  // Computes the gradient of `work`, for which Forward and BeginTraining were called last.
   // Errors: kOutOfRange  diverged.
   virtual absl::StatusOr<WorkResult> Train(const Work& work, GradientArrays* gradient,
                                            const GradientPartReady& ready) = 0;
 
-  // What it keeps beside its parameters, for the log; empty: nothing.
+  // Describes for the log what it keeps beside its parameters; empty: nothing.
   virtual std::string Kept() const { return ""; }
 
-  // Of `work`, for which *parameters were pulled last.
+  // Evaluates `work`, for which *parameters were pulled last.
   virtual absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) = 0;
 };
 

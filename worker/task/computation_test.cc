@@ -61,7 +61,7 @@ TEST_CASE("Computation: whatever is made ready ahead, a batch has the rows of it
   };
   CHECK(pull(Train(0, 10), {Train(0, 10), Train(10, 20), Train(20, 30)}) == expected(0, 10));
   CHECK(pull(Train(10, 20), {Train(10, 20), Train(20, 30)}) == expected(10, 20));
-  // Another plan, no plan, a plan of something else, a slot beyond the data.
+  // These are another plan, no plan, a plan without this work, and a slot beyond the data.
   CHECK(pull(Train(40, 50), {Train(40, 50), Train(20, 30)}) == expected(40, 50));
   CHECK(pull(Train(50, 60), {}) == expected(50, 60));
   CHECK(pull(Train(5, 7), {Train(50, 60), Train(0, 10)}) == expected(5, 7));
@@ -87,7 +87,7 @@ TEST_CASE("Computation: what is pulled while a batch is trained does not change 
   REQUIRE_OK_AND_ASSIGN(const WorkResult result,
                         computation->Train(work, &gradient, [](int64_t) {}));
   CHECK(result.samples == 10);
-  // The same numbers in either case.
+  // The gradient is the same in either case.
   REQUIRE_OK_AND_ASSIGN(const auto trainer, SparseTrainer::Create(JobOf(kClicks)));
   REQUIRE_OK_AND_ASSIGN(const SparseBatch batch, trainer->LoadTraining(Epoch(), {0, 10}));
   std::vector<float> rows(static_cast<size_t>(batch.keys->size() * 3), 0.25f);

@@ -66,7 +66,7 @@ void DenseComputation::MakeRoom(TableArrays* arrays, bool halves) const {
 absl::StatusOr<AllTableKeys> DenseComputation::BeginPull(const Work&, const std::vector<Work>&,
                                                          TableArrays* parameters) {
   pulled_ = Parameters::kNew;
-  MakeRoom(parameters, /*halves=*/false);  // Evaluations and exports want all of them.
+  MakeRoom(parameters, /*halves=*/false);  // Evaluations and exports need all tables as fp32.
   return AllTableKeys();
 }
 

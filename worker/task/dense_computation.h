@@ -1,4 +1,4 @@
-// DenseComputation: models of layers, whose tables are pulled whole (worker/training/trainer.h).
+// DenseComputation: computes models of layers, whose tables are pulled whole (training/trainer.h).
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TASK_DENSE_COMPUTATION_H_
 #define CAPSTAN_WORKER_TASK_DENSE_COMPUTATION_H_
@@ -32,17 +32,17 @@ class DenseComputation final : public Computation {
 
  private:
   DenseComputation(std::unique_ptr<Trainer> trainer, std::vector<int> gpus);
-  // Makes room for all tables, but for the values of one that has them as halves.
+  // Makes room for all tables; if `halves`, for all except the parameters.
   void MakeRoom(TableArrays* arrays, bool halves) const;
-  // An error of computing, with the GPUs that it is of, where that can be told.
+  // Adds to an error of computing the GPUs that have failed, if they are known.
   absl::Status Located(absl::Status status) const;
 
   const std::unique_ptr<Trainer> trainer_;
-  const std::vector<int> gpus_;  // That it computes on, as its devices count them.
+  const std::vector<int> gpus_;  // The GPUs that it computes on, in the order of its devices.
   const std::vector<v1::TableSpec> tables_;
-  HalfArrays half_parameters_;            // Empty: they are exchanged as fp32.
-  absl::Status forward_;                  // How the last Forward has ended.
-  Parameters pulled_ = Parameters::kNew;  // kSame: nothing since the last evaluation.
+  HalfArrays half_parameters_;            // Empty: parameters are exchanged as fp32.
+  absl::Status forward_;                  // The result of the last Forward.
+  Parameters pulled_ = Parameters::kNew;  // kSame: nothing was pulled since the last evaluation.
 };
 
 }  // namespace capstan::worker

@@ -1,5 +1,5 @@
-// FailureOf: which named reason a status of a task means; the words that a user reads when
-// a job fails.
+// FailureOf: finds the named reason for a task's error, and the message that a user reads when a
+// job fails.
 // Thread safety: a pure function.
 #ifndef CAPSTAN_WORKER_TASK_FAILURES_H_
 #define CAPSTAN_WORKER_TASK_FAILURES_H_
@@ -12,8 +12,8 @@ namespace capstan::worker {
 // kInvalidArgument, kUnimplemented -> USER_ERROR; kDataLoss, kNotFound, kPermissionDenied ->
 // BAD_DATA; kOutOfRange -> DIVERGED (a loss or gradient that is not finite); kResourceExhausted ->
 // OUT_OF_MEMORY; kDeadlineExceeded -> HANG; kUnavailable while computing on a GPU -> DEVICE_LOST,
-// with the GPUs that the status names (lost_gpus.h); anything while writing the model ->
-// OUTPUT_FAILED; anything else -> INTERNAL.
+// with the GPUs that the status names (lost_gpus.h); any error while writing the model ->
+// OUTPUT_FAILED; any other error -> INTERNAL.
 // REQUIRES: !status.ok().
 enum class FailedAt { kAnything, kComputingOnGpu, kWritingModel };
 v1::Failure FailureOf(const absl::Status& status, FailedAt at = FailedAt::kAnything);

@@ -1,4 +1,4 @@
-// Lost GPUs: which of a task's GPUs an error is of, carried by its status on the way up.
+// Lost GPUs: an error's status carries the indices of the task's GPUs that have failed.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_WORKER_TASK_LOST_GPUS_H_
@@ -11,10 +11,10 @@
 
 namespace capstan::worker {
 
-// The error with these GPUs, by index; with none of them it stays as it is, as OK does.
+// Adds these GPUs, by index, to the error. An OK status, or one with no GPUs, stays as it is.
 absl::Status WithLostGpus(absl::Status status, absl::Span<const int> gpus);
 
-// Empty: the status does not say which.
+// The GPUs that the status names. Empty: it names none.
 std::vector<int> LostGpusOf(const absl::Status& status);
 
 }  // namespace capstan::worker

@@ -19,7 +19,7 @@
 namespace capstan::worker {
 namespace {
 
-// Of one file, each after a scheduler that started again in the middle of it.
+// The most attempts to send one file; each failed one means that the scheduler restarted meanwhile.
 constexpr int kAttemptsMax = 10;
 
 absl::Status SendFile(const std::string& from, SchedulerDisk& scheduler, const std::string& to,
@@ -54,7 +54,7 @@ absl::Status SendModel(const std::string& scratch, SchedulerDisk& scheduler,
   return absl::OkStatus();
 }
 
-// By the folder's descriptor: its name is not looked up again.
+// Writes through the folder's descriptor, so that its name is not looked up again.
 absl::Status WriteInto(const std::string& folder,
                        const std::function<absl::Status(const std::string& path)>& write) {
   CAPSTAN_ASSIGN_OR_RETURN(const HeldFolder held, HeldFolder::Make(folder));

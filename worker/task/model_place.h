@@ -1,5 +1,5 @@
-// Where a task writes a model: into the folder that it is for where this host shares it with the
-// scheduler's, else beside its own files, from where it is sent.
+// StageModel: writes a task's model into its folder if this host shares that folder with the
+// scheduler's host; else writes it beside the task's own files and sends it from there.
 //
 // Thread safety: a function of its arguments and of the files.
 #ifndef CAPSTAN_WORKER_TASK_MODEL_PLACE_H_
@@ -14,11 +14,11 @@
 
 namespace capstan::worker {
 
-// Has `write` write a model (common/tensor/model_file.h) into the folder that it is given, and sees
-// to it that it then lies in `folder` of the scheduler's host: is that another folder than the one
-// of this host, the model is written into `scratch`, sent, and removed from there. A scheduler that
-// starts again meanwhile gets the file that it was receiving anew.
-//   progress  told of "bytes sent"
+// Calls `write`, which writes a model (common/tensor/model_file.h) into the folder that it gets, so
+// that the model ends up in `folder` on the scheduler's host. If this host does not share `folder`,
+// the model is written into `scratch`, sent, and removed from there. If the scheduler restarts
+// meanwhile, the file that it was receiving is sent again.
+//   progress  called for "bytes sent"
 // Errors: those of `write`, of SchedulerDisk, and of the operating system, with the path.
 absl::Status StageModel(SchedulerDisk& scheduler, const std::string& folder,
                         const std::string& scratch, const Progress& progress,

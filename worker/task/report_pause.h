@@ -1,4 +1,4 @@
-// ReportPause: how long a task waits between two reports to the scheduler.
+// ReportPause: decides how long a task waits between two reports to the scheduler.
 //
 // Thread safety: pure.
 #ifndef CAPSTAN_WORKER_TASK_REPORT_PAUSE_H_
@@ -14,13 +14,13 @@ namespace capstan::worker {
 
 struct ReportPace {
   absl::Duration interval = absl::Milliseconds(200);         // While there is work.
-  absl::Duration interval_in_need = absl::Milliseconds(50);  // Of a routing table (routing_seen 0).
+  absl::Duration interval_in_need = absl::Milliseconds(50);  // While idle or without routing table.
 };
 
-// Behind a report that got `answer` after `took`. The scheduler holds the report of an idle task
-// that knows all there is, so such a task asks again at once, and so does one that has been told
-// something, which its next report says it knows; one whose report was neither held nor answered
-// with news would ask without end.
+// The pause after a report that got `answer` after `took`. The scheduler holds the report of an
+// idle task that knows everything, so such a task reports again at once. So does an idle task that
+// got news, to acknowledge them. An idle task whose report was neither held nor answered with news
+// must pause, or it would report without end.
 inline absl::Duration ReportPause(const v1::SyncTaskRequest& report,
                                   const v1::SyncTaskResponse& answer, absl::Duration took,
                                   const ReportPace& pace) {

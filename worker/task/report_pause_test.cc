@@ -24,7 +24,7 @@ TEST_CASE("Report pause: an idle task whose report was not held does not ask wit
   }
 }
 
-// Between two epochs a task is told that its leases are gone, and has the next ones for saying so.
+// Between two epochs a task must acknowledge that its leases are gone before it gets the next ones.
 TEST_CASE("Report pause: an idle task that was told something says at once that it knows",
           "[worker][task]") {
   v1::SyncTaskResponse assignment, routing;

@@ -1,4 +1,4 @@
-// RunTask: the life of one worker task process, from its assignment to its exit code.
+// RunTask: runs one worker task process, from its assignment to its exit code.
 #ifndef CAPSTAN_WORKER_TASK_RUN_TASK_H_
 #define CAPSTAN_WORKER_TASK_RUN_TASK_H_
 
@@ -9,9 +9,9 @@
 namespace capstan::worker {
 
 // Trains, evaluates and exports as the scheduler at `scheduler` (host:port) says, until it says
-// FINISH. `folder` has the task's own files. Returns the process's exit code: 0 done, or told to
-// stop (fenced off); 1 it failed and the scheduler knows why; 3 it failed and the scheduler could
-// not be told.
+// FINISH. `folder` has the task's own files. Returns the process's exit code: 0: the task is done,
+// or was told to stop (fenced off); 1: it failed and has told the scheduler why; 3: it failed and
+// could not tell the scheduler.
 int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,
             const std::string& folder);
 

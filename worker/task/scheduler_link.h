@@ -1,8 +1,8 @@
-// SchedulerLink: the thread by which a task reports to the scheduler and learns what to do.
+// SchedulerLink: the thread that reports to the scheduler for a task, and receives its assignments.
 //
 // At its pace (report_pause.h), and at once after Wake(), it asks `report` for the task's state,
-// sends it as a SyncTask call and hands the answer to `receive`. While the scheduler cannot be
-// reached it keeps trying for as long as that takes (training goes on meanwhile) and says so once.
+// sends it as a SyncTask call and passes the answer to `receive`. While the scheduler cannot be
+// reached it keeps trying, without limit (training goes on meanwhile), and logs this once.
 // Thread safety: thread-safe; the callbacks run on the link's thread.
 #ifndef CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_
 #define CAPSTAN_WORKER_TASK_SCHEDULER_LINK_H_
@@ -43,7 +43,7 @@ class SchedulerLink {
   // Ends the thread; a call in flight is cancelled. Idempotent.
   void Stop();
 
-  // One report outside the thread, for a last word before the process exits. REQUIRES: stopped.
+  // Sends one report outside the thread, the last before the process exits. REQUIRES: stopped.
   absl::Status ReportOnce(const v1::SyncTaskRequest& request);
 
  private:
@@ -58,7 +58,7 @@ class SchedulerLink {
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
   // Used by the thread alone.
   bool reachable_ = true;
-  absl::Duration call_timeout_;  // Of the next report.
+  absl::Duration call_timeout_;  // The timeout of the next report.
 
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

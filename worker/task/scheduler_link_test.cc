@@ -47,7 +47,7 @@ class FakeScheduler final : public v1::Scheduler::Service {
  private:
   absl::Mutex mutex_;
   int calls_ = 0;
-  int away_after_ = 0;  // Calls above it, up to back_after_, are not answered.
+  int away_after_ = 0;  // Calls after this one, up to back_after_, are not answered.
   int back_after_ = 0;
   bool fenced_ = false;
   v1::SyncTaskRequest last_;
@@ -124,7 +124,7 @@ TEST_CASE("Link: told that it was replaced, it says so once and ends", "[worker]
 TEST_CASE("Link: it outlives a scheduler that is away for as many tries as a minute holds",
           "[worker][task]") {
   Fixture f(absl::Milliseconds(1));
-  f.scheduler.BeAway(1, 101);  // A try a second in a daemon, a millisecond here.
+  f.scheduler.BeAway(1, 101);  // A daemon tries once per second; this test, once per millisecond.
   f.link->Start();
   f.scheduler.AwaitCalls(103);
   f.link->Stop();

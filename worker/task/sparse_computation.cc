@@ -12,8 +12,9 @@
 namespace capstan::worker {
 namespace {
 
-// Two batches beside the one that is computed and the one that is pulled: reading is as fast as
-// computing, about, and blocks of a file come at once. One thread: examples are read in order.
+// Two batches are made beside the one that is computed and the one that is pulled: reading is about
+// as fast as computing, and a block of a file is read at once. One thread, because examples are
+// read in order.
 constexpr PrefetchOptions kPrefetch = {.threads = 1, .batches_ahead_max = 2};
 
 ExamplePart PartOf(const Work& work) {
@@ -117,11 +118,11 @@ std::string SparseComputation::Kept() const {
 
 AllTableKeys SparseComputation::BeginTraining(const Work&, TableArrays* parameters,
                                               GradientArrays* gradient) {
-  // Taken already: the same work once more.
+  // If they are taken already, this is the same work again.
   if (!std::exchange(pulled_is_taken_, true)) {
     std::swap(training_, pulled_);
     rows_.swap((*parameters)[kRowsTable]);
-    // Copied: servers send it again only if it has changed.
+    // It is copied, because servers send it again only if it has changed.
     if (parameters->size() > kDenseTable) dense_ = (*parameters)[kDenseTable];
   }
   MakeRoom(training_, &gradient->floats);

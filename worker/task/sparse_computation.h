@@ -1,13 +1,13 @@
-// SparseComputation: models on examples: each batch names the rows that are pulled for it and that
-// its gradient is of (worker/training/sparse_trainer.h).
+// SparseComputation: computes models on examples: each batch names the rows that are pulled for it;
+// its gradient has the same rows (worker/training/sparse_trainer.h).
 //
 //                   BeginPull              BeginTraining                    Train
 //   batches made ----------> pulled batch ---------------> batch in training ------> its gradient
-//   ready by a               rows in *parameters           parameters here, so that the
-//   thread of their own                                    next can be pulled meanwhile
+//   ahead by one             rows in *parameters           parameters here, so that the
+//   thread                                                 next can be pulled meanwhile
 //
-// With a cache of rows (worker/core/row_cache.h) BeginPull for training puts in *parameters what it
-// has, and asks for the rest alone; Pulled takes that in.
+// If there is a cache of rows (worker/core/row_cache.h), BeginPull for training copies the cached
+// rows to *parameters and asks only for the others; Pulled adds those to the cache.
 //
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TASK_SPARSE_COMPUTATION_H_
@@ -25,14 +25,14 @@
 
 namespace capstan::worker {
 
-// Examples that become a batch: positions of an epoch, or numbers of test examples.
+// The examples of a batch: positions of an epoch, or positions for SparseTrainer::LoadTest.
 struct ExamplePart {
   bool test = false;
   Epoch epoch;
   Range positions;
   friend bool operator==(const ExamplePart&, const ExamplePart&) = default;
 };
-std::string NameOf(const ExamplePart& part);  // For messages.
+std::string NameOf(const ExamplePart& part);  // A name for messages.
 
 class SparseComputation final : public Computation {
  public:
@@ -61,10 +61,10 @@ class SparseComputation final : public Computation {
   const std::unique_ptr<SparseTrainer> trainer_;
   const std::vector<v1::TableSpec> tables_;
   std::optional<RowCache> cache_;
-  bool pulled_is_taken_ = true;  // By BeginTraining.
+  bool pulled_is_taken_ = true;  // BeginTraining has taken pulled_.
   SparseBatch pulled_;
   SparseBatch training_;
-  std::vector<float> rows_, dense_;  // Of training_.
+  std::vector<float> rows_, dense_;  // The parameters of training_.
   // Declared last: its thread uses the trainer's data.
   PrefetchedSource<ExamplePart, SparseBatch> batches_;
 };

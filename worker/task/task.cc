@@ -21,8 +21,8 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int kBatchesPlanned = 4;  // Told to the computation, the one to be pulled included.
-// A wait for parameters that took less was none.
+constexpr int kBatchesPlanned = 4;  // Passed to the computation, the one to be pulled included.
+// Shorter waits for parameters are not traced.
 constexpr absl::Duration kWaitShown = absl::Microseconds(20);
 
 PushPullClient::MessageObserver MessageObserver(TaskTrace* trace) {
@@ -86,7 +86,7 @@ int Task::Run() {
     absl::MutexLock lock(&mutex_);
     failure_ = FailureOf(status, failed_at_);
   }
-  // The last word: the totals of the last batches, or why the task gives up.
+  // The last report has the totals of the last batches, or the reason why the task gives up.
   const absl::Status told = link_.ReportOnce(Report());
   if (status.ok()) return 0;
   return told.ok() ? 1 : 3;
@@ -117,7 +117,7 @@ absl::Status Task::Prepare() {
     board_.SetTrainSamples(computation_->train_samples());
     prepared_ = true;
   }
-  link_.Wake();  // Now there may be work for it.
+  link_.Wake();  // The scheduler may have work for the task now.
   LogInfo({.job = assignment_.job_id()}, "ready: {} training samples",
           computation_->train_samples());
   return absl::OkStatus();
@@ -144,7 +144,7 @@ bool Task::HasRouting() { return client_.routing_generation().value() != 0; }
 absl::StatusOr<OpId> Task::Push(const Work& work) {
   gradient_ = FreeGradient();
   AllTableKeys keys = computation_->BeginTraining(work, &parameters_, gradient_.get());
-  // Whoever holds either part holds both.
+  // Both pointers share ownership of the whole gradient.
   const std::shared_ptr<const TableArrays> floats(gradient_, &gradient_->floats);
   const std::shared_ptr<const HalfArrays> halves(gradient_, &gradient_->halves);
   return client_.Push(work.iteration, work.slots, floats, PushStart::kHeld, std::move(keys),
@@ -255,7 +255,7 @@ bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& ver
   if (result->ok()) {
     LogInfo({.job = assignment_.job_id()}, "wrote the model to {}", work.export_path);
   }
-  // Else nobody comes for it.
+  // Otherwise nothing would remove it.
   const bool staged = work.staged_path.empty();
   if (staged && (!result->ok() || Fenced())) RemoveStagedModel(work.export_path);
   return true;
@@ -295,7 +295,7 @@ absl::Status Task::WriteModel(const std::string& folder,
                          Incarnation(assignment_.incarnation()));
 }
 
-// Rows are read as servers hold them: nobody pushes any more.
+// Reads the servers' current rows: no task pushes any more.
 absl::StatusOr<TableRows> Task::WriteRows(const std::string& folder, const v1::TableSpec& table) {
   TableScan::Options options;
   options.caller.set_job_id(assignment_.job_id());
@@ -324,7 +324,7 @@ v1::SyncTaskRequest Task::Report() {
   }
   activity_.AddTo(request);
   absl::MutexLock lock(&mutex_);
-  // The client may have had a newer table from a server; an export wants it, too.
+  // A server may have sent the client a newer table, which routing_ needs, too (exports).
   request.set_routing_seen(std::min(routing_seen, routing_.generation()));
   request.set_assignment_seen(board_.assignment().generation.value());
   *request.mutable_progress() = ProgressToProto(board_);
@@ -338,7 +338,7 @@ v1::SyncTaskRequest Task::Report() {
 void Task::Receive(const v1::SyncTaskResponse& response) {
   if (response.has_routing()) {
     {
-      absl::MutexLock lock(&mutex_);  // First: once the client has it, the loop goes on.
+      absl::MutexLock lock(&mutex_);  // Set first: the loop goes on when the client has the table.
       routing_ = response.routing();
     }
     if (const absl::Status status = client_.SetRouting(response.routing()); !status.ok()) {

@@ -1,10 +1,11 @@
-// Task: one worker task process: what TaskLoop (worker/core) decides, done with threads and gRPC.
+// Task: one worker task process: carries out the decisions of TaskLoop (worker/core) with threads
+// and gRPC.
 //
-// Two threads: the loop (pull, compute, push) and the link (report, receive). They share the board
-// under one mutex. Every call of the port blocks the loop's thread, so that its coroutines are
-// never suspended. The loop waits for servers in PushPullClient::Wait, which a new assignment
-// interrupts, so that a task that waits for a dead worker's slot can be told to compute that slot
-// itself.
+// It has two threads: the loop (pull, compute, push) and the link (report, receive). They share the
+// board under one mutex. Every call of the port blocks the loop's thread, so that its coroutines
+// are never suspended. The loop waits for servers in PushPullClient::Wait, which a new assignment
+// interrupts, so that the scheduler can tell a task that waits for a dead worker's slot to compute
+// that slot itself.
 // Thread safety: Run is called once; the class has no other public method.
 #ifndef CAPSTAN_WORKER_TASK_TASK_H_
 #define CAPSTAN_WORKER_TASK_TASK_H_
@@ -47,12 +48,12 @@ class Task final : private TaskPort {
   int Run();
 
  private:
-  absl::Status Loop();  // All but the last word. OK: finished or fenced off.
+  absl::Status Loop();  // All except the last report. OK: finished or fenced off.
   absl::Status Prepare();
-  // Takes note of where the computation failed, if it did.
+  // Records in failed_at_ that the computation failed on a GPU, if it did.
   void NoteComputed(const absl::Status& status);
 
-  // TaskPort, on the loop's thread.
+  // The methods of TaskPort, called on the loop's thread.
   void UseBoard(const std::function<void(TaskBoard&)>& use) override;
   bool Fenced() override;
   void ReportSoon() override;
@@ -70,7 +71,7 @@ class Task final : private TaskPort {
               absl::Status* result) override;
 
   std::vector<Work> Upcoming();
-  // Of the pull: parameters below `end` (PushPullClient::WaitFor).
+  // Waits for the pull's parameters below `end` (PushPullClient::WaitFor).
   bool WaitForParameters(OpId pull, int64_t end);
   std::shared_ptr<GradientArrays> FreeGradient();
   absl::Status WriteModel(const std::string& folder,
@@ -80,7 +81,7 @@ class Task final : private TaskPort {
   absl::StatusOr<TableRows> WriteRows(const std::string& folder, const v1::TableSpec& table);
   absl::StatusOr<v1::RoutingTable> NewestRouting();
 
-  // The link's callbacks, on its thread.
+  // The link's callbacks, called on its thread.
   v1::SyncTaskRequest Report();
   void Receive(const v1::SyncTaskResponse& response);
 
@@ -93,13 +94,13 @@ class Task final : private TaskPort {
   FailedAt failed_at_ = FailedAt::kAnything;
   std::unique_ptr<Computation> computation_;
   TableArrays parameters_;
-  // A pool; one is free when nobody else holds it.
+  // A pool; a gradient is free when no one else holds it: not gradient_, and no push.
   std::vector<std::shared_ptr<GradientArrays>> gradients_;
   std::shared_ptr<GradientArrays> gradient_;  // Train computes it for the next push.
 
   // Self-synchronized.
-  const std::unique_ptr<TaskTrace> trace_;      // Null: none is asked for.
-  const std::unique_ptr<CallHistory> history_;  // Likewise.
+  const std::unique_ptr<TaskTrace> trace_;      // Null if the job asks for none.
+  const std::unique_ptr<CallHistory> history_;  // Null if the environment asks for none.
   TaskActivity activity_;
   PushPullClient client_;
   SchedulerDisk scheduler_disk_;
@@ -109,7 +110,7 @@ class Task final : private TaskPort {
   bool prepared_ ABSL_GUARDED_BY(mutex_) = false;
   bool fenced_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<v1::Failure> failure_ ABSL_GUARDED_BY(mutex_);
-  v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);  // The scheduler's last.
+  v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);  // The last one from the scheduler.
   v1::StoreRevision revision_seen_ ABSL_GUARDED_BY(mutex_);
 
   SchedulerLink link_;  // Declared last: its thread dies first.

@@ -1,6 +1,6 @@
-// TaskActivity: what a task does beside its batches, counted as it goes on, for its reports.
+// TaskActivity: counts the progress of a task's work beside its batches, for its reports.
 //
-// One that is told of the same for minutes is taken for hung by the scheduler.
+// If the reported progress does not change for minutes, the scheduler takes the task for hung.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_WORKER_TASK_TASK_ACTIVITY_H_
 #define CAPSTAN_WORKER_TASK_TASK_ACTIVITY_H_
@@ -17,10 +17,10 @@ namespace capstan::worker {
 
 class TaskActivity {
  public:
-  // To be told by what takes long. Lives no longer than this.
+  // A callback that long work calls with its progress. Must not be used after this is destroyed.
   Progress listener();
-  void End();  // What was counted is done with.
-  // Nothing if there is nothing to tell.
+  void End();  // The work is done; its count is dropped.
+  // Adds the activity to the report, if there is one.
   void AddTo(v1::SyncTaskRequest& report);
 
  private:

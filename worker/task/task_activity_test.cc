@@ -24,7 +24,7 @@ TEST_CASE("Task activity: each thing is counted from its beginning", "[worker][t
   CHECK(ReportOf(activity).activity().done() == 7);
   activity.End();
   CHECK_FALSE(ReportOf(activity).has_activity());
-  listener("bytes written", 5);  // Another export.
+  listener("bytes written", 5);  // This is another export.
   CHECK(ReportOf(activity).activity().done() == 5);
 }
 

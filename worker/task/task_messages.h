@@ -1,4 +1,4 @@
-// Conversions between a task's plain structs and the control plane's protobuf messages.
+// Converts between a task's plain structs and the control plane's protobuf messages.
 #ifndef CAPSTAN_WORKER_TASK_TASK_MESSAGES_H_
 #define CAPSTAN_WORKER_TASK_TASK_MESSAGES_H_
 

@@ -85,7 +85,7 @@ TEST_CASE("Task messages: a finished evaluation carries its scores as steps from
   const v1::ScoreCounts& scores = progress.samples(0).scores();
   REQUIRE(scores.bin_steps_size() == 2);
   CHECK(scores.bin_steps(0) == 0x8000);  // The upper half of 0.0f, sign bit flipped.
-  CHECK(scores.bin_steps(1) == 0x4000);  // That of 2.0f is 0x4000 above it.
+  CHECK(scores.bin_steps(1) == 0x4000);  // The bin of 2.0f is 0x4000 above it.
   CHECK(scores.non_clicks(0) == 1);
   CHECK(scores.clicks(0) == 2);
   CHECK(scores.non_clicks(1) == 1);
@@ -127,7 +127,7 @@ TEST_CASE("Failures: each code has its named reason", "[worker][task]") {
   const v1::Failure failure = FailureOf(lost, FailedAt::kComputingOnGpu);
   CHECK(std::vector<int>(failure.gpus_lost().begin(), failure.gpus_lost().end()) ==
         std::vector<int>{1, 3});
-  CHECK(FailureOf(lost).gpus_lost().empty());  // A server that is away loses no GPU.
+  CHECK(FailureOf(lost).gpus_lost().empty());  // An unreachable server does not mean a lost GPU.
   CHECK(FailureOf(absl::DeadlineExceededError("x")).reason() == v1::Failure::HANG);
   CHECK(FailureOf(absl::InternalError("why")).message() == "why");
 }

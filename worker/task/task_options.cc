@@ -16,14 +16,14 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int kOperationsMin = 64;  // Of the session's bound.
-// Longer than the job waits for lost servers: the scheduler says what becomes of it then, and a
-// routing table takes a moment.
+constexpr int kOperationsMin = 64;  // The lowest value of operations_max.
+// An operation waits this much longer than the job waits for lost servers: the scheduler decides
+// then what becomes of the job, and a new routing table takes a moment.
 constexpr absl::Duration kSilenceBeyondServerWait = absl::Minutes(1);
 constexpr int64_t kKeysPerLine = 256;
 constexpr int64_t kKeysPerText = 1000;
-// Examples whose rows are pulled at once: no more than in training, whose messages are of a good
-// size. Does not change what is predicted.
+// The most examples whose rows are pulled at once in evaluation; also no more than in training,
+// whose messages have a good size. This does not change what is predicted.
 constexpr int64_t kSparseEvaluationBatchMax = 1024;
 
 bool IsBsp(const v1::JobSpec& job) {
@@ -34,7 +34,7 @@ int Slots(const v1::JobSpec& job) {
   return job.training().has_slots() ? job.training().slots() : job.resources().workers();
 }
 
-// About: the file's lines tell how many there are.
+// An estimate: the exact number depends on the file's lines.
 int64_t KeysPerExample(const v1::JobSpec& job) {
   const v1::Data& data = job.data();
   switch (data.format()) {

@@ -1,6 +1,7 @@
-// What a task's cores are told of its job: how the board plans and how the session sends.
+// The options of a task's cores that follow from its job: how the board plans and how the session
+// sends.
 //
-// Pure functions of the job file. Thread safety: functions without state.
+// Pure functions of the job file. Thread safety: the functions have no state.
 #ifndef CAPSTAN_WORKER_TASK_TASK_OPTIONS_H_
 #define CAPSTAN_WORKER_TASK_TASK_OPTIONS_H_
 
@@ -16,23 +17,23 @@
 
 namespace capstan::worker {
 
-// BSP with replicas or a log: servers hold a push back until its iteration is committed.
+// kWholeIteration for BSP with replicas or a log: servers acknowledge committed iterations.
 Acknowledgement AcknowledgementOf(const v1::JobSpec& job);
-// SSP and ASP on sparse models, and on a GPU: what the next batch needs is read while one is
-// computed, for that one has its own. Not where the job wants its own pushes read, and under
-// SSP(0), whose servers would wait for the push.
+// True for SSP and ASP on sparse models, and on a GPU: the next batch's parameters are pulled while
+// a batch is computed, which has a copy of its own. False if the job must read its own pushes, and
+// under SSP(0), whose servers would wait for the push.
 bool EarlyPulls(const v1::JobSpec& job, bool on_gpu);
-// An operation outlasts the time that the job gives lost servers to come back.
+// Operations wait longer than the time that the job gives lost servers to come back.
 PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu);
-// By table: the job's formats for its parameters, fp32 for its statistics.
+// By table: the job's formats for its parameters; tables beyond them (statistics) are fp32.
 Formats WireFormats(const v1::JobSpec& job);
-// PushPullClient's: what a batch needs of a bucket, about, as far as the job file says; empty for
-// models of layers.
+// PushPullClient::Options::bucket_bytes: about how many bytes of a bucket a batch needs, estimated
+// from the job file; empty for models of layers.
 std::vector<int64_t> BucketBytes(const v1::JobSpec& job);
-int64_t SharedMemoryBytes(const v1::JobSpec& job);  // With each server.
-// Of a sparse model's rows of `dim` floats; none: the job has no cache of rows.
+int64_t SharedMemoryBytes(const v1::JobSpec& job);  // The most memory shared with each server.
+// The cache for a sparse model's rows of `dim` floats; none: the job has no cache of rows.
 std::optional<RowCache::Options> RowCacheOptions(const v1::JobSpec& job, int64_t dim);
-// The number of training samples is still to be set.
+// The board's options; the number of training samples must be set later.
 TaskBoard::Options BoardOptions(const v1::JobSpec& job);
 
 }  // namespace capstan::worker

@@ -40,7 +40,7 @@ TEST_CASE("Task options: what is needed next is pulled early where a worker may 
           "[worker][task]") {
   v1::JobSpec job = Job(2, 0);
   job.mutable_consistency()->mutable_asp();
-  // On the host layers compute with the place that is pulled into.
+  // On the host, layers read the parameters from the array that a pull would overwrite.
   CHECK_FALSE(EarlyPulls(job, /*on_gpu=*/false));
   const bool on_gpu = GENERATE(false, true);
   if (!on_gpu) job.mutable_model()->mutable_sparse()->mutable_logistic_regression();

@@ -1,8 +1,8 @@
-// TaskTrace: when what happened in the first batches of a task: layers, copies, messages, waits.
+// TaskTrace: records the times of layers, copies, messages and waits in a task's first batches.
 //
-// Written once those batches are done, or the task ends: trace-<rank>-<incarnation>.json in the
-// job's output folder (common/observability/trace.h says what shows it).
-// Thread safety: Message is thread-safe; the rest is for the thread that trains.
+// The file trace-<rank>-<incarnation>.json in the job's output folder is written when those batches
+// are done, or the task ends (common/observability/trace.h says what shows it).
+// Thread safety: Message is thread-safe; only the thread that trains calls the other methods.
 #ifndef CAPSTAN_WORKER_TASK_TASK_TRACE_H_
 #define CAPSTAN_WORKER_TASK_TASK_TRACE_H_
 
@@ -26,13 +26,13 @@ class TaskTrace final : public StepObserver {
                                            const Clock& clock);
   TaskTrace(std::string path, const v1::TaskAssignment& assignment, const Clock& clock);
 
-  // A batch has been trained: begins the next, or writes the file if it was the last.
+  // A batch has been trained: writes the file if it was the last one to be traced.
   void BatchDone();
-  void Write();  // If it has not been written. A file that cannot be written is logged.
+  void Write();  // Writes the file if this was not done yet. Logs an error.
 
-  // A message was on its way.
+  // Records that a message was on its way.
   void Message(const SendMessage& message, Instant begin, Instant end);
-  // The task did nothing but wait for what `what` names.
+  // Records that the task only waited; `what` names the thing that it waited for.
   void Waited(const std::string& what, Instant begin, Instant end);
 
   bool Watches() override { return writing_; }
@@ -45,7 +45,7 @@ class TaskTrace final : public StepObserver {
   const Clock& clock_;
   Trace trace_;  // Self-synchronized.
   int batches_left_;
-  std::atomic<bool> writing_ = true;  // Spans are still wanted.
+  std::atomic<bool> writing_ = true;  // Spans are still recorded.
 };
 
 }  // namespace capstan::worker

@@ -1,4 +1,4 @@
-// What a task's trace holds, and when it is written.
+// Tests what a task's trace contains, and when it is written.
 #include "worker/task/task_trace.h"
 
 #include <catch2/catch.hpp>

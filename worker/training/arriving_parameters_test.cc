@@ -1,4 +1,4 @@
-// Steps whose parameters arrive while the forward pass goes on, on the host and on a device.
+// Tests of steps whose parameters arrive during the forward pass, on the host and on a device.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -42,7 +42,7 @@ class Arrivals {
     FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(values_));
   }
 
-  // So many calls of ParametersNeeded on, one does not wait (`forgotten`), or is `refused`.
+  // Call number `forgotten` of ParametersNeeded does not wait; call `refused` returns false.
   absl::Status Forward(uint64_t seed, size_t forgotten = kNone, size_t refused = kNone) {
     batch_ = RandomBatch(plan_, kBatch, seed);
     place_.assign(values_.size(), NAN);
@@ -56,7 +56,7 @@ class Arrivals {
       return true;
     });
   }
-  // What is pulled next is written where nobody reads any more.
+  // Overwrites the parameters that are not read any more, as the next pull would.
   absl::StatusOr<Outcome> Backward() {
     if (on_device_) place_.assign(place_.size(), NAN);
     Outcome outcome{
@@ -74,7 +74,7 @@ class Arrivals {
     if (!begun.ok()) return begun;
     return Backward();
   }
-  // All parameters there from the beginning.
+  // Runs a step whose parameters are there from the beginning.
   Outcome WholeStep(uint64_t seed) {
     const Batch batch = RandomBatch(plan_, kBatch, seed);
     Outcome outcome{.gradient = std::vector<float>(values_.size()),
@@ -89,7 +89,7 @@ class Arrivals {
   Network& network() { return *network_; }
   const std::vector<float>& values() const { return values_; }
 
-  std::vector<int64_t> asked;  // Of the last step.
+  std::vector<int64_t> asked;  // The ends that the last step asked for.
 
  private:
   const ModelPlan& plan_;
@@ -115,7 +115,7 @@ TEST_CASE("Network: parameters that arrive in parts give the bits of those that 
     const std::vector<Outcome> expected = WholeSteps(plan, 3);
     const auto check = [&](kernels::Backend& backend) {
       Arrivals arrivals(plan, backend);
-      for (uint64_t seed = 0; seed < 3; ++seed) {  // On a device: plainly, recorded, launched.
+      for (uint64_t seed = 0; seed < 3; ++seed) {  // A device runs, records and launches the steps.
         REQUIRE_OK_AND_ASSIGN(const Outcome outcome, arrivals.Step(seed));
         CHECK(outcome == expected[seed]);
         REQUIRE_FALSE(arrivals.asked.empty());
@@ -144,13 +144,13 @@ TEST_CASE("Network: the first layers compute before the last parameters are aske
   std::vector<float> gradient(parameters.size());
   int64_t calls = 0;
   const auto needed = [&](int64_t) {
-    // The first layer reads the images, no other does.
+    // Only the first layer reads the images.
     if (++calls == 2) std::fill(batch.images.begin(), batch.images.end(), NAN);
     return true;
   };
   REQUIRE_OK(network->Forward(batch.view(), parameters, 1, needed));
   CHECK(calls == 4);           // Two convolutions, two fully connected layers.
-  batch.images = same.images;  // The first layer's gradient reads them once more.
+  batch.images = same.images;  // The first layer's gradient reads them again.
   REQUIRE_OK_AND_ASSIGN(const BatchResult result,
                         network->Backward(1.0f, absl::MakeSpan(gradient), {}));
   CHECK(std::isfinite(result.loss_sum));
@@ -192,10 +192,10 @@ TEST_CASE("Network: a pass whose parameters do not come is given up, and another
         CHECK_STATUS(arrivals.Backward(), absl::StatusCode::kFailedPrecondition,
                      "no forward pass before it");
       }
-      REQUIRE_OK(arrivals.Forward(seed + 1));  // Nobody asks for its gradient.
+      REQUIRE_OK(arrivals.Forward(seed + 1));  // Its gradient is never asked for.
       REQUIRE_OK_AND_ASSIGN(const Outcome outcome, arrivals.Step(seed));
       CHECK(outcome == expected[seed]);
-      // Nor may a step go on once something else was computed.
+      // A step must not go on either after something else was computed.
       REQUIRE_OK(arrivals.Forward(seed));
       const Batch batch = RandomBatch(plan, kBatch);
       const std::vector<float> statistics(static_cast<size_t>(plan.statistic_count), 0.5f);

@@ -1,7 +1,8 @@
-// PartOf: which samples of a batch each of several devices computes.
+// PartOf: divides the samples of a batch among several devices.
 //
-// Parts are as equal as can be, in the order of the members: the first n % members have one sample
-// more. With fewer samples than members the last ones have none. Thread safety: a pure function.
+// Parts are as equal as possible, in the order of the members: the first n % members have one
+// sample more. If there are fewer samples than members the last ones have none.
+// Thread safety: a pure function.
 #ifndef CAPSTAN_WORKER_TRAINING_BATCH_PARTS_H_
 #define CAPSTAN_WORKER_TRAINING_BATCH_PARTS_H_
 

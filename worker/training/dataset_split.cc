@@ -12,7 +12,7 @@
 namespace capstan::worker {
 namespace {
 
-constexpr size_t kBatchesPlanned = 4;  // Told to the source, the next one included.
+constexpr size_t kBatchesPlanned = 4;  // Passed to the source, the next batch included.
 
 }  // namespace
 

@@ -1,7 +1,7 @@
-// DatasetSplit: a split of image data with what decodes it ahead, and its evaluation.
+// DatasetSplit: a split of image data with the threads that decode it ahead; and its evaluation.
 //
-// The one evaluation of models of layers: a task's after each epoch, and that of an exported model.
-// Thread safety: used by one thread at a time; batches are decoded ahead in threads of its own.
+// EvaluateSplit evaluates all models of layers: for a task after each epoch, and for an exported
+// model. Thread safety: used by one thread at a time; its own threads decode batches ahead.
 #ifndef CAPSTAN_WORKER_TRAINING_DATASET_SPLIT_H_
 #define CAPSTAN_WORKER_TRAINING_DATASET_SPLIT_H_
 
@@ -21,11 +21,11 @@
 
 namespace capstan::worker {
 
-inline constexpr int64_t kEvaluationBatchSize = 256;  // Samples. Does not change the result.
+inline constexpr int64_t kEvaluationBatchSize = 256;  // Samples. It does not change the result.
 
 struct DatasetSplit {
-  // Decoding a batch of LeNet takes a fiftieth of computing it on a CPU: one thread, two batches
-  // ahead. What computes faster needs more threads, each with a batch of its own.
+  // Decoding a batch of LeNet takes a fiftieth of the time of computing it on a CPU: one thread and
+  // two batches ahead suffice. Faster devices need more threads, each with a batch of its own.
   DatasetSplit(Dataset the_dataset, uint64_t seed, const Augmentation& augmentation,
                DatasetDecoder::Mode mode, int decode_threads = 1,
                DatasetDecoder::Into into = DatasetDecoder::Into::kNumbers);
@@ -33,17 +33,17 @@ struct DatasetSplit {
   BatchView ViewOf(const DecodedBatch& batch) const;
 
   const Dataset dataset;
-  const std::vector<float> pixel_values;  // What bytes mean, where the decoder gives them.
+  const std::vector<float> pixel_values;  // The bytes' values, for decoders that give bytes.
   DatasetDecoder decoder;
   BatchSource source;  // Declared last: its threads use the others.
 };
 
-// What a network has computed of a batch is there: Network::AppendLogits gives its outputs.
+// Called when a network has computed a batch: Network::AppendLogits gives its outputs.
 using BatchEvaluated = std::function<void(const DecodedBatch&)>;
 
-// Loss and hits over the samples at `positions` (in file order), of any number.
-//   parameters, statistics  as Network::Evaluate's
-//   which  that of the first batch; then kSame
+// Computes the loss and hits over the samples at `positions` (in file order), of any number.
+//   parameters, statistics  see Network::Evaluate
+//   which  the value for the first batch; set to kSame
 //   each   may be null
 // REQUIRES: the network takes kEvaluationBatchSize samples, and the split decodes in file order.
 // Errors: kInvalidArgument  positions outside [0, split.dataset.count); else those of

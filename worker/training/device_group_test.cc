@@ -1,5 +1,5 @@
-// Network on several devices: what as many slots on the host add up to, bit for bit, whatever order
-// the devices run things in; and what is forgotten, or lost, is noticed.
+// Tests that Network on several devices gives the bits to which as many slots on the host add up,
+// in any order of the devices' work; and that a forgotten call, or a lost device, is noticed.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -55,14 +55,14 @@ struct Devices {
   std::unique_ptr<kernels::BackendGroup> group;
 };
 
-// What a step gives.
+// The results of a step.
 struct Outcome {
   std::vector<float> gradient, statistics;
   int64_t correct = 0;
   double loss = 0;
-  std::vector<float> logits = {};  // Of an evaluation.
+  std::vector<float> logits = {};  // The logits of an evaluation.
   friend bool operator==(const Outcome& a, const Outcome& b) {
-    // The order of a sum in double is the number of parts'.
+    // The order of the loss's sum in double depends on the number of parts.
     return a.gradient == b.gradient && a.statistics == b.statistics && a.correct == b.correct &&
            a.logits == b.logits && std::abs(a.loss - b.loss) <= 1e-12 * std::abs(a.loss);
   }
@@ -74,17 +74,17 @@ std::vector<float> InitialParameters(const ModelPlan& plan) {
   return parameters;
 }
 
-// None is of class 0, which logits that are NaN would be taken for.
+// No sample is of class 0, because NaN logits would count as class 0.
 Batch LabelledBatch(const ModelPlan& plan, int64_t n, uint64_t seed) {
   Batch batch = RandomBatch(plan, n, seed);
-  // Half of them are of the one class, so that some of each part are found.
+  // Half of the samples are of one class, so that each part has correct ones.
   for (size_t i = 0; i < batch.labels.size(); ++i) {
     batch.labels[i] = i % 2 == 0 ? kFound : std::max(batch.labels[i], 1);
   }
   return batch;
 }
 
-// A step whose parameters come as they are asked for, and whose gradient leaves in parts.
+// Runs a step whose parameters arrive when they are asked for, and whose gradient leaves in parts.
 absl::StatusOr<Outcome> TrainInParts(Network& network, const ModelPlan& plan, const Batch& batch,
                                      const std::vector<float>& parameters, uint64_t key,
                                      float scale) {
@@ -112,7 +112,7 @@ absl::StatusOr<Outcome> TrainInParts(Network& network, const ModelPlan& plan, co
   const absl::StatusOr<BatchResult> result = network.Backward(
       scale, absl::MakeSpan(outcome.gradient), absl::MakeSpan(outcome.statistics), ready);
   if (!result.ok()) return result.status();
-  // What was told early was final.
+  // Takes the parts as they were when `ready` was called: they must have been final.
   std::copy(parts.begin() + told, parts.end(), outcome.gradient.begin() + told);
   outcome.correct = result->correct;
   outcome.loss = result->loss_sum;
@@ -129,7 +129,7 @@ std::vector<float> Sum(const std::vector<std::vector<float>>& parts, size_t begi
   return sum;
 }
 
-// What `members` slots on the host add up to.
+// The sum of `members` slots on the host.
 Outcome BySlots(const ModelPlan& plan, const Batch& batch, const std::vector<float>& parameters,
                 uint64_t key, float scale, int64_t members) {
   const auto host = kernels::MakeCpuBackend();
@@ -158,8 +158,8 @@ Outcome BySlots(const ModelPlan& plan, const Batch& batch, const std::vector<flo
   return sum;
 }
 
-// Steps of one size until they are recorded and launched, an evaluation, and batches that leave
-// some members fewer samples than others, or none.
+// Runs steps of one size until they are recorded and launched, an evaluation, and batches that
+// leave some members fewer samples than others, or none.
 const std::vector<int64_t> kSizes = {kBatch, kBatch, kBatch, 11, 3, kBatch};
 
 absl::StatusOr<std::vector<Outcome>> RunSteps(const ModelPlan& plan, Network& network,
@@ -172,9 +172,9 @@ absl::StatusOr<std::vector<Outcome>> RunSteps(const ModelPlan& plan, Network& ne
     absl::StatusOr<Outcome> outcome = TrainInParts(network, plan, batch, parameters, step, 0.25f);
     if (!outcome.ok()) return outcome.status();
     outcomes.push_back(*std::move(outcome));
-    for (float& value : parameters) value *= 0.875f;  // So that each pass must be given them all.
+    for (float& value : parameters) value *= 0.875f;  // Each pass must get all of them again.
     Batch test = LabelledBatch(plan, n, 50 + step);
-    // Small means, so that ReLU lets through what depends on the parameters.
+    // Means are small, so that ReLU passes values that depend on the parameters.
     std::vector<float> statistics(static_cast<size_t>(plan.statistic_count),
                                   0.01f * static_cast<float>(step + 1));
     const absl::StatusOr<BatchResult> tested =
@@ -206,7 +206,7 @@ std::vector<Outcome> ExpectedSteps(const ModelPlan& plan, int64_t members,
   for (const int64_t n : sizes) {
     outcomes[3 * step] =
         BySlots(plan, LabelledBatch(plan, n, 10 + step), parameters, step, 0.25f, members);
-    for (float& value : parameters) value = value * 0.875f * 0.875f;  // As both passes do.
+    for (float& value : parameters) value = value * 0.875f * 0.875f;  // Both passes multiply.
     ++step;
   }
   return outcomes;
@@ -246,10 +246,10 @@ TEST_CASE("Device group: the bits of as many slots, whatever the layers", "[work
   }
 }
 
-// So many samples a part that no two batches have the same labels there.
+// Each part has so many samples that no two batches have the same labels there.
 const std::vector<int64_t> kEvenSizes = {kBatch, kBatch, kBatch};
 
-// Whether some order gives other numbers, or an error, once call `number` of `call` of a member is
+// True if some order gives other numbers, or an error, when call `number` of `call` of a member is
 // left out.
 bool IsNoticed(const ModelPlan& plan, const std::vector<Outcome>& expected, size_t member,
                FakeDevice::Call call, int64_t number) {
@@ -269,7 +269,7 @@ TEST_CASE("Device group: each broadcast, sum, copy and wait of each member is ne
   const std::vector<Outcome> expected = ExpectedSteps(plan, 2, kEvenSizes);
   for (const size_t member : {0, 1}) {
     for (const Call call : {Call::kTogether, Call::kCopy, Call::kWait, Call::kAwait}) {
-      // Only the first counts what they do together, and only it awaits parts of the gradient.
+      // Only the first device counts collective calls, and only it awaits parts of the gradient.
       if (member == 1 && (call == Call::kTogether || call == Call::kAwait)) continue;
       const Devices devices(2, 0);
       devices.fakes[member]->Forget(call, -1);
@@ -304,7 +304,7 @@ TEST_CASE("Device group: nothing is allocated, and parameters go up once, in the
     CHECK(devices.fakes[i]->counts().allocations == before[i].allocations);
     copied.push_back(devices.fakes[i]->counts().copied_bytes - before[i].copied_bytes);
   }
-  // The first one: parameters up and the gradient down besides its part of the batch.
+  // The first device also copies parameters up and the gradient down.
   CHECK(copied[0] == copied[1] + 2 * table);
   CHECK(copied[1] == copied[3]);
 }
@@ -317,7 +317,7 @@ TEST_CASE("Device group: the next batch is staged on all", "[worker][training]")
     REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, *devices.group, kBatch));
     std::vector<double> losses;
     for (uint64_t i = 0; i < 8; ++i) {
-      // Every other one is so small that one member has nothing of it.
+      // Every other batch is so small that one member has no samples.
       const auto batch_of = [&](uint64_t k) {
         return LabelledBatch(plan, k % 2 == 0 ? kBatch : 2, k % 4);
       };
@@ -425,7 +425,7 @@ TEST_CASE("Device group: fp16 is scaled by what no part overflows with", "[worke
     found = run(scale) == overflows;
   }
   CHECK(found);
-  CHECK_FALSE(run(1.0f) == overflows);  // Rounded elsewhere without a scale.
+  CHECK_FALSE(run(1.0f) == overflows);  // Without a scale other values are rounded.
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Network on a device: the same bits as in host memory, whatever order the device runs things in,
-// and what is forgotten is noticed (kernels/testing/fake_device.h).
+// Tests that Network on a device gives the same bits as in host memory, in any order of the
+// device's work, and that a forgotten call is noticed (kernels/testing/fake_device.h).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -28,12 +28,12 @@ using kernels::FakeDevice;
 constexpr uint64_t kSeeds = 2 * kernels::kFakeDeviceOrders;
 constexpr int64_t kBatch = 16;
 
-// All that steps give, in their order.
+// The results of all steps, in their order.
 struct Outcome {
   std::vector<std::vector<float>> arrays;
   std::vector<double> losses;
   std::vector<int64_t> correct;
-  bool parts_were_final = true;  // Each part had its bits when it was told.
+  bool parts_were_final = true;  // Each part had its final bits when `ready` was called.
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
@@ -46,11 +46,11 @@ class Worker {
     network_ = std::move(created).value();
     parameters_.resize(static_cast<size_t>(plan.parameter_count));
     FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(parameters_));
-    // Small means, so that ReLU lets through what depends on the parameters.
+    // Means are small, so that ReLU passes values that depend on the parameters.
     statistics_.assign(static_cast<size_t>(plan.statistic_count), 0.01f);
   }
 
-  // Every array is written over at the end, as its owner may then do.
+  // Overwrites every array at the end, as its owner may.
   absl::Status Train(Batch batch, uint64_t key, Outcome* outcome, float scale = 0.25f) {
     std::vector<float> gradient(parameters_.size(), NAN), moments(statistics_.size(), NAN);
     std::vector<std::vector<float>> parts;
@@ -60,7 +60,7 @@ class Worker {
       REQUIRE(first > 0);
       parts.emplace_back(gradient.begin() + first, gradient.begin() + told);
       told = first;
-      // Nobody reads these parameters any more.
+      // These parameters are not read any more.
       std::fill(parameters_.begin() + first, parameters_.end(), NAN);
     };
     const std::vector<float> before = parameters_;
@@ -73,7 +73,7 @@ class Worker {
     for (size_t i = parts.size(); i-- > 0;) {
       in_parts.insert(in_parts.end(), parts[i].begin(), parts[i].end());
     }
-    // NaN too: a call that was taken away may leave some.
+    // Compares NaN as well: a call that was left out may leave some.
     if (std::memcmp(in_parts.data(), gradient.data(), gradient.size() * sizeof(float)) != 0) {
       outcome->parts_were_final = false;
     }
@@ -84,7 +84,7 @@ class Worker {
     return absl::OkStatus();
   }
 
-  // Batches in turn with the same parameters, but each with statistics of its own.
+  // Evaluates batches with the same parameters, but each with its own statistics.
   absl::Status Evaluate(std::vector<Batch> batches, Outcome* outcome) {
     Parameters which = Parameters::kNew;
     for (Batch& batch : batches) {
@@ -95,7 +95,7 @@ class Worker {
       which = Parameters::kSame;
       for (float& value : statistics_) value += 0.02f;
     }
-    for (float& value : parameters_) value *= 0.75f;  // So that the next step must upload them all.
+    for (float& value : parameters_) value *= 0.75f;  // The next step must upload all of them.
     return absl::OkStatus();
   }
 
@@ -112,15 +112,15 @@ class Worker {
   std::vector<float> parameters_, statistics_;
 };
 
-// None is of class 0, which logits that are NaN would be taken for.
+// No sample is of class 0, because NaN logits would count as class 0.
 Batch LabelledBatch(const ModelPlan& plan, int64_t n, uint64_t seed) {
   Batch batch = RandomBatch(plan, n, seed);
   for (int32_t& label : batch.labels) label = std::max(label, 1);
   return batch;
 }
 
-// Steps of one size until they are recorded and launched, an evaluation, a smaller batch, another
-// scale, and the first size again.
+// Runs steps of one size until they are recorded and launched, an evaluation, a smaller batch,
+// another scale, and the first size again.
 absl::StatusOr<Outcome> RunSteps(const ModelPlan& plan, kernels::Backend& backend) {
   Worker worker(plan, backend);
   Outcome outcome;
@@ -200,7 +200,7 @@ TEST_CASE("Device network: recorded steps draw a mask of their own each, the hos
   std::vector<float> parameters(static_cast<size_t>(plan.parameter_count));
   FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(parameters));
   const Batch batch = LabelledBatch(plan, kBatch, 10);
-  std::vector<std::vector<float>> gradients[2];  // Of host and device; by the key of the step.
+  std::vector<std::vector<float>> gradients[2];  // The host's and the device's, in step order.
   for (kernels::Backend* const backend : {host.get(), static_cast<kernels::Backend*>(&device)}) {
     REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, *backend, kBatch));
     for (const uint64_t key : {1, 2, 3, 4, 3}) {
@@ -214,7 +214,7 @@ TEST_CASE("Device network: recorded steps draw a mask of their own each, the hos
   for (size_t i = 1; i < 4; ++i) CHECK(gradients[1][i] != gradients[1][i - 1]);
 }
 
-// Whether some order gives other numbers, or an error, once call `number` of `call` is left out.
+// True if some order gives other numbers, or an error, when call `number` of `call` is left out.
 bool IsNoticed(const ModelPlan& plan, const Outcome& expected, FakeDevice::Call call,
                int64_t number) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -229,7 +229,7 @@ bool IsNoticed(const ModelPlan& plan, const Outcome& expected, FakeDevice::Call 
 TEST_CASE(
     "Device network: each copy, each wait between streams and each wait of the host is needed",
     "[worker][training]") {
-  const SmallNet& net = kSmallNets[GENERATE(2, 4)];  // Batch statistics; keys of dropout.
+  const SmallNet& net = kSmallNets[GENERATE(2, 4)];  // With batch norm; with dropout.
   INFO(net.name);
   const ModelPlan plan = PlanSmallNet(net.text, net.input);
   const Outcome expected = OnHost(plan);
@@ -261,7 +261,7 @@ TEST_CASE("Device network: an evaluation's parameters go up once, and again afte
     REQUIRE_OK(network->Evaluate(batch.view(), parameters, statistics, which));
     return device.counts().copied_bytes - before;
   };
-  const int64_t all = copied(Parameters::kSame);  // There is nothing yet that could be the same.
+  const int64_t all = copied(Parameters::kSame);  // The device has no parameters yet.
   CHECK(copied(Parameters::kSame) == all - plan.parameter_count * 4);
   CHECK(copied(Parameters::kNew) == all);
   CHECK(copied(Parameters::kSame) < all);
@@ -302,7 +302,7 @@ TEST_CASE("Device network: a staged batch is uploaded once, another one under it
     FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(parameters));
     std::vector<float> gradient(parameters.size());
     Outcome seen;
-    // Steps i stage the batch of step i + 1, but for those of every third step.
+    // Step i stages the batch of step i + 1, except that every third step stages none.
     for (uint64_t i = 0; i < 9; ++i) {
       Batch batch = RandomBatch(plan, kBatch, 10 + i % 4);
       BatchView view = batch.view();
@@ -314,7 +314,7 @@ TEST_CASE("Device network: a staged batch is uploaded once, another one under it
         staged.name = i + 2;
         REQUIRE_OK(network->Stage(staged));
       };
-      // What was staged is not read again.
+      // The images of a staged batch are not read again.
       if (i % 3 != 0) std::fill(batch.images.begin(), batch.images.end(), NAN);
       const int64_t copied = device.counts().copied_bytes;
       REQUIRE_OK_AND_ASSIGN(
@@ -329,7 +329,7 @@ TEST_CASE("Device network: a staged batch is uploaded once, another one under it
   }
 }
 
-// A batch of bytes, and the same with the numbers that they mean.
+// A batch of bytes, and the same batch as numbers.
 struct BytesBatch {
   std::vector<uint8_t> pixels;
   std::vector<float> values;
@@ -420,13 +420,13 @@ TEST_CASE("Device network: a label out of range is refused before anything is up
   CHECK_STATUS(worker.Train(bad, 1, &outcome), absl::StatusCode::kInvalidArgument,
                "label 3 is 5, expected 0 <= label < 5");
   CHECK(device.counts().copied_bytes == 0);
-  REQUIRE_OK(worker.Train(RandomBatch(plan, kBatch), 1, &outcome));  // And the next step is fine.
+  REQUIRE_OK(worker.Train(RandomBatch(plan, kBatch), 1, &outcome));  // The next step succeeds.
 }
 
 TEST_CASE("Device network: bf16 and fp16 stay near fp32", "[worker][training]") {
   const auto type = GENERATE(kernels::DataType::kBfloat16, kernels::DataType::kFloat16);
-  // Rounding moves each value by up to 2^-9, or 2^-12 (and more of those below 2^-14); a dozen
-  // layers, and batch norm over few values.
+  // Rounding moves each value by up to 2^-9, or 2^-12 (more for values below 2^-14). There are a
+  // dozen layers, and batch norm over few values.
   const double tolerance = type == kernels::DataType::kBfloat16 ? 0.1 : 0.02;
   for (const SmallNet& net : kSmallNets) {
     INFO(net.name);
@@ -473,7 +473,7 @@ TEST_CASE("Device network: too large a batch says what it needs, what is free, a
   const int64_t largest = std::stoll(text.substr(text.find(mark) + mark.size()));
   CHECK(largest > 10);
   CHECK(largest < 100);
-  // It is: in a network made for it, and none more.
+  // A network made for this size can train it; one made for one sample more cannot.
   for (const int64_t n : {largest, largest + 1}) {
     FakeDevice other(kernels::MakeCpuBackend(), {.memory_bytes = 8 << 20});
     REQUIRE_OK_AND_ASSIGN(const auto fitted, Network::Create(plan, other, n));
@@ -483,7 +483,7 @@ TEST_CASE("Device network: too large a batch says what it needs, what is free, a
   FakeDevice tiny(kernels::MakeCpuBackend(), {.memory_bytes = 1 << 20});
   CHECK_STATUS(Network::Create(plan, tiny, 10), absl::StatusCode::kResourceExhausted,
                "activations 0, free are 1048576 of 1048576; the largest batch that fits is 0");
-  // Nor one of which no kernel takes the activations.
+  // A batch whose activations are too large for any kernel is refused as well.
   FakeDevice small(kernels::MakeCpuBackend(), {.memory_bytes = 8 << 20});
   CHECK_STATUS(Network::Create(plan, small, 1 << 25), absl::StatusCode::kResourceExhausted,
                absl::StrCat("the largest batch that fits is ", largest));

@@ -18,11 +18,11 @@ namespace {
 using kernels::DataType;
 using kernels::Stream;
 
-// Of each array in its block: what copies and kernels like best.
+// Alignment of each array in its block, in bytes: copies and kernels are fastest with it.
 constexpr int64_t kAlignment = 256;
-// 4 MiB: a part takes as long on its way as enqueueing hundreds of them; a shard is as large.
+// 4 MiB: copying such a part takes as long as enqueueing hundreds of copies; a shard is as large.
 constexpr int64_t kPartElements = 1 << 20;
-// A small model goes in this many parts.
+// A small model is exchanged in this many parts.
 constexpr int64_t kParts = 8;
 
 template <typename T>
@@ -229,8 +229,8 @@ absl::Status DeviceStepMemory::Begin(const ForwardArrays& arrays) {
   forward_ = arrays;
   parts_.clear();
   CAPSTAN_RETURN_IF_ERROR(UseBatch(arrays.batch));
-  // On the steps' own stream: few, and they come with every evaluation, as parameters may not, or
-  // with every step, into memory that graphs read.
+  // These are copied on the steps' own stream: they are small, and come with every evaluation,
+  // unlike parameters, or with every step, into memory that graphs read.
   CAPSTAN_RETURN_IF_ERROR(Upload(Stream::kCompute, keys_, BytesOf(arrays.keys), 0));
   return Upload(Stream::kCompute, statistics_, BytesOf(arrays.statistics), 0);
 }
@@ -280,7 +280,7 @@ absl::Status DeviceStepMemory::UpdateParameters(
 // ---------------------------------------------------------------- and back
 
 absl::Status DeviceStepMemory::ForwardDone(const Operand& loss, const Operand& logits) {
-  // On the compute stream: small, and the backward pass may write over none of it before.
+  // Copied on the compute stream: it is small, and the backward pass must not overwrite it before.
   const kernels::TensorView from_loss = Resolve(loss), from_logits = Resolve(logits);
   CAPSTAN_RETURN_IF_ERROR(device_.CopyAsync(Stream::kCompute, loss_array_.pinned, from_loss.data,
                                             loss.count * kFloatBytes));

@@ -1,9 +1,9 @@
-// DeviceStepMemory: StepMemory on a device: arrays of its own, pinned memory beside them, and the
+// DeviceStepMemory: StepMemory on a device. It owns device arrays, pinned memory for them, and the
 // events between copies and steps.
 //
-// Batches have two places, so that the next one is uploaded while a step reads the one before; the
-// compute stream copies a batch to where the steps read it, since a recorded graph always reads at
-// the same address. Thread safety: used by one thread at a time.
+// Batches have two places, so that the next one is uploaded while a step reads the one before. The
+// compute stream copies a batch to the address at which the steps read it, because a recorded graph
+// always reads at the same address. Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TRAINING_DEVICE_STEP_MEMORY_H_
 #define CAPSTAN_WORKER_TRAINING_DEVICE_STEP_MEMORY_H_
 
@@ -25,7 +25,7 @@ namespace capstan::worker {
 
 class DeviceStepMemory final : public StepMemory {
  public:
-  // As StepMemory::Create.
+  // See StepMemory::Create.
   DeviceStepMemory(const ModelPlan& plan, kernels::DeviceBackend& device, int64_t batch_size_max,
                    StepRole role, const ExchangeFormats& formats, StepWatch& watch);
   ~DeviceStepMemory() override;
@@ -55,9 +55,9 @@ class DeviceStepMemory final : public StepMemory {
   };
   struct StagedBatch {
     Array images, labels;     // fp32 or bytes, int32.
-    Array pixel_values;       // [channels, 256]: what the bytes mean.
-    uint64_t name = 0;        // 0: of no use to a later step.
-    bool on_its_way = false;  // The upload may not be done.
+    Array pixel_values;       // [channels, 256]: the values of bytes.
+    uint64_t name = 0;        // 0: a later step cannot use it.
+    bool on_its_way = false;  // The upload may not have ended.
     std::unique_ptr<kernels::DeviceEvent> uploaded;
   };
   // A part of the gradient on its way.
@@ -68,20 +68,20 @@ class DeviceStepMemory final : public StepMemory {
   enum class Side { kDevice, kPinned };
   static constexpr int64_t kFloatBytes = 4;
 
-  // Gives every array its place on `side` of a block at `base` (null: only counts), for batches of
+  // Gives every array its place on `side`, in a block at `base` (null: only counts), for batches of
   // `n`. Returns the bytes.
   int64_t PlaceArrays(Side side, std::byte* base, int64_t n);
   absl::Status Upload(kernels::Stream stream, const Array& to, absl::Span<const std::byte> from,
                       int64_t offset);
-  // Takes a part that has arrived into the caller's array; returns whether it is finite.
+  // Copies a part that has arrived to the caller's array; returns true if it is finite.
   bool TakePart(int64_t begin, int64_t end);
-  // Elements [begin, end) of parameters_ or gradient_ on the device, or of their halves.
+  // Elements [begin, end) of an array on the device: parameters_, gradient_ or their 16-bit forms.
   static kernels::TensorView Part(const Array& array, int64_t begin, int64_t end,
                                   kernels::DataType dtype = kernels::DataType::kFloat32);
-  // Where the pinned memory for elements from `begin` on is, as fp32 or less.
+  // The pinned memory for elements from `begin` on, in fp32 or a smaller format.
   static char* PinnedPart(const Array& array, int64_t begin);
   absl::Status UseBatch(const BatchView& batch);
-  // Weights as the steps read them, of parameters [begin, end).
+  // Converts parameters [begin, end) to the weights that the steps read.
   absl::Status RoundWeights(int64_t begin, int64_t end);
   absl::Status UploadBatch(const BatchView& batch, StagedBatch* staged);
 
@@ -90,7 +90,7 @@ class DeviceStepMemory final : public StepMemory {
   const ExchangeFormats formats_;
   StepWatch& watch_;
   const int64_t parameter_count_, statistic_count_, sample_values_, channels_, classes_;
-  const int64_t key_words_;  // Of all masks that the model's layers draw.
+  const int64_t key_words_;  // Words of the keys of all masks that the model's layers draw.
   const int64_t batch_size_max_;
   const kernels::DataType tensors_;
   HostCopies copies_;
@@ -98,16 +98,16 @@ class DeviceStepMemory final : public StepMemory {
   std::byte* pinned_block_ = nullptr;
 
   Array parameters_, weights_, gradient_, statistics_, moments_, keys_;
-  Array images_, labels_;            // Where the steps read; not pinned.
+  Array images_, labels_;            // The steps read these; not pinned.
   Array loss_array_, logits_array_;  // Pinned only.
-  // As formats_ has them, on the device only: pinned, they lie where those of fp32 do.
+  // In the formats of formats_, on the device only; their pinned memory is that of the fp32 arrays.
   Array half_parameters_, half_gradient_;
   std::array<StagedBatch, 2> staged_;
-  size_t in_use_ = 0;  // Of staged_: the one that the step reads.
+  size_t in_use_ = 0;  // Index in staged_: the batch that the step reads.
   std::unique_ptr<kernels::DeviceEvent> uploaded_, computed_;
   std::vector<std::unique_ptr<kernels::DeviceEvent>> part_events_;
 
-  // Of the step.
+  // The current step.
   ForwardArrays forward_;
   BackwardArrays backward_;
   std::vector<PartOnItsWay> parts_;

@@ -1,4 +1,4 @@
-// What goes between host and devices as halves: the same numbers in half the bytes.
+// Tests of the 16-bit exchange between host and devices: the same numbers in half the bytes.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -72,7 +72,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// What servers get, and what else a task learns; bit for bit.
+// The values that servers get, and the task's other results, to be compared bit for bit.
 struct Outcome {
   std::vector<std::vector<float>> pushed, moments;
   std::vector<double> losses;
@@ -81,7 +81,7 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-// A task whose servers hold fp32, and exchange `wire` with it.
+// A task whose servers hold fp32 and exchange the format `wire` with it.
 class Task {
  public:
   Task(const ModelPlan& plan, NumberFormat wire) : plan_(plan), wire_(wire) {
@@ -93,8 +93,8 @@ class Task {
   const std::vector<float>& masters() const { return masters_; }
   std::vector<float> Pulled() const { return Rounded(wire_, masters_); }
 
-  // A step with `parameters`, after which servers have moved theirs. Gives the gradient as it came.
-  // What can go as halves does.
+  // Runs a step with `parameters`, and then the servers' update. Returns the gradient as it
+  // arrived. Exchanges 16-bit values if possible.
   absl::StatusOr<std::vector<float>> Train(Network& network, std::vector<float> parameters,
                                            uint64_t step, Outcome* outcome) {
     const Batch batch = LabelledBatch(10 + step);
@@ -132,7 +132,7 @@ class Task {
     return gradient;
   }
 
-  // As tasks do: with the servers' own numbers.
+  // Evaluates as tasks do, with the servers' fp32 parameters.
   absl::Status Evaluate(Network& network, Outcome* outcome) {
     const Batch batch = LabelledBatch(5);
     CAPSTAN_ASSIGN_OR_RETURN(const BatchResult result,
@@ -142,7 +142,7 @@ class Task {
   }
 
  private:
-  // None is of class 0, which logits that are NaN would be taken for.
+  // No sample is of class 0, because NaN logits would count as class 0.
   Batch LabelledBatch(uint64_t seed) const {
     Batch batch = RandomBatch(plan_, kBatch, seed);
     for (int32_t& label : batch.labels) label = std::max(label, 1);
@@ -158,7 +158,7 @@ class Task {
   std::vector<float> masters_, statistics_;
 };
 
-// Steps until they are recorded and launched, with an evaluation in between.
+// Runs steps until they are recorded and launched, with an evaluation in between.
 absl::StatusOr<Outcome> RunSteps(const ModelPlan& plan, const BackendGroup& group,
                                  NumberFormat wire, const ExchangeFormats& formats) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto network,

@@ -5,8 +5,8 @@
 
 namespace capstan::worker {
 
-// Eight running sums of every eighth element, so that the compiler can vectorise it without
-// changing the order.
+// Keeps eight running sums, each of every eighth element, so that the compiler can vectorise the
+// loop without changing the order.
 double SumOfSquares(absl::Span<const float> values) {
   constexpr size_t kLanes = 8;
   double lanes[kLanes] = {};

@@ -6,14 +6,14 @@
 
 namespace capstan::worker {
 
-// In double and in a fixed order. Finite inputs never overflow: (3.4e38)^2 * 2^40 < 1e308. Not
+// Sums in double and in a fixed order. Finite inputs never overflow: (3.4e38)^2 * 2^40 < 1e308. Not
 // finite if any value is not.
 double SumOfSquares(absl::Span<const float> values);
 
 void Scale(float factor, absl::Span<float> values);
 
-// What a gradient whose squares sum up to `squares` is to be scaled by, so that its norm is at most
-// `limit`. 1 without a limit (0).
+// The factor that scales a gradient with this sum of squares so that its norm is at most `limit`. 1
+// if there is no limit (0).
 float ClipFactor(double squares, double limit);
 
 }  // namespace capstan::worker

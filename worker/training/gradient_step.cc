@@ -19,7 +19,7 @@
 namespace capstan::worker {
 namespace {
 
-// Names the first value that is not finite. REQUIRES: there is one.
+// An error that names the first value that is not finite. REQUIRES: there is one.
 absl::Status DivergedAt(const std::vector<PlannedTensor>& tensors, const char* what,
                         absl::Span<const float> values) {
   for (const PlannedTensor& tensor : tensors) {
@@ -76,7 +76,7 @@ absl::StatusOr<BatchResult> GradientStep::Backward(GradientView gradient,
   BatchResult result;
   CAPSTAN_ASSIGN_OR_RETURN(double squares,
                            Compute(loss_scale(), gradient, statistics, ready, enqueued, &result));
-  // Of a loss that is not finite no scale makes a gradient.
+  // If the loss is not finite no scale helps.
   while (loss_scale_.has_value() && !std::isfinite(squares) && std::isfinite(result.loss_sum) &&
          loss_scale_->Overflowed()) {
     CAPSTAN_RETURN_IF_ERROR(network_.Repeat());

@@ -1,8 +1,8 @@
-// GradientStep: what one micro-batch contributes to an update: the gradient and statistics that are
-// pushed.
+// GradientStep: computes what one micro-batch contributes to an update: the gradient and statistics
+// that are pushed.
 //
-// The one place where scales, keys, clipping and the check for divergence are applied, used by
-// worker tasks and by the reference trainer. With n samples in the micro-batch and N =
+// It is the only place where scales, keys, clipping and the check for divergence are applied;
+// worker tasks and the reference trainer use it. With n samples in the micro-batch and N =
 // gradient_samples in the whole update (an iteration's slots; N = n in SSP and ASP) the share of
 // the micro-batch is n / N, and
 //   gradient    sum over its samples of d(loss)/d(parameter), divided by N, so that a server only
@@ -12,8 +12,8 @@
 //   statistics  the micro-batch's means and variances times its share: the sum over slots is their
 //               mean
 //   dropout     draws from MixKey(MixKey(MixKey(seed, 3), epoch), first position)
-// Where tensors are fp16 the loss is scaled (loss_scale.h): nothing leaves before the whole
-// gradient is known to be finite, and a batch that overflows is computed again, with less.
+// If tensors are fp16 the loss is scaled (loss_scale.h): no part leaves before the whole gradient
+// is known to be finite, and a batch that overflows is computed again with a smaller scale.
 // An empty micro-batch (a slot beyond the end of the data) contributes zeros.
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TRAINING_GRADIENT_STEP_H_
@@ -34,19 +34,19 @@ namespace capstan::worker {
 
 struct MicroBatch {
   Epoch epoch;
-  Range positions;               // In the epoch's order. Empty: beyond the end of the data.
+  Range positions;               // Positions in the epoch's order. Empty: beyond the data.
   int64_t gradient_samples = 1;  // Samples of the whole update, >= max(1, positions.size()).
 };
 
 class GradientStep {
  public:
   struct Options {
-    uint64_t seed = 1;                             // The job's.
+    uint64_t seed = 1;                             // The job's seed.
     double clip_norm = 0;                          // 0: off.
-    std::optional<LossScale::Options> loss_scale;  // A device's network only.
+    std::optional<LossScale::Options> loss_scale;  // Only for a device's network.
   };
 
-  // Whether Backward gives the network's gradient as it is: neither clipped nor unscaled.
+  // True if Backward gives the network's gradient as it is: neither clipped nor unscaled.
   static bool LeavesAsComputed(const Options& options) {
     return options.clip_norm <= 0 && !options.loss_scale.has_value();
   }
@@ -54,24 +54,24 @@ class GradientStep {
   // Both are borrowed. REQUIRES: `network` was made of `plan`.
   GradientStep(const ModelPlan& plan, Network& network, const Options& options);
 
-  // The first part of computing the contribution of `batch`, the decoded samples at
+  // Computes the first part of the contribution of `batch`, the decoded samples at
   // `micro_batch.positions`; both stay until Backward has ended.
-  //   parameters  [plan.parameter_count]  as Network::Forward's
-  //   needed      as Network::Forward's
+  //   parameters  [plan.parameter_count]  see Network::Forward
+  //   needed      see Network::Forward
   // Errors: kInvalidArgument  batch and positions differ in size, or gradient_samples is out of
   //                           range.
   //         else              those of Network::Forward.
   absl::Status Forward(const MicroBatch& micro_batch, const BatchView& batch,
                        ParameterView parameters, const ParametersNeeded& needed = nullptr);
 
-  // The rest. REQUIRES: the last call was a Forward that has ended well.
-  //   gradient    [plan.parameter_count]  overwritten; as Network::Backward's. REQUIRES: fp32 with
-  //                                       clip_norm or loss_scale
+  // Computes the rest. REQUIRES: the last call was a Forward that has ended well.
+  //   gradient    [plan.parameter_count]  overwritten; see Network::Backward. REQUIRES: fp32 if
+  //                                       there is clip_norm or loss_scale
   //   statistics  [plan.statistic_count]  overwritten
-  //   ready       as Network::Backward's, for parts that are final here too: none with clip_norm or
-  //               loss_scale, which need the whole gradient, and none from a value on that is not
-  //               finite
-  //   enqueued    as Network::Backward's
+  //   ready       see Network::Backward; called for parts that are final here, too: not if there is
+  //               clip_norm or loss_scale, which need the whole gradient, and not after a part with
+  //               a value that is not finite
+  //   enqueued    see Network::Backward
   // Errors: kOutOfRange       diverged: the gradient, a statistic or the loss has a value that is
   //                           not finite; the message names the first layer and tensor with one.
   //                           No other error has this code.
@@ -81,8 +81,8 @@ class GradientStep {
                                        const std::function<void()>& enqueued = nullptr);
 
  private:
-  // The sum of squares of the gradient, which may not be finite; where its parts leave by `ready`,
-  // of which it only matters whether they are, 0 or NaN.
+  // Returns the gradient's sum of squares, which may not be finite. If parts of the gradient leave
+  // by `ready` only its finiteness matters: then returns 0, or NaN if it is not finite.
   absl::StatusOr<double> Compute(float scale, GradientView gradient, absl::Span<float> statistics,
                                  const GradientReady& ready, const std::function<void()>& enqueued,
                                  BatchResult* result);
@@ -94,7 +94,7 @@ class GradientStep {
   Network& network_;
   const Options options_;
   std::optional<LossScale> loss_scale_;
-  MicroBatch micro_batch_;  // Of the last Forward.
+  MicroBatch micro_batch_;  // The micro-batch of the last Forward.
 };
 
 }  // namespace capstan::worker

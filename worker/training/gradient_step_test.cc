@@ -18,7 +18,7 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Returns a fixed gradient times the scale, and remembers how it was called.
+// A network that returns a fixed gradient times the scale, and records how it was called.
 class FakeNetwork final : public Network {
  public:
   absl::Status Forward(const BatchView& batch, ParameterView, uint64_t dropout_key,
@@ -74,7 +74,7 @@ class FakeNetwork final : public Network {
   double loss_sum = 3;
   int calls = 0;
   int64_t samples = 0;
-  float largest = kInfinity;  // What is beyond becomes infinite.
+  float largest = kInfinity;  // Larger values become infinite.
   int repeats = 0;
   std::vector<float> scales;
   uint64_t key = 0;
@@ -145,12 +145,12 @@ TEST_CASE("Gradient step: an empty slot contributes zeros without any computatio
 
 TEST_CASE("Gradient step: clip_norm bounds the micro-batch's own mean gradient",
           "[worker][training]") {
-  Fixture f;  // Sum of norm 2 sqrt(10); its mean over 4 samples has norm 1.58.
+  Fixture f;  // The sum's norm is 2 sqrt(10); the mean over 4 samples has norm 1.58.
   REQUIRE_OK(f.Compute({0, 4}, 4, 1.0));
   CHECK(f.Norm() == Approx(1.0));
-  REQUIRE_OK(f.Compute({0, 4}, 16, 1.0));  // A quarter of the update: a quarter of the norm.
+  REQUIRE_OK(f.Compute({0, 4}, 16, 1.0));  // A quarter of the update has a quarter of the norm.
   CHECK(f.Norm() == Approx(0.25));
-  CHECK(f.statistics == std::vector<float>{2, 1});  // Never clipped.
+  CHECK(f.statistics == std::vector<float>{2, 1});  // Statistics are never clipped.
   REQUIRE_OK(f.Compute({0, 4}, 4, 1.59));
   CHECK(f.gradient == std::vector<float>(10, 0.5f));
   f.network.gradient.assign(10, 1e38f);  // Its squares overflow fp32.
@@ -262,7 +262,7 @@ TEST_CASE("Gradient step: a gradient of halves is checked as it came, and stays 
   f.network.gradient[9] = kInfinity;
   CHECK_STATUS(compute(), absl::StatusCode::kOutOfRange,
                "layer \"conv.a\": the gradient of bias [2] has inf at element 1");
-  REQUIRE_OK(step.Forward({Epoch(5), {4, 4}, 4}, {}, f.parameters));  // Beyond the data: zeros.
+  REQUIRE_OK(step.Forward({Epoch(5), {4, 4}, 4}, {}, f.parameters));  // It is beyond the data.
   REQUIRE_OK(step.Backward(GradientView(absl::MakeSpan(halves)), absl::MakeSpan(f.statistics)));
   CHECK(halves == std::vector<uint16_t>(10, 0));
 }

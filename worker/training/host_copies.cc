@@ -6,15 +6,15 @@
 namespace capstan::worker {
 namespace {
 
-// What stays in the second cache; several of them make up for what it costs to wake a thread.
+// A block stays in the second-level cache; several of them outweigh the cost of waking a thread.
 constexpr int64_t kBlockBytes = 128 << 10;
-constexpr int64_t kSharedBytesMin = 4 * kBlockBytes;  // Of a copy that others help with.
+constexpr int64_t kSharedBytesMin = 4 * kBlockBytes;  // One thread makes smaller copies alone.
 
-// Copies numbers. `exponent` masks the bits that are all set in infinities and NaN, and else never.
+// Copies numbers. `exponent` masks the bits that are all set only in infinities and NaN.
 template <typename Word>
 bool CopyWords(const char* from, int64_t count, Word exponent, char* to) {
   constexpr int64_t kRow = 32;  // Constant, so that the compiler vectorises the loop over it.
-  Word rows[kRow] = {};         // Not 0 where a number was not finite.
+  Word rows[kRow] = {};         // Not 0 if a number in this column was not finite.
   const auto take = [&](int64_t begin, int64_t n) {
     Word words[kRow] = {};
     const auto at = static_cast<size_t>(begin) * sizeof(Word);
@@ -88,7 +88,7 @@ bool HostCopies::ForBlocks(int64_t bytes, const Block& block) {
     block_ = &block;
   }
   TakeBlocks(block);
-  // Who comes from now on finds nothing to do; who has begun ends a block.
+  // A thread that comes now finds no block; a thread that has begun one ends it.
   absl::MutexLock lock(&mutex_);
   block_ = nullptr;
   const auto alone = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return helping_ == 0; };
@@ -117,7 +117,7 @@ void HostCopies::Help() {
     TakeBlocks(block);
     mutex_.Lock();
     --helping_;
-    // All blocks are taken: nobody else needs to come.
+    // All blocks are taken: no other thread needs to come.
     block_ = nullptr;
   }
 }

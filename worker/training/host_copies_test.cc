@@ -20,7 +20,7 @@ std::vector<char> Encoded(NumberFormat format, const std::vector<float>& values)
   return bytes;
 }
 
-// Finite ones, among them the largest and the smallest.
+// Finite numbers, among them the largest and the smallest.
 std::vector<float> Numbers(int64_t count, NumberFormat format) {
   const float largest = format == NumberFormat::kFp16 ? 65504.0f : 3.3e38f;
   std::vector<float> numbers;
@@ -67,7 +67,7 @@ TEST_CASE("Host copies: a number that is not finite is noticed wherever it is",
       }
     }
     from = Encoded(format, values);
-    CHECK(copies.CopyChecked(format, from.data(), count, to.data()));  // And forgotten.
+    CHECK(copies.CopyChecked(format, from.data(), count, to.data()));  // Bad copies have no effect.
   }
 }
 

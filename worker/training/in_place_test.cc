@@ -1,4 +1,5 @@
-// Network::TrainInPlace: a device that keeps its parameters, against one that exchanges them.
+// Tests of Network::TrainInPlace: compares a device that keeps its parameters with one that does
+// not.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -29,7 +30,7 @@ constexpr float kScale = 0.125f;
 constexpr kernels::cuda::UpdateScalars kMomentum = {
     .lr = 0.05f, .clip = std::numeric_limits<float>::infinity(), .momentum = 0.9f};
 
-// What each step gives.
+// The results of each step.
 struct Outcome {
   std::vector<double> losses;
   std::vector<std::vector<float>> moments, parameters;
@@ -64,7 +65,7 @@ Outcome ByExchange(const ModelPlan& plan, FakeDevice& device) {
   return outcome;
 }
 
-// An evaluation comes between two of the steps.
+// Runs the steps in place, with an evaluation between two of them.
 Outcome InPlace(const ModelPlan& plan, FakeDevice& device) {
   REQUIRE_OK_AND_ASSIGN(const auto network, Network::Create(plan, device, kBatch));
   const int64_t bytes = plan.parameter_count * 4;
@@ -97,9 +98,9 @@ Outcome InPlace(const ModelPlan& plan, FakeDevice& device) {
     outcome.losses.push_back(result.loss_sum);
     outcome.moments.push_back(moments);
     outcome.parameters.push_back(seen);
-    std::fill(parameters.begin(), parameters.end(), NAN);  // Not read again,
+    std::fill(parameters.begin(), parameters.end(), NAN);  // They are not read again...
     if (step != 2) continue;
-    parameters = seen;  // but where something came between.
+    parameters = seen;  // ...except after a step of another kind.
     REQUIRE_OK(network->Evaluate(batch.view(), parameters, moments));
   }
   device.Free(velocity);
@@ -107,7 +108,7 @@ Outcome InPlace(const ModelPlan& plan, FakeDevice& device) {
   // Parameters went up with the first step, and after the evaluation; nothing of them came down.
   CHECK(copied[1] == copied[0] - bytes);
   CHECK(copied == std::vector<int64_t>{copied[0], copied[1], copied[1], copied[0], copied[1]});
-  // Nobody looks between the steps of a pass: each is one graph, from its second run on.
+  // Nothing is exchanged between the ops of a pass: each is one graph, from its second run on.
   CHECK(launches == std::vector<int64_t>{0, 2, 2, 2, 2});
   CHECK(plain_runs[0] > 0);
   CHECK(plain_runs == std::vector<int64_t>{plain_runs[0], 0, 0, 0, 0});

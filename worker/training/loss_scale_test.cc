@@ -36,7 +36,7 @@ TEST_CASE("Loss scale: only good batches in a row count", "[worker][training]") 
   CHECK(scale.scale() == 4);
   scale.Good();
   scale.Good();
-  CHECK(scale.scale() == 4);  // Counted anew since it grew.
+  CHECK(scale.scale() == 4);  // The count starts anew when the scale grows.
   scale.Good();
   CHECK(scale.scale() == 8);
 }

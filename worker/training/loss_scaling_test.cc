@@ -1,4 +1,4 @@
-// Losses that are scaled, on a device whose tensors are fp16.
+// Tests of scaled losses, on a device whose tensors are fp16.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -51,7 +51,7 @@ class Steps {
     const absl::Status begun =
         step_->Forward({Epoch(0), {0, kBatch}, gradient_samples}, batch_.view(), pulled);
     if (!begun.ok()) return begun;
-    pulled.assign(pulled.size(), NAN);  // The next ones have come.
+    pulled.assign(pulled.size(), NAN);  // The next parameters have arrived.
     const absl::StatusOr<BatchResult> result =
         step_->Backward(absl::MakeSpan(outcome.gradient), absl::MakeSpan(outcome.statistics));
     if (!result.ok()) return result.status();
@@ -74,14 +74,14 @@ TEST_CASE("Loss scaling: a batch that overflows gives what a smaller scale had g
   for (const SmallNet& net : kSmallNets) {
     INFO(net.name);
     const ModelPlan plan = PlanSmallNet(net.text, net.input);
-    // 2^21 / 8 samples: beyond 65504 where a class is missed by a half.
+    // 2^21 / 8 samples gives more than 65504 if a class is missed by a half.
     Steps overflows(plan, kernels::kFakeDeviceOrders, 2097152.0f);
     std::vector<Outcome> outcomes;
     for (uint64_t seed = 0; seed < 4; ++seed) {
       REQUIRE_OK_AND_ASSIGN(Outcome outcome, overflows.Run(seed));
       outcomes.push_back(std::move(outcome));
     }
-    // Some power of two is the scale that the first batch was left with.
+    // The scale after the first batch is one of these powers of two.
     bool found = false;
     for (float scale = 1048576.0f; scale >= 1024.0f && !found; scale /= 2) {
       Steps fits(plan, 2, scale);
@@ -103,7 +103,7 @@ TEST_CASE("Loss scaling: it keeps gradients that fp16 would lose", "[worker][tra
   FillInitialValues(MakeTables(plan)[0], 3, 0, absl::MakeSpan(parameters));
   const Batch batch = RandomBatch(plan, kBatch, 1);
   std::vector<float> exact(parameters.size());
-  constexpr int64_t kSamples = 1 << 22;  // Of the update: its gradients are below 6e-8.
+  constexpr int64_t kSamples = 1 << 22;  // So large an update makes gradients below 6e-8.
   REQUIRE_OK(
       network->Train(batch.view(), parameters, 1.0f / kSamples, 0, absl::MakeSpan(exact), {}));
   const auto error = [&](float scale) {
@@ -127,7 +127,7 @@ TEST_CASE("Network: a step can be repeated once it has ended, and nothing else c
     Steps steps(plan, seed, 1024.0f);
     Network& network = steps.network();
     CHECK_STATUS(network.Repeat(), absl::StatusCode::kFailedPrecondition, "no step of a device");
-    for (uint64_t i = 0; i < 3; ++i) {  // Plainly, recorded, launched.
+    for (uint64_t i = 0; i < 3; ++i) {  // The steps are run, then recorded, then launched.
       REQUIRE_OK_AND_ASSIGN(const Outcome first, steps.Run(i));
       REQUIRE_OK(network.Repeat());
       std::vector<float> gradient(first.gradient.size()), statistics(first.statistics.size());
@@ -136,7 +136,7 @@ TEST_CASE("Network: a step can be repeated once it has ended, and nothing else c
           network.Backward(1.0f / kBatch, absl::MakeSpan(gradient), absl::MakeSpan(statistics)));
       CHECK(again.loss_sum == first.loss);
       CHECK(statistics == first.statistics);
-      CHECK(gradient != first.gradient);  // Rounded elsewhere without a scale.
+      CHECK(gradient != first.gradient);  // Without a scale other values are rounded.
     }
     const Batch batch = RandomBatch(plan, kBatch);
     const std::vector<float> parameters(static_cast<size_t>(plan.parameter_count));

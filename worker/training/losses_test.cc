@@ -1,4 +1,4 @@
-// Networks with every loss: gradients by finite differences, weights, slots, sums of outputs.
+// Tests of networks with every loss: gradients by finite differences, weights, slots, output sums.
 #include <google/protobuf/text_format.h>
 
 #include <catch2/catch.hpp>
@@ -174,7 +174,7 @@ TEST_CASE("Losses: an evaluation sums its outputs", "[worker][training]") {
                         numbers.network->Evaluate(samples.view(), numbers.parameters, {}));
   CHECK(result.correct == 0);
   CHECK(result.outputs.values == 60);
-  // Half the square, and the mean over a sample's three outputs.
+  // The loss is half the square, averaged over a sample's three outputs.
   CHECK(result.outputs.squared_errors / 6 == Approx(result.loss_sum));
   CHECK(result.scores.empty());
   Story labels(PlanOf("sigmoid_cross_entropy {}"));

@@ -31,7 +31,7 @@ std::vector<StepMemory*> MemoriesOf(const Replicas& replicas) {
   return memories;
 }
 
-// Drives one replica, or several at once: what is enqueued for all of them runs side by side.
+// Drives one replica, or several at once: their enqueued work runs in parallel.
 class NetworkImpl final : public Network {
  public:
   NetworkImpl(const ModelPlan& plan, const std::vector<kernels::Backend*>& backends,
@@ -74,7 +74,7 @@ class NetworkImpl final : public Network {
         plan_.parameter_count));
     CAPSTAN_RETURN_IF_ERROR(
         CheckCount("batch_statistics", batch_statistics.size(), plan_.statistic_count));
-    // The first gives the gradient of all.
+    // The first replica gives the gradient of all.
     const BackwardArrays all = {.gradient = gradient, .ready = ready, .enqueued = enqueued};
     CAPSTAN_RETURN_IF_ERROR(ForEach([&](Replica& replica, size_t i) {
       return replica.BeginBackward(gradient_scale, i == 0 ? all : BackwardArrays{});
@@ -109,7 +109,7 @@ class NetworkImpl final : public Network {
                                   ProgramKind::kEvaluation,
                                   kept ? Parameters::kSame : Parameters::kNew));
     CAPSTAN_RETURN_IF_ERROR(RunForward(/*needed=*/nullptr));
-    for (const auto& replica : replicas_) replica->memory().BeginBackward({});  // There is none.
+    for (const auto& replica : replicas_) replica->memory().BeginBackward({});  // It has no steps.
     CAPSTAN_RETURN_IF_ERROR(End());
     passed_ = Passed::kEvaluation;
     BatchResult result = ReadResult();
@@ -176,7 +176,7 @@ class NetworkImpl final : public Network {
     return PartOf(batch.n(), static_cast<int64_t>(member), static_cast<int64_t>(replicas_.size()));
   }
 
-  // call(replica, member) of each; names the device that an error is of, where there are several.
+  // Calls call(replica, member) for each; if there are several, an error names its device.
   template <typename Call>
   absl::Status ForEach(const Call& call) {
     for (size_t i = 0; i < replicas_.size(); ++i) {
@@ -218,7 +218,8 @@ class NetworkImpl final : public Network {
       CAPSTAN_RETURN_IF_ERROR(
           CheckCount("targets", batch.targets.size(), batch.n() * plan_.classes));
     }
-    // A device would only say so once parts of the gradient had left; the host's ops do at once.
+    // A device would report a bad label too late, after parts of the gradient; the host's ops do
+    // not.
     return on_device() ? kernels::CheckLabels(batch.labels, plan_.classes) : absl::OkStatus();
   }
 
@@ -233,7 +234,7 @@ class NetworkImpl final : public Network {
     CAPSTAN_RETURN_IF_ERROR(CheckCount("parameters",
                                        halves ? parameters.halves.size() : parameters.floats.size(),
                                        plan_.parameter_count));
-    // All of them before anything is enqueued: to prepare is to wait for devices.
+    // Prepares all of them before anything is enqueued, because Prepare waits for devices.
     CAPSTAN_RETURN_IF_ERROR(ForEach([&](Replica& replica, size_t i) {
       return replica.Prepare(Part(batch, i).n(), kind, cut);
     }));
@@ -241,13 +242,13 @@ class NetworkImpl final : public Network {
     batch_ = batch;
     exchange_.Begin(which);
     return ForEach([&](Replica& replica, size_t i) {
-      // Every device has masks of its own.
+      // Every device draws its own masks.
       const uint64_t key = i == 0 ? dropout_key : MixKey(dropout_key, i);
       return replica.Begin(ViewOf(batch, Part(batch, i)), parameters, statistics, key);
     });
   }
 
-  // Runs segment `index`, of which there are `count`, on all that have samples.
+  // Calls run(replica) for each replica that has samples. All must have `count` segments.
   template <typename Run>
   absl::Status RunAll(size_t count, std::vector<Segment> Segments::*pass, const Run& run) {
     return ForEach([&](Replica& replica, size_t) -> absl::Status {
@@ -285,11 +286,11 @@ class NetworkImpl final : public Network {
     return absl::OkStatus();
   }
 
-  // Of a step that does not go on: what a device has of it uses plans and memory until it has run.
+  // Gives up a step: waits until a device does not use its plans and memory any more.
   absl::Status GiveUpStep() {
     passed_ = Passed::kNothing;
     if (!std::exchange(under_way_, false)) return absl::OkStatus();
-    absl::Status first;  // Also those behind one that has failed: they still run.
+    absl::Status first;  // All replicas, also those after one that has failed: they still run.
     for (size_t i = 0; i < replicas_.size(); ++i) {
       first.Update(Named(replicas_[i]->GiveUp(), i));
     }
@@ -297,7 +298,7 @@ class NetworkImpl final : public Network {
   }
 
   absl::Status End() {
-    // The first one's end is that of what all have reduced.
+    // The first replica's end includes the end of the reductions of all.
     CAPSTAN_RETURN_IF_ERROR(ForEach([](Replica& replica, size_t) { return replica.End(); }));
     under_way_ = false;
     return absl::OkStatus();
@@ -305,8 +306,8 @@ class NetworkImpl final : public Network {
 
   // ------------------------------------------------------------- results
 
-  // The mean over the samples: each replica's moments by its share of them, as servers add up those
-  // of slots.
+  // Gives the mean over the samples: each replica's moments times its share, added up as servers
+  // add up those of slots.
   void TakeMoments(absl::Span<float> statistics) const {
     if (replicas_.size() == 1) {
       const absl::Span<const float> moments = replicas_[0]->moments();
@@ -315,7 +316,7 @@ class NetworkImpl final : public Network {
     }
     std::vector<std::vector<float>> parts;
     for (const auto& replica : replicas_) {
-      if (replica->n() == 0) break;  // Nor have those behind it any.
+      if (replica->n() == 0) break;  // The replicas after it have no samples either.
       const auto share =
           static_cast<float>(static_cast<double>(replica->n()) / static_cast<double>(batch_.n()));
       parts.emplace_back(replica->moments().begin(), replica->moments().end());
@@ -344,11 +345,11 @@ class NetworkImpl final : public Network {
   const std::vector<kernels::Backend*> backends_;
   const int64_t batch_size_max_;
   const ExchangeFormats formats_;
-  const Replicas replicas_;  // One a backend; the first exchanges parameters and gradient.
+  const Replicas replicas_;  // One per backend; the first exchanges parameters and gradient.
   StepExchange exchange_;
   bool under_way_ = false;  // A step has begun, and not ended.
   Passed passed_ = Passed::kNothing;
-  BatchView batch_;  // Of the step.
+  BatchView batch_;  // The batch of the current step.
 };
 
 absl::StatusOr<std::unique_ptr<Network>> MakeNetwork(const ModelPlan& plan,

@@ -122,7 +122,7 @@ TEST_CASE("Network: the gradient of an embedding is the loss's slope", "[worker]
   CheckGradient(plan, batch);
 }
 
-// Of fp32 sums in another order: relative to the largest element of the tensor.
+// Compares fp32 sums in different orders, relative to the largest element of the tensor.
 void CheckClose(const ModelPlan& plan, const std::vector<float>& a, const std::vector<float>& b,
                 double tolerance) {
   for (const PlannedTensor& tensor : plan.parameters) {
@@ -152,7 +152,7 @@ TEST_CASE("Network: the CPU backend's gradients are the reference's", "[worker][
   }
 }
 
-// The model with a step that changes nothing behind each batch norm: nothing can be taken along.
+// The model with a step that changes nothing behind each batch norm, so that nothing can be fused.
 v1::Model Unfused(v1::Model model) {
   v1::Model unfused;
   for (v1::Layer& layer : *model.mutable_layers()) {
@@ -170,7 +170,7 @@ v1::Model Unfused(v1::Model model) {
   return unfused;
 }
 
-// Batch norms of a program that take a ReLU alone along, and those that take a sum along as well.
+// A program's batch norms with only a ReLU fused into them, and those with a sum as well.
 struct FusedNorms {
   int relu = 0, addend = 0;
 };
@@ -188,14 +188,14 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * 4) == 0);
 }
 
-// A few steps of both on the CPU backend, and an evaluation after each.
+// Compares a few steps of both on the CPU backend, and an evaluation after each.
 void CheckSameBits(const ModelPlan& plan, const ModelPlan& plain, int64_t n) {
   Fixture fused(plan, n, /*cpu=*/true), unfused(plain, n, /*cpu=*/true);
   for (uint64_t seed = 0; seed < 4; ++seed) {
     const Batch batch = RandomBatch(plan, n, seed);
     unfused.parameters = fused.parameters;
     const BatchResult result = fused.Train(batch), expected = unfused.Train(batch);
-    CHECK(result.loss_sum == expected.loss_sum);  // Nor is it NaN.
+    CHECK(result.loss_sum == expected.loss_sum);  // This also fails for NaN.
     CHECK(SameBits(fused.gradient, unfused.gradient));
     CHECK(SameBits(fused.statistics, unfused.statistics));
     REQUIRE_OK_AND_ASSIGN(
@@ -211,7 +211,7 @@ void CheckSameBits(const ModelPlan& plan, const ModelPlan& plain, int64_t n) {
   }
 }
 
-// Returns what `model` takes along.
+// Returns the fused batch norms of `model`.
 FusedNorms CheckSameBitsUnfused(const v1::Model& model, SampleShape input, int64_t n) {
   REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, PlanModel(model, input, kSmallNetClasses));
   REQUIRE_OK_AND_ASSIGN(const ModelPlan plain, PlanModel(Unfused(model), input, kSmallNetClasses));
@@ -236,7 +236,8 @@ TEST_CASE("Network: batch norm that takes sums and ReLU along computes the same 
   CHECK(total.addend > 0);
 }
 
-// A step that wrongly works in place keeps the buffer's name, so that program_test cannot see it.
+// program_test cannot see a step that wrongly works in place, because the buffer's name is the
+// same.
 TEST_CASE("Network: a residual network's fused batch norms compute the same bits",
           "[worker][training]") {
   constexpr SampleShape kInput = {8, 8, 3};
@@ -286,7 +287,7 @@ TEST_CASE("Network: a part that is told to be ready is final, and its parameters
         REQUIRE(first > 0);
         std::copy(parts.gradient.begin() + first, parts.gradient.begin() + told,
                   early.begin() + first);
-        // As if the next iteration's parameters were already there.
+        // Overwrites them as the next iteration's parameters would.
         std::fill(parts.parameters.begin() + first, parts.parameters.begin() + told, NAN);
         told = first;
       };
@@ -418,7 +419,7 @@ TEST_CASE("Network: what does not fit is refused", "[worker][training]") {
   CHECK_STATUS(Network::Create(plan, *f.backend, 0), code, "batch_size_max is 0");
 }
 
-// The reference backend with no memory left.
+// A reference backend that has no memory left.
 class FullBackend final : public kernels::Backend {
  public:
   std::string Name() const override { return "full"; }

@@ -6,7 +6,7 @@
 namespace capstan::worker {
 namespace {
 
-// Classes that stand before `label`; of equal logits the first does.
+// The number of classes ranked before `label`; among equal logits the first class ranks first.
 int64_t PlaceOf(const float* logits, size_t label, size_t classes) {
   int64_t before = 0;
   for (size_t k = 0; k < classes; ++k) {
@@ -26,7 +26,7 @@ void SumOutputs(const PlannedLoss& loss, int64_t outputs, absl::Span<const float
     for (size_t i = 0; i < labels.size(); ++i) {
       const float* const row = logits.data() + i * width;
       const auto label = static_cast<size_t>(labels[i]);
-      // A NaN stands before nothing and behind nothing: it is no prediction.
+      // A NaN compares with nothing: it is no prediction.
       const bool among = !std::isnan(row[label]) && PlaceOf(row, label, width) < OutputSums::kTop;
       sums->among_five += among ? 1 : 0;
     }

@@ -1,4 +1,4 @@
-// SumOutputs: what the outputs of evaluated samples say of them, as sums over samples.
+// SumOutputs: sums figures of the outputs of evaluated samples.
 //
 // Thread safety: a pure function.
 #ifndef CAPSTAN_WORKER_TRAINING_OUTPUT_SUMS_H_
@@ -17,7 +17,7 @@ namespace capstan::worker {
 //   logits   [n, outputs]
 //   labels   [n], read if loss.of_classes(): classes
 //   targets  [n, outputs], read otherwise
-//   scores   of several labels: one score for each output
+//   scores   if there are several labels: gets one score for each output
 void SumOutputs(const PlannedLoss& loss, int64_t outputs, absl::Span<const float> logits,
                 absl::Span<const int32_t> labels, absl::Span<const float> targets, OutputSums* sums,
                 ScoreCounts* scores);

@@ -20,10 +20,10 @@ namespace {
 
 using kernels::TensorView;
 
-// Programs kept: training and evaluation batches and the smaller ones at the end of the data.
+// The most programs kept: training and evaluation batches, and smaller ones at the end of the data.
 constexpr size_t kProgramsMax = 8;
 
-// Of one side of any op.
+// The most inputs, or outputs, of any op.
 constexpr size_t kOperandsMax = std::tuple_size_v<decltype(kernels::OpSignature::inputs)>;
 static_assert(std::tuple_size_v<decltype(kernels::OpSignature::outputs)> <= kOperandsMax);
 
@@ -55,10 +55,10 @@ struct Replica::PreparedProgram {
   Cut cut = Cut::kByParts;
   Program program;
   Segments segments;
-  // Equal steps share a plan: they run one after the other.
+  // Equal steps share a plan, because they run one after the other.
   absl::btree_map<kernels::OpDesc, std::unique_ptr<kernels::Plan>> plans;
-  std::vector<kernels::Plan*> forward, backward;  // One a step.
-  // One a segment; none where the backend is no device. A backward pass was recorded for one scale.
+  std::vector<kernels::Plan*> forward, backward;  // One per step.
+  // One per segment; none if the backend is no device. Backward graphs are recorded for `scale`.
   std::vector<kernels::GraphRecorder> forward_graphs, backward_graphs;
   float scale = 1.0f;
 };
@@ -70,7 +70,7 @@ struct Replica::Pass {
   std::vector<kernels::GraphRecorder>& graphs;
   StepObserver::Part part;
   float scale;
-  const std::function<absl::Status()>& then = nullptr;  // Behind the steps of a segment.
+  const std::function<absl::Status()>& then = nullptr;  // Runs after the steps of a segment.
 };
 
 Replica::Replica(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max,
@@ -102,12 +102,12 @@ absl::Status Replica::Prepare(int64_t n, ProgramKind kind, Cut cut) {
 
 const Segments& Replica::segments() const { return prepared_->segments; }
 
-// Prepares the program of `n` samples, or finds it.
+// Finds the program of `n` samples, or prepares it.
 absl::StatusOr<Replica::PreparedProgram*> Replica::Find(int64_t n, ProgramKind kind, Cut cut) {
   for (size_t i = 0; i < programs_.size(); ++i) {
     const PreparedProgram& found = *programs_[i];
     if (found.program.n != n || found.kind != kind || found.cut != cut) continue;
-    // The least recently used stands first.
+    // The least recently used one is first.
     std::rotate(programs_.begin() + i, programs_.begin() + i + 1, programs_.end());
     return programs_.back().get();
   }
@@ -142,7 +142,7 @@ absl::Status Replica::ReserveArena(int64_t bytes, int64_t n, ProgramKind kind) {
   return absl::OkStatus();
 }
 
-// Why a batch of n, whose arena has `bytes`, does not fit.
+// An error that says why a batch of n, whose arena has `bytes`, does not fit.
 absl::Status Replica::NoMemory(int64_t n, ProgramKind kind, int64_t bytes) {
   const int64_t fixed = memory_->FixedBytes(batch_size_max_);
   if (backend_.device() == nullptr) {
@@ -197,7 +197,7 @@ absl::Status Replica::Begin(const BatchView& batch, ParameterView parameters,
                             absl::Span<const float> statistics, uint64_t dropout_key) {
   if (prepared_ == nullptr) return absl::OkStatus();
   keys_.clear();
-  for (const int layer : prepared_->program.masked_layers) {  // Each draws a mask of its own.
+  for (const int layer : prepared_->program.masked_layers) {  // Each draws its own mask.
     const auto words = WordsOfKey(MixKey(dropout_key, static_cast<uint64_t>(layer)));
     keys_.insert(keys_.end(), words.begin(), words.end());
   }
@@ -249,7 +249,7 @@ absl::Status Replica::RunBackward(size_t segment, const std::function<absl::Stat
   return RunSegment(pass, segment, prepared_->segments.backward[segment]);
 }
 
-// A device is watched by segments, the host by steps.
+// On a device a span is a segment; on the host it is a step.
 absl::Status Replica::RunSegment(const Pass& pass, size_t index, const Segment& segment) {
   if (pass.graphs.empty()) {
     for (size_t i = segment.begin; i < segment.end; ++i) {
@@ -266,7 +266,7 @@ absl::Status Replica::RunSegment(const Pass& pass, size_t index, const Segment& 
   return Watched(pass, segment.begin, segment.end - 1, [&] { return pass.graphs[index].Run(run); });
 }
 
-// Runs steps `first` to `last` of a pass by `run`, as one span.
+// Calls `run`, which runs steps `first` to `last` of a pass, as one span.
 template <typename Run>
 absl::Status Replica::Watched(const Pass& pass, size_t first, size_t last, const Run& run) {
   if (!watch_.watching()) return run();

@@ -1,12 +1,12 @@
 // Replica: a model's programs on one backend, with their memory and their recorded graphs.
 //
-// A Network has one, or one on each of several devices, which compute parts of each batch. What
-// they exchange with the host and each other is StepExchange's; a step of a replica is
+// A Network has one, or one on each of several devices, which compute parts of each batch.
+// StepExchange moves data between them and the host; a step of a replica is
 //
 //   Prepare ─► Begin ─► RunForward, segment by segment ─► ForwardDone
 //           ─► BeginBackward ─► RunBackward, segment by segment ─► End
 //
-// With no samples it has no segments to run, and gives a gradient of zeros.
+// If it has no samples it has no segments to run, and gives a gradient of zeros.
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TRAINING_REPLICA_H_
 #define CAPSTAN_WORKER_TRAINING_REPLICA_H_
@@ -35,46 +35,46 @@ namespace capstan::worker {
 
 class Replica {
  public:
-  // For batches of up to `batch_size_max` samples (>= 1). `plan` and `backend` outlive it, as does
-  // `observer`, which may be null.
+  // Batches have up to `batch_size_max` samples (>= 1). `plan` and `backend` outlive the replica,
+  // as does `observer`, which may be null.
   Replica(const ModelPlan& plan, kernels::Backend& backend, int64_t batch_size_max, StepRole role,
           const ExchangeFormats& formats, StepObserver* observer);
   ~Replica();
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
-  // Takes the memory for parameters, gradient and batches. Errors: kResourceExhausted, as
+  // Allocates the memory for parameters, gradient and batches. Errors: kResourceExhausted, as
   // Network::Create.
   absl::Status Allocate();
 
   StepMemory& memory() { return *memory_; }
   const StepMemory& memory() const { return *memory_; }
 
-  // The next step has `n` samples, 0 <= n <= batch_size_max: prepares its program, or finds it.
+  // Prepares or finds the program of the next step, with 0 <= n <= batch_size_max samples.
   // Errors: those of Network::Forward.
   absl::Status Prepare(int64_t n, ProgramKind kind, Cut cut);
   int64_t n() const { return n_; }
-  const Segments& segments() const;  // REQUIRES: n() > 0, as for running them.
+  const Segments& segments() const;  // REQUIRES: n() > 0; the same holds for running them.
 
-  // Its step begins, with `batch` of n() samples; the arrays stay until End. The moments are the
-  // replica's own.
+  // Begins a step with `batch` of n() samples; the arrays stay until End. The replica has its own
+  // array of moments.
   absl::Status Begin(const BatchView& batch, ParameterView parameters,
                      absl::Span<const float> statistics, uint64_t dropout_key);
-  // The same step once more, on a device.
+  // Begins the same step again, on a device.
   absl::Status BeginAgain();
   absl::Status RunForward(size_t segment);
   absl::Status ForwardDone();
-  // Of a step of training.
+  // Begins the backward pass of a training step.
   absl::Status BeginBackward(float gradient_scale, const BackwardArrays& arrays);
-  // `then`: may be null; what it enqueues belongs to the segment, and is recorded with it.
-  // REQUIRES: a device; it enqueues the same in each step.
+  // `then` may be null; the work that it enqueues belongs to the segment, and is recorded with it.
+  // REQUIRES, for `then`: a device; it enqueues the same work in each step.
   absl::Status RunBackward(size_t segment, const std::function<absl::Status()>& then = nullptr);
   absl::Status End();
-  // Of a step that does not go on: waits until nothing of it runs any more.
+  // Gives up a step: waits until nothing of it runs any more.
   absl::Status GiveUp();
 
-  // Of the step that has ended.
-  absl::Span<const float> moments() const { return moments_; }  // Variances: unbiased.
+  // The results of the step that has ended.
+  absl::Span<const float> moments() const { return moments_; }  // Variances are unbiased.
   double LossSum() const;
   int64_t Correct(absl::Span<const int32_t> labels) const;  // [n]
   void AppendLogits(std::vector<float>* logits) const;      // [n, classes]
@@ -103,14 +103,14 @@ class Replica {
   const int64_t batch_size_max_;
   StepWatch watch_;
   const std::unique_ptr<StepMemory> memory_;  // Shared by all programs: one runs at a time.
-  std::vector<std::unique_ptr<PreparedProgram>> programs_;  // The most recently used last.
-  std::vector<float> moments_;                              // [statistic_count], of the step.
+  std::vector<std::unique_ptr<PreparedProgram>> programs_;  // The most recently used is last.
+  std::vector<float> moments_;                              // [statistic_count], the step's.
 
-  // Of the step.
+  // The current step.
   PreparedProgram* prepared_ = nullptr;  // Null: it has no samples.
   int64_t n_ = 0;
-  std::vector<int32_t> keys_;           // Of its masks, as ForwardArrays has them.
-  mutable std::vector<float> widened_;  // What LogitsOf has given, where logits are halves.
+  std::vector<int32_t> keys_;           // The keys of its masks: ForwardArrays::keys.
+  mutable std::vector<float> widened_;  // LogitsOf's result if logits are 16-bit.
   float scale_ = 1.0f;
 };
 

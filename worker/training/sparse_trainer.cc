@@ -14,7 +14,7 @@
 namespace capstan::worker {
 namespace {
 
-// Streams of the job's seed (README.md).
+// The random streams of the job's seed (README.md).
 constexpr uint64_t kTrainingDraws = 4;
 constexpr uint64_t kTestDraws = 5;
 constexpr uint64_t kValidationDraws = 6;

@@ -1,5 +1,5 @@
-// SparseTrainer: all that a worker task needs to turn positions of an epoch into keys of rows, and
-// rows into gradients and evaluations.
+// SparseTrainer: turns positions of an epoch into keys of rows, and rows into gradients and
+// evaluations, for a worker task.
 //
 //   SparseBatch batch = trainer.LoadTraining(epoch, positions)   examples and their rows
 //   ... rows of batch.keys and the dense parameters are pulled ...
@@ -26,12 +26,12 @@
 
 namespace capstan::worker {
 
-// Examples with what they need.
+// Examples with their draws and the keys of their rows.
 struct SparseBatch {
   ExampleBatch examples;
   SampleDraws draws;
-  std::vector<uint32_t> places;          // Of each key that the model named, in `keys`.
-  std::shared_ptr<const KeyBatch> keys;  // Each once, by bucket.
+  std::vector<uint32_t> places;          // The place in `keys` of each key that the model named.
+  std::shared_ptr<const KeyBatch> keys;  // Each key once, by bucket.
 };
 
 class SparseTrainer {
@@ -39,43 +39,43 @@ class SparseTrainer {
   // Loads the job's data and makes its model.
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`, whose model is
   // sparse.
-  // Errors: those of ExampleSet::Open and MakeSparseModel, and so is `progress`.
+  // Errors: those of ExampleSet::Open and MakeSparseModel, which also get `progress`.
   static absl::StatusOr<std::unique_ptr<SparseTrainer>> Create(const v1::JobSpec& job,
                                                                const Progress& progress = nullptr);
 
-  // Likewise without the training examples, which are read only if the model is made of them
-  // (skip_gram counts their words): for LoadTest and Evaluate alone.
-  // REQUIRES: also a test split.
+  // Same as Create, but only for LoadTest and Evaluate: training examples are read only if the
+  // model is made from them (skip_gram counts their words). REQUIRES: the job also has a test
+  // split.
   static absl::StatusOr<std::unique_ptr<SparseTrainer>> CreateForTest(
       const v1::JobSpec& job, const Progress& progress = nullptr);
 
   const SparseShape& shape() const { return model_->shape(); }
   int64_t train_samples() const { return train_ == nullptr ? 0 : train_->count(); }
-  // 0 without such a split.
+  // 0 if there is no such split.
   int64_t validation_samples() const { return validation_ == nullptr ? 0 : validation_->count(); }
   int64_t test_samples() const { return test_ == nullptr ? 0 : test_->count(); }
 
-  // The examples at these positions of the epoch's order, which follows from (seed, epoch) and the
-  // data alone. No positions: an empty batch, which needs no rows.
+  // Loads the examples at these positions of the epoch's order, which depends only on (seed, epoch)
+  // and the data. No positions: an empty batch, which needs no rows.
   // Errors: kInvalidArgument  positions outside [0, train_samples()), or those of
   //                           SparseModel::AppendKeys; else those of ExampleSet.
   absl::StatusOr<SparseBatch> LoadTraining(Epoch epoch, Range positions);
-  // Likewise of the examples that are evaluated, in the order of the files: those of the validation
-  // split have the first positions, those of the test split the ones behind them; no call is about
-  // both.
+  // Loads examples to be evaluated, in the order of the files: those of the validation split have
+  // the first positions, those of the test split the positions after them. The positions of one
+  // call are in one split. Errors: see LoadTraining.
   absl::StatusOr<SparseBatch> LoadTest(Range positions);
 
-  // SparseModel::Train, with clipping by norm and the check for divergence.
+  // Calls SparseModel::Train, then clips by norm and checks for divergence.
   //   rows   [batch.keys, row_dim]    dense   [dense_count]
   //   row_gradients, dense_gradients  of the same sizes; overwritten
-  // The result's loss is that of the examples; skip-gram's is the mean of a pair, for each example.
+  // The result's loss is a sum over the examples; in skip-gram each counts the mean loss of a pair.
   // Errors: kOutOfRange  diverged: the loss or a gradient is not finite. No other error has it.
   absl::StatusOr<BatchResult> Train(const SparseBatch& batch, int64_t gradient_samples,
                                     absl::Span<const float> rows, absl::Span<const float> dense,
                                     absl::Span<float> row_gradients,
                                     absl::Span<float> dense_gradients);
 
-  // Loss and hits of a batch. outputs[i]: that of example i (sparse_model.h says what it is).
+  // Computes loss and hits of a batch. outputs[i]: the output of example i (see sparse_model.h).
   BatchResult Evaluate(const SparseBatch& batch, absl::Span<const float> rows,
                        absl::Span<const float> dense, std::vector<float>* outputs);
 
@@ -91,7 +91,7 @@ class SparseTrainer {
   const uint64_t seed_;
   const double clip_norm_;
   const int32_t buckets_;
-  const std::unique_ptr<ExampleSet> train_, validation_, test_;  // One of them is there.
+  const std::unique_ptr<ExampleSet> train_, validation_, test_;  // At least one is not null.
   const std::unique_ptr<SparseModel> model_;
 };
 

@@ -112,7 +112,7 @@ TEST_CASE("Sparse trainer: the gradient is clipped as a whole", "[worker][traini
   REQUIRE_OK(Train(*free, batch, Numbers(batch), &gradient, 20));
   REQUIRE_OK(Train(*clipped, batch, Numbers(batch), &short_gradient, 20));
   CHECK(Norm(gradient) > 0.01);
-  CHECK(Norm(short_gradient) == Approx(0.005).epsilon(1e-4));  // Half of the update.
+  CHECK(Norm(short_gradient) == Approx(0.005).epsilon(1e-4));  // The batch is half of the update.
 }
 
 TEST_CASE("Sparse trainer: what is not finite is divergence", "[worker][training]") {
@@ -128,7 +128,7 @@ TEST_CASE("Sparse trainer: test examples are counted right or wrong", "[worker][
   const auto trainer = Make();
   REQUIRE_OK_AND_ASSIGN(const SparseBatch batch, trainer->LoadTest({0, 7}));
   Numbers parameters(batch, 0.0f);
-  parameters.dense[0] = 3;  // linear.bias: all are clicks.
+  parameters.dense[0] = 3;  // With this linear.bias all are clicks.
   std::vector<float> outputs;
   const BatchResult result = trainer->Evaluate(batch, parameters.rows, parameters.dense, &outputs);
   int64_t clicks = 0;

@@ -1,6 +1,6 @@
-// What a step of training or evaluation takes and gives, in the host's memory.
+// The inputs and outputs of a step of training or evaluation, in the host's memory.
 //
-// Thread safety: values that borrow.
+// Thread safety: values that borrow their arrays.
 #ifndef CAPSTAN_WORKER_TRAINING_STEP_ARRAYS_H_
 #define CAPSTAN_WORKER_TRAINING_STEP_ARRAYS_H_
 
@@ -14,20 +14,20 @@ namespace capstan::worker {
 
 // A decoded batch. Borrowed for the call.
 struct BatchView {
-  absl::Span<const float> images;    // [n, h, w, c], or empty: `pixels` has them.
+  absl::Span<const float> images;    // [n, h, w, c]; empty if `pixels` has the images.
   absl::Span<const int32_t> labels;  // [n]; zeros if labels are numbers.
-  // Names the contents, if not 0: what Network::Stage was given under this name need not be
+  // A name of the contents; 0: none. A batch that Network::Stage got under this name is not
   // uploaded again.
   uint64_t name = 0;
-  absl::Span<const float> targets = {};  // [n, outputs]: labels that are numbers, else empty.
-  // Images as bytes, and what each byte means: [n, h, w, c] and [c, 256]. A device's network only.
+  absl::Span<const float> targets = {};  // [n, outputs] if labels are numbers, else empty.
+  // Images as bytes, [n, h, w, c], and the bytes' values, [c, 256]. A device's network only.
   absl::Span<const uint8_t> pixels = {};
   absl::Span<const float> pixel_values = {};
   int64_t n() const { return static_cast<int64_t>(labels.size()); }
 };
 
-// Parameters in the host's memory, [parameter_count]: as fp32, or as halves in the format in which
-// a device exchanges them (ExchangeFormats). One of the two is empty.
+// Parameters in the host's memory, [parameter_count]: as fp32, or as 16-bit values in the format in
+// which a device exchanges them (ExchangeFormats). One of the two is empty.
 struct ParameterView {
   ParameterView() = default;
   ParameterView(absl::Span<const float> values) : floats(values) {}    // NOLINT
@@ -37,7 +37,7 @@ struct ParameterView {
   absl::Span<const uint16_t> halves;
 };
 
-// Room for a gradient, likewise.
+// Room for a gradient, in one of the same two forms.
 struct GradientView {
   GradientView() = default;
   GradientView(absl::Span<float> values) : floats(values) {}  // NOLINT
@@ -47,24 +47,24 @@ struct GradientView {
 };
 
 // Called in the backward pass: every gradient element from `first` on is final and finite, and no
-// parameter from there on is read any more. `first` falls from call to call; the end of the pass is
-// not told.
+// parameter from there on is read any more. `first` decreases from call to call; there is no call
+// at the end of the pass.
 using GradientReady = std::function<void(int64_t first)>;
 
-// Called in the forward pass, before parameters below `end` are read, with growing `end`: waits for
-// them. Returns false if they will not come: the pass is given up.
+// Called in the forward pass before parameters below `end` are read, with increasing `end`: waits
+// for them. Returns false if they will not come; then the pass is given up.
 using ParametersNeeded = std::function<bool(int64_t end)>;
 
-// Whether a step's parameters are those of the step before, which a device still has.
+// kSame: a step's parameters are those of the step before, which a device still has.
 enum class Parameters { kNew, kSame };
 
 struct ForwardArrays {
   BatchView batch;
   ParameterView parameters;
-  absl::Span<const float> statistics;  // Evaluation: [statistic_count], running ones.
+  absl::Span<const float> statistics;  // Evaluation: [statistic_count], running statistics.
   // Training: [statistic_count], overwritten: means and biased variances of the batch.
   absl::Span<float> moments;
-  // Training: of Program::masked_layers, kKeyWords each, as WordsOfKey gives them.
+  // Training: the keys of Program::masked_layers, kKeyWords each, as WordsOfKey gives them.
   absl::Span<const int32_t> keys;
 };
 

@@ -13,11 +13,11 @@ namespace {
 
 template <typename T>
 void* DataOf(absl::Span<T> values) {
-  // Operands are read or written as their op says; views know no const.
+  // An op reads or writes its operands; their views have no const form.
   return const_cast<std::remove_const_t<T>*>(values.data());
 }
 
-// The caller's arrays, as they are.
+// Uses the caller's arrays themselves.
 class HostStepMemory final : public StepMemory {
  public:
   HostStepMemory(kernels::Backend& backend, const std::vector<float>& loss_weights)
@@ -39,7 +39,7 @@ class HostStepMemory final : public StepMemory {
     SetBase(Place::kKeys, DataOf(arrays.keys));
     return absl::OkStatus();
   }
-  void BeginAgain(absl::Span<float>) override {}  // Never asked for.
+  void BeginAgain(absl::Span<float>) override {}  // Never called on the host.
   absl::Status UploadParameters(int64_t, int64_t) override { return absl::OkStatus(); }
   absl::Status UseParameters(int64_t, int64_t) override { return absl::OkStatus(); }
   absl::Status ForwardDone(const Operand& loss, const Operand& logits) override {
@@ -63,7 +63,7 @@ class HostStepMemory final : public StepMemory {
     return absl::OkStatus();
   }
   absl::Status UpdateParameters(const std::function<absl::Status(float*, const float*)>&) override {
-    return absl::OkStatus();  // Never asked for.
+    return absl::OkStatus();  // Never called on the host.
   }
   absl::Status End() override {
     ready_ = nullptr;
@@ -72,7 +72,7 @@ class HostStepMemory final : public StepMemory {
   absl::Status Stage(const BatchView&) override { return absl::OkStatus(); }
 
  private:
-  const std::vector<float>& loss_weights_;  // Of the plan, which outlives it.
+  const std::vector<float>& loss_weights_;  // Owned by the plan, which outlives this.
   absl::Span<float> gradient_;
   GradientReady ready_;
 };

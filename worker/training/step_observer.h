@@ -1,6 +1,6 @@
-// StepObserver: learns which layers and copies of a training step ran when; for traces.
+// StepObserver: is told when the layers and copies of a training step ran; for traces.
 //
-// Thread safety: called by the thread that trains.
+// Thread safety: the thread that trains calls it.
 #ifndef CAPSTAN_WORKER_TRAINING_STEP_OBSERVER_H_
 #define CAPSTAN_WORKER_TRAINING_STEP_OBSERVER_H_
 
@@ -15,10 +15,10 @@ class StepObserver {
   enum class Part { kForward, kBackward, kUpload, kDownload };
 
   virtual ~StepObserver() = default;
-  // Asked as a step begins: whether it is to be watched. Watching costs a device time.
+  // Called when a step begins: true if the step is to be watched. Watching costs a device time.
   virtual bool Watches() = 0;
   virtual Instant Now() = 0;
-  // `what`: layers, or elements of a table. On a device, told once the step has ended.
+  // `what`: layers, or elements of a table. For a device it is called after the step has ended.
   virtual void Ran(Part part, const std::string& what, Instant begin, Instant end) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a StepObserver learns of a network's steps, on the host and on a device.
+// Tests what a StepObserver is told of a network's steps, on the host and on a device.
 #include "worker/training/step_observer.h"
 
 #include <catch2/catch.hpp>
@@ -24,7 +24,7 @@ using Part = StepObserver::Part;
 
 constexpr int64_t kBatch = 4;
 
-// A clock that moves by a microsecond at each look, and all that it was told.
+// An observer whose clock advances by a microsecond per call, and that records all spans.
 class Notes final : public StepObserver {
  public:
   struct Note {
@@ -117,7 +117,7 @@ TEST_CASE("Step observer: sees a device's parts, each gradient after its segment
     kernels::FakeDevice unwatched(kernels::MakeCpuBackend(), {.seed = seed});
     Notes notes;
     Steps steps(device, &notes), others(unwatched, nullptr);
-    for (int step = 0; step < 3; ++step) {  // Plainly, recorded, launched.
+    for (int step = 0; step < 3; ++step) {  // The steps are run, then recorded, then launched.
       notes.notes.clear();
       steps.Train();
       others.Train();
@@ -125,7 +125,7 @@ TEST_CASE("Step observer: sees a device's parts, each gradient after its segment
       const auto forward = notes.Of(Part::kForward), backward = notes.Of(Part::kBackward);
       const auto up = notes.Of(Part::kUpload), down = notes.Of(Part::kDownload);
       REQUIRE(forward.size() > 1);
-      REQUIRE(up.size() == forward.size() + 1);  // The batch, and the parameters of each segment.
+      REQUIRE(up.size() == forward.size() + 1);  // The batch, and each segment's parameters.
       REQUIRE(down.size() == backward.size());
       for (size_t i = 0; i < forward.size(); ++i) CHECK(up[i + 1].end <= forward[i].begin);
       for (size_t i = 0; i < down.size(); ++i) CHECK(down[i].begin >= backward[i].end);

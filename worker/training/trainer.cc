@@ -60,7 +60,7 @@ class TrainerImpl final : public Trainer {
         .seed = job.training().has_seed() ? job.training().seed() : 1,
         .clip_norm = job.optimizer().clip_norm(),
         .loss_scale = LossScaleOf(job, group_[0])};
-    // What is multiplied on the host is to be rounded after that.
+    // A gradient that the host multiplies must be rounded after that.
     if (!GradientStep::LeavesAsComputed(options)) formats.gradients = NumberFormat::kFp32;
     CAPSTAN_ASSIGN_OR_RETURN(
         network_,
@@ -129,7 +129,7 @@ class TrainerImpl final : public Trainer {
     if (next == nullptr) return;
     BatchView view = train_->ViewOf(*next);
     view.name = ++names_;
-    // What is wrong with the batch is said when its turn comes.
+    // If the batch is wrong, its own step reports the error.
     if (!network_->Stage(view).ok()) return;
     staged_name_ = view.name;
     staged_ = next->range;
@@ -138,10 +138,10 @@ class TrainerImpl final : public Trainer {
   const ModelPlan plan_;
   const std::unique_ptr<DatasetSplit> train_, validation_, test_;  // The last two may be null.
   const kernels::BackendGroup group_;
-  std::unique_ptr<Network> network_;  // Uses plan_ and group_.
+  std::unique_ptr<Network> network_;  // It uses plan_ and group_.
   std::unique_ptr<GradientStep> step_;
-  Parameters which_ = Parameters::kNew;  // That the next batch of an evaluation has.
-  uint64_t names_ = 0;                   // Given so far.
+  Parameters which_ = Parameters::kNew;  // The parameters of an evaluation's next batch.
+  uint64_t names_ = 0;                   // The names given so far.
   uint64_t staged_name_ = 0;             // 0: none is staged.
   BatchRange staged_;
 };
@@ -167,7 +167,7 @@ absl::StatusOr<std::unique_ptr<DatasetSplit>> LoadForEvaluation(
                      ToString(expected.shape), "; its labels are of ", dataset.classes,
                      " classes or numbers, expected ", expected.classes, " as in data.train"));
   }
-  // In file order and not augmented, so that the seed does not matter.
+  // Samples come in file order and are not augmented, so that the seed does not matter.
   return std::make_unique<DatasetSplit>(std::move(dataset), /*seed=*/1, augmentation,
                                         DatasetDecoder::Mode::kEvaluation, decode_threads, into);
 }
@@ -197,7 +197,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
   CAPSTAN_ASSIGN_OR_RETURN(const Augmentation augmentation,
                            MakeAugmentation(data.augmentation(), train.shape.c));
   const uint64_t seed = job.training().has_seed() ? job.training().seed() : 1;
-  // A device is faster than one thread decodes; who computes on the CPU needs its cores for that.
+  // One thread cannot decode as fast as a device computes; on the CPU, computing needs the cores.
   const bool on_device = group[0].device() != nullptr;
   const int decode_threads = on_device ? HostCopies::ThreadsHere() : 1;
   const auto into = on_device ? DatasetDecoder::Into::kBytes : DatasetDecoder::Into::kNumbers;

@@ -1,9 +1,9 @@
-// Trainer: all that a worker task needs to turn positions of an epoch into gradients and
-// evaluations: the data, the network, and the step that joins them.
+// Trainer: turns positions of an epoch into gradients and evaluations for a worker task. It owns
+// the data, the network, and the GradientStep that joins them.
 //
 // Tables are flat arrays as the servers hold them: [0] parameters, [1] statistics if the model has
 // any.
-// Thread safety: used by one thread at a time; batches are decoded ahead in threads of its own.
+// Thread safety: used by one thread at a time; its own threads decode batches ahead.
 #ifndef CAPSTAN_WORKER_TRAINING_TRAINER_H_
 #define CAPSTAN_WORKER_TRAINING_TRAINER_H_
 
@@ -32,53 +32,53 @@ class Trainer {
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
   // Errors: those of LoadDataset, PlanModel, MakeAugmentation and Network::Create;
   // kInvalidArgument  test or validation images differ in shape or labels from training images.
-  //   observer  as Network::Create's
-  //   formats   of what its caller has from servers and gives them; see exchanges()
+  //   observer  see Network::Create
+  //   formats   the formats that the caller exchanges with servers; see exchanges()
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job,
                                                          kernels::BackendGroup group,
                                                          StepObserver* observer = nullptr,
                                                          ExchangeFormats formats = {});
-  // On the CPU backend with resources.threads threads.
+  // Same as above, on the CPU backend with resources.threads threads.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job);
   virtual ~Trainer() = default;
 
   virtual const ModelPlan& plan() const = 0;
-  // In which formats Forward may be given parameters, instead of fp32, and in which Backward gives
-  // the gradient: of a device, those of its caller's servers where nothing is multiplied on the
-  // host; else fp32, and its caller rounds the gradient.
+  // The format in which Forward may be given parameters, instead of fp32, and that in which
+  // Backward gives the gradient. A device has those of Create's `formats`, but fp32 gradients if
+  // the host multiplies them: then the caller rounds. The host's backends have fp32.
   virtual ExchangeFormats exchanges() const = 0;
   virtual int64_t train_samples() const = 0;
-  // 0 without such a split.
+  // 0 if there is no such split.
   virtual int64_t validation_samples() const = 0;
   virtual int64_t test_samples() const = 0;
 
-  // One micro-batch, in two calls: GradientStep's, on the samples at its positions.
-  //   parameters  on their way if `needed` is there (Network::Forward)
-  //   ahead       micro-batches that will be asked for next, in order: decoded while this one is
-  //               computed
+  // Forward and Backward compute one micro-batch as GradientStep does, on the samples at its
+  // positions.
+  //   parameters  still on their way if `needed` is not null (Network::Forward)
+  //   ahead       the micro-batches that come next, in order: decoded while this one is computed
   // Errors: those of GradientStep::Forward; kInvalidArgument  positions outside
   // [0, train_samples()).
   virtual absl::Status Forward(const MicroBatch& micro_batch, ParameterView parameters,
                                absl::Span<const MicroBatch> ahead = {},
                                const ParametersNeeded& needed = nullptr) = 0;
-  //   gradient, statistics, ready  as GradientStep::Backward's
+  //   gradient, statistics, ready  see GradientStep::Backward
   // Errors: those of GradientStep::Backward (kOutOfRange: diverged).
   virtual absl::StatusOr<BatchResult> Backward(GradientView gradient, absl::Span<float> statistics,
                                                const GradientReady& ready = nullptr) = 0;
-  // Both, with the tables of the plan, of which *gradient is overwritten. REQUIRES: the gradient is
-  // exchanged as fp32. Errors: also kInvalidArgument  another number of tables.
+  // Calls both, with the plan's tables; overwrites *gradient. REQUIRES: the gradient is exchanged
+  // as fp32. Errors: also kInvalidArgument  another number of tables.
   absl::StatusOr<BatchResult> Train(const MicroBatch& micro_batch, const Tables& tables,
                                     Tables* gradient, absl::Span<const MicroBatch> ahead = {});
 
-  // Loss, hits and sums of outputs over the samples at `positions`, of any number. The validation
-  // samples (in file order) have the first positions, the test samples those behind them; no call
-  // is about both.
+  // Computes loss, hits and sums of outputs over the samples at `positions`, of any number. The
+  // validation samples (in file order) have the first positions, the test samples the positions
+  // after them; the positions of one call are in one split.
   //   which  kSame: the tables have the values of the last call of Evaluate
   // Errors: those of EvaluateSplit; kFailedPrecondition  there is no test set.
   virtual absl::StatusOr<BatchResult> Evaluate(Range positions, const Tables& tables,
                                                Parameters which = Parameters::kNew) = 0;
 
-  // Of `group`, which devices do not answer any more (BackendGroup::Silent).
+  // The indices in `group` of devices that do not answer any more (BackendGroup::Silent).
   virtual std::vector<size_t> SilentDevices() const = 0;
 };
 

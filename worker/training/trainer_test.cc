@@ -55,7 +55,7 @@ struct Fixture {
         name + "-images", testing::IdxImagesFile(static_cast<uint32_t>(count), size, size)));
     split->set_labels(folder.Write(name + "-labels", testing::IdxLabelsFile(Labels(count))));
   }
-  // On a device without hardware.
+  // Makes a trainer on a fake device.
   std::unique_ptr<Trainer> CreateOn(kernels::DataType tensors, const ExchangeFormats& formats) {
     auto device = std::make_unique<kernels::FakeDevice>(
         kernels::MakeCpuBackend(), kernels::FakeDevice::Options{.tensor_type = tensors});
@@ -99,7 +99,7 @@ TEST_CASE("Trainer: a micro-batch's gradient depends on job, epoch and positions
   const Trainer::Tables gradient_a = TrainOne(*first, a, {b, c});
   const Trainer::Tables gradient_b = TrainOne(*first, b, {c});
   const Trainer::Tables gradient_c = TrainOne(*first, c);
-  // Another process, another order, another plan ahead.
+  // `second` stands for another process, with another order and other plans ahead.
   CHECK(TrainOne(*second, c, {a, a}) == gradient_c);
   CHECK(TrainOne(*second, b) == gradient_b);
   CHECK(TrainOne(*second, a) == gradient_a);
@@ -126,7 +126,7 @@ TEST_CASE("Trainer: evaluation adds up over any ranges, in batches of its own",
   REQUIRE_OK_AND_ASSIGN(const BatchResult right, trainer->Evaluate({333, kTestCount}, tables));
   CHECK(whole.correct == left.correct + right.correct);
   CHECK(whole.loss_sum == Approx(left.loss_sum + right.loss_sum).epsilon(1e-9));
-  CHECK(whole.loss_sum / kTestCount > 1.5);  // Untrained: about ln 10.
+  CHECK(whole.loss_sum / kTestCount > 1.5);  // An untrained model has about ln 10.
   CHECK_STATUS(trainer->Evaluate({0, kTestCount + 1}, tables), absl::StatusCode::kInvalidArgument,
                "evaluation of test samples [0, 601), expected a part of [0, 600)");
 }
@@ -175,8 +175,8 @@ TEST_CASE("Trainer: a device gives gradients as servers take them, but not befor
   REQUIRE_OK(trainer->Backward(GradientView(absl::MakeSpan(came)), absl::MakeSpan(statistics)));
   CHECK(came == rounded);
   CHECK(statistics == exact[1]);
-  CHECK(f.Create()->exchanges().gradients == NumberFormat::kFp32);  // The CPU's.
-  // A scaled loss.
+  CHECK(f.Create()->exchanges().gradients == NumberFormat::kFp32);  // The CPU exchanges fp32.
+  // If the loss is scaled, or clipped below, the gradient is exchanged as fp32.
   CHECK(TrainOne(*f.CreateOn(DataType::kFloat16, halves), batch) ==
         TrainOne(*f.CreateOn(DataType::kFloat16, {}), batch));
   f.job.mutable_optimizer()->set_clip_norm(0.01f);

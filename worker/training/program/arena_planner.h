@@ -1,8 +1,9 @@
-// PlanArena: places of buffers in one block of memory, so that buffers in use at one time do not
+// PlanArena: places buffers in one block of memory, so that buffers in use at the same time do not
 // overlap.
 //
-// Greedy by size: the largest buffer first, each at the lowest offset that is free during its life
-// (Pisarchyk and Lee 2020, arXiv 2001.03288, section 5.2). Thread safety: a pure function.
+// Greedy by size: it places the largest buffer first, and each at the lowest offset that is free
+// during its lifetime (Pisarchyk and Lee 2020, arXiv 2001.03288, section 5.2). Thread safety: a
+// pure function.
 #ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_ARENA_PLANNER_H_
 #define CAPSTAN_WORKER_TRAINING_PROGRAM_ARENA_PLANNER_H_
 
@@ -22,8 +23,8 @@ struct ArenaBuffer {
 };
 
 struct ArenaPlan {
-  std::vector<int64_t> offsets;  // One a buffer, each a multiple of kArenaAlignment.
-  int64_t bytes = 0;             // Of the whole block.
+  std::vector<int64_t> offsets;  // One per buffer, each a multiple of kArenaAlignment.
+  int64_t bytes = 0;             // The size of the whole block.
 };
 
 // REQUIRES: the sum of all buffers' bytes, rounded up, fits 63 bits.

@@ -11,9 +11,10 @@ namespace {
 using kernels::OpDesc;
 using kernels::OpKind;
 
-// A layer's gradient is the sum of its contributions: one operand, or two where the step of a batch
-// norm adds them up. uses_[buffer] counts who still needs what is in it: contributions not yet
-// taken, and the layer in hand. A buffer with one use may be overwritten by that user.
+// A layer's gradient is the sum of its contributions: one operand, or two if the step of a batch
+// norm adds them up. uses_[buffer] counts the users that still need the buffer's contents:
+// contributions not yet taken, and the current layer. The user of a buffer with one use may
+// overwrite it.
 class BackwardPass {
  public:
   BackwardPass(const LayerReaders& readers, const ForwardValues& forward, ProgramWriter& writer)
@@ -49,7 +50,7 @@ class BackwardPass {
 
  private:
   struct Contribution {
-    int reader = 0;  // The layer that makes it a part of the gradient.
+    int reader = 0;  // The layer from whose backward step it comes.
     Operand gradient;
   };
 
@@ -60,7 +61,7 @@ class BackwardPass {
     return uses_[buffer];
   }
 
-  // `value`, which `reader` reads, has this gradient from there.
+  // Adds the gradient of `value` that comes from its reader `reader`.
   void Contribute(int reader, int value, const Operand& gradient) {
     if (!WantsGradient(value)) return;
     contributions_[value].push_back({reader, gradient});
@@ -70,9 +71,9 @@ class BackwardPass {
     Contribute(i, writer_.layer(i).inputs[0], dx);
   }
 
-  // The sum of layer i's contributions, with one use: the caller's; or two of which it is the sum,
-  // if a batch norm's step adds them up. In descending order of the readers, also where a batch
-  // norm has contributed later what is the gradient of a sum behind it.
+  // Returns the sum of layer i's contributions, with one use: the caller's; or two operands whose
+  // sum it is, if a batch norm's step adds them up. Adds in descending order of the readers, also
+  // if a batch norm's step has contributed the gradient of a later sum that is fused into it.
   std::vector<Operand> TakeGradient(int i) {
     std::vector<Contribution>& parts = contributions_[i];
     std::stable_sort(parts.begin(), parts.end(), [](const Contribution& a, const Contribution& b) {
@@ -94,19 +95,19 @@ class BackwardPass {
     return {sum};
   }
 
-  // Whether layer i is a batch norm with an addend, or the sum or the ReLU that its step computes.
+  // True if layer i is a batch norm with an addend, or the sum or the ReLU that its step computes.
   bool TakesTwo(int i) const {
     const int maker = readers_.Maker(i);
     return writer_.layer(maker).kind == LayerKind::kBatchNormalization &&
            readers_.FusedAdd(maker) >= 0;
   }
 
-  // `gradient` itself if the caller is its last user, else a new buffer.
+  // Returns `gradient` itself if the caller is its last user, else a new buffer.
   Operand OverOrNew(const Operand& gradient, const SampleShape& shape) {
     return Uses(gradient) == 1 ? gradient : writer_.NewActivation(shape);
   }
 
-  // parts: one, or two where TakesTwo(i).
+  // `parts`: one, or up to two if TakesTwo(i).
   void AddLayer(int i, const std::vector<Operand>& parts) {
     const PlannedLayer& layer = writer_.layer(i);
     const Operand& dy = parts.front();
@@ -150,7 +151,7 @@ class BackwardPass {
     AddToInput(i, data, {dy, writer_.Weight(layer.weight)});
   }
 
-  // A step whose only output is the gradient of the layer's input.
+  // Adds a step whose only output is the gradient of the layer's input.
   void AddToInput(int i, OpKind kind, std::vector<Operand> inputs) {
     const PlannedLayer& layer = writer_.layer(i);
     const Operand dx = writer_.NewActivation(layer.in);
@@ -165,7 +166,7 @@ class BackwardPass {
   void AddRelu(int i, const std::vector<Operand>& parts) {
     const PlannedLayer& layer = writer_.layer(i);
     const PlannedLayer& maker = writer_.layer(readers_.Maker(i));
-    // Batch norm's step begins with what a ReLU does; that of a layer with weights does not.
+    // A batch norm's step includes the ReLU's backward step; that of a layer with weights does not.
     if (maker.kind == LayerKind::kBatchNormalization) return PassOn(i, layer.inputs[0], parts);
     const Operand& dy = parts.front();
     const Operand dx = OverOrNew(dy, layer.in);
@@ -212,9 +213,9 @@ class BackwardPass {
   const LayerReaders& readers_;
   const ForwardValues& forward_;
   ProgramWriter& writer_;
-  std::vector<bool> needs_gradient_;  // Of every layer: a parameter can be reached from it.
-  std::vector<std::vector<Contribution>> contributions_;  // Of every layer: to its output's.
-  std::vector<int> uses_;                                 // Of every buffer.
+  std::vector<bool> needs_gradient_;  // By layer: a parameter can be reached from it.
+  std::vector<std::vector<Contribution>> contributions_;  // By layer: to its output's gradient.
+  std::vector<int> uses_;                                 // By buffer.
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The backward pass of a program. Thread safety: pure functions on a writer of the caller's.
+// Adds the backward pass to a program. Thread safety: a pure function on the caller's writer.
 #ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_BACKWARD_PASS_H_
 #define CAPSTAN_WORKER_TRAINING_PROGRAM_BACKWARD_PASS_H_
 
@@ -8,8 +8,8 @@
 
 namespace capstan::worker {
 
-// Adds the steps of training's backward pass behind those of its forward pass, which has left
-// `forward`; the loss comes first, and then layers in descending order.
+// Adds the steps of training's backward pass behind those of its forward pass, which returned
+// `forward`; the loss comes first, and then the layers in descending order.
 void AddBackwardPass(const LayerReaders& readers, const ForwardValues& forward,
                      ProgramWriter& writer);
 

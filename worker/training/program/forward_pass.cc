@@ -42,11 +42,11 @@ class ForwardPass {
     writer_.AddForward(-1, desc, std::move(inputs), std::move(outputs));
   }
 
-  // A new buffer for the output of layer `i`, which is known from then on.
+  // Makes a new buffer for the output of layer `i`, and records it.
   const Operand& NewOutput(int i) {
     return values_.outputs[i] = writer_.NewActivation(writer_.layer(i).out);
   }
-  // Likewise, in place of `value` if nobody else needs that.
+  // Same, but takes the buffer of `value` if no other step needs that.
   const Operand& OutputOver(int i, int value) {
     if (!readers_.MayOverwrite(value)) return NewOutput(i);
     return values_.outputs[i] = values_.Value(value);
@@ -105,7 +105,7 @@ class ForwardPass {
                        {y, values_.pool_indices[i]});
   }
 
-  // With the sum and the ReLU that it takes along.
+  // Adds a batch norm's step, with the sum and the ReLU that are fused into it.
   void AddBatchNorm(int i, const Operand& x) {
     const PlannedLayer& layer = writer_.layer(i);
     const bool training = kind_ == ProgramKind::kTraining;

@@ -1,4 +1,4 @@
-// The forward pass of a program. Thread safety: pure functions on a writer of the caller's.
+// Adds the forward pass to a program. Thread safety: a pure function on the caller's writer.
 #ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_FORWARD_PASS_H_
 #define CAPSTAN_WORKER_TRAINING_PROGRAM_FORWARD_PASS_H_
 
@@ -11,17 +11,17 @@
 
 namespace capstan::worker {
 
-// What the forward pass leaves: results, and what the backward pass reads again. Vectors have an
-// element for each layer, empty where the layer has none of the kind.
+// The operands that the forward pass leaves: its results, and those that the backward pass reads.
+// Vectors have an element for each layer, which is empty if the layer has no such operand.
 struct ForwardValues {
-  Operand images;                // What kNetworkInput stands for.
-  std::vector<Operand> outputs;  // That of a fused layer is the output of the step that makes it.
+  Operand images;                // The value of kNetworkInput.
+  std::vector<Operand> outputs;  // A fused layer has the output of the step that computes it.
   std::vector<Operand> pool_indices;
   std::vector<BatchMoments> moments;
   std::vector<Operand> mask_keys;
-  Operand probabilities, loss;  // Of the loss.
+  Operand probabilities, loss;  // The outputs of the loss; no probabilities without classes.
 
-  // What layers read as `value`: a layer's output, or the network's input.
+  // The operand of `value`: a layer's output, or the network's input.
   const Operand& Value(int value) const { return value == kNetworkInput ? images : outputs[value]; }
   const Operand& logits() const { return outputs.back(); }
 };

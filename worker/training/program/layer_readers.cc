@@ -56,7 +56,7 @@ bool LayerReaders::MayOverwrite(int value) const {
   return !training_ || !BackwardReadsOutput(root);
 }
 
-// ReLU's gradient is told from its output, but by batch norm from the input, unless it adds.
+// A ReLU's backward step reads its output, but in a batch norm without a sum that one's input.
 bool LayerReaders::BackwardReadsOutput(int layer) const {
   if (plan_.layers[layer].kind != LayerKind::kRelu) return false;
   const int maker = Maker(layer);

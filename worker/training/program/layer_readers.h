@@ -1,4 +1,4 @@
-// LayerReaders: who reads which layer's output, and what may be saved because nobody else does.
+// LayerReaders: finds the readers of each layer's output, and the fusions that they allow.
 //
 // Thread safety: immutable after construction.
 #ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_LAYER_READERS_H_
@@ -12,45 +12,46 @@ namespace capstan::worker {
 
 class LayerReaders {
  public:
-  // `plan` is borrowed. `training`: there will be a backward pass.
+  // `plan` is borrowed. `training`: the program has a backward pass.
   LayerReaders(const ModelPlan& plan, bool training);
 
-  // Whether the layer's output is its input under another name: flatten, and dropout that
-  // drops nothing.
+  // True if the layer's output is its input under another name: flatten, and dropout that drops
+  // nothing.
   bool IsAlias(const PlannedLayer& layer) const;
 
-  // The ReLU that may be computed together with `layer`, a convolution, a fully connected layer or
-  // a batch norm: its only reader, or that of FusedAdd(layer). -1: none.
+  // The ReLU that is fused into `layer`, a convolution, a fully connected layer or a batch norm:
+  // the only reader of `layer`, or of FusedAdd(layer) if there is one. -1: none.
   int FusedRelu(int layer) const;
 
-  // The sum that may be computed together with batch norm `layer`: the only reader of `layer`,
-  // itself read by nobody but a ReLU, with another summand that is there before `layer`: the
-  // network's input, or a layer of a lower index. So of two batch norms that are added it is the
-  // later one that has the sum. -1: none.
+  // The sum that is fused into batch norm `layer`: the only reader of `layer`, whose own only
+  // reader is a ReLU, and whose other summand is computed before `layer`: the network's input, or a
+  // layer of a lower index. So if two batch norms are added the sum is fused into the later one.
+  // -1: none.
   int FusedAdd(int layer) const;
 
-  // What FusedAdd(layer) adds to the batch norm's output: a layer, or kNetworkInput.
+  // The summand that FusedAdd(layer) adds to the batch norm's output: a layer, or kNetworkInput.
   // REQUIRES: FusedAdd(layer) >= 0.
   int Addend(int layer) const;
 
-  // The layer that `layer` is fused into, or `layer`.
+  // The layer into which `layer` is fused, or `layer` itself.
   int Maker(int layer) const { return makers_[layer]; }
 
-  // Whether a reader of `value` (a layer, or kNetworkInput) may write its output over it: it is the
-  // only reader under any name, and the backward step of the layer that made it does not need it.
+  // True if a reader of `value` (a layer, or kNetworkInput) may overwrite it with its output: it is
+  // the only reader under any name, and the backward step of the layer that made the value does not
+  // need it. Always false for kNetworkInput.
   bool MayOverwrite(int value) const;
 
  private:
   int OnlyReader(int layer) const;                  // -1: none, or several.
-  int OnlyReader(int layer, LayerKind kind) const;  // Likewise, of that kind.
-  int Root(int value) const;                        // The value that `value` is another name for.
-  int Reads(int value) const;                       // How often it is read under any of its names.
+  int OnlyReader(int layer, LayerKind kind) const;  // -1 also if the reader is of another kind.
+  int Root(int value) const;                        // The value of which `value` is another name.
+  int Reads(int value) const;                       // The number of reads under any of its names.
   bool BackwardReadsOutput(int layer) const;
 
   const ModelPlan& plan_;
   const bool training_;
-  std::vector<std::vector<int>> readers_;  // Of every layer, ascending.
-  std::vector<int> makers_;                // Of every layer.
+  std::vector<std::vector<int>> readers_;  // By layer; ascending.
+  std::vector<int> makers_;                // By layer.
 };
 
 }  // namespace capstan::worker

@@ -100,26 +100,26 @@ TEST_CASE("Layer readers: of two batch norms that are added the later one takes 
 
 TEST_CASE("Layer readers: batch norm takes no other sum along", "[worker][training]") {
   const char* const sum = GENERATE(
-      // Of what is there only after it.
+      // The other summand is computed after the batch norm.
       R"(layers { name: "b" batch_normalization {} }
          layers { name: "e" inputs: "c" convolution { filters: 2 kernel: 1 } }
          layers { name: "x" inputs: "b" inputs: "e" add {} }
          layers { name: "r" relu {} })",
-      // Likewise, though only its name comes after it.
+      // Only the name of the other summand comes after it.
       R"(layers { name: "b" batch_normalization {} }
          layers { name: "e" inputs: "c" dropout { rate: 0 } }
          layers { name: "x" inputs: "b" inputs: "e" add {} }
          layers { name: "r" relu {} })",
-      // Without a ReLU behind it.
+      // No ReLU reads the sum.
       R"(layers { name: "b" batch_normalization {} }
          layers { name: "x" inputs: "b" inputs: "c" add {} }
          layers { name: "r" global_average_pooling {} })",
-      // With two readers, one of them a ReLU.
+      // The sum has two readers, one of them a ReLU.
       R"(layers { name: "b" batch_normalization {} }
          layers { name: "x" inputs: "b" inputs: "c" add {} }
          layers { name: "r" relu {} }
          layers { name: "y" inputs: "r" inputs: "x" add {} })",
-      // Of its output with itself.
+      // The sum adds the batch norm's output to itself.
       R"(layers { name: "b" batch_normalization {} }
          layers { name: "x" inputs: "b" inputs: "b" add {} }
          layers { name: "r" relu {} })");
@@ -143,9 +143,9 @@ TEST_CASE("Layer readers: the output of a ReLU may be overwritten if batch norm 
     layers { name: "u" relu {} }
     layers { name: "f" fully_connected { units: 10 } })");
   const LayerReaders readers(plan, /*training=*/true);
-  CHECK(readers.MayOverwrite(3));        // Its backward step tells the sign from its input.
-  CHECK_FALSE(readers.MayOverwrite(4));  // A ReLU by itself tells it from its output...
-  CHECK_FALSE(readers.MayOverwrite(7));  // ...and so does one behind a sum.
+  CHECK(readers.MayOverwrite(3));        // Its backward step finds the sign from the input.
+  CHECK_FALSE(readers.MayOverwrite(4));  // A ReLU that is not fused finds it from its output...
+  CHECK_FALSE(readers.MayOverwrite(7));  // ...and so does one fused with a sum.
   CHECK(LayerReaders(plan, /*training=*/false).MayOverwrite(7));
 }
 
@@ -161,15 +161,15 @@ TEST_CASE("Layer readers: a value may be overwritten by its only reader under an
     layers { name: "h" inputs: "f" inputs: "g" add {} })");
   for (const bool training : {false, true}) {
     const LayerReaders readers(plan, training);
-    CHECK_FALSE(readers.MayOverwrite(kNetworkInput));  // The caller's images.
+    CHECK_FALSE(readers.MayOverwrite(kNetworkInput));  // These are the caller's images.
     CHECK(readers.MayOverwrite(0));
     CHECK(readers.MayOverwrite(1));        // Flatten's input has no other reader.
-    CHECK_FALSE(readers.MayOverwrite(3));  // Two read what dropout made.
+    CHECK_FALSE(readers.MayOverwrite(3));  // Two layers read dropout's output.
     CHECK(readers.IsAlias(plan.layers[1]));
     CHECK(readers.IsAlias(plan.layers[3]) == !training);
   }
-  // In training dropout alone reads the ReLU, whose backward step needs its output; in evaluation
-  // dropout is only a name, and two read it.
+  // In training only dropout reads the ReLU, whose backward step needs its output; in evaluation
+  // dropout is only another name, which two layers read.
   CHECK_FALSE(LayerReaders(plan, true).MayOverwrite(2));
   CHECK_FALSE(LayerReaders(plan, false).MayOverwrite(2));
 }

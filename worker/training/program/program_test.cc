@@ -46,7 +46,7 @@ int CountKind(const std::vector<Step>& steps, OpKind kind) {
   return count;
 }
 
-// Batch norms with exactly this much fused into them.
+// Counts batch norms with exactly these layers fused into them.
 int CountFused(const std::vector<Step>& steps, bool relu, bool addend) {
   int count = 0;
   for (const Step& step : steps) {
@@ -95,9 +95,9 @@ TEST_CASE("Program: ReLU is not fused where another layer reads what comes befor
     layers { name: "f" fully_connected { units: 10 } })"));
   CHECK_FALSE(program.forward[0].desc.fuse_relu);
   REQUIRE(program.forward[1].desc.kind == OpKind::kReluForward);
-  // Not in place either: the sum still reads the convolution's output.
+  // It is not in place either: the sum still reads the convolution's output.
   CHECK(program.forward[1].outputs[0].buffer != program.forward[1].inputs[0].buffer);
-  // The sum may not overwrite the ReLU's output, which its backward step reads, but the other.
+  // The sum must not overwrite the ReLU's output, which the ReLU's backward step reads.
   REQUIRE(program.forward[2].desc.kind == OpKind::kAdd);
   CHECK(program.forward[2].outputs[0].buffer != program.forward[1].outputs[0].buffer);
 }
@@ -128,11 +128,11 @@ TEST_CASE("Program: a residual block runs in place where nobody else looks", "[w
   for (const Step& step : program.forward) {
     if (step.desc.has_addend) in_place += step.outputs[0].buffer == step.inputs[3].buffer;
   }
-  CHECK(in_place == 2);  // Over the main branch where the shortcut is normalised.
+  CHECK(in_place == 2);  // They overwrite the main branch if the shortcut is normalised.
   for (const Step& step : program.backward) {
     if (step.desc.has_addend) CHECK(step.outputs[3].buffer == step.inputs[1].buffer);
   }
-  // The batch norm before each block but the first joins the two ways back from it.
+  // The batch norm before each block, except for the first, adds up the block's two gradients.
   CHECK(CountKind(program.backward, OpKind::kReluBackward) == 0);
   CHECK(std::count_if(program.backward.begin(), program.backward.end(),
                       [](const Step& step) { return step.desc.has_dy2; }) == 8);
@@ -163,7 +163,7 @@ TEST_CASE("Program: gradients behind a sum that batch norm takes along", "[worke
   const Step& second = program.forward[4];
   REQUIRE(first.layer == 2);
   REQUIRE(second.layer == 6);
-  // The pool's output is read by two, the other is a ReLU's that others read.
+  // The pool's output has two readers; the other addend is a ReLU's output that others read.
   CHECK(first.desc.has_addend);
   CHECK(first.inputs[3].buffer == program.forward[0].outputs[0].buffer);
   CHECK(second.desc.has_addend);
@@ -182,9 +182,9 @@ TEST_CASE("Program: gradients behind a sum that batch norm takes along", "[worke
                             OpKind::kConvolutionBackwardWeights});
   const Step& norm = program.backward[5];
   CHECK(norm.inputs[5].buffer == second.outputs[0].buffer);
-  // Not in place: w's gradient is a part of r's, too.
+  // It is not in place: w's gradient is also a part of r's.
   CHECK(norm.outputs[3].buffer != norm.inputs[1].buffer);
-  // In descending order of the readers: w, y, e, d.
+  // The contributions are added in descending order of the readers: w, y, e, d.
   CHECK(program.backward[8].inputs[0].buffer == norm.inputs[1].buffer);
   CHECK(program.backward[8].inputs[1].buffer == norm.outputs[3].buffer);
   CHECK(program.backward[9].inputs[1].buffer == program.backward[4].outputs[0].buffer);
@@ -192,7 +192,7 @@ TEST_CASE("Program: gradients behind a sum that batch norm takes along", "[worke
   REQUIRE(last.desc.has_dy2);
   CHECK(last.inputs[1].buffer == program.backward[9].outputs[0].buffer);
   CHECK(last.inputs[6].buffer == program.backward[7].outputs[0].buffer);
-  // What nobody takes has its place still: the pool is before all parameters.
+  // An addend's gradient that no step reads still has a place: the pool is before all parameters.
   REQUIRE(last.outputs.size() == 4);
   CHECK(last.outputs[3].buffer == last.inputs[1].buffer);
 }
@@ -225,7 +225,7 @@ TEST_CASE("Program: layers come in descending order on the way back, each with i
     for (size_t i = 2; i < program.backward.size(); ++i) {
       CHECK(program.backward[i].layer <= program.backward[i - 1].layer);
     }
-    // What a step adds to the gradient of an addend is read only by steps of layers before it.
+    // Only steps of earlier layers read a batch norm's part of its addend's gradient.
     for (size_t i = 0; i < program.backward.size(); ++i) {
       const Step& norm = program.backward[i];
       if (!norm.desc.has_addend) continue;
@@ -294,7 +294,7 @@ TEST_CASE("Program: layers before the first parameter have no backward step",
 }
 
 // Runs the program on labels instead of numbers: every arena element remembers the buffer that was
-// written last, and every read must find its own.
+// written last, and every read must find its own buffer.
 void CheckMemory(const Program& program) {
   constexpr int64_t kUnit = 2;  // Bytes: the smallest element.
   std::vector<int> owner(static_cast<size_t>(program.arena_bytes / kUnit), -1);
@@ -319,7 +319,7 @@ void CheckMemory(const Program& program) {
         const auto [begin, end] = range(operand);
         std::fill(owner.begin() + begin, owner.begin() + end, operand.buffer);
       }
-      for (const Operand& operand : step.outputs) CHECK(check(operand));  // None over another.
+      for (const Operand& operand : step.outputs) CHECK(check(operand));  // No output overlaps.
     }
   };
   run(program.forward);
@@ -339,7 +339,7 @@ TEST_CASE("Program: every read finds what was written for it", "[worker][trainin
   }
 }
 
-// Every operand as the op's signature says.
+// Checks every operand against the op's signature.
 void CheckTypes(const std::vector<Step>& steps, kernels::DataType tensors) {
   for (const Step& step : steps) {
     REQUIRE_OK_AND_ASSIGN(kernels::OpSignature signature, kernels::MakeSignature(step.desc));
@@ -377,7 +377,7 @@ TEST_CASE("Program: bf16 halves the arena, and does not hold an embedding's row 
   const auto bytes = [&](kernels::DataType tensors) {
     return Build(plan, ProgramKind::kTraining, 64, tensors).arena_bytes;
   };
-  // All but losses, and the indices of pools, which this model has not.
+  // All are 16-bit except for losses, and pools' indices, which this model does not have.
   CHECK(bytes(kernels::DataType::kBfloat16) * 100 < bytes(kernels::DataType::kFloat32) * 51);
   const ModelPlan rows = Plan(R"(
     layers { name: "e" embedding { rows: 10 dim: 2 } }

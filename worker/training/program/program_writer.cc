@@ -194,7 +194,7 @@ void ProgramWriter::UsedAt(const Operand& operand, int64_t step) {
 Program ProgramWriter::Finish(const Operand& logits, const Operand& loss) {
   program_.logits = logits;
   program_.loss = loss;
-  // What is read when all is done must not be overwritten by any step.
+  // No step may overwrite the results, which are read after the last step.
   UsedAt(logits, step_count_ - 1);
   UsedAt(loss, step_count_ - 1);
   PlaceBuffers();

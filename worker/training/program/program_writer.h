@@ -1,8 +1,8 @@
-// ProgramWriter: what both passes of a program are written with: operands, descriptors, steps, and
-// places in the arena for the buffers between them.
+// ProgramWriter: writes both passes of a program: makes operands, descriptors and steps, and places
+// the buffers between the steps in the arena.
 //
-// A buffer lives from the step before which it was made to the last one that has it as an operand;
-// so steps are added in the order in which they will run. Thread safety: used by one thread.
+// A buffer lives from the next step after it was made to the last step that has it as an operand;
+// so steps must be added in the order in which they will run. Thread safety: used by one thread.
 #ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_PROGRAM_WRITER_H_
 #define CAPSTAN_WORKER_TRAINING_PROGRAM_PROGRAM_WRITER_H_
 
@@ -29,29 +29,29 @@ class ProgramWriter {
   int layer_count() const { return static_cast<int>(plan_.layers.size()); }
   int64_t n() const { return program_.n; }
 
-  // Operands. A new buffer of `count` elements, which the next step must write.
+  // Makes a new buffer of `count` elements, which the next step must write.
   Operand NewBuffer(int64_t count, kernels::DataType dtype = kernels::DataType::kFloat32);
-  // Likewise, for the batch's values of this shape, as tensors are.
+  // Makes a new buffer for the batch's values of this shape, in the tensors' type.
   Operand NewActivation(const SampleShape& shape);
   Operand Images() const;
   Operand Labels() const;
   Operand Targets() const;
   Operand LossWeights() const;
-  // Of parameter `index` of the plan: itself, itself as tensors are, and its gradient.
+  // Parameter `index` of the plan: as fp32, in the tensors' type, and its gradient.
   Operand Parameter(int index) const;
   Operand Weight(int index) const;
   Operand Gradient(int index) const;
-  // Statistic `index` of the plan: the running one, and the batch's.
+  // Statistic `index` of the plan: the running value, and the batch's.
   Operand Statistic(int index) const;
   Operand Moment(int index) const;
-  // Of the mask that layer `i` draws: the next in Program::masked_layers.
+  // The key of the mask that layer `i` draws: appends `i` to Program::masked_layers.
   Operand NewMaskKey(int i);
 
-  // The descriptor of `layer` with op `kind`; matrices for layers that read flat values.
+  // The descriptor of `layer` with op `kind`. Layers that read flat values have h = w = 1.
   kernels::OpDesc Desc(kernels::OpKind kind, const PlannedLayer& layer) const;
-  // Of an op without windows on the batch's values of this shape.
+  // The descriptor of an op without windows on the batch's values of this shape.
   kernels::OpDesc Elementwise(kernels::OpKind kind, const SampleShape& shape) const;
-  // Of the loss, of either pass.
+  // The descriptor of the loss in this pass.
   kernels::OpDesc LossDesc(ProgramKind program, Pass pass) const;
 
   void AddForward(int layer, const kernels::OpDesc& desc, std::vector<Operand> inputs,
@@ -60,7 +60,7 @@ class ProgramWriter {
                    std::vector<Operand> outputs);
   void AddMoments(const BatchMoments& moments) { program_.moments.push_back(moments); }
 
-  // The program, with `logits` and `loss` kept to its end. REQUIRES: nothing is called after it.
+  // Returns the program; `logits` and `loss` stay valid to its end. REQUIRES: the last call.
   Program Finish(const Operand& logits, const Operand& loss);
 
  private:
@@ -72,7 +72,7 @@ class ProgramWriter {
   const ModelPlan& plan_;
   const kernels::DataType tensors_;
   Program program_;
-  int64_t step_count_ = 0;  // Steps added so far: the time on which buffers live.
+  int64_t step_count_ = 0;  // Steps added so far: the time in which buffers' lifetimes are counted.
   std::vector<ArenaBuffer> buffers_;
 };
 

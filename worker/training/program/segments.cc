@@ -5,8 +5,8 @@
 namespace capstan::worker {
 namespace {
 
-// A step joins the segment before it if that one's first need, made `part_elements` large, covers
-// what the step needs.
+// A step joins the segment before it if the parameters that it needs are in that segment's part:
+// those that its first step added, extended to at least `part_elements`.
 std::vector<Segment> CutForward(const std::vector<Step>& steps, int64_t part_elements) {
   std::vector<Segment> segments;
   int64_t covered = 0;
@@ -24,7 +24,7 @@ std::vector<Segment> CutForward(const std::vector<Step>& steps, int64_t part_ele
   return segments;
 }
 
-// By step: what is done with once it has run.
+// By step: after it has run, no step uses parameters and gradient from this element on.
 std::vector<int64_t> DoneFrom(const std::vector<Step>& backward) {
   std::vector<int64_t> done(backward.size());
   int64_t end = 0;

@@ -40,8 +40,8 @@ void CheckCovers(const std::vector<Segment>& segments, const std::vector<Step>& 
   CHECK(end == steps.size());
 }
 
-// What holds of any cut: each step's parameters are there before its segment, and what is told to
-// be done with is touched by no later one.
+// Checks the properties of any cut: each step's parameters are there before its segment, and no
+// later segment uses elements from done_from on.
 void CheckCut(const Model& model, int64_t part_elements) {
   const Segments cut = CutIntoSegments(model.program, model.plan.parameter_count, part_elements);
   CheckCovers(cut.forward, model.program.forward);
@@ -82,12 +82,12 @@ TEST_CASE("Segments: with parts of one element each layer is a segment of its ow
           "[worker][training]") {
   const Model model = Make("lenet");
   const Segments cut = CutIntoSegments(model.program, model.plan.parameter_count, 1);
-  // Two convolutions with their pools, two fully connected layers, the last with the loss.
+  // These are two convolutions with pools and two fully connected layers, the last with the loss.
   REQUIRE(cut.forward.size() == 4);
   CHECK(cut.forward[0].end == 2);
   CHECK(cut.forward[1].end == 4);
   CHECK(cut.forward[3].reads_end == model.plan.parameter_count);
-  // The biases of all but the first are done with before the weights, which give the gradient on.
+  // Except in the first layer the bias is final in a step before the weights.
   CHECK(cut.backward.size() == 7);
 }
 

@@ -28,7 +28,7 @@ inline ModelPlan PlanSmallNet(const std::string& text, SampleShape input) {
   return plan;
 }
 
-// A batch with its memory.
+// A batch that owns its memory.
 struct Batch {
   std::vector<float> images;
   std::vector<int32_t> labels;
