@@ -53,8 +53,8 @@ absl::Status Membership::MayReplace(const Node& holder, const NodeInfo& info, In
     return absl::InvalidArgumentError(absl::StrCat("name: \"", holder.id, "\" is a live ",
                                                    RoleName(held.role), " at ", held.address));
   }
-  const bool silent = holder.lease_from.has_value() || now >= holder.last_seen + options_.silence;
-  const bool unheard = silent || holder.broken_since.has_value();
+  const bool silent = now >= holder.last_seen + options_.silence;
+  const bool unheard = silent || holder.lease_from || holder.broken_since;
   const bool same_identity = !info.identity.empty() && info.identity == held.identity;
   // Two processes cannot listen at one address, so the same address proves that the earlier process
   // is gone. The same identity alone does not, because its disk may be a clone. A broken connection

@@ -167,6 +167,25 @@ TEST_CASE("Membership: nobody has been heard by a scheduler that has just starte
   REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(10.3), "abc"));
 }
 
+// sim --seed=3824549569: the scheduler had stood still, and a process on a copy of the folder asked
+// before the next sync of the one that has the name was read.
+TEST_CASE("Membership: a scheduler that has just started waits until it could have heard a node",
+          "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0), "abc"));
+  cluster.membership.Restored(At(10), absl::ZeroDuration());
+  CHECK_STATUS(cluster.Join("server-1", Role::kServer, At(10), "abc", "h:2").status(),
+               absl::StatusCode::kAborted, "ask again");
+  SECTION("it is heard") {
+    REQUIRE_OK(cluster.Renew("server-1", 1, At(10.2)));
+    CHECK_STATUS(cluster.Join("server-1", Role::kServer, At(10.4), "abc", "h:2").status(),
+                 absl::StatusCode::kAlreadyExists, "held by");
+  }
+  SECTION("it is not") {
+    REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(12), "abc", "h:2"));
+  }
+}
+
 TEST_CASE("Membership: nameless nodes are numbered by role", "[scheduler][core]") {
   Cluster cluster;
   CHECK(*cluster.Join("", Role::kWorker, At(0)) == "worker-1");
