@@ -9,7 +9,7 @@
 namespace capstan::kernels {
 namespace {
 
-// Writes down what it is asked to do, in order.
+// Logs the calls that it gets, in order.
 class FakeDevice : public GraphDevice {
  public:
   std::vector<std::string> log;

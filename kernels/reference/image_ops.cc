@@ -38,7 +38,7 @@ int64_t WeightIndex(const OpDesc& d, int64_t o, int64_t k, int64_t c) {
   return (o * d.kernel * d.kernel + k) * d.c + c;
 }
 
-// Positions of each window that are not padding, by y index without channel.
+// For each window, by its y index without channel: the number of positions that are not padding.
 std::vector<double> WindowSizes(const OpDesc& d) {
   std::vector<double> sizes = Zeros(d.n * d.out_h * d.out_w);
   ForEachWindow(d, [&](int64_t yi, int64_t, int64_t) { sizes[static_cast<size_t>(yi)] += 1.0; });
