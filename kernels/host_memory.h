@@ -1,6 +1,7 @@
-// Host memory of the CPU backends: 64-byte aligned (a cache line, an AVX-512 register).
+// Allocates host memory for the CPU backends, aligned to 64 bytes (a cache line, an AVX-512
+// register).
 //
-// Thread safety: pure functions; HostBuffer is a value that owns its memory.
+// Thread safety: pure functions; HostFloats owns its memory.
 #ifndef CAPSTAN_KERNELS_HOST_MEMORY_H_
 #define CAPSTAN_KERNELS_HOST_MEMORY_H_
 

@@ -102,7 +102,7 @@ enum class OutputLoss {
 // the sizes of the forward op's x, also in backward descriptors.
 struct OpDesc {
   OpKind kind = OpKind::kAdd;
-  int64_t n = 0;         // Batch, >= 0.
+  int64_t n = 0;         // Batch size, >= 0.
   int64_t h = 1, w = 1;  // Image height and width, >= 1. 1 for matrices.
   int64_t c = 1;  // Channels, or the second dimension of a matrix (embedding: indices per sample).
   // Sizes of the forward op's y. Fully connected: out_c = units. Embedding: out_c = dim.
@@ -110,12 +110,12 @@ struct OpDesc {
   int64_t kernel = 1, stride = 1, padding = 0;  // Square windows.
   bool has_bias = false;
   bool fuse_relu = false;
-  bool has_addend = false;    // Batch norm.
-  bool has_dy2 = false;       // Batch norm, backward.
-  float epsilon = 1e-5f;      // Batch norm.
+  bool has_addend = false;    // For batch norm.
+  bool has_dy2 = false;       // For batch norm's backward op.
+  float epsilon = 1e-5f;      // For batch norm.
   float dropout_rate = 0.0f;  // [0, 1).
-  int64_t rows = 0;           // Embedding.
-  bool has_weights = false;   // Softmax cross-entropy, output loss.
+  int64_t rows = 0;           // For embeddings: the rows of the weight.
+  bool has_weights = false;   // For softmax cross-entropy and output losses.
   OutputLoss loss = OutputLoss::kSquared;
   float loss_parameter = 0.0f;
 

@@ -23,7 +23,7 @@ namespace capstan::kernels {
 inline constexpr InstructionSet kInstructionSets[] = {
     InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512};
 
-// The reference, and the CPU backend with each instruction set.
+// Makes the reference, and the CPU backend with each instruction set.
 std::vector<std::unique_ptr<Backend>> AllBackends();
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b);

@@ -72,8 +72,8 @@ class ConvolutionPlan : public CpuPlan {
   float* scratch_ = nullptr;
 };
 
-// y[position, filter]: rows are output positions (windows of x), columns filters, the sum runs over
-// the window's rows.
+// y[position, filter]: rows are output positions (windows of x), columns are filters, the sum runs
+// over the window's rows.
 class Forward : public ConvolutionPlan {
  public:
   using ConvolutionPlan::ConvolutionPlan;

@@ -5,11 +5,11 @@
 
 namespace capstan::kernels {
 namespace {
-// clang-format off: each builds on the ones before it.
-#include "kernels/cpu/simd_vector.inc"
-#include "kernels/cpu/simd_tiles.inc"
+// clang-format off: each file needs those before it.
 #include "kernels/cpu/simd_loops.inc"
 #include "kernels/cpu/simd_table.inc"
+#include "kernels/cpu/simd_tiles.inc"
+#include "kernels/cpu/simd_vector.inc"
 // clang-format on
 }  // namespace
 

@@ -111,7 +111,7 @@ enum class UpdateRule {
   kRmsPropMomentum,  // RMSProp with momentum > 0.
   kAdam,
   kAdamW,
-  kFtrl,           // FTRL-proximal: has its own L1 and L2 and ignores weight_decay.
+  kFtrl,           // FTRL-proximal: has its own L1 and L2; REQUIRES weight_decay 0.
   kMovingAverage,  // Batch statistics: the "gradient" is the new value; no lr, decay or clipping.
   kLion,           // Steps of size lr in the direction of a sign; decoupled decay.
   kAmsGrad,        // Adam that divides by the largest mean square so far.
@@ -180,14 +180,14 @@ void WithRule(UpdateRule rule, const Call& call) {
 // The numbers that all elements of one update share. server/optimizer/README.md explains the names.
 // Fields that a rule does not use hold harmless values.
 struct UpdateScalars {
-  float lr = 0.0f;    // The schedule's value; Adam and AdamW: divided by 1 - beta1^(step+1).
+  float lr = 0.0f;    // The schedule's value; Adam, AdamW, AMSGrad: over 1 - beta1^(step+1).
   float clip = 0.0f;  // Infinity when clipping is off.
   float weight_decay = 0.0f;  // Factor of w that is added to g. 0 if decay is decoupled.
   float keep = 1.0f;          // Decoupled decay: 1 - lr * weight_decay, multiplied with w.
   float momentum = 0.0f;
   float beta1 = 0.0f, one_minus_beta1 = 0.0f;
   float beta2 = 0.0f, one_minus_beta2 = 0.0f;  // RMSProp: alpha, 1 - alpha; Adadelta: rho.
-  float root_scale = 1.0f;                     // Adam: 1 / sqrt(1 - beta2^(step+1)).
+  float root_scale = 1.0f;  // Adam, AdamW, AMSGrad: 1 / sqrt(1 - beta2^(step+1)).
   float epsilon = 0.0f;
   float beta = 0.0f, l1 = 0.0f, l2 = 0.0f;  // FTRL.
   float inverse_lr = 0.0f;         // FTRL: 1 / max(lr, kFtrlRateMin), finite; 0 for others.
@@ -253,7 +253,7 @@ CAPSTAN_HOST_DEVICE float Stepped(const UpdateScalars& c, float w, float g, floa
     return w + c.momentum * (g - w);
   } else if constexpr (kRule == UpdateRule::kLion) {
     const float mixed = c.beta1 * *s0 + c.one_minus_beta1 * g;
-    const float below = mixed < 0.0f ? -1.0f : mixed;  // 0 and NaN stay.
+    const float below = mixed < 0.0f ? -1.0f : mixed;  // 0 and NaN do not change.
     *s0 = c.beta2 * *s0 + c.one_minus_beta2 * g;
     return w * c.keep - c.lr * (mixed > 0.0f ? 1.0f : below);
   } else {

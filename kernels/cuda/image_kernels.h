@@ -68,10 +68,10 @@ struct BatchNormArgs {
   int c = 1;
   float epsilon = 0.0f;
   const void* x = nullptr;
-  const void* addend = nullptr;  // kAddendRelu, forward and inference.
-  const void* dy = nullptr;      // Backward.
-  const void* dy2 = nullptr;     // kAddendRelu, backward; may be null.
-  const void* y = nullptr;       // kAddendRelu, backward.
+  const void* addend = nullptr;  // For kAddendRelu, forward and inference.
+  const void* dy = nullptr;      // For backward.
+  const void* dy2 = nullptr;     // For kAddendRelu, backward; may be null.
+  const void* y = nullptr;       // For kAddendRelu, backward.
   const float* scale = nullptr;  // [c]; also shift, mean, variance, dscale and dshift.
   const float* shift = nullptr;  // Backward reads it only with kRelu.
   float* mean = nullptr;         // Forward writes it, the others read it.
@@ -79,7 +79,7 @@ struct BatchNormArgs {
   float* dscale = nullptr;
   float* dshift = nullptr;
   void* out = nullptr;              // y, which may be addend; or dx.
-  void* dsum = nullptr;             // kAddendRelu, backward; may be dy or dy2.
+  void* dsum = nullptr;             // For kAddendRelu, backward; may be dy or dy2.
   void* scratch = nullptr;          // ColumnSumsScratchBytes(rows, c); not for inference.
   unsigned* strips_done = nullptr;  // See ColumnSumsArgs; not for inference.
 };

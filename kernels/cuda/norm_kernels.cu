@@ -72,7 +72,7 @@ struct StoreMoments {
     const double shift = sum.x / rows;
     const double spread = sum.y / rows - shift * shift;
     mean[column] = static_cast<float>(static_cast<double>(Load(x + column)) + shift);
-    variance[column] = static_cast<float>(spread < 0.0 ? 0.0 : spread);  // NaN stays.
+    variance[column] = static_cast<float>(spread < 0.0 ? 0.0 : spread);  // Keeps NaN.
   }
 };
 

@@ -5,8 +5,8 @@
 //     that is given a host address fails. New device memory holds NaN. Addresses are never used
 //     again, so that any use of freed memory is an error.
 //   * Enqueued work does not run before the host waits, and then only until the wait is satisfied.
-//     The seed draws its order among those that streams and events allow. Pinned memory that
-//     a copy will write holds NaN until then.
+//     The seed decides its order among those that streams and events allow. Pinned memory that
+//     a copy will write holds NaN until the copy runs.
 //   * The first error of enqueued work ends all work; every wait returns this error from then on.
 //
 // Several fake devices can be joined (fake_collective.h): one may wait for the work of another.

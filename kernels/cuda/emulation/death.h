@@ -1,6 +1,6 @@
 // DeathOf: reports how a process ends that does something forbidden.
 //
-// Thread safety: for tests with one thread.
+// Thread safety: only for tests with one thread, since it forks.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_DEATH_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_DEATH_H_
 

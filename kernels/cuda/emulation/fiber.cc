@@ -38,7 +38,7 @@ void Fiber::Enter(unsigned high, unsigned low) {
   auto* const self = reinterpret_cast<Fiber*>(static_cast<uintptr_t>(high) << 32 | low);
   self->Arrive(nullptr, &self->outside_stack_);
   self->body_(*self);
-  std::abort();  // It returned.
+  std::abort();  // The body returned, which it must not.
 }
 
 // A context begins a fiber; after that, jumps enter and leave it. Jumps make no system calls, while

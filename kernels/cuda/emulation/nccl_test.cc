@@ -144,7 +144,7 @@ TEST_CASE("Emulated NCCL: refuses what would wait for ever, and what nobody asks
     return m.nccl.reduce(m.arrays[i], m.arrays[i], kCount, ncclFloat32, ncclSum, 0,
                          m.communicators[i], m.streams[0]);
   }) == ncclUnhandledCudaError);
-  // A group that failed is over.
+  // A failed group does not affect the next one.
   CHECK(m.Together([&](size_t i) { return m.Reduce(i); }) == ncclSuccess);
 }
 
