@@ -1,4 +1,4 @@
-// What every backend promises besides its arithmetic: memory, copies and errors.
+// Tests of what every backend promises besides its arithmetic: memory, copies and errors.
 #include "kernels/backend.h"
 
 #include <catch2/catch.hpp>
@@ -100,7 +100,7 @@ TEST_CASE("Backend: a plan of another backend is refused", "[kernels]") {
 }
 
 TEST_CASE("Backend: scratch that cannot be had is an error, not a crash", "[kernels]") {
-  OpDesc d;  // One pixel in a padded image of 25 GB, for each of 1024 threads.
+  OpDesc d;  // Each of 1024 threads needs 25 GB for an image of one pixel and its padding.
   d.kind = OpKind::kConvolutionForward;
   d.n = 1;
   d.kernel = d.out_h = d.out_w = 40000;

@@ -1,16 +1,19 @@
-// Collective: what the devices of one host do together: hand arrays on, and add arrays up.
+// Collective: operations in which all devices of one host take part: they distribute arrays among
+// the members, and sum arrays over the members. A trainer with several devices uses it.
 //
-// Each call is enqueued on the same stream of every member and returns at once. It runs once all
-// members have come to it there, calls of one collective in their order:
+// Each call is enqueued on the same stream of every member and returns at once. It runs once every
+// member has reached it on that stream; the calls of one collective run in the order in which they
+// were made:
 //
 //   member 0   ──copy──┐            ──Run──┐
 //   member 1           ├─Broadcast─► ──Run──┼─Reduce─► member 0 ──copy──►
 //   member 2           ┘            ──Run──┘
 //
 // While there is a collective, a member that waits (Copy, Await, Synchronize) notices when another
-// one fails, whose part of the work would never come: the error has that one's code, and names it.
-// Then the collective is of no use any more, nor are its members' streams. What calls enqueue is
-// not recorded in graphs. Thread safety: as its members': used by one thread at a time.
+// member fails, because the failed member's part of the work would never arrive. The wait then
+// returns the failed member's error code and names that member. After that neither the collective
+// nor its members' streams can be used any more. Graphs cannot record calls of a collective.
+// Thread safety: one thread at a time uses the collective and its members.
 #ifndef CAPSTAN_KERNELS_COLLECTIVE_H_
 #define CAPSTAN_KERNELS_COLLECTIVE_H_
 
@@ -22,14 +25,15 @@
 
 namespace capstan::kernels {
 
-// Made by DeviceBackend::Join. Freed before its members, and when nothing runs.
+// DeviceBackend::Join makes it. REQUIRES: it is freed before its members, and when nothing runs.
 class Collective {
  public:
   virtual ~Collective() = default;
 
   // arrays[i]: [count] fp32 in the memory of member i, one for each member, count >= 0. Sums are
-  // fp32; their order is the implementation's, and the same on every run on the same devices.
-  // Errors: kInvalidArgument     another number of arrays, a negative count.
+  // fp32; the implementation chooses their order, which is the same on every run on the same
+  // devices.
+  // Errors: kInvalidArgument     the number of arrays is not that of members, or count < 0.
   //         kFailedPrecondition  a member is recording.
   //         else                 those of the devices.
   //
@@ -40,10 +44,10 @@ class Collective {
   // arrays[i] = the sum of all arrays.
   virtual absl::Status AllReduce(Stream stream, absl::Span<float* const> arrays, int64_t count) = 0;
 
-  // For these, arrays[i] is as many parts of `count` elements as there are members.
+  // In ReduceScatter and AllGather arrays[i] is [members, count]: one part for each member.
   //
-  // Part i of arrays[i] = the sum of part i of all arrays; what its other parts hold then is not
-  // defined.
+  // Part i of arrays[i] = the sum of part i of all arrays. The other parts of arrays[i] are then
+  // undefined.
   virtual absl::Status ReduceScatter(Stream stream, absl::Span<float* const> arrays,
                                      int64_t count) = 0;
   // Part j of arrays[i] = part j of arrays[j].

@@ -1,15 +1,15 @@
-// DeviceBackend: a backend whose memory is not the host's, and what its user needs besides ops:
-// memory with a reason when there is none, copies beside the arithmetic, and events between them.
+// DeviceBackend: a backend whose memory is not the host's. Besides ops it offers allocations that
+// report why they fail, copies that run beside the arithmetic, and events that order the two.
 //
-// Three streams. What is enqueued on one runs in order; streams know nothing of each other unless
-// an event says so:
+// It has three streams. The work that is enqueued on one stream runs in order. Nothing orders the
+// work of different streams, except events:
 //
 //   kUpload    ──copy──Record(e)                        Await(f): the host goes on
 //   kCompute            Wait(e)──Run──Run──Record(d)        ▲
 //   kDownload                              Wait(d)──copy──Record(f)
 //
-// All calls but Copy, Await and Synchronize return at once; faults of what was enqueued surface at
-// Await or Synchronize. Thread safety: used by one thread at a time.
+// All calls but Copy, Await and Synchronize return at once; Await and Synchronize return the faults
+// of enqueued work. Thread safety: one thread at a time uses it.
 #ifndef CAPSTAN_KERNELS_DEVICE_BACKEND_H_
 #define CAPSTAN_KERNELS_DEVICE_BACKEND_H_
 
@@ -26,16 +26,16 @@
 
 namespace capstan::kernels {
 
-// kCompute: where Run and recorded graphs go.
+// Run and recorded graphs enqueue on kCompute.
 enum class Stream { kCompute, kUpload, kDownload };
 inline constexpr int kStreamCount = 3;
 
 enum class EventUse {
   kOrder,
-  kTiming,  // SecondsBetween knows when it came.
+  kTiming,  // SecondsBetween can be asked when the event was reached.
 };
 
-// A point in the work of a stream. Freed before its backend.
+// A point in the work of a stream. REQUIRES: it is freed before its backend.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
@@ -52,56 +52,60 @@ class DeviceBackend : public Backend, public GraphDevice {
  public:
   DeviceBackend* device() final { return this; }
 
-  // "GPU 3": which one of its host's it is, for messages.
+  // The device's name among those of its host, for messages: "GPU 3".
   virtual std::string Label() const = 0;
 
-  // Joins devices of one kind into a collective (collective.h), of which this one is member 0.
-  //   members  this one first; they outlive the result
-  // Errors: kInvalidArgument    not this one first, a device of another kind, or one twice.
-  //         kNotFound           this machine lacks the library for it.
+  // Joins devices of one kind into a collective (collective.h), in which this device is member 0.
+  //   members  this device first; they outlive the result
+  // Errors: kInvalidArgument    this device is not the first, a device is of another kind, or one
+  //                             is listed twice.
+  //         kNotFound           this machine lacks the library for collectives.
   //         kUnavailable        devices do not reach each other, or do not answer.
-  //         kResourceExhausted  a device has no memory for it.
+  //         kResourceExhausted  a device has not enough memory for it.
   virtual absl::StatusOr<std::unique_ptr<Collective>> Join(
       absl::Span<DeviceBackend* const> members) = 0;
 
   // Errors: kUnavailable  the device does not answer.
   virtual absl::StatusOr<DeviceMemoryInfo> Memory() = 0;
 
-  // Allocate (backend.h) with the reason.
-  // Errors: kInvalidArgument  bytes is negative.
-  //         kResourceExhausted  no memory; says how much was wanted and how much is free.
+  // Same as Allocate (backend.h), but a failure has a reason.
+  // Errors: kInvalidArgument    bytes is negative.
+  //         kResourceExhausted  not enough memory; the message has the bytes wanted and free.
   virtual absl::StatusOr<void*> TryAllocate(int64_t bytes) = 0;
 
-  // Page-locked host memory, for copies that do not block. Errors: as TryAllocate.
+  // Allocates page-locked host memory, for copies that do not block. Errors: as TryAllocate.
   virtual absl::StatusOr<void*> AllocatePinned(int64_t bytes) = 0;
   virtual void FreePinned(void* memory) = 0;
 
-  // Copies between device memory and pinned memory, or within the device's.
-  // REQUIRES: both stay, and the host leaves its side alone, until the copy is done.
+  // Enqueues a copy between device memory and pinned memory, or within device memory.
+  // REQUIRES: until the copy is done, neither side is freed and the host does not touch its side.
   virtual absl::Status CopyAsync(Stream stream, void* to, const void* from, int64_t bytes) = 0;
 
-  // Clears device memory, on kCompute. Errors: kInvalidArgument  bytes is negative.
+  // Sets device memory to 0, on kCompute. Errors: kInvalidArgument  bytes is negative.
   virtual absl::Status Zero(void* memory, int64_t bytes) = 0;
 
-  // to[i] = from[i], rounded to the nearest, ties to even. Types: fp32, bf16, fp16.
+  // to[i] = from[i], rounded to the nearest value, ties to even. Types: fp32, bf16, fp16.
   virtual absl::Status Convert(Stream stream, const TensorView& from, const TensorView& to) = 0;
 
-  // to[i] = table[i % channels, from[i]], rounded likewise: what bytes of images mean.
-  //   from   [to.count], table [channels, 256] fp32; of the device
-  // Errors: kInvalidArgument  channels is not positive, or another type than Convert's.
+  // to[i] = table[i % channels, from[i]], rounded as by Convert. It turns the bytes of images into
+  // numbers.
+  //   from   [to.count] bytes in device memory
+  //   table  [channels, 256] fp32 in device memory
+  // Errors: kInvalidArgument  channels is not positive, or `to` has a type that Convert lacks.
   virtual absl::Status LookUp(Stream stream, const void* from, const float* table, int64_t channels,
                               const TensorView& to) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<DeviceEvent>> MakeEvent(
       EventUse use = EventUse::kOrder) = 0;
-  // The event is where `stream` is now: it comes once all that was enqueued there is done.
+  // Puts the event behind all work that is on `stream` now; it is reached once that work is done.
   virtual absl::Status Record(DeviceEvent& event, Stream stream) = 0;
-  // What is enqueued on `stream` from now on runs after the event. REQUIRES: it was recorded.
+  // All work that is enqueued on `stream` from now on runs after the event.
+  // REQUIRES: the event was recorded.
   virtual absl::Status Wait(Stream stream, DeviceEvent& event) = 0;
-  // The host waits for the event. REQUIRES: it was recorded. Errors: faults of the work.
+  // The host waits for the event. REQUIRES: it was recorded. Errors: those of the enqueued work.
   virtual absl::Status Await(DeviceEvent& event) = 0;
-  // From one event to another; negative if the second came first. REQUIRES: both are for kTiming
-  // and have come. Errors: kFailedPrecondition  they are not, or have not.
+  // The time from one event to another; negative if `to` was reached first.
+  // Errors: kFailedPrecondition  one of them is not for kTiming, or was not reached yet.
   virtual absl::StatusOr<double> SecondsBetween(DeviceEvent& from, DeviceEvent& to) = 0;
 };
 

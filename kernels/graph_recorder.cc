@@ -8,7 +8,7 @@ namespace capstan::kernels {
 
 absl::Status GraphRecorder::Run(const Step& step) {
   if (graph_ != nullptr) return graph_->Launch();
-  // The first run is plain: libraries load their kernels then, which cannot be recorded.
+  // The first run is plain, because libraries load their kernels then, which cannot be recorded.
   if (!warm_) {
     CAPSTAN_RETURN_IF_ERROR(step());
     warm_ = true;
@@ -29,7 +29,7 @@ absl::Status GraphRecorder::Run(const Step& step) {
 absl::StatusOr<std::unique_ptr<DeviceGraph>> GraphRecorder::Record(const Step& step) {
   CAPSTAN_RETURN_IF_ERROR(device_.BeginCapture());
   const absl::Status enqueued = step();
-  absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = device_.EndCapture();  // In any case.
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> graph = device_.EndCapture();  // Also if it failed.
   CAPSTAN_RETURN_IF_ERROR(enqueued);
   return graph;
 }

@@ -1,5 +1,6 @@
-// GraphRecorder: runs a step, and from its second run on as one graph where the device can record
-// it: then the host launches one thing instead of hundreds.
+// GraphRecorder: runs a step again and again, from the second run on as one recorded graph if the
+// device can record it. The host then makes one launch instead of hundreds. The trainer
+// (worker/training) keeps one for each part of a training step.
 //
 //   GraphRecorder recorder(device);
 //   for (...) CAPSTAN_RETURN_IF_ERROR(recorder.Run([&] { return EnqueueStep(); }));
@@ -7,8 +8,8 @@
 //   FRESH --run plainly--> WARM --recorded--> GRAPH --launch--> GRAPH
 //                            \--refused--> PLAIN (reason()) --run plainly--> PLAIN
 //
-// What is recorded is replayed with the same arguments: the same memory and scale. Reset() when
-// they change. Thread safety: thread-compatible.
+// A graph repeats the recorded calls with the same arguments: the same memory and scale. Call
+// Reset() when these change. Thread safety: thread-compatible.
 #ifndef CAPSTAN_KERNELS_GRAPH_RECORDER_H_
 #define CAPSTAN_KERNELS_GRAPH_RECORDER_H_
 
@@ -26,21 +27,22 @@ namespace capstan::kernels {
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
-  // Enqueues all of it. Errors: kInternal and others of the device.
+  // Enqueues the whole sequence. Errors: kInternal and others of the device.
   virtual absl::Status Launch() = 0;
 };
 
-// What records. Between the two calls work is enqueued as usual and does not run.
+// A device that can record. Calls between BeginCapture and EndCapture are recorded and do not run.
 class GraphDevice {
  public:
   virtual ~GraphDevice() = default;
   // Errors: kFailedPrecondition  already recording.
   virtual absl::Status BeginCapture() = 0;
-  // Ends the recording, whether or not it can be used.
-  // Errors: kFailedPrecondition  nothing is being recorded, or something in it cannot be.
+  // Ends the recording, also if it fails.
+  // Errors: kFailedPrecondition  nothing is being recorded, or a call in it cannot be recorded.
   virtual absl::StatusOr<std::unique_ptr<DeviceGraph>> EndCapture() = 0;
 
-  // A step was to be recorded and was not, so that it is slower: told to whom it may concern.
+  // GraphRecorder reports here that a step could not be recorded and therefore runs more slowly. An
+  // override may report it further.
   virtual void CaptureRefused(const std::string& reason) {
     ++captures_refused_;
     last_refusal_ = reason;
@@ -57,16 +59,17 @@ class GraphRecorder {
  public:
   using Step = std::function<absl::Status()>;
 
-  explicit GraphRecorder(GraphDevice& device) : device_(device) {}  // Outlives the recorder.
+  // `device` outlives the recorder.
+  explicit GraphRecorder(GraphDevice& device) : device_(device) {}
 
-  // Enqueues the step once. A step that cannot be recorded runs plainly, now and later.
-  // Errors: those of the step, run plainly; those of DeviceGraph::Launch.
+  // Enqueues the step once. A step that cannot be recorded runs plainly, now and in later calls.
+  // Errors: those of the step if it runs plainly; those of DeviceGraph::Launch.
   absl::Status Run(const Step& step);
 
   bool recorded() const { return graph_ != nullptr; }
-  // Why the step runs plainly; empty if it does not, or has not been tried.
+  // Why the step could not be recorded; empty if it was recorded, or if that was not tried yet.
   const std::string& reason() const { return reason_; }
-  void Reset();  // Forgets graph and reason.
+  void Reset();  // Back to FRESH: drops the graph and the reason.
 
  private:
   absl::StatusOr<std::unique_ptr<DeviceGraph>> Record(const Step& step);

@@ -9,7 +9,7 @@
 namespace capstan::kernels {
 namespace {
 
-// Writes down what it is asked to do, in order.
+// Logs the calls that it gets, in order.
 class FakeDevice : public GraphDevice {
  public:
   std::vector<std::string> log;
@@ -110,7 +110,7 @@ TEST_CASE("Graph recorder: errors of the step and of the launch are told", "[ker
   CHECK_STATUS(recorder.Run([] { return absl::InternalError("broken"); }),
                absl::StatusCode::kInternal, "broken");
   const auto step = [&] { return device.Op("op"); };
-  REQUIRE_OK(recorder.Run(step));  // The failed run warmed nothing up.
+  REQUIRE_OK(recorder.Run(step));  // The failed run does not count as the first.
   CHECK(device.log == Log{"op"});
   device.launch = absl::InternalError("lost");
   CHECK_STATUS(recorder.Run(step), absl::StatusCode::kInternal, "lost");

@@ -1,6 +1,7 @@
-// Host memory of the CPU backends: 64-byte aligned (a cache line, an AVX-512 register).
+// Allocates host memory for the CPU backends, aligned to 64 bytes (a cache line, an AVX-512
+// register).
 //
-// Thread safety: pure functions; HostBuffer is a value that owns its memory.
+// Thread safety: pure functions; HostFloats owns its memory.
 #ifndef CAPSTAN_KERNELS_HOST_MEMORY_H_
 #define CAPSTAN_KERNELS_HOST_MEMORY_H_
 
@@ -14,12 +15,13 @@
 
 namespace capstan::kernels {
 
-// No allocation is larger: far above any operand (kOperandElementsMax), far below any overflow.
+// No allocation is larger. The limit is far above any operand (kOperandElementsMax) and far below
+// any overflow.
 inline constexpr int64_t kAllocationBytesMax = int64_t{1} << 40;
 
-// `bytes` of uninitialised memory; nullptr if there is none, or if bytes is outside [0,
-// kAllocationBytesMax]. At least one cache line, so the result for 0 bytes is distinct and may be
-// freed.
+// Allocates `bytes` of uninitialised memory. Returns nullptr if there is not enough, or if bytes is
+// outside [0, kAllocationBytesMax]. It allocates at least one cache line, so the result for 0 bytes
+// is distinct and may be freed.
 inline void* AllocateHost(int64_t bytes) {
   constexpr int64_t kAlignment = 64;
   if (bytes < 0 || bytes > kAllocationBytesMax) return nullptr;
@@ -27,7 +29,8 @@ inline void* AllocateHost(int64_t bytes) {
   return std::aligned_alloc(kAlignment, static_cast<size_t>(rounded == 0 ? kAlignment : rounded));
 }
 
-// Backend::Copy where both sides are host memory. Errors: kInvalidArgument  bytes is negative.
+// Implements Backend::Copy for backends in host memory.
+// Errors: kInvalidArgument  bytes is negative.
 inline absl::Status CopyHost(void* to, const void* from, int64_t bytes) {
   if (bytes < 0) {
     return absl::InvalidArgumentError(absl::StrCat("copy of ", bytes, " bytes, expected >= 0"));
@@ -41,7 +44,7 @@ struct HostDeleter {
 };
 using HostFloats = std::unique_ptr<float[], HostDeleter>;
 
-// `count` uninitialised floats; null if there is no memory for them.
+// Allocates `count` uninitialised floats. Null if there is not enough memory.
 inline HostFloats AllocateFloats(int64_t count) {
   if (count > kAllocationBytesMax / 4) return nullptr;
   return HostFloats(static_cast<float*>(AllocateHost(count * 4)));

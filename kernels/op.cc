@@ -75,7 +75,7 @@ const char* LossName(OutputLoss loss) {
   return "unknown_loss";
 }
 
-// The shapes as "28x28x1 -> 24x24x20 kernel 5 stride 1 padding 0", "800 -> 500", ...
+// Writes the shapes like "28x28x1 -> 24x24x20 kernel 5 stride 1 padding 0" or "800 -> 500".
 std::string Shapes(const OpDesc& d) {
   const std::string image = absl::StrCat(d.h, "x", d.w, "x", d.c);
   switch (d.kind) {

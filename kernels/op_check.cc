@@ -21,7 +21,7 @@ absl::Status CheckPositive(const char* field, int64_t value) {
   return absl::OkStatus();
 }
 
-// Builds a signature; remembers the first operand that is too large.
+// Builds a signature; Finish returns an error for the first operand that is too large.
 class Builder {
  public:
   explicit Builder(const OpDesc& desc) { signature_.desc = desc; }
@@ -75,7 +75,7 @@ absl::Status CheckMatrix(const OpDesc& d) {
   return CheckPositive("c", d.c);
 }
 
-// One axis of a window op. REQUIRES: kernel, stride and padding are in range.
+// Checks one axis of a window op. REQUIRES: kernel, stride and padding are in range.
 absl::Status CheckAxis(const OpDesc& d, const char* in_name, int64_t in, const char* out_name,
                        int64_t out) {
   if (in + 2 * d.padding < d.kernel) {

@@ -1,6 +1,6 @@
-// OpSignature: which operands an op takes and how many elements each has; the one place where
-// descriptors and views are validated, so that every backend refuses the same things in the same
-// words.
+// OpSignature: lists the operands that an op takes, with the element count and type of each. Every
+// backend validates descriptors and views here, so that all backends refuse the same things with
+// the same messages.
 //
 // Thread safety: values and pure functions.
 #ifndef CAPSTAN_KERNELS_OP_CHECK_H_
@@ -17,13 +17,13 @@
 
 namespace capstan::kernels {
 
-// No operand may have more elements: offsets then fit 32 bits, in libraries too.
+// No operand may have more elements. Offsets then fit 32 bits, in libraries too.
 inline constexpr int64_t kOperandElementsMax = (int64_t{1} << 31) - 1;
-// Embedding rows arrive as fp32, which holds every integer up to here.
+// Embedding row numbers arrive as fp32, which represents every integer up to this one exactly.
 inline constexpr int64_t kEmbeddingRowsMax = int64_t{1} << 24;
 
 struct Operand {
-  const char* name = "";  // As in op.h: "x", "weight", ...; a literal.
+  const char* name = "";  // A literal: the operand's name in op.h, "x", "weight", ...
   int64_t count = 0;      // Elements.
   DataType dtype = DataType::kFloat32;
 };
@@ -40,21 +40,21 @@ struct OpSignature {
 // Errors: kInvalidArgument  names the op, the field, its value and what was expected.
 absl::StatusOr<OpSignature> MakeSignature(const OpDesc& desc);
 
-// The signature on a backend with such tensors: x, y, dx, dy, a, b, addend, dsum, weight, logits
-// and dlogits get the type; row numbers, labels, losses and what belongs to parameters or channels
-// keep theirs.
+// Returns the signature for a backend with this TensorType(). The operands x, y, dx, dy, dy2, a, b,
+// addend, dsum, weight, logits and dlogits get the type `dtype`. All others keep their type.
 OpSignature WithTensorType(OpSignature signature, DataType dtype);
 
-// Checks the views of a Run: number, element counts, types, and no null data where there are
-// elements. Allocates only when it fails. Errors: kInvalidArgument.
+// Checks the views of a Run: their number, element counts and types, and that no view with elements
+// has null data. Allocates only if the check fails. Errors: kInvalidArgument.
 absl::Status CheckViews(const OpSignature& signature, absl::Span<const TensorView> inputs,
                         absl::Span<const TensorView> outputs);
 
-// Labels must be in [0, classes). Errors: kInvalidArgument  names the first bad one and its
-// position.
+// Checks that all labels are in [0, classes).
+// Errors: kInvalidArgument  names the first bad label and its position.
 absl::Status CheckLabels(absl::Span<const int32_t> labels, int64_t classes);
 
-// Row numbers must be whole numbers in [0, rows). Errors: kInvalidArgument, as CheckLabels.
+// Checks that all row numbers are whole numbers in [0, rows).
+// Errors: kInvalidArgument  names the first bad one and its position.
 absl::Status CheckRows(absl::Span<const float> row_numbers, int64_t rows);
 
 }  // namespace capstan::kernels

@@ -11,7 +11,7 @@ namespace capstan::kernels {
 
 using Shape = std::vector<int64_t>;  // Outermost dimension first; every entry >= 0.
 
-// Product of the dimensions; 1 for a scalar (empty shape). REQUIRES: it fits 63 bits.
+// The product of the dimensions; 1 for a scalar (empty shape). REQUIRES: it fits 63 bits.
 inline int64_t ElementCount(const Shape& shape) {
   int64_t count = 1;
   for (const int64_t d : shape) count *= d;
@@ -20,13 +20,13 @@ inline int64_t ElementCount(const Shape& shape) {
 
 enum class DataType { kFloat32, kInt32, kBfloat16, kFloat16 };
 
-// bf16 or fp16.
+// True for bf16 and fp16.
 constexpr bool IsHalf(DataType dtype) {
   return dtype == DataType::kBfloat16 || dtype == DataType::kFloat16;
 }
 constexpr int64_t BytesOf(DataType dtype) { return IsHalf(dtype) ? 2 : 4; }
 
-// Memory of a backend: host memory for the CPU backends, device memory for CUDA.
+// The view is in the backend's memory: host memory for the CPU backends, device memory for CUDA.
 struct TensorView {
   void* data = nullptr;  // Null only if the element count is 0.
   int64_t count = 0;     // Elements.

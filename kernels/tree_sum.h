@@ -1,5 +1,6 @@
-// TreeSum: the sum of arrays in a fixed order, that of a binary tree over them: with four,
-// (a0 + a1) + (a2 + a3). An iteration's slots are added up like this, too.
+// TreeSum: adds arrays in the fixed order of a binary tree over them, so that the sum has the same
+// bits on every run. Four arrays give (a0 + a1) + (a2 + a3). The server adds the slots of an
+// iteration in such an order, too (server/core/slot_tree.h).
 //
 // Thread safety: a pure function.
 #ifndef CAPSTAN_KERNELS_TREE_SUM_H_
@@ -10,7 +11,7 @@
 
 namespace capstan::kernels {
 
-// Leaves the sum in arrays[0]; the others are lost. REQUIRES: all are of one size.
+// Leaves the sum in arrays[0] and overwrites the other arrays. REQUIRES: all have the same size.
 inline void TreeSum(std::vector<std::vector<float>>& arrays) {
   for (size_t step = 1; step < arrays.size(); step *= 2) {
     for (size_t i = 0; i + step < arrays.size(); i += 2 * step) {

@@ -48,18 +48,18 @@ class BatchNormPlan : public CpuPlan {
  private:
   static constexpr int kCoefficients = 5;
 
-  // How many partial sums a channel has at once.
+  // The number of partial sums that a channel needs at once.
   static int64_t SumsOf(OpKind kind) {
     if (kind == OpKind::kBatchNormInference) return 0;
     return kind == OpKind::kBatchNormForward ? 1 : 2;
   }
 
-  // Of the chunk that begins there: sums[c] of one kind.
+  // The partial sums number `which` of all channels, for the chunk that begins at `begin`.
   float* Partial(int64_t which, int64_t begin) const {
     return scratch_.get() + (which * chunks_ + begin / kPositionsOfChunk) * desc().c;
   }
-  // Of each channel, y = a x + b forward (before an addend and ReLU); dx = p dz + q x + r backward,
-  // with NormGradient's dz.
+  // The coefficients of each channel. Forward: y = a x + b, before an addend and ReLU. Backward:
+  // dx = p dz + q x + r, where dz is NormGradient's.
   float* a() const { return Coefficients(0); }
   float* b() const { return Coefficients(1); }
   float* p() const { return Coefficients(2); }
@@ -75,7 +75,7 @@ class BatchNormPlan : public CpuPlan {
     });
   }
 
-  // The partial sums of a chunk, set to 0.
+  // Sets the partial sums of a chunk to 0 and returns them.
   float* ZeroPartial(int64_t which, int64_t begin) const {
     float* sums = Partial(which, begin);
     std::fill_n(sums, desc().c, 0.0f);
@@ -127,14 +127,15 @@ class BatchNormPlan : public CpuPlan {
     });
   }
 
-  // Operands of the gradient of ReLU's argument, where batch norm has an addend.
+  // The operands from which dsum, the gradient of ReLU's argument, is computed.
   struct SumOfAddend {
     const float* y = nullptr;
     const float* dy2 = nullptr;  // Null: dy is the whole gradient of y.
     float* dsum = nullptr;       // Null: there is no addend.
   };
 
-  // With an addend dsum is dz; with ReLU alone dz is found again from x in both visits.
+  // If there is an addend, SumGradients stores dz in dsum for the second pass over memory. With
+  // ReLU alone, both passes compute dz again from x.
   void Backward(Views in, Views out) const {
     NormGradient gradient = {.x = in[0].f32(), .dy = in[1].f32()};
     const float* mean = in[3].f32();
@@ -162,8 +163,8 @@ class BatchNormPlan : public CpuPlan {
     return gradient;
   }
 
-  // products[c] = sum of dz * (x - mean[c]), sums[c] = sum of dz, which is written to dsum first
-  // where that is not null.
+  // products[c] = sum of dz * (x - mean[c]), sums[c] = sum of dz. Writes dz to sum.dsum first,
+  // unless that is null.
   void SumGradients(const NormGradient& gradient, const float* mean, const SumOfAddend& sum,
                     float* products, float* sums) const {
     const int64_t channels = desc().c;
@@ -186,7 +187,7 @@ class BatchNormPlan : public CpuPlan {
   }
 
   // dx = scale * inverse * (dz - mean(dz) - normal * mean(dz * normal)), written as p dz + q x + r.
-  // dscale holds the sum of dz * (x - mean) before, and of dz * normal after.
+  // On entry dscale is the sum of dz * (x - mean), on return the sum of dz * normal.
   void FindSlopes(const float* scale, const float* mean, const float* variance, float* dscale,
                   const float* dshift) const {
     const double count = positions_ == 0 ? 1.0 : static_cast<double>(positions_);

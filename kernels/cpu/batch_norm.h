@@ -1,5 +1,5 @@
-// Batch normalisation. Sums run over fixed chunks of positions in fp32 and over chunks in double,
-// so they are accurate for any batch and do not depend on the thread count.
+// Batch normalisation for the CPU backend. It sums fixed chunks of positions in fp32 and adds the
+// chunks in double, so the sums are accurate for any batch and do not depend on the thread count.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CPU_BATCH_NORM_H_
@@ -12,7 +12,8 @@
 
 namespace capstan::kernels {
 
-// REQUIRES: signature is of a batch-norm op. Errors: kResourceExhausted  no memory for scratch.
+// REQUIRES: the signature is that of a batch-norm op.
+// Errors: kResourceExhausted  not enough memory for scratch.
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeBatchNormPlan(const OpSignature& signature,
                                                            const CpuContext& context);
 

@@ -1,5 +1,5 @@
-// The CPU backend's batch norm, by itself and with what may follow it in one op: against the
-// reference, and against ops that follow each other.
+// Compares the CPU backend's batch norm, plain and fused with an addend and ReLU, with the
+// reference and with a sequence of separate ops.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -19,14 +19,15 @@ using K = OpKind;
 TEST_CASE("CPU batch norm: all three ops agree with the reference", "[kernels][cpu]") {
   for (const WindowCase& t : kWindowCases) {
     for (const K kind : {K::kBatchNormForward, K::kBatchNormInference, K::kBatchNormBackward}) {
-      // A lone position has no variance: its gradient is rounding noise times 1 / sqrt(epsilon).
+      // A single position has no variance: its gradient is rounding noise times 1 / sqrt(epsilon)..
       if (t.n * t.h * t.w == 1) continue;
       for (const NormFusion fusion : kNormFusions) Conform(BatchNormDesc(kind, t, fusion));
     }
   }
 }
 
-// y of batch norm, by ops that follow each other: batch norm, with an addend its sum, ReLU.
+// Computes the fused op's y from batch norm's result `normal`: adds the addend, if there is one,
+// and applies ReLU, as separate ops.
 std::vector<float> FollowedByRelu(Backend& cpu, const std::vector<float>& normal,
                                   const std::vector<float>* addend) {
   const auto count = static_cast<int64_t>(normal.size());
@@ -40,7 +41,8 @@ std::vector<float> FollowedByRelu(Backend& cpu, const std::vector<float>& normal
   return RunTwice(cpu, MatrixDesc(K::kReluForward, count, 1, 1), sum, {}).values[0];
 }
 
-// Takes `inputs` of the fused op apart and puts them into the plain one and what follows.
+// Splits the inputs of the fused op, gives them to the plain op and to the ops that follow it, and
+// compares the results.
 void CheckFusedForward(Backend& cpu, K kind, const WindowCase& t, NormFusion fusion) {
   const OpDesc desc = BatchNormDesc(kind, t, fusion);
   REQUIRE_OK_AND_ASSIGN(const OpSignature signature, MakeSignature(desc));
@@ -139,7 +141,7 @@ TEST_CASE("CPU batch norm: y may lie in place of the addend, dsum in place of dy
   }
 }
 
-// Channels that fill no vector, and such that fill one and more of some instruction sets.
+// 5 channels leave vectors partly filled; 20 fill one or more vectors of some instruction sets.
 constexpr int64_t kChannels[] = {5, 20};
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -150,8 +152,8 @@ Operands MakeInputsOf(const OpDesc& desc) {
   return MakeInputs(signature);
 }
 
-// Of four positions: x has NaN in the last channel of the first, an addend in the first channel of
-// the second.
+// The elements that are NaN, with four positions: x has NaN in the last channel of the first
+// position, an addend in the first channel of the second.
 struct NanPlaces {
   explicit NanPlaces(int64_t channels)
       : of_x(static_cast<size_t>(channels) - 1), of_addend(static_cast<size_t>(channels)) {}
@@ -172,7 +174,7 @@ TEST_CASE("CPU batch norm: NaN passes through forward, fused or not", "[kernels]
           INFO(backend->Name() << " " << ToString(desc));
           const std::vector<float> y = RunTwice(*backend, desc, inputs).values[0];
           for (size_t i = 0; i < y.size(); ++i) {
-            // The batch's moments spread it over the channel.
+            // The batch's moments spread NaN over the channel.
             const bool from_x = kind == K::kBatchNormForward
                                     ? (i + 1) % static_cast<size_t>(channels) == 0
                                     : i == nan.of_x;
@@ -194,12 +196,12 @@ TEST_CASE("CPU batch norm: where ReLU gave NaN its gradient is 0", "[kernels][cp
         Operands masked = MakeInputsOf(desc);
         Operands inputs = masked;
         masked.values[1][where] = 0.0f;               // dy
-        inputs.values[addend ? 5 : 0][where] = kNan;  // y, or x that tells it
+        inputs.values[addend ? 5 : 0][where] = kNan;  // y, or x, from which y's sign follows
         for (const auto& backend : backends) {
           INFO(backend->Name() << " " << ToString(desc) << " element " << where);
           const Operands expected = RunTwice(*backend, desc, masked);
           const Operands actual = RunTwice(*backend, desc, inputs);
-          // NaN in x itself is in the other outputs of its channel.
+          // NaN in x itself also appears in the other outputs of its channel.
           CHECK(SameBits(actual.values[2], expected.values[2]));  // dshift
           if (!addend) continue;
           CHECK(actual.values[3][where] == 0.0f);

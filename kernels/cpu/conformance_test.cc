@@ -1,5 +1,5 @@
-// The CPU backend against the reference, for every op, instruction set and awkward size; batch norm
-// has a test of its own, batch_norm_conformance_test.cc.
+// Compares the CPU backend with the reference, for every op, instruction set and awkward size.
+// batch_norm_conformance_test.cc tests batch norm.
 #include "kernels/cpu/testing/conformance.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ TEST_CASE("CPU pools: forward agrees with the reference", "[kernels][cpu]") {
 
 TEST_CASE("CPU pools: the gradient of a max pool goes to the winners", "[kernels][cpu]") {
   std::vector<WindowCase> cases(std::begin(kWindowCases), std::end(kWindowCases));
-  cases.push_back({2, 24, 24, 20, 20, 2, 2, 0});  // Windows tile the image: the fast path.
+  cases.push_back({2, 24, 24, 20, 20, 2, 2, 0});  // The fast path: windows tile the image.
   cases.push_back({3, 6, 6, 50, 50, 3, 3, 0});
   for (WindowCase t : cases) {
     t.out_c = t.c;

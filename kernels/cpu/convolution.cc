@@ -11,8 +11,8 @@
 namespace capstan::kernels {
 namespace {
 
-// Strides of a convolution's arrays, in floats. Images with padding are copied into a padded one
-// first, so that the inner loops see no borders.
+// Sizes of a convolution's arrays, in floats. If there is padding, each image is first copied into
+// a padded one, so that the inner loops see no borders.
 struct Geometry {
   explicit Geometry(const OpDesc& d)
       : row((d.w + 2 * d.padding) * d.c),
@@ -22,12 +22,12 @@ struct Geometry {
         x_image(d.h * d.w * d.c),
         y_image(positions * d.out_c) {}
 
-  int64_t row;        // Of a padded image: one row of pixels.
+  int64_t row;        // One row of pixels of a padded image.
   int64_t image;      // A padded image.
   int64_t segment;    // One row of a window: contiguous in the image and in the weights.
-  int64_t positions;  // Of an output image.
+  int64_t positions;  // The number of positions in an output image.
   int64_t x_image;    // An image without padding.
-  int64_t y_image;
+  int64_t y_image;    // An output image.
 };
 
 class ConvolutionPlan : public CpuPlan {
@@ -36,7 +36,7 @@ class ConvolutionPlan : public CpuPlan {
       : CpuPlan(signature, context), g_(signature.desc) {}
 
  protected:
-  // Scratch: a padded image per thread where there is padding, and `floats` more (see scratch()).
+  // Allocates one padded image per thread if there is padding, and `floats` more (see scratch()).
   absl::Status AllocateScratch(int64_t floats) {
     const int64_t padded = desc().padding == 0 ? 0 : threads() * g_.image;
     memory_ = AllocateFloats(padded + floats);
@@ -52,7 +52,8 @@ class ConvolutionPlan : public CpuPlan {
 
   float* PaddedImage(int thread) const { return memory_.get() + thread * g_.image; }
 
-  // The image with its padding: `x` itself where there is none. The border of scratch stays zero.
+  // Returns the image with its padding: `x` itself if there is no padding, else a copy in the
+  // thread's padded image, whose border stays zero.
   const float* Pad(const float* x, int thread) const {
     const OpDesc& d = desc();
     if (d.padding == 0) return x;
@@ -71,8 +72,8 @@ class ConvolutionPlan : public CpuPlan {
   float* scratch_ = nullptr;
 };
 
-// y[position, filter]: rows are output positions (windows of x), columns filters, the sum runs over
-// the window's rows.
+// y[position, filter]: rows are output positions (windows of x), columns are filters, the sum runs
+// over the window's rows.
 class Forward : public ConvolutionPlan {
  public:
   using ConvolutionPlan::ConvolutionPlan;
@@ -131,11 +132,11 @@ class Forward : public ConvolutionPlan {
     }
   }
 
-  std::vector<Panel> panels_;  // Of the filters.
+  std::vector<Panel> panels_;  // The columns are the filters.
 };
 
-// dx[window, segment column] += dy[position, :] * weight[:, kernel row, segment column]: rows are
-// output positions one below the other, whose windows' rows do not overlap in memory.
+// dx[window, segment column] += dy[position, :] * weight[:, kernel row, segment column]. Rows are
+// output positions one below the other; their windows' rows do not overlap in memory.
 class BackwardData : public ConvolutionPlan {
  public:
   using ConvolutionPlan::ConvolutionPlan;
@@ -199,12 +200,12 @@ class BackwardData : public ConvolutionPlan {
     }
   }
 
-  std::vector<Panel> panels_;  // Of a segment.
+  std::vector<Panel> panels_;  // The columns are those of a segment.
 };
 
 // dweight[filter, segment column] of each kernel row: the sum runs over output positions, image by
-// image. Rows are filters and columns those of the segment, or the other way round (swapped_) where
-// filters fill the vectors better, as in a first layer with one channel.
+// image. Rows are filters and columns are those of the segment. They are swapped (swapped_) if
+// filters fill the vectors better, for example in a first layer with one channel.
 class BackwardWeights : public ConvolutionPlan {
  public:
   using ConvolutionPlan::ConvolutionPlan;
@@ -225,7 +226,8 @@ class BackwardWeights : public ConvolutionPlan {
     float* dweight = out[0].f32();
     if (d.n == 0) std::fill_n(dweight, out[0].count, 0.0f);
     float* transposed = scratch() + d.out_c;
-    // A thread takes rows of the result, all images: the order of a sum does not depend on threads.
+    // A thread computes rows of the result over all images, so the order of a sum does not depend
+    // on the threads.
     const int64_t rows = swapped_ ? g_.segment : d.out_c;
     const int64_t share = (rows + threads() - 1) / threads();
     ParallelFor(threads(), (rows + share - 1) / share, [&](int64_t item, int thread) {
@@ -298,7 +300,7 @@ class BackwardWeights : public ConvolutionPlan {
     }
   }
 
-  // Sums image by image first: sums stay short, so fp32 is accurate enough.
+  // Adds up each image by itself first. Sums stay short, so fp32 is accurate enough.
   void SumBias(const float* dy, float* dbias) const {
     const OpDesc& d = desc();
     std::fill_n(dbias, d.out_c, 0.0f);

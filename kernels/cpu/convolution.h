@@ -1,6 +1,6 @@
-// Convolution as matrix products over register tiles, straight from NHWC images: no im2col, no
-// reorder of activations. Weights are packed at each run (they change at each iteration, and are
-// small).
+// Convolution for the CPU backend, as matrix products over register tiles. It reads NHWC images
+// directly, without im2col or a reorder of activations. Each run packs the weights, which are small
+// and change with each iteration.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CPU_CONVOLUTION_H_
@@ -13,7 +13,8 @@
 
 namespace capstan::kernels {
 
-// REQUIRES: signature is of a convolution op. Errors: kResourceExhausted  no memory for scratch.
+// REQUIRES: the signature is that of a convolution op.
+// Errors: kResourceExhausted  not enough memory for scratch.
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeConvolutionPlan(const OpSignature& signature,
                                                              const CpuContext& context);
 

@@ -1,4 +1,5 @@
-// CpuPlan: what every prepared op of the CPU backend is, and the context that it is prepared in.
+// CpuPlan: the base class of every prepared op of the CPU backend, with the context in which the
+// backend prepares it. CpuBackend::Run calls Execute.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CPU_CPU_PLAN_H_
@@ -17,9 +18,9 @@ namespace capstan::kernels {
 using Views = absl::Span<const TensorView>;
 
 struct CpuContext {
-  const Simd* simd = nullptr;  // Lives as long as the program.
+  const Simd* simd = nullptr;  // Valid as long as the program runs.
   int threads = 1;             // >= 1.
-  bool onednn = true;          // Whether oneDNN may be used.
+  bool onednn = true;          // True if ops may use oneDNN.
 };
 
 class CpuPlan : public Plan {
@@ -43,7 +44,7 @@ class CpuPlan : public Plan {
   const CpuContext context_;
 };
 
-// The data of operand `i`; null where the op has no such (optional) operand.
+// The data of operand `i`; null if the op lacks this (optional) operand.
 inline float* FloatsOf(Views views, size_t i) {
   return i < views.size() ? views[i].f32() : nullptr;
 }

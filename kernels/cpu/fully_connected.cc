@@ -11,7 +11,7 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr int64_t kUnitsOfItem = 48;  // Units that a thread takes at a time: whole tiles of 6 or 8.
+constexpr int64_t kUnitsOfItem = 48;  // A thread takes this many units: whole tiles of 6 or 8.
 
 class FullyConnectedPlan : public CpuPlan {
  public:
@@ -31,7 +31,7 @@ class FullyConnectedPlan : public CpuPlan {
 };
 
 // Computes the transpose of y, [units, n]: then only x, which is small, must be packed, and the
-// weights are read once, as they lie. Tiles are transposed back when they are stored.
+// weights are read in place. StoreTransposed transposes the tiles back.
 class Forward : public FullyConnectedPlan {
  public:
   using FullyConnectedPlan::FullyConnectedPlan;
@@ -90,10 +90,10 @@ class Forward : public FullyConnectedPlan {
     }
   }
 
-  std::vector<Panel> panels_;  // Of the batch.
+  std::vector<Panel> panels_;  // The columns are the samples of the batch.
 };
 
-// dx[n, c]: rows are samples, columns those of the weights, the sum runs over units.
+// dx[n, c]: rows are samples, columns are inputs, the sum runs over units.
 class BackwardData : public FullyConnectedPlan {
  public:
   using FullyConnectedPlan::FullyConnectedPlan;
@@ -123,10 +123,10 @@ class BackwardData : public FullyConnectedPlan {
   }
 
  private:
-  std::vector<Panel> panels_;  // Of the inputs.
+  std::vector<Panel> panels_;  // The columns are the inputs c.
 };
 
-// dweight[unit, c]: rows are units, columns inputs, the sum runs over samples.
+// dweight[unit, c]: rows are units, columns are inputs, the sum runs over samples.
 class BackwardWeights : public FullyConnectedPlan {
  public:
   using FullyConnectedPlan::FullyConnectedPlan;
@@ -161,7 +161,7 @@ class BackwardWeights : public FullyConnectedPlan {
   }
 
  private:
-  std::vector<Panel> panels_;  // Of the inputs.
+  std::vector<Panel> panels_;  // The columns are the inputs c.
 };
 
 template <typename PlanType>

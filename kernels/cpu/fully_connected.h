@@ -1,4 +1,4 @@
-// Fully connected layers as matrix products over register tiles.
+// Fully connected layers for the CPU backend, as matrix products over register tiles.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CPU_FULLY_CONNECTED_H_
@@ -11,8 +11,8 @@
 
 namespace capstan::kernels {
 
-// REQUIRES: signature is of a fully connected op. Errors: kResourceExhausted  no memory for
-// scratch.
+// REQUIRES: the signature is that of a fully connected op.
+// Errors: kResourceExhausted  not enough memory for scratch.
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeFullyConnectedPlan(const OpSignature& signature,
                                                                 const CpuContext& context);
 

@@ -17,7 +17,7 @@ namespace {
 using Memory = dnnl::memory;
 using Tag = Memory::format_tag;
 
-constexpr int64_t kChannelBlock = 16;  // Floats of oneDNN's widest vector.
+constexpr int64_t kChannelBlock = 16;  // Floats in oneDNN's widest vector.
 
 absl::Status ToStatus(dnnl_status_t status, const OpDesc& desc, const char* doing) {
   if (status == dnnl_success) return absl::OkStatus();
@@ -28,13 +28,14 @@ absl::Status ToStatus(dnnl_status_t status, const OpDesc& desc, const char* doin
   return absl::InternalError(message);
 }
 
-// One convolution primitive, its weights in its own layout, and the reorder between that and OHWI.
+// One convolution primitive, its weights in oneDNN's layout, and the reorder between that layout
+// and OHWI.
 class OnednnConvolutionPlan : public CpuPlan {
  public:
   OnednnConvolutionPlan(const OpSignature& signature, const CpuContext& context)
       : CpuPlan(signature, context), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
 
-  // oneDNN's C++ interface throws; this is where its errors become statuses.
+  // Makes the primitive. oneDNN's C++ interface throws; here its errors become statuses.
   absl::Status Init() {
     omp_set_num_threads(threads());
     try {
@@ -118,7 +119,8 @@ class OnednnConvolutionPlan : public CpuPlan {
     return InitMemory(backward.diff_weights_desc(), backward.scratchpad_desc());
   }
 
-  // Memory objects without data (set at each run) for what the caller owns, with data for the rest.
+  // Makes memory objects. Those of the caller's operands get their data at each run; the others get
+  // data of this plan.
   absl::Status InitMemory(const Memory::desc& weight, const Memory::desc& scratchpad) {
     x_ = Memory(X(), engine_, nullptr);
     y_ = Memory(Y(), engine_, nullptr);
@@ -160,7 +162,7 @@ class OnednnConvolutionPlan : public CpuPlan {
                     desc(), "execute");
   }
 
-  // The bias comes last; an op without one leaves it out.
+  // Drops the last argument, the bias, if the op has none.
   absl::Span<const dnnl_exec_arg_t> DropUnusedBias(
       absl::Span<const dnnl_exec_arg_t> arguments) const {
     return arguments.first(arguments.size() - (desc().has_bias ? 0 : 1));
@@ -218,8 +220,8 @@ class OnednnConvolutionPlan : public CpuPlan {
   dnnl::engine engine_;
   dnnl::stream stream_;
   dnnl::primitive primitive_;
-  dnnl::primitive reorder_;   // Only where !same_layout_.
-  bool same_layout_ = false;  // oneDNN takes OHWI as it is: weight_ is user_weight_.
+  dnnl::primitive reorder_;   // Set only if !same_layout_.
+  bool same_layout_ = false;  // True if oneDNN's layout is OHWI: then weight_ is user_weight_.
   Memory x_, y_, bias_, user_weight_, weight_, scratchpad_;
   HostFloats weight_data_, scratchpad_data_;
 };

@@ -1,9 +1,9 @@
-// Convolution by oneDNN, on NHWC images. Weights are reordered at each run into the layout that
-// oneDNN asks for, where that is not OHWI.
+// Convolution by oneDNN, on NHWC images. Each run reorders the weights into the layout that oneDNN
+// asks for, unless that is OHWI.
 //
-// oneDNN is compiled for whole vectors of channels: there it beats the tiles of convolution.h,
-// elsewhere it is slower (figures: README.md). Its sums may be split between threads, so the thread
-// count is part of what decides the bits.
+// oneDNN is made for whole vectors of channels: with these it is faster than the tiles of
+// convolution.h, otherwise slower (figures: README.md). It may split sums between threads, so the
+// bits of a result depend on the thread count.
 // Thread safety: as Plan. Sets the OpenMP thread count of the calling thread.
 #ifndef CAPSTAN_KERNELS_CPU_ONEDNN_CONVOLUTION_H_
 #define CAPSTAN_KERNELS_CPU_ONEDNN_CONVOLUTION_H_
@@ -15,12 +15,12 @@
 
 namespace capstan::kernels {
 
-// Whether oneDNN is the one to take: a rule of the descriptor alone.
+// True if the backend should use oneDNN for `desc`. The answer depends on the descriptor alone.
 bool PrefersOnednn(const OpDesc& desc);
 
-// REQUIRES: signature is of a convolution op.
-// Errors: kResourceExhausted  no memory for scratch.
-//         kUnimplemented      oneDNN has no implementation; the message carries its own.
+// REQUIRES: the signature is that of a convolution op.
+// Errors: kResourceExhausted  not enough memory for scratch.
+//         kUnimplemented      oneDNN has no implementation; the message includes oneDNN's message.
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeOnednnConvolutionPlan(const OpSignature& signature,
                                                                    const CpuContext& context);
 

@@ -1,8 +1,8 @@
-// op_bench: time of each op of a LeNet training step (batch 64, or the first argument) on the CPU
-// backend, and of batch norm fused with what follows it in a ResNet, beside the separate ops.
+// op_bench: times each op of a LeNet training step (batch 64, or the first argument) on the CPU
+// backend, and compares the fused batch norm of a ResNet with the separate ops.
 //
-// Prints the median and the smallest of many runs, and the rate of multiply-adds where that is the
-// work.
+// It prints the median and the smallest time of many runs, and for convolutions and fully connected
+// ops the rate of multiply-adds.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -23,7 +23,8 @@ struct Timed {
   double smallest = 0.0;
 };
 
-// An op with operands of its own, or with outputs in place of inputs where ops follow each other.
+// An op with operands of its own. In a sequence of ops, a caller sets one op's input to the
+// previous op's output.
 class BenchedOp {
  public:
   BenchedOp(Backend& backend, const OpDesc& desc)
@@ -139,7 +140,7 @@ double MultiplyAdds(const OpDesc& d) {
   return static_cast<double>(d.n * d.out_h * d.out_w * d.out_c * d.kernel * d.kernel * d.c);
 }
 
-// Runs both by turns, so that a neighbour on the machine slows down both alike.
+// Runs the two alternately, so that other work on the machine slows down both equally.
 template <typename Fused, typename Separate>
 void Compare(const OpDesc& desc, const Fused& fused, const Separate& separate) {
   constexpr int kRuns = 25;
@@ -160,8 +161,8 @@ OpDesc OfKind(OpDesc desc, OpKind kind) {
   return desc;
 }
 
-// Batch norm with ReLU, and an addend or none, beside the ops that it stands for, which work in
-// place where they may.
+// Compares batch norm with ReLU, with or without an addend, with the ops that it replaces. These
+// work in place where they may.
 void CompareBatchNorm(Backend& backend, int64_t n, int64_t size, int64_t c, bool addend) {
   using K = OpKind;
   OpDesc plain = Window(K::kBatchNormForward, n, size, c, c, 1);
@@ -213,7 +214,7 @@ int Main(int argc, char** argv) {
   std::printf("%8.1f us (min %8.1f): %.0f samples/s (%.0f)\n", total, total_smallest,
               static_cast<double>(n) / total * 1e6, static_cast<double>(n) / total_smallest * 1e6);
   for (const bool addend : {false, true}) {
-    CompareBatchNorm(*backend, 64, 32, 64, addend);  // Of ResNets for CIFAR-10 and ImageNet.
+    CompareBatchNorm(*backend, 64, 32, 64, addend);  // Sizes in ResNets for CIFAR-10 and ImageNet.
     CompareBatchNorm(*backend, 32, 56, 64, addend);
   }
   return 0;

@@ -8,7 +8,7 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr int64_t kElementsOfItem = 1 << 14;  // What a thread takes at a time.
+constexpr int64_t kElementsOfItem = 1 << 14;  // A thread takes this many elements at a time.
 
 struct Squared {
   float Loss(float y, float t, float) const { return (y - t) * (y - t); }

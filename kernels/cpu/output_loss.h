@@ -1,4 +1,5 @@
-// Losses of outputs whose labels are numbers: squared, Huber, quantile, sigmoid cross-entropy.
+// Losses whose labels are numbers, for the CPU backend: squared, Huber, quantile and sigmoid
+// cross-entropy.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CPU_OUTPUT_LOSS_H_

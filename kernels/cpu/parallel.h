@@ -1,6 +1,6 @@
 // ParallelFor: a loop over independent items on OpenMP threads.
 //
-// Items must write disjoint memory; then the result does not depend on the thread count.
+// REQUIRES: items write disjoint memory. The result then does not depend on the thread count.
 // Thread safety: a pure function of its arguments.
 #ifndef CAPSTAN_KERNELS_CPU_PARALLEL_H_
 #define CAPSTAN_KERNELS_CPU_PARALLEL_H_
@@ -22,7 +22,8 @@ void ParallelFor(int threads, int64_t count, const Body& body) {
   for (int64_t item = 0; item < count; ++item) body(item, omp_get_thread_num());
 }
 
-// The same for [0, count) cut into chunks: body(begin, end). Boundaries do not depend on `threads`.
+// Cuts [0, count) into chunks and calls body(begin, end) for each. The boundaries do not depend on
+// `threads`.
 template <typename Body>
 void ParallelForChunks(int threads, int64_t count, int64_t chunk, const Body& body) {
   ParallelFor(threads, (count + chunk - 1) / chunk, [&](int64_t item, int) {

@@ -10,8 +10,8 @@
 namespace capstan::kernels {
 namespace {
 
-constexpr int64_t kElementsOfItem =
-    1 << 14;  // What a thread takes at a time: 64 KiB of each operand.
+// A thread takes this many elements at a time: 64 KiB of each operand.
+constexpr int64_t kElementsOfItem = 1 << 14;
 
 class ElementwisePlan : public CpuPlan {
  public:
@@ -24,7 +24,7 @@ class ElementwisePlan : public CpuPlan {
     const auto rate = double{desc().dropout_rate};
     const auto threshold = static_cast<uint64_t>(std::ceil(rate * 0x1p32));
     const auto factor = static_cast<float>(1.0 / (1.0 - rate));
-    const int32_t* key = in.size() > 1 ? in[1].i32() : nullptr;  // Of dropout.
+    const int32_t* key = in.size() > 1 ? in[1].i32() : nullptr;  // For dropout.
     ParallelForChunks(threads(), out[0].count, kElementsOfItem, [&](int64_t i, int64_t end) {
       switch (desc().kind) {
         case OpKind::kReluForward:
@@ -101,7 +101,8 @@ class SoftmaxPlan : public CpuPlan {
   }
 
  private:
-  // Probabilities of one sample; returns its loss. exp is at most 1, so nothing overflows.
+  // Computes the probabilities of one sample and returns its loss. exp is at most 1, so nothing
+  // overflows.
   float Forward(const float* logits, int32_t label, float* probabilities) const {
     const int64_t classes = desc().c;
     const float largest = *std::max_element(logits, logits + classes);

@@ -1,5 +1,5 @@
 // Ops of the CPU backend that are single passes over memory: element-wise ops, pools, softmax
-// cross-entropy and embeddings. Their loops are those of Simd.
+// cross-entropy and embeddings. All but softmax and embedding's forward op use the loops of Simd.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CPU_SIMPLE_OPS_H_

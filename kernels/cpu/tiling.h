@@ -1,8 +1,8 @@
 // Tiling: cuts a matrix product into the register tiles of Simd.
 //
-// Columns are cut into panels (a panel is one to four vectors wide), rows into nearly equal tiles.
-// The cut never changes the order in which a sum is taken, so neither threads nor tile sizes change
-// a result.
+// It cuts columns into panels, which are one to four vectors wide, and rows into nearly equal
+// tiles. The cut never changes the order of a sum, so neither threads nor tile sizes change a
+// result.
 // Thread safety: values and pure functions.
 #ifndef CAPSTAN_KERNELS_CPU_TILING_H_
 #define CAPSTAN_KERNELS_CPU_TILING_H_
@@ -16,16 +16,16 @@ namespace capstan::kernels {
 
 struct Panel {
   int64_t begin = 0;    // First column.
-  int64_t columns = 0;  // In use.
-  int64_t padded = 0;   // Width in floats of the vectors that hold them.
-  int full = 0;         // Vectors, and
-  int half = 0;         // half vectors.
-  int64_t last = 0;     // Columns in use of the last of them.
+  int64_t columns = 0;  // Columns in use.
+  int64_t padded = 0;   // Width in floats of the vectors that hold the columns.
+  int full = 0;         // Number of full vectors.
+  int half = 0;         // Number of half vectors, 0 or 1; it comes last.
+  int64_t last = 0;     // Columns in use of the last vector.
 };
 
 std::vector<Panel> SplitColumns(const Simd& simd, int64_t columns);
 
-// Floats of all panels when padded.
+// The sum of the panels' padded widths, in floats.
 int64_t PaddedColumns(const std::vector<Panel>& panels);
 
 // packed[k * panel.padded + column] = b[k * row_step + (panel.begin + column) * column_step] for
@@ -33,9 +33,9 @@ int64_t PaddedColumns(const std::vector<Panel>& panels);
 void PackPanel(const Panel& panel, int64_t rows, const float* b, int64_t row_step,
                int64_t column_step, float* packed);
 
-// Runs the tiles of `rows` rows against one panel: c_of(row) (+)= a_of(row) * b. `args` gives
-// everything but the pointers a and c. Asks for each row once, in order. After each tile calls
-// done(first row, rows).
+// Runs the tiles of `rows` rows against one panel: c_of(row) (+)= a_of(row) * b. `args` has every
+// field but a, c and last. Calls a_of and c_of once for each row, in order, and done(first row,
+// rows) after each tile.
 template <typename RowOfA, typename RowOfC, typename Done>
 void RunTiles(const Simd& simd, const Panel& panel, TileArgs args, int64_t rows, const RowOfA& a_of,
               const RowOfC& c_of, const Done& done) {

@@ -25,7 +25,7 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// A captured stream as an executable graph.
+// An executable graph of work that was captured from a stream.
 class CudaGraph : public DeviceGraph {
  public:
   CudaGraph(Device& device, cudaGraphExec_t executable)
@@ -45,7 +45,7 @@ class CudaGraph : public DeviceGraph {
  private:
   Device& device_;
   const cudaGraphExec_t executable_;
-  const std::shared_ptr<void> workspace_;  // What it was recorded with.
+  const std::shared_ptr<void> workspace_;  // The workspace that the recorded work uses.
 };
 
 class CudaEvent : public DeviceEvent {
@@ -109,7 +109,7 @@ class CudaBackendImpl : public CudaBackend {
       return absl::FailedPreconditionError("no op can be prepared while work is being recorded");
     }
     absl::StatusOr<std::unique_ptr<CudaPlan>> plan = PlanOf(WithTensorType(plain, TensorType()));
-    cudaGetLastError();  // Libraries leave one behind where they tried what they cannot do.
+    cudaGetLastError();  // Clears errors that libraries leave after attempts that fail.
     CAPSTAN_RETURN_IF_ERROR(plan.status());
     return std::unique_ptr<Plan>(*std::move(plan));
   }
@@ -262,7 +262,7 @@ class CudaBackendImpl : public CudaBackend {
 
   absl::Status CastOn(Stream stream, const CastArgs& args);
 
-  // Checks what all own operations have in common.
+  // Checks the count and the arrays of an own operation, and enters the device.
   absl::Status Ready(const char* op, int64_t n, int64_t n_max,
                      std::initializer_list<std::pair<const char*, const void*>> arrays) {
     if (const absl::Status status = CheckCount("n", n, n_max); !status.ok()) {
@@ -274,7 +274,7 @@ class CudaBackendImpl : public CudaBackend {
     return device_->Enter();
   }
 
-  // The planners go first: what they hold uses the device.
+  // Declared before the planners, which are therefore freed first: their plans use the device.
   const std::unique_ptr<Device> device_;
   ConvolutionPlanner convolutions_;
   FullyConnectedPlanner fully_connected_;

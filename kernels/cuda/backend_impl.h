@@ -1,4 +1,4 @@
-// The CUDA backend itself, inside the plugin.
+// MakeCudaBackend: makes the CUDA backend, inside the plugin. CapstanCudaOpen (plugin.cc) calls it.
 //
 // Thread safety: as Backend.
 #ifndef CAPSTAN_KERNELS_CUDA_BACKEND_IMPL_H_
@@ -11,7 +11,7 @@
 
 namespace capstan::kernels::cuda {
 
-// Errors: those of OpenCudaBackend (loader.h) that are the card's or the driver's.
+// Errors: those of OpenCudaBackend (loader.h), except those of the plugin's file.
 absl::StatusOr<std::unique_ptr<CudaBackend>> MakeCudaBackend(const CudaOptions& options);
 
 }  // namespace capstan::kernels::cuda

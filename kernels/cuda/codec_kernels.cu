@@ -16,7 +16,7 @@ __device__ __forceinline__ void AddTo(NormResult* sum, const NormResult& other) 
   sum->not_finite += other.not_finite;
 }
 
-// The block's sum, in thread 0: a tree, whose order is that of the threads.
+// Returns the block's sum, in thread 0. It adds in a tree over the threads, in a fixed order.
 __device__ NormResult BlockSum(const NormResult& mine) {
   __shared__ double sums[kBlockThreads];
   __shared__ int64_t counts[kBlockThreads];
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // ---------------------------------------------------------------- int8
 
-// One block a block of values.
+// One block of threads handles one block of values.
 __global__ void __launch_bounds__(kInt8Block) QuantizeKernel(QuantizeArgs a) {
   __shared__ uint32_t warps[kInt8Block / kWarp];
   const int64_t i = int64_t{blockIdx.x} * kInt8Block + threadIdx.x;
@@ -88,10 +88,10 @@ __global__ void __launch_bounds__(kBlockThreads) DequantizeKernel(DequantizeArgs
 
 constexpr int kDigitBits = 8;
 constexpr int kDigits = 1 << kDigitBits;
-constexpr int kTile = 1024;  // Elements, and threads, of a block that writes.
+constexpr int kTile = 1024;  // The elements, and the threads, of a block that counts or writes.
 
-// What has been found of the key of the k-th value: its high bits, and how many values with these
-// bits are still wanted.
+// The state of the search for the key of the k-th value: the high bits that are known, and how many
+// values with these bits are still wanted.
 struct Selection {
   uint32_t prefix;
   uint32_t mask;
@@ -100,7 +100,7 @@ struct Selection {
   uint32_t histogram[kDigits];
 };
 
-// Keys above the k-th (high word) and equal to it (low word).
+// Counts of keys above the k-th (high word) and equal to it (low word).
 using Counts = unsigned long long;
 
 __global__ void __launch_bounds__(kDigits) StartKernel(Selection* s, uint32_t k) {
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (counts[threadIdx.x] != 0) atomicAdd(&s->histogram[threadIdx.x], counts[threadIdx.x]);
 }
 
-// Takes the digit that holds the k-th value, and clears the histogram. One block.
+// Selects the digit that holds the k-th value, and clears the histogram. Runs as one block.
 __global__ void __launch_bounds__(kDigits) PickKernel(int shift, Selection* s) {
   __shared__ uint32_t counts[kDigits];
   counts[threadIdx.x] = s->histogram[threadIdx.x];
@@ -151,7 +151,8 @@ __global__ void __launch_bounds__(kDigits) PickKernel(int shift, Selection* s) {
   s->wanted = wanted;
 }
 
-// The sum over the threads before this one; *total is that over all. kTile threads.
+// Returns the sum over the threads before this one; *total is the sum over all. REQUIRES: kTile
+// threads.
 __device__ Counts BlockScan(Counts mine, Counts* total) {
   __shared__ Counts warps[kTile / kWarp];
   const int lane = threadIdx.x % kWarp;
@@ -168,7 +169,7 @@ __device__ Counts BlockScan(Counts mine, Counts* total) {
     if (warp == threadIdx.x / kWarp) base = all;
     all += warps[warp];
   }
-  __syncthreads();  // The array is used again.
+  __syncthreads();  // The next call writes the array again.
   *total = all;
   return base + sum - mine;
 }
@@ -185,7 +186,7 @@ __global__ void __launch_bounds__(kTile)
   if (threadIdx.x == 0) tiles[blockIdx.x] = total;
 }
 
-// tiles[t] = the sum over the tiles before t. One block.
+// Sets tiles[t] to the sum over the tiles before t. Runs as one block.
 __global__ void __launch_bounds__(kTile) ScanTilesKernel(int64_t count, Counts* tiles) {
   Counts before = 0;
   for (int64_t first = 0; first < count; first += kTile) {
@@ -206,7 +207,7 @@ __global__ void __launch_bounds__(kTile)
   const Counts before = tiles[blockIdx.x] + BlockScan(mine, &total);
   const auto larger = static_cast<uint32_t>(before >> 32);
   const auto equal = static_cast<uint32_t>(before);
-  const uint32_t wanted = s->wanted;  // Of those equal to the k-th, the first ones.
+  const uint32_t wanted = s->wanted;  // How many values equal to the k-th are taken: the first.
   const bool chosen = mine > 1 || (mine == 1 && equal < wanted);
   if (!chosen) return;
   const uint32_t at = larger + (equal < wanted ? equal : wanted);

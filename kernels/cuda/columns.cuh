@@ -1,14 +1,15 @@
-// Matrices [rows, c] walked down their columns: sums over rows, and maps with what a column needs.
+// Kernels that go down the columns of matrices [rows, c]: sums over rows, and maps with constants
+// per column.
 //
-// A thread works on N channels side by side, 16 bytes of them where those may be read at once. A
-// block is as many threads wide as a strip of channels needs, has kBlockThreads in all, and walks
-// down a chunk of rows; the last block of a strip adds up the chunks' sums. Chunks depend on the
-// shape alone, and on how many may be read at once. A card is busy while some 30 KB are on their
-// way to each multiprocessor: a thread asks for several rows before it uses the first.
+// A thread handles N neighbouring channels, 16 bytes of them if they may be read at once. A block
+// has kBlockThreads threads, is as many threads wide as a strip of channels needs, and goes down a
+// chunk of rows; the last block of a strip adds the chunks' sums. The chunks depend only on the
+// shape and on N. A card is busy while about 30 KB are on their way to each multiprocessor, so a
+// thread loads several rows before it uses the first.
 //
-//   Values, Map: OfColumns(first channel, [sums]) is what a thread keeps while it walks; of that,
-//                Read(i) reads the N elements from i on as they lie in memory, Use(i, those) does
-//                the rest, and kOperands says of how many matrices Read reads.
+//   Values, Map: OfColumns(first channel, [sums]) makes the object that a thread keeps while it
+//                goes down. Its Read(i) loads the N elements from i on, unconverted; Use(i, read)
+//                does the rest; kOperands is the number of matrices that Read reads.
 //   Finish:      operator()(channel, sums over all rows)
 #ifndef CAPSTAN_KERNELS_CUDA_COLUMNS_CUH_
 #define CAPSTAN_KERNELS_CUDA_COLUMNS_CUH_
@@ -19,9 +20,9 @@
 
 namespace capstan::kernels::cuda {
 
-inline constexpr int kStripChannels = 64;  // Narrow strips leave fewer chunks to be added up.
-inline constexpr int kBlocksOfCard = 2;    // Of a multiprocessor: 128 registers for each thread.
-inline constexpr int kBlocksWanted = 132 * kBlocksOfCard;  // As an H100 runs at once; no more.
+inline constexpr int kStripChannels = 64;  // Narrow strips leave fewer chunks to add.
+inline constexpr int kBlocksOfCard = 2;    // Per multiprocessor: 128 registers for each thread.
+inline constexpr int kBlocksWanted = 132 * kBlocksOfCard;  // The most that an H100 runs at once.
 inline constexpr int64_t kChunkRowsMin = 128;
 static_assert(kBlocksWanted <= kStripsMax, "with more strips there is one chunk");
 
@@ -29,14 +30,14 @@ static_assert(kBlocksWanted <= kStripsMax, "with more strips there is one chunk"
 struct ColumnGeometry {
   int64_t rows;
   int c;
-  int channels;  // Of a thread: a power of two.
-  int columns;   // Threads side by side: a power of two.
+  int channels;  // Channels per thread: a power of two.
+  int columns;   // Threads across a block: a power of two.
   int64_t chunk_rows;
 
   int lines() const { return kBlockThreads / columns; }
   int64_t strips() const { return CeilDiv(c, int64_t{columns} * channels); }
   int64_t chunks() const { return CeilDiv(rows, chunk_rows); }
-  // Of each channel of all strips, for each chunk.
+  // The number of partial sums: one for each channel of all strips and each chunk.
   int64_t sums() const { return chunks() * strips() * columns * channels; }
   dim3 grid() const {
     return dim3(static_cast<unsigned>(strips()), static_cast<unsigned>(chunks()));
@@ -63,8 +64,8 @@ struct Pair {
   float a, b;
 };
 
-// For the channels of one thread, down the rows of its chunk. As many rows as make 128 bytes are
-// read before anything of them is used.
+// Goes down the rows of a chunk with the channels of one thread. Loads kRows rows, about 128 bytes,
+// before it uses the first.
 template <class Columns>
 __device__ __forceinline__ void WalkChunk(const ColumnGeometry& g, int column,
                                           const Columns& columns) {
@@ -75,7 +76,7 @@ __device__ __forceinline__ void WalkChunk(const ColumnGeometry& g, int column,
   const int64_t step = lines * g.c;
   for (int64_t row = begin + threadIdx.y; row < end; row += kRows * lines) {
     const int64_t first = row * g.c + column;
-    const int64_t left = (end - row + lines - 1) / lines;  // Rows of this thread.
+    const int64_t left = (end - row + lines - 1) / lines;  // This thread's rows.
     decltype(columns.Read(first)) read[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) read[r] = columns.Read(r < left ? first + r * step : first);
@@ -86,9 +87,9 @@ __device__ __forceinline__ void WalkChunk(const ColumnGeometry& g, int column,
   }
 }
 
-// Adds up at(0, slot), ..., at(count - 1, slot) for each of `width` slots, with as many threads as
-// there are for each; thread `mine` < width of the block gets slot `mine`'s. What lies in
-// sums[kBlockThreads] is lost.
+// Adds at(0, slot), ..., at(count - 1, slot) for each of `width` slots, with kBlockThreads / width
+// threads per slot. Thread `mine` of the block, if below width, returns the sum of slot `mine`.
+// Overwrites sums[kBlockThreads].
 template <class At>
 __device__ __forceinline__ double2 AddUp(int mine, int count, int width, const At& at,
                                          double2* sums) {
@@ -99,7 +100,7 @@ __device__ __forceinline__ double2 AddUp(int mine, int count, int width, const A
     sum.x += one.x;
     sum.y += one.y;
   }
-  __syncthreads();  // What was added up may lie where the sums are to be.
+  __syncthreads();  // `at` may read from `sums`.
   sums[mine] = sum;
   __syncthreads();
   if (mine < width) {
@@ -111,10 +112,10 @@ __device__ __forceinline__ double2 AddUp(int mine, int count, int width, const A
   return sum;
 }
 
-// finish(channel, sums over all rows). Each block leaves the sums of its chunk in partial[chunk,
-// strip, slot]. The last block of a strip, as strips_done counts them, adds up the strip's, and
-// leaves 0 there. A strip's channels have slots [N, columns], so that neighbouring threads write
-// and read neighbouring sums.
+// Calls finish(channel, sums over all rows). Each block writes the sums of its chunk to
+// partial[chunk, strip, slot]. The last block of a strip, which strips_done determines, adds these
+// for the strip, and resets the strip's counter to 0. A strip's channels have slots [N, columns],
+// so that neighbouring threads write and read neighbouring sums.
 template <int N, class Values, class Finish>
 __global__ void __launch_bounds__(kBlockThreads, kBlocksOfCard)
     ColumnSumsKernel(Values values, Finish finish, ColumnGeometry g, double2* partial,
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOfCard)
   const int64_t strips_slots = int64_t{gridDim.x} * width;
   double2* const partial_of_strip = partial + int64_t{strip} * width;
   if (mine < width) partial_of_strip[blockIdx.y * strips_slots + mine] = of_chunk;
-  __threadfence();  // The sums are there before the strip's count says so.
+  __threadfence();  // The sums must be visible before the strip's count is.
   __syncthreads();
   if (mine == 0) {
     is_last = gridDim.y == 1 || atomicAdd(strips_done + strip, 1u) == gridDim.y - 1;
@@ -158,7 +159,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOfCard)
   if (mine == 0 && gridDim.y > 1) strips_done[strip] = 0;
 }
 
-// map(element) for all elements, with what a channel needs computed once a thread.
+// Applies `map` to all elements; each thread computes the constants of its channels once.
 template <int N, class Map>
 __global__ void __launch_bounds__(kBlockThreads, kBlocksOfCard)
     ColumnMapKernel(Map map, ColumnGeometry g) {
@@ -167,6 +168,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksOfCard)
   if (column < g.c) WalkChunk(g, column, map.OfColumns(column));
 }
 
+// Launches ColumnSumsKernel.
 //   strips_done  [kStripsMax], all 0
 template <int N, class Values, class Finish>
 cudaError_t Sum(const Values& values, const Finish& finish, const ColumnGeometry& g, void* scratch,
@@ -182,7 +184,7 @@ cudaError_t MapColumns(const Map& map, const ColumnGeometry& g, cudaStream_t str
   return cudaGetLastError();
 }
 
-// N numbers side by side, of elements or of channels.
+// N neighbouring numbers, of elements or of channels.
 template <int N>
 struct Row {
   float v[N];

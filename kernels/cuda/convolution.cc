@@ -23,7 +23,8 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// Of fused plans. For bf16 and fp16 each is compiled for a second or two; for fp32 they are ready.
+// The most fused plans to time. For bf16 and fp16 cuDNN compiles each for a second or two; for fp32
+// they are ready.
 int FusedCandidatesMax(Compute compute) {
   return IsHalf(TensorTypeOf(compute)) ? 3 : kCandidatesMax;
 }
@@ -34,7 +35,7 @@ absl::Status Execute(Device& device, const ConvolutionEngine& engine, const Desc
   return absl::OkStatus();
 }
 
-// Which operand is which, for `kind`: inputs first, then outputs, as in op.h.
+// The indices of the operands in a signature: inputs first, then outputs, as in op.h.
 struct Order {
   int x, weight, y;
 };
@@ -50,7 +51,7 @@ Order OrderOf(const OpSignature& s) {
   }
 }
 
-// Bias and ReLU of a forward convolution, in place. `bias`: null if it has none.
+// Enqueues bias and ReLU of a forward convolution, in place. `bias` is null if it has none.
 absl::Status LaunchEpilogue(Device& device, const OpDesc& d, const void* bias, void* y) {
   const cudaError_t error = LaunchBias({.type = ElementOf(device.options().compute),
                                         .n = d.n * d.out_h * d.out_w * d.out_c,
@@ -69,8 +70,8 @@ struct Scratch {
   int64_t bytes = 0;
 };
 
-// What the plans need, but for those that there is no memory for.
-// Errors: kResourceExhausted  that is all of them.
+// Allocates the largest workspace among the plans' for which there is memory.
+// Errors: kResourceExhausted  there is not enough memory for any plan.
 absl::StatusOr<Scratch> ScratchFor(Device& device, const std::vector<ConvolutionEngine>& engines) {
   std::set<int64_t, std::greater<>> sizes;
   for (const ConvolutionEngine& engine : engines) sizes.insert(engine.workspace_bytes);
@@ -84,8 +85,9 @@ absl::StatusOr<Scratch> ScratchFor(Device& device, const std::vector<Convolution
   return failure;
 }
 
-// Whether a plan's ReLU lets NaN pass: a kernel that computes max(y, 0) may turn it into 0. It runs
-// once on x full of NaN; x is as before for all that follow.
+// Checks that a plan's ReLU lets NaN pass: a kernel that computes max(y, 0) may turn NaN into 0.
+// Runs the plan once on x full of NaN, and then restores x.
+// Errors: kUnimplemented  it does not.
 absl::Status CheckNanPasses(Device& device, const OpSignature& s, const Rehearsal& rehearsal,
                             const ConvolutionEngine& engine, const Descriptor& pack) {
   const OpDesc& d = s.desc;
@@ -112,8 +114,8 @@ absl::Status CheckNanPasses(Device& device, const OpSignature& s, const Rehearsa
   return is_nan ? absl::OkStatus() : absl::UnimplementedError("the plan's ReLU drops NaN");
 }
 
-// Those that want more than the scratch are left out, and those that would hide NaN. Plans that
-// leave out bias and ReLU are timed with the kernel that follows them.
+// Times the engines and chooses the fastest. Leaves out those that need more than the scratch, and
+// those that would hide NaN. Plans without bias and ReLU are timed with the kernel that follows.
 absl::StatusOr<Choice> Fastest(Device& device, const OpSignature& signature,
                                const Rehearsal& rehearsal, const Scratch& scratch,
                                const std::vector<ConvolutionEngine>& engines) {
@@ -124,7 +126,7 @@ absl::StatusOr<Choice> Fastest(Device& device, const OpSignature& signature,
   CAPSTAN_ASSIGN_OR_RETURN(const Descriptor plain, PackOf(pointers, scratch.memory.get()));
   if (HasEpilogue(desc) && desc.has_bias) pointers.bias = rehearsal.operand(2);
   CAPSTAN_ASSIGN_OR_RETURN(const Descriptor fused, PackOf(pointers, scratch.memory.get()));
-  std::vector<absl::Status> fit;  // By candidate.
+  std::vector<absl::Status> fit;  // Indexed by candidate; not OK: left out.
   for (const ConvolutionEngine& engine : engines) {
     if (engine.workspace_bytes > scratch.bytes) {
       fit.push_back(absl::ResourceExhaustedError("no memory for the plan's workspace"));
@@ -144,9 +146,9 @@ absl::StatusOr<Choice> Fastest(Device& device, const OpSignature& signature,
   });
 }
 
-// Workspace: what cuDNN wants; then the weights where they are not aligned, or dweight as cuDNN
-// writes it; then a fused plan's bias where it is not aligned. The sums of dbias come after the
-// convolution, over cuDNN's part.
+// The plan of one convolution. Its workspace begins with cuDNN's; then comes a copy of the weights
+// if they are not aligned, or dweight as cuDNN writes it; then a copy of a fused plan's bias if it
+// is not aligned. The sums of dbias run after the convolution and use cuDNN's part.
 class ConvolutionPlan : public CudaPlan {
  public:
   ConvolutionPlan(const OpSignature& signature, Device& device,
@@ -181,7 +183,7 @@ class ConvolutionPlan : public CudaPlan {
     return {element(), WindowShapeOf(desc()), static_cast<int>(desc().out_c), p.x, p.weight, p.y};
   }
 
-  // The list of operands is kept from run to run: their places seldom change.
+  // Runs the engine. It keeps the list of operands from run to run, since addresses seldom change.
   absl::Status Run(const ConvolutionPointers& pointers) {
     void* const workspace = Workspace(0);
     if (pack_ == nullptr || !(pointers == packed_) || workspace != packed_workspace_) {
@@ -233,7 +235,7 @@ class ConvolutionPlan : public CudaPlan {
     } else {
       CAPSTAN_RETURN_IF_ERROR(CheckAligned(in[0], "x"));
       CAPSTAN_RETURN_IF_ERROR(CheckAligned(in[1], "dy"));
-      // The library gives it in the type of the other tensors.
+      // cuDNN writes dweight in the type of the other tensors.
       const Number made_as = element() == Element::kBf16   ? Number::kBf16
                              : element() == Element::kFp16 ? Number::kFp16
                                                            : Number::kFp32;
@@ -279,7 +281,7 @@ absl::StatusOr<ConvolutionPlanner::Offer> ConvolutionPlanner::Offered(const OpDe
   CAPSTAN_RETURN_IF_ERROR(plain.status());
   offer.engines = *std::move(plain);
   if (!measured || !HasEpilogue(desc)) return offer;
-  // Without them all goes on: the compiler that they need may be missing.
+  // An error here is ignored: fused plans are optional, and need a compiler that may be missing.
   absl::StatusOr<std::vector<ConvolutionEngine>> fused =
       EnginesFor(device_.cudnn(), desc, options, FusedCandidatesMax(device_.options().compute),
                  Fusion::kBiasRelu);
@@ -292,7 +294,7 @@ absl::StatusOr<int> ConvolutionPlanner::Measured(const OpSignature& signature,
   const absl::StatusOr<Rehearsal> rehearsal = Rehearsal::Create(device_, signature);
   absl::StatusOr<Scratch> scratch =
       rehearsal.ok() ? ScratchFor(device_, offer.engines) : rehearsal.status();
-  // Nothing can be timed on a card that is full; the library's own choice needs no more memory.
+  // Nothing can be timed on a full card; the library's first choice needs no memory for timing.
   if (absl::IsResourceExhausted(scratch.status())) return 0;
   CAPSTAN_RETURN_IF_ERROR(scratch.status());
   CAPSTAN_ASSIGN_OR_RETURN(const Choice best,
@@ -387,7 +389,7 @@ absl::StatusOr<ConvolutionPlanner::Prepared> ConvolutionPlanner::PrepareDirect(
     }
     absl::StatusOr<Engine> smaller = SmallerThan(*engine, desc);
     if (!smaller.ok()) return Annotate(reserved, ToString(desc));
-    engine = *std::move(smaller);  // Needs less each time, so that this ends.
+    engine = *std::move(smaller);  // It needs less each time, so the loop ends.
   }
 }
 

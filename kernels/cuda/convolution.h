@@ -1,9 +1,10 @@
-// Convolutions: by cuDNN, or by plain loops where it offers no plan. Bias and ReLU by an own kernel
-// behind it, or, where that was measured to be faster, in cuDNN's plan; the bias gradient by own
-// kernels. Of few channels and stride 2, in bf16 and fp16, folded into one of stride 1
-// (folded_convolution.h). NaN passes through all of them (kernels/README.md).
+// ConvolutionPlanner: prepares convolutions for the CUDA backend. cuDNN computes them, or plain
+// loops (convolution_kernels.h) if it offers no plan. An own kernel adds bias and ReLU afterwards,
+// unless a cuDNN plan that includes them was measured to be faster; own kernels compute the bias
+// gradient. In bf16 and fp16, a convolution with few channels and stride 2 is folded into one of
+// stride 1 (folded_convolution.h). NaN passes through all of them (kernels/README.md).
 //
-// Thread safety: used by one thread at a time.
+// Thread safety: one thread at a time uses it.
 #ifndef CAPSTAN_KERNELS_CUDA_CONVOLUTION_H_
 #define CAPSTAN_KERNELS_CUDA_CONVOLUTION_H_
 
@@ -20,42 +21,47 @@ namespace capstan::kernels::cuda {
 
 class ConvolutionPlanner {
  public:
-  explicit ConvolutionPlanner(Device& device) : device_(device) {}  // Outlives planner and plans.
+  // `device` outlives the planner and its plans.
+  explicit ConvolutionPlanner(Device& device) : device_(device) {}
 
-  // REQUIRES: desc.n > 0. The plan that was chosen for a descriptor is kept, up to kChosenMax.
+  // Prepares a convolution. Remembers the plan that it chose for a descriptor, for up to kChosenMax
+  // descriptors. REQUIRES: desc.n > 0.
   //
-  // kMeasured: where there is no memory for its workspace, it is given up for that of the offered
-  // ones that needs least, and that is told (CudaOptions::say). kHeuristic has no other one, since
-  // its bits must not depend on what memory is left; it takes none of more than
-  // kSureWorkspaceBytesMax.
-  // Errors: kResourceExhausted  no memory for the workspace; kInternal and others of cuDNN.
+  // PlanChoice::kMeasured: if there is not enough memory for the plan's workspace, it takes the
+  // offered plan that needs the least instead, and reports that (CudaOptions::say).
+  // PlanChoice::kHeuristic has no second choice, since its bits must not depend on the free memory;
+  // it takes no plan that needs more than kSureWorkspaceBytesMax.
+  // Errors: kResourceExhausted  not enough memory for the workspace.
+  //         else                kInternal and others of cuDNN.
   absl::StatusOr<std::unique_ptr<CudaPlan>> Prepare(const OpSignature& signature);
 
  private:
   struct Prepared {
     std::unique_ptr<CudaPlan> plan;
-    int64_t workspace_bytes = 0;  // Which are reserved.
+    int64_t workspace_bytes = 0;  // Already reserved.
   };
-  // As it is described, and folded (folded_convolution.h).
+  // Prepare the op directly, or folded (folded_convolution.h).
   absl::StatusOr<Prepared> PrepareDirect(const OpSignature& signature);
   absl::StatusOr<std::unique_ptr<CudaPlan>> PrepareFolded(const OpSignature& signature,
                                                           const OpSignature& folded);
 
   static constexpr size_t kChosenMax = 4096;
 
-  // Null: plain loops.
+  // Null means plain loops.
   using Engine = std::shared_ptr<const ConvolutionEngine>;
   absl::StatusOr<Engine> EngineOf(const OpSignature& signature);
-  // All that there is to choose from; no engines: plain loops.
+  // The plans to choose from. No engines means plain loops.
   struct Offer {
     std::vector<ConvolutionEngine> engines;
-    std::vector<RefusedPlan> refused;  // The best one, or none.
+    std::vector<RefusedPlan> refused;  // The best refused plan, or none.
   };
   absl::StatusOr<Offer> Offered(const OpDesc& desc);
-  // The index of the fastest, which is kept under `key`; the first where none can be timed.
+  // Returns the index of the fastest engine and keeps it under `key`. Returns 0 if there is not
+  // enough memory to time them.
   absl::StatusOr<int> Measured(const OpSignature& signature, const std::string& key,
                                const Offer& offer);
-  // In place of one that there is no memory for. Errors: kUnimplemented  none needs less.
+  // Returns the engine that needs the least workspace, to replace one that needs more than there
+  // is. Errors: kUnimplemented  no engine needs less.
   absl::StatusOr<Engine> SmallerThan(const ConvolutionEngine& engine, const OpDesc& desc);
 
   Device& device_;

@@ -18,7 +18,8 @@ struct Operands {
   __device__ int YAt(int n, int h, int w) const {
     return ((n * s.out_h + h) * s.out_w + w) * out_c;
   }
-  // The channels of filter `o` at input row h, column w of the window of output row oh, column ow.
+  // The index of the first channel of filter `o` at input row h, column w, in the window of output
+  // row oh, column ow.
   __device__ int WeightAt(int o, int h, int w, int oh, int ow) const {
     const int row = h + s.padding - oh * s.stride;
     const int column = w + s.padding - ow * s.stride;
@@ -69,7 +70,7 @@ struct BackwardData {
   }
 };
 
-// Block b makes dweight[b]: its threads take positions in turn, their sums are added as a tree.
+// Block b computes dweight[b]. Its threads take positions in turn; a tree adds their sums.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     BackwardWeightsKernel(Operands<T> v, float* dweight) {

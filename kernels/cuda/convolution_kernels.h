@@ -1,13 +1,14 @@
-// Convolutions as plain loops: for shapes and modes for which cuDNN offers no plan that
-// cudnn_graph.h accepts. Right, not fast.
+// Convolutions as plain loops, for shapes and modes for which cuDNN offers no plan that
+// cudnn_graph.h accepts. They are correct, but not fast.
 //
 //   forward            y[n,oh,ow,o] = sum over the window and c of x * weight
 //   backward data      dx[n,h,w,c] = sum over the windows that hold (h, w), and o, of dy * weight
-//   backward weights   dweight[o,kh,kw,c] = sum over n, oh, ow of x * dy; one block an element
+//   backward weights   dweight[o,kh,kw,c] = sum over n, oh, ow of x * dy; one block per element
 //
-// Operands as in op.h, without bias and ReLU; dweight is fp32 whatever the type. One thread an
-// element, its sum in order: the same bits on every run. Compute bound: every product costs two
-// loads from the caches. Specification: kernels/reference/image_ops.h.
+// Operands are those of op.h, without bias and ReLU; dweight is always fp32. In the first two, one
+// thread computes one element and adds in order. Every run gives the same bits. The kernels are
+// compute bound: every product costs two loads from the caches. kernels/reference/image_ops.h is
+// the specification.
 // Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_CONVOLUTION_KERNELS_H_
 #define CAPSTAN_KERNELS_CUDA_CONVOLUTION_KERNELS_H_

@@ -1,4 +1,5 @@
-// CudaPlan: what every prepared op of the CUDA backend is, and what plans share.
+// CudaPlan: the base class of every prepared op of the CUDA backend, with the functions that plans
+// share. CudaBackend::Run calls Execute.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CUDA_CUDA_PLAN_H_
@@ -17,15 +18,15 @@ namespace capstan::kernels::cuda {
 
 using Views = absl::Span<const TensorView>;
 
-// The libraries' plans are made for operands at such addresses.
+// The libraries' plans require operands at addresses that are multiples of this.
 inline constexpr int64_t kAlignmentBytes = 16;
-// Parts of the workspace begin at multiples of it.
+// Rounds up to a multiple of 256, at which parts of the workspace begin.
 constexpr int64_t RoundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// Of plans that have no smaller one to fall back on where a card is full.
+// The largest workspace of plans that have no smaller one to fall back on when the card is full.
 inline constexpr int64_t kSureWorkspaceBytesMax = int64_t{1} << 30;
 
-// What tensors hold in that mode.
+// The type of tensors in this mode.
 constexpr Element ElementOf(Compute compute) {
   return compute == Compute::kBf16   ? Element::kBf16
          : compute == Compute::kFp16 ? Element::kFp16
@@ -49,13 +50,13 @@ class CudaPlan : public Plan {
   cudaStream_t stream() const { return device_.stream(); }
   Element element() const { return ElementOf(device_.options().compute); }
   void* Workspace(int64_t offset) const { return static_cast<char*>(device_.workspace()) + offset; }
-  // FromCuda with the op in front.
+  // FromCuda with the op's name in the message.
   absl::Status Launched(cudaError_t error) const;
 
   // Refuses a view whose address is no multiple of kAlignmentBytes; `name` as in op.h.
   absl::Status CheckAligned(const TensorView& view, const char* name) const;
-  // Where an input may be read from: its own place if that is aligned, else a copy in the workspace
-  // at `offset`.
+  // Returns an aligned address of an input: its own if that is aligned, else that of a copy, which
+  // it enqueues, in the workspace at `offset`.
   absl::StatusOr<void*> AlignedInput(const TensorView& view, int64_t offset) const;
 
  private:

@@ -18,10 +18,10 @@ constexpr int64_t kXId = 'x';
 constexpr int64_t kWeightId = 'w';
 constexpr int64_t kYId = 'y';
 constexpr int64_t kBiasId = 'b';
-constexpr int64_t kSumsId = 's';    // What a fused convolution gives to its bias, or ReLU;
-constexpr int64_t kBiasedId = 'p';  // and the bias to ReLU.
+constexpr int64_t kSumsId = 's';    // The convolution's result in a fused graph.
+constexpr int64_t kBiasedId = 'p';  // That result with its bias, before ReLU.
 
-constexpr char kFusedPrefix[] = "fused ";  // Of a plan's name.
+constexpr char kFusedPrefix[] = "fused ";  // The names of fused plans begin so.
 
 absl::StatusOr<Descriptor> Make(cudnnBackendDescriptorType_t type, const char* what) {
   cudnnBackendDescriptor_t descriptor = nullptr;
@@ -48,10 +48,10 @@ absl::Status Finalize(const Descriptor& descriptor, const char* what) {
   return absl::OkStatus();
 }
 
-// kVirtual: between two operations of a plan, never in memory.
+// A kVirtual tensor passes between two operations of a plan and is never in memory.
 enum class Place { kMemory, kVirtual };
 
-// A tensor that lies in memory as [d0, d2, d3, d1]: NHWC, or OHWI of weights.
+// Describes a tensor that is [d0, d2, d3, d1] in memory: NHWC, or OHWI for weights.
 absl::StatusOr<Descriptor> Tensor(int64_t id, const Dimensions& d, cudnnDataType_t type,
                                   Place place = Place::kMemory) {
   const Dimensions strides = {d[1] * d[2] * d[3], 1, d[3] * d[1], d[1]};
@@ -97,7 +97,7 @@ absl::StatusOr<Descriptor> Window(const OpDesc& desc) {
   return c;
 }
 
-// The names that one of the three operations has for its parts.
+// The attribute names of one of the three operations.
 struct Names {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t window, x, weight, y, alpha, beta;
@@ -132,18 +132,19 @@ Names NamesOf(OpKind kind) {
   }
 }
 
-// What a descriptor points to must live as long as it does: the graph and all in it.
+// An operation graph with all its descriptors. A descriptor must not outlive those to which it
+// points, so all are kept together.
 struct Graph {
   OpKind kind = OpKind::kConvolutionForward;
   Fusion fusion = Fusion::kNone;
   Descriptor x, weight, y, window;
-  Descriptor bias, sums, biased;  // Of fused graphs; null where there is none.
-  std::vector<Descriptor> rules;  // Of the operations behind the convolution.
+  Descriptor bias, sums, biased;  // For fused graphs; null if the graph has none.
+  std::vector<Descriptor> rules;  // The rules of the operations behind the convolution.
   std::vector<Descriptor> operations;
   Descriptor graph;
 };
 
-// The convolution of x and weight, or of two others of the three, with `y`.
+// Adds the convolution operation on g.x, g.weight and `y`, of which `kind` makes one the result.
 absl::Status AddConvolution(OpKind kind, const Descriptor& y, Graph& g) {
   const Names names = NamesOf(kind);
   CAPSTAN_ASSIGN_OR_RETURN(Descriptor operation, Make(names.type, "an operation"));
@@ -160,7 +161,7 @@ absl::Status AddConvolution(OpKind kind, const Descriptor& y, Graph& g) {
   return absl::OkStatus();
 }
 
-// to = from + addend, or, without one, of `from` alone; computed in fp32.
+// Adds the operation to = mode(from, addend), or mode(from) if `addend` is null, computed in fp32.
 absl::Status AddPointwise(cudnnPointwiseMode_t mode, const Descriptor& from,
                           const Descriptor* addend, const Descriptor& to, Graph& g) {
   const cudnnDataType_t fp32 = CUDNN_DATA_FLOAT;
@@ -186,7 +187,7 @@ absl::Status AddPointwise(cudnnPointwiseMode_t mode, const Descriptor& from,
   return absl::OkStatus();
 }
 
-// The convolution, its bias and its ReLU, with fp32 between them: y is rounded once.
+// Adds the convolution, its bias and its ReLU, with fp32 between them: y is rounded once.
 absl::Status AddFused(const OpDesc& d, Graph& g) {
   const Dimensions image = {d.n, d.out_c, d.out_h, d.out_w};
   CAPSTAN_ASSIGN_OR_RETURN(g.sums, Tensor(kSumsId, image, CUDNN_DATA_FLOAT, Place::kVirtual));
@@ -224,7 +225,7 @@ absl::StatusOr<Graph> GraphOf(cudnnHandle_t handle, const OpDesc& d, Compute com
   return g;
 }
 
-// The descriptors of `type` that an attribute holds, of which there are at most `count`.
+// Returns the descriptors of `type` that an attribute holds, at most `count`.
 absl::StatusOr<std::vector<Descriptor>> List(const Descriptor& holder,
                                              cudnnBackendAttributeName_t name,
                                              cudnnBackendDescriptorType_t type, int64_t count,
@@ -245,7 +246,7 @@ absl::StatusOr<std::vector<Descriptor>> List(const Descriptor& holder,
   return list;
 }
 
-// The engine configurations that one heuristic offers, best first.
+// Returns the engine configurations that one heuristic offers, best first.
 absl::StatusOr<std::vector<Descriptor>> ConfigsOf(const Graph& graph, cudnnBackendHeurMode_t mode) {
   CAPSTAN_ASSIGN_OR_RETURN(const Descriptor heuristic,
                            Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "a heuristic"));
@@ -286,7 +287,7 @@ absl::StatusOr<std::string> NameOf(const Descriptor& config) {
   CAPSTAN_ASSIGN_OR_RETURN(const Descriptor engine, EngineIn(config));
   CAPSTAN_ASSIGN_OR_RETURN(const int64_t index,
                            Get<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64));
-  // Asked how many there are, the library says 0.
+  // The count is an upper bound, since the library answers 0 when asked for the number.
   CAPSTAN_ASSIGN_OR_RETURN(
       const std::vector<Descriptor> choices,
       List(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
@@ -319,7 +320,8 @@ absl::StatusOr<std::vector<cudnnBackendNumericalNote_t>> NotesOf(const Descripto
   return notes;
 }
 
-// Compiles the configuration. Errors: kUnimplemented and others where cuDNN cannot, after all.
+// Compiles the configuration. Errors: kUnimplemented and others of cuDNN, which may fail to compile
+// a configuration that it has offered.
 absl::StatusOr<ConvolutionEngine> Compile(cudnnHandle_t handle, Descriptor config) {
   ConvolutionEngine engine;
   engine.config = std::move(config);
@@ -343,7 +345,7 @@ namespace {
 
 constexpr const char* kFp32Errors = "its errors pass those of fp32";
 
-// Why a plan with these notes is not taken; null if it is.
+// Why a plan with these notes is not accepted; null if it is.
 const char* RefusalOf(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> notes) {
   for (const cudnnBackendNumericalNote_t note : notes) {
     switch (note) {
@@ -351,9 +353,9 @@ const char* RefusalOf(Compute compute, absl::Span<const cudnnBackendNumericalNot
         return "its bits change from run to run";
       case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
         return "its sums are less precise than fp32";
-      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:  // To fp16, whose range is smaller.
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:  // fp16 has a smaller range.
         return "it converts its operands to fp16";
-      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // On fp32 operands: TF32.
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // TF32, if the operands are fp32.
       case CUDNN_NUMERICAL_NOTE_FFT:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD:
         if (compute == Compute::kFp32) return kFp32Errors;
@@ -376,13 +378,15 @@ bool Accepts(Compute compute, absl::Span<const cudnnBackendNumericalNote_t> note
 
 namespace {
 
-// Whether the plan transforms, and no note says so: one of the gradient of weights does (Winograd,
-// 4x4; cuDNN 9.19 on an H200). What its errors are, tests/gpu/op_conformance_test.cc measures.
+// True if the plan uses a transform although no note says so. One plan for the gradient of weights
+// does (Winograd, 4x4; cuDNN 9.19 on an H200); tests/gpu/op_conformance_test.cc measures its
+// errors.
 bool TransformsUnsaid(OpKind kind, absl::string_view name) {
   return kind == OpKind::kConvolutionBackwardWeights && absl::StartsWith(name, "engine 17 ");
 }
 
-// Those whose name is asked for; none is no error, unless something has gone wrong.
+// Returns the accepted plans for which asked_for(name). The result may be empty; errors are those
+// of cuDNN that are not kUnimplemented.
 template <typename IsAskedFor>
 absl::StatusOr<std::vector<ConvolutionEngine>> Offered(cudnnHandle_t handle,
                                                        const std::shared_ptr<const Graph>& graph,
@@ -391,9 +395,9 @@ absl::StatusOr<std::vector<ConvolutionEngine>> Offered(cudnnHandle_t handle,
                                                        std::vector<RefusedPlan>* refused) {
   const bool is_fused = graph->fusion == Fusion::kBiasRelu;
   std::vector<ConvolutionEngine> engines;
-  absl::Status failure;  // The first one that is more than a plan that does not fit.
+  absl::Status failure;  // The first error that is not kUnimplemented.
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    if (!engines.empty()) break;  // The fallbacks are for what the heuristic does not know.
+    if (!engines.empty()) break;  // Fallbacks are for graphs that the heuristic does not know.
     absl::StatusOr<std::vector<Descriptor>> configs = ConfigsOf(*graph, mode);
     if (!configs.ok()) {
       if (!absl::IsUnimplemented(configs.status())) failure.Update(configs.status());

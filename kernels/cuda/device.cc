@@ -13,7 +13,7 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-constexpr int kCapabilityMin = 8;  // Of the least card that build_defs/cuda.bzl compiles for.
+constexpr int kCapabilityMin = 8;  // The lowest that build_defs/cuda.bzl compiles for.
 constexpr int64_t kWorkspaceBytesMin = int64_t{1} << 20;
 
 // 13020 -> "13.2".
@@ -21,11 +21,11 @@ std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-// How many GPUs the driver shows, >= 1.
+// Returns how many GPUs the driver shows, >= 1.
 absl::StatusOr<int> CountDevices() {
   int driver = 0;
   int runtime = 0;
-  cudaDriverGetVersion(&driver);  // 0 where there is no driver.
+  cudaDriverGetVersion(&driver);  // Gives 0 if there is no driver.
   cudaRuntimeGetVersion(&runtime);
   int devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&devices);
@@ -113,7 +113,7 @@ absl::Status Device::OpenPlans() {
 }
 
 Device::~Device() {
-  if (!Enter().ok()) return;  // The context is gone, and all that was in it.
+  if (!Enter().ok()) return;  // The context is gone, with everything in it.
   for (const cudaStream_t stream : streams_) {
     if (stream != nullptr) cudaStreamSynchronize(stream);
   }
@@ -141,7 +141,7 @@ absl::StatusOr<DeviceMemory> Device::Allocate(int64_t bytes, absl::string_view w
   void* memory = nullptr;
   const cudaError_t error = cudaMalloc(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
   if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // It would be reported by the next launch.
+    cudaGetLastError();  // Clears it: the next launch would report it.
     size_t free = 0;
     size_t total = 0;
     cudaMemGetInfo(&free, &total);
@@ -159,8 +159,8 @@ absl::Status Device::ReserveWorkspace(int64_t bytes) {
   if (capturing_) {
     return absl::FailedPreconditionError("no op can be prepared while work is being recorded");
   }
-  // cudaFree of the old one waits for the device, so what runs is done with it. Graphs that hold it
-  // keep it in memory.
+  // cudaFree of the old workspace waits for the device, so running work is done with it. Graphs
+  // that hold it keep it in memory.
   std::shared_ptr<void> before = std::move(workspace_);
   if (before.use_count() == 1) before.reset();
   absl::StatusOr<DeviceMemory> memory = Allocate(bytes, "the workspace");
@@ -202,7 +202,7 @@ absl::Status Device::Check() const {
   for (const cudaStream_t stream : streams_) {
     const cudaError_t error = cudaStreamQuery(stream);
     if (error == cudaErrorNotReady) {
-      cudaGetLastError();  // No error of anybody's.
+      cudaGetLastError();  // Clears it: a busy stream is no error.
     } else {
       CAPSTAN_CUDA_CHECK(error, "looking at a stream");
     }
@@ -229,9 +229,9 @@ absl::Status Device::WaitBy(const std::function<cudaError_t()>& wait,
   for (;;) {
     const cudaError_t error = query();
     if (error != cudaErrorNotReady) return FromCuda(error, "waiting for the GPU");
-    cudaGetLastError();  // No error of anybody's.
+    cudaGetLastError();  // Clears it: a busy stream is no error.
     CAPSTAN_RETURN_IF_ERROR(watch_());
-    CAPSTAN_RETURN_IF_ERROR(Enter());  // The watch looks at others.
+    CAPSTAN_RETURN_IF_ERROR(Enter());  // The watch enters other devices.
     std::this_thread::yield();
   }
 }

@@ -1,7 +1,8 @@
-// Device: one GPU as the plans see it: stream, library handles, the workspace that they share, and
-// the fault words that kernels set when labels or row numbers are out of range.
+// Device: one GPU as the plans see it. It owns the streams, the library handles, the workspace that
+// all plans share, and the fault words that kernels set when labels or row numbers are out of
+// range. CudaBackend (backend_impl.cc) owns one.
 //
-// Thread safety: used by one thread at a time; Enter() before any call of CUDA on a thread.
+// Thread safety: one thread at a time uses it, and calls Enter() before any call of CUDA.
 #ifndef CAPSTAN_KERNELS_CUDA_DEVICE_H_
 #define CAPSTAN_KERNELS_CUDA_DEVICE_H_
 
@@ -33,7 +34,7 @@ using DeviceMemory = std::unique_ptr<void, CudaFree>;
 
 class Device {
  public:
-  // Errors: those of OpenCudaBackend (loader.h) that are the card's.
+  // Errors: those of OpenCudaBackend (loader.h), except those of the plugin's file.
   static absl::StatusOr<std::unique_ptr<Device>> Open(const CudaOptions& options);
   ~Device();
   Device(const Device&) = delete;
@@ -45,14 +46,14 @@ class Device {
   cudnnHandle_t cudnn() const { return cudnn_; }
   cublasLtHandle_t cublaslt() const { return cublaslt_; }
 
-  // Makes this device the calling thread's.
+  // Makes this device the calling thread's current device.
   absl::Status Enter() const;
 
-  // Errors: kResourceExhausted  names `what`, the bytes wanted and those that are free.
+  // Errors: kResourceExhausted  names `what`, the bytes wanted and the bytes free.
   absl::StatusOr<DeviceMemory> Allocate(int64_t bytes, absl::string_view what) const;
 
-  // At least `bytes` of scratch for the op that runs; no op keeps anything there. What was reserved
-  // before stays where it is for graphs that were recorded with it.
+  // Makes the workspace at least `bytes` large. It is scratch for the op that runs; no op keeps
+  // anything there. An old workspace stays where it is as long as graphs recorded with it exist.
   // Errors: as Allocate; kFailedPrecondition  work is being recorded.
   absl::Status ReserveWorkspace(int64_t bytes);
   void* workspace() const { return workspace_.get(); }
@@ -61,29 +62,34 @@ class Device {
   bool capturing() const { return capturing_; }
   void set_capturing(bool capturing) { capturing_ = capturing; }
 
-  // Null: measured plans are not kept.
+  // Null if measured plans are not kept.
   PlanStore* plans() const { return plans_.get(); }
 
-  // How many blocks have come to the end of a strip (columns.cuh); device memory, all 0.
+  // Counters in device memory, [kStripsMax]: for each strip, the blocks that have finished their
+  // part of it (columns.cuh). All are 0 between launches.
   unsigned* strips_done() const { return static_cast<unsigned*>(strips_done_.get()); }
 
-  // Where kernels report; device memory. `classes` and `rows` are for the message.
+  // Return the fault words, in device memory, where a kernel reports a label or row number out of
+  // range. Synchronize() uses `classes` and `rows` in its message.
   Faults* ReportLabels(int64_t classes);
   Faults* ReportRows(int64_t rows);
 
-  // Asked again and again while this device waits, in which its work may depend on other ones: an
-  // error ends the wait. Null: it waits in one call.
+  // Sets a function that this device calls again and again while it waits; its error ends the wait.
+  // A collective needs it, since this device's work may depend on other devices. Null: the device
+  // waits in one call.
   void set_watch(std::function<absl::Status()> watch) { watch_ = std::move(watch); }
 
-  // Whether what was enqueued has failed so far; does not wait. Errors: those of the work.
+  // Checks whether enqueued work has failed so far; does not wait. Errors: those of the work.
   absl::Status Check() const;
 
-  // Waits for the event, or for all of a stream. Errors: those of the work, and of the watch.
+  // Wait for the event, or for all work of a stream. Errors: those of the work, and of the watch.
   absl::Status Await(cudaEvent_t event);
   absl::Status AwaitStream(cudaStream_t stream);
 
-  // Waits for all streams. Errors: kInvalidArgument  a label or a row number was out of range (the
-  // first one is named; told once); kInternal and others  a fault of the work.
+  // Waits for all streams.
+  // Errors: kInvalidArgument      a label or a row number was out of range; the message names the
+  //                               first one; reported once.
+  //         kInternal and others  a fault of the work.
   absl::Status Synchronize();
 
  private:
@@ -91,7 +97,8 @@ class Device {
   absl::Status Initialize();
   absl::Status CheckCard();
   absl::Status OpenPlans();
-  // By `wait`, or, with a watch, by asking `query`, which may say cudaErrorNotReady.
+  // Waits with `wait`, or, if there is a watch, by polling `query` until it does not return
+  // cudaErrorNotReady.
   absl::Status WaitBy(const std::function<cudaError_t()>& wait,
                       const std::function<cudaError_t()>& query);
   absl::Status TakeFaults();
@@ -101,11 +108,11 @@ class Device {
   cudnnHandle_t cudnn_ = nullptr;
   cublasLtHandle_t cublaslt_ = nullptr;
   std::shared_ptr<void> workspace_;  // Shared with the graphs that were recorded with it.
-  int64_t workspace_bytes_ = 0;      // What plans that are prepared count on.
+  int64_t workspace_bytes_ = 0;      // The size that prepared plans rely on.
   DeviceMemory strips_done_;
   DeviceMemory faults_;
   Faults* faults_seen_ = nullptr;   // Pinned host memory.
-  int64_t classes_ = 0, rows_ = 0;  // Of the last op that may report; 0: none yet.
+  int64_t classes_ = 0, rows_ = 0;  // Those of the last op that may report; 0: none yet.
   std::unique_ptr<PlanStore> plans_;
   bool capturing_ = false;
   std::function<absl::Status()> watch_;

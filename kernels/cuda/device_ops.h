@@ -1,7 +1,7 @@
-// Arguments of the device's own operations besides those of op.h: casts, updates, norms, codecs.
+// Arguments of CudaBackend's own operations, which op.h lacks: casts, updates, norms, codecs.
 //
-// All pointers are device memory, borrowed until the operation has run; counts may be 0. Plain
-// C++: neither CUDA nor Abseil is seen here. Thread safety: values.
+// All pointers are device memory, borrowed until the operation has run; counts may be 0. This is
+// plain C++ without CUDA or Abseil. Thread safety: values.
 #ifndef CAPSTAN_KERNELS_CUDA_DEVICE_OPS_H_
 #define CAPSTAN_KERNELS_CUDA_DEVICE_OPS_H_
 
@@ -14,11 +14,12 @@ namespace capstan::kernels::cuda {
 enum class Number { kFp32, kBf16, kFp16 };
 constexpr int64_t BytesOf(Number number) { return number == Number::kFp32 ? 4 : 2; }
 
-// out[i] = round(in[i] * scale), rounded to nearest even. in == out where the sizes are the same.
+// out[i] = round(in[i] * scale), rounded to nearest even. `in` may be `out` if both types have the
+// same size.
 struct CastArgs {
   int64_t n = 0;
-  const void* in = nullptr;  // [n] from
-  void* out = nullptr;       // [n] to
+  const void* in = nullptr;  // [n] of type `from`.
+  void* out = nullptr;       // [n] of type `to`.
   Number from = Number::kFp32;
   Number to = Number::kFp32;
   float scale = 1.0f;
@@ -26,7 +27,7 @@ struct CastArgs {
 
 // weights = update(weights, gradient, s0, s1) of element_rules.h. Arrays do not overlap.
 struct UpdateArgs {
-  UpdateRule rule = UpdateRule::kSgd;  // One that is on_device.
+  UpdateRule rule = UpdateRule::kSgd;  // REQUIRES: its traits have on_device.
   UpdateScalars scalars;
   int64_t n = 0;
   float* weights = nullptr;          // [n], in place.
@@ -36,7 +37,8 @@ struct UpdateArgs {
   uint16_t* weights_bf16 = nullptr;  // [n] or null: the new weights as bf16.
 };
 
-// Sum of squares in double, and how many values are NaN or infinite (those are left out).
+// The sum of squares in double, and the number of values that are NaN or infinite. The sum leaves
+// these out.
 struct NormResult {
   double sum_of_squares = 0.0;
   int64_t not_finite = 0;
@@ -47,7 +49,7 @@ struct NormArgs {
   NormResult* result = nullptr;   // [1]
 };
 
-// int8 with error feedback, by blocks of kInt8Block (the last may be shorter):
+// int8 codes with error feedback, in blocks of kInt8Block values (the last may be shorter):
 //   v = gradient + residual;  codes, scale = int8 of v;  residual = v - codes * scale
 struct QuantizeArgs {
   int64_t n = 0;
@@ -63,8 +65,8 @@ struct DequantizeArgs {
   float* values = nullptr;        // [n]
 };
 
-// The k values of largest magnitude of v = gradient + residual, in the order of their indices; the
-// others stay in the residual, the chosen ones leave 0 there.
+// Chooses the k values of largest magnitude of v = gradient + residual, and writes them in the
+// order of their indices. The residual becomes 0 for the chosen values, and v for the others.
 struct TopKArgs {
   int64_t n = 0;                    // < 2^31.
   int64_t k = 0;                    // 0 <= k <= n.

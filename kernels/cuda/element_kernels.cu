@@ -64,7 +64,7 @@ struct DropoutOp {
     float v[N];
     LoadN(x + i, v);
     const uint64_t stream_key = KeyOfWords(__ldg(key), __ldg(key + 1));
-    // N = 4: i % 4 is 0.
+    // If N is 4, i % 4 is 0.
     const auto words = Philox4x32(stream_key, static_cast<uint64_t>(i) / 4);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
@@ -225,7 +225,7 @@ cudaError_t LookUpOf(const LookUpArgs& args, cudaStream_t stream) {
 
 template <UpdateRule kRule>
 cudaError_t UpdateOf(const UpdateArgs& args, cudaStream_t stream) {
-  // A slot that the rule does not have is never read.
+  // The kernel never reads a slot that the rule does not have.
   const UpdateOp<kRule> op{args.scalars, args.weights, args.gradient,
                            args.s0,      args.s1,      reinterpret_cast<Bf16*>(args.weights_bf16)};
   const bool aligned = IsAligned4(op.w) && IsAligned4(op.g) && IsAligned4(op.s0) &&

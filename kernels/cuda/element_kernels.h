@@ -1,10 +1,10 @@
 // Kernels without a sum: activations, bias, dropout, casts, updates.
 //
-// Every launcher enqueues and returns the launch's error; n = 0 does nothing. Elements are
-// independent, so the bits depend on no launch geometry; the rules are those of element_rules.h.
-// All are memory bound; "B" is the traffic of an element of fp32 (bf16 tensors: half), and the
-// floor is B * n / bandwidth: for n = 25.6M at 3.35 TB/s (H100), 12 B take 92 us.
-// Compared with kernels/reference by tests/gpu:conformance_test.
+// Every launcher enqueues its kernel and returns the launch's error; n = 0 does nothing. Elements
+// are independent, so the bits do not depend on the launch geometry; element_rules.h has the rules.
+// All kernels are memory bound. "B" is the traffic of an fp32 element (bf16 tensors: half); the
+// shortest possible time is B * n / bandwidth: for n = 25.6M at 3.35 TB/s (H100), 12 B take 92 us.
+// tests/gpu:conformance_test compares them with kernels/reference.
 // Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_ELEMENT_KERNELS_H_
 #define CAPSTAN_KERNELS_CUDA_ELEMENT_KERNELS_H_
@@ -19,19 +19,19 @@
 namespace capstan::kernels::cuda {
 
 struct MapArgs {
-  Element type = Element::kFloat;  // Of all operands.
+  Element type = Element::kFloat;  // The type of all operands.
   int64_t n = 0;
   const void* a = nullptr;
-  const void* b = nullptr;  // Of kernels with two inputs.
+  const void* b = nullptr;  // For kernels with two inputs.
   void* y = nullptr;
 };
 cudaError_t LaunchRelu(const MapArgs& args, cudaStream_t stream);          // y = relu(a)       8 B
 cudaError_t LaunchReluBackward(const MapArgs& args, cudaStream_t stream);  // y = a > 0 ? b : 0 12 B
 cudaError_t LaunchAdd(const MapArgs& args, cudaStream_t stream);           // y = a + b        12 B
 
-// y = keep(i) ? a * factor : 0, by Philox word i of the key; b is ignored. 8 B.
-//   key  [kKeyWords] in the device's memory, read when the kernel runs: a graph that is launched
-//        again draws by what lies there then
+// y = keep(i) ? a * factor : 0, where Philox word i of the key decides keep(i); b is ignored. 8 B.
+//   key  [kKeyWords] in device memory, read when the kernel runs: a graph that is launched again
+//        uses the key that is there then
 cudaError_t LaunchDropout(const MapArgs& args, const DropoutRule& rule, const int32_t* key,
                           cudaStream_t stream);
 
@@ -40,7 +40,7 @@ struct BiasArgs {
   Element type = Element::kFloat;
   int64_t n = 0;  // Elements of y, < 2^31; a multiple of c.
   int c = 1;
-  const float* bias = nullptr;  // [c], or null: none.
+  const float* bias = nullptr;  // [c]; null: no bias.
   bool relu = false;
   void* y = nullptr;
 };
@@ -50,7 +50,7 @@ cudaError_t LaunchCast(const CastArgs& args, cudaStream_t stream);  // 6 B from 
 
 // to[i] = table[i % channels, from[i]]. 3 B to bf16.
 struct LookUpArgs {
-  Element type = Element::kFloat;  // `to` has elements of this type.
+  Element type = Element::kFloat;  // The type of `to`.
   int64_t n = 0;                   // < 2^31
   const uint8_t* from = nullptr;
   const float* table = nullptr;  // [channels, 256]

@@ -1,6 +1,6 @@
-// The arithmetic of one element, shared by kernels and host: rounding to bf16 and fp16, ReLU,
-// dropout, update rules, int8 codes. Tested on the host against the specification of each (named
-// at its function); the kernels compile the same lines, without fused multiply-adds, so that they
+// The arithmetic of one element, which kernels and host share: rounding to bf16 and fp16, ReLU,
+// dropout, update rules, int8 codes. Tests on the host compare each with its specification (named
+// at its function). The kernels compile the same lines, without fused multiply-adds, so that they
 // give the same bits.
 //
 // Plain C++ for g++ and nvcc. Thread safety: pure functions.
@@ -20,7 +20,7 @@
 #if defined(__CUDACC__)
 #define CAPSTAN_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-// Inlined into a function for AVX-512, a rule is compiled for AVX-512.
+// A rule that is inlined into a function for AVX-512 is compiled for AVX-512.
 #define CAPSTAN_HOST_DEVICE __attribute__((always_inline)) inline
 #endif
 
@@ -61,8 +61,8 @@ CAPSTAN_HOST_DEVICE uint16_t ToFp16(float value) {
   if (magnitude > 0x7f800000u) {
     return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
   }
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // From 65520 on.
-  if (magnitude < 0x38800000u) {  // Denormal, steps of 2^-24: those of numbers from 0.5 to 1.
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 or more.
+  if (magnitude < 0x38800000u) {  // Denormal: steps of 2^-24, like fp32 numbers from 0.5 to 1.
     return static_cast<uint16_t>(sign | (BitsOf(FloatOf(magnitude) + 0.5f) - 0x3f000000u));
   }
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
@@ -85,7 +85,7 @@ CAPSTAN_HOST_DEVICE float FromFp16(uint16_t half) {
 CAPSTAN_HOST_DEVICE float Relu(float x) { return x < 0.0f ? 0.0f : x; }
 CAPSTAN_HOST_DEVICE float ReluGradient(float y, float dy) { return y > 0.0f ? dy : 0.0f; }
 
-// What dropout needs besides its key. threshold = ceil(rate * 2^32), factor = 1 / (1 - rate).
+// Dropout's constants: threshold = ceil(rate * 2^32), factor = 1 / (1 - rate).
 struct DropoutRule {
   uint64_t threshold = 0;
   float factor = 1.0f;
@@ -99,7 +99,7 @@ inline DropoutRule DropoutRuleOf(float rate) {
 }
 
 // ---------------------------------------------------------------- update rules
-// Specification: server/optimizer/testing/reference.cc, whose bits these give; symbols as there.
+// Specification: server/optimizer/testing/reference.cc, with the same symbols and the same bits.
 // The servers' loops (server/optimizer/update_rule.h) and the kernels compile these lines.
 
 enum class UpdateRule {
@@ -111,22 +111,22 @@ enum class UpdateRule {
   kRmsPropMomentum,  // RMSProp with momentum > 0.
   kAdam,
   kAdamW,
-  kFtrl,           // FTRL-proximal: L1 and L2 are its own, weight_decay is not for it.
+  kFtrl,           // FTRL-proximal: has its own L1 and L2; REQUIRES weight_decay 0.
   kMovingAverage,  // Batch statistics: the "gradient" is the new value; no lr, decay or clipping.
-  kLion,           // Moves by the rate, in the direction of a sign; decoupled decay.
+  kLion,           // Steps of size lr in the direction of a sign; decoupled decay.
   kAmsGrad,        // Adam that divides by the largest mean square so far.
   kAdadelta,       // Scales gradients by the size of the steps so far.
 };
 
-// What is known about a rule without its numbers.
+// The properties of a rule that do not depend on its scalars.
 struct UpdateRuleTraits {
   UpdateRule rule;
   const char* name;        // Its field in Optimizer.kind of proto/job.proto; "" if it has none.
   int slots = 0;           // Floats of state that it keeps for an element: s0, s1, s2 below.
-  bool on_device = false;  // Whether the kernels have it; they keep two slots at most.
+  bool on_device = false;  // True if the kernels have it; they keep two slots at most.
   bool counts_updates = false;  // Its scalars depend on how many updates an element has had.
 };
-// One for each rule, in the order of UpdateRule.
+// One entry for each rule, in the order of UpdateRule.
 inline constexpr UpdateRuleTraits kUpdateRules[] = {
     {.rule = UpdateRule::kSgd, .name = "sgd", .on_device = true},
     {.rule = UpdateRule::kMomentum, .name = "momentum", .slots = 1, .on_device = true},
@@ -177,24 +177,24 @@ void WithRule(UpdateRule rule, const Call& call) {
   WithRuleAmong(std::make_index_sequence<std::size(kUpdateRules)>(), rule, call);
 }
 
-// What a rule needs that is the same for all elements of one update; names as in
-// server/optimizer/README.md. Fields that a rule does not use hold harmless values.
+// The numbers that all elements of one update share. server/optimizer/README.md explains the names.
+// Fields that a rule does not use hold harmless values.
 struct UpdateScalars {
-  float lr = 0.0f;    // The schedule's value; Adam and AdamW: divided by 1 - beta1^(step+1).
+  float lr = 0.0f;    // The schedule's value; Adam, AdamW, AMSGrad: over 1 - beta1^(step+1).
   float clip = 0.0f;  // Infinity when clipping is off.
-  float weight_decay = 0.0f;  // Factor of w that is added to g. 0 where decay is decoupled.
+  float weight_decay = 0.0f;  // Factor of w that is added to g. 0 if decay is decoupled.
   float keep = 1.0f;          // Decoupled decay: 1 - lr * weight_decay, multiplied with w.
   float momentum = 0.0f;
   float beta1 = 0.0f, one_minus_beta1 = 0.0f;
   float beta2 = 0.0f, one_minus_beta2 = 0.0f;  // RMSProp: alpha, 1 - alpha; Adadelta: rho.
-  float root_scale = 1.0f;                     // Adam: 1 / sqrt(1 - beta2^(step+1)).
+  float root_scale = 1.0f;  // Adam, AdamW, AMSGrad: 1 / sqrt(1 - beta2^(step+1)).
   float epsilon = 0.0f;
   float beta = 0.0f, l1 = 0.0f, l2 = 0.0f;  // FTRL.
   float inverse_lr = 0.0f;         // FTRL: 1 / max(lr, kFtrlRateMin), finite; 0 for others.
-  float inverse_lr_before = 0.0f;  // FTRL: that of the update before; at the first one, its own.
+  float inverse_lr_before = 0.0f;  // FTRL: inverse_lr of the update before; at the first its own.
 };
 
-// As in reference.cc, with both ways of each choice computed, so that loops are vectorised.
+// FTRL as in reference.cc. It computes both sides of each choice, so that loops are vectorised.
 CAPSTAN_HOST_DEVICE float FtrlInverseRate(const UpdateScalars& c, float n, float inverse_lr) {
   const float strength = (c.beta + std::sqrt(n)) * inverse_lr;
   return n == 0.0f ? 0.0f : strength;
@@ -214,8 +214,8 @@ CAPSTAN_HOST_DEVICE float FtrlStep(const UpdateScalars& c, float w, float g, flo
   return n == 0.0f ? w : updated;
 }
 
-// The weight after a step by g, which has been clipped and has its decay; updates the slots that
-// the rule has, and reads no other.
+// Returns the weight after a step by g, which is already clipped and has its decay. Updates the
+// slots that the rule has, and reads no others.
 template <UpdateRule kRule>
 CAPSTAN_HOST_DEVICE float Stepped(const UpdateScalars& c, float w, float g, float* s0, float* s1,
                                   [[maybe_unused]] float* s2) {
@@ -253,7 +253,7 @@ CAPSTAN_HOST_DEVICE float Stepped(const UpdateScalars& c, float w, float g, floa
     return w + c.momentum * (g - w);
   } else if constexpr (kRule == UpdateRule::kLion) {
     const float mixed = c.beta1 * *s0 + c.one_minus_beta1 * g;
-    const float below = mixed < 0.0f ? -1.0f : mixed;  // 0 and NaN stay what they are.
+    const float below = mixed < 0.0f ? -1.0f : mixed;  // 0 and NaN do not change.
     *s0 = c.beta2 * *s0 + c.one_minus_beta2 * g;
     return w * c.keep - c.lr * (mixed > 0.0f ? 1.0f : below);
   } else {
@@ -278,8 +278,8 @@ CAPSTAN_HOST_DEVICE float Clipped(const UpdateScalars& c, float g) {
   return g > c.clip ? c.clip : g;
 }
 
-// The weight after the update of a parameter, which every rule but the moving average is for;
-// updates the slots that the rule has.
+// Returns the weight after the update of a parameter, and updates the slots that the rule has. It
+// is for every rule except the moving average.
 template <UpdateRule kRule>
 CAPSTAN_HOST_DEVICE float Updated(const UpdateScalars& c, float w, float g, float* s0, float* s1,
                                   float* s2 = nullptr) {
@@ -292,8 +292,8 @@ CAPSTAN_HOST_DEVICE float Updated(const UpdateScalars& c, float w, float g, floa
 
 // int8 codes of a block of values that share a scale: scale = largest magnitude / 127,
 // code = round(value / scale) to even, value' = code * scale. The residual, value - value', is
-// added to the next gradient (error feedback). A block that is all 0 has scale 0 and codes 0; one
-// with a value that is not finite has scale NaN, so that its receiver sees it.
+// added to the next gradient (error feedback). A block of zeros has scale 0 and codes 0. A block
+// with a value that is not finite has scale NaN, so that the receiver notices.
 inline constexpr int kInt8Block = 256;
 
 CAPSTAN_HOST_DEVICE float Int8Scale(float largest) { return largest / 127.0f; }
@@ -307,8 +307,8 @@ CAPSTAN_HOST_DEVICE float FromInt8(int8_t code, float scale) {
   return static_cast<float>(code) * scale;
 }
 
-// The order in which top-k prefers values: larger magnitude first; NaN before all, so that it is
-// seen. Of equal ones the first in the array is taken.
+// Top-k prefers values with a larger key: larger magnitudes, and NaN before all others, so that NaN
+// is noticed. Among equal keys it prefers the first in the array.
 CAPSTAN_HOST_DEVICE uint32_t MagnitudeKey(float value) { return BitsOf(value) & 0x7fffffffu; }
 
 }  // namespace capstan::kernels::cuda

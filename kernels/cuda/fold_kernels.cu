@@ -1,4 +1,5 @@
-// Strided convolutions as those without a stride; fold_kernels.h has the maths and shapes.
+// Turns convolutions of stride 2 into convolutions of stride 1; fold_kernels.h has the maths and
+// shapes.
 #include "kernels/cuda/fold_kernels.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/window.cuh"
@@ -6,7 +7,7 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// One position of x', of C channels in x.
+// Writes one position of x'; x has C channels.
 template <int C>
 struct FoldImage {
   static constexpr int kChannels = FoldedChannels(C);
@@ -37,7 +38,7 @@ struct FoldImage {
   }
 };
 
-// Where element (o, row, column, k) of weights lies in weights'.
+// The index in weights' of element (o, row, column, k) of weights.
 __device__ __forceinline__ int FoldedAt(const FoldArgs& a, const Place& p) {
   const int block = (p.n * a.kernel + p.row / 2) * a.kernel + p.column / 2;
   return block * a.c + (p.row % 2 * 2 + p.column % 2) * a.shape.c + p.channel;
@@ -53,7 +54,7 @@ struct UnfoldWeight {
   }
 };
 
-// Element i of weights'.
+// Writes element i of weights'.
 struct FoldWeight {
   FoldArgs a;
   const uint16_t* weight;

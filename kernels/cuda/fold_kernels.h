@@ -1,12 +1,13 @@
-// A convolution of stride 2 with few channels as one of stride 1 with more ("space to depth"): the
-// four pixels of a block become the channels of one. Libraries pad channels to eight and walk over
-// what is not there; of 3 channels and 7x7 pixels that is more than half.
+// Kernels that turn a convolution of stride 2 with few channels into one of stride 1 with more
+// channels ("space to depth"): the four pixels of a block become the channels of one pixel.
+// Libraries pad channels to eight and compute with the padding, which wastes more than half of the
+// work for 3 channels and 7x7 pixels.
 //
 //   x'[n, i, j, (2 r + t) c + k]      = x[n, 2 i + r - padding, 2 j + t - padding, k]
 //   weight'[o, a, b, (2 r + t) c + k] = weight[o, 2 a + r, 2 b + t, k]           r, t in {0, 1}
 //
 // and 0 where there is no such element. Then y[n, i, j] is the sum over a, b of x'[n, i + a, j + b]
-// * weight'[a, b], as before. About 2 B of x and 2 B of x' an element of each.
+// * weight'[a, b], which is the original result. Traffic: about 2 B per element of x and of x'.
 // Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_FOLD_KERNELS_H_
 #define CAPSTAN_KERNELS_CUDA_FOLD_KERNELS_H_
@@ -19,10 +20,10 @@
 
 namespace capstan::kernels::cuda {
 
-// The images x have at most so many channels.
+// The most channels that images x may have.
 inline constexpr int kFoldedChannelsMax = 4;
 
-// How many channels x' has where x has c: a multiple of 8.
+// The number of channels of x' if x has c: a multiple of 8.
 constexpr int FoldedChannels(int c) { return c <= 2 ? 8 : 16; }
 
 struct FoldArgs {
@@ -40,12 +41,12 @@ inline FoldArgs FoldOf(const WindowShape& shape, int out_c) {
           .kernel = kernel};
 }
 
-// Elements of two bytes. to: aligned to 16 bytes.
+// Elements have two bytes. LaunchFoldImages requires that `to` is aligned to 16 bytes.
 cudaError_t LaunchFoldImages(const FoldArgs& args, const uint16_t* x, uint16_t* to,
                              cudaStream_t stream);
 cudaError_t LaunchFoldWeights(const FoldArgs& args, const uint16_t* weight, uint16_t* to,
                               cudaStream_t stream);
-// The gradient of weights back from that of weights'.
+// Computes the gradient of weights from the gradient of weights'.
 cudaError_t LaunchUnfoldWeights(const FoldArgs& args, const float* folded, float* dweight,
                                 cudaStream_t stream);
 

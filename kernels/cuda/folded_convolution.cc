@@ -11,7 +11,7 @@ namespace {
 
 FoldArgs FoldOfOp(const OpDesc& d) { return FoldOf(WindowShapeOf(d), static_cast<int>(d.out_c)); }
 
-// The operands that hold images and weights, or the gradient of weights.
+// The operands of a signature that hold the images, and the weights or their gradient.
 const Operand& ImagesOf(const OpSignature& signature) { return signature.inputs[0]; }
 const Operand& WeightsOf(const OpSignature& signature) {
   return signature.desc.kind == OpKind::kConvolutionForward ? signature.inputs[1]

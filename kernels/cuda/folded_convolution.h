@@ -1,5 +1,5 @@
-// FoldedConvolution: a convolution of stride 2 with few channels, in bf16 or fp16, by the plan of
-// one of stride 1 with more (fold_kernels.h).
+// FoldedConvolution: the plan of a convolution of stride 2 with few channels, in bf16 or fp16. It
+// runs the plan of a convolution of stride 1 with more channels (fold_kernels.h), which is faster.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CUDA_FOLDED_CONVOLUTION_H_
@@ -16,14 +16,15 @@
 
 namespace capstan::kernels::cuda {
 
-// The op that computes it, with the types of `signature`. None where it is not to be folded: it has
-// no stride of 2, its channels are many, it is the gradient of images, which begin no network, or
-// in fp32; or what is folded would take more than kSureWorkspaceBytesMax.
+// Returns the folded op that computes `signature`, with the same types. None if the op should not
+// be folded: its stride is not 2, its kernel is not wider than the stride, it has more than
+// kFoldedChannelsMax channels, it computes the gradient of images (a network's first layer needs
+// none), its type is fp32, or the folded images would need more than kSureWorkspaceBytesMax.
 std::optional<OpSignature> FoldedSignature(const OpSignature& signature);
 
 class FoldedConvolution final : public CudaPlan {
  public:
-  // `inner` is a plan for FoldedSignature(signature), which takes inner_bytes of the workspace.
+  // `inner` is a plan for FoldedSignature(signature), which uses inner_bytes of the workspace.
   FoldedConvolution(const OpSignature& signature, Device& device, std::unique_ptr<CudaPlan> inner,
                     int64_t inner_bytes);
 
@@ -34,7 +35,8 @@ class FoldedConvolution final : public CudaPlan {
   absl::Status Forward(Views in, Views out, const RunOptions& options);
   absl::Status BackwardWeights(Views in, Views out, const RunOptions& options);
   absl::Status FoldImages(const TensorView& x);
-  // Operands of the inner plan in the workspace: its images, and its weights or their gradient.
+  // The operands of the inner plan, in the workspace: its images, and its weights or their
+  // gradient.
   TensorView FoldedImages() const;
   TensorView FoldedWeights() const;
 

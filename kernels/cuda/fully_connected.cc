@@ -15,8 +15,9 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// Workspace: what cuBLASLt wants; then a weight or a bias that is not aligned where it lies (or the
-// gradients of both). The sums of dbias come after the product, over its part.
+// The plan of one fully connected op. Its workspace begins with cuBLASLt's; then come copies of the
+// weight and the bias (or of their gradients) if these are not aligned. The sums of dbias run after
+// the product and use cuBLASLt's part.
 class FullyConnectedPlan : public CudaPlan {
  public:
   FullyConnectedPlan(const OpSignature& signature, Device& device,
@@ -134,7 +135,7 @@ ProductPointers RehearsalPointers(const OpSignature& s, const Rehearsal& rehears
   }
 }
 
-// The product with the epilogue if cuBLASLt knows it for these types, else without.
+// Makes the product with the op's epilogue if cuBLASLt has it for these types, else without.
 absl::StatusOr<std::unique_ptr<MatrixProduct>> Offered(Device& device, const OpDesc& desc,
                                                        int count_max) {
   const Epilogue epilogue = EpilogueOf(desc);
@@ -163,7 +164,7 @@ absl::StatusOr<std::shared_ptr<MatrixProduct>> Chosen(Device& device,
     const absl::StatusOr<Rehearsal> rehearsal =
         room.ok() ? Rehearsal::Create(device, signature) : room;
     int best = 0;
-    // Nothing can be timed on a card that is full; the library's own choice needs no more memory.
+    // Nothing can be timed on a full card; the library's first choice needs no memory for timing.
     if (!absl::IsResourceExhausted(rehearsal.status())) {
       CAPSTAN_RETURN_IF_ERROR(rehearsal.status());
       const ProductPointers pointers =

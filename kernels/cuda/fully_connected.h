@@ -1,7 +1,8 @@
-// Fully connected ops by cuBLASLt, with bias and bias gradient in its epilogue where it can, and
-// by own kernels where it cannot; ReLU by an own kernel, so that NaN passes through.
+// FullyConnectedPlanner: prepares fully connected ops for the CUDA backend. cuBLASLt computes them,
+// with bias and bias gradient in its epilogue if it can; otherwise own kernels compute these. ReLU
+// is always an own kernel, so that NaN passes through.
 //
-// Thread safety: used by one thread at a time.
+// Thread safety: one thread at a time uses it.
 #ifndef CAPSTAN_KERNELS_CUDA_FULLY_CONNECTED_H_
 #define CAPSTAN_KERNELS_CUDA_FULLY_CONNECTED_H_
 
@@ -16,10 +17,13 @@ namespace capstan::kernels::cuda {
 
 class FullyConnectedPlanner {
  public:
-  explicit FullyConnectedPlanner(Device& device) : device_(device) {}  // Outlives it and plans.
+  // `device` outlives the planner and its plans.
+  explicit FullyConnectedPlanner(Device& device) : device_(device) {}
 
-  // REQUIRES: desc.n > 0. The product that was chosen for a descriptor is kept, up to kChosenMax.
-  // Errors: kResourceExhausted  no memory for the workspace; kUnimplemented and others of cuBLASLt.
+  // Prepares a fully connected op. Remembers the product that it chose for a descriptor, for up to
+  // kChosenMax descriptors. REQUIRES: desc.n > 0.
+  // Errors: kResourceExhausted  not enough memory for the workspace.
+  //         else                kUnimplemented and others of cuBLASLt.
   absl::StatusOr<std::unique_ptr<CudaPlan>> Prepare(const OpSignature& signature);
 
  private:

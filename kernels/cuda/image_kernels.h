@@ -1,9 +1,10 @@
 // Kernels of images [n, h, w, c]: pools, batch norm, and sums over positions (bias gradients).
 //
-// Every launcher enqueues and returns the launch's error. Sums have an order that shapes and
-// alignment decide: the same bits on every run. Specification: kernels/reference/image_ops.h;
-// compared by tests/gpu:conformance_test. All are memory bound; "B" is the traffic of an element of
-// fp32 (bf16 tensors: half), the floor B * elements / bandwidth.
+// Every launcher enqueues its kernels and returns the launch's error. Shapes and alignment alone
+// decide the order of sums, so every run gives the same bits. kernels/reference/image_ops.h is the
+// specification, with which tests/gpu:conformance_test compares them. All kernels are memory bound.
+// "B" is the traffic of an fp32 element (bf16 tensors: half); the shortest possible time is
+// B * elements / bandwidth.
 // Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_IMAGE_KERNELS_H_
 #define CAPSTAN_KERNELS_CUDA_IMAGE_KERNELS_H_
@@ -16,27 +17,27 @@
 
 namespace capstan::kernels::cuda {
 
-// x [n,h,w,c], y [n,out_h,out_w,c], index as y: the winner's offset in its window. One thread an
-// element of what is written, or 16 bytes of its channels; backward gathers, so nothing is added
-// atomically. About 4 B of x and 8 of y.
+// x [n,h,w,c], y [n,out_h,out_w,c], index as y: the winner's offset in its window. One thread
+// writes one element, or 16 bytes of neighbouring channels. Backward gathers, so no sum uses
+// atomics. About 4 B per element of x and 8 B per element of y.
 struct PoolArgs {
-  Element type = Element::kFloat;  // Of x, y, dx, dy.
+  Element type = Element::kFloat;  // The type of x, y, dx and dy.
   WindowShape shape;
-  const void* from = nullptr;  // Forward x, backward dy.
-  void* to = nullptr;          // Forward y, backward dx.
-  int32_t* index = nullptr;    // Max pools: forward written, backward read.
+  const void* from = nullptr;  // Forward: x; backward: dy.
+  void* to = nullptr;          // Forward: y; backward: dx.
+  int32_t* index = nullptr;    // Max pools: forward writes it, backward reads it.
 };
 cudaError_t LaunchMaxPoolForward(const PoolArgs& args, cudaStream_t stream);
 cudaError_t LaunchMaxPoolBackward(const PoolArgs& args, cudaStream_t stream);
 cudaError_t LaunchAveragePoolForward(const PoolArgs& args, cudaStream_t stream);
 cudaError_t LaunchAveragePoolBackward(const PoolArgs& args, cudaStream_t stream);
 
-// Scratch of the sums below, for a matrix [rows, c].
+// The scratch that the sums below need for a matrix [rows, c].
 int64_t ColumnSumsScratchBytes(int64_t rows, int c);
 
 // sums[j] = sum over i of dy[i, j].   4 B.
 struct ColumnSumsArgs {
-  Element type = Element::kFloat;  // Of dy.
+  Element type = Element::kFloat;  // The type of dy.
   int64_t rows = 0;                // >= 1.
   int c = 1;
   const void* dy = nullptr;         // [rows, c]
@@ -46,40 +47,41 @@ struct ColumnSumsArgs {
 };
 cudaError_t LaunchColumnSums(const ColumnSumsArgs& args, cudaStream_t stream);
 
-// What batch norm does besides: y = relu(..), or y = relu(.. + addend).
+// The operations that batch norm includes: kRelu is y = relu(..), kAddendRelu y = relu(.. +
+// addend).
 enum class Fused { kNothing, kRelu, kAddendRelu };
 
 // Per channel over `rows` positions, with inv = 1 / sqrt(variance + epsilon):
 //   forward   mean = E[x], variance = E[(x - mean)^2];  y = (x - mean) * inv * scale + shift
 //   backward  dshift = sum g, dscale = sum g * normal, normal = (x - mean) * inv;
 //             dx = scale * inv * (g - dshift / rows - normal * dscale / rows)
-//             g = dy where what ReLU was given is positive, else 0: computed again from x (kRelu),
-//             or seen at y (kAddendRelu), and then stored as dsum; dy + dy2 in place of dy where
-//             there is one
-// Sums of x are taken about x[0], in fp32 within a thread and double between them.
+//             g = dy where ReLU's argument is positive, else 0. kRelu computes that argument again
+//             from x; kAddendRelu tests y instead, and stores g as dsum. If there is dy2, g uses
+//             dy + dy2 in place of dy.
+// Sums of x are sums of x - x[0], in fp32 within a thread and in double across threads.
 // Forward 12 B (x twice, y), inference 8 B, backward 20 B (x and dy twice, dx). An addend costs
-// 4 B more forward, 8 B more backward (y, dsum), dy2 4 B; ReLU costs none.
+// 4 B more forward and 8 B more backward (y, dsum), dy2 costs 4 B; ReLU costs nothing.
 struct BatchNormArgs {
-  Element type = Element::kFloat;  // Of x, y, addend, and their gradients.
+  Element type = Element::kFloat;  // The type of x, y, addend, and their gradients.
   Fused fused = Fused::kNothing;
   int64_t rows = 0;  // n * h * w, >= 1.
   int c = 1;
   float epsilon = 0.0f;
   const void* x = nullptr;
-  const void* addend = nullptr;  // kAddendRelu, forward and inference.
-  const void* dy = nullptr;      // Backward.
-  const void* dy2 = nullptr;     // kAddendRelu, backward; may be null.
-  const void* y = nullptr;       // kAddendRelu, backward.
+  const void* addend = nullptr;  // For kAddendRelu, forward and inference.
+  const void* dy = nullptr;      // For backward.
+  const void* dy2 = nullptr;     // For kAddendRelu, backward; may be null.
+  const void* y = nullptr;       // For kAddendRelu, backward.
   const float* scale = nullptr;  // [c]; also shift, mean, variance, dscale and dshift.
-  const float* shift = nullptr;  // Backward: kRelu alone.
-  float* mean = nullptr;         // Forward writes it, others read it.
-  float* variance = nullptr;     // Likewise.
+  const float* shift = nullptr;  // Backward reads it only with kRelu.
+  float* mean = nullptr;         // Forward writes it, the others read it.
+  float* variance = nullptr;     // Forward writes it, the others read it.
   float* dscale = nullptr;
   float* dshift = nullptr;
   void* out = nullptr;              // y, which may be addend; or dx.
-  void* dsum = nullptr;             // kAddendRelu, backward; may be dy or dy2.
+  void* dsum = nullptr;             // For kAddendRelu, backward; may be dy or dy2.
   void* scratch = nullptr;          // ColumnSumsScratchBytes(rows, c); not for inference.
-  unsigned* strips_done = nullptr;  // As in ColumnSumsArgs; not for inference.
+  unsigned* strips_done = nullptr;  // See ColumnSumsArgs; not for inference.
 };
 cudaError_t LaunchBatchNormForward(const BatchNormArgs& args, cudaStream_t stream);
 cudaError_t LaunchBatchNormInference(const BatchNormArgs& args, cudaStream_t stream);

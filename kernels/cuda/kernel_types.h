@@ -1,4 +1,5 @@
-// What launchers and the code beside them share: element types and fault words. Plain C++.
+// Types that kernel launchers and their callers share: element types, fault words, window shapes.
+// Plain C++.
 //
 // Thread safety: values.
 #ifndef CAPSTAN_KERNELS_CUDA_KERNEL_TYPES_H_
@@ -8,21 +9,21 @@
 
 namespace capstan::kernels::cuda {
 
-// Type of the tensors of an op (cuda_backend.h); arithmetic is fp32 in all.
+// The type of an op's tensors (cuda_backend.h). Kernels compute in fp32 with all of them.
 enum class Element { kFloat, kBf16, kFp16 };
 
-// The first label and row number out of range: position << 32 | bits of the value, the least one
-// wins; kNoFault if none.
+// The first label and the first row number out of range, as position << 32 | bits of the value: the
+// kernels keep the smallest. kNoFault if there is none.
 inline constexpr uint64_t kNoFault = ~uint64_t{0};
 struct Faults {
   unsigned long long label = kNoFault;
   unsigned long long row = kNoFault;
 };
 
-// Strips of columns that a kernel of sums may have more than one chunk of (columns.cuh).
+// The most strips of columns that a kernel of sums may cut into several chunks (columns.cuh).
 inline constexpr int kStripsMax = 528;
 
-// An image op's window; names as in op.h. All operands have fewer than 2^31 elements.
+// The sizes of an image op; op.h explains the names. All operands have fewer than 2^31 elements.
 struct WindowShape {
   int64_t n = 0;
   int h = 1, w = 1, c = 1;

@@ -1,8 +1,8 @@
-// What the .cu files share: launches, elements side by side, grids.
+// Helpers that the .cu files share: launches, loads and stores of neighbouring elements, grids.
 //
-// They are compiled by nvcc, and once more by the host's compiler for an emulated GPU, so that
-// tests can run them where there is none. That one is given CUDA's language, and Launch, beforehand
-// (kernels/cuda/emulation/device_code.h).
+// nvcc compiles the .cu files, and the host's compiler compiles them again for an emulated GPU, so
+// that tests can run them on machines without a GPU. For the latter,
+// kernels/cuda/emulation/device_code.h provides CUDA's language and Launch.
 #ifndef CAPSTAN_KERNELS_CUDA_LAUNCH_CUH_
 #define CAPSTAN_KERNELS_CUDA_LAUNCH_CUH_
 
@@ -19,7 +19,7 @@
 namespace capstan::kernels::cuda {
 
 inline constexpr int kBlockThreads = 256;
-inline constexpr int64_t kGridBlocksMax = 1 << 16;  // Loops over the grid cover the rest.
+inline constexpr int64_t kGridBlocksMax = 1 << 16;  // Kernels loop over the rest.
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
 #if defined(__CUDACC__)
@@ -37,7 +37,7 @@ constexpr unsigned BlocksFor(int64_t items, int64_t items_of_block) {
   return static_cast<unsigned>(blocks < kGridBlocksMax ? blocks : kGridBlocksMax);
 }
 
-// Elements as they lie in memory.
+// The elements of two bytes in memory.
 struct Bf16 {
   uint16_t bits;
 };
@@ -45,7 +45,7 @@ struct Fp16 {
   uint16_t bits;
 };
 
-// run(T()) for T, the type of an op's tensors.
+// Calls run(T()), where T is the element type in memory.
 template <class Run>
 cudaError_t ForElement(Element type, const Run& run) {
   switch (type) {
@@ -66,11 +66,11 @@ __device__ __forceinline__ void Store(float* p, float v) { *p = v; }
 __device__ __forceinline__ void Store(Bf16* p, float v) { p->bits = ToBf16(v); }
 __device__ __forceinline__ void Store(Fp16* p, float v) { p->bits = ToFp16(v); }
 
-// Elements that are read or written at once by a thread which walks on: 16 bytes of them.
+// The most elements that a thread reads or writes at once: 16 bytes.
 template <typename T>
 inline constexpr int kWidest = 16 / sizeof(T);
 
-// The type of so many bytes that one instruction moves.
+// A type of kBytes bytes that one instruction loads or stores.
 template <int kBytes>
 struct Word;
 template <>
@@ -94,8 +94,8 @@ struct Word<16> {
   using Type = uint4;
 };
 
-// N elements side by side as they lie in memory: half as many registers as floats would take. N is
-// 1, or p is aligned for N of them.
+// N neighbouring elements, as in memory: elements of two bytes take half as many registers as
+// floats. REQUIRES: N is 1, or p is aligned to N elements.
 template <int N, typename T>
 struct Packed {
   typename Word<N * sizeof(T)>::Type word;
@@ -129,7 +129,7 @@ __device__ __forceinline__ void StoreN(T* p, const float (&v)[N]) {
   *reinterpret_cast<decltype(word)*>(p) = word;
 }
 
-// Whether p may be read N elements at a time; null may.
+// True if p may be read N elements at a time; true for null.
 template <int N, typename T>
 bool IsAligned(const T* p) {
   return reinterpret_cast<uintptr_t>(p) % (N * sizeof(T)) == 0;
@@ -139,7 +139,7 @@ bool IsAligned4(const T* p) {
   return IsAligned<4>(p);
 }
 
-// op.Run<N>(i) for all elements: four at a time where `aligned`, one by one at the end.
+// Calls op.Run<N>(i) for all elements: N = 4 if `aligned`, else and at the end N = 1.
 template <class Op>
 __global__ void __launch_bounds__(kBlockThreads) MapKernel(Op op, int64_t n, bool aligned) {
   const int64_t stride = int64_t{gridDim.x} * kBlockThreads * 4;
@@ -155,7 +155,7 @@ template <class Op>
 cudaError_t Map(const Op& op, int64_t n, bool aligned, cudaStream_t stream) {
   if (n == 0) return cudaSuccess;  // A grid of no blocks is itself an error.
   Launch(MapKernel<Op>, BlocksFor(n, 4 * kBlockThreads), kBlockThreads, stream, op, n, aligned);
-  return cudaGetLastError();  // Of the launch; faults in flight surface at Synchronize().
+  return cudaGetLastError();  // The launch's error; Synchronize() returns the kernel's.
 }
 
 }  // namespace capstan::kernels::cuda

@@ -16,7 +16,7 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// The folder of the running program; empty if it cannot be told.
+// Returns the folder of the running program; empty if it is not known.
 std::string ProgramFolder() {
   std::array<char, 4096> path{};
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
@@ -48,7 +48,7 @@ struct Plugin {
 absl::StatusOr<Plugin> Load(const PluginSearch& search) {
   std::vector<std::string> refusals;
   for (const std::string& place : PlacesOf(search)) {
-    // A file that is there and cannot be loaded is the answer, not a reason to look further.
+    // If a file exists but cannot be loaded, the search ends with that error.
     const bool there = access(place.c_str(), F_OK) == 0;
     void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
@@ -69,7 +69,7 @@ absl::StatusOr<Plugin> Load(const PluginSearch& search) {
       absl::StrCat("no CUDA plugin could be loaded: ", absl::StrJoin(refusals, "; ")));
 }
 
-// Calls the plugin.
+// Loads the plugin, calls it, and converts its answer to a status.
 absl::Status Call(const PluginSearch& search, PluginCall* call) {
   CAPSTAN_ASSIGN_OR_RETURN(const Plugin plugin, Load(search));
   plugin.open(call);

@@ -1,9 +1,9 @@
-// OpenCudaBackend: the CUDA backend out of its plugin, libcapstan_cuda.so, so that a program
+// OpenCudaBackend: loads the CUDA backend from its plugin, libcapstan_cuda.so, so that a program
 // neither links nor needs CUDA until it is told to use a GPU.
 //
-// The plugin is looked for at PluginSearch::path if given, else in $CAPSTAN_CUDA_PLUGIN if set,
+// It looks for the plugin at PluginSearch::path if given, else at $CAPSTAN_CUDA_PLUGIN if set,
 // else beside the program (its folder, ../lib and, as Bazel builds it, ../kernels/cuda), else where
-// the system's loader looks. It stays loaded until the process ends.
+// the system's loader looks. The plugin stays loaded until the process ends.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_KERNELS_CUDA_LOADER_H_
@@ -19,22 +19,22 @@
 namespace capstan::kernels::cuda {
 
 struct PluginSearch {
-  std::string path;  // Of the plugin; empty: as above.
+  std::string path;  // The plugin's file; empty: search as described above.
 };
 
 // Errors:
-//   kNotFound             no plugin; lists where it was looked for and what the loader said.
-//   kFailedPrecondition   the plugin is of another version, or no plugin at all; the driver is too
-//                         old for the plugin's CUDA (both versions are named), or the card for its
-//                         kernels.
+//   kNotFound             no plugin; the message lists the places and what the loader said.
+//   kFailedPrecondition   the plugin has another version, or the file is not a Capstan plugin; the
+//                         driver is too old for the plugin's CUDA (the message names both
+//                         versions), or the card is too old for its kernels.
 //   kUnavailable          no CUDA driver, or no GPU.
-//   kInvalidArgument      options.device is not one of the GPUs.
-//   kResourceExhausted    the card has no memory for the context.
+//   kInvalidArgument      options.device is not one of the GPUs, or workspace_bytes_max < 0.
+//   kResourceExhausted    the card has not enough memory for the context.
 absl::StatusOr<std::unique_ptr<CudaBackend>> OpenCudaBackend(const CudaOptions& options = {},
                                                              const PluginSearch& search = {});
 
-// Whether there is a plugin that OpenCudaBackend would use. Asks no driver and opens no GPU.
-// Errors: kNotFound and kFailedPrecondition, as OpenCudaBackend, but for those of driver and card.
+// Checks that there is a plugin that OpenCudaBackend would use. Asks no driver and opens no GPU.
+// Errors: kNotFound and kFailedPrecondition as OpenCudaBackend, except those of driver and card.
 absl::Status CheckCudaPlugin(const PluginSearch& search = {});
 
 }  // namespace capstan::kernels::cuda

@@ -11,7 +11,7 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// Where Bazel puts what this test is given.
+// The paths of this test's libraries under Bazel.
 constexpr char kOldPlugin[] = "kernels/cuda/testing/libold_plugin.so";
 constexpr char kNoPlugin[] = "kernels/cuda/testing/libno_plugin.so";
 constexpr char kPlugin[] = "kernels/cuda/libcapstan_cuda.so";

@@ -12,7 +12,7 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// Shape of a matrix in memory, columns first.
+// The shape of a column-major matrix.
 struct Extent {
   int64_t rows, columns;
 };
@@ -137,7 +137,8 @@ absl::Status MatrixProduct::SetBias(void* bias) {
 
 absl::Status MatrixProduct::Ask(Device& device, int count_max) {
   CAPSTAN_ASSIGN_OR_RETURN(const Preference preference, PreferenceOf(device.options()));
-  // The heuristic takes the pointer's alignment for the one to come; the workspace's is 256.
+  // The heuristic assumes that later bias pointers are aligned like this one. The workspace is
+  // aligned to 256 bytes, so this one is aligned to kAlignmentBytes only.
   CAPSTAN_RETURN_IF_ERROR(SetBias(static_cast<char*>(device.workspace()) + kAlignmentBytes));
   algorithms_.resize(static_cast<size_t>(count_max));
   int found = 0;

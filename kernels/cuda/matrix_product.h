@@ -1,13 +1,14 @@
-// MatrixProduct: one product of cuBLASLt, with the algorithm that was chosen for it.
+// MatrixProduct: one matrix product by cuBLASLt, with the algorithm that was chosen for it. A
+// fully connected plan (fully_connected.h) runs it.
 //
-// cuBLASLt counts columns first: a row-major [n, k] is a k x n matrix there, so the three products
-// of a fully connected op are, with all matrices as they lie in memory,
+// cuBLASLt is column-major: a row-major [n, k] is a k x n matrix there. With all matrices in their
+// places in memory, the three products of a fully connected op are therefore
 //
 //   forward           y^T  (units x n)      = op(weight: k x units)^T * x (k x n)
 //   backward data     dx^T (k x n)          = weight (k x units) * dy (units x n)
 //   backward weights  dW^T (k x units)      = x (k x n) * op(dy: units x n)^T
 //
-// Thread safety: used by one thread at a time.
+// Thread safety: one thread at a time uses it.
 #ifndef CAPSTAN_KERNELS_CUDA_MATRIX_PRODUCT_H_
 #define CAPSTAN_KERNELS_CUDA_MATRIX_PRODUCT_H_
 
@@ -25,11 +26,11 @@
 
 namespace capstan::kernels::cuda {
 
-// What cuBLASLt does besides the product.
+// The operation that cuBLASLt does besides the product.
 enum class Epilogue { kNone, kBias, kBiasGradient };
 
 struct ProductPointers {
-  const void* a = nullptr;  // The left factor above: weight, weight, x.
+  const void* a = nullptr;  // The left factor above: weight, weight or x.
   const void* b = nullptr;  // The right factor: x, dy, dy.
   void* d = nullptr;        // The result: y, dx, dweight.
   void* bias = nullptr;     // fp32 [units]: read by kBias, written by kBiasGradient.
@@ -37,20 +38,23 @@ struct ProductPointers {
 
 class MatrixProduct {
  public:
-  // The product of `desc` (kind: one of the three) with the epilogue; candidates() is what cuBLASLt
-  // offers, best first by its own reckoning.
-  // Errors: kUnimplemented  it offers nothing; kInternal and others of cuBLASLt.
+  // Makes the product of `desc`, a fully connected op, with the epilogue. The candidates are the
+  // algorithms that cuBLASLt offers, at most `count_max`; cuBLASLt expects the first to be the
+  // best.
+  // Errors: kUnimplemented  it offers none; kInternal and others of cuBLASLt.
   static absl::StatusOr<std::unique_ptr<MatrixProduct>> Create(Device& device, const OpDesc& desc,
                                                                Epilogue epilogue, int count_max);
 
   Epilogue epilogue() const { return epilogue_; }
   int candidates() const { return static_cast<int>(algorithms_.size()); }
-  // Its algorithm, as digits: the same for the same version of cuBLASLt, which says so.
+  // The candidate's algorithm as hexadecimal digits. cuBLASLt promises that they mean the same
+  // algorithm within one of its versions.
   std::string NameOf(int candidate) const;
+  // Drops all other candidates.
   void Keep(int candidate) { algorithms_ = {algorithms_[static_cast<size_t>(candidate)]}; }
-  int64_t workspace_bytes() const;  // Of the candidates that are left.
+  int64_t workspace_bytes() const;  // The most that a remaining candidate needs.
 
-  // Enqueues it. REQUIRES: pointers are aligned to 16 bytes; the workspace is reserved.
+  // Enqueues the product. REQUIRES: pointers are aligned to 16 bytes; the workspace is reserved.
   absl::Status Run(Device& device, const ProductPointers& pointers, int candidate = 0);
 
  private:
@@ -71,7 +75,7 @@ class MatrixProduct {
   const Epilogue epilogue_;
   std::unique_ptr<cublasLtMatmulDescOpaque_t, DestroyDescriptor> descriptor_;
   Layout a_, b_, d_;
-  void* bias_ = nullptr;  // As the descriptor has it.
+  void* bias_ = nullptr;  // The pointer that the descriptor holds.
   std::vector<cublasLtMatmulHeuristicResult_t> algorithms_;
 };
 

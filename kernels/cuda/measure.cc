@@ -29,7 +29,7 @@ absl::StatusOr<Event> MakeEvent() {
   return Event(event);
 }
 
-// Numbers uniform in [-1, 1), of a floating-point type.
+// Makes numbers uniform in [-1, 1), of a floating-point type.
 std::vector<char> UniformNumbers(DataType dtype, int64_t count) {
   std::vector<char> numbers(static_cast<size_t>(count * BytesOf(dtype)));
   for (int64_t i = 0; i < count; ++i) {
@@ -46,14 +46,15 @@ std::vector<char> UniformNumbers(DataType dtype, int64_t count) {
 }  // namespace
 
 absl::Status FillUniform(Device& device, const Operand& operand, void* memory) {
-  constexpr int64_t kPiece = int64_t{1} << 18;  // By the host; the others are copies of it.
+  // The host makes this many numbers; the device copies them to the rest of the operand.
+  constexpr int64_t kPiece = int64_t{1} << 18;
   const std::vector<char> piece = UniformNumbers(operand.dtype, std::min(kPiece, operand.count));
   const int64_t bytes = BytesOf(operand);
   char* const to = static_cast<char*>(memory);
   CAPSTAN_CUDA_CHECK(
       cudaMemcpyAsync(to, piece.data(), piece.size(), cudaMemcpyHostToDevice, device.stream()),
       "filling an operand");
-  CAPSTAN_RETURN_IF_ERROR(device.AwaitStream(device.stream()));  // `piece` ends here.
+  CAPSTAN_RETURN_IF_ERROR(device.AwaitStream(device.stream()));  // Until then `piece` must live.
   for (int64_t done = static_cast<int64_t>(piece.size()); done < bytes; done *= 2) {
     CAPSTAN_CUDA_CHECK(
         cudaMemcpyAsync(to + done, to, static_cast<size_t>(std::min(done, bytes - done)),
@@ -68,10 +69,11 @@ namespace {
 using Times = std::vector<absl::StatusOr<float>>;
 using RunCandidate = std::function<absl::Status(int candidate)>;
 
-// Libraries load and compile then; what fails is not run again.
+// Runs each candidate once, since libraries load and compile in the first run. Sets the status of
+// those that fail; they are not run again.
 void RunOnce(Times& times, const RunCandidate& run) {
   for (size_t i = 0; i < times.size(); ++i) {
-    cudaGetLastError();  // Libraries leave one behind where they tried what they cannot do.
+    cudaGetLastError();  // Clears errors that libraries leave after attempts that fail.
     const absl::Status status = run(static_cast<int>(i));
     if (!status.ok()) times[i] = status;
   }
@@ -84,7 +86,7 @@ absl::Status RunAll(const Times& times, const RunCandidate& run) {
   return absl::OkStatus();
 }
 
-// Brings the card to the clock that it has under load.
+// Runs the candidates until the card has the clock that it has under load.
 absl::Status WarmUp(Device& device, const Times& times, const RunCandidate& run) {
   if (std::none_of(times.begin(), times.end(), [](const auto& time) { return time.ok(); }))
     return absl::OkStatus();
@@ -98,7 +100,7 @@ absl::Status WarmUp(Device& device, const Times& times, const RunCandidate& run)
   return absl::OkStatus();
 }
 
-// Keeps the fastest of kTimedRuns of each candidate. REQUIRES: those that are OK have run.
+// Stores the fastest of kTimedRuns runs of each candidate. REQUIRES: those that are OK have run.
 absl::Status TimeInTurn(Device& device, Times& times, const RunCandidate& run) {
   CAPSTAN_ASSIGN_OR_RETURN(const Event begin, MakeEvent());
   CAPSTAN_ASSIGN_OR_RETURN(const Event end, MakeEvent());
@@ -175,7 +177,7 @@ void KeepChoice(const Device& device, const std::string& key, const Choice& choi
                 const std::vector<std::string>& names, const std::vector<std::string>& refused) {
   PlanStore* const store = device.plans();
   if (store == nullptr) return;
-  // What was the fastest only for want of memory, is not so for the next process.
+  // If lack of memory excluded a candidate, the next process may find a faster one.
   if (choice.sure) store->Add(key, names[static_cast<size_t>(choice.index)]);
   std::vector<std::string> found;
   for (const absl::StatusOr<float>& time : choice.times) {

@@ -1,6 +1,7 @@
-// Choosing among the plans that a library offers: the first that works, or the fastest by timing.
+// Choose: selects one of the plans that a library offers, the first or the fastest by timing. The
+// planners of convolutions and fully connected ops use it.
 //
-// Thread safety: functions; the device is used by one thread at a time.
+// Thread safety: functions; one thread at a time uses the device.
 #ifndef CAPSTAN_KERNELS_CUDA_MEASURE_H_
 #define CAPSTAN_KERNELS_CUDA_MEASURE_H_
 
@@ -16,19 +17,19 @@
 
 namespace capstan::kernels::cuda {
 
-// Candidates that are timed; libraries order them by what they expect of each.
+// The most candidates that are timed. Libraries list the ones first that they expect to be fast.
 inline constexpr int kCandidatesMax = 12;
 
-// Fills an operand with numbers uniform in [-1, 1): a card that multiplies zeros draws less power,
-// and is faster than it would be. REQUIRES: its type is of floating point.
+// Fills an operand with numbers uniform in [-1, 1). A card that multiplies zeros draws less power,
+// and would be too fast. REQUIRES: the operand has a floating-point type.
 absl::Status FillUniform(Device& device, const Operand& operand, void* memory);
 
-// Memory like an op's operands, for timing: inputs in order, then outputs, filled as above.
+// Memory for all operands of an op, for timing. FillUniform fills it.
 class Rehearsal {
  public:
-  // Errors: kResourceExhausted  no memory for them.
+  // Errors: kResourceExhausted  not enough memory for the operands.
   static absl::StatusOr<Rehearsal> Create(Device& device, const OpSignature& signature);
-  // Of operand `i`, inputs first.
+  // The memory of operand `i`: inputs in order, then outputs.
   void* operand(int i) const { return memory_[static_cast<size_t>(i)].get(); }
 
  private:
@@ -37,28 +38,32 @@ class Rehearsal {
 
 struct Choice {
   int index = 0;
-  // Whether all were timed, but for those that cannot do it (kUnimplemented): else another time may
-  // choose another one.
+  // True if all candidates were timed, except those that cannot compute the op (kUnimplemented).
+  // Otherwise the next process may choose another one.
   bool sure = true;
-  // By candidate: milliseconds of its fastest run, or why it has none. Empty: nothing was timed.
+  // For each candidate: milliseconds of its fastest run, or why it was not timed. Empty: none was.
   std::vector<absl::StatusOr<float>> times;
 };
 
-// The fastest of `count` candidates; those whose run fails are left out. Each is run once, then all
-// until the card has worked for CudaOptions::warm_up_seconds, then they are timed in turn, so that
-// no one has a warmer card than the others. With PlanChoice::kHeuristic, or a single candidate, the
-// first.
-// Errors: kUnimplemented  count is 0; if all fail, that of one that could do it, if there is one.
+// Returns the fastest of `count` candidates. Runs each once and drops those that fail, then runs
+// all until the card has worked for CudaOptions::warm_up_seconds, then times them in turn, so that
+// none has a warmer card than the others. With PlanChoice::kHeuristic, or a single candidate, it
+// returns the first and runs nothing.
+// Errors: kUnimplemented  count is 0. If all candidates fail, the error of one of them, if possible
+//         one that is not kUnimplemented.
 absl::StatusOr<Choice> Choose(Device& device, int count,
                               const std::function<absl::Status(int candidate)>& run);
 
-// Under what the plan for `op` is kept, which names its kind and shapes: that and the options.
+// The key under which PlanStore keeps the plan for `op`, a text with its kind and shapes. The key
+// also contains the mode and workspace_bytes_max.
 std::string PlanKey(const Device& device, const std::string& op);
-// What was found to be the fastest for `key`, by this process or another one; empty: nothing yet.
+// The name of the plan that this or another process measured to be the fastest for `key`; empty if
+// none is kept.
 std::string KeptPlan(const Device& device, const std::string& key);
-// Keeps the name of the plan that was chosen, if all have been timed and it has one, and what was
-// measured of each. `names`: by candidate, and behind them of plans that were not timed at all,
-// whose reasons are `refused`.
+// Keeps the name of the chosen plan, if choice.sure and it has a name, and notes the measurements
+// of all candidates.
+//   names    of the candidates, and then of plans that were refused before timing
+//   refused  the reasons for the latter
 void KeepChoice(const Device& device, const std::string& key, const Choice& choice,
                 const std::vector<std::string>& names,
                 const std::vector<std::string>& refused = {});

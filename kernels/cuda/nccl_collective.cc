@@ -79,7 +79,7 @@ class NcclCollective final : public Collective {
   }
 
  private:
-  // Part i of array i.
+  // The address of part i of array i.
   static float* PartOf(absl::Span<float* const> arrays, size_t i, int64_t count) {
     return arrays[i] + static_cast<int64_t>(i) * count;
   }
@@ -103,13 +103,13 @@ class NcclCollective final : public Collective {
     for (size_t i = 0; i < devices_.size() && result == ncclSuccess; ++i) {
       result = call(i, devices_[i]->stream(stream));
     }
-    const ncclResult_t ended = nccl_.group_end();  // In any case: a group that is open stays so.
+    const ncclResult_t ended = nccl_.group_end();  // Also after an error: the group must be closed.
     const absl::Status status = StatusOf(result == ncclSuccess ? ended : result, what);
     if (!status.ok()) Break(status);
     return status;
   }
 
-  // Asked while a member waits: whether all of them still work.
+  // Checks that all members still work. A member that waits calls it.
   absl::Status Watch() {
     CAPSTAN_RETURN_IF_ERROR(broken_);
     absl::Status status;
@@ -127,7 +127,7 @@ class NcclCollective final : public Collective {
     return status;
   }
 
-  // NCCL's own, explained by the first device that is lost.
+  // NCCL's status, Explained by the first lost device, if there is one.
   absl::Status StatusOf(ncclResult_t result, absl::string_view what) const {
     absl::Status status = nccl_.StatusOf(result, what);
     for (size_t i = 0; i < devices_.size() && !status.ok() && !absl::IsUnavailable(status); ++i) {
@@ -138,7 +138,7 @@ class NcclCollective final : public Collective {
 
   std::string NameOf(size_t i) const { return absl::StrCat("GPU ", devices_[i]->options().device); }
 
-  // What the others have enqueued would wait for ever for a device that is lost.
+  // Aborts all communicators: otherwise enqueued work would wait for a lost device for ever.
   void Break(const absl::Status& status) {
     broken_ = status;
     for (ncclComm_t& communicator : communicators_) {
@@ -148,8 +148,8 @@ class NcclCollective final : public Collective {
 
   const NcclLibrary nccl_;
   const std::vector<Device*> devices_;
-  std::vector<ncclComm_t> communicators_;  // One a device.
-  absl::Status broken_;                    // Why there are no communicators any more.
+  std::vector<ncclComm_t> communicators_;  // One per device.
+  absl::Status broken_;                    // Not OK once the communicators are aborted: the reason.
 };
 
 }  // namespace

@@ -1,11 +1,12 @@
-// MakeNcclCollective: GPUs of one process that work together by NCCL (kernels/collective.h).
+// MakeNcclCollective: makes a collective (kernels/collective.h) of this process's GPUs with NCCL.
+// CudaBackend::Join calls it.
 //
-// One communicator a GPU, all of them this process's; every call is one group over all GPUs, so
-// that one thread drives them all. All calls of a collective are in one order on every GPU.
+// There is one communicator per GPU. Every call is one NCCL group over all GPUs, so one thread can
+// drive them all. The calls of a collective have the same order on every GPU.
 //
-// Reduce: what the first GPU gets is 4 * count bytes a step of NCCL's ring or tree; which of them
-// NCCL takes depends on size, links and version, and with that the order of its sums: the same
-// on every run on the same machine. Thread safety: as Collective.
+// In Reduce each step of NCCL's ring or tree brings 4 * count bytes to the first GPU. Size, links
+// and version decide whether NCCL uses a ring or a tree, and with it the order of its sums, which
+// is the same on every run on the same machine. Thread safety: as Collective.
 #ifndef CAPSTAN_KERNELS_CUDA_NCCL_COLLECTIVE_H_
 #define CAPSTAN_KERNELS_CUDA_NCCL_COLLECTIVE_H_
 

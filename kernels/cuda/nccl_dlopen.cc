@@ -1,4 +1,4 @@
-// NcclLibrary::Load of the machine's library.
+// NcclLibrary::Load for the library that is installed on the machine.
 #include <dlfcn.h>
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// What is called has been there, and unchanged, since.
+// All functions that the collective calls exist since this version, and have not changed.
 constexpr int kVersionMin = NCCL_VERSION(2, 18, 0);
 
 std::string LoaderWords() {

@@ -1,9 +1,9 @@
-// NcclLibrary: NCCL's functions, out of the library that the machine has.
+// NcclLibrary: NCCL's functions, from the library that is installed on the machine.
 //
-// It is opened when devices are first joined, not linked: one GPU alone needs no NCCL. Looked for
-// where the plugin's libraries are (its run path, LD_LIBRARY_PATH), as libnccl.so.2.
-// (Load is defined in nccl_dlopen.cc; for emulated GPUs in emulation/nccl.cc.)
-// Thread safety: constant after it was loaded.
+// The plugin loads NCCL when devices are joined, and does not link it: a single GPU needs no NCCL.
+// The loader looks for libnccl.so.2 where it looks for the plugin's libraries (its run path,
+// LD_LIBRARY_PATH). nccl_dlopen.cc defines Load; for emulated GPUs emulation/nccl.cc does.
+// Thread safety: constant after Load.
 #ifndef CAPSTAN_KERNELS_CUDA_NCCL_LIBRARY_H_
 #define CAPSTAN_KERNELS_CUDA_NCCL_LIBRARY_H_
 
@@ -18,14 +18,14 @@ namespace capstan::kernels::cuda {
 inline constexpr char kNcclFile[] = "libnccl.so.2";
 
 struct NcclLibrary {
-  // Of a library that stays loaded until the process ends.
-  // Errors: kNotFound            no such library; the loader's words.
+  // Loads the library, which stays loaded until the process ends.
+  // Errors: kNotFound            no such library; the message is the loader's.
   //         kFailedPrecondition  it lacks a function, or is too old.
   static absl::StatusOr<NcclLibrary> Load(const char* file = kNcclFile);
 
-  // "reducing: unhandled cuda error (run with NCCL_DEBUG=INFO for details): ...".
-  //   kUnavailable      an error of CUDA, the system or another member: here devices do not work
-  //                     together, on another machine they may
+  // Makes for example "reducing: unhandled cuda error (run with NCCL_DEBUG=INFO for details): ...".
+  //   kUnavailable      an error of CUDA, the system or another member: the devices do not work
+  //                     together on this machine; on another one they may
   //   kInvalidArgument  wrong arguments
   //   kInternal         all others
   absl::Status StatusOf(ncclResult_t result, absl::string_view what) const;

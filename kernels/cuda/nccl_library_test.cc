@@ -1,4 +1,4 @@
-// NCCL's library, as far as it goes without a GPU.
+// Tests of NcclLibrary that need no GPU.
 #include "kernels/cuda/nccl_library.h"
 
 #include <catch2/catch.hpp>

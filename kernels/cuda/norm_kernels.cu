@@ -37,7 +37,8 @@ struct StoreSums {
 
 // ---------------------------------------------------------------- batch norm, forward
 
-// Deviations from x[0] of the channel, and their squares: no cancellation, whatever the mean.
+// Sums deviations from the channel's x[0] and their squares. These do not cancel, whatever the mean
+// is.
 template <int N, typename T>
 struct DeviationValues {
   const T* x;
@@ -71,11 +72,11 @@ struct StoreMoments {
     const double shift = sum.x / rows;
     const double spread = sum.y / rows - shift * shift;
     mean[column] = static_cast<float>(static_cast<double>(Load(x + column)) + shift);
-    variance[column] = static_cast<float>(spread < 0.0 ? 0.0 : spread);  // NaN stays.
+    variance[column] = static_cast<float>(spread < 0.0 ? 0.0 : spread);  // Keeps NaN.
   }
 };
 
-// x of N channels to normal * scale + shift.
+// Maps x of N channels to normal * scale + shift.
 template <int N>
 struct Normal {
   Row<N> mean, inverse, scale, shift;
@@ -132,10 +133,10 @@ struct Normalise {
 
 // ---------------------------------------------------------------- batch norm, backward
 
-// How many gradients of y there are, of which the sum is meant.
+// The number of gradients of y; the kernel adds two.
 enum class Gradients { kOne, kTwo };
 
-// The gradient of what ReLU was given. Two gradients come with an addend alone.
+// The gradient of ReLU's argument. Two gradients occur only with an addend.
 template <int N, typename T, Fused kFused, Gradients kGradients = Gradients::kOne>
 struct MaskedGradient {
   const T* x;
@@ -173,8 +174,8 @@ struct MaskedGradient {
     if constexpr (kGradients == Gradients::kTwo) in.dy2 = PackedAt<N>(dy2 + i);
     return in;
   }
-  // Forward and backward compute the same sum, and round it alike: kernels are compiled without
-  // fused multiply-adds.
+  // Forward and backward compute the same sum with the same rounding, because kernels are compiled
+  // without fused multiply-adds.
   __device__ float Of(const Rows& in, int k) const {
     if constexpr (kFused == Fused::kRelu) return normal(in.x.v[k], k) > 0.0f ? in.dy.v[k] : 0.0f;
     if constexpr (kFused == Fused::kAddendRelu) return in.y.v[k] > 0.0f ? in.dy.v[k] : 0.0f;
@@ -185,7 +186,7 @@ struct MaskedGradient {
   }
 };
 
-// The gradient, and gradient * normal; stores it as dsum where that is an output.
+// Sums the gradient and gradient * normal. With an addend it stores the gradient as dsum.
 template <int N, typename T, Fused kFused, Gradients kGradients>
 struct BackwardValues {
   BatchNormArgs a;
@@ -291,7 +292,7 @@ cudaError_t BackwardOf(const BatchNormArgs& a, cudaStream_t stream) {
                                   ? SumGradients<N, T, kFused>(a, g, stream)
                                   : SumGradients<N, T, kFused, Gradients::kTwo>(a, g, stream);
     if (error != cudaSuccess) return error;
-    BatchNormArgs masked = a;  // The first pass has done it.
+    BatchNormArgs masked = a;  // The first pass has masked dy.
     masked.dy = a.dsum;
     return MapColumns<N>(BackwardMap<N, T, Fused::kNothing>{masked}, g, stream);
   }
@@ -306,7 +307,7 @@ bool MayReadWidest(const BatchNormArgs& a) {
   return a.c % kWidest<T> == 0;
 }
 
-// run(N as a constant, T()) for the widest reads and the type of the tensors.
+// Calls run(N as a constant, T()) with the widest reads that are allowed and the tensors' type.
 template <class Run>
 cudaError_t ForWidth(const BatchNormArgs& a, const Run& run) {
   return ForElement(a.type, [&](auto t) {

@@ -15,7 +15,8 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// Gradients of parameters and moments of nothing are 0, and there is nothing else.
+// The plan of an empty batch. Its only outputs with elements are gradients of parameters and
+// moments, which are 0.
 class EmptyPlan : public CudaPlan {
  public:
   using CudaPlan::CudaPlan;

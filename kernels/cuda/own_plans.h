@@ -1,7 +1,7 @@
-// Plans of the ops that own kernels compute: element-wise, pools, batch norm, softmax
-// cross-entropy, embeddings; and of an empty batch, of any kind.
+// Plans of the ops that Capstan's own kernels compute: element-wise ops, pools, batch norm, softmax
+// cross-entropy and embeddings; and the plan of any op with an empty batch.
 //
-// Thread safety: used by one thread at a time.
+// Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CUDA_OWN_PLANS_H_
 #define CAPSTAN_KERNELS_CUDA_OWN_PLANS_H_
 
@@ -12,8 +12,8 @@
 
 namespace capstan::kernels::cuda {
 
-// REQUIRES: the kind is none of the convolutions and fully connected ops, unless n is 0.
-// Errors: kResourceExhausted  no memory for the workspace.
+// REQUIRES: the op is no convolution and not fully connected, unless n is 0.
+// Errors: kResourceExhausted  not enough memory for the workspace.
 absl::StatusOr<std::unique_ptr<CudaPlan>> MakeOwnPlan(const OpSignature& signature, Device& device);
 
 }  // namespace capstan::kernels::cuda

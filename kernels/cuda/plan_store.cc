@@ -49,7 +49,7 @@ std::string EncodePlans(absl::string_view origin, const KeptPlans& plans) {
 
 absl::StatusOr<KeptPlans> DecodePlans(absl::string_view text, absl::string_view origin) {
   std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
-  // Version, origin, checksum, and nothing behind the last line's end.
+  // The version, the origin, the checksum, and the empty text behind the last line's end.
   if (lines.size() < 4 || !lines.back().empty()) return Damaged(lines.size(), "it ends too early");
   lines.pop_back();
   if (lines[0] != kVersionLine) {
@@ -94,7 +94,7 @@ std::optional<std::string> PlanStore::Find(const std::string& key) const {
 
 void PlanStore::Add(const std::string& key, const std::string& plan) {
   if (!IsPlanText(key) || !IsPlanText(plan)) return;
-  for (const auto& [other, kept] : Read()) {  // Others may have written since.
+  for (const auto& [other, kept] : Read()) {  // Other processes may have written since.
     if (static_cast<int64_t>(plans_.size()) >= kPlansMax) break;
     plans_.emplace(other, kept);
   }
@@ -119,7 +119,7 @@ void PlanStore::Note(const std::string& key, const std::vector<std::string>& nam
 KeptPlans PlanStore::Read() {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(file_, error);
-  if (error) return {};  // It is not there.
+  if (error) return {};  // There is no file.
   if (bytes > static_cast<uintmax_t>(kPlanFileBytesMax)) {
     return Ignore(
         absl::DataLossError(absl::StrCat(bytes, " bytes, expected at most ", kPlanFileBytesMax)));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kOrigin[] = "NVIDIA H100 80GB HBM3 (9.0), cuDNN 91900, cuBLASLt 130000";
 
-// An empty folder, and what stores say.
+// An empty folder, and the messages of the stores that use it.
 struct Place {
   Place() {
     static int count = 0;
@@ -80,14 +80,14 @@ TEST_CASE("Plan store: the next one has what one was given", "[kernels][cuda]") 
   PlanStore second = place.Open();
   CHECK(second.Find("key") == "engine 3");
   CHECK_FALSE(second.Find("other").has_value());
-  // Both write; nothing is lost.
+  // Both stores write, and no plan is lost.
   second.Add("other", "engine 2");
   first.Add("third", "engine 4");
   const PlanStore third = place.Open();
   CHECK(third.Find("other") == "engine 2");
   CHECK(third.Find("third") == "engine 4");
   CHECK(place.said.empty());
-  // Only the file is left.
+  // No temporary file is left.
   const std::filesystem::directory_iterator files(place.folder);
   CHECK(std::distance(begin(files), end(files)) == 1);
 }
@@ -132,7 +132,7 @@ TEST_CASE("Plan store: a file that is damaged or foreign is ignored with a word,
       {std::string(static_cast<size_t>(kPlanFileBytesMax) + 1, 'x'), "expected at most 8388608"},
   };
   for (const auto& [text, said] : cases) {
-    place.Open().Add("seed", "engine 0");  // The folder is there.
+    place.Open().Add("seed", "engine 0");  // Makes the folder.
     Overwrite(file, text);
     place.said.clear();
     PlanStore store = place.Open();
@@ -140,7 +140,7 @@ TEST_CASE("Plan store: a file that is damaged or foreign is ignored with a word,
     CHECK_THAT(place.said[0], Catch::Contains(file) && Catch::Contains(said));
     CHECK_FALSE(store.Find("key").has_value());
     store.Add("key", "engine 5");
-    CHECK(place.said.size() == 1);  // It was looked at again before it was written.
+    CHECK(place.said.size() == 1);  // Add reads the file again, but does not repeat the message.
     place.said.clear();
     CHECK(place.Open().Find("key") == "engine 5");
     CHECK(place.said.empty());

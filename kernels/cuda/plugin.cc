@@ -1,4 +1,4 @@
-// libcapstan_cuda.so's only door; plugin_abi.h says what passes through it.
+// The only function that libcapstan_cuda.so exports; see plugin_abi.h.
 #include "kernels/cuda/backend_impl.h"
 #include "kernels/cuda/plugin_door.h"
 

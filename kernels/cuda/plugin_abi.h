@@ -1,8 +1,8 @@
-// What libcapstan_cuda.so exports: one C function, CapstanCudaOpen, with a version in front.
+// PluginCall: the argument of CapstanCudaOpen, the one C function that libcapstan_cuda.so exports.
 //
-// A backend is a C++ object, so the plugin and who loads it must be built from the same sources by
-// the same compiler. kPluginVersion is raised whenever backend.h, device_backend.h, collective.h,
-// op.h, tensor_view.h or cuda_backend.h change what they look like in memory.
+// A backend is a C++ object, so the same compiler must build the plugin and the program that loads
+// it from the same sources. Raise kPluginVersion whenever types of backend.h, device_backend.h,
+// collective.h, op.h, tensor_view.h or cuda_backend.h change their layout in memory.
 // Thread safety: values.
 #ifndef CAPSTAN_KERNELS_CUDA_PLUGIN_ABI_H_
 #define CAPSTAN_KERNELS_CUDA_PLUGIN_ABI_H_
@@ -18,18 +18,18 @@ inline constexpr char kPluginFile[] = "libcapstan_cuda.so";
 inline constexpr char kPluginSymbol[] = "CapstanCudaOpen";
 inline constexpr int kPluginMessageBytes = 1024;
 
-// In and out of CapstanCudaOpen. Fields up to `backend` never move.
+// The inputs and outputs of CapstanCudaOpen. Fields up to `backend` never move.
 struct PluginCall {
   uint32_t caller_version = kPluginVersion;
   uint32_t plugin_version = 0;             // Out, always.
   int32_t status_code = 0;                 // Out: absl::StatusCode.
-  char message[kPluginMessageBytes] = {};  // Out: of the status, ends with 0.
+  char message[kPluginMessageBytes] = {};  // Out: the status's message, ends with 0.
   CudaBackend* backend = nullptr;  // Out: owned by the caller; null unless the status is OK.
-  CudaOptions options;             // In; read only where the versions are the same.
+  CudaOptions options;             // In; read only if the versions are the same.
   bool check_only = false;         // In: compares the versions, and opens nothing.
 };
 
-// Fills in the outputs. A plugin of another version sets plugin_version and nothing else.
+// Fills in the outputs. If its version differs, a plugin sets plugin_version and nothing else.
 using PluginOpen = void (*)(PluginCall* call);
 
 }  // namespace capstan::kernels::cuda

@@ -1,6 +1,6 @@
-// AnswerPluginCall: what a plugin does with a call of CapstanCudaOpen (plugin_abi.h).
+// AnswerPluginCall: implements CapstanCudaOpen (plugin_abi.h) for a plugin.
 //
-// Thread safety: a function.
+// Thread safety: as `make`.
 #ifndef CAPSTAN_KERNELS_CUDA_PLUGIN_DOOR_H_
 #define CAPSTAN_KERNELS_CUDA_PLUGIN_DOOR_H_
 

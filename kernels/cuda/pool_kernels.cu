@@ -1,7 +1,7 @@
 // Pools; image_kernels.h has the maths, shapes and bytes of each.
 //
-// A thread works on N channels side by side, 16 bytes of them where they may be read at once and
-// enough threads are left for a card: most of its time goes into finding its place.
+// A thread handles N neighbouring channels, because computing its place takes most of its time:
+// 16 bytes of channels if they may be read at once and enough threads remain for a card, else one.
 #include "kernels/cuda/image_kernels.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/window.cuh"
@@ -9,7 +9,7 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// Winners of N channels.
+// The winners of N channels.
 template <int N>
 struct Winners {
   int32_t v[N];
@@ -42,7 +42,7 @@ __device__ __forceinline__ void StoreWinners(int32_t* p, const Winners<N>& winne
   }
 }
 
-// The first of thread i's channels, in an image [n, h, w, c].
+// The place of the first of thread i's channels, in an image [n, h, w, c].
 template <int N>
 __device__ __forceinline__ Place PlaceOfThread(int i, int h, int w, int c) {
   Place p = PlaceOf(i, h, w, c / N);
@@ -50,7 +50,7 @@ __device__ __forceinline__ Place PlaceOfThread(int i, int h, int w, int c) {
   return p;
 }
 
-// Element of a position's channel.
+// The index of channel p.channel at position (h, w) of image p.n.
 __device__ __forceinline__ int XAt(const WindowShape& s, const Place& p, int h, int w) {
   return ((p.n * s.h + h) * s.w + w) * s.c + p.channel;
 }
@@ -181,7 +181,7 @@ int64_t OutputsOf(const WindowShape& s) { return s.n * s.out_h * s.out_w * s.c; 
 
 constexpr int64_t kThreadsWanted = int64_t{1} << 17;
 
-// run(N as a constant, T()) for an op with a thread for each of `elements`.
+// Calls run(N as a constant, T()) for an op that writes `elements`, N per thread.
 template <class Run>
 cudaError_t ForWidth(const PoolArgs& a, int64_t elements, const Run& run) {
   return ForElement(a.type, [&](auto t) {

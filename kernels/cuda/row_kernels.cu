@@ -16,7 +16,7 @@ __device__ __forceinline__ void Report(unsigned long long* fault, int64_t positi
 
 __device__ __forceinline__ float WarpMax(float v) {
   for (int step = kWarp / 2; step > 0; step /= 2) {
-    v = fmaxf(v, __shfl_xor_sync(kWholeWarp, v, step));  // NaN is left out, and seen in the sum.
+    v = fmaxf(v, __shfl_xor_sync(kWholeWarp, v, step));  // fmaxf skips NaN; the sum keeps it.
   }
   return v;
 }
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kBlockThreads) SoftmaxBackwardKernel(SoftmaxAr
 
 // ---------------------------------------------------------------- embeddings
 
-// The row, or -1 with a report.
+// Returns the row; reports a row number out of range and returns -1 for it.
 __device__ __forceinline__ int64_t RowOf(const EmbeddingArgs& a, int64_t i) {
   const float number = a.row_numbers[i];
   if (number >= 0.0f && number < static_cast<float>(a.rows) && number == floorf(number)) {
@@ -99,17 +99,17 @@ __global__ void __launch_bounds__(kBlockThreads) GatherKernel(EmbeddingArgs a) {
 }
 
 constexpr int kSortThreads = 1024;
-constexpr int64_t kSortTile = 2 * kSortThreads;  // Keys that a block sorts in shared memory.
-constexpr uint64_t kNoKey = ~uint64_t{0};        // Sorts behind all others.
+constexpr int64_t kSortTile = 2 * kSortThreads;  // The keys that a block sorts in shared memory.
+constexpr uint64_t kNoKey = ~uint64_t{0};        // It sorts behind all other keys.
 
-// A power of two, at least kSortTile.
+// Rounds up to a power of two, at least kSortTile.
 int64_t PaddedCount(int64_t count) {
   int64_t padded = kSortTile;
   while (padded < count) padded *= 2;
   return padded;
 }
 
-// keys[i] = row << 32 | i: all different, so there is one sorted order.
+// Writes keys[i] = row << 32 | i. All are different, so there is only one sorted order.
 __global__ void __launch_bounds__(kBlockThreads)
     KeysKernel(EmbeddingArgs a, uint64_t* keys, int64_t padded) {
   const int64_t stride = int64_t{gridDim.x} * kBlockThreads;
@@ -129,8 +129,8 @@ __device__ __forceinline__ void CompareSwap(uint64_t* low, uint64_t* high, bool 
 }
 
 // Bitonic sort. A run of `size` keys is ascending iff its first index has the bit `size` clear.
-// This does the steps of distance `distance`, .., 1 of the merge to runs of `size`; `whole` instead
-// sorts tiles from the start.
+// This kernel does the steps inside tiles of the merge to runs of `size`: distances
+// min(size / 2, kSortThreads), .., 1. If `whole`, it instead sorts each tile from the start.
 __global__ void __launch_bounds__(kSortThreads)
     SortTileKernel(uint64_t* keys, int64_t size, bool whole) {
   __shared__ uint64_t tile[kSortTile];
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kSortThreads)
   mine[threadIdx.x + kSortThreads] = tile[threadIdx.x + kSortThreads];
 }
 
-// One step of a merge at a distance that spans tiles; one thread a pair.
+// Does one step of a merge, at a distance that spans tiles. One thread handles one pair.
 __global__ void __launch_bounds__(kBlockThreads)
     SortStepKernel(uint64_t* keys, int64_t pairs, int64_t size, int64_t distance) {
   const int64_t stride = int64_t{gridDim.x} * kBlockThreads;
@@ -175,7 +175,7 @@ cudaError_t Sort(uint64_t* keys, int64_t padded, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-// The warp at the first key of a row adds up that row.
+// The warp at the first key of a row adds all values of that row.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     ScatterAddKernel(EmbeddingArgs a, const uint64_t* keys) {

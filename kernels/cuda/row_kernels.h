@@ -1,8 +1,9 @@
 // Kernels of rows: softmax cross-entropy and embeddings.
 //
-// Every launcher enqueues and returns the launch's error. Labels and row numbers out of range are
-// reported in Faults, and read nothing. The same bits on every run: nothing is added atomically.
-// Specification: kernels/reference/matrix_ops.h; compared by tests/gpu:conformance_test.
+// Every launcher enqueues its kernels and returns the launch's error. A kernel reports labels and
+// row numbers out of range in Faults, and reads nothing for them. No sum uses atomics, so every run
+// gives the same bits. kernels/reference/matrix_ops.h is the specification, with which
+// tests/gpu:conformance_test compares them.
 // Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_ROW_KERNELS_H_
 #define CAPSTAN_KERNELS_CUDA_ROW_KERNELS_H_
@@ -15,18 +16,18 @@
 
 namespace capstan::kernels::cuda {
 
-// One warp a sample; logits [n, classes], labels [n].
+// One warp handles one sample; logits [n, classes], labels [n].
 //   forward   p = exp(logits - max) / sum;  loss = log(sum) + max - logits[label]
 //   backward  dlogits = (p - [class == label]) * scale
-// 12 B an element forward (logits three times, from the cache but for the first), 8 B backward.
-// A label out of range gives the loss NaN and a target of 0.
+// 12 B per element forward (it reads logits three times, from the cache except the first time),
+// 8 B backward. A label out of range gives the loss NaN and a target of 0.
 struct SoftmaxArgs {
-  Element type = Element::kFloat;  // Of logits and dlogits.
+  Element type = Element::kFloat;  // The type of logits and dlogits.
   int64_t n = 0;
   int classes = 1;
   const void* logits = nullptr;
   const int32_t* labels = nullptr;
-  float* probabilities = nullptr;  // [n, classes]: forward written, backward read.
+  float* probabilities = nullptr;  // [n, classes]; forward writes it, backward reads it.
   float* loss = nullptr;           // [n]
   float scale = 1.0f;
   void* dlogits = nullptr;
@@ -36,14 +37,14 @@ cudaError_t LaunchSoftmaxForward(const SoftmaxArgs& args, cudaStream_t stream);
 cudaError_t LaunchSoftmaxBackward(const SoftmaxArgs& args, cudaStream_t stream);
 
 // row_numbers [count] are whole fp32 numbers in [0, rows).
-//   forward   y[i] = weight[row_numbers[i]], rows of `dim`; 0 for one out of range
+//   forward   y[i] = weight[row_numbers[i]], rows of `dim`; 0 for a row number out of range
 //   backward  dweight = 0, then dweight[r] = sum of dy[i] with row_numbers[i] == r, in the order
-//             of i: the pairs (row, i) are sorted first.
-// Forward 8 B an element of y; backward 4 B of dy and of dweight, and log2(count)^2 / 2 passes
-// over the 8 B pairs, of which one launch makes up to eleven.
+//             of i: the kernels sort the pairs (row, i) first.
+// Forward 8 B per element of y. Backward 4 B per element of dy and of dweight, and
+// log2(count)^2 / 2 passes over the 8 B pairs; one launch makes up to eleven passes.
 struct EmbeddingArgs {
-  Element type = Element::kFloat;  // Of weight, y and dy.
-  int64_t count = 0;               // Row numbers.
+  Element type = Element::kFloat;  // The type of weight, y and dy.
+  int64_t count = 0;               // The number of row numbers.
   int dim = 1;
   int64_t rows = 1;
   const float* row_numbers = nullptr;
@@ -51,7 +52,7 @@ struct EmbeddingArgs {
   void* y = nullptr;
   const void* dy = nullptr;
   float* dweight = nullptr;  // [rows, dim]
-  void* scratch = nullptr;   // Backward: EmbeddingScratchBytes(count).
+  void* scratch = nullptr;   // Backward only: EmbeddingScratchBytes(count).
   Faults* faults = nullptr;
 };
 int64_t EmbeddingScratchBytes(int64_t count);

@@ -1,4 +1,4 @@
-// Shapes of op.h as kernels take them.
+// WindowShapeOf: converts the shapes of op.h to those that kernels take.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_KERNELS_CUDA_SHAPES_H_

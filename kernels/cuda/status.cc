@@ -20,7 +20,8 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorHardwareStackError:
 #if CUDART_VERSION >= 13000
-    // Of the hardware, or of an access to another GPU over NVLink; ours are those of NCCL.
+    // An error of the hardware, or of an access to another GPU over NVLink. Only NCCL makes such
+    // accesses here.
     case cudaErrorContained:
 #endif
       return absl::StatusCode::kUnavailable;
@@ -39,8 +40,9 @@ absl::StatusCode CodeOf(cudaError_t error) {
   }
 }
 
-// OK, or that the calling thread's device is lost. Every call of the runtime fails then; this one
-// waits for nothing. (The thread's last error may be an old one, of another device.)
+// Returns kUnavailable if the calling thread's device is lost, else OK. Every call of the runtime
+// fails on a lost device; this one does not wait. (The thread's last error would not do: it may be
+// old, or come from another device.)
 absl::Status AskDevice() {
   const absl::Status asked = FromCuda(cudaStreamQuery(cudaStreamPerThread), "the device");
   return absl::IsUnavailable(asked) ? asked : absl::OkStatus();  // It may be busy.
@@ -50,7 +52,7 @@ absl::Status AskDevice() {
 
 absl::Status FromCuda(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
-  cudaGetLastError();  // Told here; the next launch would report it as its own.
+  cudaGetLastError();  // Clears it: the next launch would report it as its own.
   return absl::Status(CodeOf(error), absl::StrCat(what, ": ", cudaGetErrorName(error), ": ",
                                                   cudaGetErrorString(error)));
 }

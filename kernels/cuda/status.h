@@ -1,7 +1,7 @@
-// Errors of CUDA, cuBLASLt and cuDNN as absl::Status, with the library's own name for each.
+// Converts errors of CUDA, cuBLASLt and cuDNN to absl::Status, with the library's name of each.
 //
-// A library that fails because its device is lost has no word for that: so the runtime is asked.
-// Thread safety: thread-safe; that is the calling thread's current device.
+// cuBLASLt and cuDNN have no error code for a lost device, so these functions ask the CUDA runtime
+// about the calling thread's current device. Thread safety: thread-safe.
 #ifndef CAPSTAN_KERNELS_CUDA_STATUS_H_
 #define CAPSTAN_KERNELS_CUDA_STATUS_H_
 
@@ -14,20 +14,23 @@
 
 namespace capstan::kernels::cuda {
 
-// "launching relu: cudaErrorIllegalAddress: an illegal memory access was encountered".
+// Makes for example "launching relu: cudaErrorIllegalAddress: an illegal memory access was
+// encountered". Clears the thread's last error.
 //   kResourceExhausted   out of memory
 //   kUnavailable         no driver, no device, the device is lost or taken
 //   kInvalidArgument     no such device
-//   kFailedPrecondition  not allowed while work is being recorded; the driver is too old
+//   kFailedPrecondition  not allowed while work is being recorded; the driver is too old; there is
+//                        no kernel for this device
 //   kInternal            all others
 absl::Status FromCuda(cudaError_t error, absl::string_view what);
-// Likewise; what a library does not support is kUnimplemented. Other failures are Explained by what
-// the runtime says of the calling thread's device.
+// Out of memory is kResourceExhausted, an operation that the library does not support
+// kUnimplemented, all others are kInternal. All but kUnimplemented are passed through Explained,
+// with the runtime's status of the calling thread's device.
 absl::Status FromCublas(cublasStatus_t status, absl::string_view what);
 absl::Status FromCudnn(cudnnStatus_t status, absl::string_view what);
 
-// A library's failure, beside what its device says itself, asked right after it: kUnavailable with
-// the words of both if that is kUnavailable, else the failure as it is.
+// Combines a library's failure with the status of its device, asked right after it. Returns
+// kUnavailable with both messages if `device` is kUnavailable, else the failure unchanged.
 absl::Status Explained(const absl::Status& failure, const absl::Status& device);
 
 }  // namespace capstan::kernels::cuda

@@ -1,5 +1,5 @@
-// Errors of CUDA's libraries, beside a runtime that says what the test wants: its functions are
-// defined here, ahead of those of the shared library.
+// Tests of errors of CUDA's libraries. This file defines two functions of the CUDA runtime, which
+// hide those of the shared library and return what a test wants.
 #include "kernels/cuda/status.h"
 
 #include <cublasLt.h>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// What the runtime answers.
+// The answer of cudaStreamQuery, and the number of its calls.
 cudaError_t of_stream = cudaSuccess;
 int questions = 0;
 
@@ -26,7 +26,7 @@ void Answer(cudaError_t stream) {
 
 extern "C" {
 
-// What a thread has left behind says nothing of the device that it is on now.
+// The thread's last error must not matter, since it may not be the current device's.
 cudaError_t CUDARTAPI cudaPeekAtLastError() { return cudaErrorDevicesUnavailable; }
 cudaError_t CUDARTAPI cudaStreamQuery(cudaStream_t) {
   ++questions;
@@ -76,7 +76,7 @@ TEST_CASE("CUDA status: a library's failure on a lost device is that device's", 
     CHECK_STATUS(status, absl::StatusCode::kUnavailable, words);
     CHECK_STATUS(status, absl::StatusCode::kUnavailable, device);
   }
-  // It may seem to have no memory.
+  // A lost device may seem to have no memory.
   CHECK_STATUS(FromCublas(CUBLAS_STATUS_ALLOC_FAILED, "multiplying"),
                absl::StatusCode::kUnavailable, device);
 }

@@ -1,4 +1,5 @@
-// Windows over images on the device: which positions a window holds, and which windows a position.
+// Windows over images, in device code: the positions that a window holds, and the windows that hold
+// a position.
 #ifndef CAPSTAN_KERNELS_CUDA_WINDOW_CUH_
 #define CAPSTAN_KERNELS_CUDA_WINDOW_CUH_
 
@@ -9,20 +10,20 @@
 
 namespace capstan::kernels::cuda {
 
-// Part of an axis: [begin, end).
+// A part of an axis: [begin, end).
 struct AxisRange {
   int begin;
   int end;
 };
 
-// Input positions of output `o` along an axis of `size`.
+// The input positions of output `o` along an axis of `size`.
 __device__ __forceinline__ AxisRange WindowOf(int o, const WindowShape& s, int size) {
   const int first = o * s.stride - s.padding;
   const int last = first + s.kernel;
   return {first < 0 ? 0 : first, last > size ? size : last};
 }
 
-// Outputs along an axis of `out_size` whose windows hold input `i`.
+// The outputs along an axis of `out_size` whose windows hold input `i`.
 __device__ __forceinline__ AxisRange WindowsAt(int i, const WindowShape& s, int out_size) {
   const int reach = i + s.padding - s.kernel + 1;  // The first window may begin here.
   const int begin = reach <= 0 ? 0 : (reach + s.stride - 1) / s.stride;
@@ -30,7 +31,7 @@ __device__ __forceinline__ AxisRange WindowsAt(int i, const WindowShape& s, int 
   return {begin, last > out_size ? out_size : last};
 }
 
-// One element of an image: i = ((n * h + row) * w + column) * c + channel. Counts fit 31 bits.
+// The coordinates of element i = ((n * h + row) * w + column) * c + channel. Counts fit 31 bits.
 struct Place {
   int channel;
   int column;
@@ -48,7 +49,7 @@ __device__ __forceinline__ Place PlaceOf(int i, int h, int w, int c) {
   return p;
 }
 
-// op(i) for i in [0, n).
+// Calls op(i) for i in [0, n).
 template <class Op>
 __global__ void __launch_bounds__(kBlockThreads) EachKernel(Op op, int64_t n) {
   const int64_t stride = int64_t{gridDim.x} * kBlockThreads;

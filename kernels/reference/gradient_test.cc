@@ -1,5 +1,5 @@
-// Backward ops of the reference against finite differences of its forward ops, and a few results
-// that can be told without computing.
+// Tests the reference's backward ops against finite differences of its forward ops, and checks a
+// few results that are known without computing.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

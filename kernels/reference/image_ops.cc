@@ -8,8 +8,8 @@ namespace capstan::kernels::reference {
 namespace {
 
 // Calls visit(y index without channel, x index without channel, kernel offset) for every pair of an
-// output position and an input position in its window, outputs in order, offsets row-major.
-// Positions in the padding are left out.
+// output position and an input position in its window: outputs in order, offsets row-major. Leaves
+// out positions in the padding.
 template <typename Visit>
 void ForEachWindow(const OpDesc& d, const Visit& visit) {
   for (int64_t n = 0; n < d.n; ++n) {
@@ -33,12 +33,12 @@ void Store(const std::vector<double>& from, float* to) {
 
 std::vector<double> Zeros(int64_t count) { return std::vector<double>(static_cast<size_t>(count)); }
 
-// The weight of (filter o, kernel offset k, channel c) in OHWI.
+// The index of the weight of (filter o, kernel offset k, channel c) in OHWI.
 int64_t WeightIndex(const OpDesc& d, int64_t o, int64_t k, int64_t c) {
   return (o * d.kernel * d.kernel + k) * d.c + c;
 }
 
-// Positions of each window that are not padding, by y index without channel.
+// For each window, by its y index without channel: the number of positions that are not padding.
 std::vector<double> WindowSizes(const OpDesc& d) {
   std::vector<double> sizes = Zeros(d.n * d.out_h * d.out_w);
   ForEachWindow(d, [&](int64_t yi, int64_t, int64_t) { sizes[static_cast<size_t>(yi)] += 1.0; });
@@ -184,7 +184,7 @@ void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const f
                        const float* mean, const float* variance, const float* shift, const float* y,
                        const float* dy2, float* dx, float* dscale, float* dshift, float* dsum) {
   const int64_t positions = d.n * d.h * d.w;
-  std::vector<double> gradient = Zeros(positions * d.c);  // Before ReLU.
+  std::vector<double> gradient = Zeros(positions * d.c);  // The gradient dz of ReLU's argument.
   for (int64_t c = 0; c < d.c; ++c) {
     const double inverse = 1.0 / std::sqrt(double{variance[c]} + double{d.epsilon});
     const auto normal = [&](int64_t i) { return (double{x[i]} - double{mean[c]}) * inverse; };

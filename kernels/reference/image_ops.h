@@ -1,8 +1,8 @@
-// Naive convolution, pooling and batch normalisation. Layouts, operand order and what is left open
-// in op.h: see kernels/op.h and reference_backend.h.
+// Naive convolution, pooling and batch normalisation, for the reference backend. kernels/op.h
+// defines layouts and operand order; reference_backend.h decides what op.h leaves open.
 //
-// REQUIRES everywhere: the descriptor passed MakeSignature, pointers hold its operand counts. A
-// null bias or dbias means: none. Thread safety: pure functions of their arguments.
+// REQUIRES everywhere: the descriptor passed MakeSignature, and pointers hold its operand counts.
+// A null bias or dbias means that there is none. Thread safety: pure functions of their arguments.
 #ifndef CAPSTAN_KERNELS_REFERENCE_IMAGE_OPS_H_
 #define CAPSTAN_KERNELS_REFERENCE_IMAGE_OPS_H_
 
@@ -23,9 +23,9 @@ void MaxPoolBackward(const OpDesc& d, const float* dy, const int32_t* index, flo
 void AveragePoolForward(const OpDesc& d, const float* x, float* y);
 void AveragePoolBackward(const OpDesc& d, const float* dy, float* dx);
 
-// A null addend means: none. What the backward op needs of the forward one: shift with fuse_relu
-// alone, y with has_addend, and then it gives dsum; dy2 with has_dy2; the others are not read and
-// may be null.
+// A null addend means that there is none. BatchNormBackward reads shift only with fuse_relu and
+// without has_addend, y only with has_addend, and dy2 only with has_dy2; it writes dsum only with
+// has_addend. Arguments that it does not use may be null.
 void BatchNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
                       const float* addend, float* y, float* mean, float* variance);
 void BatchNormInference(const OpDesc& d, const float* x, const float* scale, const float* shift,

@@ -12,7 +12,7 @@ namespace {
 
 double Sigmoid(double y) { return 1.0 / (1.0 + std::exp(-y)); }
 
-// log(1 + exp(y)); exp is at most 1, so nothing overflows.
+// log(1 + exp(y)). The argument of exp is never positive, so nothing overflows.
 double SoftPlus(double y) { return std::max(y, 0.0) + std::log1p(std::exp(-std::fabs(y))); }
 
 double LossOf(const OpDesc& d, double y, double t, double weight) {

@@ -1,8 +1,8 @@
-// Naive fully connected, element-wise, softmax cross-entropy and embedding ops.
+// Naive fully connected, element-wise, loss and embedding ops, for the reference backend.
 //
-// REQUIRES everywhere: the descriptor passed MakeSignature, pointers hold its operand counts,
-// labels and row numbers are in range. A null bias or dbias means: none. Thread safety: pure
-// functions.
+// REQUIRES everywhere: the descriptor passed MakeSignature, pointers hold its operand counts, and
+// labels and row numbers are in range. A null bias or dbias means that there is none. Thread
+// safety: pure functions of their arguments.
 #ifndef CAPSTAN_KERNELS_REFERENCE_MATRIX_OPS_H_
 #define CAPSTAN_KERNELS_REFERENCE_MATRIX_OPS_H_
 
@@ -21,12 +21,12 @@ void FullyConnectedBackwardWeights(const OpDesc& d, const float* x, const float*
 void ReluForward(int64_t count, const float* x, float* y);
 void ReluBackward(int64_t count, const float* y, const float* dy, float* dx);
 void Add(int64_t count, const float* a, const float* b, float* y);
-// Forward and backward alike: keeps element i iff PhiloxWord(key, i) >= rate * 2^32, and divides
-// what is kept by (1 - rate).
+// The forward and the backward op: keeps element i iff PhiloxWord(key, i) >= rate * 2^32, and
+// divides the elements that it keeps by (1 - rate).
 void Dropout(int64_t count, float rate, uint64_t key, const float* x, float* y);
 
-// The loss of a sample is log(sum(exp(logits))) - logits[label], in nats; times weights[label],
-// unless weights is null.
+// The loss of a sample is log(sum(exp(logits))) - logits[label], in nats, multiplied by
+// weights[label] unless weights is null.
 void SoftmaxCrossEntropyForward(const OpDesc& d, const float* logits, const int32_t* labels,
                                 const float* weights, float* probabilities, float* loss);
 void SoftmaxCrossEntropyBackward(const OpDesc& d, const float* probabilities, const int32_t* labels,

@@ -24,7 +24,7 @@ class ReferencePlan : public Plan {
 
 using Views = absl::Span<const TensorView>;
 
-// The data pointer of view `i`; null where the op has no such (optional) operand.
+// The data pointer of view `i`; null if the op lacks this (optional) operand.
 float* F(Views views, size_t i) { return i < views.size() ? views[i].f32() : nullptr; }
 
 // Labels and row numbers are data, so they are checked at each run.
@@ -75,7 +75,7 @@ void Execute(const OpDesc& d, Views in, Views out, const RunOptions& options) {
       return ref::BatchNormInference(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), F(in, 5),
                                      F(out, 0));
     case OpKind::kBatchNormBackward: {
-      // The sixth operand is y with an addend, and shift without.
+      // The sixth operand is y if there is an addend, else shift.
       const float* const shift = d.has_addend ? nullptr : F(in, 5);
       const float* const y = d.has_addend ? F(in, 5) : nullptr;
       return ref::BatchNormBackward(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), shift, y,

@@ -1,12 +1,12 @@
-// The reference backend: every op of op.h as naive loops. It is the specification that the other
-// backends are compared with, and is itself checked by finite differences. Sums are accumulated in
-// double, so its results are the correctly rounded ones up to the rounding of its inputs.
+// The reference backend: every op of op.h as naive loops. It is the specification with which tests
+// compare the other backends; finite differences check it. It accumulates sums in double, so its
+// results are correctly rounded, up to the rounding of its inputs.
 //
-// What op.h leaves open is decided here:
-//   * NaN passes through ReLU forward, fused or not, and wins a max-pool window (so that divergence
-//     is seen). ReLU's gradient is 0 where its result is NaN.
-//   * Of equal values in a max-pool window the first in row-major order wins; padding never wins.
-//   * An empty batch gives zero weight gradients; batch norm's mean and variance of it are zero.
+// It decides what op.h leaves open:
+//   * NaN passes through ReLU forward, fused or not, and wins a max-pool window, so that divergence
+//     is visible. ReLU's gradient is 0 where its result is NaN.
+//   * The first of equal values in a max-pool window wins, in row-major order; padding never wins.
+//   * An empty batch gives weight gradients of zero, and a batch norm mean and variance of zero.
 // Thread safety: as Backend.
 #ifndef CAPSTAN_KERNELS_REFERENCE_REFERENCE_BACKEND_H_
 #define CAPSTAN_KERNELS_REFERENCE_REFERENCE_BACKEND_H_

@@ -37,7 +37,7 @@ FakeCollective::FakeCollective(std::vector<FakeDevice*> members) : members_(std:
 
 FakeCollective::~FakeCollective() {
   for (FakeDevice* const member : members_) {
-    for (auto& queue : member->queues_) queue.clear();  // Nothing runs, or a member is lost.
+    for (auto& queue : member->queues_) queue.clear();  // They are empty unless a member is lost.
     member->collective_ = nullptr;
   }
 }
@@ -63,7 +63,7 @@ absl::Status FakeCollective::Meet(CollectiveKind kind, Stream stream,
   const std::vector<float*> addresses(arrays.begin(), arrays.end());
   const auto all = [this, kind, addresses, count] { return Exchange(kind, addresses, count); };
   for (FakeDevice* const member : members_) {
-    // Whoever runs it takes it from the others' streams.
+    // The member that runs the item removes it from the others' streams.
     member->Enqueue(stream, {.work =
                                  [this, stream, member, all] {
                                    for (FakeDevice* const other : members_) {
@@ -94,7 +94,7 @@ absl::Status FakeCollective::Exchange(CollectiveKind kind, const std::vector<flo
   for (size_t i = 0; i < members_.size(); ++i) {
     if (!call.Receives(i)) continue;
     const bool scatters = kind == CollectiveKind::kReduceScatter;
-    // Its other parts are not defined.
+    // The other parts of its array are undefined.
     if (scatters) std::fill_n(arrays[i], elements, std::numeric_limits<float>::quiet_NaN());
     call.Receive(i, arrays[i] + (scatters ? static_cast<int64_t>(i) * count : 0));
   }

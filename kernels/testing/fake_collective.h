@@ -1,9 +1,9 @@
-// FakeCollective: fake devices that work together (kernels/collective.h).
+// FakeCollective: a collective (kernels/collective.h) of fake devices. FakeDevice::Join makes it.
 //
-// What was enqueued together runs once it is the first item left on that stream of each member. A
-// member that waits has the others run, before its own work or when that cannot go on, in an order
-// drawn from its seed; it fails if one is lost. host_collective.h computes.
-// Thread safety: used by one thread.
+// A call enqueues one item per member, a "meeting". It runs once these items are the first on that
+// stream of every member. A member that waits runs items of the others, before its own work or when
+// its own work cannot go on, in an order drawn from its seed. It fails if it needs work of a member
+// that has failed. HostCollective computes the result. Thread safety: one thread uses it.
 #ifndef CAPSTAN_KERNELS_TESTING_FAKE_COLLECTIVE_H_
 #define CAPSTAN_KERNELS_TESTING_FAKE_COLLECTIVE_H_
 
@@ -22,7 +22,7 @@ namespace capstan::kernels {
 
 class FakeCollective final : public Collective {
  public:
-  // As DeviceBackend::Join, of `first`.
+  // Implements first.Join(members) (DeviceBackend).
   static absl::StatusOr<std::unique_ptr<Collective>> Create(
       FakeDevice& first, absl::Span<DeviceBackend* const> members);
   ~FakeCollective() override;
@@ -46,14 +46,14 @@ class FakeCollective final : public Collective {
     return Meet(CollectiveKind::kAllGather, stream, arrays, count);
   }
 
-  // For FakeDevice.
+  // FakeDevice calls these two.
   const std::vector<FakeDevice*>& members() const { return members_; }
-  // Whether every member has come to that meeting.
+  // True if no member has failed and each has the meeting's item first on `stream`.
   bool AllHere(int stream, int64_t meeting) const;
 
  private:
   explicit FakeCollective(std::vector<FakeDevice*> members);
-  // Has all members meet on `stream`, and then send and receive.
+  // Enqueues a meeting of all members on `stream`, which runs Exchange.
   absl::Status Meet(CollectiveKind kind, Stream stream, absl::Span<float* const> arrays,
                     int64_t count);
   absl::Status Exchange(CollectiveKind kind, const std::vector<float*>& addresses, int64_t count);

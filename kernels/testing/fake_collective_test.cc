@@ -25,7 +25,8 @@ std::unique_ptr<FakeDevice> MakeDevice(int index, uint64_t seed, int64_t runs_un
       FakeDevice::Options{.seed = seed, .index = index, .runs_until_lost = runs_until_lost});
 }
 
-// Devices, each with an array of its own; by hand, so that a test can forget something.
+// A collective of devices, each with one array. The calls are explicit, so that a test can leave
+// some out.
 class Group {
  public:
   Group(int members, uint64_t seed) {
@@ -40,7 +41,7 @@ class Group {
     REQUIRE_OK_AND_ASSIGN(collective_, devices_[0]->Join(members_));
   }
 
-  // Uploads value + i to member i, all streams but that of the collective waiting or not.
+  // Uploads value + i to member i. If `wait`, the stream `then` waits for the upload.
   void Upload(float value, Stream then, bool wait) {
     for (size_t i = 0; i < devices_.size(); ++i) {
       FakeDevice& device = *devices_[i];
@@ -82,7 +83,7 @@ TEST_CASE("Fake collective: adds up to the first, and hands on from it, in every
       REQUIRE_OK(group.collective_->Broadcast(Stream::kUpload, group.arrays_, kCount - 1));
       std::vector<float> handed_on(kCount, sum);
       for (size_t i = 1; i < group.devices_.size(); ++i) {
-        handed_on.back() = 1.0f + static_cast<float>(i);  // One less than all.
+        handed_on.back() = 1.0f + static_cast<float>(i);  // Broadcast left the last element out.
         CHECK(group.Read(i) == handed_on);
       }
     }
@@ -105,9 +106,9 @@ TEST_CASE("Fake collective: sums for all, sums cut into parts, and parts put tog
       const std::vector<float> seen = group.Read(i);
       for (size_t k = 0; k < 2 * kPart; ++k) {
         if (k / kPart == i) CHECK(seen[k] == 3.0f);
-        if (k / kPart != i) CHECK(std::isnan(seen[k]));  // Nobody is to use it.
+        if (k / kPart != i) CHECK(std::isnan(seen[k]));  // Other parts are undefined.
       }
-      CHECK(seen.back() == 1.0f + static_cast<float>(i));  // Behind all parts.
+      CHECK(seen.back() == 1.0f + static_cast<float>(i));  // This element is behind all parts.
     }
 
     upload();
@@ -140,7 +141,7 @@ TEST_CASE("Fake collective: a call that is taken away is seen", "[kernels]") {
 TEST_CASE("Fake collective: who waits for a device that is lost is told its name", "[kernels]") {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Group group(3, seed);
-    group.devices_[2] = nullptr;  // The group is made anew around one that fails.
+    group.devices_[2] = nullptr;  // A device that fails takes the place of member 2.
     group.collective_ = nullptr;
     auto lost = MakeDevice(2, seed, /*runs_until_lost=*/0);
     REQUIRE_OK_AND_ASSIGN(void* const array, lost->TryAllocate(kBytes));

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kAddressBytes = int64_t{1} << 40;
 constexpr uintptr_t kAlignment = 256;
-constexpr int kPoison = 0xff;  // As fp32, bf16 and fp16: NaN; as a label: -1.
+constexpr int kPoison = 0xff;  // Bytes that read as NaN in fp32, bf16 and fp16, and as label -1.
 
 class FakePlan : public Plan {
  public:
@@ -38,7 +38,7 @@ class FakePlan : public Plan {
 std::byte* ReserveAddresses() {
   void* const memory =
       mmap(nullptr, kAddressBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) std::abort();  // A test has nothing better to do.
+  if (memory == MAP_FAILED) std::abort();  // The test cannot go on.
   return static_cast<std::byte*>(memory);
 }
 
@@ -49,7 +49,8 @@ std::unique_ptr<std::byte[]> Poisoned(int64_t bytes) {
   return memory;
 }
 
-// A view as the host's backend reads it: two bytes a number widened to fp32, in memory of its own.
+// A view and its numbers as the host's backend reads them. `widened` holds a copy in fp32 if the
+// view has a type of two bytes.
 struct HostView {
   TensorView view;
   std::vector<float> widened;
@@ -67,7 +68,7 @@ void Narrow(const float* values, const TensorView& to) {
   for (int64_t i = 0; i < to.count; ++i) halves[i] = ToHalf(to.dtype, values[i]);
 }
 
-// Stores fp32 in a view of fp32 or of a type of two bytes.
+// Stores fp32 numbers in a view of fp32, bf16 or fp16.
 void StoreFloats(const float* values, const TensorView& to) {
   if (IsHalf(to.dtype)) return Narrow(values, to);
   std::copy(values, values + to.count, to.f32());
@@ -114,7 +115,7 @@ absl::StatusOr<void*> FakeDevice::TryAllocate(int64_t bytes) {
   ++counts_.allocations;
   used_bytes_ += bytes;
   const uintptr_t address = next_address_;
-  // One unused stretch behind each block, so that running over its end is noticed.
+  // An unused gap behind each block makes accesses beyond its end fail.
   next_address_ += (static_cast<uintptr_t>(bytes) / kAlignment + 2) * kAlignment;
   device_blocks_[address] = {bytes, Poisoned(bytes)};
   return reinterpret_cast<void*>(address);
@@ -123,7 +124,7 @@ absl::StatusOr<void*> FakeDevice::TryAllocate(int64_t bytes) {
 void FakeDevice::Free(void* memory) {
   const auto block = device_blocks_.find(reinterpret_cast<uintptr_t>(memory));
   if (block == device_blocks_.end()) return;
-  // As cudaFree: what is enqueued is done with it first.
+  // Like cudaFree, this waits for all enqueued work first.
   static_cast<void>(Synchronize());
   used_bytes_ -= block->second.bytes;
   device_blocks_.erase(block);

@@ -1,19 +1,20 @@
-// FakeDevice: a device without hardware, for tests of code that drives one: its arithmetic is a
-// host backend's, its memory and its streams misbehave wherever a real device's might.
+// FakeDevice: a device without hardware, for tests of code that drives a device. A host backend
+// does its arithmetic; its memory and streams misbehave wherever those of a real device might.
 //
-//   * Device memory has addresses that the host cannot read or write (a fault, at once), and a host
-//     address given to an op is an error. It holds NaN at first; addresses are never used again, so
-//     that what is used after it was freed is an error.
-//   * Nothing that is enqueued runs before the host waits, and then no more than the wait needs, in
-//     an order drawn from the seed among those that streams and events allow. Pinned memory that
-//     a copy will write holds NaN until then.
-//   * The first error of an op ends all work, and every wait from then on returns it.
+//   * The host cannot read or write the addresses of device memory (it faults at once), and an op
+//     that is given a host address fails. New device memory holds NaN. Addresses are never used
+//     again, so that any use of freed memory is an error.
+//   * Enqueued work does not run before the host waits, and then only until the wait is satisfied.
+//     The seed decides its order among those that streams and events allow. Pinned memory that
+//     a copy will write holds NaN until the copy runs.
+//   * The first error of enqueued work ends all work; every wait returns this error from then on.
 //
-// Several of them can be joined (fake_collective.h): what one waits for may be another one's work.
+// Several fake devices can be joined (fake_collective.h): one may wait for the work of another.
 //
-// So a forgotten upload, a missing event or memory used again too early changes results, in some
-// order at least: run with several seeds. Of a GPU's own operations it has updates.
-// Thread safety: used by one thread.
+// A forgotten upload, a missing event or memory that is used again too early therefore changes the
+// results, at least in some order: run a test with several seeds. Of CudaBackend's own operations
+// it has only Update.
+// Thread safety: one thread uses it.
 #ifndef CAPSTAN_KERNELS_TESTING_FAKE_DEVICE_H_
 #define CAPSTAN_KERNELS_TESTING_FAKE_DEVICE_H_
 
@@ -35,8 +36,8 @@ namespace capstan::kernels {
 
 class FakeCollective;
 
-// Seeds below this one stand for all orders of precedence among the streams; those from it on draw
-// anew at each step.
+// Each seed below this one stands for a fixed order of precedence among the streams, and together
+// they cover all orders. Other seeds draw the order anew at each step.
 inline constexpr uint64_t kFakeDeviceOrders = 6;
 
 class FakeDevice final : public cuda::CudaBackend {
@@ -44,31 +45,30 @@ class FakeDevice final : public cuda::CudaBackend {
   struct Options {
     uint64_t seed = 0;
     DataType tensor_type = DataType::kFloat32;
-    int64_t memory_bytes = int64_t{1} << 34;  // Of the device.
-    int index = 0;                            // For its name.
-    int64_t runs_until_lost = -1;  // After so many ops it answers no more; < 0: it stays.
+    int64_t memory_bytes = int64_t{1} << 34;  // The size of device memory.
+    int index = 0;                            // The number in Label().
+    int64_t runs_until_lost = -1;  // Ops that run before the device is lost; < 0: it stays.
   };
-  // What was asked for so far.
+  // Counts of the calls so far.
   struct Counts {
-    int64_t allocations = 0;  // Of device and pinned memory.
-    int64_t runs = 0;         // Ops that ran, in graphs too.
-    int64_t plain_runs = 0;   // Ops that were enqueued by themselves, in no graph.
-    int64_t launches = 0;     // Of graphs.
+    int64_t allocations = 0;  // Allocations of device and pinned memory.
+    int64_t runs = 0;         // Ops that ran, also as part of graphs.
+    int64_t plain_runs = 0;   // Ops that were enqueued directly, outside of graphs.
+    int64_t launches = 0;     // Launches of graphs.
     int64_t copied_bytes = 0;
   };
-  // Calls that a test takes away to see whether that is noticed: the `number`-th, from 0, of Wait,
-  // CopyAsync, or Convert and LookUp does nothing. kTogether: of its collective, in which it is the
-  // first.
+  // Calls that a test can suppress, to see whether its checks notice: Wait, CopyAsync, Convert or
+  // LookUp, Await, and the calls of the collective whose member 0 is this device (kTogether).
   enum class Call { kNone, kWait, kCopy, kConvert, kAwait, kTogether };
 
-  // `host` computes in host memory.
+  // `host` does the arithmetic, in host memory.
   FakeDevice(std::unique_ptr<Backend> host, const Options& options);
   ~FakeDevice() override;
   FakeDevice(const FakeDevice&) = delete;
   FakeDevice& operator=(const FakeDevice&) = delete;
 
   const Counts& counts() const { return counts_; }
-  // Counts calls of `call` from now on, and forgets to do number `number` (< 0: none).
+  // Counts the calls of `call` from now on. Call number `number`, from 0, does nothing (< 0: none).
   void Forget(Call call, int64_t number);
   int64_t calls_counted() const { return calls_counted_; }
 
@@ -98,13 +98,13 @@ class FakeDevice final : public cuda::CudaBackend {
   absl::Status Record(DeviceEvent& event, Stream stream) override;
   absl::Status Wait(Stream stream, DeviceEvent& event) override;
   absl::Status Await(DeviceEvent& event) override;
-  // In microseconds: how many items of work ran between.
+  // Each item of work that ran between the events counts as a microsecond.
   absl::StatusOr<double> SecondsBetween(DeviceEvent& from, DeviceEvent& to) override;
 
   absl::StatusOr<cuda::CudaDeviceInfo> Info() override;
   absl::Status Update(const cuda::UpdateArgs& args) override;
   absl::Status Zero(void* memory, int64_t bytes) override;
-  // Errors: kUnimplemented, all of them.
+  // All of these return kUnimplemented.
   absl::Status Cast(const cuda::CastArgs&) override { return NotHere("Cast"); }
   absl::Status Norm(const cuda::NormArgs&) override { return NotHere("Norm"); }
   absl::Status Quantize(const cuda::QuantizeArgs&) override { return NotHere("Quantize"); }
@@ -118,19 +118,18 @@ class FakeDevice final : public cuda::CudaBackend {
   friend class FakeCollective;
   friend class FakeGraph;
   using Work = std::function<absl::Status()>;
-  // How often an event was recorded, and how often that was reached.
   struct EventState {
-    int64_t recorded = 0;
-    int64_t reached = 0;
-    int64_t reached_at = 0;  // Items that had run by then.
+    int64_t recorded = 0;    // How often the event was recorded.
+    int64_t reached = 0;     // The number of the last recording that was reached, from 1.
+    int64_t reached_at = 0;  // How many items had run by then.
   };
   struct Event;
-  // Runs once `after` was reached `times` times, and all members have come to the meeting.
+  // Runs once recording `times` of `after` was reached, and all members are at the meeting.
   struct Item {
     Work work;
     std::shared_ptr<EventState> after;  // May be null.
     int64_t times = 0;
-    int64_t meeting = 0;  // Of the collective; 0: none.
+    int64_t meeting = 0;  // The number of the collective's meeting; 0: none.
   };
   struct Block {
     int64_t bytes = 0;
@@ -138,8 +137,8 @@ class FakeDevice final : public cuda::CudaBackend {
   };
   using Blocks = absl::btree_map<uintptr_t, Block>;
 
-  // The host's memory behind `bytes` at an address of either kind.
-  // Errors: kInvalidArgument  they are not in one block that is still there.
+  // Returns the host memory that holds the `bytes` at `address`, an address in `blocks`.
+  // Errors: kInvalidArgument  they are not inside one block that is still allocated.
   absl::StatusOr<std::byte*> Find(const Blocks& blocks, const void* address, int64_t bytes,
                                   const char* kind);
   absl::StatusOr<std::byte*> FindDevice(const void* address, int64_t bytes);
@@ -155,23 +154,24 @@ class FakeDevice final : public cuda::CudaBackend {
   void Enqueue(Stream stream, Item item);
   absl::Status EnqueueCompute(Work work);
   bool Forgotten(Call call);
-  // Runs items until `done`. Errors: the first of the work; kInternal  nothing can run.
+  // Runs items until `done`. Errors: the first error of the work; kInternal  nothing can run.
   absl::Status RunUntil(const std::function<bool()>& done);
-  // Whether others of the collective, whose work goes on by itself, are to run before this one.
+  // Draws whether other members of the collective run an item before this one does, as real devices
+  // do, which work by themselves.
   bool OthersAreFirst();
-  bool RunOne();          // False: no item can run.
-  bool RunOneOfOthers();  // Of the collective; likewise.
+  bool RunOne();          // Runs one item. False: no item can run.
+  bool RunOneOfOthers();  // Runs one item of another member. False: no item can run.
   absl::Status WhyNothingRuns() const;
-  int PickStream();  // Whose first item can run; -1: none.
+  int PickStream();  // A stream whose first item can run; -1: none.
 
   const std::unique_ptr<Backend> host_;
   const Options options_;
-  std::byte* const addresses_;  // Reserved, never accessible.
+  std::byte* const addresses_;  // A reserved range of addresses that is never accessible.
   uintptr_t next_address_;
   Blocks device_blocks_, pinned_blocks_;
   int64_t used_bytes_ = 0;
   std::array<std::deque<Item>, kStreamCount> queues_;
-  FakeCollective* collective_ = nullptr;  // That it is a member of.
+  FakeCollective* collective_ = nullptr;  // Null unless this device is a member of one.
   uint64_t draws_ = 0;
   int64_t items_run_ = 0;
   bool capturing_ = false;

@@ -1,4 +1,4 @@
-// FakeDevice's streams, events, waits and graphs.
+// The streams, events, waits and graphs of FakeDevice.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -124,7 +124,7 @@ absl::Status FakeDevice::RunUntil(const std::function<bool()>& done) {
 
 bool FakeDevice::OthersAreFirst() {
   if (collective_ == nullptr) return false;
-  // Never, always, and drawn anew each time.
+  // The three ways: never, always, and drawn anew each time.
   constexpr uint64_t kWays = 3;
   const uint64_t way = options_.seed % kWays;
   return way == 1 || (way == 2 && PhiloxWord(options_.seed, draws_++) % 2 == 0);

@@ -17,7 +17,7 @@ constexpr uint64_t kSeeds = 2 * kFakeDeviceOrders;
 constexpr int64_t kCount = 8;
 constexpr int64_t kBytes = kCount * 4;
 
-// y = relu(x) on a device, by hand: what a test forgets is named by its flags.
+// The steps that Relu::Run takes; a test leaves some out.
 struct Steps {
   bool upload = true;
   bool compute_waits = true;
@@ -25,6 +25,7 @@ struct Steps {
   bool host_waits = true;
 };
 
+// Computes y = relu(x) on a device.
 class Relu {
  public:
   explicit Relu(uint64_t seed) : device_(MakeReferenceBackend(), {.seed = seed}) {
@@ -38,7 +39,7 @@ class Relu {
     REQUIRE_OK_AND_ASSIGN(pinned_, device_.AllocatePinned(kBytes));
   }
 
-  // The first value of y after x = `value` everywhere.
+  // Sets every element of x to `value`, and returns the first value of y.
   float Run(float value, const Steps& steps) {
     auto* const host = static_cast<float*>(pinned_);
     for (int64_t i = 0; i < kCount; ++i) host[i] = value;

@@ -1,6 +1,6 @@
-// libcuda.so.1: a driver with one GPU of 16 GiB, or as many as CAPSTAN_FAKE_GPUS says, as far as
-// worker/daemon/cuda_driver.h asks; beside libfake_cuda.so it lets real workers train on fake
-// devices.
+// A fake libcuda.so.1: a CUDA driver that reports one GPU of 16 GiB, or as many GPUs as the
+// environment variable CAPSTAN_FAKE_GPUS says. It has only the functions that
+// worker/daemon/cuda_driver.h calls. With libfake_cuda.so, real workers train on fake devices.
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>

@@ -1,8 +1,8 @@
-// libfake_cuda.so: a plugin whose GPUs are FakeDevices, so that real daemons can be given some
-// (CAPSTAN_CUDA_PLUGIN) where there are none.
+// libfake_cuda.so: a plugin whose GPUs are FakeDevices. Real daemons load it (CAPSTAN_CUDA_PLUGIN)
+// on machines without GPUs. Environment variables:
 //
-//   CAPSTAN_FAKE_LOST=1:200       GPU 1 is lost after 200 ops of each process
-//   CAPSTAN_FAKE_MEMORY=1:1000000 GPU 1 has so many bytes
+//   CAPSTAN_FAKE_LOST=1:200        GPU 1 is lost after 200 ops of each process
+//   CAPSTAN_FAKE_MEMORY=1:1000000  GPU 1 has this many bytes
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -16,7 +16,8 @@
 namespace capstan::kernels {
 namespace {
 
-// What a variable, "<index>:<value>", says of GPU `index`; else `otherwise`.
+// The value for GPU `index` in a variable of the form "<index>:<value>"; `otherwise` if there is
+// none.
 int64_t Said(const char* variable, int index, int64_t otherwise) {
   const char* const set = std::getenv(variable);
   if (set == nullptr) return otherwise;

@@ -22,8 +22,8 @@ using Floats = std::vector<float>;
 constexpr float kStep = 0x1p-7f;
 constexpr RunOptions kOptions = {.scale = 4.0f};
 
-// Values in [-1, 1) that are at least 4 steps apart and 2 steps away from 0 for up to 60 elements,
-// so that no kink of ReLU or max lies within a step; beyond that, uniform ones.
+// Makes values in [-1, 1). Up to 60 values are at least 4 steps apart and 2 steps away from 0, so
+// that no kink of ReLU or max lies within a step. More values are uniform.
 Floats Spread(uint64_t key, int64_t count) {
   Floats values = Uniform(key, count);
   if (values.size() > 60) return values;
@@ -36,7 +36,7 @@ Floats Spread(uint64_t key, int64_t count) {
   return values;
 }
 
-// Of the weights in L.
+// The weights g of output `which` in L.
 Floats Factors(const Operands& outputs, size_t which) {
   return Spread(9, static_cast<int64_t>(outputs.values[which].size()));
 }
@@ -63,7 +63,7 @@ OpDesc OfKind(OpDesc desc, K kind) {
   return desc;
 }
 
-// A forward op on a backend, with inputs that are moved about.
+// A forward op on the backend under test. It measures slopes by moving single input elements.
 class Forward {
  public:
   Forward(const RunOp& run, double tolerance, const OpDesc& desc)
@@ -76,8 +76,7 @@ class Forward {
     for (float& value : inputs_.values[which]) value += amount;
   }
 
-  // The outputs of the backward op `kind`. An operand is given by its values, or is one of the
-  // forward op's inputs.
+  // Returns the outputs of the backward op `kind`, whose inputs have the values `operands`.
   Operands Backward(K kind, const std::vector<Floats>& operands) const {
     REQUIRE_OK_AND_ASSIGN(const OpSignature signature, MakeSignature(OfKind(desc_, kind)));
     REQUIRE(signature.input_count == static_cast<int>(operands.size()));
@@ -128,7 +127,7 @@ class Forward {
 
 // ---------------------------------------------------------------- the checks
 
-// Of an op with weights and a bias, whose backward ops are these.
+// Checks an op with weights and a bias, whose backward ops are `of_data` and `of_weights`.
 void CheckWeighted(Forward& forward, K of_data, K of_weights) {
   const Floats g = Factors(forward.Run(), 0);
   const Operands dx = forward.Backward(of_data, {g, forward.input(1)});
@@ -201,8 +200,8 @@ void CheckBatchNorm(const RunOp& run, double tolerance) {
   for (size_t i = 0; i < 3; ++i) forward.Check(0, g, i, gradients.values[i]);
 }
 
-// With this much more of every shift, the sums are neither all positive nor all negative, and none
-// is so small that a step of any input could change its sign: a step moves them by about 3 steps.
+// Added to every shift, this makes some sums positive and some negative, and none so small that a
+// step of any input could change its sign: one step moves a sum by about 3 steps.
 constexpr float kMoreShift = 0.8f;
 void RequireClearSigns(const Floats& sums) {
   float smallest = 1.0f;
@@ -212,7 +211,7 @@ void RequireClearSigns(const Floats& sums) {
   REQUIRE(*std::max_element(sums.begin(), sums.end()) > 0.0f);
 }
 
-// ReLU after batch norm, and after its sum with an addend.
+// Checks batch norm with ReLU, with or without an addend.
 void CheckFusedBatchNorm(const RunOp& run, double tolerance, bool addend) {
   Forward plain(run, tolerance, SmallBatchNorm(false, false));
   Forward forward(run, tolerance, SmallBatchNorm(true, addend));
@@ -259,8 +258,9 @@ void CheckWeightedSoftmax(const RunOp& run, double tolerance) {
   forward.Check(1, Floats(4, kOptions.scale), 0, dlogits.values[0]);
 }
 
-// Kinks lie where an output is its target, or delta away: outputs and targets are multiples of four
-// steps, shifted by one against each other, and the delta is between two of them.
+// Losses have kinks where an output equals its target or is delta away from it. To avoid them,
+// outputs and targets are multiples of four steps, shifted by one step against each other, and the
+// delta is between two of them.
 void CheckOutputLosses(const RunOp& run, double tolerance) {
   for (const auto& [loss, parameter, weighted] :
        {std::tuple{OutputLoss::kSquared, 0.0f, false}, std::tuple{OutputLoss::kHuber, 0.5f, false},

@@ -1,11 +1,13 @@
-// Backward ops against central differences of their forward ops, on any backend.
+// GradientChecks: compare backward ops with central differences of their forward ops, on any
+// backend.
 //
-// For L = sum(g * y) with fixed g, the slope of L along one input element is measured by
+// For L = sum(g * y) with fixed g, a check measures the slope of L along one input element as
 // (L(x + h) - L(x - h)) / 2h with h = 2^-7. Its error is the truncation, h^2 / 6 * |L'''| = 1e-5
-// |L'''|, and the rounding of the fp32 outputs: e * sqrt(outputs) / h where each is off by e. The
-// outputs are at most 80, so that 1e-3, relative to the largest slope where that is above 1, is
-// safe for e = 2^-22, some roundings of numbers of size 1, and far below any mistake in a formula.
-// Thread safety: as Catch2's assertions, which these make.
+// |L'''|, and the rounding of the fp32 outputs: e * sqrt(outputs) / h if each output is off by e.
+// There are at most 80 outputs. A tolerance of 1e-3, relative to the largest slope if that is above
+// 1, is therefore safe for e = 2^-22 (some roundings of numbers of size 1), and far below the
+// effect of any mistake in a formula.
+// Thread safety: as Catch2's assertions, which the checks make.
 #ifndef CAPSTAN_KERNELS_TESTING_GRADIENT_CHECKS_H_
 #define CAPSTAN_KERNELS_TESTING_GRADIENT_CHECKS_H_
 
@@ -20,11 +22,11 @@ namespace capstan::kernels {
 
 inline constexpr double kGradientTolerance = 1e-3;
 
-// The outputs of an op on the backend that is checked, which computes in fp32.
+// Runs an op on the backend under test and returns its outputs. The backend computes in fp32.
 using RunOp =
     std::function<Operands(const OpDesc& desc, Operands& inputs, const RunOptions& options)>;
 
-// All backward ops of one kind of layer, element by element.
+// Checks all backward ops of one kind of layer, element by element.
 struct GradientCheck {
   const char* name = "";
   void (*check)(const RunOp& run, double tolerance) = nullptr;

@@ -1,4 +1,4 @@
-// HostCollective: what one call of a collective does with arrays in the host's memory.
+// HostCollective: computes one call of a collective on arrays in host memory.
 //
 //   kind            member i sends          member i receives
 //   kBroadcast      member 0: its array     all others: member 0's array
@@ -7,9 +7,9 @@
 //   kReduceScatter  all parts of its array  part i of the sum of all arrays
 //   kAllGather      its part                the parts of all, in the members' order
 //
-// A member that has sent may go on and change its array: what it sent is kept here until all have
-// received. Fake devices (fake_collective.h) and the emulated GPUs' NCCL
-// (kernels/cuda/emulation/nccl.cc) share it. Sums are TreeSum's. Thread safety: thread-compatible.
+// It copies what a member sends, so the member may then change its array before the others have
+// received. TreeSum adds. Fake devices (fake_collective.h) and the emulated GPUs' NCCL
+// (kernels/cuda/emulation/nccl.cc) use it. Thread safety: thread-compatible.
 #ifndef CAPSTAN_KERNELS_TESTING_HOST_COLLECTIVE_H_
 #define CAPSTAN_KERNELS_TESTING_HOST_COLLECTIVE_H_
 
@@ -23,17 +23,17 @@ enum class CollectiveKind { kBroadcast, kReduce, kAllReduce, kReduceScatter, kAl
 
 class HostCollective {
  public:
-  //   count  elements of an array; of kReduceScatter and kAllGather, of a member's part
+  //   count  elements of an array; for kReduceScatter and kAllGather, of one member's part
   HostCollective(CollectiveKind kind, size_t members, int64_t count);
 
   bool Sends(size_t member) const;
   bool Receives(size_t member) const;
-  int64_t sent_count() const;  // Elements that a member sends, if it does.
-  int64_t received_count() const;
+  int64_t sent_count() const;      // Elements that each sending member sends.
+  int64_t received_count() const;  // Elements that each receiving member receives.
 
-  // Keeps what a member sends: [sent_count()]. REQUIRES: Sends(member).
+  // Copies the values that a member sends: [sent_count()]. REQUIRES: Sends(member).
   void Send(size_t member, const float* values);
-  // Writes what a member receives: [received_count()].
+  // Writes the values that a member receives: [received_count()].
   // REQUIRES: Receives(member); all members that send have sent.
   void Receive(size_t member, float* values) const;
 
@@ -41,7 +41,7 @@ class HostCollective {
   const CollectiveKind kind_;
   const size_t members_;
   const int64_t count_;
-  std::vector<std::vector<float>> sent_;  // By member.
+  std::vector<std::vector<float>> sent_;  // Indexed by member.
 };
 
 }  // namespace capstan::kernels

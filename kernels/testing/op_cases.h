@@ -1,5 +1,5 @@
-// Cases on which backends are compared with the reference: operands, inputs that are valid, and
-// windows of awkward sizes.
+// Cases on which tests compare backends with the reference: operands, valid inputs, and windows of
+// awkward sizes.
 //
 // Thread safety: values and pure functions.
 #ifndef CAPSTAN_KERNELS_TESTING_OP_CASES_H_
@@ -19,7 +19,7 @@
 
 namespace capstan::kernels {
 
-// Operands of one run in plain vectors; 4-byte elements of either type.
+// The operands of one run in plain vectors. Each vector holds fp32 or int32, as its type says.
 struct Operands {
   std::vector<std::vector<float>> values;
   std::vector<DataType> types;
@@ -45,8 +45,8 @@ inline std::vector<float> Uniform(uint64_t key, int64_t count) {
   return values;
 }
 
-// Valid inputs: uniform in [-1, 1), but labels, indices, rows and variances in their ranges, and
-// all bits of keys.
+// Makes valid inputs. Numbers are uniform in [-1, 1), labels, indices, rows and variances are in
+// their ranges, and keys have any bits.
 inline Operands MakeInputs(const OpSignature& signature) {
   const OpDesc& d = signature.desc;
   Operands inputs;
@@ -69,9 +69,10 @@ inline Operands MakeInputs(const OpSignature& signature) {
   return inputs;
 }
 
-// Batch norm's backward op with ReLU and no addend finds again which sums were positive: sets dy to
-// 0 where rounding could decide, so that fp32 must agree with the reference. Sums are below 10
-// where MakeInputs chose their parts, their rounding errors below a tenth of the bound.
+// Batch norm's backward op with ReLU and no addend computes again which sums were positive. This
+// function sets dy to 0 where rounding could decide that, so that fp32 must agree with the
+// reference. With inputs of MakeInputs, sums are below 10 and their rounding errors below a tenth
+// of the bound.
 inline void ClearGradientsNearZero(const OpDesc& d, Operands& inputs) {
   if (d.kind != OpKind::kBatchNormBackward || !d.fuse_relu || d.has_addend) return;
   const std::vector<float>& x = inputs.values[0];
@@ -86,7 +87,7 @@ inline void ClearGradientsNearZero(const OpDesc& d, Operands& inputs) {
   }
 }
 
-// Outputs start as NaN: an element that an op forgets is seen.
+// Fills outputs with NaN, so that a test notices an element that an op does not write.
 inline Operands MakeOutputs(const OpSignature& signature) {
   Operands outputs;
   for (int i = 0; i < signature.output_count; ++i) {
@@ -120,7 +121,7 @@ inline OpDesc WindowDesc(OpKind kind, const WindowCase& t, bool bias, bool relu)
   return d;
 }
 
-// What may follow batch norm in one op, and whether its gradient comes in two parts.
+// The operations that batch norm's op includes, and whether its gradient comes in two parts.
 struct NormFusion {
   bool relu = false, addend = false, dy2 = false;
 };
@@ -135,9 +136,8 @@ inline OpDesc BatchNormDesc(OpKind kind, const WindowCase& t, NormFusion fusion)
   return d;
 }
 
-// Batches of 0, 1 and odd sizes; channels below, at and above a vector and a panel of each
-// instruction set (4, 8, 16, 64 floats), single and many; windows that do and do not overlap or
-// cover the image.
+// Batches of 0, 1 and odd sizes; one or many channels, below, at and above a vector and a panel of
+// each instruction set (4, 8, 16, 64 floats); windows that do or do not overlap or cover the image.
 inline constexpr WindowCase kWindowCases[] = {
     {0, 5, 5, 3, 4, 3, 1, 1},     {1, 1, 1, 1, 1, 1, 1, 0},    {2, 28, 28, 1, 20, 5, 1, 0},
     {3, 12, 12, 20, 50, 5, 1, 0}, {1, 7, 9, 3, 17, 3, 1, 1},   {2, 8, 8, 16, 32, 3, 2, 1},

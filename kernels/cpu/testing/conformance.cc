@@ -15,9 +15,9 @@ namespace {
 
 using K = OpKind;
 
-// GCC's OpenMP library is not instrumented, so ThreadSanitizer does not see its barriers and takes
-// every hand-over between threads for a race.
-#if defined(CAPSTAN_TSAN)  // From --config=tsan.
+// GCC's OpenMP library is not instrumented, so ThreadSanitizer does not see its barriers and
+// reports every exchange between threads as a race.
+#if defined(CAPSTAN_TSAN)  // Set by --config=tsan.
 constexpr int kThreadsMany = 1;
 #else
 constexpr int kThreadsMany = 2;
@@ -62,8 +62,7 @@ bool IsExact(K kind, size_t output) {
          kind == K::kAdd || kind == K::kEmbeddingForward;
 }
 
-// Whether oneDNN may compute the op (any channels that fill vectors); its sums may depend on
-// threads.
+// True if oneDNN may compute the op: its channels fill vectors. Then sums may depend on threads.
 bool MayUseOnednn(const OpDesc& d) {
   return d.kind <= K::kConvolutionBackwardWeights && d.c % 16 == 0 && d.out_c % 16 == 0;
 }
@@ -107,7 +106,7 @@ void CheckSame(const OpDesc& desc, const Operands& expected, const Operands& act
     const std::vector<float>& got = actual.values[i];
     REQUIRE(want.size() == got.size());
     const auto terms = static_cast<double>(std::max<int64_t>(1, TermsOf(desc, i)));
-    // Dropout multiplies what it keeps; its rate is 0 in the other ops.
+    // Dropout multiplies the values that it keeps; the rate is 0 in the other ops.
     const double magnitude = std::sqrt(terms) / (1.0 - double{desc.dropout_rate});
     const double tolerance =
         IsExact(desc.kind, i) ? 0.0 : 0x1p-24 * (8.0 + 2.0 * std::sqrt(terms)) * magnitude;

@@ -1,11 +1,11 @@
-// What the tests of the CPU backend's conformance share: runs of an op by the reference and with
-// each instruction set, and how far the results may differ.
+// Helpers that the conformance tests of the CPU backend share: they run an op on the reference and
+// with each instruction set, and check how far the results differ.
 //
 // Tolerance. A sum of K products is off by at most K * 2^-24 times the sum of the products'
 // magnitudes; errors of random sign grow with sqrt(K), so the bound used is
 //   |cpu - reference| <= 2^-24 * (8 + 2 * sqrt(K)) * magnitude,
-// with the magnitude of a sum of K terms of inputs in [-1, 1): sqrt(K). Ops without sums must agree
-// to a few roundings, and those that only move or select values to the bit.
+// where the magnitude of a sum of K terms of inputs in [-1, 1) is sqrt(K). Ops without sums must
+// agree to a few roundings; ops that only move or select values must agree to the bit.
 // Thread safety: pure functions, which fail the test that calls them.
 #ifndef CAPSTAN_KERNELS_CPU_TESTING_CONFORMANCE_H_
 #define CAPSTAN_KERNELS_CPU_TESTING_CONFORMANCE_H_
@@ -23,20 +23,20 @@ namespace capstan::kernels {
 inline constexpr InstructionSet kInstructionSets[] = {
     InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512};
 
-// The reference, and the CPU backend with each instruction set.
+// Makes the reference, and the CPU backend with each instruction set.
 std::vector<std::unique_ptr<Backend>> AllBackends();
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b);
 
-// The op's outputs for these inputs, which a second run must give to the bit.
+// Runs the op twice and returns its outputs, which must have the same bits both times.
 Operands RunTwice(Backend& backend, const OpDesc& desc, Operands& inputs,
                   const RunOptions& options = {});
 
-// All outputs of the op must agree within the tolerance.
+// Checks that all outputs of the op agree within the tolerance.
 void CheckSame(const OpDesc& desc, const Operands& expected, const Operands& actual);
 
-// Runs `desc` on the reference and on every instruction set that this processor has, with one
-// thread and two; threads must not change a bit of what is computed without oneDNN.
+// Compares `desc` on the reference with every instruction set that this processor has, with one
+// thread and two. The thread count must not change a bit unless oneDNN computes the op.
 void Conform(const OpDesc& desc, const RunOptions& options = {});
 
 }  // namespace capstan::kernels

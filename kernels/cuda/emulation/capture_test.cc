@@ -1,4 +1,4 @@
-// The emulated runtime records streams into graphs.
+// Tests of the emulated runtime: recording of streams into graphs.
 #include <cuda_runtime_api.h>
 
 #include <catch2/catch.hpp>
@@ -45,7 +45,7 @@ TEST_CASE("Emulated capture: what is recorded runs at each launch, in the stream
   REQUIRE(cudaGraphLaunch(executable, stream) == cudaSuccess);
   stream.Say('x', log);
   REQUIRE(cudaGraphLaunch(executable, stream) == cudaSuccess);
-  cudaGraphExecDestroy(executable);  // What was launched runs all the same.
+  cudaGraphExecDestroy(executable);  // Launched work still runs.
   CHECK(log.empty());
   CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
   CHECK(log == "3x3");

@@ -1,5 +1,5 @@
-// The card that the emulated libraries are planned for. Nothing runs at its speed: its figures
-// decide which plans cuDNN offers, and what the runtime tells of the device.
+// EmulatedCard: the card that the emulated libraries pretend to run on. Nothing runs at its speed;
+// its properties decide which plans cuDNN offers, and what the runtime reports about the device.
 //
 // Thread safety: pure functions of the environment.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_CARD_H_
@@ -9,7 +9,7 @@
 
 namespace capstan::kernels::cuda::emulation {
 
-// As cudaGetDeviceProperties gives them.
+// The properties of a card, with the values of cudaGetDeviceProperties.
 struct Card {
   const char* key;  // Its name in CAPSTAN_EMULATED_CARD.
   const char* name;
@@ -20,19 +20,19 @@ struct Card {
   int clock_khz, memory_clock_khz;
   int memory_bus_bits;
 
-  // Of a block.
-  int64_t shared_bytes_block;        // Without asking for more.
-  int64_t shared_bytes_block_optin;  // At most, where a kernel asks for it.
-  int64_t shared_bytes_reserved;     // The system's, in each block.
+  // Per block.
+  int64_t shared_bytes_block;        // The most by default.
+  int64_t shared_bytes_block_optin;  // The most for a kernel that asks for more.
+  int64_t shared_bytes_reserved;     // Reserved for the system.
 
-  // Of a multiprocessor.
+  // Per multiprocessor.
   int64_t shared_bytes_multiprocessor;
   int blocks_multiprocessor;
 };
 
-// The same on every card that there is code for.
+// These are the same on every card that the kernels are compiled for.
 inline constexpr int kWarpThreads = 32;
-inline constexpr int kDriverVersion = 13000;  // As cudaDriverGetVersion gives it.
+inline constexpr int kDriverVersion = 13000;  // The value of cudaDriverGetVersion.
 inline constexpr int kBlockThreadsMax = 1024;
 inline constexpr int kMultiprocessorThreadsMax = 2048;
 inline constexpr int kMultiprocessorRegisters = 65536;
@@ -73,8 +73,8 @@ inline constexpr Card kH100 = {
     .blocks_multiprocessor = 32,
 };
 
-// The one that CAPSTAN_EMULATED_CARD names, "a100" or "h100"; the latter where it is not set. The
-// environment is asked at each call; another name ends the process.
+// Returns the card that the environment variable CAPSTAN_EMULATED_CARD names, "a100" or "h100"; the
+// latter if it is not set. Reads the variable at each call; any other name ends the process.
 const Card& EmulatedCard();
 
 }  // namespace capstan::kernels::cuda::emulation

@@ -17,9 +17,9 @@
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-constexpr uint64_t kGroups = 4;  // So many groups of blocks run of a large grid.
+constexpr uint64_t kGroups = 4;  // The groups of blocks that run in a large grid.
 constexpr uintptr_t kPageBytes = 4096;
-constexpr uintptr_t kWritten = 1;  // In an entry of `touched`, besides the page's address.
+constexpr uintptr_t kWritten = 1;  // Bit in an entry of `touched`, besides the page's address.
 
 Counts* Open(const char* path) {
   if (path == nullptr) return nullptr;
@@ -36,18 +36,20 @@ Counts* Open(const char* path) {
   return new (counts) Counts;
 }
 
-// Pages of device memory that were read or written since it was closed.
+// The pages of device memory that were read or written since TouchedBy closed it. A page that was
+// read and then written has two entries.
 std::vector<uintptr_t> touched;
 struct sigaction before_tracing;
 
-// Opens the page, for reading alone if it is read: a write is seen, too.
+// Handles SIGSEGV: notes the page and opens it. A page that is read opens for reading alone, so
+// that a later write is noticed, too.
 void OnFault(int, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   if (!TheRuntime().memory.IsArena(address)) {
-    sigaction(SIGSEGV, &before_tracing, nullptr);  // The access is tried again, and fails.
+    sigaction(SIGSEGV, &before_tracing, nullptr);  // The access is retried, and fails.
     return;
   }
-  constexpr greg_t kWrite = 2;  // The bit of the processor's page fault code that says so.
+  constexpr greg_t kWrite = 2;  // The bit for writes in the processor's page fault code.
   const auto* const state = static_cast<const ucontext_t*>(context);
   const bool writes = (state->uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
   const uintptr_t page = address / kPageBytes * kPageBytes;
@@ -55,7 +57,7 @@ void OnFault(int, siginfo_t* info, void* context) {
   mprotect(reinterpret_cast<void*>(page), kPageBytes, writes ? PROT_READ | PROT_WRITE : PROT_READ);
 }
 
-// The entries of `touched` after `work`. Nothing that it wrote is left.
+// Runs `work` and returns the entries of `touched`. Discards everything that `work` wrote.
 std::vector<uintptr_t> TouchedBy(const std::function<void()>& work) {
   Memory& memory = TheRuntime().memory;
   const DeviceSet open = memory.SetOpen(0);
@@ -66,7 +68,7 @@ std::vector<uintptr_t> TouchedBy(const std::function<void()>& work) {
   sigaction(SIGSEGV, &tracing, &before_tracing);
   work();
   sigaction(SIGSEGV, &before_tracing, nullptr);
-  // Pages side by side are given back together.
+  // Neighbouring pages are given back in one call.
   std::sort(touched.begin(), touched.end());
   for (size_t i = 0; i < touched.size();) {
     const uintptr_t begin = touched[i] & ~kWritten;
@@ -103,7 +105,7 @@ uint64_t BytesTouched(uint64_t blocks, uint64_t unit,
                       const std::function<void(uint64_t begin, uint64_t end)>& run) {
   const uint64_t units = (blocks + unit - 1) / unit;
   if (units <= kGroups) return kPageBytes * TouchedBy([&] { run(0, blocks); }).size();
-  std::unordered_map<uintptr_t, uint64_t> groups_of;  // By entry.
+  std::unordered_map<uintptr_t, uint64_t> groups_of;  // Entry to the number of its groups.
   for (uint64_t group = 0; group < kGroups; ++group) {
     const uint64_t begin = (2 * group + 1) * units / (2 * kGroups) * unit;
     for (const uintptr_t entry : TouchedBy([&] { run(begin, std::min(begin + unit, blocks)); })) {

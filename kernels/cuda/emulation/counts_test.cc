@@ -1,4 +1,4 @@
-// What is counted where nothing is computed: launches, and bytes that kernels read and write.
+// Tests of counting without computing: launches, and bytes that kernels read and write.
 #include "kernels/cuda/emulation/counts.h"
 
 #include <stdlib.h>
@@ -19,16 +19,16 @@ using emulation::TestStream;
 
 constexpr unsigned kThreads = 256;
 constexpr uint64_t kMiB = 1 << 20;
-constexpr double kTolerance = 0.04;  // A page more for 32 that lie together.
+constexpr double kTolerance = 0.04;  // One page more for 32 neighbouring pages.
 
-// The file of counts, before anything asks for it.
+// Sets the file of counts before the emulation reads the variable.
 [[maybe_unused]] const int kIsSet = [] {
   const char* const folder = getenv("TEST_TMPDIR");
   const std::string path = std::string(folder == nullptr ? "/tmp" : folder) + "/counts";
   return setenv("CAPSTAN_EMULATED_COUNTS", path.c_str(), 1);
 }();
 
-// What is counted for `work`, which enqueues it.
+// Returns the counts for the work that `work` enqueues.
 template <typename Work>
 Counts CountsOf(const TestStream& stream, const Work& work) {
   REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
@@ -40,12 +40,12 @@ Counts CountsOf(const TestStream& stream, const Work& work) {
   return {after.kernels - before.kernels, after.graphs - before.graphs, after.bytes - before.bytes};
 }
 
-// One element a thread.
+// The element of the calling thread.
 int64_t Place() {
   return int64_t{kThreads} * (blockIdx.x + int64_t{gridDim.x} * blockIdx.y) + threadIdx.x;
 }
 void CopyKernel(const float* from, float* to) { to[Place()] = from[Place()]; }
-// In place, with a table that all blocks read.
+// Adds a table, which all blocks read, to `values` in place.
 void AddKernel(const float* table, float* values) { values[Place()] += table[threadIdx.x % 64]; }
 
 TEST_CASE("Emulated counts: a small grid runs as a whole, and its pages count",

@@ -1,16 +1,17 @@
-// A stand-in for cuBLASLt on emulated GPUs, as far as the backend calls it: it computes
+// A replacement for cuBLASLt on emulated GPUs, with the functions that the backend calls. It
+// computes
 //
-//   D = op(A) op(B) + bias      op(A): m x k, op(B): k x n, D: m x n, columns first, no gaps
+//   D = op(A) op(B) + bias      op(A): m x k, op(B): k x n, D: m x n, column-major, no gaps
 //
-// as a convolution of 1 x 1 (host_convolution.h), rounded to D's type once. It refuses what the
-// backend must not ask: alpha is 1, beta 0, and all operands and biases begin at the 16 bytes that
-// were promised. What an operation writes holds NaN before it reads, and its workspace afterwards
-// too, so that operands that overlap are noticed by their values.
+// as a convolution of 1 x 1 (host_convolution.h), rounded to D's type once. It refuses calls that
+// the backend must not make: alpha must be 1, beta 0, and all operands and biases aligned to 16
+// bytes, as promised. Before a product reads, it fills its outputs and its workspace with NaN, and
+// afterwards the workspace again, so that overlapping operands give NaN.
 //
-// The real library cannot be asked without a GPU, so what it offers is not imitated: there are an
-// algorithm with a workspace, one without, and one whose state is an error. There is no epilogue
-// for a bias of another type than D's, as documented, nor, so that the backend's own kernel for it
-// is tested, for bias gradients of fp32 factors without TF32.
+// The real library needs a GPU, so its offers are not imitated: there are one algorithm with a
+// workspace, one without, and one whose state is an error. There is no epilogue for a bias of
+// another type than D's, as documented. There is none either for bias gradients of fp32 factors
+// without TF32, so that tests run the backend's own kernel for them.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
@@ -25,7 +26,7 @@
 #include "kernels/cuda/emulation/runtime.h"
 #include "kernels/cuda/emulation/tensor_values.h"
 
-// A handle: good for the device that was current when it was made.
+// A handle, for the device that was current when it was made.
 struct cublasLtContext {
   int device = 0;
 };
@@ -33,11 +34,11 @@ struct cublasLtContext {
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-constexpr uintptr_t kAlignment = 16;  // What the backend promises.
+constexpr uintptr_t kAlignment = 16;  // The alignment that the backend promises.
 constexpr size_t kWorkspaceBytes = 24 << 10;
-constexpr uint64_t kAlgorithms = 3;  // Numbered from 1 on; the last one's state is an error.
+constexpr uint64_t kAlgorithms = 3;  // Numbered from 1; the state of the last one is an error.
 
-// What the opaque types of cublasLt.h hold.
+// The contents of the opaque types of cublasLt.h.
 struct Operation {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
@@ -55,7 +56,7 @@ struct Layout {
 };
 struct Preference {
   uint64_t workspace_bytes_max = 0;
-  int alignments = 0;  // How many were promised, of four.
+  int alignments = 0;  // How many of the four alignments were promised.
 };
 
 template <typename T, typename Words>
@@ -81,7 +82,7 @@ cublasStatus_t Destroy(Words* words) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// One attribute, of exactly its size.
+// Copies one attribute. False if the size is not exactly that of T.
 template <typename T>
 bool Take(const void* buffer, size_t bytes, T* field) {
   if (bytes != sizeof(T)) return false;
@@ -102,7 +103,7 @@ struct Product {
         has_bias(operation.epilogue == CUBLASLT_EPILOGUE_BIAS),
         has_bias_gradient(operation.epilogue == CUBLASLT_EPILOGUE_BGRADB) {}
 
-  // Whether shapes, types and epilogue go together.
+  // Checks that shapes, types and epilogue fit together.
   cublasStatus_t Check() const {
     if ((a_transposed ? a.columns : a.rows) != d.rows ||
         (b_transposed ? b.rows : b.columns) != d.columns ||
@@ -134,7 +135,7 @@ struct Product {
   int device = 0;
 };
 
-// Columns one after the other, or rows.
+// The order of a matrix's elements: column by column, or row by row.
 enum class Order { kColumns, kRows };
 Tensor TensorOf(const Layout& layout, Order order) {
   Tensor tensor = {.type = layout.type == CUDA_R_16BF  ? CUDNN_DATA_BFLOAT16
@@ -170,7 +171,7 @@ cudaError_t Run(const Product& p) {
   FillWithNan(p.d_data, p.d.bytes());
   float* const bias = p.operation.bias;
   if (p.has_bias_gradient) FillWithNan(bias, p.bias_bytes());
-  // Both with what is summed over last: [m, k] and [n, k].
+  // Both have the summed dimension last: [m, k] and [n, k].
   const auto a = FactorOf(p.a, p.a_data, p.a_transposed ? Order::kColumns : Order::kRows, p.tf32);
   const auto b = FactorOf(p.b, p.b_data, p.b_transposed ? Order::kRows : Order::kColumns, p.tf32);
   const int64_t m = p.d.rows, n = p.d.columns, k = static_cast<int64_t>(a.size()) / m;
@@ -197,7 +198,7 @@ cudaError_t Run(const Product& p) {
 
 }  // namespace
 
-extern "C" {  // The library's functions: in C a name is the same in every namespace.
+extern "C" {  // With C linkage a function is the library's in any namespace.
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   *handle = new cublasLtContext;

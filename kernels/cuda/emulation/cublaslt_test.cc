@@ -1,5 +1,5 @@
-// The stand-in for cuBLASLt: how it rounds, and what it refuses. The products that the backend asks
-// for are compared with the reference in tests/gpu/op_conformance_test.cc.
+// Tests of the emulated cuBLASLt: how it rounds, and what it refuses.
+// tests/gpu/op_conformance_test.cc compares the backend's products with the reference.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
@@ -24,7 +24,8 @@ struct Form {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
 };
 
-// D = A B of fp32 matrices, kSide x kSide, as the backend asks for it. A is full of 1, B of 2.
+// The product D = A B of fp32 matrices, kSide x kSide, with the backend's calls. A is full of 1, B
+// of 2.
 class Product {
  public:
   explicit Product(const Form& form) {
@@ -87,7 +88,7 @@ class Product {
     return cublasLtMatmul(handle, operation, &alpha, left, factor, b, factor, &beta, d, result, d,
                           result, &offers[offer].algo, workspace, kWorkspaceBytes, stream);
   }
-  // D's first element.
+  // Runs the product and returns D's first element.
   float Run(const void* left) {
     REQUIRE(Ask() == CUBLAS_STATUS_SUCCESS);
     REQUIRE(Enqueue(left) == CUBLAS_STATUS_SUCCESS);

@@ -1,8 +1,8 @@
-// cuDNN's functions, as far as the backend calls them: the real library plans, for the emulated
-// card in place of a handle's; what it has planned is computed here.
+// The cuDNN functions that the backend calls. The real library plans, for the emulated card instead
+// of a handle's card; this file runs the plans on the host.
 //
-// Stricter than the library: a handle must be one that is alive, and what a plan writes may overlap
-// with nothing. Unlike it: the workspace is filled with NaN before and after.
+// It is stricter than the library: a handle must be alive, and memory that a plan writes must not
+// overlap with other operands. It also fills the workspace with NaN before and after a run.
 // Thread safety: as the library's.
 #include <cudnn.h>
 
@@ -25,7 +25,7 @@
 #include "kernels/cuda/emulation/cudnn_stand_in.h"
 #include "kernels/cuda/emulation/runtime.h"
 
-// The library's type; its content is ours.
+// The library declares this type; its content is the emulation's.
 struct cudnnContext {
   const capstan::kernels::cuda::emulation::Card* card = nullptr;
   cudaStream_t stream = nullptr;
@@ -34,7 +34,8 @@ struct cudnnContext {
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-// What cudnnGetLastErrorString tells of the last call's error, if that is not the library's.
+// The message of the last call's error for cudnnGetLastErrorString; empty if the error is the
+// library's own.
 thread_local std::string last_error;
 
 cudnnStatus_t Fail(cudnnStatus_t status, std::string what) {
@@ -80,7 +81,7 @@ cudnnStatus_t SetHandle(cudnnBackendDescriptor_t descriptor, cudnnBackendAttribu
   if (!IsAlive(handle)) return Fail(CUDNN_STATUS_BAD_PARAM, "no such handle");
   switch (name) {
     case CUDNN_ATTR_OPERATIONGRAPH_HANDLE:
-      return CUDNN_STATUS_SUCCESS;  // Remembered for those who plan the graph.
+      return CUDNN_STATUS_SUCCESS;  // The record keeps it: heuristics and engines need it.
     case CUDNN_ATTR_EXECUTION_PLAN_HANDLE:
       return SetProperties(descriptor, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *handle->card);
     default:
@@ -88,7 +89,7 @@ cudnnStatus_t SetHandle(cudnnBackendDescriptor_t descriptor, cudnnBackendAttribu
   }
 }
 
-// Heuristics and engines know the card from their graph's handle.
+// Sets the card of a heuristic or an engine, which its graph's handle determines.
 cudnnStatus_t SetGraph(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                        const Record& graph) {
   const auto handle = graph.Value<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, cudnnHandle_t{});
@@ -122,14 +123,15 @@ cudnnStatus_t Remember(Record& record, cudnnBackendAttributeName_t name,
 
 // ---------------------------------------------------------------- plans
 
-// What the configuration of an engine is for; null if that was never said.
+// Returns the graph for which an engine's configuration was made; null if it is not known.
 std::shared_ptr<const Record> GraphOf(const Record& config) {
   if (config.graph != nullptr) return config.graph;
   const std::shared_ptr<const Record> engine = config.One(CUDNN_ATTR_ENGINECFG_ENGINE);
   return engine == nullptr ? nullptr : engine->One(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
 }
 
-// How many configurations a finalised heuristic gives: less than it says when it is asked how many.
+// Returns how many configurations a finalised heuristic really gives: when asked for the number, it
+// reports more.
 int64_t CountOffers(cudnnBackendDescriptor_t heuristic) {
   const auto get = [heuristic](int64_t requested, cudnnBackendDescriptor_t* configs) {
     int64_t count = 0;
@@ -147,8 +149,7 @@ int64_t CountOffers(cudnnBackendDescriptor_t heuristic) {
   return count;
 }
 
-// Finds out whether the library offers anything for the graph of a finalised heuristic, and who
-// stands in for it if not.
+// Sets the stand-in of a finalised heuristic if the library offers no plans for its graph.
 void FindStandIn(cudnnBackendDescriptor_t heuristic, Record& record) {
   const std::shared_ptr<const Record> graph = record.One(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
   if (graph == nullptr || graph->List(CUDNN_ATTR_OPERATIONGRAPH_OPS).size() < 2) return;
@@ -160,7 +161,7 @@ void FindStandIn(cudnnBackendDescriptor_t heuristic, Record& record) {
       *graph, record.Value(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODE_A), *handle->card);
 }
 
-// The notes of the engine of a finalised plan.
+// Reads the notes of the engine of a finalised plan.
 cudnnStatus_t NotesOf(cudnnBackendDescriptor_t plan,
                       std::vector<cudnnBackendNumericalNote_t>& notes) {
   std::vector<cudnnBackendDescriptor_t> made;
@@ -189,7 +190,7 @@ cudnnStatus_t NotesOf(cudnnBackendDescriptor_t plan,
   return status;
 }
 
-// Finds out what a plan does, now that it is finalised.
+// Makes the program of a plan that was finalised.
 cudnnStatus_t Understand(cudnnBackendDescriptor_t plan, Record& record) {
   const std::shared_ptr<const Record> config = record.One(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   const std::shared_ptr<const Record> graph = config == nullptr ? nullptr : GraphOf(*config);
@@ -229,7 +230,7 @@ cudnnStatus_t Execute(cudnnHandle_t handle, const Record& plan, const Record& pa
     return Fail(CUDNN_STATUS_NOT_SUPPORTED, std::string(plan.program->status().message()));
   }
   Operands operands = OperandsOf(pack);
-  cudaGetDevice(&operands.device);  // The stream's: it takes no work of another one.
+  cudaGetDevice(&operands.device);  // It is the stream's device: Enqueue refuses any other.
   std::string wrong;
   if (const cudnnStatus_t status = CheckOperands(**plan.program, operands, wrong);
       status != CUDNN_STATUS_SUCCESS) {
@@ -312,7 +313,7 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendCreateDescriptor(cudnnBackendDescriptorTyp
 }
 
 cudnnStatus_t CUDNNWINAPI cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
-  // Kept until then: it may own what the descriptor was made of.
+  // The record may own the descriptor's parts, so it lives until Destroy returns.
   const std::shared_ptr<emulation::Record> record = emulation::AllRecords().Find(descriptor);
   emulation::AllRecords().Remove(descriptor);
   return emulation::Cudnn().Destroy(descriptor);

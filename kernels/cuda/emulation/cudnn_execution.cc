@@ -22,7 +22,7 @@ bool Overlap(const Extent& a, const Extent& b) {
   return a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
 }
 
-// All that the plan touches, each tensor once. REQUIRES: `operands` has them all.
+// Returns all memory that the plan touches, each tensor once. REQUIRES: `operands` has all tensors.
 std::vector<Extent> ExtentsOf(const CudnnProgram& program, const Operands& operands) {
   std::map<int64_t, Extent> tensors;
   for (const std::vector<Tensor>* const list : {&program.read, &program.written}) {
@@ -84,7 +84,7 @@ cudnnStatus_t CheckOperands(const CudnnProgram& program, const Operands& operand
 cudaError_t RunOnDevice(const CudnnProgram& program, const Operands& operands) {
   for (const Extent& extent : ExtentsOf(program, operands)) {
     if (IsDeviceMemory(operands.device, extent.begin, static_cast<size_t>(extent.bytes))) continue;
-    // A stream's error has no words of its own.
+    // A stream's error has no message, so stderr gets it.
     std::fprintf(stderr, "emulated cuDNN: %s, %lld bytes at %p, is not in the card's memory\n",
                  extent.name.c_str(), static_cast<long long>(extent.bytes),
                  static_cast<const void*>(extent.begin));

@@ -1,4 +1,4 @@
-// What a cuDNN plan is run on: checks of its operands, and the run itself.
+// RunOnDevice: runs a cuDNN plan on its operands, which CheckOperands checks first.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_CUDNN_EXECUTION_H_
@@ -16,18 +16,19 @@
 namespace capstan::kernels::cuda::emulation {
 
 struct Operands {
-  std::map<int64_t, void*> pointers;  // By the tensors' ids.
+  std::map<int64_t, void*> pointers;  // Tensor id to address.
   void* workspace = nullptr;
-  int device = 0;  // Whose memory all of it has to be.
+  int device = 0;  // The device whose memory must hold all of them.
 };
 
-// Errors, with `wrong` in words: a tensor or the workspace is missing; a tensor is not aligned as
-// was promised; what the plan writes, the workspace too, overlaps with something.
+// Checks the operands of a plan. Errors, which `wrong` describes: a tensor or the workspace is
+// missing; a tensor is not aligned as its descriptor says; memory that the plan writes, including
+// the workspace, overlaps with other operands.
 cudnnStatus_t CheckOperands(const CudnnProgram& program, const Operands& operands,
                             std::string& wrong);
 
-// Runs it now. REQUIRES: CheckOperands is content.
-// Errors: cudaErrorIllegalAddress  an operand is not in the device's memory; says which on stderr.
+// Runs the plan now. REQUIRES: CheckOperands succeeded.
+// Errors: cudaErrorIllegalAddress  an operand is not in the device's memory; stderr names it.
 cudaError_t RunOnDevice(const CudnnProgram& program, const Operands& operands);
 
 }  // namespace capstan::kernels::cuda::emulation

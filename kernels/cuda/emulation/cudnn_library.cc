@@ -16,9 +16,7 @@ namespace capstan::kernels::cuda::emulation {
 namespace {
 
 constexpr char kFile[] = "libcudnn.so.9";
-constexpr size_t kVersionMin = 90800;  // The first that plans by a card's properties.
-
-// The numbers of a card that only cuDNN asks for.
+constexpr size_t kVersionMin = 90800;  // The first that plans for a described card.
 
 template <typename Function>
 bool Find(void* library, const char* name, Function& function) {
@@ -26,8 +24,8 @@ bool Find(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
-// While it lives, what is allocated is not looked for by LeakSanitizer: as it plans, cuDNN loses
-// some of cuBLASLt's handles. Descriptors are allocated before, so that a lost one is found.
+// While it lives, LeakSanitizer ignores new allocations, since cuDNN leaks some of cuBLASLt's
+// handles when it plans. Descriptors are allocated before, so that LeakSanitizer finds lost ones.
 class NotOurs {
  public:
 #if defined(__SANITIZE_ADDRESS__)
@@ -40,7 +38,7 @@ class NotOurs {
   NotOurs& operator=(const NotOurs&) = delete;
 };
 
-// The library's own, once it has been opened.
+// The library's own functions. Open sets them.
 decltype(CudnnLibrary::Finalize) real_finalize = nullptr;
 decltype(CudnnLibrary::Get) real_get = nullptr;
 
@@ -58,7 +56,7 @@ cudnnStatus_t Get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName
 
 CudnnLibrary Open() {
   CudnnLibrary cudnn;
-  // Local: its functions have the names of those that are emulated here.
+  // RTLD_LOCAL, because the emulated functions have the same names.
   void* const library = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     cudnn.failure = dlerror();

@@ -1,5 +1,6 @@
-// The real cuDNN, opened at run time: the emulated one asks it for everything but to run a plan.
-// Since 9.8 it plans for a card that is described to it, and needs none.
+// CudnnLibrary: the real cuDNN, opened at run time. The emulated cuDNN (cudnn.cc) passes it every
+// call but the execution of a plan. Since version 9.8 cuDNN needs no card: it plans for a card that
+// is described to it.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_CUDNN_LIBRARY_H_
@@ -13,7 +14,7 @@
 
 namespace capstan::kernels::cuda::emulation {
 
-// Its functions; null where it could not be opened.
+// The library's functions; null if the library could not be opened.
 struct CudnnLibrary {
   decltype(&::cudnnGetVersion) GetVersion = nullptr;
   decltype(&::cudnnGetErrorString) GetErrorString = nullptr;
@@ -24,15 +25,15 @@ struct CudnnLibrary {
   decltype(&::cudnnBackendSetAttribute) Set = nullptr;
   decltype(&::cudnnBackendGetAttribute) Get = nullptr;
 
-  std::string failure;  // Why it is of no use; empty: it is.
+  std::string failure;  // Why the library cannot be used; empty if it can.
 };
 
-// Opened at the first call, and never closed.
+// Opens the library at the first call, and never closes it.
 const CudnnLibrary& Cudnn();
 
-// The card as cuDNN describes one: a finalised CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, which lives as
-// long as the process; null where cuDNN refuses it. REQUIRES: Cudnn().failure is empty; `card` is
-// one of card.h's constants.
+// Returns cuDNN's description of the card, a finalised CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, which
+// lives as long as the process; null if cuDNN refuses it. REQUIRES: Cudnn().failure is empty;
+// `card` is one of card.h's constants.
 cudnnBackendDescriptor_t PropertiesOf(const Card& card);
 
 }  // namespace capstan::kernels::cuda::emulation

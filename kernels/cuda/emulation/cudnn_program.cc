@@ -55,7 +55,7 @@ absl::StatusOr<Tensor> TensorOf(const Record& operation, cudnnBackendAttributeNa
 using Convolve = std::vector<double> (*)(const ConvolutionShape&, const std::vector<float>&,
                                          const std::vector<float>&);
 
-// The parts of one of the three operations, by their names.
+// The attribute names of one of the three operations.
 struct ConvolutionNames {
   cudnnBackendAttributeName_t window, x, weight, y, alpha, beta;
 };
@@ -103,12 +103,12 @@ absl::StatusOr<ConvolutionShape> ShapeOf(const Record& operation, const Convolut
   return s;
 }
 
-// alpha and beta may be given as either type.
+// Reads alpha or beta, which may be set as double or float.
 double ScalarOf(const Record& operation, cudnnBackendAttributeName_t name, double otherwise) {
   return operation.Value<double>(name, operation.Value(name, static_cast<float>(otherwise)));
 }
 
-// result = alpha * sums + beta * result.
+// Makes the step result = alpha * sums + beta * result.
 Step ConvolutionStep(Convolve convolve, const ConvolutionShape& shape,
                      const std::array<Tensor, 2>& factors, const Tensor& result, double alpha,
                      double beta, bool tensor_cores) {
@@ -155,12 +155,12 @@ absl::StatusOr<Step> ConvolutionOf(const Record& operation, const ConvolutionNam
 
 // ---------------------------------------------------------------- pointwise operations
 
-// The index in [n, h, w, c] of the element of `small` that meets element `index` of `large`: along
-// dimensions of one, it is the same.
+// Returns the index in [n, h, w, c] of the element of `small` that is combined with element `index`
+// of `large`. A dimension of 1 in `small` is repeated.
 int64_t BroadcastIndex(const Tensor& small, const Tensor& large, int64_t index) {
   int64_t result = 0;
   int64_t step = 1;
-  for (const size_t dimension : {1u, 3u, 2u, 0u}) {  // c, w, h, n: the fastest first.
+  for (const size_t dimension : {1u, 3u, 2u, 0u}) {  // c, w, h, n: the fastest first
     const int64_t place = index % large.dims[dimension];
     index /= large.dims[dimension];
     if (small.dims[dimension] == 1) continue;
@@ -178,7 +178,7 @@ absl::Status CheckBroadcast(const Tensor& small, const Tensor& large) {
   return absl::OkStatus();
 }
 
-// y = x + b, where b is repeated along its dimensions of one.
+// Makes the step y = x + b, where b is repeated along its dimensions of 1.
 absl::StatusOr<Step> AddOf(const Record& operation, const Tensor& x, const Tensor& y) {
   CAPSTAN_ASSIGN_OR_RETURN(const Tensor b,
                            TensorOf(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
@@ -197,7 +197,7 @@ absl::StatusOr<Step> AddOf(const Record& operation, const Tensor& x, const Tenso
   return step;
 }
 
-// y = max(x, 0); NaN passes, or becomes 0.
+// Makes the step y = max(x, 0). NaN passes if `keeps_nan`, else it becomes 0.
 Step ReluOf(const Tensor& x, const Tensor& y, bool keeps_nan) {
   Step step;
   step.inputs = {x};
@@ -244,11 +244,12 @@ absl::StatusOr<Step> PointwiseOf(const Record& operation, bool keeps_nan) {
 
 // ---------------------------------------------------------------- programs
 
-// What an engine's kernels do to numbers.
+// The numerical properties of an engine's kernels.
 struct KernelTraits {
   bool tensor_cores = false;
-  // Those that cuDNN compiles at run time do, all of which have tensor cores. Of others without the
-  // note it is not known: they do not, so that who takes one has to look.
+  // ReLU lets NaN pass. True for kernels that cuDNN compiles at run time, all of which have tensor
+  // cores, and for those with the note STRICT_NAN_PROP. For others it is not known. They are
+  // emulated with false, so that the backend has to check.
   bool keep_nan = false;
 };
 
@@ -267,7 +268,7 @@ absl::StatusOr<Step> StepOf(const Record& operation, const KernelTraits& kernels
   }
 }
 
-// Which tensors the steps take from memory, and which they leave there.
+// Finds the tensors that the steps read from memory, and those that they write.
 void FindOperands(CudnnProgram& program) {
   std::set<int64_t> made;
   std::set<int64_t> read;
@@ -282,7 +283,8 @@ void FindOperands(CudnnProgram& program) {
   }
 }
 
-// The steps in an order in which each finds what it reads; a graph gives them in any.
+// Sorts the steps so that each comes after those whose results it reads. A graph may list them in
+// any order.
 absl::Status Sort(std::vector<Step>& steps) {
   std::set<int64_t> missing;
   for (const Step& step : steps) {

@@ -1,8 +1,8 @@
-// A cuDNN plan as the host runs it: the operations of its graph one after the other, on values that
-// are read from memory first and written there last.
+// CudnnProgram: a cuDNN plan in the form that the host runs. It first reads all values from memory,
+// then runs the operations of the graph one after the other, and writes the results last.
 //
-// To add an operation: a function that makes its Step from its record, and a case in StepOf.
-// Thread safety: values and pure functions.
+// To add an operation, write a function that makes its Step from its record, and add a case to
+// StepOf. Thread safety: values and pure functions.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_CUDNN_PROGRAM_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_CUDNN_PROGRAM_H_
 
@@ -20,10 +20,10 @@
 
 namespace capstan::kernels::cuda::emulation {
 
-// What tensors hold, by their ids: [n, h, w, c], dense.
+// The values of tensors, dense [n, h, w, c], by tensor id.
 using Values = std::map<int64_t, std::vector<float>>;
 
-// One operation. What it leaves in its outputs is rounded to their types afterwards.
+// One operation. Run() rounds its outputs to their types afterwards.
 struct Step {
   std::vector<Tensor> inputs, outputs;
   std::function<void(Values&)> run;
@@ -31,20 +31,22 @@ struct Step {
 
 struct CudnnProgram {
   std::vector<Step> steps;
-  std::vector<Tensor> read, written;  // In memory; a tensor may be in both.
+  std::vector<Tensor> read, written;  // The tensors in memory; a tensor may be in both lists.
   int64_t workspace_bytes = 0;
 };
 
-// The program of a finalised graph. `notes` are those of the plan's engine: with tensor cores,
-// products of fp32 tensors are those of TF32.
-// Errors: kUnimplemented  an operation, type or shape that is not emulated, or a plan whose bits
-// may change from run to run: nobody is to run one.
+// Makes the program of a finalised graph. `notes` are those of the plan's engine: with tensor
+// cores, products of fp32 tensors are computed as TF32.
+// Errors: kUnimplemented  an operation, type or shape is not emulated; or the plan's bits may
+// change
+//                         from run to run, or it converts inputs to fp16: the backend must not run
+//                         such a plan.
 absl::StatusOr<CudnnProgram> ProgramOf(const Record& graph,
                                        absl::Span<const cudnnBackendNumericalNote_t> notes,
                                        int64_t workspace_bytes);
 
-// Runs it. `pointers` has every tensor of `read` and `written`, by id; all memory is the host's.
-// The workspace is left full of NaN, before and after.
+// Runs the program. `pointers` has the address of every tensor of `read` and `written`, by id; all
+// memory is the host's. Fills the workspace with NaN before and after.
 void Run(const CudnnProgram& program, const std::map<int64_t, void*>& pointers, void* workspace);
 
 }  // namespace capstan::kernels::cuda::emulation

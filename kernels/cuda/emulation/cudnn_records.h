@@ -1,9 +1,9 @@
-// What was set in cuDNN's descriptors: the library does not tell it once they are finalised, and
-// who runs a plan on the host has to know all of its graph.
+// Record: the attributes that were set in one of cuDNN's descriptors. The library does not report
+// them once a descriptor is finalised, and the host must know a plan's whole graph to run it.
 //
-// Records own those that they refer to, as the library does: a graph lives on when its descriptors
-// are destroyed.
-// Thread safety: Records is thread-safe; a record is not changed once it is finalised.
+// A record shares ownership of the records to which it refers, as in the library: a graph lives on
+// when its descriptors are destroyed.
+// Thread safety: Records is thread-safe; a record does not change once it is finalised.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_CUDNN_RECORDS_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_CUDNN_RECORDS_H_
 
@@ -29,8 +29,8 @@ struct Record;
 struct Attribute {
   cudnnBackendAttributeType_t type{};
   int64_t count = 0;
-  std::vector<std::byte> bytes;                        // `count` values; none of descriptors.
-  std::vector<std::shared_ptr<const Record>> records;  // Of CUDNN_TYPE_BACKEND_DESCRIPTOR.
+  std::vector<std::byte> bytes;                        // `count` values, unless of descriptors.
+  std::vector<std::shared_ptr<const Record>> records;  // The values of descriptors.
 };
 
 struct Record {
@@ -38,27 +38,28 @@ struct Record {
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
 
-  // Of an engine's configuration that a heuristic has made: what it is for.
+  // For an engine's configuration that a heuristic has made: the heuristic's graph.
   std::shared_ptr<const Record> graph;
-  // Of a finalised heuristic, and of configurations that it has made: what the library is asked in
-  // its place; null where it answers itself.
+  // For a finalised heuristic, and for configurations that it has made: the stand-in that is asked
+  // in its place; null if the heuristic itself is asked.
   std::shared_ptr<const StandIn> stand_in;
-  // Of a finalised plan: what it does, or why that cannot be done here.
+  // For a finalised plan: its program, or why it cannot be emulated.
   std::shared_ptr<const absl::StatusOr<CudnnProgram>> program;
 
-  // The values of an attribute; none if it was not set. T has the size of the attribute's values.
+  // Returns the values of an attribute; empty if it was not set, or if its values do not have the
+  // size of T.
   template <typename T>
   std::vector<T> Values(cudnnBackendAttributeName_t name) const;
-  // The first one.
+  // Returns the first value of an attribute; `otherwise` if there is none.
   template <typename T>
   T Value(cudnnBackendAttributeName_t name, T otherwise) const;
 
-  // The descriptors of an attribute; of the second, the first one or null.
+  // List returns the descriptors of an attribute, One the first of them or null.
   std::vector<std::shared_ptr<const Record>> List(cudnnBackendAttributeName_t name) const;
   std::shared_ptr<const Record> One(cudnnBackendAttributeName_t name) const;
 };
 
-// By the library's descriptors.
+// Maps the library's descriptors to their records.
 class Records {
  public:
   std::shared_ptr<Record> Add(cudnnBackendDescriptor_t descriptor,
@@ -72,7 +73,7 @@ class Records {
   std::map<cudnnBackendDescriptor_t, std::shared_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Bytes of one value of a type of attributes; 0 for those that are not recorded.
+// The bytes of one value of an attribute type; 0 for types that are not recorded.
 size_t BytesOf(cudnnBackendAttributeType_t type);
 
 // ---------------------------------------------------------------- implementation

@@ -7,12 +7,12 @@ namespace {
 
 bool IsVirtual(const Record& tensor) { return tensor.Value(CUDNN_ATTR_TENSOR_IS_VIRTUAL, false); }
 
-// What the library is asked instead: the convolution, and what all of the graph leaves in memory.
+// The parts of a stand-in: the graph's convolution, and the only tensor that the graph writes.
 struct Parts {
   std::shared_ptr<const Record> convolution, result;
 };
 
-// Null parts where the graph is none of those that are stood in for.
+// Returns null parts if the graph needs no stand-in.
 Parts PartsOf(const Record& graph) {
   Parts parts;
   for (const auto& operation : graph.List(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
@@ -43,7 +43,7 @@ cudnnBackendDescriptor_t StandIn::Copy(const Record& record, const Record* y) {
   const cudnnBackendDescriptor_t copy = Make(record.type);
   if (copy == nullptr) return nullptr;
   for (const auto& [name, attribute] : record.attributes) {
-    if (attribute.type == CUDNN_TYPE_HANDLE) continue;  // The card's properties come instead.
+    if (attribute.type == CUDNN_TYPE_HANDLE) continue;  // The card's properties replace it.
     std::vector<cudnnBackendDescriptor_t> parts;
     for (const auto& part : attribute.records) {
       const bool is_y = y != nullptr && name == CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y;

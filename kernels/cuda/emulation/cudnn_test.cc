@@ -1,5 +1,6 @@
-// The emulated cuDNN by convolutions that the backend does not make: planes (NCHW), a window and
-// strides that are not square, and y = 2 * convolution + y / 2; or y = relu(convolution + bias).
+// Tests of the emulated cuDNN with convolutions that the backend does not make: planes (NCHW), a
+// window and strides that are not square, and y = 2 * convolution + y / 2; or y =
+// relu(convolution + bias).
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
@@ -92,7 +93,7 @@ Descriptor Window() {
   return Finalized(std::move(c));
 }
 
-// y = alpha * convolution + beta * y.
+// Makes the operation y = alpha * convolution + beta * y.
 Descriptor Convolution(const Descriptor& y, float alpha, float beta) {
   const Descriptor x = Tensor(1, kX), weight = Tensor(2, kWeight);
   Descriptor operation = Make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
@@ -106,7 +107,7 @@ Descriptor Convolution(const Descriptor& y, float alpha, float beta) {
   return Finalized(std::move(operation));
 }
 
-// y = x + b, or, without b, of x alone.
+// Makes the operation y = mode(x, b), or mode(x) if `b` is null.
 Descriptor Pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b,
                      const Descriptor& y) {
   Descriptor rule = Make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -143,7 +144,7 @@ Descriptor BiasReluGraph(cudnnHandle_t handle) {
                                     Pointwise(CUDNN_POINTWISE_RELU_FWD, biased, nullptr, y)});
 }
 
-// The heuristic's first fallback, which is fp32 throughout.
+// Makes a plan of the heuristic's first fallback, which is fp32 throughout.
 Descriptor Plan(cudnnHandle_t handle, const Descriptor& graph) {
   Descriptor heuristic = Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   Set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
@@ -178,7 +179,7 @@ std::vector<float> Numbers(const Dimensions& d, int from) {
   return values;
 }
 
-// y + factor * convolution.
+// Returns y + factor * convolution.
 std::vector<float> Expected(const std::vector<float>& x, const std::vector<float>& weight,
                             float factor, std::vector<float> y) {
   for (int64_t n = 0; n < kY[0]; ++n)
@@ -227,7 +228,7 @@ struct Stream {
   cudaStream_t stream = nullptr;
 };
 
-// By the tensors' ids: 1, 2, ...
+// Makes the list of operands for tensors with the ids 1, 2, ...
 template <size_t kCount>
 Descriptor Pack(const std::array<void*, kCount>& tensors, void* workspace) {
   std::array<int64_t, kCount> ids{};
@@ -239,7 +240,7 @@ Descriptor Pack(const std::array<void*, kCount>& tensors, void* workspace) {
   return Finalized(std::move(pack));
 }
 
-// All that a run needs, on a stream of its own.
+// Everything that a run needs, with its own stream.
 struct Bench {
   explicit Bench(Descriptor (*graph)(cudnnHandle_t) = ScaledGraph) {
     cudnnHandle_t made = nullptr;
@@ -303,7 +304,7 @@ TEST_CASE("Emulated cuDNN: adds a bias to each channel and applies ReLU behind a
   REQUIRE(*std::min_element(y.begin(), y.end()) < 0);
   for (float& value : y) value = std::max(value, 0.0f);
   CHECK(bench.stream.OnHost(bench.y, kY) == y);
-  // The bias is an operand like the others.
+  // A run without the bias fails, like one without any other operand.
   CHECK(bench.Run() == CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
 }
 
@@ -340,7 +341,7 @@ TEST_CASE("Emulated cuDNN: memory that is not the card's is a fault of the strea
   REQUIRE(bench.Run(std::array<void*, 3>{host.data(), bench.weight.get(), bench.y.get()},
                     bench.workspace.get()) == CUDNN_STATUS_SUCCESS);
   CHECK(cudaStreamSynchronize(bench.stream.stream) == cudaErrorIllegalAddress);
-  cudaDeviceReset();  // The device would tell the error for ever.
+  cudaDeviceReset();  // Otherwise the device keeps the error.
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// DeathOf: how a process ends that does something forbidden.
+// DeathOf: reports how a process ends that does something forbidden.
 //
-// Thread safety: for tests with one thread.
+// Thread safety: only for tests with one thread, since it forks.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_DEATH_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_DEATH_H_
 
@@ -15,12 +15,12 @@
 namespace capstan::kernels::cuda::emulation {
 
 struct Death {
-  int signal = 0;     // 0: it lived.
-  std::string words;  // What it said on stderr.
+  int signal = 0;     // The signal that ended the process; 0: none did.
+  std::string words;  // The process's output on stderr.
 };
 
-// Calls body() in a child process; signals are not handled there. What a test asserts there, and
-// does not hold, ends the child by SIGABRT.
+// Calls body() in a child process, with default signal handlers. A failed assertion in the child
+// ends it with SIGABRT.
 template <typename Body>
 Death DeathOf(const Body& body) {
   std::array<int, 2> ends{};

@@ -1,14 +1,14 @@
-// What the .cu files find in CUDA's language, for the host's compiler: kernels as plain functions,
-// the place of a thread, barriers, warps, atomics, launches.
+// Defines the parts of CUDA's language that the .cu files use, for the host's compiler: kernels as
+// plain functions, thread indices, barriers, warps, atomics and launches.
 //
-// A thread of a kernel is a fiber (grid.h); blocks run one after the other, so what a block shares
-// is a static variable, and atomics are plain. GCC puts those variables side by side, so that they
-// can be filled with NaN before each block: it needs -fno-data-sections, and kernels with internal
-// linkage. Where threads meet they must all come: whoever waits for a thread that has ended, or
-// that waits elsewhere, ends the process with a word about it.
+// A thread of a kernel is a fiber (grid.h). Blocks run one after the other, so a block's shared
+// variables are static, and atomics are plain operations. GCC places the shared variables next to
+// each other, so that they can be filled with NaN before each block; this needs -fno-data-sections,
+// and kernels with internal linkage. All threads must reach a barrier: a thread that waits for one
+// that has ended, or that waits elsewhere, ends the process with a message.
 //
-// Stands in for <cuda_runtime.h> in code of the device: included before its first line, by nothing
-// else.
+// This header replaces <cuda_runtime.h> in device code: the build includes it before the first line
+// of the .cu files, and nothing else includes it.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_DEVICE_CODE_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_DEVICE_CODE_H_
 
@@ -23,11 +23,11 @@
 
 #include "kernels/cuda/emulation/grid.h"
 
-// The toolkit's headers leave __global__ and __device__ empty for the host's compiler, as it should
-// be, and __shared__, too.
+// For the host's compiler the toolkit's headers define __global__, __device__ and __shared__ as
+// empty. That is right for the first two, but not for __shared__.
 #undef __shared__
 #if defined(__GNUC__) && !defined(__clang__)
-// A section by its name would not do: GCC 12 forgets it for the variables of templates.
+// An attribute with the section's name does not work: GCC 12 drops it for variables of templates.
 #define __shared__ static __attribute__((noinit))
 // The first and the last byte of this file's variables, in the assembler's order.
 __asm__(
@@ -58,7 +58,7 @@ inline void __syncthreads() { emulation::SyncThreads(); }
 
 namespace emulation {
 
-// What a value of a lane is, in the 64 bits that lanes exchange.
+// Packs a lane's value into the 64 bits that lanes exchange.
 template <typename T>
 uint64_t ToWord(T value) {
   static_assert(sizeof(T) <= sizeof(uint64_t) && std::is_trivially_copyable_v<T>);
@@ -73,7 +73,7 @@ T FromWord(uint64_t word) {
   return value;
 }
 
-// Of this file: each has its own.
+// Returns the shared variables of the including .cu file; each file has its own.
 static inline SharedMemory SharedByBlocks() {
 #if defined(__GNUC__) && !defined(__clang__)
   return {capstan_shared_begin, capstan_shared_end};

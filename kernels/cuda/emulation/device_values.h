@@ -1,7 +1,8 @@
-// What lies in an emulated GPU's memory, for tests: read and written at once, past all that waits
-// on the test's own streams.
+// Read and Write: access the memory of an emulated GPU for tests. They act at once, before work
+// that waits on the test's own streams.
 //
-// REQUIRES: the memory is the device's that is the calling thread's. Thread safety: pure functions.
+// REQUIRES: the memory is that of the calling thread's current device. Thread safety: pure
+// functions.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_DEVICE_VALUES_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_DEVICE_VALUES_H_
 
@@ -13,7 +14,7 @@
 
 namespace capstan::kernels::cuda::emulation {
 
-// From or to pageable memory, which a copy is done with when it returns.
+// Copies between device memory and pageable memory: such a copy is done when the call returns.
 inline void CopyNow(void* to, const void* from, size_t bytes) {
   cudaStream_t stream = nullptr;
   REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);

@@ -38,11 +38,11 @@ void Fiber::Enter(unsigned high, unsigned low) {
   auto* const self = reinterpret_cast<Fiber*>(static_cast<uintptr_t>(high) << 32 | low);
   self->Arrive(nullptr, &self->outside_stack_);
   self->body_(*self);
-  std::abort();  // It returned.
+  std::abort();  // The body returned, which it must not.
 }
 
-// Contexts begin a fiber; from then on it is entered and left by jumps, which ask nothing of the
-// kernel (a context keeps the signal mask, at two system calls a switch).
+// A context begins a fiber; after that, jumps enter and leave it. Jumps make no system calls, while
+// a switch of contexts saves the signal mask, which takes two.
 void Fiber::Resume() {
   void* const kept = Leave({stack_ + kGuardBytes, kStackBytes});
   if (_setjmp(outside_) == 0) {
@@ -52,7 +52,7 @@ void Fiber::Resume() {
     context.uc_stack.ss_sp = stack_ + kGuardBytes;
     context.uc_stack.ss_size = kStackBytes;
     context.uc_link = nullptr;
-    const auto self = reinterpret_cast<uintptr_t>(this);  // makecontext passes ints alone.
+    const auto self = reinterpret_cast<uintptr_t>(this);  // makecontext passes only ints.
     makecontext(&context, reinterpret_cast<void (*)()>(&Fiber::Enter), 2,
                 static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
     setcontext(&context);

@@ -23,7 +23,7 @@ TEST_CASE("Fiber: goes on where it paused, with its variables", "[kernels][cuda]
     };
   };
   Fiber small(count_from('a')), large(count_from('A'));
-  CHECK(log.empty());  // It begins when it is resumed.
+  CHECK(log.empty());  // A fiber begins when it is resumed.
   for (int i = 0; i < 3; ++i) {
     small.Resume();
     large.Resume();
@@ -53,8 +53,8 @@ TEST_CASE("Fiber: one may be resumed by another", "[kernels][cuda][emulation]") 
   CHECK(log == "ioiio");
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // Which has frames of its own elsewhere.
-// As deep as `depth` says; the frames are not joined into one.
+#if !defined(__SANITIZE_ADDRESS__)  // It may put frames elsewhere.
+// Recurses `depth` times. The compiler cannot merge the frames.
 int Deep(int depth) {
   volatile char frame[1024] = {};
   return depth == 0 ? frame[0] : Deep(depth - 1) + frame[1];

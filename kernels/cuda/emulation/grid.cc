@@ -18,7 +18,7 @@ namespace capstan::kernels::cuda::emulation {
 namespace {
 
 constexpr unsigned kGridYMax = 65535;
-// Blocks of a line that touch memory which is much longer than a page.
+// In a grid of one line, this many consecutive blocks touch memory much longer than a page.
 constexpr uint64_t kBlocksTogether = 128;
 
 [[noreturn]] void Fail(const char* what) {
@@ -32,18 +32,19 @@ struct Thread {
   At at = At::kNew;
   uint3 index{};
   int exchanges = 0;
-  Fiber* fiber = nullptr;  // From its first wait on.
+  Fiber* fiber = nullptr;  // The fiber that runs it; null before it begins.
 };
 
 struct Warp {
-  std::array<WarpWords, 2> words;  // In turns, so that nobody writes what others still read.
+  std::array<WarpWords, 2> words;  // Used in turns: a lane may still read the previous ones.
   unsigned arrived = 0;
 };
 
-// Runs the threads of blocks; keeps the fibers from block to block.
+// Runs the threads of blocks, one block at a time. It keeps its fibers from block to block.
 class BlockRunner {
  public:
-  // Returns whether threads have met: only then they may have used what they share.
+  // Runs a block. Returns true if threads waited for each other: only then can they have used
+  // shared variables.
   bool Run(dim3 block, const std::function<void()>& body, bool backwards) {
     block_ = block;
     body_ = &body;
@@ -97,7 +98,7 @@ class BlockRunner {
     return {i % block_.x, i / block_.x % block_.y, i / block_.x / block_.y};
   }
 
-  // Lets every thread that can go on do so, once.
+  // Runs every thread that can go on until it waits or ends.
   void Round() {
     bool moved = begun_ < threads_.size();
     while (begun_ < threads_.size()) FreshFiber()->Resume();
@@ -125,7 +126,8 @@ class BlockRunner {
     threadIdx = thread.index;
   }
 
-  // A fiber runs threads that have not begun, until one of them waits; that one keeps it.
+  // The body of every fiber: runs threads that have not begun, one after the other. A thread that
+  // waits keeps the fiber until it ends.
   void Serve(Fiber& self) {
     for (;;) {
       while (begun_ < threads_.size()) {
@@ -164,7 +166,7 @@ class BlockRunner {
   std::vector<Warp> warps_;
   size_t begun_ = 0;
   size_t live_ = 0;
-  size_t waiting_ = 0;  // At the barrier.
+  size_t waiting_ = 0;  // Threads at the barrier.
   bool met_ = false;
   Thread* current_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -176,7 +178,7 @@ BlockRunner& Runner() {
   return runner;
 }
 
-// Word by word: AddressSanitizer's memset takes the gaps between variables for an error.
+// Writes word by word, since AddressSanitizer's memset reports the gaps between variables.
 #if defined(__SANITIZE_ADDRESS__)
 __attribute__((no_sanitize_address))
 #endif
@@ -194,10 +196,10 @@ bool IsPossible(dim3 grid, dim3 block) {
          block.z <= 64;
 }
 
-// Runs some blocks of a grid.
+// Runs blocks [begin, end) of a grid.
 void RunBlocks(dim3 grid, dim3 block, SharedMemory shared, const std::function<void()>& thread,
                uint64_t begin, uint64_t end) {
-  // What blocks share is static, of the process.
+  // Shared variables are static in the process, so only one grid may run.
   static std::mutex mutex;
   static uint64_t launches = 0;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -205,7 +207,7 @@ void RunBlocks(dim3 grid, dim3 block, SharedMemory shared, const std::function<v
   const bool blocks_backwards = (order & 1) != 0;
   const bool threads_backwards = (order & 2) != 0;
   gridDim = grid;
-  bool used = true;  // By others than this grid, for all that is known.
+  bool used = true;  // Shared variables may hold values of an earlier grid.
   for (uint64_t i = begin; i < end; ++i) {
     const uint64_t at = blocks_backwards ? begin + (end - 1 - i) : i;
     blockIdx = {static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x % grid.y),

@@ -1,11 +1,12 @@
-// Grids of an emulated GPU: blocks one after the other, the threads of a block as fibers that give
-// way where they wait for each other.
+// LaunchGrid: runs the grids of an emulated GPU. Blocks run one after the other; the threads of a
+// block are fibers, which pause when they wait for each other.
 //
-// From launch to launch blocks and threads change their orders, first to last or last to first, as
-// bits of a pseudorandom sequence have it: who misses a barrier gets other numbers. What a block
-// shares holds NaN when it begins.
+// Each launch runs blocks and threads first to last or last to first, as bits of a pseudorandom
+// sequence decide, so that a kernel that lacks a barrier gives varying results. A block's shared
+// variables hold NaN when it begins.
 //
-// Thread safety: one grid at a time, whatever thread runs it; the calls of kernels are for fibers.
+// Thread safety: thread-safe, but only one grid runs at a time. Only fibers may call the functions
+// for kernels.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_GRID_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_GRID_H_
 
@@ -22,14 +23,15 @@ namespace capstan::kernels::cuda::emulation {
 
 inline constexpr int kWarpLanes = kWarpThreads;
 
-// Where the variables lie that the blocks of a kernel share; none: null.
+// The address range of a kernel's shared variables; null if there are none.
 struct SharedMemory {
   char* begin = nullptr;
   char* end = nullptr;
 };
 
-// Enqueues `thread` for all threads of a grid. Errors, for cudaGetLastError:
-// cudaErrorInvalidConfiguration  no card has such a grid; and those of Enqueue (runtime.h).
+// Enqueues `thread` for all threads of a grid.
+// Errors, for cudaGetLastError: cudaErrorInvalidConfiguration  no card supports such a grid; else
+//                               those of Enqueue (runtime.h).
 void LaunchGrid(dim3 grid, dim3 block, cudaStream_t stream, SharedMemory shared,
                 std::function<void()> thread);
 
@@ -41,11 +43,11 @@ inline thread_local dim3 gridDim;
 
 using WarpWords = std::array<uint64_t, kWarpLanes>;
 
-// Returns once all threads of the block are here. REQUIRES: none has ended.
+// Returns once all threads of the block have called it. REQUIRES: none has ended.
 void SyncThreads();
 
-// What all lanes of the warp brought, once all are here; stays until the next but one exchange.
-// REQUIRES: `mask` has all lanes, and none has ended.
+// Waits until all lanes of the warp have called it, and returns their words. The result is valid
+// until the next but one exchange. REQUIRES: `mask` has all lanes, and none has ended.
 const WarpWords& ExchangeInWarp(unsigned mask, uint64_t mine);
 
 // The calling thread's number in its warp.

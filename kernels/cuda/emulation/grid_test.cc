@@ -1,4 +1,4 @@
-// Kernels as the emulated GPU runs them: barriers, exchanges, orders, what blocks share.
+// Tests of kernels on an emulated GPU: barriers, exchanges, orders, shared variables.
 #include "kernels/cuda/emulation/grid.h"
 
 #include <signal.h>
@@ -22,7 +22,7 @@ using emulation::DeathOf;
 
 constexpr unsigned kThreads = 64;
 
-// Runs a grid on a stream of its own; `results` is what the kernel gets, and its values afterwards.
+// Runs a grid on its own stream. The kernel gets an array of `count` values; returns them.
 template <typename Kernel>
 std::vector<float> Results(Kernel* kernel, dim3 grid, dim3 block, size_t count) {
   void* memory = nullptr;
@@ -55,14 +55,14 @@ TEST_CASE("Emulated grid: every thread of every block has its place",
   }
 }
 
-void LastKernel(float* results) {  // Without a barrier: the last one wins.
+void LastKernel(float* results) {  // It has no barrier: the last thread wins.
   results[0] = static_cast<float>(blockIdx.x);
   results[1] = static_cast<float>(threadIdx.x);
 }
 
 TEST_CASE("Emulated grid: blocks and threads change their orders, with no short period",
           "[kernels][cuda][emulation]") {
-  for (const int every : {1, 2, 3, 4}) {  // Whichever launch of an op's it is.
+  for (const int every : {1, 2, 3, 4}) {  // An op may launch several kernels.
     std::set<std::vector<float>> seen;
     for (int i = 0; i < 40; ++i) {
       for (int skipped = 1; skipped < every; ++skipped) Results(LastKernel, 2, 2, 2);

@@ -14,8 +14,8 @@ inline void Add(int64_t count, double a, const double* x, double* y) {
   for (int64_t i = 0; i < count; ++i) y[i] += a * x[i];
 }
 
-// Calls visit(pixel, position, tap) for each pixel of the image that a window at each position of
-// the result reads, by their numbers in row-major order, of all images. The padding is left out.
+// Calls visit(pixel, position, tap) for every position of the result and every pixel that its
+// window reads. The arguments are row-major indices over all images. Leaves the padding out.
 template <typename Visit>
 void ForEachTap(const ConvolutionShape& s, const Visit& visit) {
   int64_t position = 0;
@@ -38,7 +38,7 @@ void ForEachTap(const ConvolutionShape& s, const Visit& visit) {
 
 int64_t Taps(const ConvolutionShape& s) { return s.window[0] * s.window[1]; }
 
-// [k, taps, c] -> [taps, c, k]: what one value of x is multiplied with lies together.
+// [k, taps, c] -> [taps, c, k]: the weights that multiply one value of x become neighbours.
 std::vector<double> FiltersLast(const ConvolutionShape& s, const std::vector<float>& weight) {
   std::vector<double> turned(weight.size());
   const int64_t rows = Taps(s) * s.c;

@@ -1,6 +1,7 @@
-// The three convolutions on the host. Sums are fp64, in an order that the shape decides.
+// The three convolutions on the host, for the emulated cuDNN and cuBLASLt. Sums are fp64; the shape
+// decides their order.
 //
-// Shapes: x [n, h, w, c], weight [k, r, s, c] and y [n, p, q, k], dense; dx, dweight and dy alike.
+// Shapes: x and dx [n, h, w, c], weight and dweight [k, r, s, c], y and dy [n, p, q, k]; dense.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_HOST_CONVOLUTION_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_HOST_CONVOLUTION_H_
@@ -11,14 +12,14 @@
 
 namespace capstan::kernels::cuda::emulation {
 
-// Pairs are of the rows (h, p, r) and of the columns (w, q, s).
+// Each pair has the value for rows (h, p, r) and the value for columns (w, q, s).
 struct ConvolutionShape {
   int64_t n = 0, c = 0, k = 0;
   std::array<int64_t, 2> image{};   // h, w.
   std::array<int64_t, 2> result{};  // p, q.
   std::array<int64_t, 2> window{};  // r, s.
   std::array<int64_t, 2> stride{};
-  std::array<int64_t, 2> padding{};  // Before the first row and column.
+  std::array<int64_t, 2> padding{};  // Padding before the first row and column.
   std::array<int64_t, 2> dilation{};
 };
 

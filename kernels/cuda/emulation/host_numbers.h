@@ -1,5 +1,5 @@
-// Numbers as the emulated libraries round them, by the toolkit's own conversions: not by those of
-// the backend, which are under test.
+// Conversions with which the emulated libraries round numbers. They are the CUDA toolkit's own, not
+// the backend's, which are under test.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_HOST_NUMBERS_H_
@@ -20,7 +20,7 @@ inline float ToFloat(float value) { return value; }
 inline float ToFloat(__half value) { return __half2float(value); }
 inline float ToFloat(__nv_bfloat16 value) { return __bfloat162float(value); }
 
-// To the nearest, ties to even.
+// Rounds to the nearest value, ties to even.
 template <typename T>
 T FromFloat(float value);
 template <>
@@ -36,7 +36,7 @@ inline __nv_bfloat16 FromFloat<__nv_bfloat16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
-// 10 bits of mantissa, to the nearest, ties to even.
+// Rounds to 10 bits of mantissa, to the nearest value, ties to even.
 inline float RoundToTf32(float value) {
   if (!std::isfinite(value)) return value;
   constexpr uint32_t kDropped = 23 - 10;
@@ -46,7 +46,7 @@ inline float RoundToTf32(float value) {
   return std::bit_cast<float>(rounded >> kDropped << kDropped);
 }
 
-// NaN in every type. `memory` may be null if there are no bytes.
+// Fills memory with bytes that are NaN in every type. `memory` may be null if `bytes` is 0.
 inline void FillWithNan(void* memory, size_t bytes) {
   if (bytes > 0) std::memset(memory, 0xff, bytes);
 }

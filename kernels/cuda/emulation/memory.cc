@@ -14,10 +14,10 @@
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-constexpr size_t kAlignment = 256;  // Of cudaMalloc.
-constexpr size_t kGapBytes = 256;   // Behind each piece, at least.
+constexpr size_t kAlignment = 256;  // The alignment of cudaMalloc.
+constexpr size_t kGapBytes = 256;   // The least gap behind each piece.
 constexpr size_t kFilledMax = size_t{64} << 20;
-// So much more addresses than memory that room is found between pieces.
+// An arena has this many times more addresses than memory, so that there is room between pieces.
 constexpr size_t kAddressesPerByte = 4;
 
 constexpr uintptr_t RoundUp(uintptr_t address) {
@@ -33,13 +33,13 @@ char* ReserveAddresses(size_t bytes, Keeps keeps) {
   void* const arena =
       mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena == MAP_FAILED) Fail("emulated GPU: no addresses for its memory");
-  // In large pages, if there are any: to open and close a hundred thousand small ones takes longer
-  // than most work (50 us a MiB here, 0.2 us in large ones).
+  // Uses large pages, if there are any: to open and close a hundred thousand small pages takes
+  // longer than most work (measured: 50 us per MiB, in large pages 0.2 us).
   if (keeps == Keeps::kValues) madvise(arena, bytes, MADV_HUGEPAGE);
   return static_cast<char*>(arena);
 }
 
-// What AddressSanitizer is to take for an error, and what not any more.
+// Tell AddressSanitizer that accesses to memory are errors (Poison), or no longer are (Unpoison).
 void Poison([[maybe_unused]] const void* memory, [[maybe_unused]] size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __asan_poison_memory_region(memory, bytes);

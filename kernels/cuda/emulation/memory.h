@@ -1,11 +1,13 @@
-// Memory of emulated GPUs, and pinned memory of the host: what was given out, to whom.
+// Memory: allocates the memory of emulated GPUs and the host's pinned memory. The emulated runtime
+// (runtime.cc) owns one.
 //
-// A GPU's memory is an arena of addresses that nobody may touch, but while it is opened for work of
-// that GPU: elsewhere, code that follows a pointer to it ends with SIGSEGV. Between two pieces
-// there is a gap; AddressSanitizer knows gaps and pieces that were freed. Fresh memory, and memory
-// that was freed, holds bytes of 0xff: NaN in all types of numbers.
+// A GPU's memory is an arena of addresses that is accessible only while it is open for work of that
+// GPU; other code that follows a pointer to it ends with SIGSEGV. There is a gap behind each piece;
+// AddressSanitizer reports accesses to gaps and to freed pieces. New memory, and device memory that
+// was freed, holds bytes of 0xff (at most the first 64 MiB of a piece), which are NaN in all types
+// of numbers.
 //
-// Thread safety: thread-safe; but who opens arenas does so in turns.
+// Thread safety: thread-safe, but callers must take turns in opening arenas.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_MEMORY_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_MEMORY_H_
 
@@ -18,14 +20,14 @@
 
 namespace capstan::kernels::cuda::emulation {
 
-// Where memory lies: a device's number, or this.
+// A place of memory is a device's number, or kPinned.
 inline constexpr int kPinned = -1;
 
 using DeviceSet = uint32_t;  // Bit i: device i.
 constexpr DeviceSet OnlyDevice(int device) { return DeviceSet{1} << device; }
 
-// kNothing: where work is counted (counts.h), memory of devices reads as zeros, and takes none of
-// the host's for what is only allocated.
+// kNothing is for work that is counted (counts.h): device memory reads as zeros, and takes no host
+// memory when it is only allocated.
 enum class Keeps { kValues, kNothing };
 
 class Memory {
@@ -36,24 +38,25 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Null if the place has no more. REQUIRES: bytes > 0.
+  // Returns null if the place has not enough memory. REQUIRES: bytes > 0.
   void* Allocate(int place, size_t bytes);
-  // False if no piece of that place begins there. Null is none, too.
+  // Returns false if no piece of that place begins at `memory`, also for null.
   bool Free(int place, void* memory);
   void FreeAll(int place);
 
-  // Whose piece holds all of the bytes, of which there is at least one; nullopt: nobody's.
+  // Returns the place of the piece that holds all of the bytes; nullopt if there is none.
+  // REQUIRES: bytes > 0.
   std::optional<int> PlaceOf(const void* begin, size_t bytes) const;
-  // Whether they lie in one piece of that place; none, anywhere, do.
+  // True if the bytes are in one piece of that place; always true for 0 bytes.
   bool Holds(int place, const void* begin, size_t bytes) const;
 
   size_t FreeBytes(int device) const;
   size_t TotalBytes() const { return bytes_each_; }
 
-  // Whether it is an address of some device's arena.
+  // True if the address is in a device's arena.
   bool IsArena(uintptr_t address) const;
 
-  // Opens these arenas and closes all others. Returns those that were open.
+  // Opens these devices' arenas and closes all others. Returns the devices whose arenas were open.
   DeviceSet SetOpen(DeviceSet devices);
 
  private:
@@ -63,21 +66,22 @@ class Memory {
   };
 
   void Fill(int place, void* memory, size_t bytes) const;
-  // Where there is room for a piece and its gap; null if nowhere. Under `mutex_`.
+  // Returns an address with room for a piece and its gap; null if there is none. REQUIRES: `mutex_`
+  // is held.
   void* FindRoom(int device, size_t bytes) const;
   void SetOpenLocked(DeviceSet devices);
 
   const size_t bytes_each_;
   const size_t arena_bytes_;
   const Keeps keeps_;
-  std::vector<char*> arenas_;  // By device.
+  std::vector<char*> arenas_;  // Indexed by device.
   mutable std::mutex mutex_;
-  std::map<uintptr_t, Piece> pieces_;  // By address.
-  std::vector<size_t> used_;           // By device.
+  std::map<uintptr_t, Piece> pieces_;  // Address to piece.
+  std::vector<size_t> used_;           // Bytes in use, indexed by device.
   DeviceSet open_ = 0;
 };
 
-// Opens the memory of some devices, and of no others, for as long as it lives.
+// Opens the memory of some devices, and closes that of all others, as long as it lives.
 class MemoryAccess {
  public:
   MemoryAccess(Memory& memory, DeviceSet devices)

@@ -11,7 +11,7 @@
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-constexpr size_t kBytes = size_t{1} << 20;  // Of each device.
+constexpr size_t kBytes = size_t{1} << 20;  // The memory of each device.
 
 volatile char* Bytes(void* memory) { return static_cast<volatile char*>(memory); }
 
@@ -88,10 +88,10 @@ TEST_CASE("Device memory: each device has so much, wherever its pieces lie",
   CHECK(memory.FreeBytes(1) == kBytes);
   CHECK(memory.Free(0, middle));
   CHECK(memory.Allocate(0, kBytes / 4 + 1) == nullptr);
-  CHECK(memory.Allocate(0, kBytes / 4) == middle);  // Where there was room.
+  CHECK(memory.Allocate(0, kBytes / 4) == middle);  // It uses the gap.
   CHECK(memory.Free(0, low));
   CHECK(memory.Free(0, high));
-  // In two parts; a third place has enough at once.
+  // Free memory has two parts; a third range of addresses is large enough.
   CHECK(memory.Allocate(0, kBytes * 3 / 4) != nullptr);
 }
 

@@ -1,11 +1,13 @@
-// A stand-in for NCCL on emulated GPUs: the functions of NcclLibrary, on fp32 arrays.
+// A replacement for NCCL on emulated GPUs: it implements the functions of NcclLibrary for fp32
+// arrays.
 //
-// kernels/testing/host_collective.h computes. Each member's stream gets its part of a call, ordered
-// no more than NCCL promises: a member that sends copies what it sends and goes on; one that
-// receives waits for those that send. So after a reduction only the root has waited.
+// HostCollective (kernels/testing/host_collective.h) computes. Each member's stream gets its part
+// of a call, with no more order than NCCL promises: a member that sends copies its values and goes
+// on; a member that receives waits for those that send. After a reduction only the root has waited.
 //
-// What would make NCCL wait for ever is refused: all members have to be in a group, with alike
-// calls. So are a root other than member 0 and types other than fp32, which nobody asks for.
+// It refuses calls for which NCCL would wait for ever: all members must be in a group, with equal
+// calls. It also refuses a root other than member 0, operations other than sums and types other
+// than fp32, which Capstan does not use.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -24,7 +26,7 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-// What the communicators that were made together share, also with work that is enqueued.
+// The state that the communicators of one collective share, also with enqueued work.
 struct Clique {
   size_t size = 0;
   std::atomic<bool> aborted = false;
@@ -43,7 +45,7 @@ struct ncclComm {
 namespace capstan::kernels::cuda {
 namespace {
 
-// What one member asks for.
+// The call of one member.
 struct Call {
   CollectiveKind kind;
   const void* send;
@@ -62,7 +64,7 @@ ncclResult_t Refuse(const char* why) {
   return ncclInvalidUsage;
 }
 
-// Makes a device the thread's, for as long as it lives.
+// Makes a device the thread's current device, as long as it lives.
 class OnDevice {
  public:
   explicit OnDevice(int device) {
@@ -77,7 +79,7 @@ class OnDevice {
   int before_ = 0;
 };
 
-// What `first` has enqueued so far comes before what `then` enqueues from now on.
+// Makes the later work of `then`'s stream wait for the work on `first`'s stream so far.
 void Order(const Call& first, const Call& then) {
   cudaEvent_t event = nullptr;
   {
@@ -90,7 +92,7 @@ void Order(const Call& first, const Call& then) {
   cudaEventDestroy(event);
 }
 
-// Enqueues work on a member's array; none of it runs once the clique is aborted.
+// Enqueues work on a member's array. The work does not run once the clique is aborted.
 cudaError_t EnqueueOn(const Call& call, const void* array, int64_t count,
                       std::function<void()> work) {
   const int device = call.communicator->device;
@@ -108,7 +110,7 @@ cudaError_t EnqueueOn(const Call& call, const void* array, int64_t count,
                             });
 }
 
-// REQUIRES: the calls of all members of a clique, alike, by rank.
+// Enqueues one call of a clique. REQUIRES: `calls` has the equal calls of all members, by rank.
 cudaError_t EnqueueTogether(const std::vector<Call>& calls) {
   const auto shared = std::make_shared<HostCollective>(calls[0].kind, calls.size(),
                                                        static_cast<int64_t>(calls[0].count));
@@ -158,7 +160,7 @@ ncclResult_t Add(CollectiveKind kind, const void* send, void* receive, size_t co
   return ncclSuccess;
 }
 
-// The communicator is freed, what it shares with work that is enqueued is not.
+// Frees the communicator, but not the state that it shares with enqueued work.
 ncclResult_t Destroy(ncclComm_t communicator) {
   delete communicator;
   return ncclSuccess;

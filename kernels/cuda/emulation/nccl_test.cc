@@ -1,5 +1,5 @@
-// The stand-in for NCCL on three emulated GPUs: who waits for whom, and what is refused. What it
-// computes is tested through the backend (tests/gpu/collective_test.cc).
+// Tests of the emulated NCCL on three emulated GPUs: which members wait, and which calls are
+// refused. tests/gpu/collective_test.cc tests its results through the backend.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr int kMembers = 3;
 constexpr size_t kCount = 5;
 
-// Three GPUs with a stream and an array each, full of 1, 10 and 100.
+// Three GPUs, each with a stream and an array; the arrays are full of 1, 10 and 100.
 class Members {
  public:
   Members() : nccl(*NcclLibrary::Load()) {
@@ -44,7 +44,7 @@ class Members {
   Members(const Members&) = delete;
   Members& operator=(const Members&) = delete;
 
-  // What a member's array holds now.
+  // Returns the first value of a member's array now.
   float At(size_t i) {
     REQUIRE(cudaSetDevice(static_cast<int>(i)) == cudaSuccess);
     return Read(arrays[i]);
@@ -64,7 +64,7 @@ class Members {
     return nccl.broadcast(arrays[i], arrays[i], kCount, ncclFloat32, 0, communicators[i],
                           streams[i]);
   }
-  // All members' calls, as one group.
+  // Makes the calls of all members, as one group.
   template <typename Call>
   ncclResult_t Together(const Call& call) {
     REQUIRE(nccl.group_start() == ncclSuccess);
@@ -82,7 +82,7 @@ TEST_CASE("Emulated NCCL: only members that receive wait for those that send", "
   Members m;
   REQUIRE(m.Together([&](size_t i) { return m.Reduce(i); }) == ncclSuccess);
   CHECK(m.At(0) == 1);
-  m.Reuse(1);  // It has sent what it had.
+  m.Reuse(1);  // It has already sent its values.
   CHECK(m.At(0) == 1);
   REQUIRE(cudaStreamSynchronize(m.streams[0]) == cudaSuccess);
   CHECK(m.At(0) == 111);
@@ -122,7 +122,7 @@ TEST_CASE("Emulated NCCL: memory that is not the member's fails the work, and is
   CHECK(cudaStreamSynchronize(m.streams[0]) == cudaErrorIllegalAddress);
   CHECK(m.nccl.comm_get_async_error(m.communicators[1], &error) == ncclSuccess);
   CHECK(error == ncclUnhandledCudaError);
-  for (const int device : {0, 1}) {  // Both would tell the error for ever.
+  for (const int device : {0, 1}) {  // Otherwise both keep the error.
     cudaSetDevice(device);
     cudaDeviceReset();
   }
@@ -131,20 +131,20 @@ TEST_CASE("Emulated NCCL: memory that is not the member's fails the work, and is
 TEST_CASE("Emulated NCCL: refuses what would wait for ever, and what nobody asks for",
           "[kernels][cuda]") {
   Members m;
-  CHECK(m.Reduce(0) == ncclInvalidUsage);  // In no group.
+  CHECK(m.Reduce(0) == ncclInvalidUsage);  // No group is open.
   CHECK(m.Together([&](size_t i) { return m.Reduce(i, i == 1 ? 4 : 5); }) == ncclInvalidUsage);
   CHECK(m.Together([&](size_t i) { return i == 1 ? m.Broadcast(i) : m.Reduce(i); }) ==
         ncclInvalidUsage);
   REQUIRE(m.nccl.group_start() == ncclSuccess);
   CHECK(m.Reduce(0, kCount, 1) == ncclInvalidUsage);
   CHECK(m.Reduce(0) == ncclSuccess);
-  CHECK(m.nccl.group_end() == ncclInvalidUsage);  // Without the others.
-  // On another GPU's stream.
+  CHECK(m.nccl.group_end() == ncclInvalidUsage);  // The others are missing.
+  // A stream belongs to another GPU.
   CHECK(m.Together([&](size_t i) {
     return m.nccl.reduce(m.arrays[i], m.arrays[i], kCount, ncclFloat32, ncclSum, 0,
                          m.communicators[i], m.streams[0]);
   }) == ncclUnhandledCudaError);
-  // A group that failed is over.
+  // A failed group does not affect the next one.
   CHECK(m.Together([&](size_t i) { return m.Reduce(i); }) == ncclSuccess);
 }
 

@@ -1,4 +1,4 @@
-// CUDA's runtime: errors, devices and memory, as its documentation has them.
+// The emulated CUDA runtime: errors, devices and memory, as CUDA documents them.
 #include "kernels/cuda/emulation/runtime.h"
 
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace capstan::kernels::cuda::emulation {
 namespace {
 
 constexpr int kDevicesMax = 8;
-// Less than a card has: the host must have it, too.
+// Less than a card has, since the host must provide it.
 constexpr size_t kMemoryBytes = size_t{4} << 30;
 
 int CountDevices() {
@@ -35,7 +35,7 @@ thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t ErrorOf(int device) { return TheRuntime().contexts[static_cast<size_t>(device)].error; }
 
-// One side of a copy, and where it lay when that was enqueued: nullopt is pageable memory.
+// One side of a copy, and its place when the copy was enqueued; nullopt is pageable memory.
 struct Side {
   const void* begin = nullptr;
   size_t bytes = 0;
@@ -43,7 +43,7 @@ struct Side {
 
   bool IsDevice() const { return place.has_value() && *place != kPinned; }
   bool IsPageable() const { return !place.has_value(); }
-  // What has to be open.
+  // The device whose memory a copy must open, if any.
   DeviceSet Devices() const { return IsDevice() ? OnlyDevice(*place) : 0; }
   bool IsStillThere() const {
     return IsPageable() || TheRuntime().memory.Holds(*place, begin, bytes);
@@ -67,11 +67,11 @@ bool Fits(cudaMemcpyKind kind, const Side& to, const Side& from) {
   }
 }
 
-// At its turn.
+// Runs an enqueued copy.
 cudaError_t CopyNow(void* begin, const Side& to, const Side& from) {
   for (const Side* const side : {&to, &from}) {
     if (side->IsStillThere()) continue;
-    // A stream's error has no words of its own.
+    // A stream's error has no message, so stderr gets it.
     std::fprintf(stderr, "emulated GPU: %zu bytes at %p were freed before they were copied\n",
                  side->bytes, side->begin);
     return cudaErrorIllegalAddress;
@@ -82,7 +82,7 @@ cudaError_t CopyNow(void* begin, const Side& to, const Side& from) {
   return cudaSuccess;
 }
 
-// Takes all that is the device's away.
+// Removes all streams, events, work and memory of the device, and its error.
 void ResetDevice(int device) {
   Runtime& runtime = TheRuntime();
   std::erase_if(runtime.orphans, [&](const auto& queue) {
@@ -92,7 +92,7 @@ void ResetDevice(int device) {
   });
   for (auto stream = runtime.streams.begin(); stream != runtime.streams.end();) {
     if ((*stream)->queue->device() == device) {
-      (*stream)->queue->Drop();  // Events keep it.
+      (*stream)->queue->Drop();  // Events may share the queue.
       delete *stream;
       stream = runtime.streams.erase(stream);
     } else {
@@ -124,7 +124,7 @@ Runtime::Runtime()
 }
 
 Runtime& TheRuntime() {
-  static Runtime* const runtime = new Runtime;  // Outlives who frees memory at the end.
+  static Runtime* const runtime = new Runtime;  // Never deleted: static objects may use it at exit.
   return *runtime;
 }
 
@@ -176,11 +176,11 @@ cudaError_t Enqueue(cudaStream_t stream, Work work) {
   return cudaSuccess;
 }
 
-extern "C" {  // CUDA's functions: in C a name is the same in every namespace.
+extern "C" {  // With C linkage a function is CUDA's in any namespace.
 
 // ---------------------------------------------------------------- errors, versions, devices
 
-// A device's error stays.
+// An error of the current device stays, so it is the last error again and again.
 cudaError_t cudaPeekAtLastError() {
   const Lock lock(TheRuntime().mutex);
   SetLastError(ErrorOf(current_device));
@@ -238,7 +238,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return SetLastError(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 
-// Tells an error of the device's work, and is done all the same.
+// Sets the device even if it returns an error of the device's work.
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= TheRuntime().devices) return SetLastError(cudaErrorInvalidDevice);
   current_device = device;
@@ -250,7 +250,7 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 
-// What was enqueued does not run any more.
+// Drops enqueued work: it never runs.
 cudaError_t cudaDeviceReset() {
   const Lock lock(TheRuntime().mutex);
   ResetDevice(current_device);
@@ -305,7 +305,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   });
 }
 
-// Waits for the device whose memory it is, as the real one does.
+// Waits for the device that owns the memory, like the real function.
 cudaError_t cudaFree(void* memory) {
   return Guarded([&] {
     if (memory == nullptr) return cudaSuccess;
@@ -326,7 +326,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   });
 }
 
-// Waits for nothing: work that would use the memory later fails.
+// Does not wait: work that uses the memory later fails.
 cudaError_t cudaFreeHost(void* memory) {
   return Guarded([&] {
     if (memory == nullptr) return cudaSuccess;
@@ -346,7 +346,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     if (pageable && QueueOf(stream) != nullptr && IsRecorded(stream)) return Invalidate(stream);
     const cudaError_t error =
         Enqueue(stream, [to, target, source] { return CopyNow(to, target, source); });
-    // Pageable memory goes through a buffer of the driver's, so that nothing is left for later.
+    // A copy of pageable memory uses the driver's buffer, so it is done when the call returns.
     return error != cudaSuccess || !pageable ? error : stream->queue->RunAll();
   });
 }

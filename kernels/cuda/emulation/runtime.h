@@ -1,8 +1,8 @@
-// The emulated CUDA runtime, as the emulated kernels and libraries see it: streams, and what memory
-// is whose.
+// The interface of the emulated CUDA runtime for the emulated kernels and libraries: they enqueue
+// work on streams, and ask which memory belongs to a device.
 //
-// Work on a stream runs on the host, in order, at the latest moment that CUDA allows: when somebody
-// waits for it. Who reads a result without waiting sees what was there before.
+// Work on a stream runs on the host, in order, at the latest moment that CUDA allows: when a caller
+// waits for it. Code that reads a result without waiting sees the old contents of memory.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_RUNTIME_H_
@@ -15,19 +15,22 @@
 
 namespace capstan::kernels::cuda::emulation {
 
-// What a stream does at its turn; of devices' memory it may touch its own one's. An error stays
-// with the device: its later work does not run, and its later calls return it.
+// A piece of work on a stream. It may touch only its own device's memory. An error stays with the
+// device: its later work does not run, and its later calls return the error.
 using Work = std::function<cudaError_t()>;
 
-// Puts `work` at the end of a stream, or into the graph that is being recorded from it, which runs
-// it at every launch. Errors: cudaErrorInvalidResourceHandle  no such stream, or another device's
-// than the calling thread's; the device's own.
+// Puts `work` at the end of a stream. If the stream is being recorded, puts it into the graph
+// instead, which runs it at every launch.
+// Errors: cudaErrorInvalidResourceHandle  there is no such stream, or it belongs to another device
+//                                         than the calling thread's current one.
+//         else                            the device's own.
 cudaError_t Enqueue(cudaStream_t stream, Work work);
 
-// Whether the bytes lie in one piece of that device's memory that is allocated now.
+// True if the bytes are in one piece of that device's memory that is allocated now.
 bool IsDeviceMemory(int device, const void* begin, size_t bytes);
 
-// What cudaGetLastError will tell the calling thread; success leaves what there is. Returns it.
+// Sets the error that cudaGetLastError returns to the calling thread; success changes nothing.
+// Returns `error`.
 cudaError_t SetLastError(cudaError_t error);
 
 }  // namespace capstan::kernels::cuda::emulation

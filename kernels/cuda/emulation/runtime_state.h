@@ -1,7 +1,7 @@
-// What the functions of the emulated CUDA runtime share: devices, handles that are valid, and the
-// calling thread's device.
+// Runtime: the state that the functions of the emulated CUDA runtime share: devices, valid handles,
+// and the calling thread's device.
 //
-// Thread safety: under Runtime::mutex, but for what is constant.
+// Thread safety: Runtime::mutex guards everything that is not constant.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_RUNTIME_STATE_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_RUNTIME_STATE_H_
 
@@ -23,28 +23,28 @@ struct Runtime {
 
   const int devices;
   Memory memory;
-  // Held while work runs, which may ask for other streams' work.
+  // Held while work runs. It is recursive because work may run other streams' work.
   std::recursive_mutex mutex;
-  std::vector<Context> contexts;  // By device.
+  std::vector<Context> contexts;  // Indexed by device.
   std::set<cudaStream_t> streams;
   std::set<cudaEvent_t> events;
-  // Of streams that were destroyed, while they have work that waits.
+  // The queues of destroyed streams that still have work to run.
   std::vector<std::shared_ptr<StreamQueue>> orphans;
 };
 
 Runtime& TheRuntime();
-int CurrentDevice();  // The calling thread's.
+int CurrentDevice();  // The calling thread's current device.
 
-// Whether the calling thread may not make calls that are unsafe while something is recorded (that
-// wait, ask, or change memory): it records itself, or anyone does in the global mode. The
-// recordings that forbid it are useless then.
+// True if a recording forbids the calling thread calls that are unsafe meanwhile (that wait, query,
+// or change memory): the thread itself records, in a mode that is not relaxed, or any thread
+// records in the global mode. Invalidates these recordings.
 bool IsForbiddenNow();
 
-// Runs all that was enqueued for a device. Returns its error.
+// Runs all work that was enqueued for a device. Returns the device's error.
 cudaError_t RunAll(int device);
 
-// call() under the mutex, unless the calling thread's device has an error, which is returned then.
-// Either way the error becomes the thread's last one.
+// Runs call() under the mutex. If the calling thread's device already has an error, returns that
+// instead. An error becomes the thread's last error.
 template <typename Call>
 cudaError_t Guarded(const Call& call) {
   const std::lock_guard<std::recursive_mutex> lock(TheRuntime().mutex);
@@ -52,14 +52,14 @@ cudaError_t Guarded(const Call& call) {
   return SetLastError(before != cudaSuccess ? before : call());
 }
 
-// Null: no such stream.
+// Returns null if there is no such stream.
 inline StreamQueue* QueueOf(cudaStream_t stream) {
   return TheRuntime().streams.contains(stream) ? stream->queue.get() : nullptr;
 }
 
 inline bool IsRecorded(cudaStream_t stream) { return stream->recorded != nullptr; }
 
-// What may not be called while a stream is recorded makes the recording useless.
+// Invalidates a stream's recording, after a call that is not allowed while the stream is recorded.
 inline cudaError_t Invalidate(cudaStream_t stream) {
   stream->invalidated = true;
   return cudaErrorStreamCaptureUnsupported;

@@ -1,4 +1,5 @@
-// The emulated runtime: when work runs, what copies accept, and what an error does. Two GPUs.
+// Tests of the emulated runtime with two GPUs: when work runs, what copies accept, and what an
+// error does.
 #include "kernels/cuda/emulation/runtime.h"
 
 #include <signal.h>
@@ -15,7 +16,7 @@
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-// Back to a device without an error, and without all that it had.
+// Resets both devices: they have no error, and none of their former objects.
 void ResetDevices() {
   for (const int device : {1, 0}) {
     cudaSetDevice(device);
@@ -100,7 +101,7 @@ TEST_CASE("Emulated streams: to destroy one waits for nothing, and forgets nothi
   CHECK(log.empty());
   CHECK(cudaEventSynchronize(event) == cudaSuccess);
   CHECK(log == "1");
-  CHECK(cudaFree(memory) == cudaSuccess);  // Which waits for the device.
+  CHECK(cudaFree(memory) == cudaSuccess);  // cudaFree waits for the device.
   CHECK(log == "12");
   cudaEventDestroy(event);
 }
@@ -129,7 +130,7 @@ TEST_CASE("Emulated copies: come at their turn; those of pageable memory at once
   auto* const pinned = static_cast<int*>(AllocatePinned(sizeof(int)));
   *pinned = 5;
   REQUIRE(cudaMemcpyAsync(device, pinned, 4, cudaMemcpyHostToDevice, stream) == cudaSuccess);
-  *pinned = 6;  // Too early: the copy takes it along.
+  *pinned = 6;  // This is too early: the copy reads it.
   int pageable = 0;
   REQUIRE(cudaMemcpyAsync(&pageable, device, 4, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
   CHECK(pageable == 6);
@@ -212,7 +213,7 @@ TEST_CASE("Emulated errors: one of work is the device's, for all later calls",
   a.Fail(cudaErrorLaunchFailure);
   a.Say('1', log);
   b.Say('x', log);
-  cudaGetLastError();  // Of other tests.
+  cudaGetLastError();  // Clears errors of other tests.
   CHECK(cudaGetLastError() == cudaSuccess);
   CHECK(cudaStreamSynchronize(a) == cudaErrorLaunchFailure);
   CHECK(cudaStreamSynchronize(b) == cudaErrorLaunchFailure);
@@ -221,12 +222,12 @@ TEST_CASE("Emulated errors: one of work is the device's, for all later calls",
   CHECK(Enqueue(b, [] { return cudaSuccess; }) == cudaErrorLaunchFailure);
   CHECK(cudaSetDevice(0) == cudaErrorLaunchFailure);
   CHECK(log.empty());
-  // It does not go away by being told.
+  // Reporting the error does not clear it.
   CHECK(cudaGetLastError() == cudaErrorLaunchFailure);
   CHECK(cudaPeekAtLastError() == cudaErrorLaunchFailure);
   // The other device works.
   REQUIRE(cudaSetDevice(1) == cudaSuccess);
-  cudaGetLastError();  // The thread's.
+  cudaGetLastError();  // Clears the thread's error.
   const TestStream other;
   other.Say('o', log);
   CHECK(cudaStreamSynchronize(other) == cudaSuccess);

@@ -1,4 +1,4 @@
-// CUDA's runtime: streams, events and graphs, as its documentation has them.
+// The emulated CUDA runtime: streams, events and graphs, as CUDA documents them.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -16,7 +16,7 @@
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-// Whether the time between two events of a stream is a millisecond for each piece of work.
+// True if the time between two events of a stream is one millisecond per piece of work.
 bool CountsWork() {
   static const char* const clock = std::getenv("CAPSTAN_EMULATED_CLOCK");
   return clock != nullptr && std::strcmp(clock, "work") == 0;
@@ -26,7 +26,7 @@ bool IsEvent(cudaEvent_t event) { return TheRuntime().events.contains(event); }
 
 }  // namespace
 
-extern "C" {  // CUDA's functions: in C a name is the same in every namespace.
+extern "C" {  // With C linkage a function is CUDA's in any namespace.
 
 // ---------------------------------------------------------------- streams
 
@@ -40,7 +40,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   });
 }
 
-// Waits for nothing: what was enqueued runs when something else asks for it.
+// Does not wait: enqueued work runs when another call needs it.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return Guarded([&] {
     StreamQueue* const queue = QueueOf(stream);
@@ -110,7 +110,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   });
 }
 
-// Of another device's event, too; that one's error becomes the stream's.
+// The event may belong to another device; that device's error then becomes the stream's.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return Guarded([&] {
     StreamQueue* const queue = QueueOf(stream);

@@ -7,14 +7,14 @@ namespace capstan::kernels::cuda::emulation {
 void StreamQueue::RunNext() {
   const Work work = std::move(waiting_.front());
   waiting_.pop_front();
-  // Counted first: an event behind other streams' work may lead back here.
+  // Counts it first: the work may wait for other streams, whose work may lead back to this queue.
   ++done_;
   if (context_.error == cudaSuccess) context_.error = work();
 }
 
 cudaError_t StreamQueue::RunTo(uint64_t point) {
   if (HasPassed(point)) return context_.error;
-  // Of this device alone, also where another one's stream waits for this one.
+  // Opens this device's memory alone, even if a stream of another device waits for this one.
   const MemoryAccess access(*context_.memory, OnlyDevice(context_.device));
   while (!HasPassed(point)) RunNext();
   return context_.error;

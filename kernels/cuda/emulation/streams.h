@@ -1,9 +1,10 @@
-// Streams, events and graphs of emulated GPUs. The handles of CUDA's runtime point to them.
+// StreamQueue: the work of one stream of an emulated GPU. This file also defines the types to which
+// the handles of CUDA's runtime point: streams, events and graphs.
 //
-//   work enqueued ──► [ ][ ][ ] ──► run, when somebody waits for it, or for an event behind it
+//   work enqueued ──► [ ][ ][ ] ──► runs when a caller waits for it, or for an event behind it
 //   while a stream is recorded, work goes into its graph instead, and runs at each launch of that
 //
-// Thread safety: under Runtime::mutex (runtime_state.h), which is held while work runs.
+// Thread safety: REQUIRES Runtime::mutex (runtime_state.h), which is held while work runs.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_STREAMS_H_
 #define CAPSTAN_KERNELS_CUDA_EMULATION_STREAMS_H_
 
@@ -22,32 +23,32 @@
 
 namespace capstan::kernels::cuda::emulation {
 
-// What the streams of a device share.
+// The state that the streams of a device share.
 struct Context {
   int device = 0;
   Memory* memory = nullptr;
-  cudaError_t error = cudaSuccess;  // The first one of its work. It stays, and work does not run.
+  cudaError_t error = cudaSuccess;  // The first error of its work: it stays, and no work runs.
 };
 
 class StreamQueue {
  public:
-  // `context` outlives it.
+  // `context` outlives the queue.
   explicit StreamQueue(Context& context) : context_(context) {}
 
   int device() const { return context_.device; }
   cudaError_t error() const { return context_.error; }
   void Add(Work work) { waiting_.push_back(std::move(work)); }
-  // How much was ever added: a point in the stream's work.
+  // The number of pieces of work that were ever added. Such a number is a point in the work.
   uint64_t end() const { return done_ + waiting_.size(); }
   bool HasPassed(uint64_t point) const { return done_ >= point; }
 
-  // Runs the work before `point`, unless it runs already. Returns the context's error.
+  // Runs the work before `point` that has not begun. Returns the context's error.
   cudaError_t RunTo(uint64_t point);
   cudaError_t RunAll() { return RunTo(end()); }
-  // Runs the next piece. cudaErrorNotReady: there was one, so that who asks in a loop comes to the
-  // end, and has to ask more than once.
+  // Runs the next piece of work, if there is one, and then returns cudaErrorNotReady. A caller that
+  // polls therefore reaches the end, but must poll more than once.
   cudaError_t Query();
-  // Forgets what has not run.
+  // Drops all work that has not run.
   void Drop();
 
  private:
@@ -62,23 +63,23 @@ using RecordedWork = std::vector<Work>;
 
 }  // namespace capstan::kernels::cuda::emulation
 
-// What CUDA's handles point to.
+// CUDA's handles point to the types below.
 struct CUstream_st {
   std::shared_ptr<capstan::kernels::cuda::emulation::StreamQueue> queue;
-  // Null: not being recorded.
+  // Null if the stream is not being recorded.
   std::shared_ptr<capstan::kernels::cuda::emulation::RecordedWork> recorded;
-  // Who began it, and to whom it forbids what is unsafe meanwhile.
+  // The thread that began the recording; `mode` says which threads may not make unsafe calls.
   std::thread::id recorder;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-  bool invalidated = false;  // The recording.
+  bool invalidated = false;  // True if the recording cannot be used.
 };
 
 struct CUevent_st {
   int device = 0;
   bool timed = false;
-  std::shared_ptr<capstan::kernels::cuda::emulation::StreamQueue> queue;  // Null: not recorded.
+  std::shared_ptr<capstan::kernels::cuda::emulation::StreamQueue> queue;  // Null: never recorded.
   uint64_t point = 0;
-  // Of the last record; written when it comes.
+  // The time of the last record; written when the stream reaches it.
   std::shared_ptr<std::chrono::steady_clock::time_point> time;
 };
 

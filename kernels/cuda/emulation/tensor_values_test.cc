@@ -8,7 +8,7 @@
 namespace capstan::kernels::cuda::emulation {
 namespace {
 
-// 1 x 2 channels x 1 x 2 in planes, with a gap between rows.
+// Makes a tensor of 1 x 2 channels x 1 x 2 in planes, with gaps between elements.
 Tensor Planes(cudnnDataType_t type) {
   return {.type = type, .dims = {1, 2, 1, 2}, .strides = {20, 10, 5, 2}};
 }

@@ -1,4 +1,4 @@
-// A stream with work that can be told apart, for tests of the runtime.
+// TestStream: a stream whose work a test can tell apart, for tests of the runtime.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_TEST_STREAM_H_
@@ -13,13 +13,13 @@
 
 namespace capstan::kernels::cuda::emulation {
 
-// Of the device that was the thread's when it was made.
+// The stream belongs to the device that was current when it was made.
 class TestStream {
  public:
   TestStream() {
     REQUIRE(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess);
   }
-  // Its work would outlive what it writes to.
+  // Waits, because the work would otherwise outlive the variables to which it writes.
   ~TestStream() {
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
@@ -27,9 +27,9 @@ class TestStream {
   TestStream(const TestStream&) = delete;
   TestStream& operator=(const TestStream&) = delete;
 
-  operator cudaStream_t() const { return stream_; }  // NOLINT: it stands for one.
+  operator cudaStream_t() const { return stream_; }  // NOLINT: implicit, so that it acts as one.
 
-  // Work that writes a letter into `log`.
+  // Enqueues work that appends a letter to `log`.
   void Say(char letter, std::string& log) const {
     REQUIRE(Enqueue(stream_, [letter, &log] {
               log += letter;

@@ -1,4 +1,4 @@
-// A plugin of a version that never was.
+// A plugin with a version that does not exist, for loader_test.
 #include "kernels/cuda/plugin_abi.h"
 
 extern "C" void CapstanCudaOpen(capstan::kernels::cuda::PluginCall* call) {
