@@ -29,6 +29,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -120,8 +121,10 @@ def share(spans, track, other):
 class EndToEnd:
     """Jobs on one cluster."""
 
-    def __init__(self, live, synthetic, runfile, options):
+    def __init__(self, live, synthetic, runfile, options, where=""):
         self.live = live
+        self.where = where
+        self.traces = options.traces
         self.small = options.small
         self.on_gpu = options.device != "cpu"
         self.device = options.device
@@ -274,19 +277,23 @@ class EndToEnd:
 
     def job_figure(self, figure):
         """Between two looks at the task: its iteration, its processor time, its clock."""
-        text = self.job(f"{figure.zoo}-{figure.batch}", figure.compute,
+        name = f"{figure.zoo}-{figure.batch}{self.where}"
+        text = self.job(name, figure.compute,
                         f"iterations_max: {40 * figure.steps}",
                         model=f'zoo: "{figure.zoo}" classes: {figure.classes}',
                         batch_size=figure.batch, epochs=1000, optimizer=_OPTIMIZER_TIMED,
                         data=self.synthetic.colour_block(self.live.folder, figure.samples,
                                                          figure.side),
                         consistency="ssp { staleness_bound: 1 }", servers=1,
-                        more=f"wire {{ gradients: {figure.compute} parameters: {figure.compute} }}")
+                        more=f"wire {{ gradients: {figure.compute} parameters: {figure.compute} }}"
+                        + (f"output {{ trace_batches: {figure.steps} }}" if self.traces else ""))
         job = self.live.submit(text)
         begin = self.look(job, self.warm_up())
         end = self.look(job, begin[0] + figure.steps)
         self.live.run("job", "stop", job)
         self.live.wait(job, seconds=300)
+        for trace in self.live.output(job).glob("trace-0-*.json") if self.traces else ():
+            shutil.copy(trace, pathlib.Path(self.traces) / f"{name}.json")
         steps = end[0] - begin[0]
         return 1000 * (end[2] - begin[2]) / steps, 1000 * (end[1] - begin[1]) / steps
 
@@ -301,7 +308,7 @@ class EndToEnd:
 
 def resident(live, make, options, timed):
     """The same on a server whose shards lie on the card; what has failed."""
-    on_card = make(live)
+    on_card = make(live, "-resident")
     if not options.figures:
         on_card.resident()
     for figure in timed:
@@ -327,6 +334,7 @@ def parse():
     add("--checks", action="store_true", help="no figures")
     add("--figures", default="", help="no checks; figures of these models of lenet, resnet18 and "
                                       "resnet50, with commas")
+    add("--traces", help="a folder for traces of the figures' jobs; tracing takes time")
     add("--small", action="store_true", help="for emulated GPUs")
     return parser.parse_args()
 
@@ -348,7 +356,8 @@ def prepare(options):
 def main():
     options = parse()
     cluster, synthetic = prepare(options)
-    make = lambda live: EndToEnd(live, synthetic, cluster.runfile, options)  # noqa: E731
+    make = lambda live, where="": EndToEnd(live, synthetic, cluster.runfile,  # noqa: E731
+                                           options, where)
     with cluster.Cluster(servers=1, workers=1) as live:
         test = make(live)
         names = options.figures or ("" if options.checks else "lenet,resnet18,resnet50")

@@ -267,7 +267,8 @@ void DrawMoreJobs(Prng prng, Options& options) {
 }
 
 // With replicas or other jobs the copy of the disk would lack more than what the successor
-// acknowledges unheard.
+// acknowledges unheard. The scheduler may come to know of the log after all, and refuse the disk:
+// the job then needs a checkpoint.
 void DrawLostSuccessor(Prng prng, Options& options) {
   ChaosOptions& chaos = options.chaos;
   const absl::Duration often = prng.Between(absl::Seconds(2), absl::Seconds(6));
@@ -276,6 +277,7 @@ void DrawLostSuccessor(Prng prng, Options& options) {
   if (!chaos.lose_successor) return;
   chaos.kill_server = std::min(chaos.kill_server, often);
   chaos.old_disk = 1;
+  if (options.job.checkpoint_iterations == 0) options.job.checkpoint_iterations = 2;
 }
 
 }  // namespace
