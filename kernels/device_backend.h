@@ -9,7 +9,9 @@
 //   kDownload                              Wait(d)──copy──Record(f)
 //
 // All calls but Copy, Await and Synchronize return at once; Await and Synchronize return the faults
-// of enqueued work. Thread safety: one thread at a time uses it.
+// of enqueued work.
+// Thread safety: one thread at a time uses it; but unless the device is joined with others, Await
+// may run beside other calls that do not record its event.
 #ifndef CAPSTAN_KERNELS_DEVICE_BACKEND_H_
 #define CAPSTAN_KERNELS_DEVICE_BACKEND_H_
 

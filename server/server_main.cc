@@ -1,8 +1,10 @@
 // capstan-server: holds parameter shards of any number of jobs and applies updates to them.
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,6 +45,8 @@ namespace {
 
 constexpr absl::Duration kGraceMax = absl::Hours(24);
 constexpr char kOff[] = "off";
+constexpr int kPushConnectionsMax = 4;     // Of one worker.
+constexpr int kProcessorsAConnection = 4;  // One thread does not use all of the memory's speed.
 
 struct Flags {
   NodeFlags node;
@@ -143,6 +147,7 @@ class Daemon final : public NodeProgram {
   absl::Status OpenLog(const std::string& folder);
   absl::Status OpenDevice();
   absl::Status ListenForData();
+  int PushConnections() const;
   // The disk that has a checkpoint's folder.
   absl::StatusOr<Disk*> DiskOf(const std::string& folder);
 
@@ -261,11 +266,18 @@ absl::Status Daemon::ListenForData() {
     CAPSTAN_ASSIGN_OR_RETURN(const HostPort wished, ParseHostPort(flags_.data_listen));
     // One that is not this host's name for others is not told.
     const HostPort told = AdvertisedAddress(wished, "");
-    return service_.ListenForData(flags_.data_listen, told.host);
+    return service_.ListenForData(flags_.data_listen, told.host, PushConnections());
   }
   CAPSTAN_ASSIGN_OR_RETURN(HostPort any, ParseHostPort(flags_.node.daemon.listen));
   any.port = 0;
-  return service_.ListenForData(FormatHostPort(any));
+  return service_.ListenForData(FormatHostPort(any), /*host=*/"", PushConnections());
+}
+
+// On a card as many updates are on their way at a time as there are threads that wait for one.
+int Daemon::PushConnections() const {
+  if (device_ != nullptr) return kPushConnectionsMax;
+  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+  return std::clamp(processors / kProcessorsAConnection, 1, kPushConnectionsMax);
 }
 
 absl::Status Daemon::OpenDevice() {

@@ -19,6 +19,7 @@ namespace {
 constexpr absl::Duration kPauseMin = absl::Seconds(1), kPauseMax = absl::Seconds(30);
 constexpr absl::Duration kAskTimeout = absl::Seconds(5), kConnectTimeout = absl::Seconds(5);
 constexpr int kPortMax = 65535;
+constexpr int kPushConnectionsMax = 16;
 
 absl::StatusOr<HostPort> PlaceOf(const std::string& server, const v1::OpenDataPathResponse& told) {
   CAPSTAN_ASSIGN_OR_RETURN(HostPort place, ParseHostPort(server));
@@ -29,6 +30,10 @@ absl::StatusOr<HostPort> PlaceOf(const std::string& server, const v1::OpenDataPa
   }
   return absl::InternalError(absl::StrCat("it told port ", told.port(), " and a token of ",
                                           told.token().size(), " bytes, expected ", kTokenBytes));
+}
+
+void CloseAll(const std::vector<std::shared_ptr<DataCaller>>& callers) {
+  for (const auto& caller : callers) caller->Close();
 }
 
 }  // namespace
@@ -77,45 +82,50 @@ void DataLane::OnAnswer(const std::shared_ptr<Opening>& opening, const absl::Sta
   if (!thread.ok()) OnEnd(thread.status(), /*was_open=*/false);
 }
 
-absl::StatusOr<DataLane::Open> DataLane::Connect(const Opening& opening) {
-  CAPSTAN_ASSIGN_OR_RETURN(const HostPort place, PlaceOf(options_.server, opening.response));
-  Open open;
-  for (std::shared_ptr<DataCaller>* caller : {&open.pushes, &open.pulls}) {
-    if (caller == &open.pulls && !options_.own_pulls) break;
-    CAPSTAN_ASSIGN_OR_RETURN(
-        Descriptor socket,
-        ConnectForData(place, opening.response.token(), kConnectTimeout, stop_.descriptor()));
-    *caller = std::make_shared<DataCaller>(std::move(socket), options_.clock);
+absl::StatusOr<DataLane::Callers> DataLane::Connect(const Opening& opening) {
+  const v1::OpenDataPathResponse& told = opening.response;
+  CAPSTAN_ASSIGN_OR_RETURN(const HostPort place, PlaceOf(options_.server, told));
+  const int pushes = std::clamp(told.push_connections(), 1, kPushConnectionsMax);
+  Callers callers;
+  for (int i = 0; i < (options_.to_replica ? 1 : 1 + pushes); ++i) {
+    CAPSTAN_ASSIGN_OR_RETURN(Descriptor socket, ConnectForData(place, told.token(), kConnectTimeout,
+                                                               stop_.descriptor()));
+    callers.push_back(std::make_shared<DataCaller>(std::move(socket), options_.clock));
   }
-  return open;
+  return callers;
 }
 
 void DataLane::Serve(const std::shared_ptr<Opening>& opening) {
-  const absl::StatusOr<Open> open = Connect(*opening);
-  if (!open.ok()) return OnEnd(open.status(), /*was_open=*/false);
+  const absl::StatusOr<Callers> callers = Connect(*opening);
+  if (!callers.ok()) return OnEnd(callers.status(), /*was_open=*/false);
   // First: of a connection that is told of, calls end only with a thread that reads it.
-  absl::StatusOr<std::thread> pulls = std::thread();
-  if (open->pulls != nullptr) {
-    pulls = options_.start_thread([open = *open] {
-      open.pulls->Run().IgnoreError();
-      open.pushes->Close();
+  std::vector<std::thread> threads;
+  absl::Status status;
+  for (size_t i = 1; i < callers->size() && status.ok(); ++i) {
+    absl::StatusOr<std::thread> thread = options_.start_thread([callers = *callers, i] {
+      callers[i]->Run().IgnoreError();
+      CloseAll(callers);
     });
+    status = thread.status();
+    if (thread.ok()) threads.push_back(*std::move(thread));
   }
-  if (!pulls.ok()) return OnEnd(pulls.status(), /*was_open=*/false);
-  {
-    absl::MutexLock lock(&mutex_);
-    open_ = *open;
-    if (closed_) CloseLocked();  // Close has not seen them.
+  const bool opened = status.ok();
+  if (opened) {
+    {
+      absl::MutexLock lock(&mutex_);
+      open_ = *callers;
+      if (closed_) CloseAll(open_);  // Close has not seen them.
+    }
+    LogDebug({}, "{} data connections to {} are open", callers->size(), options_.server);
+    status = callers->front()->Run();
   }
-  LogDebug({}, "data connections to {} are open", options_.server);
-  const absl::Status status = open->pushes->Run();
-  if (open->pulls != nullptr) open->pulls->Close();
-  if (pulls->joinable()) pulls->join();
-  OnEnd(status, /*was_open=*/true);
+  CloseAll(*callers);
+  for (std::thread& thread : threads) thread.join();
+  OnEnd(status, opened);
 }
 
 void DataLane::OnEnd(const absl::Status& status, bool was_open) {
-  Open ended;
+  Callers ended;
   absl::MutexLock lock(&mutex_);
   std::swap(ended, open_);
   opening_.reset();
@@ -131,18 +141,17 @@ void DataLane::OnEnd(const absl::Status& status, bool was_open) {
           options_.server, std::string(status.message()));
 }
 
-std::shared_ptr<DataCaller> DataLane::For(DataMethod method) const {
+std::shared_ptr<DataCaller> DataLane::For(DataMethod method) {
   absl::MutexLock lock(&mutex_);
-  const bool is_pull = method == DataMethod::kPull && options_.own_pulls;
-  return is_pull ? open_.pulls : open_.pushes;
+  if (open_.empty()) return nullptr;
+  if (method == DataMethod::kPull || open_.size() == 1) return open_.front();
+  return open_[1 + pushes_++ % (open_.size() - 1)];
 }
 
 int64_t DataLane::BytesMoved() const {
   absl::MutexLock lock(&mutex_);
   int64_t bytes = 0;
-  for (const DataCaller* caller : {open_.pushes.get(), open_.pulls.get()}) {
-    if (caller != nullptr) bytes += caller->bytes_moved();
-  }
+  for (const auto& caller : open_) bytes += caller->bytes_moved();
   return bytes;
 }
 
@@ -155,17 +164,12 @@ void DataLane::Join() {
   if (ended.joinable()) ended.join();
 }
 
-void DataLane::CloseLocked() {
-  if (open_.pushes != nullptr) open_.pushes->Close();
-  if (open_.pulls != nullptr) open_.pulls->Close();
-}
-
 void DataLane::Close() {
   {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
     if (opening_ != nullptr) opening_->context.TryCancel();
-    CloseLocked();
+    CloseAll(open_);
   }
   stop_.Wake();
   tracker_.WaitUntilGone();  // No thread is started from then on.

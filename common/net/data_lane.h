@@ -6,17 +6,19 @@
 //      |                  '--failed, cannot connect, no thread to be had: (nothing)    |
 //      '--------- asked again after 1 s, doubling up to 30 s while it does not open ---'
 //
-// A worker has two connections, so that a small request to read never waits behind gradients: one
-// for pushes, one for pulls; a primary has one for its replicas. Each has a thread that reads its
-// answers. Either one's end is that of both: the calls on them end as unavailable, and are sent
-// again over gRPC by whoever repeats them.
+// A worker has a connection for pulls, so that a small request to read never waits behind
+// gradients, and as many for pushes as the server wishes, which has a thread for each; a primary
+// has one for its replicas. Each has a thread that reads its answers. One's end is that of all: the
+// calls on them end as unavailable, and are sent again over gRPC by whoever repeats them.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_DATA_LANE_H_
 #define CAPSTAN_COMMON_NET_DATA_LANE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -41,7 +43,7 @@ class DataLane {
     std::string server;                         // host:port of its gRPC service.
     const Clock* clock = nullptr;               // Outlives the lane.
     bool enabled = true;
-    bool own_pulls = true;  // They have a connection of their own.
+    bool to_replica = false;  // One connection, for all methods.
     ThreadStarter start_thread = StartThread;
   };
   explicit DataLane(Options options);
@@ -54,23 +56,21 @@ class DataLane {
   // Ends the connections and waits until they are gone. Later offers are not made. Idempotent.
   void Close();
 
-  // The open connection for calls of this method; null: there is none.
-  std::shared_ptr<DataCaller> For(DataMethod method) const;
+  // An open connection for a call of this method; null: there is none. Those for pushes take turns.
+  std::shared_ptr<DataCaller> For(DataMethod method);
   // On the connections that are open, of calls and answers. 0: none is.
   int64_t BytesMoved() const;
 
  private:
-  // The question, then both connections.
+  // The question, then the connections.
   struct Opening;
-  struct Open {  // Shared with calls on their way. `pulls` is null without `own_pulls`.
-    std::shared_ptr<DataCaller> pushes, pulls;
-  };
+  // Shared with calls on their way. The first is for pulls, or the only one. Empty: none is open.
+  using Callers = std::vector<std::shared_ptr<DataCaller>>;
 
   void OnAnswer(const std::shared_ptr<Opening>& opening, const absl::Status& status);
   void Serve(const std::shared_ptr<Opening>& opening);
-  absl::StatusOr<Open> Connect(const Opening& opening);
+  absl::StatusOr<Callers> Connect(const Opening& opening);
   void OnEnd(const absl::Status& status, bool was_open);
-  void CloseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Join();
 
   const Options options_;
@@ -81,7 +81,8 @@ class DataLane {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool refused_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Opening> opening_ ABSL_GUARDED_BY(mutex_);  // Null: nothing is asked or open.
-  Open open_ ABSL_GUARDED_BY(mutex_);
+  Callers open_ ABSL_GUARDED_BY(mutex_);
+  uint64_t pushes_ ABSL_GUARDED_BY(mutex_) = 0;
   Instant next_offer_ ABSL_GUARDED_BY(mutex_);
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_ ABSL_GUARDED_BY(mutex_);  // Made by the last opening; may have ended.

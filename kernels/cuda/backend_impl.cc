@@ -347,7 +347,7 @@ absl::Status CudaBackendImpl::LookUp(Stream stream, const void* from, const floa
 absl::StatusOr<std::unique_ptr<DeviceEvent>> CudaBackendImpl::MakeEvent(EventUse use) {
   CAPSTAN_RETURN_IF_ERROR(device_->Enter());
   cudaEvent_t event = nullptr;
-  const unsigned flags = use == EventUse::kTiming ? cudaEventDefault : cudaEventDisableTiming;
+  const unsigned flags = use == EventUse::kTiming ? kTimedEvent : kOrderEvent;
   CAPSTAN_CUDA_CHECK(cudaEventCreateWithFlags(&event, flags), "making an event");
   return std::unique_ptr<DeviceEvent>(std::make_unique<CudaEvent>(*device_, event));
 }

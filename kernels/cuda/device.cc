@@ -1,6 +1,7 @@
 #include "kernels/cuda/device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +16,10 @@ namespace {
 
 constexpr int kCapabilityMin = 8;  // The lowest that build_defs/cuda.bzl compiles for.
 constexpr int64_t kWorkspaceBytesMin = int64_t{1} << 20;
+// A thread that sleeps takes some 50 microseconds to wake up. So a wait is polled at first: for the
+// time of a short step, unless one of the last kRecentWaits took longer.
+constexpr std::chrono::microseconds kShortStep{1000}, kPolledInLongSteps{100};
+constexpr int kRecentWaits = 100;
 
 // 13020 -> "13.2".
 std::string VersionText(int version) {
@@ -83,6 +88,7 @@ absl::Status Device::Initialize() {
     CAPSTAN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
                        "creating a stream");
   }
+  CAPSTAN_CUDA_CHECK(cudaEventCreateWithFlags(&stream_end_, kOrderEvent), "making an event");
   CAPSTAN_CUDNN_CHECK(cudnnCreate(&cudnn_), "creating cuDNN's handle");
   CAPSTAN_CUDNN_CHECK(cudnnSetStream(cudnn_, stream()), "setting cuDNN's stream");
   CAPSTAN_CUBLAS_CHECK(cublasLtCreate(&cublaslt_), "creating cuBLASLt's handle");
@@ -123,6 +129,7 @@ Device::~Device() {
   if (faults_seen_ != nullptr) cudaFreeHost(faults_seen_);
   if (cublaslt_ != nullptr) cublasLtDestroy(cublaslt_);
   if (cudnn_ != nullptr) cudnnDestroy(cudnn_);
+  if (stream_end_ != nullptr) cudaEventDestroy(stream_end_);
   for (const cudaStream_t stream : streams_) {
     if (stream != nullptr) cudaStreamDestroy(stream);
   }
@@ -216,24 +223,34 @@ absl::Status Device::Await(cudaEvent_t event) {
 }
 
 absl::Status Device::AwaitStream(cudaStream_t stream) {
-  return WaitBy([stream] { return cudaStreamSynchronize(stream); },
-                [stream] { return cudaStreamQuery(stream); });
+  const auto wait = [this, stream] {
+    const cudaError_t error = cudaEventRecord(stream_end_, stream);
+    return error == cudaSuccess ? cudaEventSynchronize(stream_end_) : error;
+  };
+  return WaitBy(wait, [stream] { return cudaStreamQuery(stream); });
 }
 
 absl::Status Device::WaitBy(const std::function<cudaError_t()>& wait,
                             const std::function<cudaError_t()>& query) {
-  if (watch_ == nullptr) {
-    CAPSTAN_CUDA_CHECK(wait(), "waiting for the GPU");
-    return absl::OkStatus();
-  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto waited = [begin] { return std::chrono::steady_clock::now() - begin; };
+  const bool in_long_steps = waits_since_long_ < kRecentWaits;
+  ++waits_since_long_;
   for (;;) {
     const cudaError_t error = query();
     if (error != cudaErrorNotReady) return FromCuda(error, "waiting for the GPU");
     cudaGetLastError();  // Clears it: a busy stream is no error.
-    CAPSTAN_RETURN_IF_ERROR(watch_());
-    CAPSTAN_RETURN_IF_ERROR(Enter());  // The watch enters other devices.
+    if (watch_ != nullptr) {
+      CAPSTAN_RETURN_IF_ERROR(watch_());
+      CAPSTAN_RETURN_IF_ERROR(Enter());  // The watch enters other devices.
+    } else if (waited() > (in_long_steps ? kPolledInLongSteps : kShortStep)) {
+      break;
+    }
     std::this_thread::yield();
   }
+  CAPSTAN_CUDA_CHECK(wait(), "waiting for the GPU");
+  if (waited() > kShortStep) waits_since_long_ = 0;
+  return absl::OkStatus();
 }
 
 absl::Status Device::TakeFaults() {

@@ -2,7 +2,8 @@
 // all plans share, and the fault words that kernels set when labels or row numbers are out of
 // range. CudaBackend (backend_impl.cc) owns one.
 //
-// Thread safety: one thread at a time uses it, and calls Enter() before any call of CUDA.
+// Thread safety: one thread at a time uses it, but for Await (kernels/device_backend.h); a thread
+// calls Enter() before any call of CUDA.
 #ifndef CAPSTAN_KERNELS_CUDA_DEVICE_H_
 #define CAPSTAN_KERNELS_CUDA_DEVICE_H_
 
@@ -11,6 +12,7 @@
 #include <cudnn.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,6 +33,10 @@ struct CudaFree {
   void operator()(void* memory) const { cudaFree(memory); }
 };
 using DeviceMemory = std::unique_ptr<void, CudaFree>;
+
+// Flags of events. The host sleeps while it awaits one.
+inline constexpr unsigned kTimedEvent = cudaEventBlockingSync;
+inline constexpr unsigned kOrderEvent = cudaEventBlockingSync | cudaEventDisableTiming;
 
 class Device {
  public:
@@ -97,14 +103,15 @@ class Device {
   absl::Status Initialize();
   absl::Status CheckCard();
   absl::Status OpenPlans();
-  // Waits with `wait`, or, if there is a watch, by polling `query` until it does not return
-  // cudaErrorNotReady.
+  // Polls `query` until it does not return cudaErrorNotReady; unless there is a watch, only for as
+  // long as it pays, then sleeps in `wait`.
   absl::Status WaitBy(const std::function<cudaError_t()>& wait,
                       const std::function<cudaError_t()>& query);
   absl::Status TakeFaults();
 
   const CudaOptions options_;
   std::array<cudaStream_t, kStreamCount> streams_{};
+  cudaEvent_t stream_end_ = nullptr;  // Of the stream that is awaited.
   cudnnHandle_t cudnn_ = nullptr;
   cublasLtHandle_t cublaslt_ = nullptr;
   std::shared_ptr<void> workspace_;  // Shared with the graphs that were recorded with it.
@@ -116,6 +123,7 @@ class Device {
   std::unique_ptr<PlanStore> plans_;
   bool capturing_ = false;
   std::function<absl::Status()> watch_;
+  std::atomic<int64_t> waits_since_long_ = 0;  // Waits since one that took long.
 };
 
 }  // namespace capstan::kernels::cuda

@@ -104,6 +104,7 @@ void* FakeDevice::Allocate(int64_t bytes) {
 }
 
 absl::StatusOr<void*> FakeDevice::TryAllocate(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
   if (bytes < 0) {
     return absl::InvalidArgumentError(absl::StrCat("memory is ", bytes, " bytes, expected >= 0"));
   }
@@ -122,6 +123,7 @@ absl::StatusOr<void*> FakeDevice::TryAllocate(int64_t bytes) {
 }
 
 void FakeDevice::Free(void* memory) {
+  const std::lock_guard lock(mutex_);
   const auto block = device_blocks_.find(reinterpret_cast<uintptr_t>(memory));
   if (block == device_blocks_.end()) return;
   // Like cudaFree, this waits for all enqueued work first.
@@ -131,6 +133,7 @@ void FakeDevice::Free(void* memory) {
 }
 
 absl::StatusOr<void*> FakeDevice::AllocatePinned(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
   if (bytes < 0) {
     return absl::InvalidArgumentError(absl::StrCat("memory is ", bytes, " bytes, expected >= 0"));
   }
@@ -142,6 +145,7 @@ absl::StatusOr<void*> FakeDevice::AllocatePinned(int64_t bytes) {
 }
 
 void FakeDevice::FreePinned(void* memory) {
+  const std::lock_guard lock(mutex_);
   pinned_blocks_.erase(reinterpret_cast<uintptr_t>(memory));
 }
 
@@ -287,6 +291,7 @@ absl::Status FakeDevice::Zero(void* memory, int64_t bytes) {
 }
 
 absl::Status FakeDevice::Update(const cuda::UpdateArgs& args) {
+  const std::lock_guard lock(mutex_);
   return EnqueueCompute([this, args] { return UpdateNow(args); });
 }
 
@@ -313,6 +318,7 @@ absl::Status FakeDevice::UpdateNow(cuda::UpdateArgs args) {
 }
 
 absl::Status FakeDevice::Copy(void* to, const void* from, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
   CAPSTAN_RETURN_IF_ERROR(Synchronize());
   const absl::StatusOr<std::byte*> device_to = FindDevice(to, bytes);
   const absl::StatusOr<std::byte*> device_from = FindDevice(from, bytes);
@@ -324,6 +330,7 @@ absl::Status FakeDevice::Copy(void* to, const void* from, int64_t bytes) {
 }
 
 absl::Status FakeDevice::CopyAsync(Stream stream, void* to, const void* from, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
   if (capturing_) return absl::FailedPreconditionError("a copy is not recorded");
   if (bytes == 0) return absl::OkStatus();
   CAPSTAN_RETURN_IF_ERROR(FindAny(from, bytes).status());

@@ -14,7 +14,7 @@
 // A forgotten upload, a missing event or memory that is used again too early therefore changes the
 // results, at least in some order: run a test with several seeds. Of CudaBackend's own operations
 // it has only Update.
-// Thread safety: one thread uses it.
+// Thread safety: as DeviceBackend; what is enqueued and awaited has a mutex.
 #ifndef CAPSTAN_KERNELS_TESTING_FAKE_DEVICE_H_
 #define CAPSTAN_KERNELS_TESTING_FAKE_DEVICE_H_
 
@@ -23,6 +23,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -164,6 +165,8 @@ class FakeDevice final : public cuda::CudaBackend {
   absl::Status WhyNothingRuns() const;
   int PickStream();  // A stream whose first item can run; -1: none.
 
+  // What awaits in one thread runs what others have enqueued. Recursive: Free and Copy wait.
+  std::recursive_mutex mutex_;
   const std::unique_ptr<Backend> host_;
   const Options options_;
   std::byte* const addresses_;  // A reserved range of addresses that is never accessible.

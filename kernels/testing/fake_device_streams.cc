@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<DeviceEvent>> FakeDevice::MakeEvent(EventUse use)
 }
 
 absl::Status FakeDevice::Record(DeviceEvent& event, Stream stream) {
+  const std::lock_guard lock(mutex_);
   if (capturing_) return absl::FailedPreconditionError("an event is not recorded in a graph");
   const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;
   const int64_t number = ++state->recorded;
@@ -67,6 +68,7 @@ absl::Status FakeDevice::Record(DeviceEvent& event, Stream stream) {
 }
 
 absl::Status FakeDevice::Wait(Stream stream, DeviceEvent& event) {
+  const std::lock_guard lock(mutex_);
   if (capturing_) return absl::FailedPreconditionError("a wait is not recorded");
   if (Forgotten(Call::kWait)) return absl::OkStatus();
   const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;
@@ -77,6 +79,7 @@ absl::Status FakeDevice::Wait(Stream stream, DeviceEvent& event) {
 }
 
 absl::Status FakeDevice::Await(DeviceEvent& event) {
+  const std::lock_guard lock(mutex_);
   if (capturing_) return absl::FailedPreconditionError("cannot wait while recording");
   if (Forgotten(Call::kAwait)) return absl::OkStatus();
   const std::shared_ptr<EventState> state = static_cast<Event&>(event).state;

@@ -31,9 +31,12 @@ constexpr int64_t kAlignedFloats = 64;  // Where arrays begin: 256 bytes.
 // card's, from the first time on that so many are on their way.
 constexpr size_t kSlots = 8;
 
-// An update that has been enqueued and not waited for.
+struct Slot;
+
+// A shard's last update.
 struct UpdateOnItsWay {
   absl::Span<float> values;  // Where the new weights go; empty: nobody wants them any more.
+  Slot* slot = nullptr;      // Null: it has been waited for, or there was none.
   absl::Status outcome;      // Once it has been waited for.
 };
 
@@ -62,7 +65,14 @@ struct Slot {
   void* gradient = nullptr;  // The card's.
   void* pinned = nullptr;
   std::unique_ptr<kernels::DeviceEvent> uploaded, updated, downloaded;
-  UpdateOnItsWay* user = nullptr;  // Null: it is free.
+  enum class State {
+    kFree,
+    kFilled,    // A thread writes a gradient to it, without the card's mutex.
+    kOnItsWay,  // The update is enqueued.
+    kEmptied,   // A thread waits for the update and takes the weights, without the card's mutex.
+  };
+  State state = State::kFree;
+  UpdateOnItsWay* user = nullptr;  // While kOnItsWay or kEmptied.
 };
 
 // The card, shared by its shards.
@@ -76,34 +86,60 @@ struct Card {
     slots.push_back(std::move(slot));
     return absl::OkStatus();
   }
-  // A free one, or a new one, or that whose update is the oldest: waits for it.
+  using Slots = std::vector<std::unique_ptr<Slot>>;
+  Slots::iterator Find(Slot::State state) {
+    return std::find_if(slots.begin(), slots.end(),
+                        [state](const auto& slot) { return slot->state == state; });
+  }
+  // A free one, or a new one, or that whose update is the oldest: waits for it. Its state is
+  // kFilled.
   Slot& TakeSlot() {
-    const auto free = std::find_if(slots.begin(), slots.end(),
-                                   [](const auto& slot) { return slot->user == nullptr; });
-    const bool added = free == slots.end() && slots.size() < kSlots && AddSlot().ok();
-    if (!added) {
-      const auto taken = free == slots.end() ? slots.begin() : free;
-      std::rotate(taken, taken + 1, slots.end());
+    for (;;) {
+      auto taken = Find(Slot::State::kFree);
+      if (taken == slots.end() && slots.size() < kSlots && AddSlot().ok()) taken = slots.end() - 1;
+      if (taken != slots.end()) {
+        std::rotate(taken, taken + 1, slots.end());
+        slots.back()->state = Slot::State::kFilled;
+        return *slots.back();
+      }
+      const auto oldest = Find(Slot::State::kOnItsWay);
+      if (oldest != slots.end()) {
+        Complete(**oldest);
+      } else {
+        mutex.Await(absl::Condition(this, &Card::IsAnyLeft));
+      }
     }
-    Complete(*slots.back());
-    return *slots.back();
   }
+  bool IsAnyLeft() {
+    return Find(Slot::State::kFree) != slots.end() || Find(Slot::State::kOnItsWay) != slots.end();
+  }
+  // Both release the mutex while they wait. REQUIRES: the slot is kOnItsWay.
   void Complete(Slot& slot) {
-    if (slot.user == nullptr) return;
+    slot.state = Slot::State::kEmptied;
     UpdateOnItsWay& update = *std::exchange(slot.user, nullptr);
-    update.outcome = backend->Await(*slot.downloaded);
-    if (!update.outcome.ok() || update.values.empty()) return;
-    std::memcpy(update.values.data(), slot.down(), update.values.size() * sizeof(float));
-  }
-  void Complete(const UpdateOnItsWay& update) {
-    for (const std::unique_ptr<Slot>& slot : slots) {
-      if (slot->user == &update) Complete(*slot);
+    const absl::Span<float> values = update.values;
+    mutex.Unlock();
+    absl::Status outcome = backend->Await(*slot.downloaded);
+    if (outcome.ok() && !values.empty()) {
+      std::memcpy(values.data(), slot.down(), values.size() * sizeof(float));
     }
+    mutex.Lock();
+    update.outcome = std::move(outcome);
+    update.slot = nullptr;
+    slot.state = Slot::State::kFree;
+  }
+  void Complete(UpdateOnItsWay& update) {
+    if (update.slot != nullptr && update.slot->state == Slot::State::kOnItsWay) {
+      Complete(*update.slot);
+    }
+    // Another thread, which wants the slot, may be at it.
+    mutex.Await(absl::Condition(
+        +[](UpdateOnItsWay* waited) { return waited->slot == nullptr; }, &update));
   }
 
-  absl::Mutex mutex;  // Held while anything below is used.
+  absl::Mutex mutex;  // Held while anything below is used, but for the backend's Await.
   const std::unique_ptr<CudaBackend> backend;
-  std::vector<std::unique_ptr<Slot>> slots;  // At least one; the one that was taken last is last.
+  Slots slots;  // At least one; the one that was taken last is last.
 };
 
 class CudaShard final : public DeviceShard {
@@ -130,28 +166,20 @@ class CudaShard final : public DeviceShard {
 
   absl::Status Update(int64_t step, const std::function<void(float*)>& gradient,
                       absl::Span<float> values) override {
+    Slot* slot = nullptr;
+    {
+      absl::MutexLock lock(&card_.mutex);
+      slot = &card_.TakeSlot();
+    }
+    gradient(slot->up());
     absl::MutexLock lock(&card_.mutex);
-    CudaBackend& backend = *card_.backend;
-    Slot& slot = card_.TakeSlot();
-    gradient(slot.up());
-    CAPSTAN_RETURN_IF_ERROR(backend.CopyAsync(Stream::kUpload, slot.gradient, slot.up(), bytes()));
-    CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.uploaded, Stream::kUpload));
-    CAPSTAN_RETURN_IF_ERROR(backend.Wait(Stream::kCompute, *slot.uploaded));
-    const int slots = StateSlots(rule_);
-    CAPSTAN_RETURN_IF_ERROR(backend.Update({.rule = RuleOf(rule_),
-                                            .scalars = MakeStepScalars(rule_, step),
-                                            .n = elements_,
-                                            .weights = Array(0),
-                                            .gradient = static_cast<float*>(slot.gradient),
-                                            .s0 = slots > 0 ? Array(1) : nullptr,
-                                            .s1 = slots > 1 ? Array(2) : nullptr}));
-    CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.updated, Stream::kCompute));
-    CAPSTAN_RETURN_IF_ERROR(backend.Wait(Stream::kDownload, *slot.updated));
-    CAPSTAN_RETURN_IF_ERROR(backend.CopyAsync(Stream::kDownload, slot.down(), Array(0), bytes()));
-    CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.downloaded, Stream::kDownload));
-    update_ = {.values = values};
-    slot.user = &update_;
-    return absl::OkStatus();
+    const absl::Status status = Enqueue(step, *slot);
+    if (status.ok()) {
+      update_ = {.values = values, .slot = slot};
+      slot->user = &update_;
+    }
+    slot->state = status.ok() ? Slot::State::kOnItsWay : Slot::State::kFree;
+    return status;
   }
 
   absl::Status Finish() override {
@@ -172,6 +200,26 @@ class CudaShard final : public DeviceShard {
   }
 
  private:
+  // With the card's mutex.
+  absl::Status Enqueue(int64_t step, Slot& slot) {
+    CudaBackend& backend = *card_.backend;
+    CAPSTAN_RETURN_IF_ERROR(backend.CopyAsync(Stream::kUpload, slot.gradient, slot.up(), bytes()));
+    CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.uploaded, Stream::kUpload));
+    CAPSTAN_RETURN_IF_ERROR(backend.Wait(Stream::kCompute, *slot.uploaded));
+    const int slots = StateSlots(rule_);
+    CAPSTAN_RETURN_IF_ERROR(backend.Update({.rule = RuleOf(rule_),
+                                            .scalars = MakeStepScalars(rule_, step),
+                                            .n = elements_,
+                                            .weights = Array(0),
+                                            .gradient = static_cast<float*>(slot.gradient),
+                                            .s0 = slots > 0 ? Array(1) : nullptr,
+                                            .s1 = slots > 1 ? Array(2) : nullptr}));
+    CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.updated, Stream::kCompute));
+    CAPSTAN_RETURN_IF_ERROR(backend.Wait(Stream::kDownload, *slot.updated));
+    CAPSTAN_RETURN_IF_ERROR(backend.CopyAsync(Stream::kDownload, slot.down(), Array(0), bytes()));
+    CAPSTAN_RETURN_IF_ERROR(backend.Record(*slot.downloaded, Stream::kDownload));
+    return absl::OkStatus();
+  }
   int64_t bytes() const { return elements_ * kFloatBytes; }
   float* Array(int index) const { return block_ + index * Stride(elements_); }
 

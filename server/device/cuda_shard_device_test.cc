@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/random/philox.h"
+#include "common/status/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "common/types/unaligned_float.h"
 #include "kernels/reference/reference_backend.h"
@@ -191,6 +193,52 @@ TEST_CASE("Shard device: updates of many shards are enqueued before the first is
         for (const std::vector<float>& each : values) CHECK(SameBits({each}, {expected[updated]}));
       }
     }
+  }
+}
+
+TEST_CASE("Shard device: threads update beside each other, and take each other's places",
+          "[server]") {
+  const OptimizerConfig rule = Rule(OptimizerKind::kMomentum);
+  const Numbers2 expected = OnHost(rule);
+  constexpr int kThreads = 4;
+  constexpr size_t kEach = 5;  // In all more than can be on their way.
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    INFO("seed " << seed);
+    Fake fake(seed);
+    std::vector<absl::Status> outcomes(kThreads);
+    std::vector<int> wrong(kThreads);
+    // Uses no REQUIRE, because Catch2 allows it only on the test's own thread.
+    const auto update = [&](int* different) -> absl::Status {
+      const Numbers2 initial = Initial(rule);
+      const std::vector<absl::Span<const float>> state(initial.begin() + 1, initial.end());
+      std::vector<std::unique_ptr<DeviceShard>> shards;
+      std::vector<std::vector<float>> values(kEach, std::vector<float>(kCount));
+      for (size_t i = 0; i < kEach; ++i) {
+        CAPSTAN_ASSIGN_OR_RETURN(auto shard, fake.device->Make(kCount, rule));
+        CAPSTAN_RETURN_IF_ERROR(shard->Write(initial[0], state));
+        shards.push_back(std::move(shard));
+      }
+      for (int64_t step = 0; step < kSteps; ++step) {
+        const std::vector<float> gradient = Numbers(10 + static_cast<uint64_t>(step));
+        for (size_t i = 0; i < kEach; ++i) {
+          CAPSTAN_RETURN_IF_ERROR(shards[i]->Update(
+              step, [&](float* to) { std::copy(gradient.begin(), gradient.end(), to); },
+              absl::MakeSpan(values[i])));
+        }
+        for (const auto& shard : shards) CAPSTAN_RETURN_IF_ERROR(shard->Finish());
+        const std::vector<float>& right =
+            expected[expected.size() - static_cast<size_t>(kSteps - step)];
+        for (const auto& each : values) *different += SameBits({each}, {right}) ? 0 : 1;
+      }
+      return absl::OkStatus();
+    };
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] { outcomes[i] = update(&wrong[i]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const absl::Status& outcome : outcomes) REQUIRE_OK(outcome);
+    CHECK(wrong == std::vector<int>(kThreads));
   }
 }
 

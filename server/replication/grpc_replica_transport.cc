@@ -35,7 +35,7 @@ absl::Duration TimeOf(int64_t bytes, int64_t bytes_per_second) {
 struct GrpcReplicaTransport::Peer {
   Peer(const std::string& address, const Clock* clock)
       : stub(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData))),
-        lane({.stub = stub.get(), .server = address, .clock = clock, .own_pulls = false}) {}
+        lane({.stub = stub.get(), .server = address, .clock = clock, .to_replica = true}) {}
 
   const std::unique_ptr<v1::ParameterServer::Stub> stub;
   DataLane lane;

@@ -290,10 +290,12 @@ grpc::ServerUnaryReactor* ParameterService::OpenDataPath(grpc::CallbackServerCon
   response->set_host(data_host_);
   response->set_port(data_server_->port());
   response->set_token(data_server_->token());
+  response->set_push_connections(push_connections_);
   return FinishNow(context, absl::OkStatus());
 }
 
-absl::Status ParameterService::ListenForData(const std::string& listen, const std::string& host) {
+absl::Status ParameterService::ListenForData(const std::string& listen, const std::string& host,
+                                             int push_connections) {
   CAPSTAN_ASSIGN_OR_RETURN(
       data_server_,
       DataServer::Start(
@@ -302,6 +304,7 @@ absl::Status ParameterService::ListenForData(const std::string& listen, const st
              return StartDataCall(method, request, std::move(done));
            }}));
   data_host_ = host;
+  push_connections_ = push_connections;
   return absl::OkStatus();
 }
 

@@ -81,9 +81,11 @@ class ParameterService final : public ParameterMethods {
                                            v1::DescribeTablesResponse* response) override;
 
   // Listens for data connections, and tells callers of OpenDataPath that their host is `host`;
-  // empty: the one at which they reach this service. REQUIRES: before calls come, once.
+  // empty: the one at which they reach this service. A worker pushes by `push_connections`, each of
+  // which has a thread here. REQUIRES: before calls come, once.
   // Errors: those of DataServer::Start.
-  absl::Status ListenForData(const std::string& listen, const std::string& host = "");
+  absl::Status ListenForData(const std::string& listen, const std::string& host = "",
+                             int push_connections = 1);
   // Their callers go on over gRPC. Calls that came over them have ended when it returns.
   void CloseDataConnections();
 
@@ -106,6 +108,7 @@ class ParameterService final : public ParameterMethods {
   SegmentStreams streams_{&segments_};
   ValueCalls calls_{jobs_, &segments_, &metrics_};
   std::string data_host_;
+  int push_connections_ = 1;
   std::unique_ptr<DataServer> data_server_;            // Null: it does not listen.
   const std::unique_ptr<FreeingAllocator> allocator_;  // For messages of Replicate.
 };

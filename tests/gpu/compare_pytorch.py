@@ -77,6 +77,8 @@ def batch_norm(kind, s, dtype):
     channels = {"device": "cuda", "dtype": torch.float32}
     scale, shift = torch.ones(s["c"], **channels), torch.zeros(s["c"], **channels)
     mean, variance = torch.zeros(s["c"], **channels), torch.ones(s["c"], **channels)
+    if dtype == torch.bfloat16:  # PyTorch does not give it to cuDNN.
+        return native_batch_norm(kind, x, scale, shift, mean, variance)
     forward = lambda: torch.ops.aten.cudnn_batch_norm(  # noqa: E731
         x, scale, shift, mean, variance, True, 0.1, 1e-5)
     if kind == "batch_norm_forward":
@@ -85,6 +87,17 @@ def batch_norm(kind, s, dtype):
     dy = torch.randn_like(x)
     return lambda: torch.ops.aten.cudnn_batch_norm_backward(
         x, dy, scale, mean, variance, saved_mean, saved_variance, 1e-5, reserve)
+
+
+def native_batch_norm(kind, x, scale, shift, mean, variance):
+    forward = lambda: torch.ops.aten.native_batch_norm(  # noqa: E731
+        x, scale, shift, mean, variance, True, 0.1, 1e-5)
+    if kind == "batch_norm_forward":
+        return forward
+    _, saved_mean, saved_scale = forward()
+    dy = torch.randn_like(x)
+    return lambda: torch.ops.aten.native_batch_norm_backward(
+        dy, x, scale, mean, variance, saved_mean, saved_scale, True, 1e-5, [True] * 3)
 
 
 def optimizer(kind, s):
@@ -126,7 +139,10 @@ def case(kind, s, dtype):
     if kind == "max_pool_forward":
         return lambda: torch.nn.functional.max_pool2d(x, s["k"], s["s"], s["p"],
                                                       return_indices=True)
-    return (lambda: torch.relu(x)) if kind == "relu" else (lambda: torch.add(x, x))
+    if kind == "relu":
+        return lambda: torch.relu(x)
+    addend = torch.randn_like(x)
+    return lambda: torch.add(x, addend)
 
 
 def pytorch_time(kind, sizes, dtype):

@@ -2,10 +2,12 @@
 // service.
 #include "common/net/data_lane.h"
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -64,6 +66,7 @@ class FakeServer final : public v1::ParameterServer::Service {
     if (absl::Status opened = OpenLocked(); !opened.ok()) return ToGrpcStatus(opened);
     response->set_port(port_ > 0 ? port_ : data_->port());
     response->set_token(data_->token());
+    response->set_push_connections(push_connections_);
     return grpc::Status::OK;
   }
 
@@ -74,6 +77,10 @@ class FakeServer final : public v1::ParameterServer::Service {
   void TellPort(int port) {
     absl::MutexLock lock(&mutex_);
     port_ = port;
+  }
+  void TellPushConnections(int count) {
+    absl::MutexLock lock(&mutex_);
+    push_connections_ = count;
   }
   // Records the next push that comes by a data connection, and then drops the connection.
   void LoseNextAnswer() {
@@ -174,6 +181,7 @@ class FakeServer final : public v1::ParameterServer::Service {
   absl::Mutex mutex_;
   absl::Status answer_;
   int port_ = 0;
+  int push_connections_ = 0;
   bool lose_ = false, hold_pulls_ = false;
   DataServer::Done lost_;
   int grpc_calls_ = 0, data_calls_ = 0, asked_ = 0, held_ = 0, cancelled_ = 0;
@@ -342,12 +350,42 @@ TEST_CASE("Data lane: where there is no thread to be had it stays shut, and is t
   until([&] { return lane.For(DataMethod::kPush) != nullptr; });
 }
 
+TEST_CASE("Data lane: pushes take turns on as many connections as the server wishes",
+          "[worker][client]") {
+  const auto [told, expected] = GENERATE(table<int, size_t>({{0, 1}, {1, 1}, {3, 3}, {99, 16}}));
+  Fixture f;
+  f.fake.TellPushConnections(told);
+  const SteadyClock clock;
+  const auto stub =
+      v1::ParameterServer::NewStub(MakeChannel(f.server->address(), ChannelKind::kControl));
+  const auto open = [&](DataLane& lane) {
+    lane.Offer(clock.Now());
+    const Instant give_up = clock.Now() + kPatience;
+    while (lane.For(DataMethod::kPush) == nullptr) REQUIRE(clock.Now() < give_up);
+  };
+  DataLane lane({.stub = stub.get(), .server = f.server->address(), .clock = &clock});
+  open(lane);
+  std::vector<std::shared_ptr<DataCaller>> turns;
+  for (size_t i = 0; i < 2 * expected; ++i) turns.push_back(lane.For(DataMethod::kPush));
+  CHECK(std::set<std::shared_ptr<DataCaller>>(turns.begin(), turns.end()).size() == expected);
+  CHECK(std::equal(turns.begin(), turns.begin() + std::ssize(turns) / 2,
+                   turns.begin() + std::ssize(turns) / 2));
+  const auto pulls = lane.For(DataMethod::kPull);
+  CHECK(pulls == lane.For(DataMethod::kPull));
+  CHECK(std::count(turns.begin(), turns.end(), pulls) == 0);
+  DataLane replicas(
+      {.stub = stub.get(), .server = f.server->address(), .clock = &clock, .to_replica = true});
+  open(replicas);
+  CHECK(replicas.For(DataMethod::kPush) == replicas.For(DataMethod::kPull));
+}
+
 // The real service with a job of two shards under ASP.
 class RealServer {
  public:
-  RealServer() : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }) {
+  explicit RealServer(int push_connections)
+      : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }) {
     timer_.Start();
-    REQUIRE_OK(service_.ListenForData("127.0.0.1:0"));
+    REQUIRE_OK(service_.ListenForData("127.0.0.1:0", "", push_connections));
     auto started = GrpcServer::Start({.services = {&service_}});
     REQUIRE_OK(started);
     server_ = *std::move(started);
@@ -381,7 +419,7 @@ class RealServer {
 
 TEST_CASE("Data lane: pushes are applied once each though the path is lost under them",
           "[worker][client]") {
-  RealServer server;
+  RealServer server(GENERATE(1, 3));
   SteadyClock clock;
   PushPullClient client({.job = "lenet-1",
                          .rank = Rank(0),
