@@ -55,6 +55,10 @@ struct JobPlan {
   // `id`.
   std::string unique_id;
 
+  // Whether a log that names this job was written for it, and not for another one that had its id.
+  bool HasLog(const JobId& job, const std::string& unique) const {
+    return log && job == id && unique == unique_id;
+  }
   // Servers that it cannot start without.
   int servers_needed() const { return servers > replicas ? servers : replicas + 1; }
 

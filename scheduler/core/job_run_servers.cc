@@ -135,8 +135,7 @@ void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShar
 }
 
 bool JobRun::HasWritten(const StoredShard& log) const {
-  return plan_.log && log.job == plan_.id && log.unique_id == plan_.unique_id &&
-         log.term.value() > shards_.adopted_at().value();
+  return plan_.HasLog(log.job, log.unique_id) && log.term.value() > shards_.adopted_at().value();
 }
 
 void JobRun::OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events) {

@@ -198,5 +198,36 @@ TEST_CASE("Older store: a log whose writer had heard of more ends its job", "[sc
   }
 }
 
+// Seed 3744246546: the copy was of before the job began, and only logs were left of it.
+TEST_CASE("Older store: a log, or a task, ends a job that by the store has not begun",
+          "[scheduler][core]") {
+  Story story(/*runs=*/false, /*log=*/true);
+  StoredShard log{kJob, {TableId(0), ShardId(0)}, Term(1), Position(5), "", Incarnation(50)};
+  log.seen = story.lost;
+  SECTION("its log") {
+    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
+    story.CheckEnded("the log of server-2");
+    story.Register(Story::Worker());
+    CHECK(story.View().state == JobState::kFailed);
+  }
+  SECTION("its task") {
+    TaskReport report;
+    report.task = {kJob, Rank(0), Incarnation(998)};
+    report.revision_seen = story.lost;
+    CHECK(absl::IsNotFound(story.core->SyncTask(Ticket(77), report, story.now, story.actions)));
+    story.CheckEnded("task 0");
+  }
+  SECTION("not the log of another job that had this one's id") {
+    log.unique_id = "aa-1";
+    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
+    CHECK(story.View().state == JobState::kPending);
+  }
+  SECTION("nor one that the store has, too") {
+    log.seen = story.known;
+    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
+    CHECK(story.View().state == JobState::kPending);
+  }
+}
+
 }  // namespace
 }  // namespace capstan::scheduler

@@ -49,13 +49,10 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
     slots_.AddNode(id, info.task_capacity, info.devices);
     if (node.closing()) slots_.CloseNode(id);
   } else {
+    EndForLaterLogs(id, info.stored, now, actions.events);
     for (JobEntry* entry : Running()) {
-      JobRun& run = *entry->run;
-      if (HasLaterLog(run, info.stored)) {
-        run.OnOlderStore(absl::StrCat("the log of ", id), now, actions.events);
-      }
-      run.OnServerJoined({id, info.address, incarnation}, info.stored, node.closing(), now,
-                         actions.events);
+      entry->run->OnServerJoined({id, info.address, incarnation}, info.stored, node.closing(), now,
+                                 actions.events);
     }
   }
   desired_changed_ = true;
@@ -123,12 +120,14 @@ void SchedulerCore::TakeNodeReport(const Node& node, const NodeReport& report, b
 
 absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, Instant now,
                                      Actions& actions) {
-  JobRun* run = RunOf(report.task.job);
-  if (run == nullptr) return NoSuchJob(report.task.job);
-  if (!revisions_.Has(report.revision_seen)) {
-    run->OnOlderStore(absl::StrCat("task ", report.task.rank.value()), now, actions.events);
+  const auto entry = jobs_.find(report.task.job);
+  if (entry != jobs_.end() && !revisions_.Has(report.revision_seen)) {
+    EndForOlderStore(entry->second, absl::StrCat("task ", report.task.rank.value()), now,
+                     actions.events);
     Settle(now, actions);
   }
+  JobRun* run = RunOf(report.task.job);
+  if (run == nullptr) return NoSuchJob(report.task.job);
   const Task* reporter = run->FindLife(report.task);
   const NodeId node = reporter == nullptr ? NodeId() : reporter->node;
   CAPSTAN_RETURN_IF_ERROR(run->OnTaskReport(report, now, actions.events));

@@ -331,7 +331,10 @@ class SchedulerCore {
   // A node knows decisions that are not in this scheduler's store. Ends all jobs in which it takes
   // part, by its report or by the scheduler's state.
   void OnOlderStore(const NodeReport& report, Instant now, Actions& actions);
-  bool HasLaterLog(const JobRun& run, absl::Span<const StoredShard> stored) const;
+  // Likewise of the logs that a server has registered with.
+  void EndForLaterLogs(const NodeId& server, absl::Span<const StoredShard> stored, Instant now,
+                       Events& events);
+  void EndForOlderStore(JobEntry& entry, const std::string& witness, Instant now, Events& events);
   void EndUnstarted(JobEntry& entry, const Failure& failure, Instant now, Events& events);
   void NoteStall(Instant now, Actions& actions);
   // After every message, in this order.

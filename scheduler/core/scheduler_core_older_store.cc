@@ -1,8 +1,10 @@
-// SchedulerCore: an older store, such as a restored backup. If a node or task has seen later
-// decisions, all jobs that it takes part in end.
+// SchedulerCore: an older store, such as a restored backup. If a node, a task or a log has seen
+// later decisions, all jobs that it takes part in end, also those that by the store have not begun.
 #include <algorithm>
+#include <string>
 
 #include "absl/container/btree_set.h"
+#include "absl/strings/str_cat.h"
 #include "scheduler/core/scheduler_core.h"
 
 namespace capstan::scheduler {
@@ -24,20 +26,26 @@ void SchedulerCore::OnOlderStore(const NodeReport& report, Instant now, Actions&
   for (const JobId& job : concerned) {
     const auto it = jobs_.find(job);
     if (it == jobs_.end()) continue;
-    JobEntry& entry = it->second;
-    if (entry.run != nullptr) {
-      entry.run->OnOlderStore(report.node, now, actions.events);
-    } else if (!entry.stopped) {
-      EndUnstarted(entry, JobRun::OlderStore(report.node), now, actions.events);
-    }
+    EndForOlderStore(it->second, report.node, now, actions.events);
   }
   Settle(now, actions);
 }
 
-bool SchedulerCore::HasLaterLog(const JobRun& run, absl::Span<const StoredShard> stored) const {
-  return std::any_of(stored.begin(), stored.end(), [&](const StoredShard& log) {
-    return run.HasWritten(log) && !revisions_.Has(log.seen);
-  });
+void SchedulerCore::EndForLaterLogs(const NodeId& server, absl::Span<const StoredShard> stored,
+                                    Instant now, Events& events) {
+  for (auto& [id, entry] : jobs_) {
+    const bool later = std::any_of(stored.begin(), stored.end(), [&](const StoredShard& log) {
+      return entry.plan.HasLog(log.job, log.unique_id) && !revisions_.Has(log.seen) &&
+             (entry.run == nullptr || entry.run->HasWritten(log));
+    });
+    if (later) EndForOlderStore(entry, absl::StrCat("the log of ", server), now, events);
+  }
+}
+
+void SchedulerCore::EndForOlderStore(JobEntry& entry, const std::string& witness, Instant now,
+                                     Events& events) {
+  if (entry.run != nullptr) return entry.run->OnOlderStore(witness, now, events);
+  if (!entry.stopped) EndUnstarted(entry, JobRun::OlderStore(witness), now, events);
 }
 
 }  // namespace capstan::scheduler
