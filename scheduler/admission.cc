@@ -12,6 +12,7 @@
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/devices/devices_codec.h"
 #include "common/job/check_job.h"
+#include "common/job/consistency_of.h"
 #include "common/job/diagnostic.h"
 #include "common/job/objective.h"
 #include "common/status/status_macros.h"
@@ -26,16 +27,6 @@ constexpr int kDefaultWorkerWaitSeconds = 60;
 constexpr int kDefaultServerWaitSeconds = 60;
 constexpr int kDefaultCheckpointsKept = 2;
 constexpr double kPlateauMinimum = 0.001;
-
-Mode ModeOf(const v1::Consistency& consistency) {
-  if (consistency.has_ssp()) return Mode::kSsp;
-  return consistency.has_asp() ? Mode::kAsp : Mode::kBsp;
-}
-
-std::string ModeName(const v1::Consistency& consistency) {
-  if (consistency.has_ssp()) return absl::StrCat("ssp(", consistency.ssp().staleness_bound(), ")");
-  return consistency.has_asp() ? "asp" : "bsp";
-}
 
 DecisionPlan::Metric MetricOf(v1::Training::Metric metric) {
   using Metric = DecisionPlan::Metric;
@@ -76,7 +67,7 @@ DecisionPlan DecisionsOf(const v1::JobSpec& spec) {
 
 JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   JobPlan plan;
-  plan.mode = ModeOf(spec.consistency());
+  plan.consistency = ConsistencyOf(spec);
   plan.objective = ObjectiveOf(spec.model(), spec.data());
   plan.workers = spec.resources().workers();
   plan.servers = spec.resources().servers();
@@ -84,7 +75,6 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   plan.worker_wait = absl::Seconds(spec.resources().worker_wait_seconds());
   plan.epochs = spec.training().epochs();
   plan.batch_size = spec.training().batch_size();
-  plan.slots = spec.training().slots();
   plan.train_count = check.train_count;
   plan.test_count = check.test_count;
   plan.validation_count = check.validation_count;
@@ -206,7 +196,7 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   for (const v1::TableSpec& table : job.tables) {
     job.plan.tables.emplace_back(table.elements(), table.has_sparse());
   }
-  job.mode = ModeName(job.spec.consistency());
+  job.mode = NameOf(job.plan.consistency);
   job.warnings = check.warnings;
   job.initial_values = std::move(check.initial_values);
   if (job.plan.objective == Objective::kUnlabeled) {

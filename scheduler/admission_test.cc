@@ -17,7 +17,7 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   const testing::TemporaryFolder folder;
   PosixDisk disk;
   REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(testing::MakeSmallJob(folder.path())));
-  CHECK(job.plan.mode == Mode::kSsp);
+  CHECK(job.plan.consistency.mode == ConsistencyMode::kSsp);
   CHECK(job.mode == "ssp(2)");
   CHECK(job.plan.train_count == testing::kSmallTrainCount);
   CHECK(job.plan.test_count == testing::kSmallTestCount);

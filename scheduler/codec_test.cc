@@ -36,7 +36,7 @@ void CheckIs(const Message& message, const std::string& expected) {
 std::shared_ptr<const AdmittedJob> SmallJob() {
   auto job = std::make_shared<AdmittedJob>();
   job->plan.id = "job-1";
-  job->plan.slots = 4;
+  job->plan.consistency.slots = 4;
   job->plan.epochs = 3;
   job->plan.replicas = 2;
   job->plan.log = true;

@@ -75,7 +75,8 @@ absl::StatusOr<v1::CheckpointManifest> MakeManifest(const CheckpointPublish& pub
   *manifest.mutable_spec() = job.spec;
   // FillDefaults has set `slots`, which a job file may set only with BSP. Without it, the
   // specification can be submitted again.
-  if (job.plan.mode != Mode::kBsp) manifest.mutable_spec()->mutable_training()->clear_slots();
+  if (!job.plan.consistency.synchronous())
+    manifest.mutable_spec()->mutable_training()->clear_slots();
   for (const v1::TableSpec& table : job.tables) *manifest.add_tables() = table;
   for (const CheckpointPart& part : publish.parts) EncodePart(part, *manifest.add_parts());
   CAPSTAN_RETURN_IF_ERROR(AddBases(base, manifest));

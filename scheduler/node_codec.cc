@@ -43,7 +43,7 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   for (const v1::TableSpec& table : job.tables) *out.add_tables() = table;
   *out.mutable_optimizer() = job.spec.optimizer();
   *out.mutable_consistency() = job.spec.consistency();
-  out.set_slots(job.plan.slots);
+  out.set_slots(job.plan.consistency.slots);
   out.set_seed(job.spec.training().seed());
   EncodeRouting(*assignment.routing, *out.mutable_routing());
   EncodeMembership(assignment.membership, *out.mutable_membership());

@@ -59,7 +59,7 @@ void CompareTraining(const v1::CheckpointManifest& manifest, const AdmittedJob& 
                "the epochs' lengths come from it");
   compare.Same("training.seed", before.seed(), now.seed(),
                "it orders the samples, and the position is one in that order");
-  if (job.plan.mode == Mode::kBsp) {
+  if (job.plan.consistency.synchronous()) {
     compare.Same("training.slots", before.slots(), now.slots(),
                  "an iteration has so many batches, and the position is counted in iterations");
   }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/consistency_of.h"
 #include "common/job/optimizer_fields.h"
 
 namespace capstan {
@@ -20,19 +21,13 @@ std::optional<float> MomentumOf(const v1::Optimizer& optimizer) {
   return OptimizerNumber(optimizer, OptimizerFields(OptimizerName(optimizer)).front());
 }
 
-const char* ModeOf(const v1::JobSpec& spec) { return spec.consistency().has_ssp() ? "ssp" : "asp"; }
-
-bool RateByStaleness(const v1::Consistency& consistency) {
-  return consistency.has_ssp() ? consistency.ssp().rate_by_staleness()
-                               : consistency.asp().rate_by_staleness();
-}
-
 std::optional<std::string> AdviseOnMomentum(const v1::JobSpec& spec) {
   const int workers = spec.resources().workers();
   const std::optional<float> momentum = MomentumOf(spec.optimizer());
   if (!momentum.has_value()) return std::nullopt;
 
-  const bool divides = RateByStaleness(spec.consistency());
+  const ConsistencyRule consistency = ConsistencyOf(spec);
+  const bool divides = consistency.rate_by_staleness;
   const int divisor = divides ? std::max(1, workers - 1) : 1;
   const int less = (workers * (100 - kUsualHundredths) + divisor - 1) / divisor;
   const int hundredths = std::max(0, 100 - less);
@@ -42,7 +37,7 @@ std::optional<std::string> AdviseOnMomentum(const v1::JobSpec& spec) {
   const std::string field = absl::StrCat("optimizer.", kind, ".momentum");
   const std::string found =
       absl::StrCat(field, ": ", *momentum, " is too high for ", workers, " workers in ",
-                   ModeOf(spec), divides ? " with rate_by_staleness" : "",
+                   NameOf(consistency.mode), divides ? " with rate_by_staleness" : "",
                    ", where late gradients act like more momentum; use ");
   if (hundredths > 0) {
     return absl::StrCat(found, hundredths / 100.0, " at the rate that fits bsp (--set ", field, "=",
@@ -67,17 +62,16 @@ std::optional<std::string> AdviseOnCosine(const v1::JobSpec& spec, int64_t sampl
   // Two workers of BSP make a half, and more where the last iteration of each epoch is not full.
   if (4 * steps > 3 * pushes) return std::nullopt;
   constexpr const char* kField = "optimizer.schedule.cosine.steps";
-  return absl::StrCat(kField, ": ", steps, " updates are over before three quarters of the job's ",
-                      pushes, " pushes, each of which is an update in ", ModeOf(spec),
-                      " (in bsp those of all workers are one); use ", pushes, " (--set ", kField,
-                      "=", pushes, ")");
+  return absl::StrCat(
+      kField, ": ", steps, " updates are over before three quarters of the job's ", pushes,
+      " pushes, each of which is an update in ", NameOf(ConsistencyOf(spec).mode),
+      " (in bsp those of all workers are one); use ", pushes, " (--set ", kField, "=", pushes, ")");
 }
 
 }  // namespace
 
 std::vector<std::string> AdviseOnAsynchrony(const v1::JobSpec& spec, int64_t samples) {
-  const bool immediate = spec.consistency().has_ssp() || spec.consistency().has_asp();
-  if (!immediate || spec.resources().workers() < 2) return {};
+  if (ConsistencyOf(spec).synchronous() || spec.resources().workers() < 2) return {};
   std::vector<std::string> advice;
   for (const auto& sentence : {AdviseOnMomentum(spec), AdviseOnCosine(spec, samples)}) {
     if (sentence.has_value()) advice.push_back(*sentence);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/data/dataset.h"
 #include "common/devices/devices_codec.h"
+#include "common/job/consistency_of.h"
 #include "common/job/field_checker.h"
 #include "common/job/labels.h"
 #include "common/job/validate_data.h"
@@ -35,19 +36,6 @@ void ValidateName(const std::string& name, FieldChecker check) {
   if (charset && name.size() <= kNameBytesMax) return;
   check.Wrong("name", Quote(name),
               absl::StrCat("1 to ", kNameBytesMax, " letters, digits, '-' or '_'"));
-}
-
-const char* ModeName(const v1::Consistency& consistency) {
-  switch (consistency.mode_case()) {
-    case v1::Consistency::kSsp:
-      return "ssp";
-    case v1::Consistency::kAsp:
-      return "asp";
-    case v1::Consistency::kBsp:
-    case v1::Consistency::MODE_NOT_SET:
-      return "bsp";
-  }
-  return "bsp";
 }
 
 void ValidateCompute(const v1::JobSpec& spec, FieldChecker check) {
@@ -154,10 +142,10 @@ void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
     check.IntegerAtLeast("batch_size", training.batch_size(), 1, Presence::kImplicit);
   }
   if (training.has_slots()) {
-    if (spec.consistency().has_ssp() || spec.consistency().has_asp()) {
-      check.Wrong("slots", absl::StrCat(training.slots()),
-                  absl::StrCat("nothing: only bsp has slots, and consistency is ",
-                               ModeName(spec.consistency())));
+    if (const ConsistencyRule rule = ConsistencyOf(spec); !rule.synchronous()) {
+      check.Wrong(
+          "slots", absl::StrCat(training.slots()),
+          absl::StrCat("nothing: only bsp has slots, and consistency is ", NameOf(rule.mode)));
     } else {
       check.IntegerBetween("slots", training.slots(), 1, kSlotsMax, Presence::kExplicit);
     }
@@ -222,7 +210,7 @@ void ValidateResources(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Resources& resources = spec.resources();
   const bool workers =
       check.IntegerBetween("workers", resources.workers(), 1, kWorkersMax, Presence::kImplicit);
-  const bool bsp = !spec.consistency().has_ssp() && !spec.consistency().has_asp();
+  const bool bsp = ConsistencyOf(spec).synchronous();
   if (workers && bsp && !spec.training().has_slots() && resources.workers() > kSlotsMax) {
     check.Wrong(
         "workers", absl::StrCat(resources.workers()),

@@ -24,7 +24,7 @@ std::string Name(const ShardKey& key) {
 
 Checkpoints::Checkpoints(const JobPlan& plan)
     : job_(plan.id),
-      bsp_(plan.mode == Mode::kBsp),
+      bsp_(plan.consistency.synchronous()),
       every_steps_(plan.checkpoint_iterations),
       every_(plan.checkpoint_interval),
       kept_(plan.checkpoints_kept),

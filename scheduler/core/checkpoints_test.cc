@@ -16,7 +16,7 @@ const Instant kNow = Instant::FromOrigin(absl::Seconds(100));
 JobPlan Plan() {
   JobPlan plan;
   plan.id = "job-1";
-  plan.mode = Mode::kBsp;
+  plan.consistency.mode = ConsistencyMode::kBsp;
   plan.checkpoint_iterations = 10;
   plan.checkpoint_interval = absl::Seconds(30);
   plan.checkpoints_kept = 2;

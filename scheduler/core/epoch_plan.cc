@@ -11,9 +11,10 @@ int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 EpochPlan::EpochPlan(const JobPlan& plan)
     : batch_size_(plan.batch_size),
-      step_samples_(plan.mode == Mode::kBsp ? plan.batch_size * plan.slots : plan.batch_size),
+      step_samples_(plan.consistency.synchronous() ? plan.batch_size * plan.consistency.slots
+                                                   : plan.batch_size),
       train_count_(plan.train_count),
-      slots_(plan.slots),
+      slots_(plan.consistency.slots),
       steps_per_epoch_(CeilDivide(plan.train_count, step_samples_)),
       steps_total_(steps_per_epoch_ * plan.epochs) {
   if (plan.iterations_max > 0) steps_total_ = std::min(steps_total_, plan.iterations_max);

@@ -19,18 +19,19 @@ using testing::FakeCluster;
 using testing::JobFixture;
 
 struct Story : FakeCluster {
-  Story(Mode mode, std::vector<double> losses, double checkpoint_fails = 0, uint64_t seed = 1)
+  Story(ConsistencyMode mode, std::vector<double> losses, double checkpoint_fails = 0,
+        uint64_t seed = 1)
       : FakeCluster(Given(std::move(losses), checkpoint_fails, seed)) {
     AddServer("server-1");
     AddServer("server-2");
     AddWorker("worker-1", 1);
     AddWorker("worker-2", 1);
     plan.id = "job-1";
-    plan.mode = mode;
+    plan.consistency.mode = mode;
     plan.workers = 2;
     plan.epochs = 4;
     plan.batch_size = 10;
-    plan.slots = 4;
+    plan.consistency.slots = 4;
     plan.train_count = 4'000;
     plan.validation_count = 60;
     plan.test_count = 100;
@@ -69,7 +70,8 @@ struct Story : FakeCluster {
 };
 
 TEST_CASE("Best epoch: its model is restored, tested and exported", "[scheduler][core]") {
-  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp);
+  const ConsistencyMode mode =
+      GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp);
   Story story(mode, {0.5, 0.3, 0.4, 0.6});
   story.Submit();
   story.End();
@@ -94,7 +96,7 @@ TEST_CASE("Best epoch: its model is restored, tested and exported", "[scheduler]
 }
 
 TEST_CASE("Best epoch: if it is the last one nothing is restored", "[scheduler][core]") {
-  Story story(Mode::kBsp, {0.5, 0.4, 0.3, 0.2});
+  Story story(ConsistencyMode::kBsp, {0.5, 0.4, 0.3, 0.2});
   story.Submit();
   story.End();
   CHECK(story.Now().best_epoch == Epoch(3));
@@ -105,7 +107,7 @@ TEST_CASE("Best epoch: if it is the last one nothing is restored", "[scheduler][
 
 TEST_CASE("Best epoch: its checkpoint stays, however many newer ones there are",
           "[scheduler][core]") {
-  Story story(Mode::kBsp, {0.1, 0.3, 0.4, 0.6});
+  Story story(ConsistencyMode::kBsp, {0.1, 0.3, 0.4, 0.6});
   story.plan.checkpoint_iterations = 20;
   story.plan.checkpoints_kept = 1;
   story.Submit();
@@ -118,7 +120,7 @@ TEST_CASE("Best epoch: its checkpoint stays, however many newer ones there are",
 
 TEST_CASE("Early stopping: the epochs that are left are not trained", "[scheduler][core]") {
   const bool keep_best = GENERATE(false, true);
-  Story story(Mode::kAsp, {0.5, 0.3, 0.4, 0.6});
+  Story story(ConsistencyMode::kAsp, {0.5, 0.3, 0.4, 0.6});
   story.plan.epochs = 100;
   story.plan.decide.keep_best = keep_best;
   story.plan.decide.stop_patience = 2;
@@ -131,7 +133,7 @@ TEST_CASE("Early stopping: the epochs that are left are not trained", "[schedule
 
 TEST_CASE("Early stopping: without a validation split the test split decides",
           "[scheduler][core]") {
-  Story story(Mode::kBsp, {0.5, 0.3, 0.4, 0.6});
+  Story story(ConsistencyMode::kBsp, {0.5, 0.3, 0.4, 0.6});
   story.plan.epochs = 100;
   story.plan.validation_count = 0;
   story.plan.decide = {.keep_best = true, .stop_patience = 1};
@@ -146,7 +148,7 @@ TEST_CASE("Early stopping: without a validation split the test split decides",
 TEST_CASE("Best epoch: a checkpoint of it that fails is taken again", "[scheduler][core]") {
   int failed = 0;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
-    Story story(Mode::kBsp, {0.5, 0.3, 0.4, 0.6}, /*checkpoint_fails=*/0.15, seed);
+    Story story(ConsistencyMode::kBsp, {0.5, 0.3, 0.4, 0.6}, /*checkpoint_fails=*/0.15, seed);
     story.Submit();
     story.End();
     CHECK(story.Now().best_epoch == Epoch(1));
@@ -161,7 +163,7 @@ TEST_CASE(
     "Best epoch: where none of its checkpoints can be written the job goes on, and exports "
     "the last",
     "[scheduler][core]") {
-  Story story(Mode::kBsp, {0.3, 0.5, 0.4, 0.6}, /*checkpoint_fails=*/1);
+  Story story(ConsistencyMode::kBsp, {0.3, 0.5, 0.4, 0.6}, /*checkpoint_fails=*/1);
   story.Submit();
   story.RunUntil([&] { return story.Now().phase == JobPhase::kExporting; }, absl::Minutes(30));
   CHECK(story.Now().results.size() == 4);
@@ -172,7 +174,7 @@ TEST_CASE(
 TEST_CASE("Best epoch: it is exported whatever dies, and whenever", "[scheduler][core]") {
   const int moment = GENERATE(0, 1, 2, 3, 4, 5);
   CAPTURE(moment);
-  Story story(Mode::kBsp, {0.5, 0.3, 0.4, 0.6});
+  Story story(ConsistencyMode::kBsp, {0.5, 0.3, 0.4, 0.6});
   story.plan.decide.stop_patience = 2;
   story.plan.epochs = 9;
   story.Submit();
@@ -219,7 +221,7 @@ TEST_CASE("Best epoch: it is exported whatever dies, and whenever", "[scheduler]
 }
 
 TEST_CASE("Learning rate: it is reduced between epochs", "[scheduler][core]") {
-  Story story(Mode::kBsp, {0.5, 0.5, 0.5, 0.4});
+  Story story(ConsistencyMode::kBsp, {0.5, 0.5, 0.5, 0.4});
   story.plan.decide = {.on_validation = true, .plateau_patience = 1, .plateau_factor = 0.5};
   story.Submit();
   story.End();
@@ -232,7 +234,7 @@ TEST_CASE("Learning rate: it is reduced between epochs", "[scheduler][core]") {
 
 TEST_CASE("Learning rate: no work of an epoch is leased before every server has its rate",
           "[scheduler][core]") {
-  const Mode mode = GENERATE(Mode::kBsp, Mode::kAsp);
+  const ConsistencyMode mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
   // A metric that is always missing never improves.
   const DecisionPlan decide{
       .metric = DecisionPlan::Metric::kMae, .plateau_patience = 1, .plateau_factor = 0.5};

@@ -14,14 +14,14 @@ namespace {
 
 using testing::FakeCluster;
 
-JobPlan Plan(Mode mode) {
+JobPlan Plan(ConsistencyMode mode) {
   JobPlan plan;
   plan.id = "job-1";
-  plan.mode = mode;
+  plan.consistency.mode = mode;
   plan.workers = 2;
   plan.epochs = 2;
   plan.batch_size = 10;
-  plan.slots = 4;
+  plan.consistency.slots = 4;
   plan.train_count = 20'000;
   plan.test_count = 100;
   plan.tables = {300'000};
@@ -62,7 +62,7 @@ struct Story : FakeCluster {
 TEST_CASE("Job checkpoints: in BSP they are taken at exactly the iterations that were asked for",
           "[scheduler][core]") {
   Story story;
-  JobPlan plan = Plan(Mode::kBsp);
+  JobPlan plan = Plan(ConsistencyMode::kBsp);
   plan.checkpoint_iterations = 150;  // The job has 2 * 500 iterations.
   REQUIRE_OK(story.Submit(plan));
   story.End();
@@ -76,7 +76,7 @@ TEST_CASE("Job checkpoints: in BSP they are taken at exactly the iterations that
 
 TEST_CASE("Job checkpoints: SSP and ASP pause for them, and say what is not trained",
           "[scheduler][core]") {
-  const Mode mode = GENERATE(Mode::kSsp, Mode::kAsp);
+  const ConsistencyMode mode = GENERATE(ConsistencyMode::kSsp, ConsistencyMode::kAsp);
   Story story;
   JobPlan plan = Plan(mode);
   plan.checkpoint_interval = absl::Seconds(1);
@@ -94,7 +94,7 @@ TEST_CASE("Job checkpoints: SSP and ASP pause for them, and say what is not trai
 
 TEST_CASE("Job checkpoints: one on request, in training, in evaluation, and none at the end",
           "[scheduler][core]") {
-  const Mode mode = GENERATE(Mode::kBsp, Mode::kAsp);
+  const ConsistencyMode mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
   Story story;
   REQUIRE_OK(story.Submit(Plan(mode)));
   story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
@@ -120,7 +120,7 @@ TEST_CASE("Job checkpoints: who asked is answered when it is complete, given up,
           "[scheduler][core]") {
   const double fails = GENERATE(0.0, 1.0);
   Story story(fails);
-  REQUIRE_OK(story.Submit(Plan(Mode::kBsp)));
+  REQUIRE_OK(story.Submit(Plan(ConsistencyMode::kBsp)));
   story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
   Actions actions;
   REQUIRE_OK(story.core().SaveCheckpoint(Ticket(100'000), "job-1", absl::ZeroDuration(),
@@ -158,7 +158,8 @@ TEST_CASE("Job checkpoints: who asked is answered when it is complete, given up,
 
 TEST_CASE("Job checkpoints: a job whose shards are lost goes back to its newest checkpoint",
           "[scheduler][core]") {
-  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp);
+  const ConsistencyMode mode =
+      GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp);
   Story story;
   JobPlan plan = Plan(mode);
   plan.checkpoint_interval = absl::Milliseconds(700);
@@ -177,7 +178,7 @@ TEST_CASE("Job checkpoints: a job goes back to one whose manifest is being writt
   FakeCluster::Options options = Story::Given(0);
   options.publishing_ms = 20'000;
   Story story(options);
-  JobPlan plan = Plan(Mode::kAsp);
+  JobPlan plan = Plan(ConsistencyMode::kAsp);
   plan.checkpoint_interval = absl::Milliseconds(700);
   plan.epochs = 20;
   plan.checkpoints_kept = 1;  // It removes the one before.
@@ -200,7 +201,7 @@ TEST_CASE("Job checkpoints: a job goes back to one whose manifest is being writt
 TEST_CASE("Job checkpoints: of a damaged one the one before is used, and it is named",
           "[scheduler][core]") {
   Story story;
-  JobPlan plan = Plan(Mode::kAsp);
+  JobPlan plan = Plan(ConsistencyMode::kAsp);
   plan.checkpoint_interval = absl::Milliseconds(700);
   plan.checkpoints_kept = 2;
   REQUIRE_OK(story.Submit(plan));
@@ -227,7 +228,7 @@ TEST_CASE("Job checkpoints: of a damaged one the one before is used, and it is n
 TEST_CASE("Job checkpoints: the one before a damaged one waits for a server that is not drained",
           "[scheduler][core]") {
   Story story;
-  JobPlan plan = Plan(Mode::kAsp);
+  JobPlan plan = Plan(ConsistencyMode::kAsp);
   plan.checkpoint_interval = absl::Milliseconds(700);
   plan.checkpoints_kept = 2;
   REQUIRE_OK(story.Submit(plan));
@@ -257,7 +258,7 @@ TEST_CASE("Job checkpoints: the one before a damaged one waits for a server that
 TEST_CASE("Job checkpoints: one that finds no memory is kept, and ends the job",
           "[scheduler][core]") {
   Story story;
-  JobPlan plan = Plan(Mode::kAsp);
+  JobPlan plan = Plan(ConsistencyMode::kAsp);
   plan.checkpoint_interval = absl::Milliseconds(700);
   plan.checkpoints_kept = 2;
   REQUIRE_OK(story.Submit(plan));
@@ -276,7 +277,7 @@ TEST_CASE("Job checkpoints: one that finds no memory is kept, and ends the job",
 TEST_CASE("Job checkpoints: without one, and without a copy, lost shards end the job",
           "[scheduler][core]") {
   Story story;
-  REQUIRE_OK(story.Submit(Plan(Mode::kBsp)));
+  REQUIRE_OK(story.Submit(Plan(ConsistencyMode::kBsp)));
   story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
   story.Kill("server-2");
   REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(1)));
@@ -285,7 +286,7 @@ TEST_CASE("Job checkpoints: without one, and without a copy, lost shards end the
 
 TEST_CASE("Job snapshots: taken at one moment, answered with where it lies, training goes on",
           "[scheduler][core]") {
-  const Mode mode = GENERATE(Mode::kBsp, Mode::kAsp);
+  const ConsistencyMode mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
   Story story;
   const JobPlan plan = Plan(mode);
   REQUIRE_OK(story.Submit(plan));
@@ -309,7 +310,7 @@ TEST_CASE("Job snapshots: a server that cannot keep it, a limit and a job's end 
   FakeCluster::Options options;
   options.snapshot_fails = 1;
   Story story(options);
-  REQUIRE_OK(story.Submit(Plan(Mode::kBsp)));
+  REQUIRE_OK(story.Submit(Plan(ConsistencyMode::kBsp)));
   story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
   story.AskSnapshot("job-1", 11, absl::Seconds(10));
   REQUIRE(story.RunUntil([&] { return story.snapshot_replies().size() == 1; }, absl::Seconds(10)));
@@ -331,7 +332,8 @@ TEST_CASE("Job snapshots: a server that cannot keep it, a limit and a job's end 
 
 TEST_CASE("Saved stops: the job takes a checkpoint, writes its model, and is stopped",
           "[scheduler][core]") {
-  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp);
+  const ConsistencyMode mode =
+      GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp);
   Story story;
   REQUIRE_OK(story.Submit(Plan(mode)));
   story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
@@ -355,7 +357,7 @@ TEST_CASE("Saved stops: the job takes a checkpoint, writes its model, and is sto
 TEST_CASE("Saved stops: if the checkpoint is given up the job goes on, also past later ones",
           "[scheduler][core]") {
   Story story(/*checkpoint_fails=*/1);
-  JobPlan plan = Plan(Mode::kBsp);
+  JobPlan plan = Plan(ConsistencyMode::kBsp);
   plan.checkpoint_iterations = 200;
   REQUIRE_OK(story.Submit(plan));
   story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
@@ -375,7 +377,7 @@ TEST_CASE("Saved stops: if the checkpoint is given up the job goes on, also past
 
 TEST_CASE("Saved stops: a job whose shards are lost once it is saved trains nothing again",
           "[scheduler][core]") {
-  const Mode mode = GENERATE(Mode::kBsp, Mode::kAsp);
+  const ConsistencyMode mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
   Story story;
   REQUIRE_OK(story.Submit(Plan(mode)));
   story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
@@ -394,7 +396,7 @@ TEST_CASE("Saved stops: a job whose shards are lost once it is saved trains noth
 TEST_CASE("Saved stops: a job that has trained all, or trains no more, ends as always",
           "[scheduler][core]") {
   Story story;
-  const JobPlan plan = Plan(Mode::kAsp);
+  const JobPlan plan = Plan(ConsistencyMode::kAsp);
   REQUIRE_OK(story.Submit(plan));
   story.RunUntil(
       [&] {
@@ -413,7 +415,8 @@ TEST_CASE("Saved stops: a job that has trained all, or trains no more, ends as a
 
 TEST_CASE("Job checkpoints: from the one behind the last epoch more epochs are trained, whole",
           "[scheduler][core]") {
-  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp);
+  const ConsistencyMode mode =
+      GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp);
   Story story;
   REQUIRE_OK(story.Submit(Plan(mode)));
   story.RunUntil(

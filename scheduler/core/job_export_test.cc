@@ -13,7 +13,8 @@ namespace {
 // the test calls it.
 struct Story : testing::JobFixture {
   explicit Story(std::optional<RestoreFrom> restore = std::nullopt, bool log = false)
-      : JobFixture(Mode::kBsp, /*workers=*/2, /*test_count=*/0, Objective::kClasses, restore, log) {
+      : JobFixture(ConsistencyMode::kBsp, /*workers=*/2, /*test_count=*/0, Objective::kClasses,
+                   restore, log) {
     shell_publishes = false;
     Start();
     Train();

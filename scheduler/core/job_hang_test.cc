@@ -16,7 +16,7 @@ using Story = testing::JobFixture;
 
 TEST_CASE("Job: a task that is idle and leaves its work undone is taken for hung",
           "[scheduler][core]") {
-  Story job(Mode::kAsp);
+  Story job(ConsistencyMode::kAsp);
   job.Start();
   TaskReport report = job.Base(0);
   report.idle = true;
@@ -51,7 +51,7 @@ void CheckHung(const std::optional<TaskDied>& died, const std::string& why) {
 
 TEST_CASE("Job: a task that has work and does not move on is hung, one that waits is not",
           "[scheduler][core]") {
-  Story job(Mode::kAsp, /*workers=*/1);
+  Story job(ConsistencyMode::kAsp, /*workers=*/1);
   job.Start();
   TaskReport report = job.Base(0);
   TaskReport waiting = report;
@@ -68,7 +68,7 @@ TEST_CASE("Job: a task that has work and does not move on is hung, one that wait
 
 TEST_CASE("Job: a task may export for as long as it gets on with that, and no longer",
           "[scheduler][core]") {
-  Story job(Mode::kBsp, /*workers=*/1);
+  Story job(ConsistencyMode::kBsp, /*workers=*/1);
   job.Start();
   job.Finish(0);
   job.Finish(0);
@@ -93,7 +93,7 @@ TEST_CASE("Job: a task may export for as long as it gets on with that, and no lo
 
 TEST_CASE("Job: a task gets no work, and the job does not begin, before it has prepared",
           "[scheduler][core]") {
-  Story job(Mode::kBsp);
+  Story job(ConsistencyMode::kBsp);
   job.ApplyAll();
   TaskReport report = job.Base(0);
   report.preparing = true;
@@ -131,7 +131,7 @@ TEST_CASE("Job: a task gets no work, and the job does not begin, before it has p
 }
 
 TEST_CASE("Job: the others train while a task that comes back prepares", "[scheduler][core]") {
-  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp);
+  const ConsistencyMode mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp);
   Story job(mode);
   job.Start();
   job.Exit(1, 3);
@@ -165,7 +165,7 @@ std::string DetailWhile(Story& job, const std::function<int(int)>& made_at) {
 
 TEST_CASE("Job: a server may make its shards for as long as it gets on with it, and no longer",
           "[scheduler][core]") {
-  Story job(Mode::kBsp);
+  Story job(ConsistencyMode::kBsp);
   const Instant begin = job.now;
   SECTION("one in 50 seconds") {
     CHECK(DetailWhile(job, [](int second) { return second / 50; }) ==
@@ -185,7 +185,7 @@ TEST_CASE("Job: a server may make its shards for as long as it gets on with it, 
 
 TEST_CASE("Job: a task that fails as another life may not is started again (issue 20)",
           "[scheduler][core]") {
-  Story job(Mode::kBsp);
+  Story job(ConsistencyMode::kBsp);
   job.Start();
   const auto reason = GENERATE(FailureReason::kInternal, FailureReason::kHang);
   for (int crash = 0; crash <= job.plan.max_restarts; ++crash) {

@@ -57,7 +57,7 @@ bool Fills(const Story& job, const std::string& server) {
 
 TEST_CASE("Job: a task that cannot reach a server which others reach leaves its worker",
           "[scheduler][core]") {
-  Story job(Mode::kBsp);
+  Story job(ConsistencyMode::kBsp);
   job.Start();
   Report(job, {0}, absl::Seconds(10));
   CHECK(job.run->task(Rank(0)).placed());
@@ -75,7 +75,7 @@ TEST_CASE("Job: a task that cannot reach a server which others reach leaves its 
 }
 
 TEST_CASE("Job: all tasks of a worker that cannot reach a server leave it", "[scheduler][core]") {
-  Story job(Mode::kAsp, 3);
+  Story job(ConsistencyMode::kAsp, 3);
   PlaceBesideTheFirst(job);
   job.Start();
   Report(job, {0}, absl::Seconds(3));
@@ -87,7 +87,7 @@ TEST_CASE("Job: all tasks of a worker that cannot reach a server leave it", "[sc
 }
 
 TEST_CASE("Job: a task on the same worker says nothing about the server", "[scheduler][core]") {
-  Story job(Mode::kSsp);
+  Story job(ConsistencyMode::kSsp);
   PlaceBesideTheFirst(job);
   job.Start();
   Report(job, {0}, absl::Seconds(11));
@@ -97,7 +97,7 @@ TEST_CASE("Job: a task on the same worker says nothing about the server", "[sche
 
 TEST_CASE("Job: the shards of a server that no task reaches move to one that they reach",
           "[scheduler][core]") {
-  Story job(Mode::kSsp);
+  Story job(ConsistencyMode::kSsp);
   job.Start();
   Report(job, {0, 1}, absl::Seconds(11));
   REQUIRE(job.Seen<LinkDied>().size() >= 1);
@@ -129,7 +129,7 @@ TEST_CASE("Job: the shards of a server that no task reaches move to one that the
 
 TEST_CASE("Job: shards whose pushes are nowhere else move only if no other worker helps",
           "[scheduler][core]") {
-  Story job(Mode::kBsp);
+  Story job(ConsistencyMode::kBsp);
   job.Start();
   Report(job, {0, 1}, absl::Seconds(12));
   CHECK_FALSE(job.Seen<LinkDied>()[0].shards_move);
@@ -149,7 +149,7 @@ TEST_CASE("Job: shards whose pushes are nowhere else move only if no other worke
 // sim --seed=2294163455: every server was avoided for a link that had been dead for a while.
 TEST_CASE("Job: where nothing else is left, links that were dead are tried again",
           "[scheduler][core]") {
-  Story job(Mode::kSsp);
+  Story job(ConsistencyMode::kSsp);
   job.Start();
   Report(job, {0, 1}, absl::Seconds(11), {"server-2"});
   REQUIRE(job.Seen<LinkDied>().size() == 2);
@@ -163,7 +163,7 @@ TEST_CASE("Job: where nothing else is left, links that were dead are tried again
 
 TEST_CASE("Job: shards do not move from one server that is not reached to another",
           "[scheduler][core]") {
-  Story job(Mode::kSsp);
+  Story job(ConsistencyMode::kSsp);
   job.Start();
   Report(job, {0, 1}, absl::Seconds(11), {"server-1", "server-2"});
   absl::btree_set<NodeId> left;
@@ -176,7 +176,7 @@ TEST_CASE("Job: shards do not move from one server that is not reached to anothe
 
 TEST_CASE("Job: one worker, which cannot reach the one server, is tried elsewhere once",
           "[scheduler][core]") {
-  Story job(Mode::kAsp, 1);
+  Story job(ConsistencyMode::kAsp, 1);
   job.Start();
   job.run->OnServerDraining({"server-2", "h:2", Incarnation(2)}, true, job.now, job.events);
   Report(job, {0}, absl::Seconds(12));
@@ -192,7 +192,7 @@ TEST_CASE("Job: one worker, which cannot reach the one server, is tried elsewher
 
 TEST_CASE("Job: a server that is dead for the scheduler, too, is no dead link",
           "[scheduler][core]") {
-  Story job(Mode::kBsp, 2, 0, Objective::kClasses, std::nullopt, /*log=*/true);
+  Story job(ConsistencyMode::kBsp, 2, 0, Objective::kClasses, std::nullopt, /*log=*/true);
   job.Start();
   job.Died("server-1");
   Report(job, {0, 1}, absl::Seconds(30));

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/devices/devices.h"
 #include "common/metrics/evaluation.h"
+#include "common/types/consistency_rule.h"
 #include "common/types/ids.h"
 #include "scheduler/core/epoch_decisions.h"
 #include "scheduler/core/folders/job_folders.h"
@@ -17,18 +18,15 @@
 
 namespace capstan::scheduler {
 
-enum class Mode { kBsp, kSsp, kAsp };
-
 struct JobPlan {
   JobId id;
-  Mode mode = Mode::kBsp;
+  ConsistencyRule consistency;
   int workers = 1;       // Tasks, >= 1; all must be free before the job starts.
   int servers = 0;       // Servers that hold its shards; 0: all alive at the start.
   int max_restarts = 3;  // Task crashes that are forgiven, >= 0.
   absl::Duration worker_wait = absl::Seconds(60);  // How long a job lasts without a live worker.
   int epochs = 1;                                  // >= 1.
   int64_t batch_size = 1;                          // Samples a micro-batch, >= 1.
-  int slots = 1;                                   // BSP: micro-batches an iteration, >= 1.
   int64_t train_count = 0;                         // Samples an epoch, >= 1.
   int64_t test_count = 0;                          // 0: no test split.
   // Evaluated after each epoch in place of the test split; 0: none.
@@ -65,7 +63,7 @@ struct JobPlan {
   // Durable, in the form of scheduler/store/archive.h.
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(id, mode, workers, servers, max_restarts, worker_wait, epochs, batch_size, slots,
+    archive(id, consistency, workers, servers, max_restarts, worker_wait, epochs, batch_size,
             train_count, test_count, validation_count, scores, decide, iterations_max, tables,
             export_path, replicas, log, server_wait, checkpoint_iterations, checkpoint_interval,
             checkpoints_kept, checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders,

@@ -49,7 +49,7 @@ ShardMap::Options MapOptions(const JobPlan& plan, ShardMap::Options options) {
 }
 
 std::unique_ptr<WorkLeases> MakeWork(const JobPlan& plan, const JobRun::Options& options) {
-  if (plan.mode == Mode::kBsp) return std::make_unique<SlotWork>(plan);
+  if (plan.consistency.synchronous()) return std::make_unique<SlotWork>(plan);
   return std::make_unique<SampleWork>(plan, options.lease_ahead);
 }
 

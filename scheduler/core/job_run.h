@@ -221,7 +221,7 @@ class JobRun {
             training_begun_, export_, crashes_, restarts_, first_failure_, last_death_, revision_,
             desired_version_, decisions_, membership_seen_, checkpoints_, pause_, order_seen_,
             shards_, recovery_);
-    if (plan_.mode == Mode::kBsp) {
+    if (plan_.consistency.synchronous()) {
       archive(static_cast<SlotWork&>(*work_));
     } else {
       archive(static_cast<SampleWork&>(*work_));

@@ -42,7 +42,8 @@ void JobRun::LeaveDeadLink(const DeadLinks::Silence& silence, Instant now, Event
   // In BSP without replicas or a log, only the server itself has the pushes of an incomplete
   // iteration. Its shards cannot leave before the rest of these pushes arrives. So the task first
   // moves to another worker, as soon as one has a free slot.
-  const bool waits_for_pushes = plan_.mode == Mode::kBsp && plan_.replicas == 0 && !plan_.log;
+  const bool waits_for_pushes =
+      plan_.consistency.synchronous() && plan_.replicas == 0 && !plan_.log;
   const bool shards_move =
       !reached && shards_.servers().HasAnother(server) && (before || !waits_for_pushes);
   const bool on_their_way = before == Avoid::kServer || (before == Avoid::kBoth && !reached);

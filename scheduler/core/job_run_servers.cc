@@ -98,7 +98,7 @@ void JobRun::Adopt(const std::string& cluster, Incarnation first_life, Checkpoin
   const auto& restore = recovery_.restore();
   const int64_t batches = begins && restore ? restore->at.iteration.value() : IterationNow();
   // In BSP no batch can be trained twice: servers accept each iteration of a slot once.
-  recovery_.Adopt(plan_.mode == Mode::kBsp ? std::nullopt : std::make_optional(batches));
+  recovery_.Adopt(plan_.consistency.synchronous() ? std::nullopt : std::make_optional(batches));
   checkpoints_.Abandon(absl::StrCat("its servers were of cluster ", cluster));
   checkpoints_.SkipTo(floor);
   absl::btree_set<NodeId> nodes;

@@ -37,7 +37,7 @@ absl::Status CheckResumePoint(const ResumePoint& at, const JobPlan& plan) {
   int64_t samples = 0;  // After the last epoch no samples are left.
   if (at.epoch.value() >= 0 && at.epoch.value() < epochs.epochs()) {
     samples = epochs.Samples(at.epoch);
-    if (plan.mode == Mode::kBsp) steps = epochs.Steps(at.epoch);
+    if (plan.consistency.synchronous()) steps = epochs.Steps(at.epoch);
   }
   absl::Status status;
   status.Update(CheckRange("incarnation", at.incarnation.value(), uint64_t{0}, kCounterMax));

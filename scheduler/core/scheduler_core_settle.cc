@@ -249,7 +249,8 @@ void SchedulerCore::RefreshRecords(Instant now) {
     if (!entry->plan.log) continue;
     const JobRun& run = *entry->run;
     const Routing& routing = *run.routing();
-    const uint64_t state = entry->plan.mode == Mode::kBsp ? run.durable_version() : run.revision();
+    const uint64_t state =
+        entry->plan.consistency.synchronous() ? run.durable_version() : run.revision();
     const absl::Duration interval =
         options_.record_interval + kRecordIntervalPerShard * routing.shards.size();
     const bool due = state != entry->record && now >= entry->record_at + interval;

@@ -18,14 +18,14 @@ using testing::FakeCluster;
 JobPlan DrawPlan(Dice& dice, int number, int workers, int servers) {
   JobPlan plan;
   plan.id = absl::StrCat("job-", number);
-  plan.mode = static_cast<Mode>(dice.Below(3));
+  plan.consistency.mode = static_cast<ConsistencyMode>(dice.Below(3));
   plan.workers = 1 + static_cast<int>(dice.Below(static_cast<uint32_t>(workers)));
   plan.servers = static_cast<int>(dice.Below(static_cast<uint32_t>(servers) + 1));
   plan.max_restarts = 1000;
   plan.worker_wait = absl::Minutes(10);
   plan.epochs = 1 + static_cast<int>(dice.Below(3));
   plan.batch_size = 1 + dice.Below(20);
-  plan.slots = 1 + static_cast<int>(dice.Below(6));
+  plan.consistency.slots = 1 + static_cast<int>(dice.Below(6));
   plan.train_count = 1 + dice.Below(2000);
   plan.test_count = dice.Below(2) * (1 + dice.Below(500));
   plan.iterations_max = dice.Chance(0.2) ? 1 + dice.Below(40) : 0;

@@ -36,7 +36,8 @@ struct Story {
 };
 
 TEST_CASE("Scheduler: a job runs from its submission to its end", "[scheduler][core]") {
-  for (const Mode mode : {Mode::kBsp, Mode::kSsp, Mode::kAsp}) {
+  for (const ConsistencyMode mode :
+       {ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp}) {
     Story story(2, 2);
     const JobPlan plan = Plan("job-1", 2, mode);
     REQUIRE_OK(story.cluster.Submit(plan));
@@ -152,7 +153,7 @@ TEST_CASE(
 
 TEST_CASE("Scheduler: a hung task is found by its lease and replaced", "[scheduler][core]") {
   Story story(1, 2);
-  JobPlan plan = Plan("job-1", 2, Mode::kBsp);
+  JobPlan plan = Plan("job-1", 2, ConsistencyMode::kBsp);
   plan.train_count = 200'000;
   REQUIRE_OK(story.cluster.Submit(plan));
   REQUIRE(story.UntilTraining("job-1"));
@@ -184,7 +185,7 @@ TEST_CASE("Scheduler: a killed server fails the jobs whose shards it held, and n
 TEST_CASE("Scheduler: a job with replicas survives the death of one server after the other",
           "[scheduler][core]") {
   Story story(3, 2);
-  JobPlan plan = Plan("job-1", 2, Mode::kBsp);
+  JobPlan plan = Plan("job-1", 2, ConsistencyMode::kBsp);
   plan.train_count = 200'000;
   plan.replicas = 1;
   REQUIRE_OK(story.cluster.Submit(plan));
@@ -211,7 +212,7 @@ TEST_CASE("Scheduler: a job with replicas survives the death of one server after
 TEST_CASE("Scheduler: all servers of a job with a log die, and it goes on when they are back",
           "[scheduler][core]") {
   Story story(2, 1);
-  JobPlan plan = Plan("job-1", 1, Mode::kSsp);
+  JobPlan plan = Plan("job-1", 1, ConsistencyMode::kSsp);
   plan.train_count = 100'000;
   plan.log = true;
   REQUIRE_OK(story.cluster.Submit(plan));
@@ -233,7 +234,7 @@ TEST_CASE("Scheduler: all servers of a job with a log die, and it goes on when t
 TEST_CASE("Scheduler: a server whose log a job waits for is not said to be safe to stop",
           "[scheduler][core]") {
   Story story(2, 1);
-  JobPlan plan = Plan("job-1", 1, Mode::kSsp);
+  JobPlan plan = Plan("job-1", 1, ConsistencyMode::kSsp);
   plan.train_count = 100'000;
   plan.log = true;
   REQUIRE_OK(story.cluster.Submit(plan));
@@ -263,7 +264,8 @@ TEST_CASE("Scheduler: a server whose log a job waits for is not said to be safe 
 
 TEST_CASE("Scheduler: one that is cut off for longer than the leases takes nobody for dead",
           "[scheduler][core]") {
-  for (const Mode mode : {Mode::kBsp, Mode::kSsp, Mode::kAsp}) {
+  for (const ConsistencyMode mode :
+       {ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp}) {
     Story story(2, 2);
     JobPlan plan = Plan("job-1", 2, mode);
     plan.train_count = 100'000;
@@ -287,7 +289,7 @@ TEST_CASE("Scheduler: one that is cut off for longer than the leases takes nobod
 
 TEST_CASE("Scheduler: a task is not judged while its daemon is silent, too", "[scheduler][core]") {
   Story story(2, 2);
-  JobPlan plan = Plan("job-1", 2, Mode::kAsp);
+  JobPlan plan = Plan("job-1", 2, ConsistencyMode::kAsp);
   plan.train_count = 100'000;
   REQUIRE_OK(story.cluster.Submit(plan));
   REQUIRE(story.UntilTraining("job-1"));
@@ -319,7 +321,7 @@ TEST_CASE("Scheduler: a task is not judged while its daemon is silent, too", "[s
 TEST_CASE("Scheduler: a server that leaves stays until its shards have moved",
           "[scheduler][core]") {
   Story story(2, 1);
-  JobPlan plan = Plan("job-1", 1, Mode::kAsp);
+  JobPlan plan = Plan("job-1", 1, ConsistencyMode::kAsp);
   plan.train_count = 100'000;
   REQUIRE_OK(story.cluster.Submit(plan));
   REQUIRE(story.UntilTraining("job-1"));
@@ -334,7 +336,7 @@ TEST_CASE("Scheduler: a server that leaves stays until its shards have moved",
 TEST_CASE("Scheduler: a drained worker's task moves; who asked hears when it is safe to stop",
           "[scheduler][core]") {
   Story story(1, 2);
-  JobPlan plan = Plan("job-1", 1, Mode::kSsp);
+  JobPlan plan = Plan("job-1", 1, ConsistencyMode::kSsp);
   plan.train_count = 100'000;
   plan.max_restarts = 0;
   REQUIRE_OK(story.cluster.Submit(plan));

@@ -14,7 +14,9 @@ constexpr int64_t kSegmentMarginMin = 2;
 }  // namespace
 
 SlotWork::SlotWork(const JobPlan& plan)
-    : WorkLeases(plan), slot_count_(plan.slots), iteration_samples_(plan.batch_size * plan.slots) {}
+    : WorkLeases(plan),
+      slot_count_(plan.consistency.slots),
+      iteration_samples_(plan.batch_size * plan.consistency.slots) {}
 
 // Tasks learn from servers which iterations are past. After a restart with an older store, or after
 // an adoption, these may lie beyond the epoch of the job's record. The iterations beyond it count

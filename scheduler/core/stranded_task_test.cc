@@ -123,7 +123,7 @@ TEST_CASE("Scheduler: tasks of a BSP job leave a dead link though its shards wer
   Story story;
   story.AddServer("server-2");
   story.AddWorker("worker-1", 2);
-  story.Submit(testing::Plan("job-1", 2, Mode::kBsp));
+  story.Submit(testing::Plan("job-1", 2, ConsistencyMode::kBsp));
   story.AddWorker("worker-2");
   story.Submit("job-2");
   REQUIRE(story.NodeOf("job-2") == "worker-2");

@@ -19,19 +19,19 @@ constexpr Instant kNow;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 const std::vector<Rank> kRanks = {Rank(0), Rank(1)};
 
-JobPlan Plan(Mode mode) {
+JobPlan Plan(ConsistencyMode mode) {
   JobPlan plan;
-  plan.mode = mode;
+  plan.consistency.mode = mode;
   plan.workers = 2;
   plan.batch_size = 10;
-  plan.slots = 4;
+  plan.consistency.slots = 4;
   plan.train_count = 400;  // BSP: 10 iterations.
   plan.test_count = 40;
   return plan;
 }
 
-std::unique_ptr<WorkLeases> Make(Mode mode) {
-  if (mode == Mode::kBsp) return std::make_unique<SlotWork>(Plan(mode));
+std::unique_ptr<WorkLeases> Make(ConsistencyMode mode) {
+  if (mode == ConsistencyMode::kBsp) return std::make_unique<SlotWork>(Plan(mode));
   return std::make_unique<SampleWork>(Plan(mode), absl::Seconds(60));
 }
 
@@ -72,7 +72,7 @@ struct Workers {
 
 TEST_CASE("Work leases: an epoch is trained once all that is leased is reported",
           "[scheduler][core]") {
-  const auto work = Make(GENERATE(Mode::kBsp, Mode::kSsp));
+  const auto work = Make(GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp));
   work->StartTraining(Epoch(0), nullptr);
   Workers workers(work.get());
   CHECK(work->SamplesDone() == 0);
@@ -90,7 +90,7 @@ TEST_CASE("Work leases: an epoch is trained once all that is leased is reported"
 
 TEST_CASE("Work leases: a job is quiet once its tasks have ended what they began, until it goes on",
           "[scheduler][core]") {
-  const auto work = Make(GENERATE(Mode::kBsp, Mode::kSsp));
+  const auto work = Make(GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp));
   work->StartTraining(Epoch(0), nullptr);
   Workers workers(work.get());
   workers.Grant();
@@ -112,7 +112,7 @@ TEST_CASE("Work leases: a job is quiet once its tasks have ended what they began
   // Another job goes on with the rest.
   ResumePoint at;
   work->AddTo(&at, Epoch(0));
-  const auto other = Make(work->has_task_clocks() ? Mode::kSsp : Mode::kBsp);
+  const auto other = Make(work->has_task_clocks() ? ConsistencyMode::kSsp : ConsistencyMode::kBsp);
   other->StartTraining(Epoch(0), &at);
   CHECK(other->SamplesDone() == work->SamplesDone());
   CHECK(other->StepsDone(Epoch(0)) == work->StepsDone(Epoch(0)));
@@ -124,7 +124,7 @@ TEST_CASE("Work leases: a job is quiet once its tasks have ended what they began
 }
 
 TEST_CASE("Work leases: ids of sample leases grow from phase to phase", "[scheduler][core]") {
-  const auto work = Make(Mode::kSsp);
+  const auto work = Make(ConsistencyMode::kSsp);
   work->StartTraining(Epoch(0), nullptr);
   Workers workers(work.get());
   workers.Grant();

@@ -21,7 +21,8 @@ const JobId kJob = "job-7";
 
 // A cluster with two servers that trains a job with a log, and the record of that job.
 struct OldCluster {
-  explicit OldCluster(Mode mode = Mode::kAsp) : cluster(FakeCluster::Options()) {
+  explicit OldCluster(ConsistencyMode mode = ConsistencyMode::kAsp)
+      : cluster(FakeCluster::Options()) {
     cluster.AddServer("server-1");
     cluster.AddServer("server-2");
     cluster.AddWorker("worker-1", 2);
@@ -129,7 +130,8 @@ TEST_CASE("Job record: bytes that are none, or of another release, are refused",
 }
 
 TEST_CASE("Adoption: a job goes on from the logs that came (issue 20)", "[scheduler][store]") {
-  const Mode mode = GENERATE(Mode::kBsp, Mode::kSsp, Mode::kAsp);
+  const ConsistencyMode mode =
+      GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp);
   const OldCluster old(mode);
   NewCluster fresh;
   fresh.JoinAll(old);
@@ -245,7 +247,7 @@ TEST_CASE("Records: sent with each new table, else at their interval, of jobs wi
   FakeCluster cluster(options);
   cluster.AddServer("server-1");
   cluster.AddWorker("worker-1", 1);
-  JobPlan plan = testing::Plan(kJob, 1, Mode::kAsp);
+  JobPlan plan = testing::Plan(kJob, 1, ConsistencyMode::kAsp);
   plan.log = log;
   REQUIRE_OK(cluster.Submit(plan));
   REQUIRE(cluster.RunUntil([&] { return cluster.View(kJob).samples_done > 0; }, absl::Minutes(1)));

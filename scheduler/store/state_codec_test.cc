@@ -130,7 +130,7 @@ struct Desk {
 JobPlan Plan(const std::string& id) {
   JobPlan plan;
   plan.id = id;
-  plan.mode = Mode::kAsp;
+  plan.consistency.mode = ConsistencyMode::kAsp;
   plan.batch_size = 10;
   plan.train_count = 100'000;
   plan.tables = {170};

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/consistency_of.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "server/agent/server_agent.h"
@@ -46,9 +47,9 @@ class ShardFromLog final : public ShardReader {
 absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAssignment& desired) {
   const bool logs = desired.durability() == v1::LOG;
   if (!IsUniqueId(desired.unique_id())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unique_id: \"", desired.unique_id(), "\", expected at most ",
-                     kUniqueIdBytesMax, " characters of [0-9a-f-]"));
+    return absl::InvalidArgumentError(absl::StrCat("unique_id: \"", desired.unique_id(),
+                                                   "\", expected at most ", kUniqueIdBytesMax,
+                                                   " characters of [0-9a-f-]"));
   }
   if (logs && options_.log == nullptr) {
     return absl::InvalidArgumentError(
@@ -57,7 +58,7 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
   JobTablesConfig config;
   config.tables.assign(desired.tables().begin(), desired.tables().end());
   CAPSTAN_ASSIGN_OR_RETURN(config.optimizer, OptimizerFromProto(desired.optimizer()));
-  config.consistency = DecodeConsistency(desired.consistency(), desired.slots());
+  config.consistency = ConsistencyOf(desired.consistency(), desired.slots());
   config.seed = desired.seed();
   config.job = desired.job_id();
   config.budget = options_.budget;

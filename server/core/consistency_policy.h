@@ -12,23 +12,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/types/consistency_rule.h"
 #include "server/core/membership.h"
 #include "server/core/messages.h"
 #include "server/core/shard_record.h"
 #include "server/core/slot_tree.h"
 
 namespace capstan::server {
-
-enum class ConsistencyMode { kBsp, kSsp, kAsp };
-
-struct ConsistencyConfig {
-  ConsistencyMode mode = ConsistencyMode::kBsp;
-  int32_t slots = 1;            // BSP: micro-batches an iteration, 1 to SlotTree::kSlotsMax.
-  int32_t staleness_bound = 0;  // SSP: iterations, >= 0.
-  // SSP, ASP: corrections of late gradients (server/optimizer/late_gradient.h). Off: false, 0.
-  bool rate_by_staleness = false;
-  float delay_compensation = 0.0f;  // >= 0.
-};
 
 // What can be read of a shard now.
 struct ShardVersions {
@@ -90,7 +80,7 @@ class ConsistencyPolicy {
 
 // Errors: kInvalidArgument  slots, staleness_bound or delay_compensation out of range; corrections
 //         under BSP, which has no late gradients.
-absl::StatusOr<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const ConsistencyConfig& config);
+absl::StatusOr<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const ConsistencyRule& config);
 
 }  // namespace capstan::server
 

@@ -9,19 +9,19 @@ namespace {
 
 using absl::StatusCode;
 
-ConsistencyConfig ByStaleness() {
-  ConsistencyConfig config = Asp();
+ConsistencyRule ByStaleness() {
+  ConsistencyRule config = Asp();
   config.rate_by_staleness = true;
   return config;
 }
 
-ConsistencyConfig Compensated(ConsistencyConfig config) {
+ConsistencyRule Compensated(ConsistencyRule config) {
   config.delay_compensation = 1.0f;
   return config;
 }
 
 // Three workers that have pulled the first version.
-ShardFixture StoryOfThree(const ConsistencyConfig& config) {
+ShardFixture StoryOfThree(const ConsistencyRule& config) {
   ShardFixture shard(config);
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 1), ActiveMember(2, 1)});
   for (int32_t rank = 0; rank < 3; ++rank) shard.Pull(0, rank);
@@ -49,7 +49,7 @@ TEST_CASE("Late gradients: the rate is divided by the updates since the pull", "
 }
 
 TEST_CASE("Late gradients: delay compensation uses the values that were pulled", "[server][core]") {
-  const ConsistencyConfig config = Compensated(GENERATE(Asp(), Ssp(5)));
+  const ConsistencyRule config = Compensated(GENERATE(Asp(), Ssp(5)));
   ShardFixture shard = StoryOfThree(config);
   CHECK(shard.values_kept() == 1);
   ShardFixture copy(config, shard);
@@ -129,7 +129,7 @@ TEST_CASE("Late gradients: nothing is kept for the dead, or for readers of snaps
 }
 
 TEST_CASE("Late gradients: corrections that cannot be are refused", "[server][core]") {
-  ConsistencyConfig config = Bsp(2);
+  ConsistencyRule config = Bsp(2);
   config.rate_by_staleness = true;
   CHECK_STATUS(ShardCore::Make(config), StatusCode::kInvalidArgument,
                "expected neither under BSP, which has no late gradients");

@@ -11,13 +11,13 @@ namespace capstan::server {
 
 namespace {
 
-absl::Status CheckCorrections(const ConsistencyConfig& config) {
+absl::Status CheckCorrections(const ConsistencyRule& config) {
   const float lambda = config.delay_compensation;
   if (!(lambda >= 0.0f && lambda <= std::numeric_limits<float>::max())) {
     return absl::InvalidArgumentError(
         absl::StrCat("delay_compensation: ", lambda, ", expected 0 or more"));
   }
-  if (config.mode != ConsistencyMode::kBsp) return absl::OkStatus();
+  if (!config.synchronous()) return absl::OkStatus();
   if (!config.rate_by_staleness && lambda == 0.0f) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "rate_by_staleness, delay_compensation: expected neither under BSP, which has no late "
@@ -26,7 +26,7 @@ absl::Status CheckCorrections(const ConsistencyConfig& config) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const ConsistencyConfig& config) {
+absl::StatusOr<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const ConsistencyRule& config) {
   CAPSTAN_RETURN_IF_ERROR(CheckCorrections(config));
   switch (config.mode) {
     case ConsistencyMode::kBsp:

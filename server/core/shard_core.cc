@@ -32,14 +32,14 @@ ShardRecord RecordOf(const PushHead& push, Version version, ShardRecord::Kind ki
 
 }  // namespace
 
-ShardCore::ShardCore(const ConsistencyConfig& config, std::unique_ptr<ConsistencyPolicy> policy)
+ShardCore::ShardCore(const ConsistencyRule& config, std::unique_ptr<ConsistencyPolicy> policy)
     : config_(config), policy_(std::move(policy)) {
   const bool compensates = config.delay_compensation > 0.0f;
   if (!compensates && !config.rate_by_staleness) return;
   pulled_.emplace(compensates ? PulledVersions::Values::kKept : PulledVersions::Values::kNotNeeded);
 }
 
-absl::StatusOr<ShardCore> ShardCore::Make(const ConsistencyConfig& config) {
+absl::StatusOr<ShardCore> ShardCore::Make(const ConsistencyRule& config) {
   CAPSTAN_ASSIGN_OR_RETURN(auto policy, MakePolicy(config));
   return ShardCore(config, std::move(policy));
 }
@@ -214,7 +214,7 @@ ShardCoreState ShardCore::Save() const {
   return state;
 }
 
-absl::StatusOr<ShardCore> ShardCore::Restore(const ConsistencyConfig& config,
+absl::StatusOr<ShardCore> ShardCore::Restore(const ConsistencyRule& config,
                                              const ShardCoreState& state) {
   if (state.position < Position(0) || state.version < Version(0) ||
       state.version.value() > kIterationMax.value()) {

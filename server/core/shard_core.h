@@ -52,7 +52,7 @@ class ShardCore {
   static constexpr int kPendingPullsMax = 8192;
 
   // Errors: kInvalidArgument  as MakePolicy.
-  static absl::StatusOr<ShardCore> Make(const ConsistencyConfig& config);
+  static absl::StatusOr<ShardCore> Make(const ConsistencyRule& config);
 
   // Whether Push would take the push in. Changes nothing, so that a message of many shards can be
   // checked as a whole before any of it is carried out.
@@ -93,7 +93,7 @@ class ShardCore {
   ShardCoreState Save() const;
   // A core that goes on from `state`; pulls wait for nothing.
   // Errors: kInvalidArgument  as MakePolicy. kDataLoss  a state that cannot be.
-  static absl::StatusOr<ShardCore> Restore(const ConsistencyConfig& config,
+  static absl::StatusOr<ShardCore> Restore(const ConsistencyRule& config,
                                            const ShardCoreState& state);
 
   Position position() const { return position_; }
@@ -109,7 +109,7 @@ class ShardCore {
   int pulls_pending() const { return static_cast<int>(pending_.size()); }
 
  private:
-  ShardCore(const ConsistencyConfig& config, std::unique_ptr<ConsistencyPolicy> policy);
+  ShardCore(const ConsistencyRule& config, std::unique_ptr<ConsistencyPolicy> policy);
 
   // A life counts once the scheduler has listed it: a number that nobody issued would fence the
   // rank's lives off for good.
@@ -128,7 +128,7 @@ class ShardCore {
   void AnswerPending(Actions& actions);
   void AnswerNotReady(const PullHead& pull, Actions& actions) const;
 
-  ConsistencyConfig config_;
+  ConsistencyRule config_;
   std::unique_ptr<ConsistencyPolicy> policy_;
   std::optional<PulledVersions> pulled_;  // None: late gradients are not corrected.
   DuplicateFilter filter_;

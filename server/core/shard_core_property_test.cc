@@ -40,7 +40,7 @@ struct Letter {
 // clocks and marks are the shard's. Fences that came with a pull or a slot are in no record.
 class Replica {
  public:
-  Replica(const ConsistencyConfig& config, const ShardFixture& primary) : story_(config, primary) {}
+  Replica(const ConsistencyRule& config, const ShardFixture& primary) : story_(config, primary) {}
 
   void Catch(const ShardFixture& primary) {
     story_.Replay(primary);
@@ -189,7 +189,7 @@ struct Life {
 
 class BatchWorld {
  public:
-  BatchWorld(const ConsistencyConfig& config, uint64_t seed)
+  BatchWorld(const ConsistencyRule& config, uint64_t seed)
       : dice_(seed),
         config_(config),
         bound_(config.staleness_bound),
@@ -299,7 +299,7 @@ class BatchWorld {
   }
 
   Dice dice_;
-  ConsistencyConfig config_;
+  ConsistencyRule config_;
   int64_t bound_;
   ConsistencyMode mode_;
   ShardFixture shard_;

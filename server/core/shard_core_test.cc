@@ -281,7 +281,7 @@ TEST_CASE("Shard: a snapshot reads what is there, for readers too", "[server][co
 }
 
 TEST_CASE("Shard: an older life of a rank is fenced off in every mode", "[server][core]") {
-  const ConsistencyConfig config = GENERATE(Bsp(2), Ssp(1), Asp());
+  const ConsistencyRule config = GENERATE(Bsp(2), Ssp(1), Asp());
   ShardFixture shard(config);
   const auto push = [&](uint64_t incarnation, int32_t slot) {
     if (config.mode == ConsistencyMode::kBsp) return SlotPush(0, slot, 0, incarnation);
@@ -303,7 +303,7 @@ TEST_CASE("Shard: an older life of a rank is fenced off in every mode", "[server
 
 TEST_CASE("Shard: a life that the scheduler has not listed changes nothing (issue 20)",
           "[server][core]") {
-  const ConsistencyConfig config = GENERATE(Bsp(2), Ssp(1), Asp());
+  const ConsistencyRule config = GENERATE(Bsp(2), Ssp(1), Asp());
   const uint64_t life = GENERATE(uint64_t{9}, UINT64_MAX);
   const int32_t rank = GENERATE(0, 1);  // Listed with another life; not listed.
   const auto push = [&](int32_t of, uint64_t incarnation) {

@@ -146,22 +146,4 @@ void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFo
   for (const SlotId slot : culprits.slots) waiting->add_slots(slot.value());
 }
 
-ConsistencyConfig DecodeConsistency(const v1::Consistency& consistency, int32_t slots) {
-  switch (consistency.mode_case()) {
-    case v1::Consistency::kSsp:
-      return {.mode = ConsistencyMode::kSsp,
-              .staleness_bound = consistency.ssp().staleness_bound(),
-              .rate_by_staleness = consistency.ssp().rate_by_staleness(),
-              .delay_compensation = consistency.ssp().delay_compensation()};
-    case v1::Consistency::kAsp:
-      return {.mode = ConsistencyMode::kAsp,
-              .rate_by_staleness = consistency.asp().rate_by_staleness(),
-              .delay_compensation = consistency.asp().delay_compensation()};
-    case v1::Consistency::kBsp:
-    case v1::Consistency::MODE_NOT_SET:
-      break;
-  }
-  return {.mode = ConsistencyMode::kBsp, .slots = slots};
-}
-
 }  // namespace capstan::server

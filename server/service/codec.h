@@ -49,9 +49,6 @@ absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result);
 
 void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting);
 
-// `slots` is the assignment's; it counts under BSP only. Default: BSP.
-ConsistencyConfig DecodeConsistency(const v1::Consistency& consistency, int32_t slots);
-
 }  // namespace capstan::server
 
 #endif  // CAPSTAN_SERVER_SERVICE_CODEC_H_

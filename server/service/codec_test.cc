@@ -102,26 +102,6 @@ TEST_CASE("Codec: a membership survives the round trip", "[server]") {
   CHECK(decoded == membership);
 }
 
-TEST_CASE("Codec: each consistency mode is understood, BSP by default", "[server]") {
-  v1::Consistency consistency;
-  CHECK(DecodeConsistency(consistency, 4).mode == ConsistencyMode::kBsp);
-  CHECK(DecodeConsistency(consistency, 4).slots == 4);
-  consistency.mutable_bsp();
-  CHECK(DecodeConsistency(consistency, 4).mode == ConsistencyMode::kBsp);
-  consistency.mutable_ssp()->set_staleness_bound(3);
-  CHECK(DecodeConsistency(consistency, 4).mode == ConsistencyMode::kSsp);
-  CHECK(DecodeConsistency(consistency, 4).staleness_bound == 3);
-  CHECK_FALSE(DecodeConsistency(consistency, 4).rate_by_staleness);
-  consistency.mutable_ssp()->set_rate_by_staleness(true);
-  CHECK(DecodeConsistency(consistency, 4).rate_by_staleness);
-  CHECK(DecodeConsistency(consistency, 4).delay_compensation == 0.0f);
-  consistency.mutable_asp();
-  CHECK(DecodeConsistency(consistency, 4).mode == ConsistencyMode::kAsp);
-  CHECK_FALSE(DecodeConsistency(consistency, 4).rate_by_staleness);
-  consistency.mutable_asp()->set_delay_compensation(0.5f);
-  CHECK(DecodeConsistency(consistency, 4).delay_compensation == 0.5f);
-}
-
 TEST_CASE("Codec: numbers that cannot be are refused by name", "[server]") {
   const auto invalid = StatusCode::kInvalidArgument;
   v1::Caller caller;

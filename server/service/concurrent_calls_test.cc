@@ -175,7 +175,7 @@ TEST_CASE("Concurrent calls: a pull that waits is answered by whoever completes 
 }
 
 TEST_CASE("Concurrent calls: a pull that is cancelled while it is answered ends once", "[server]") {
-  const auto job = MakeTestJob(ConsistencyConfig{.mode = ConsistencyMode::kBsp, .slots = 1});
+  const auto job = MakeTestJob(ConsistencyRule{.mode = ConsistencyMode::kBsp, .slots = 1});
   job->SetMembership(MembersOf(2));
   for (int64_t iteration = 0; iteration < 200; ++iteration) {
     PullAnswer answer;

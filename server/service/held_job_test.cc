@@ -15,8 +15,8 @@ namespace {
 
 using absl::StatusCode;
 
-constexpr ConsistencyConfig kBsp{.mode = ConsistencyMode::kBsp, .slots = 2};
-constexpr ConsistencyConfig kSsp0{.mode = ConsistencyMode::kSsp, .staleness_bound = 0};
+constexpr ConsistencyRule kBsp{.mode = ConsistencyMode::kBsp, .slots = 2};
+constexpr ConsistencyRule kSsp0{.mode = ConsistencyMode::kSsp, .staleness_bound = 0};
 
 // A pull in flight, as a caller sees it.
 struct PullCall {

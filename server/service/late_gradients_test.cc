@@ -14,7 +14,7 @@ namespace capstan::server {
 namespace {
 
 constexpr float kLambda = 0.125f;
-constexpr ConsistencyConfig kAsp{
+constexpr ConsistencyRule kAsp{
     .mode = ConsistencyMode::kAsp, .rate_by_staleness = true, .delay_compensation = kLambda};
 
 // Two servers of the job: every message to the second one arrives when the test says so.

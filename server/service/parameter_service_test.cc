@@ -24,7 +24,7 @@ namespace {
 using absl::StatusCode;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
-constexpr ConsistencyConfig kBsp{.mode = ConsistencyMode::kBsp, .slots = 2};
+constexpr ConsistencyRule kBsp{.mode = ConsistencyMode::kBsp, .slots = 2};
 
 class Loopback {
  public:

@@ -19,14 +19,14 @@ namespace {
 
 using absl::StatusCode;
 
-constexpr ConsistencyConfig kBsp{.mode = ConsistencyMode::kBsp, .slots = 2};
-constexpr ConsistencyConfig kAsp{.mode = ConsistencyMode::kAsp};
+constexpr ConsistencyRule kBsp{.mode = ConsistencyMode::kBsp, .slots = 2};
+constexpr ConsistencyRule kAsp{.mode = ConsistencyMode::kAsp};
 constexpr ShardKey kKeys[] = {{TableId(0), ShardId(0)}, {TableId(0), ShardId(1)}};
 
 // The servers by name, and the messages between them, which travel when the test says so.
 class Cluster final : public ReplicaTransport {
  public:
-  explicit Cluster(ConsistencyConfig consistency, bool safe_replies = true)
+  explicit Cluster(ConsistencyRule consistency, bool safe_replies = true)
       : consistency_(consistency), safe_replies_(safe_replies) {}
 
   HeldJob& operator[](const NodeId& node) {
@@ -93,7 +93,7 @@ class Cluster final : public ReplicaTransport {
   std::map<NodeId, MemoryLog> logs;
 
  private:
-  const ConsistencyConfig consistency_;
+  const ConsistencyRule consistency_;
   const bool safe_replies_;
   std::map<NodeId, std::shared_ptr<HeldJob>> jobs_;
 };
@@ -219,7 +219,7 @@ TEST_CASE("Replication: an answer to a shard that was given up is not its succes
 }
 
 // Trains two iterations, loses the primary with a third one in doubt, and repeats its pushes.
-v1::ShardSnapshot TrainThroughFailover(ConsistencyConfig mode, bool lose) {
+v1::ShardSnapshot TrainThroughFailover(ConsistencyRule mode, bool lose) {
   Cluster cluster(mode);
   StartPair(cluster);
   const bool bsp = mode.mode == ConsistencyMode::kBsp;
@@ -261,7 +261,7 @@ v1::ShardSnapshot TrainThroughFailover(ConsistencyConfig mode, bool lose) {
 
 TEST_CASE("Replication: after a failover the same pushes are applied once, to the same bits",
           "[server]") {
-  for (const ConsistencyConfig& mode : {kBsp, kAsp}) {
+  for (const ConsistencyRule& mode : {kBsp, kAsp}) {
     const v1::ShardSnapshot lost = TrainThroughFailover(mode, true);
     const v1::ShardSnapshot calm = TrainThroughFailover(mode, false);
     CHECK(lost.values() == calm.values());

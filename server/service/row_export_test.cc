@@ -22,7 +22,7 @@ namespace {
 
 constexpr int32_t kBuckets = 4;
 constexpr uint64_t kKeys = 500;
-constexpr ConsistencyConfig kAsp{.mode = ConsistencyMode::kAsp};
+constexpr ConsistencyRule kAsp{.mode = ConsistencyMode::kAsp};
 
 // The first weight of a key's row.
 float WeightOf(uint64_t key) { return -static_cast<float>(key % 3 + 1); }

@@ -23,7 +23,7 @@ namespace {
 using absl::StatusCode;
 
 constexpr int32_t kBuckets = 3;
-constexpr ConsistencyConfig kAsp{.mode = ConsistencyMode::kAsp};
+constexpr ConsistencyRule kAsp{.mode = ConsistencyMode::kAsp};
 
 std::vector<uint64_t> Keys(uint64_t count) {
   std::vector<uint64_t> keys;

@@ -47,7 +47,7 @@ absl::Status ShardFactory::CheckSparseRule() const {
 }
 
 absl::Status ShardFactory::CheckCorrections() const {
-  const ConsistencyConfig& consistency = config_.consistency;
+  const ConsistencyRule& consistency = config_.consistency;
   const OptimizerKind kind = config_.optimizer.kind;
   const bool by_gradient = kind == OptimizerKind::kSgd || kind == OptimizerKind::kMomentum ||
                            kind == OptimizerKind::kNesterov;
@@ -69,8 +69,8 @@ absl::Status ShardFactory::CheckCorrections() const {
 }
 
 // A moving average takes new values in, not gradients.
-ConsistencyConfig ShardFactory::ConsistencyOf(const HeldShard& shard) const {
-  ConsistencyConfig consistency = config_.consistency;
+ConsistencyRule ShardFactory::ConsistencyOf(const HeldShard& shard) const {
+  ConsistencyRule consistency = config_.consistency;
   if (tables_.at(shard.key.table).rule() == v1::OPTIMIZER) return consistency;
   consistency.rate_by_staleness = false;
   consistency.delay_compensation = 0.0f;

@@ -36,7 +36,7 @@ struct HeldShard {
 struct JobTablesConfig {
   std::vector<v1::TableSpec> tables;  // In the order of their index.
   OptimizerConfig optimizer;          // Of tables whose rule is OPTIMIZER.
-  ConsistencyConfig consistency;
+  ConsistencyRule consistency;
   uint64_t seed = 0;
   JobId job;
   std::shared_ptr<MemoryBudget> budget;  // Shared with the server. Null: no limit.
@@ -80,7 +80,7 @@ class ShardFactory {
   absl::StatusOr<std::vector<UpdateSegment>> MakeSegments(const HeldShard& shard) const;
   absl::Status CheckSparseRule() const;
   absl::Status CheckCorrections() const;
-  ConsistencyConfig ConsistencyOf(const HeldShard& shard) const;  // REQUIRES: Check is OK.
+  ConsistencyRule ConsistencyOf(const HeldShard& shard) const;  // REQUIRES: Check is OK.
   absl::Status CheckDisks() const;
   enum class Contents { kInitialValues, kToBeRestored };
   absl::StatusOr<std::unique_ptr<ShardStore>> MakeStore(const HeldShard& shard,

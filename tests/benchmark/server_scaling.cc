@@ -89,7 +89,7 @@ absl::StatusOr<std::shared_ptr<server::HeldJob>> MakeJob(const v1::TableSpec& ta
   config.job = "scaling-1";
   config.optimizer.kind = rule;
   config.optimizer.learning_rate = 1e-4f;
-  config.consistency.mode = server::ConsistencyMode::kAsp;
+  config.consistency.mode = ConsistencyMode::kAsp;
   CAPSTAN_ASSIGN_OR_RETURN(const auto factory, server::ShardFactory::Make(config));
   auto job = std::make_shared<server::HeldJob>(
       server::HeldJob::Options{

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/job/check_job.h"
+#include "common/job/consistency_of.h"
 #include "common/job/job_file.h"
 #include "common/model/initial_values.h"
 #include "common/model/tables.h"
@@ -207,7 +208,7 @@ std::optional<v1::JobSpec> LoadJob(const std::string& path) {
     std::fprintf(stderr, "%s\n", file->Render(diagnostic).c_str());
   }
   if (!check.diagnostics.empty()) return std::nullopt;
-  if (file->spec().consistency().has_ssp() || file->spec().consistency().has_asp()) {
+  if (!ConsistencyOf(file->spec()).synchronous()) {
     std::fprintf(stderr, "%s: consistency is not bsp, expected bsp\n", path.c_str());
     return std::nullopt;
   }

@@ -30,7 +30,7 @@ std::string Describe(const RowLife& life) {
 }  // namespace
 
 void DrawJob(Prng& prng, const JobPlaces& places, JobOptions& job) {
-  job.mode = static_cast<Mode>(prng.Between(0, 2));
+  job.mode = static_cast<ConsistencyMode>(prng.Between(0, 2));
   job.staleness_bound = static_cast<int>(prng.Between(0, 3));
   job.workers = static_cast<int>(prng.Between(std::max(1, places.slots / 2), places.slots));
   job.servers = prng.Chance(0.5) ? 0 : static_cast<int>(prng.Between(1, places.servers));
@@ -38,22 +38,24 @@ void DrawJob(Prng& prng, const JobPlaces& places, JobOptions& job) {
   job.batch_size = prng.Between(1, 4);
   job.epochs = static_cast<int>(prng.Between(1, 3));
   job.train_count = prng.Between(8, 40) * job.batch_size + prng.Between(0, job.batch_size);
-  if (job.mode == Mode::kBsp) job.train_count = job.train_count * (job.slots + 1) / 2;
+  if (job.mode == ConsistencyMode::kBsp) job.train_count = job.train_count * (job.slots + 1) / 2;
   job.test_count = prng.Chance(0.3) ? prng.Between(1, 150) : 0;
   job.table_elements.push_back(prng.Between(1, 160));
-  if (job.mode == Mode::kBsp && prng.Chance(0.3)) job.table_elements.push_back(prng.Between(1, 60));
+  if (job.mode == ConsistencyMode::kBsp && prng.Chance(0.3))
+    job.table_elements.push_back(prng.Between(1, 60));
   if (places.servers > 1 && prng.Chance(0.6)) {
     job.replicas = static_cast<int>(prng.Between(1, std::min(2, places.servers - 1)));
     job.servers = 0;
   }
   job.log = prng.Chance(0.3);
   if (prng.Chance(0.4)) job.checkpoint_iterations = prng.Between(2, 20);
-  job.optimizer = job.mode == Mode::kBsp ? static_cast<int>(prng.Between(0, 3)) : 0;
+  job.optimizer = job.mode == ConsistencyMode::kBsp ? static_cast<int>(prng.Between(0, 3)) : 0;
 }
 
 void DrawPace(Prng& prng, absl::Duration time, double longest, JobOptions& job) {
   const int64_t batches = job.epochs * job.train_count / job.batch_size;
-  const int at_once = job.mode == Mode::kBsp ? std::min(job.workers, job.slots) : job.workers;
+  const int at_once =
+      job.mode == ConsistencyMode::kBsp ? std::min(job.workers, job.slots) : job.workers;
   const int64_t steps = std::max<int64_t>(1, batches / at_once);
   const absl::Duration mean = time * prng.Unit() * longest / static_cast<double>(steps);
   job.compute_min = mean / 4;
@@ -66,7 +68,8 @@ void DrawSparse(Prng& prng, JobOptions& job) {
   job.table_elements[0] = prng.Between(1, 40) * job.sparse_dim;
   if (prng.Chance(0.5)) DrawRowLife(prng, job);
   if (prng.Chance(0.5)) job.sparse_memory = 1024 * job.sparse_buckets;  // Some rows in each.
-  const bool may_keep = job.mode == Mode::kSsp ? job.staleness_bound >= 2 : job.mode == Mode::kAsp;
+  const bool may_keep = job.mode == ConsistencyMode::kSsp ? job.staleness_bound >= 2
+                                                          : job.mode == ConsistencyMode::kAsp;
   if (!may_keep || !prng.Chance(0.7)) return;
   job.cached_rows = prng.Between(1, 2 * job.table_elements[0] / job.sparse_dim);
   job.cached_iterations = static_cast<int>(prng.Between(1, 4));

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/types/consistency_rule.h"
 #include "tests/simulation/prng.h"
 
 namespace capstan::sim {
-
-enum class Mode { kBsp, kSsp, kAsp };
 
 // When keys of the sparse table get rows and lose them: as SparseSpec says, whose default it is.
 struct RowLife {
@@ -29,7 +28,7 @@ struct JobOptions {
   int number = 1;               // Counts from 1, in the order of submission.
   uint64_t seed = 0;            // Seed of its initial values and samples.
   absl::Duration submit_after;  // The world's start.
-  Mode mode = Mode::kBsp;
+  ConsistencyMode mode = ConsistencyMode::kBsp;
   int staleness_bound = 0;
   int workers = 1;
   int servers = 0;  // 0: all.
@@ -70,8 +69,8 @@ struct JobOptions {
 
   // Tasks pull the rows of the next batch while one is computed (worker/task/task_options.h).
   bool early_pulls() const {
-    return sparse_buckets > 0 &&
-           (mode == Mode::kAsp || (mode == Mode::kSsp && staleness_bound > 0));
+    return sparse_buckets > 0 && (mode == ConsistencyMode::kAsp ||
+                                  (mode == ConsistencyMode::kSsp && staleness_bound > 0));
   }
 };
 

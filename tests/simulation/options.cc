@@ -120,16 +120,16 @@ void DrawAimed(Prng prng, Options& options) {
   }
   const absl::Duration early = prng.Between(absl::Seconds(1), absl::Seconds(8));
   if (prng.Chance(0.5) && options.reader && options.workers > 1) chaos.strand_reader = early;
-  chaos.overrun_moment = prng.Chance(0.3) && options.snapshots && job.mode == Mode::kBsp;
+  chaos.overrun_moment = prng.Chance(0.3) && options.snapshots && job.mode == ConsistencyMode::kBsp;
   const absl::Duration often = prng.Between(absl::Seconds(3), absl::Seconds(6));
-  const bool keeps_rows = job.mode == Mode::kSsp && job.cached_rows > 0;
+  const bool keeps_rows = job.mode == ConsistencyMode::kSsp && job.cached_rows > 0;
   if (prng.Chance(0.7) && keeps_rows && options.workers > 1) chaos.join_behind = often;
 }
 
 // Faults that are aimed at one instant, which random times miss almost always.
 void DrawInstants(Prng prng, Options& options) {
   ChaosOptions& chaos = options.chaos;
-  const bool moments = options.snapshots && options.job.mode == Mode::kBsp;
+  const bool moments = options.snapshots && options.job.mode == ConsistencyMode::kBsp;
   chaos.overrun_by_one = prng.Chance(0.25) && moments;
   if (chaos.overrun_by_one) {
     // Tasks come beyond a moment while the scheduler still takes them for alive, and their
@@ -153,7 +153,7 @@ void DrawWire(Prng prng, LinkFaults& link) {
 
 // Its shards may leave a server in the middle of an iteration.
 bool MayLeaveServer(const JobOptions& job) {
-  return job.mode != Mode::kBsp || job.replicas > 0 || job.log;
+  return job.mode != ConsistencyMode::kBsp || job.replicas > 0 || job.log;
 }
 
 // There is another worker daemon, or another server whose disk does not fail.
@@ -298,7 +298,7 @@ Options DrawOptions(uint64_t seed) {
   options.chaos_time = prng.Between(absl::Seconds(5), absl::Seconds(30));
   DrawPace(prng, options.chaos_time, 1.5, options.job);
   const JobOptions& job = options.job;
-  options.reader = job.mode != Mode::kBsp && job.replicas > 0 && prng.Chance(0.8);
+  options.reader = job.mode != ConsistencyMode::kBsp && job.replicas > 0 && prng.Chance(0.8);
   if (prng.Chance(0.35)) DrawSparse(prng, options.job);
   options.snapshots = prng.Chance(options.job.sparse_buckets > 0 ? 0.6 : 0.2);
   options.job.prepare_max = DrawLongWork(prng, job.workers);

@@ -61,7 +61,7 @@ void DrawKillWhileMoving(Prng prng, Options& options) {
 // taken for dead writes its model.
 void DrawStrandedExporter(Prng prng, Options& options) {
   JobOptions& job = options.job;
-  if (job.mode == Mode::kBsp || !prng.Chance(kAimed)) return;
+  if (job.mode == ConsistencyMode::kBsp || !prng.Chance(kAimed)) return;
   job.log = false;
   job.checkpoint_iterations = prng.Between(1, 4);
   options.chaos.strand_exporter = prng.Between(absl::Milliseconds(300), absl::Seconds(1));
@@ -71,7 +71,7 @@ void DrawStrandedExporter(Prng prng, Options& options) {
 // Servers answer a push when they record it, so that a late one shows.
 void DrawFence(Prng prng, Options& options) {
   const JobOptions& job = options.job;
-  const bool at_once = job.mode != Mode::kBsp && !job.log && job.replicas == 0;
+  const bool at_once = job.mode != ConsistencyMode::kBsp && !job.log && job.replicas == 0;
   if (!at_once || job.workers < 2 || options.workers < 2 || !prng.Chance(0.6)) return;
   options.chaos.die_behind_fence = prng.Between(absl::Seconds(1), absl::Seconds(5));
 }

@@ -49,7 +49,7 @@ std::vector<std::vector<server::HeldCopy>> CopiesOf(const JobId& job, Cluster& c
 // Adds the checkers of the job's promises.
 Judged AddCheckers(World* world, Cluster* cluster, JobWorld* job) {
   const JobOptions& options = job->options;
-  if (options.mode == Mode::kBsp) {
+  if (options.mode == ConsistencyMode::kBsp) {
     Add(job, std::make_unique<ReferenceBits>(&job->workload));
   } else {
     Add(job, std::make_unique<ExactlyOnceLedger>(&job->workload, world->options.left_to_task));

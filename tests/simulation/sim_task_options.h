@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "common/job/consistency_of.h"
 #include "proto/job.pb.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/evaluation.h"
@@ -16,18 +17,14 @@
 
 namespace capstan::sim {
 
-inline bool IsBsp(const v1::JobSpec& spec) {
-  return !spec.consistency().has_ssp() && !spec.consistency().has_asp();
-}
-
 inline worker::Acknowledgement AcknowledgementOf(const v1::JobSpec& spec) {
   const bool safe = spec.resources().replicas() > 0 || spec.durability() == v1::LOG;
-  return safe && IsBsp(spec) ? worker::Acknowledgement::kWholeIteration
-                             : worker::Acknowledgement::kEachPush;
+  return safe && ConsistencyOf(spec).synchronous() ? worker::Acknowledgement::kWholeIteration
+                                                   : worker::Acknowledgement::kEachPush;
 }
 
 inline worker::TaskBoard::Options BoardOptions(const JobWorld& job, const v1::JobSpec& spec) {
-  return {.bsp = IsBsp(spec),
+  return {.bsp = ConsistencyOf(spec).synchronous(),
           .slots = spec.training().slots(),
           .batch_size = spec.training().batch_size(),
           .evaluation_batch_size = 4,
@@ -36,7 +33,7 @@ inline worker::TaskBoard::Options BoardOptions(const JobWorld& job, const v1::Jo
 
 inline worker::PushPullSession::Options SessionOptions(const JobWorld& job,
                                                        const v1::JobSpec& spec) {
-  worker::PushPullSession::Options options{.pulls_behind_pushes = IsBsp(spec),
+  worker::PushPullSession::Options options{.pulls_behind_pushes = ConsistencyOf(spec).synchronous(),
                                            .early_pulls = job.options.early_pulls()};
   // A few shards a message, so that one push is several messages.
   options.chunk_bytes_min = options.chunk_bytes_max = 128;
@@ -46,7 +43,7 @@ inline worker::PushPullSession::Options SessionOptions(const JobWorld& job,
 
 inline std::optional<worker::RowCache> MakeRowCache(const JobOptions& job) {
   if (job.cached_rows == 0) return std::nullopt;
-  const bool ssp = job.mode == Mode::kSsp;
+  const bool ssp = job.mode == ConsistencyMode::kSsp;
   return worker::RowCache({.rows_max = job.cached_rows,
                            .dim = job.sparse_dim,
                            .by_floor = ssp,

@@ -25,7 +25,7 @@ void StalenessAndVersions::PushSent(const ShardPush& push) {
 
 void StalenessAndVersions::PushAcknowledged(const Life& life, ShardKey shard, const Batch&,
                                             Version version) {
-  if (job_.mode == Mode::kBsp) return;  // Slots may be recomputed after their iteration.
+  if (job_.mode == ConsistencyMode::kBsp) return;  // Slots may be recomputed after their iteration.
   if (history_.IsOld(life)) return;
   if (!job_.early_pulls()) {
     Version& seen = seen_[{life, shard}];
@@ -42,7 +42,7 @@ void StalenessAndVersions::SnapshotShown(ShardKey shard, Version version) {
 }
 
 void StalenessAndVersions::PullSent(const Life& life, ShardKey shard, Iteration iteration) {
-  if (job_.mode == Mode::kBsp) return;
+  if (job_.mode == ConsistencyMode::kBsp) return;
   at_least_[{life, shard}] = acknowledged_[shard];
   Asked& asked = asked_[{life, shard}];
   if (asked.iteration == iteration) return;
@@ -57,7 +57,7 @@ void StalenessAndVersions::PullSent(const Life& life, ShardKey shard, Iteration 
 }
 
 void StalenessAndVersions::ReadDone(const ShardRead& read) {
-  if (job_.mode == Mode::kBsp) {
+  if (job_.mode == ConsistencyMode::kBsp) {
     if (read.snapshot || read.version.value() == read.iteration.value()) return;
     return Fail(absl::StrCat("versions: ", NameOf(read.life), " read version ",
                              read.version.value(), " of ", NameOf(read.shard), " at iteration ",
@@ -91,7 +91,7 @@ void StalenessAndVersions::MembershipSent(const JobId&,
 
 void StalenessAndVersions::PullAnswered(const std::string& server, const v1::PullRequest& request,
                                         const v1::PullResponse& response) {
-  if (job_.mode == Mode::kBsp) return;
+  if (job_.mode == ConsistencyMode::kBsp) return;
   const v1::Caller& caller = request.caller();
   const Life life{caller.job_id(), Rank(caller.rank()), Incarnation(caller.incarnation())};
   // A reader, having no incarnation, counts as old: it may have given this pull up and sent another
@@ -106,7 +106,7 @@ void StalenessAndVersions::PullAnswered(const std::string& server, const v1::Pul
     if (asked.iteration.value() == request.iteration()) {
       CheckSees(asked.acknowledged, life, shard, Version(response.shards(i).version()));
     }
-    if (job_.mode != Mode::kSsp || request.snapshot()) continue;
+    if (job_.mode != ConsistencyMode::kSsp || request.snapshot()) continue;
     answered_[{life, shard}] = pushed_[shard];
     CheckStaleness(absl::StrCat(server, " let ", NameOf(life), " read ", NameOf(shard)), life,
                    request.iteration(), shard, pushed_[shard]);
@@ -132,11 +132,11 @@ void StalenessAndVersions::RowsUsed(const RowsUse& use) {
       return Fail(absl::StrCat("staleness: ", what, ", and which is another"));
     }
     const int64_t age = use.iteration.value() - kept.iteration.value();
-    if (job_.mode == Mode::kAsp && age > job_.cached_iterations) {
+    if (job_.mode == ConsistencyMode::kAsp && age > job_.cached_iterations) {
       return Fail(absl::StrCat("staleness: ", what, " at ", use.iteration.value(), "; it may for ",
                                job_.cached_iterations));
     }
-    if (job_.mode != Mode::kSsp) continue;
+    if (job_.mode != ConsistencyMode::kSsp) continue;
     CheckStaleness(what, use.life, use.iteration.value(), use.shard, kept.pushed);
   }
 }

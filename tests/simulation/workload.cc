@@ -27,7 +27,7 @@ void SetRowLife(const RowLife& life, v1::SparseSpec* spec) {
 
 v1::TableSpec MakeTable(int index, const JobOptions& job) {
   v1::Initializer initializer;
-  if (job.mode == Mode::kBsp) {
+  if (job.mode == ConsistencyMode::kBsp) {
     initializer.set_uniform_bound(0.5f);
   } else {
     initializer.set_constant(3.0f);
@@ -70,7 +70,7 @@ worker::AllTableKeys MakeKeys(const JobOptions& job) {
 }
 
 void SetOptimizer(const JobOptions& options, v1::Optimizer* optimizer) {
-  optimizer->set_learning_rate(options.mode == Mode::kBsp ? 0.05f : 1.0f);
+  optimizer->set_learning_rate(options.mode == ConsistencyMode::kBsp ? 0.05f : 1.0f);
   switch (options.optimizer) {
     case 1:
       optimizer->mutable_momentum();
@@ -96,9 +96,10 @@ v1::JobSpec MakeSpec(const JobOptions& job) {
   spec.mutable_training()->set_seed(job.seed);
   SetOptimizer(job, spec.mutable_optimizer());
   v1::Consistency* consistency = spec.mutable_consistency();
-  if (job.mode == Mode::kBsp) consistency->mutable_bsp();
-  if (job.mode == Mode::kSsp) consistency->mutable_ssp()->set_staleness_bound(job.staleness_bound);
-  if (job.mode == Mode::kAsp) consistency->mutable_asp();
+  if (job.mode == ConsistencyMode::kBsp) consistency->mutable_bsp();
+  if (job.mode == ConsistencyMode::kSsp)
+    consistency->mutable_ssp()->set_staleness_bound(job.staleness_bound);
+  if (job.mode == ConsistencyMode::kAsp) consistency->mutable_asp();
   v1::Resources* resources = spec.mutable_resources();
   resources->set_workers(job.workers);
   resources->set_servers(job.servers);
@@ -118,14 +119,14 @@ scheduler::JobPlan MakePlan(const JobOptions& job) {
   scheduler::JobPlan plan;
   plan.id = absl::StrCat("sim-", job.number);
   plan.unique_id = absl::StrCat("5eed-", job.number);
-  plan.mode = static_cast<scheduler::Mode>(static_cast<int>(job.mode));
+  plan.consistency.mode = job.mode;
   plan.workers = job.workers;
   plan.servers = job.servers;
   plan.max_restarts = job.max_restarts;
   plan.worker_wait = job.worker_wait;
   plan.epochs = job.epochs;
   plan.batch_size = job.batch_size;
-  plan.slots = job.slots;
+  plan.consistency.slots = job.slots;
   plan.train_count = job.train_count;
   plan.test_count = job.test_count;
   plan.objective = Objective::kClicks;

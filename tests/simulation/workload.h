@@ -30,7 +30,7 @@ class Workload {
 
   const std::shared_ptr<const scheduler::AdmittedJob>& job() const { return job_; }
   const std::vector<v1::TableSpec>& tables() const { return job_->tables; }
-  bool bsp() const { return options_.mode == Mode::kBsp; }
+  bool bsp() const { return options_.mode == ConsistencyMode::kBsp; }
   const JobOptions& options() const { return options_; }
 
   // Table 0 is sparse, and its specification says that keys wait for rows, or that rows leave.

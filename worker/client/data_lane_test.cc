@@ -389,7 +389,7 @@ class RealServer {
     auto started = GrpcServer::Start({.services = {&service_}});
     REQUIRE_OK(started);
     server_ = *std::move(started);
-    server::TestJobOptions options{.consistency = {.mode = server::ConsistencyMode::kAsp}};
+    server::TestJobOptions options{.consistency = {.mode = ConsistencyMode::kAsp}};
     options.clock = &clock_;
     options.schedule_tick = [this](Instant at) { timer_.Schedule(at); };
     job_ = server::MakeTestJob(options);

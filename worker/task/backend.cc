@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/devices/devices_codec.h"
+#include "common/job/consistency_of.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -65,7 +66,7 @@ absl::StatusOr<std::vector<std::unique_ptr<kernels::DeviceBackend>>> OpenAll(
 }  // namespace
 
 DeviceChoice DeviceChoiceOf(const v1::JobSpec& job, std::vector<int> gpus) {
-  const bool bsp = !job.consistency().has_ssp() && !job.consistency().has_asp();
+  const bool bsp = ConsistencyOf(job).synchronous();
   DeviceChoice choice;
   choice.gpus = std::move(gpus);
   choice.threads = job.resources().has_threads() ? job.resources().threads() : 1;

@@ -6,6 +6,7 @@
 #include "common/examples/click_log.h"
 #include "common/examples/column_ranges.h"
 #include "common/examples/criteo_parser.h"
+#include "common/job/consistency_of.h"
 #include "common/model/tables.h"
 #include "common/sparse_models/model_of_job.h"
 #include "common/sparse_models/skip_gram.h"
@@ -25,14 +26,6 @@ constexpr int64_t kKeysPerText = 1000;
 // The most examples whose rows are pulled at once in evaluation; also no more than in training,
 // whose messages have a good size. This does not change what is predicted.
 constexpr int64_t kSparseEvaluationBatchMax = 1024;
-
-bool IsBsp(const v1::JobSpec& job) {
-  return !job.consistency().has_ssp() && !job.consistency().has_asp();
-}
-
-int Slots(const v1::JobSpec& job) {
-  return job.training().has_slots() ? job.training().slots() : job.resources().workers();
-}
 
 // An estimate: the exact number depends on the file's lines.
 int64_t KeysPerExample(const v1::JobSpec& job) {
@@ -70,22 +63,21 @@ int64_t RowBytes(const v1::SparseModel& model) {
 
 Acknowledgement AcknowledgementOf(const v1::JobSpec& job) {
   const bool committed = job.resources().replicas() > 0 || job.durability() == v1::LOG;
-  return IsBsp(job) && committed ? Acknowledgement::kWholeIteration : Acknowledgement::kEachPush;
+  return ConsistencyOf(job).synchronous() && committed ? Acknowledgement::kWholeIteration
+                                                       : Acknowledgement::kEachPush;
 }
 
 bool EarlyPulls(const v1::JobSpec& job, bool on_gpu) {
-  const v1::Consistency& consistency = job.consistency();
-  if (!job.model().has_sparse() && !on_gpu) return false;
-  if (consistency.has_ssp()) return consistency.ssp().staleness_bound() > 0;
-  return consistency.has_asp() && !consistency.asp().read_own_pushes();
+  return (job.model().has_sparse() || on_gpu) && ConsistencyOf(job).reads_ahead();
 }
 
 PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu) {
+  const ConsistencyRule consistency = ConsistencyOf(job);
   PushPullSession::Options options{.acknowledgement = AcknowledgementOf(job),
-                                   .pulls_behind_pushes = IsBsp(job),
+                                   .pulls_behind_pushes = consistency.synchronous(),
                                    .early_pulls = EarlyPulls(job, on_gpu)};
   // A task may hold every slot of an iteration, be given slots of another one, and pull.
-  options.operations_max = std::max(kOperationsMin, 2 * Slots(job) + 2);
+  options.operations_max = std::max(kOperationsMin, 2 * consistency.slots + 2);
   const absl::Duration server_wait = absl::Seconds(job.resources().server_wait_seconds());
   options.silence_max = std::max(options.silence_max, server_wait + kSilenceBeyondServerWait);
   options.wait_max += server_wait;
@@ -112,22 +104,20 @@ std::vector<int64_t> BucketBytes(const v1::JobSpec& job) {
 }
 
 std::optional<RowCache::Options> RowCacheOptions(const v1::JobSpec& job, int64_t dim) {
-  const v1::Consistency::Ssp& ssp = job.consistency().ssp();
-  const v1::Consistency::Asp& asp = job.consistency().asp();
-  if (ssp.cached_rows() > 0) {
-    return RowCache::Options{
-        .rows_max = ssp.cached_rows(), .dim = dim, .bound = ssp.staleness_bound()};
-  }
-  if (asp.cached_rows() == 0) return std::nullopt;
-  return RowCache::Options{.rows_max = asp.cached_rows(),
-                           .dim = dim,
-                           .by_floor = false,
-                           .bound = asp.cached_iterations()};
+  const ConsistencyRule consistency = ConsistencyOf(job);
+  if (consistency.cached_rows == 0) return std::nullopt;
+  const bool ssp = consistency.mode == ConsistencyMode::kSsp;
+  return RowCache::Options{
+      .rows_max = consistency.cached_rows,
+      .dim = dim,
+      .by_floor = ssp,
+      .bound = ssp ? consistency.staleness_bound : consistency.cached_iterations};
 }
 
 TaskBoard::Options BoardOptions(const v1::JobSpec& job) {
-  return {.bsp = IsBsp(job),
-          .slots = Slots(job),
+  const ConsistencyRule consistency = ConsistencyOf(job);
+  return {.bsp = consistency.synchronous(),
+          .slots = consistency.slots,
           .batch_size = job.training().batch_size(),
           .evaluation_batch_size =
               job.model().has_sparse()

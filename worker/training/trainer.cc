@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/data/dataset.h"
+#include "common/job/consistency_of.h"
 #include "common/model/plan_model.h"
 #include "common/status/status_macros.h"
 #include "common/wire/number_format.h"
@@ -40,7 +41,7 @@ absl::Status CheckTables(const ModelPlan& plan, const Trainer::Tables& tables) {
 std::optional<LossScale::Options> LossScaleOf(const v1::JobSpec& job,
                                               const kernels::Backend& backend) {
   if (backend.TensorType() != kernels::DataType::kFloat16) return std::nullopt;
-  const bool bsp = !job.consistency().has_ssp() && !job.consistency().has_asp();
+  const bool bsp = ConsistencyOf(job).synchronous();
   using Start = LossScale::Options::Start;
   return LossScale::Options{.start = bsp ? Start::kInitial : Start::kLast};
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/job/consistency_of.h"
 #include "common/job/job_file.h"
 #include "common/job/validate.h"
 #include "common/status/status_macros.h"
@@ -25,7 +26,7 @@ absl::StatusOr<v1::JobSpec> ChangedJob(const std::string& name, v1::JobSpec spec
     CAPSTAN_RETURN_IF_ERROR(file.Set(assignment));
   }
   v1::JobSpec changed = file.spec();
-  const bool bsp = !changed.consistency().has_ssp() && !changed.consistency().has_asp();
+  const bool bsp = ConsistencyOf(changed).synchronous();
   if (slots.has_value() && bsp && !changed.training().has_slots()) {
     changed.mutable_training()->set_slots(*slots);
   }

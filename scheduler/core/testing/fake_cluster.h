@@ -51,7 +51,7 @@ struct Network {
 };
 
 // A job of two epochs of 3,000 samples and a test set, on all servers.
-JobPlan Plan(const std::string& id, int workers, Mode mode = Mode::kSsp);
+JobPlan Plan(const std::string& id, int workers, ConsistencyMode mode = ConsistencyMode::kSsp);
 
 class FakeCluster {
  public:

@@ -7,15 +7,15 @@
 
 namespace capstan::scheduler::testing {
 
-JobPlan Plan(const std::string& id, int workers, Mode mode) {
+JobPlan Plan(const std::string& id, int workers, ConsistencyMode mode) {
   JobPlan plan;
   plan.id = id;
-  plan.mode = mode;
+  plan.consistency.mode = mode;
   plan.workers = workers;
   plan.max_restarts = 3;
   plan.epochs = 2;
   plan.batch_size = 10;
-  plan.slots = 4;
+  plan.consistency.slots = 4;
   plan.train_count = 3000;
   plan.test_count = 500;
   plan.tables = {431'080};
@@ -186,7 +186,7 @@ bool FakeCluster::ServersReady(const JobId& job) const {
 // Applies the SSP rule on every server that is a primary of the job.
 bool FakeCluster::MayPull(const FakeTask& task) const {
   const JobPlan& plan = jobs_.at(task.key.job).plan;
-  if (plan.mode == Mode::kAsp) return true;
+  if (plan.consistency.mode == ConsistencyMode::kAsp) return true;
   for (const auto& [name, node] : nodes_) {
     const auto tables = node.tables.find(task.key.job);
     if (!node.alive || tables == node.tables.end() || !IsPrimary(node, task.key.job)) continue;
@@ -255,7 +255,7 @@ bool FakeCluster::TrainSlots(FakeTask& task) {
     ++next;
     moved = true;
     auto& done = ledger.slots_done[ledger.version];
-    if (static_cast<int>(done.size()) == ledger.plan.slots) {
+    if (static_cast<int>(done.size()) == ledger.plan.consistency.slots) {
       ledger.slots_done.erase(ledger.version);
       ++ledger.version;
     }
@@ -331,7 +331,7 @@ void FakeCluster::NoteReported(const TaskReport& report) {
 void FakeCluster::CheckTrained(const JobPlan& plan) {
   const JobLedger& ledger = jobs_.at(plan.id);
   const EpochPlan epochs(plan);
-  if (plan.mode == Mode::kBsp) {
+  if (plan.consistency.synchronous()) {
     if (ledger.version != epochs.steps_total()) {
       Fail(absl::StrCat(plan.id, ": ", ledger.version, " iterations of ", epochs.steps_total()));
     }

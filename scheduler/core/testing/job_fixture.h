@@ -25,18 +25,18 @@
 namespace capstan::scheduler::testing {
 
 struct JobFixture {
-  explicit JobFixture(Mode mode, int workers = 2, int64_t test_count = 0,
+  explicit JobFixture(ConsistencyMode mode, int workers = 2, int64_t test_count = 0,
                       Objective objective = Objective::kClasses,
                       std::optional<RestoreFrom> restore = std::nullopt, bool log = false,
                       const DecisionPlan& decide = {}) {
     plan.id = "job-1";
-    plan.mode = mode;
+    plan.consistency.mode = mode;
     plan.workers = workers;
     plan.max_restarts = 1;
     plan.worker_wait = absl::Seconds(60);
     plan.epochs = 2;
     plan.batch_size = 10;
-    plan.slots = 4;
+    plan.consistency.slots = 4;
     plan.train_count = 80;
     plan.test_count = test_count;
     plan.objective = objective;

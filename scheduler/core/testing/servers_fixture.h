@@ -25,7 +25,7 @@ struct ServersFixture {
                           Tables tables = Tables::kTrained) {
     plan.id = "job-1";
     plan.unique_id = "cc-1";
-    plan.mode = Mode::kSsp;
+    plan.consistency.mode = ConsistencyMode::kSsp;
     plan.workers = 1;
     plan.replicas = replicas;
     plan.log = log;

@@ -16,23 +16,23 @@ struct Overloaded : Handlers... {
 template <typename... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
-ShardCore MakeCore(const ConsistencyConfig& config) {
+ShardCore MakeCore(const ConsistencyRule& config) {
   REQUIRE_OK_AND_ASSIGN(ShardCore core, ShardCore::Make(config));
   return core;
 }
 
-ShardCore RestoreCore(const ConsistencyConfig& config, const ShardCoreState& state) {
+ShardCore RestoreCore(const ConsistencyRule& config, const ShardCoreState& state) {
   REQUIRE_OK_AND_ASSIGN(ShardCore core, ShardCore::Restore(config, state));
   return core;
 }
 
 }  // namespace
 
-ConsistencyConfig Bsp(int32_t slots) { return {.mode = ConsistencyMode::kBsp, .slots = slots}; }
-ConsistencyConfig Ssp(int32_t staleness_bound) {
+ConsistencyRule Bsp(int32_t slots) { return {.mode = ConsistencyMode::kBsp, .slots = slots}; }
+ConsistencyRule Ssp(int32_t staleness_bound) {
   return {.mode = ConsistencyMode::kSsp, .staleness_bound = staleness_bound};
 }
-ConsistencyConfig Asp() { return {.mode = ConsistencyMode::kAsp}; }
+ConsistencyRule Asp() { return {.mode = ConsistencyMode::kAsp}; }
 
 PushHead SlotPush(int64_t iteration, int32_t slot, int32_t rank, uint64_t incarnation) {
   PushHead head;
@@ -68,7 +68,7 @@ Member RestingMember(int32_t rank, uint64_t incarnation) {
           .start_iteration = Iteration(0)};
 }
 
-ShardFixture::ShardFixture(const ConsistencyConfig& config) : core_(MakeCore(config)) {}
+ShardFixture::ShardFixture(const ConsistencyRule& config) : core_(MakeCore(config)) {}
 
 ReplyPush ShardFixture::Push(PushHead head, int64_t gradient) {
   REQUIRE_OK(TryPush(head, gradient));
@@ -129,7 +129,7 @@ void ShardFixture::Pass(absl::Duration time) {
   REQUIRE(core_.NextDeadline() > now_);
 }
 
-ShardFixture::ShardFixture(const ConsistencyConfig& config, const ShardFixture& other)
+ShardFixture::ShardFixture(const ConsistencyRule& config, const ShardFixture& other)
     : core_(RestoreCore(config, other.core_.Save())),
       value_(other.value_),
       previous_(other.core_.Save().previous_readable ? other.previous_ : std::nullopt),

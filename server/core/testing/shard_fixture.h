@@ -19,9 +19,9 @@
 
 namespace capstan::server {
 
-ConsistencyConfig Bsp(int32_t slots);
-ConsistencyConfig Ssp(int32_t staleness_bound);
-ConsistencyConfig Asp();
+ConsistencyRule Bsp(int32_t slots);
+ConsistencyRule Ssp(int32_t staleness_bound);
+ConsistencyRule Asp();
 
 // A push of slot `slot` (BSP), or of one batch with a sequence number (SSP, ASP).
 PushHead SlotPush(int64_t iteration, int32_t slot, int32_t rank = 0, uint64_t incarnation = 1);
@@ -37,9 +37,9 @@ class ShardFixture {
     int64_t value = 0;  // Read where the reply stood in the order; kValues only.
   };
 
-  explicit ShardFixture(const ConsistencyConfig& config);
+  explicit ShardFixture(const ConsistencyRule& config);
   // A copy as a snapshot makes it: a core restored from what the other one saves.
-  ShardFixture(const ConsistencyConfig& config, const ShardFixture& other);
+  ShardFixture(const ConsistencyRule& config, const ShardFixture& other);
 
   // Applies the records that `primary` has made and this one has not.
   void Replay(const ShardFixture& primary);

@@ -132,7 +132,7 @@ std::shared_ptr<HeldJob> MakeTestJob(const TestJobOptions& options) {
   return job;
 }
 
-std::shared_ptr<HeldJob> MakeTestJob(const ConsistencyConfig& consistency) {
+std::shared_ptr<HeldJob> MakeTestJob(const ConsistencyRule& consistency) {
   TestJobOptions options;
   options.consistency = consistency;
   return MakeTestJob(options);

@@ -29,7 +29,7 @@ v1::TableSpec TestTable();
 v1::TableSpec TestSparseTable(int32_t buckets);
 
 struct TestJobOptions {
-  ConsistencyConfig consistency;
+  ConsistencyRule consistency;
   OptimizerKind optimizer = OptimizerKind::kSgd;  // Of learning rate 1.
   int32_t buckets = 0;                            // Above 0: there is table 1, of rows of kTestDim.
   int64_t memory_bytes = 0;                       // Of table 1; beyond it rows are on `disks`.
@@ -61,7 +61,7 @@ void TakeRouting(HeldJob& job, const v1::RoutingTable& routing, const ShardSourc
 
 // The job at routing generation 1.
 std::shared_ptr<HeldJob> MakeTestJob(const TestJobOptions& options);
-std::shared_ptr<HeldJob> MakeTestJob(const ConsistencyConfig& consistency);
+std::shared_ptr<HeldJob> MakeTestJob(const ConsistencyRule& consistency);
 
 v1::Caller CallerOf(int32_t rank, uint64_t incarnation);
 // A push of both shards, every element `gradient`. BSP: give a slot. SSP, ASP: slot -1 and a

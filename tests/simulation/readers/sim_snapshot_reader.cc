@@ -155,7 +155,7 @@ void SimSnapshotReader::OnRead(int server, const v1::ReadSnapshotRequest& reques
     }
   }
   std::string wrong = job_->kept.Check(server, request, response);
-  const bool bsp = job_->options.mode == Mode::kBsp;
+  const bool bsp = job_->options.mode == ConsistencyMode::kBsp;
   if (bsp && present && request.what_case() != v1::ReadSnapshotRequest::WHAT_NOT_SET &&
       response.version() != opened_.iteration()) {
     wrong = absl::StrCat("snapshot ", opened_.snapshot_id(), " is of iteration ",
