@@ -15,7 +15,8 @@ std::string NameOf(const Life& life) {
 }  // namespace
 
 void SampleLeases::Assigned(const Life& life, const scheduler::Assignment& assignment) {
-  if (assignment.phase != scheduler::TaskPhase::kTrain || job_.mode == Mode::kBsp) return;
+  if (assignment.phase != scheduler::TaskPhase::kTrain || job_.mode == ConsistencyMode::kBsp)
+    return;
   if (assignment.epoch != known_.epoch) {
     if (assignment.epoch < known_.epoch) {
       return Fail(absl::StrCat("leases: epoch ", assignment.epoch.value(), " again after epoch ",
@@ -30,7 +31,7 @@ void SampleLeases::Assigned(const Life& life, const scheduler::Assignment& assig
     if (!known_.leases.insert({lease.id, lease}).second) continue;  // Known: it is sent again.
     for (int64_t p = lease.positions.begin; p < lease.positions.end; ++p) {
       Position& position = known_.positions[static_cast<size_t>(p)];
-      if (position.holder.has_value()) {
+      if (position.holder.has_value() && !position.forgotten) {
         ++*leased_again_;
         if (!dead_.contains(*position.holder)) {
           Fail(absl::StrCat("leases: position ", p, " of epoch ", known_.epoch.value(),
@@ -48,7 +49,8 @@ void SampleLeases::Assigned(const Life& life, const scheduler::Assignment& assig
 }
 
 void SampleLeases::BatchDone(const Life& life, const Batch& batch) {
-  if (batch.epoch != known_.epoch || job_.mode == Mode::kBsp || history_.IsOld(life)) return;
+  if (batch.epoch != known_.epoch || job_.mode == ConsistencyMode::kBsp || history_.IsOld(life))
+    return;
   for (int64_t p = batch.positions.begin; p < batch.positions.end; ++p) {
     Position& position = known_.positions[static_cast<size_t>(p)];
     if (position.holder != life) continue;
@@ -61,7 +63,7 @@ void SampleLeases::BatchDone(const Life& life, const Batch& batch) {
 }
 
 void SampleLeases::ReportTaken(const scheduler::TaskReport& report) {
-  if (job_.mode == Mode::kBsp) return;
+  if (job_.mode == ConsistencyMode::kBsp) return;
   for (const scheduler::SampleReport& sample : report.samples) {
     const auto lease = known_.leases.find(sample.lease);
     if (lease == known_.leases.end())
@@ -84,20 +86,24 @@ void SampleLeases::Happened(const scheduler::Event& event) {
   if (std::holds_alternative<scheduler::EpochDone>(event)) CloseEpoch();
 }
 
-// What was leased since the copy was made was never leased; what was leased by then, and trained
-// since, is trained all the same.
+// What was leased by then, and trained since, is trained all the same. What was leased since the
+// copy was made may be, too: its holder tells the next scheduler, unless it is gone (seed
+// 1718285011).
 void SampleLeases::StorePutBack() {
   const Known before = std::exchange(known_, copied_);
   if (before.epoch != known_.epoch) return;
   for (size_t p = 0; p < known_.positions.size(); ++p) {
     const Position& later = before.positions[p];
     Position& position = known_.positions[p];
-    if (later.holder == position.holder && later.lease == position.lease) position = later;
+    const bool same = later.holder == position.holder && later.lease == position.lease;
+    if (!same && !later.holder.has_value()) continue;
+    position = later;
+    position.forgotten = !same;
   }
 }
 
 void SampleLeases::CloseEpoch() {
-  if (job_.mode == Mode::kBsp) return;
+  if (job_.mode == ConsistencyMode::kBsp) return;
   for (size_t p = 0; p < known_.positions.size(); ++p) {
     if (known_.positions[p].trained) continue;
     return Fail(

@@ -38,6 +38,9 @@ class SampleLeases final : public Checker {
     std::optional<Life> holder;  // The last holder of the lease.
     LeaseId lease;
     bool trained = false;  // The holder has trained it, with acknowledgement.
+    // The store was put back to before the lease. The next scheduler may hear of it, or lease the
+    // position anew.
+    bool forgotten = false;
   };
 
   void CloseEpoch();

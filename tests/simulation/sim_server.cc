@@ -69,6 +69,7 @@ SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, st
 
 void SimServer::Start() {
   if (disk_ == nullptr) disk_ = MakeDisk();
+  rotten_ = false;
   process_.Start();
   MakeParts();
   const absl::Status opened = log_->Open();

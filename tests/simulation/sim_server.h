@@ -61,7 +61,9 @@ class SimServer {
   // after that.
   void CutPowerSoon();
   void CountDiskFaults();
-  void FlipStoredBit();  // A bit of its disk, if it has one.
+  // A bit of its disk, if it has one; one until its log is read: a second one may hit just the
+  // frame that tells damage from a torn end (server/storage/record_file.h; seed 1718286339).
+  void FlipStoredBit();
   void SetDiskRates();   // Takes the rates of the world.
 
   // Its copy of a job; null: it holds none, or is dead.
@@ -123,6 +125,7 @@ class SimServer {
   std::unique_ptr<SimDisk> disk_;
   int disks_ = 0;
   bool retired_ = false;
+  bool rotten_ = false;  // A bit of its disk has flipped, and nobody has read it.
   std::array<int64_t, SimDisk::kFaultCount> counted_ = {};  // Faults of the disk, by kind.
   Transport transport_;
   Prng sectors_;                       // Which crashes keep sectors in no order.

@@ -40,7 +40,7 @@ server::TaskRunner::Execute SimServer::DiskExecutor(absl::Duration longest) {
 }
 
 void SimServer::FlipStoredBit() {
-  if (disk_ != nullptr) disk_->FlipRandomBit();
+  if (disk_ != nullptr && !std::exchange(rotten_, true)) disk_->FlipRandomBit();
   CountDiskFaults();
 }
 
