@@ -92,10 +92,11 @@ class RawServer final : public v1::ParameterServer::Service {
     return grpc::Status::OK;
   }
 
-  // Accepts both connections and returns the second one, which pulls use.
+  // Accepts both connections and returns the first one, which pulls use.
   Descriptor AcceptPulls() {
+    Descriptor pulls = Accept();
     pushes_.emplace(Accept());
-    return Accept();
+    return pulls;
   }
   v1::RoutingTable Routing(int generation) const {
     v1::RoutingTable routing;
