@@ -36,7 +36,7 @@ class Ours:
         line = self.process.stdout.readline()
         if not line:
             sys.exit(f"train_steps ended with {self.process.wait()}")
-        return tuple(float(word) for word in line.split())
+        return tuple(float(word) for word in line.split())[:3]
 
     def close(self):
         self.process.stdin.close()

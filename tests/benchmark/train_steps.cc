@@ -5,7 +5,8 @@
 //               [--gpu=0,1 --compute=BF16 --plans=first] [--update=device]
 //
 // Reads lines from standard input, each a number of steps; trains that many and answers with a
-// line: wall seconds, processor seconds, mean loss of the last step. A step is what a worker and a
+// line: wall seconds, processor seconds, mean loss of the last step, and the processor seconds that
+// it took to give a GPU its work (on a CPU 0). A step is what a worker and a
 // server do for a micro-batch without the network between them: gradient, check for divergence,
 // momentum SGD. With --update=device parameters stay on the GPU and are updated there, and only the
 // loss is looked at. The data is synthetic and in memory; the next batch is on its way to the GPU
@@ -129,6 +130,7 @@ class Steps {
   }
 
   absl::Status Step() {
+    begun_ = Seconds(CLOCK_THREAD_CPUTIME_ID);
     CAPSTAN_ASSIGN_OR_RETURN(const worker::BatchResult result,
                              in_place_ ? StepInPlace() : StepOnHost());
     loss_ = result.loss_sum / static_cast<double>(batch_);
@@ -137,6 +139,7 @@ class Steps {
   }
 
   double loss() const { return loss_; }
+  double enqueueing() const { return enqueueing_; }  // Processor seconds, of all steps so far.
 
   // What is timed are graphs. Errors: kInternal  some steps are none.
   absl::Status CheckRecorded() const {
@@ -169,8 +172,11 @@ class Steps {
             .name = static_cast<uint64_t>(step) + 1};
   }
 
-  // What is wrong with the next batch is said when its turn comes.
-  void StageNext() { network_->Stage(BatchOf(count_ + 1)).IgnoreError(); }
+  // The GPU has all of its work. What is wrong with the next batch is said when its turn comes.
+  void Enqueued() {
+    enqueueing_ += Seconds(CLOCK_THREAD_CPUTIME_ID) - begun_;
+    network_->Stage(BatchOf(count_ + 1)).IgnoreError();
+  }
 
   absl::StatusOr<worker::BatchResult> StepOnHost() {
     CAPSTAN_RETURN_IF_ERROR(
@@ -178,7 +184,7 @@ class Steps {
                        BatchOf(count_), parameters_));
     CAPSTAN_ASSIGN_OR_RETURN(const worker::BatchResult result,
                              step_->Backward(absl::MakeSpan(gradient_), absl::MakeSpan(statistics_),
-                                             nullptr, [this] { StageNext(); }));
+                                             nullptr, [this] { Enqueued(); }));
     float* const state[] = {velocity_.data()};
     server::Apply(optimizer_, count_, plan_.parameter_count, parameters_.data(), gradient_.data(),
                   state, parameters_.data());
@@ -196,7 +202,7 @@ class Steps {
     };
     return network_->TrainInPlace(BatchOf(count_), parameters_, static_cast<uint64_t>(count_),
                                   1.0f / static_cast<float>(batch_), absl::MakeSpan(statistics_),
-                                  update, [this] { StageNext(); });
+                                  update, [this] { Enqueued(); });
   }
 
   const ModelPlan plan_;
@@ -212,6 +218,8 @@ class Steps {
   std::unique_ptr<worker::GradientStep> step_;
   int64_t count_ = 0;
   double loss_ = 0;
+  double begun_ = 0;  // The step, on the thread's clock.
+  double enqueueing_ = 0;
 };
 
 absl::Status Serve(const Options& options) {
@@ -228,9 +236,11 @@ absl::Status Serve(const Options& options) {
   int64_t count = 0;
   while (std::cin >> count) {
     const double wall = Seconds(CLOCK_MONOTONIC), processor = Seconds(CLOCK_PROCESS_CPUTIME_ID);
+    const double enqueueing = steps.enqueueing();
     for (int64_t i = 0; i < count; ++i) CAPSTAN_RETURN_IF_ERROR(steps.Step());
-    std::printf("%.6f %.6f %.6f\n", Seconds(CLOCK_MONOTONIC) - wall,
-                Seconds(CLOCK_PROCESS_CPUTIME_ID) - processor, steps.loss());
+    std::printf("%.6f %.6f %.6f %.6f\n", Seconds(CLOCK_MONOTONIC) - wall,
+                Seconds(CLOCK_PROCESS_CPUTIME_ID) - processor, steps.loss(),
+                steps.enqueueing() - enqueueing);
     std::fflush(stdout);
   }
   return steps.CheckRecorded();

@@ -80,6 +80,7 @@ class Ours:
         counted = subprocess.run(arguments + ["--parameters"], env=env, check=True,
                                  capture_output=True, text=True)
         self.parameters = int(counted.stdout)
+        self.enqueueing = 0.0  # Processor seconds of a step of the last run.
         self.process = subprocess.Popen(arguments, env=env, text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE,
                                         preexec_fn=processes.die_with_parent)
@@ -91,7 +92,12 @@ class Ours:
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"train_steps ended with {self.process.wait()}")
-        return tuple(float(word) for word in line.split())
+        wall, processor, loss, enqueueing = (float(word) for word in line.split())
+        self.enqueueing = enqueueing / steps
+        return wall, processor, loss
+
+    def note(self):
+        return f", of it to enqueue the step's work {1000 * self.enqueueing:.3f} ms"
 
     def close(self):
         self.process.stdin.close()
@@ -115,6 +121,10 @@ class Theirs:
         self.synchronize()
         return (time.monotonic() - wall, time.process_time() - processor,
                 float(self.training.loss))
+
+    @staticmethod
+    def note():
+        return ""
 
     def close(self):
         self.training = None
@@ -160,8 +170,8 @@ class Turns:
             raise RuntimeError(f"{contender.name}: the loss is {loss}, expected a small one")
         taken = (1000 * wall / count, 1000 * processor / count)
         self.turns.setdefault(contender.name, []).append(taken)
-        print(f"{self.case}: {contender.name}: {taken[0]:.3f} ms, processor {taken[1]:.3f} ms",
-              flush=True)
+        print(f"{self.case}: {contender.name}: {taken[0]:.3f} ms, processor {taken[1]:.3f} ms"
+              + contender.note(), flush=True)
 
     def medians(self):
         """{name: (milliseconds of a step, processor milliseconds)}."""

@@ -271,7 +271,7 @@ class EndToEnd:
              f"--classes={figure.classes}", *on_card],
             input=f"{self.warm_up()}\n{figure.steps}\n", text=True, check=True, env=_ENVIRONMENT,
             stdout=subprocess.PIPE, timeout=300, preexec_fn=processes.die_with_parent)
-        wall, processor, _ = (float(word) for word in done.stdout.splitlines()[-1].split())
+        wall, processor, *_ = (float(word) for word in done.stdout.splitlines()[-1].split())
         figure.local = 1000 * wall / figure.steps
         return figure.local, 1000 * processor / figure.steps
 
