@@ -19,7 +19,7 @@ using K = OpKind;
 TEST_CASE("CPU batch norm: all three ops agree with the reference", "[kernels][cpu]") {
   for (const WindowCase& t : kWindowCases) {
     for (const K kind : {K::kBatchNormForward, K::kBatchNormInference, K::kBatchNormBackward}) {
-      // A single position has no variance: its gradient is rounding noise times 1 / sqrt(epsilon)..
+      // A single position has no variance: its gradient is rounding noise times 1 / sqrt(epsilon).
       if (t.n * t.h * t.w == 1) continue;
       for (const NormFusion fusion : kNormFusions) Conform(BatchNormDesc(kind, t, fusion));
     }

@@ -19,7 +19,7 @@ constexpr int64_t kWeightId = 'w';
 constexpr int64_t kYId = 'y';
 constexpr int64_t kBiasId = 'b';
 constexpr int64_t kSumsId = 's';    // The convolution's result in a fused graph.
-constexpr int64_t kBiasedId = 'p';  // That result with its bias, before ReLU.
+constexpr int64_t kBiasedId = 'p';  // The same result with its bias, before ReLU.
 
 constexpr char kFusedPrefix[] = "fused ";  // The names of fused plans begin so.
 

@@ -119,7 +119,7 @@ class Device {
   DeviceMemory strips_done_;
   DeviceMemory faults_;
   Faults* faults_seen_ = nullptr;   // Pinned host memory.
-  int64_t classes_ = 0, rows_ = 0;  // Those of the last op that may report; 0: none yet.
+  int64_t classes_ = 0, rows_ = 0;  // The last op that may report set them; 0: none.
   std::unique_ptr<PlanStore> plans_;
   bool capturing_ = false;
   std::function<absl::Status()> watch_;

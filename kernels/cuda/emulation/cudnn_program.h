@@ -37,10 +37,9 @@ struct CudnnProgram {
 
 // Makes the program of a finalised graph. `notes` are those of the plan's engine: with tensor
 // cores, products of fp32 tensors are computed as TF32.
-// Errors: kUnimplemented  an operation, type or shape is not emulated; or the plan's bits may
-// change
-//                         from run to run, or it converts inputs to fp16: the backend must not run
-//                         such a plan.
+// Errors: kUnimplemented  an operation, type or shape is not emulated; or the backend must not run
+//                         the plan: its bits may change from run to run, or it converts inputs to
+//                         fp16.
 absl::StatusOr<CudnnProgram> ProgramOf(const Record& graph,
                                        absl::Span<const cudnnBackendNumericalNote_t> notes,
                                        int64_t workspace_bytes);
