@@ -3,7 +3,8 @@
 
 namespace capstan::kernels {
 namespace {
-// clang-format off: each builds on the ones before it.
+// Each builds on the ones before it.
+// clang-format off
 #include "kernels/cpu/simd_vector.inc"
 #include "kernels/cpu/simd_tiles.inc"
 #include "kernels/cpu/simd_loops.inc"
