@@ -8,7 +8,6 @@
 #include "common/status/status_macros.h"
 #include "server/agent/server_agent.h"
 #include "server/optimizer/optimizer_from_proto.h"
-#include "server/service/codec.h"
 #include "server/service/record_sink.h"
 #include "server/table_store/shard_factory.h"
 

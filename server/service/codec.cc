@@ -5,15 +5,6 @@
 #include "common/wire/number_format.h"
 
 namespace capstan::server {
-namespace {
-
-void EncodeCaller(Rank rank, Incarnation incarnation, v1::Caller* caller) {
-  caller->set_rank(rank.value());
-  caller->set_incarnation(incarnation.value());
-}
-
-}  // namespace
-
 absl::Status CheckCaller(const v1::Caller& caller) {
   if (caller.rank() == kReaderRank.value()) return absl::OkStatus();
   CAPSTAN_RETURN_IF_ERROR(CheckRank(caller.rank()));
@@ -35,21 +26,6 @@ PushHead DecodePush(const v1::PushRequest& request, const v1::ShardPush& shard) 
                   .sequence_low_water = Sequence(shard.sequence_low_water())};
 }
 
-void EncodePush(const ShardKey& key, const PushHead& push, absl::Span<const float> values,
-                v1::PushRequest* request) {
-  EncodeCaller(push.rank, push.incarnation, request->mutable_caller());
-  request->set_iteration(push.iteration.value());
-  request->set_slot_begin(push.slot_begin);
-  request->set_slot_end(push.slot_end);
-  v1::ShardPush* shard = request->add_shards();
-  shard->set_table(key.table.value());
-  shard->set_shard(key.shard.value());
-  shard->set_sequence(push.sequence.value());
-  shard->set_sequence_low_water(push.sequence_low_water.value());
-  shard->set_value_type(v1::FLOAT32);
-  shard->set_values(values.data(), values.size() * sizeof(float));
-}
-
 absl::StatusOr<PullHead> DecodePull(const v1::PullRequest& request, const v1::ShardPull& shard) {
   if (shard.held_version() < -1) {
     return absl::InvalidArgumentError(
@@ -67,35 +43,10 @@ absl::StatusOr<PullHead> DecodePull(const v1::PullRequest& request, const v1::Sh
                   .deadline = {}};
 }
 
-void EncodePull(const ShardKey& key, const PullHead& pull, v1::PullRequest* request) {
-  EncodeCaller(pull.rank, pull.incarnation, request->mutable_caller());
-  request->set_iteration(pull.iteration.value());
-  request->set_snapshot(pull.snapshot);
-  v1::ShardPull* shard = request->add_shards();
-  shard->set_table(key.table.value());
-  shard->set_shard(key.shard.value());
-  shard->set_held_version(pull.held_version.value());
-}
-
 void EncodePushReply(const ReplyPush& reply, v1::ShardPushResult* result) {
   result->set_outcome(reply.outcome == PushOutcome::kRecorded ? v1::ShardPushResult::RECORDED
                                                               : v1::ShardPushResult::DUPLICATE);
   result->set_version(reply.version.value());
-}
-
-absl::StatusOr<ReplyPush> DecodePushReply(const v1::ShardPushResult& result) {
-  ReplyPush reply{.token = {}, .version = Version(result.version())};
-  switch (result.outcome()) {
-    case v1::ShardPushResult::RECORDED:
-      reply.outcome = PushOutcome::kRecorded;
-      return reply;
-    case v1::ShardPushResult::DUPLICATE:
-      reply.outcome = PushOutcome::kDuplicate;
-      return reply;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("push outcome ", result.outcome(), ": expected RECORDED or DUPLICATE"));
-  }
 }
 
 void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result) {
@@ -111,30 +62,6 @@ void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result) {
       return result->set_outcome(v1::ShardValues::NOT_READY);
     case PullOutcome::kPast:
       return result->set_outcome(v1::ShardValues::PAST);
-  }
-}
-
-absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result) {
-  ReplyPull reply{.token = {},
-                  .version = Version(result.version()),
-                  .staleness = result.staleness(),
-                  .membership = Generation(result.membership())};
-  switch (result.outcome()) {
-    case v1::ShardValues::VALUES:
-      reply.outcome = PullOutcome::kValues;
-      return reply;
-    case v1::ShardValues::UNCHANGED:
-      reply.outcome = PullOutcome::kUnchanged;
-      return reply;
-    case v1::ShardValues::NOT_READY:
-      reply.outcome = PullOutcome::kNotReady;
-      return reply;
-    case v1::ShardValues::PAST:
-      reply.outcome = PullOutcome::kPast;
-      return reply;
-    default:
-      return absl::InvalidArgumentError(absl::StrCat(
-          "pull outcome ", result.outcome(), ": expected VALUES, UNCHANGED, NOT_READY or PAST"));
   }
 }
 

@@ -1,8 +1,7 @@
 // Codec: protobuf messages of the data plane <-> plain structs of the core.
 //
 // Decoding checks what can be checked without state: ranges of numbers, value types. What depends
-// on the job (its generation, its shards and their sizes) is HeldJob's. Encoding is the inverse,
-// for clients in tests and for replies.
+// on the job (its generation, its shards and their sizes) is HeldJob's.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SERVER_SERVICE_CODEC_H_
 #define CAPSTAN_SERVER_SERVICE_CODEC_H_
@@ -11,12 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "common/types/ids.h"
-#include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
-#include "proto/scheduler.pb.h"
-#include "server/core/consistency_policy.h"
 #include "server/core/messages.h"
 #include "server/table_store/state_codec.h"
 
@@ -30,22 +25,15 @@ absl::Status CheckCaller(const v1::Caller& caller);
 
 // The push of one shard of a message; the token is left 0.
 PushHead DecodePush(const v1::PushRequest& request, const v1::ShardPush& shard);
-// Adds a shard's push to a message and sets what the message says once. `values` is one fp32 an
-// element.
-void EncodePush(const ShardKey& key, const PushHead& push, absl::Span<const float> values,
-                v1::PushRequest* request);
 
 // The pull of one shard of a message; token and deadline are left 0.
 // Errors: kInvalidArgument  held_version below -1, or an unknown value type.
 absl::StatusOr<PullHead> DecodePull(const v1::PullRequest& request, const v1::ShardPull& shard);
-void EncodePull(const ShardKey& key, const PullHead& pull, v1::PullRequest* request);
 
 void EncodePushReply(const ReplyPush& reply, v1::ShardPushResult* result);
-absl::StatusOr<ReplyPush> DecodePushReply(const v1::ShardPushResult& result);
 
 // Values and their type, for kValues, are the caller's; culprits are EncodeCulprits's.
 void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result);
-absl::StatusOr<ReplyPull> DecodePullReply(const v1::ShardValues& result);
 
 void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting);
 

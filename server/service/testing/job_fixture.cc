@@ -8,7 +8,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "server/device/testing/test_shard_device.h"
-#include "server/service/codec.h"
+#include "server/service/testing/request_codec.h"
 
 namespace capstan::server {
 
