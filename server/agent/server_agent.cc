@@ -248,7 +248,10 @@ void ServerAgent::Progress(Entry& entry, Work* work) {
   entry.checkpoint.Clear();
   entry.checkpoint.set_checkpoint_id(checkpoint);
   if (checkpoint == 0) return;
-  work->orders.push_back({.kind = Order::Kind::kCapture, .job = desired.job_id(), .id = entry.id});
+  work->orders.push_back({.kind = Order::Kind::kCapture,
+                          .job = desired.job_id(),
+                          .id = entry.id,
+                          .checkpoint = checkpoint});
 }
 
 void ServerAgent::Perform(Work work) {
@@ -373,7 +376,9 @@ void ServerAgent::Capture(const Order& order) {
     if (entry == nullptr || entry->stage != Stage::kHeld) return;
     job = entry->job;
     checkpoint = entry->desired.checkpoint();
-    if (checkpoint.checkpoint_id() != entry->checkpoint.checkpoint_id()) return;
+    // One that was given up before its turn came is not written in place of the next.
+    if (order.checkpoint != checkpoint.checkpoint_id()) return;
+    if (order.checkpoint != entry->checkpoint.checkpoint_id()) return;
   }
   if (checkpoint.readers_size() > 0) {
     const absl::Status kept = job->KeepSnapshot(checkpoint);

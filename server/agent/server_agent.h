@@ -108,7 +108,8 @@ class ServerAgent final : public NodeHandler {
     enum class Kind { kMake, kCapture };
     Kind kind = Kind::kMake;
     JobId job;
-    uint64_t id = 0;  // The entry's.
+    uint64_t id = 0;          // The entry's.
+    uint64_t checkpoint = 0;  // To capture: not another one that has been ordered since.
   };
   // The consequences of a desired state, carried out without the mutex.
   struct Work {

@@ -1,5 +1,6 @@
 #include "server/agent/server_agent.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -382,6 +383,44 @@ TEST_CASE("Server agent: logs and their records are registered with", "[server]"
   agent.FillRegistration(request);
   REQUIRE(request.logs_size() == 1);
   CHECK(request.logs(0).unique_id() == "aa-1");
+}
+
+// Seed 1885054752: the second time came after the checkpoint was complete, and damaged it.
+TEST_CASE("Server agent: a checkpoint is written once, though the one before it was given up",
+          "[server]") {
+  struct Sink final : CheckpointSink {
+    void Write(const JobId&, const v1::CheckpointOrder& order, std::vector<CapturedShard>,
+               Done) override {
+      written.push_back(order.checkpoint_id());
+    }
+    std::vector<uint64_t> written;
+  };
+  Sink sink;
+  HeldJobs jobs;
+  ManualClock clock;
+  std::vector<std::function<void()>> queue;  // Run later, as by a thread that is busy.
+  ServerAgent::Options options;
+  options.jobs = &jobs;
+  options.clock = &clock;
+  options.checkpoints = &sink;
+  options.on_change = [] {};
+  options.execute = [&queue](std::function<void()> work) { queue.push_back(std::move(work)); };
+  ServerAgent agent(options);
+  agent.Restarted("server-1", Incarnation(1));
+  const auto run = [&queue] {
+    for (const auto& work : std::exchange(queue, {})) work();
+  };
+  v1::TableAssignment assignment = Whole(1, 1);
+  agent.TakeDesired(Desired(assignment));
+  run();
+  for (const uint64_t id : {4, 5}) {
+    assignment.mutable_checkpoint()->set_checkpoint_id(id);
+    assignment.mutable_checkpoint()->set_folder(absl::StrCat("checkpoint-", id));
+    agent.TakeDesired(Desired(assignment));
+  }
+  run();
+  CHECK(sink.written == std::vector<uint64_t>{5});
+  jobs.DropAll(absl::UnavailableError("the test ends"));
 }
 
 TEST_CASE("Server agent: a log that is asked for and not there is the job's failure", "[server]") {
