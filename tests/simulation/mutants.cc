@@ -178,7 +178,7 @@ std::vector<Mutant> MutantsOfServers() {
       {PlantedBug::kAcceptOldTerm, "accept-old-term", "replica bytes",
        "a replica takes in what a deposed primary sends", 12300},
       {PlantedBug::kInstallWithoutMarks, "install-without-marks", "exactly once",
-       "a copied shard has lost which pushes it has applied", 500},
+       "a copied shard has lost which pushes it has applied", 30},
       {PlantedBug::kInstallWithoutOptimizerState, "install-without-optimizer-state", "reference",
        "a copied shard has a wrong optimizer state"},
       {PlantedBug::kInstallWithoutRowLife, "install-without-row-life", "replica bytes",
