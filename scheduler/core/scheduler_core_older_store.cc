@@ -35,8 +35,9 @@ void SchedulerCore::EndForLaterLogs(const NodeId& server, absl::Span<const Store
                                     Instant now, Events& events) {
   for (auto& [id, entry] : jobs_) {
     const bool later = std::any_of(stored.begin(), stored.end(), [&](const StoredShard& log) {
-      return entry.plan.HasLog(log.job, log.unique_id) && !revisions_.Has(log.seen) &&
-             (entry.run == nullptr || entry.run->HasWritten(log));
+      const bool is_own = entry.run == nullptr ? entry.plan.HasLog(log.job, log.unique_id)
+                                               : entry.run->HasWritten(log);
+      return is_own && !revisions_.Has(log.seen);
     });
     if (later) EndForOlderStore(entry, absl::StrCat("the log of ", server), now, events);
   }
