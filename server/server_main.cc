@@ -45,7 +45,7 @@ namespace {
 
 constexpr absl::Duration kGraceMax = absl::Hours(24);
 constexpr char kOff[] = "off";
-constexpr int kPushConnectionsMax = 4;     // Of one worker.
+constexpr int kPushConnectionsMax = 4;     // A worker pushes by no more.
 constexpr int kProcessorsAConnection = 4;  // One thread does not use all of the memory's speed.
 
 struct Flags {

@@ -111,7 +111,7 @@ class Device {
 
   const CudaOptions options_;
   std::array<cudaStream_t, kStreamCount> streams_{};
-  cudaEvent_t stream_end_ = nullptr;  // Of the stream that is awaited.
+  cudaEvent_t stream_end_ = nullptr;  // Marks the end of the stream that is awaited.
   cudnnHandle_t cudnn_ = nullptr;
   cublasLtHandle_t cublaslt_ = nullptr;
   std::shared_ptr<void> workspace_;  // Shared with the graphs that were recorded with it.

@@ -331,7 +331,7 @@ class SchedulerCore {
   // A node knows decisions that are not in this scheduler's store. Ends all jobs in which it takes
   // part, by its report or by the scheduler's state.
   void OnOlderStore(const NodeReport& report, Instant now, Actions& actions);
-  // Likewise of the logs that a server has registered with.
+  // A server has registered with logs: ends the jobs whose logs know such decisions.
   void EndForLaterLogs(const NodeId& server, absl::Span<const StoredShard> stored, Instant now,
                        Events& events);
   void EndForOlderStore(JobEntry& entry, const std::string& witness, Instant now, Events& events);

@@ -6,11 +6,11 @@
 //
 // Reads lines from standard input, each a number of steps; trains that many and answers with a
 // line: wall seconds, processor seconds, mean loss of the last step, and the processor seconds that
-// it took to give a GPU its work (on a CPU 0). A step is what a worker and a
-// server do for a micro-batch without the network between them: gradient, check for divergence,
-// momentum SGD. With --update=device parameters stay on the GPU and are updated there, and only the
-// loss is looked at. The data is synthetic and in memory; the next batch is on its way to the GPU
-// while it computes one.
+// it took to give a GPU its work (0 on a CPU). A step is what a worker and a server do for a
+// micro-batch without the network between them: gradient, check for divergence, momentum SGD. With
+// --update=device parameters stay on the GPU and are updated there, and only the loss is looked at.
+// The data is synthetic and in memory; the next batch is on its way to the GPU while it computes
+// one.
 #include <time.h>
 
 #include <CLI/CLI.hpp>

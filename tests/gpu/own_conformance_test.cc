@@ -180,7 +180,7 @@ void CheckUpdate(CudaBackend& gpu, int64_t n, int64_t skew) {
   std::vector<float> s0 = Uniform(3, n);
   std::vector<float> s1 = Uniform(4, n);
   for (float& v : s1) v = std::fabs(v);
-  // Likewise a mean of squares; of NaN host and card have different bits.
+  // This state is a mean of squares, too; host and card have different bits for NaN.
   if (kRule == cuda::UpdateRule::kAdadelta) {
     for (float& v : s0) v = std::fabs(v);
   }

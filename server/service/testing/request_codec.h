@@ -14,7 +14,7 @@ namespace capstan::server {
 // element.
 void EncodePush(const ShardKey& key, const PushHead& push, absl::Span<const float> values,
                 v1::PushRequest* request);
-// Likewise of a pull.
+// Adds a shard's pull likewise.
 void EncodePull(const ShardKey& key, const PullHead& pull, v1::PullRequest* request);
 
 }  // namespace capstan::server
