@@ -77,9 +77,9 @@ void DrawSparse(Prng& prng, JobOptions& job) {
 
 void DrawJobMeans(Prng& prng, JobOptions& job) {
   const int64_t every = prng.Between(1, 4);
-  if (prng.Chance(0.7)) {
+  if (prng.Chance(0.75)) {
     job.log = true;
-  } else if (!job.log && (job.checkpoint_iterations == 0 || prng.Chance(0.5))) {
+  } else if (!job.log && (job.checkpoint_iterations == 0 || prng.Chance(0.9))) {
     job.checkpoint_iterations = every;
   }
 }

@@ -105,10 +105,10 @@ void DrawStranding(Prng prng, Options& options) {
 // Most jobs have the means to survive what is done to them, so that most failures are the system's:
 // a log on disks that keep what was synced, or a checkpoint to go back to.
 void DrawMeans(Prng prng, Options& options) {
-  if (prng.Chance(0.05)) return;
+  if (prng.Chance(0.03)) return;
   DrawJobMeans(prng, options.job);
-  if (prng.Chance(0.8)) options.chaos.lose_disk = 0;
-  if (prng.Chance(0.6)) options.chaos.disk_fault = 0;
+  if (prng.Chance(0.9)) options.chaos.lose_disk = 0;
+  if (prng.Chance(0.8)) options.chaos.disk_fault = 0;
 }
 
 // Faults that are aimed at a moment, which the others meet too seldom.
@@ -181,7 +181,7 @@ void DrawLeave(Prng prng, ChaosOptions& chaos) {
 
 void DrawDisks(Prng prng, ChaosOptions& chaos) {
   const absl::Duration interval = prng.Between(absl::Seconds(2), absl::Seconds(20));
-  if (prng.Chance(0.1)) {
+  if (prng.Chance(0.07)) {
     chaos.flip_stored_bit = interval;
     chaos.cut_power =
         0;  // A record that was synced last and rots before a power cut is taken for torn.
@@ -192,7 +192,7 @@ void DrawDisks(Prng prng, ChaosOptions& chaos) {
 // Servers change their disks often, for one that they had before.
 void DrawOldDisk(Prng prng, Options& options) {
   ChaosOptions& chaos = options.chaos;
-  if (!options.job.log || options.job.replicas == 0 || !prng.Chance(0.12)) return;
+  if (!options.job.log || options.job.replicas == 0 || !prng.Chance(0.1)) return;
   chaos.lose_disk = 0.5;
   chaos.old_disk = 0.8;
   chaos.kill_server = prng.Between(absl::Milliseconds(1500), absl::Seconds(4));
@@ -202,7 +202,7 @@ void DrawOldDisk(Prng prng, Options& options) {
 // knows what the other does not.
 void DrawTwice(Prng prng, Options& options) {
   const bool both = options.job.log && options.job.replicas > 0;
-  if (!both || !prng.Chance(0.12)) return;
+  if (!both || !prng.Chance(0.1)) return;
   options.chaos.start_twice = prng.Between(absl::Seconds(2), absl::Seconds(10));
 }
 
@@ -237,7 +237,7 @@ JobOptions DrawAnother(Prng& prng, const Options& options, int slots) {
   }
   job.prepare_max = DrawLongWork(prng, kLongWorkersMax + 1);
   job.export_max = DrawLongWork(prng, kLongWorkersMax + 1);
-  if (!prng.Chance(0.05)) DrawJobMeans(prng, job);
+  if (!prng.Chance(0.03)) DrawJobMeans(prng, job);
   const bool both = job.log && job.replicas > 0;
   const bool older_disks =
       options.chaos.old_disk > 0 || options.chaos.start_twice != absl::InfiniteDuration();
@@ -263,7 +263,7 @@ void DrawMoreJobs(Prng prng, Options& options) {
     options.more_jobs.push_back(job);
   }
   const absl::Duration stop = prng.Between(absl::Milliseconds(1), absl::Seconds(20));
-  if (prng.Chance(0.12)) options.chaos.stop = stop;
+  if (prng.Chance(0.09)) options.chaos.stop = stop;
 }
 
 // With replicas or other jobs the copy of the disk would lack more than what the successor

@@ -23,7 +23,7 @@ void DrawStore(Prng prng, ChaosOptions& chaos) {
 }
 
 void DrawPutBack(Prng prng, ChaosOptions& chaos) {
-  if (!prng.Chance(0.05)) return;
+  if (!prng.Chance(0.03)) return;
   chaos.put_back_store = prng.Between(absl::Seconds(2), absl::Seconds(20));
   chaos.copy_age = prng.Between(absl::Milliseconds(100), chaos.put_back_store);
 }
