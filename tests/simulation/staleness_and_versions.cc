@@ -43,6 +43,8 @@ void StalenessAndVersions::SnapshotShown(ShardKey shard, Version version) {
 
 void StalenessAndVersions::PullSent(const Life& life, ShardKey shard, Iteration iteration) {
   if (job_.mode == ConsistencyMode::kBsp) return;
+  // A task that the job has left behind may still have servers that it has left behind, too.
+  if (life.rank.value() >= 0 && history_.IsOld(life)) return;
   at_least_[{life, shard}] = acknowledged_[shard];
   Asked& asked = asked_[{life, shard}];
   if (asked.iteration == iteration) return;
