@@ -236,6 +236,24 @@ TEST_CASE("Job checkpoint: each field that the state rests on is refused by name
   }));
 }
 
+TEST_CASE("Job checkpoint: the number of backups may change, but not whether there are any",
+          "[scheduler]") {
+  Fixture f;
+  f.job.plan.consistency = {.slots = 2, .backups = 1};
+  f.job.spec.mutable_consistency()->mutable_bsp()->set_backups(1);
+  CheckpointPublish publish = f.Publish(1);
+  publish.at.iteration = Iteration(3);
+  REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
+  AdmittedJob other = f.job;
+  other.spec.mutable_consistency()->mutable_bsp()->set_backups(2);
+  REQUIRE_OK(FindRestore(f.disk, publish.folder, other));
+  other.spec.mutable_consistency()->mutable_bsp()->clear_backups();
+  CHECK_STATUS(FindRestore(f.disk, publish.folder, other).status(),
+               absl::StatusCode::kInvalidArgument,
+               "consistency.bsp.backups: 0, the checkpoint has above 0: with backups an epoch ends "
+               "with its last whole iteration");
+}
+
 TEST_CASE("Job checkpoint: none is made of a part that is not found whole, by name (issue 20)",
           "[scheduler]") {
   Fixture f;

@@ -62,6 +62,11 @@ void CompareTraining(const v1::CheckpointManifest& manifest, const AdmittedJob& 
   if (job.plan.consistency.synchronous()) {
     compare.Same("training.slots", before.slots(), now.slots(),
                  "an iteration has so many batches, and the position is counted in iterations");
+    const auto whole = [](const v1::JobSpec& spec) {
+      return std::string(spec.consistency().bsp().backups() > 0 ? "above 0" : "0");
+    };
+    compare.Same("consistency.bsp.backups", whole(manifest.spec()), whole(job.spec),
+                 "with backups an epoch ends with its last whole iteration");
   }
   if (now.epochs() < manifest.epoch()) {
     compare.Wrong(absl::StrCat("training.epochs: ", now.epochs(), ", the checkpoint has trained ",

@@ -13,6 +13,7 @@
 #include "common/data/dataset.h"
 #include "common/job/asynchrony_advice.h"
 #include "common/job/check_examples.h"
+#include "common/job/consistency_of.h"
 #include "common/job/field_checker.h"
 #include "common/job/validate.h"
 #include "common/metrics/evaluation.h"
@@ -172,14 +173,9 @@ std::string FieldOfPlanError(const v1::Model& model, absl::string_view message) 
   return "model";
 }
 
-}  // namespace
-
-JobCheck CheckJob(const v1::JobSpec& spec) {
+// The check of a valid job whose model has layers.
+JobCheck CheckLayers(const v1::JobSpec& spec) {
   JobCheck result;
-  result.diagnostics = ValidateJob(spec);
-  if (!result.diagnostics.empty()) return result;
-  if (spec.model().has_sparse()) return CheckExamples(spec);
-
   SplitFacts train, test, validation;
   const v1::Data& data = spec.data();
   const auto read = [&](const v1::Split& split, const char* field, SplitFacts* facts) {
@@ -216,6 +212,29 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
   result.test_count = test.count;
   result.validation_count = validation.count;
   ReadWeights(spec.training(), &result);
+  return result;
+}
+
+// With backups only whole iterations are trained (scheduler/core/epoch_plan.h).
+void CheckBackups(const v1::JobSpec& spec, JobCheck* result) {
+  const ConsistencyRule rule = ConsistencyOf(spec);
+  const int64_t iteration = int64_t{rule.slots} * spec.training().batch_size();
+  if (rule.backups == 0 || result->train_count >= iteration) return;
+  FieldChecker("consistency.bsp", &result->diagnostics)
+      .Wrong("backups", absl::StrCat(rule.backups),
+             absl::StrCat("0, since an epoch of ", result->train_count,
+                          " samples has no whole iteration of ", rule.slots, " slots of ",
+                          spec.training().batch_size()));
+}
+
+}  // namespace
+
+JobCheck CheckJob(const v1::JobSpec& spec) {
+  JobCheck result;
+  result.diagnostics = ValidateJob(spec);
+  if (!result.diagnostics.empty()) return result;
+  result = spec.model().has_sparse() ? CheckExamples(spec) : CheckLayers(spec);
+  if (result.diagnostics.empty()) CheckBackups(spec, &result);
   return result;
 }
 

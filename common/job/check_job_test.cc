@@ -183,6 +183,20 @@ TEST_CASE("CheckJob: data, classes, batch and augmentation must fit together", "
         "j:6:30: data.augmentation.crop_padding: got 6, expected at most 5, as images are 5x5x1");
 }
 
+TEST_CASE("CheckJob: with backups an epoch needs a whole iteration", "[job]") {
+  const Folder folder;
+  v1::JobSpec spec = folder.Spec();
+  spec.mutable_training()->set_slots(3);
+  spec.mutable_consistency()->mutable_bsp()->set_backups(1);
+  CHECK(CheckJob(spec).diagnostics.empty());
+  spec.mutable_training()->set_slots(4);
+  const JobCheck check = CheckJob(spec);
+  REQUIRE(check.diagnostics.size() == 1);
+  CHECK(check.diagnostics[0].ToString() ==
+        "consistency.bsp.backups: got 1, expected 0, since an epoch of 6 samples has no whole "
+        "iteration of 4 slots of 2");
+}
+
 TEST_CASE("CheckJob: a shape that does not fit names the layer and is located", "[job]") {
   const Folder folder;
   CHECK(folder.Errors("kernel: 3", "kernel: 6") ==

@@ -32,7 +32,7 @@ ConsistencyRule ConsistencyOf(const v1::Consistency& consistency, int32_t slots)
     case v1::Consistency::MODE_NOT_SET:
       break;
   }
-  return {.slots = slots};
+  return {.slots = slots, .backups = consistency.bsp().backups()};
 }
 
 const char* NameOf(ConsistencyMode mode) {

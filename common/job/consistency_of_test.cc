@@ -14,6 +14,8 @@ TEST_CASE("Consistency: each mode is understood, BSP by default", "[job]") {
   CHECK(ConsistencyOf(consistency, 4) == ConsistencyRule{.slots = 4});
   CHECK(ConsistencyOf(consistency, 4).synchronous());
   CHECK_FALSE(ConsistencyOf(consistency, 4).reads_ahead());
+  consistency.mutable_bsp()->set_backups(3);
+  CHECK(ConsistencyOf(consistency, 4) == ConsistencyRule{.slots = 4, .backups = 3});
 
   v1::Consistency::Ssp& ssp = *consistency.mutable_ssp();
   ssp.set_staleness_bound(3);

@@ -89,6 +89,12 @@ void ValidateCorrections(const v1::JobSpec& spec, const Mode& mode, FieldChecker
               "sgd, momentum or nesterov in optimizer: the others divide by the gradient's size");
 }
 
+void ValidateBsp(const v1::JobSpec& spec, FieldChecker check) {
+  const ConsistencyRule rule = ConsistencyOf(spec);
+  check.IntegerBetween("backups", rule.backups, 0, std::max(0, rule.slots - 1),
+                       Presence::kExplicit);
+}
+
 void ValidateSsp(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Consistency::Ssp& ssp = spec.consistency().ssp();
   ValidateCorrections(spec, ssp, check);
@@ -294,6 +300,7 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   } else {
     check.Missing("optimizer", "a kind, such as sgd {}, and learning_rate");
   }
+  ValidateBsp(spec, check.In("consistency.bsp"));
   ValidateSsp(spec, check.In("consistency.ssp"));
   ValidateAsp(spec, check.In("consistency.asp"));
   if (spec.has_resources()) {

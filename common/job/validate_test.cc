@@ -98,6 +98,11 @@ TEST_CASE("ValidateJob: a job that keeps to the ranges has no diagnostics", "[jo
   CHECK(ErrorsAfter("") == Lines{});
   CHECK(ErrorsAfter("consistency { ssp { staleness_bound: 0 } }") == Lines{});
   CHECK(ErrorsAfter("consistency { bsp {} } training { slots: 1024 }") == Lines{});
+  CHECK(ErrorsAfter("consistency { bsp { backups: 3 } } training { slots: 4 }") == Lines{});
+  CHECK(ErrorsAfter("consistency { bsp { backups: 4 } } training { slots: 4 }") ==
+        Lines{"consistency.bsp.backups: got 4, expected 0 to 3"});
+  CHECK(ErrorsAfter("consistency { bsp { backups: -1 } } training { slots: 4 }") ==
+        Lines{"consistency.bsp.backups: got -1, expected 0 to 3"});
   CHECK(ErrorsAfter("consistency { ssp { rate_by_staleness: true delay_compensation: 0.1 } }") ==
         Lines{});
   CHECK(ErrorsAfter("consistency { asp { delay_compensation: 0.1 } } optimizer { adam {} }") ==

@@ -53,6 +53,7 @@ enum class PlantedBug : uint8_t {
   kForgetFences,
   kStalenessOffByOne,
   kReleaseBarrierEarly,
+  kCountLateSlot,
   kReadCurrentForPrevious,
   kIgnoreMembership,
   kForgetChangedRow,

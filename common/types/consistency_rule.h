@@ -2,7 +2,9 @@
 // specification says (common/job/consistency_of.h makes it). All roles ask this rule, and not the
 // specification.
 //
-//   BSP  the gradients of an iteration's slots are summed, and applied together
+//   BSP  the gradients of an iteration's slots are summed, and applied together; with backups
+//        those that come first, and the others are dropped (Chen et al., Revisiting Distributed
+//        Synchronous SGD, 2016)
 //   SSP  each is applied as it comes; a read lacks no update of an iteration that is more than
 //        staleness_bound before the reader's (Ho et al., More Effective Distributed ML via a Stale
 //        Synchronous Parallel Parameter Server, NIPS 2013)
@@ -21,6 +23,7 @@ enum class ConsistencyMode { kBsp, kSsp, kAsp };
 struct ConsistencyRule {
   ConsistencyMode mode = ConsistencyMode::kBsp;
   int32_t slots = 1;            // BSP: micro-batches an iteration, >= 1.
+  int32_t backups = 0;          // BSP: how many of them are not waited for, 0 to slots - 1.
   int32_t staleness_bound = 0;  // SSP: iterations, >= 0.
   // SSP, ASP: corrections of late gradients (server/optimizer/late_gradient.h). Off: false, 0.
   bool rate_by_staleness = false;
@@ -42,8 +45,8 @@ struct ConsistencyRule {
   friend bool operator==(const ConsistencyRule&, const ConsistencyRule&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(mode, slots, staleness_bound, rate_by_staleness, delay_compensation, read_own_pushes,
-            cached_rows, cached_iterations);
+    archive(mode, slots, backups, staleness_bound, rate_by_staleness, delay_compensation,
+            read_own_pushes, cached_rows, cached_iterations);
   }
 };
 

@@ -13,9 +13,11 @@ EpochPlan::EpochPlan(const JobPlan& plan)
     : batch_size_(plan.batch_size),
       step_samples_(plan.consistency.synchronous() ? plan.batch_size * plan.consistency.slots
                                                    : plan.batch_size),
-      train_count_(plan.train_count),
+      train_count_(plan.consistency.backups > 0
+                       ? plan.train_count - plan.train_count % step_samples_
+                       : plan.train_count),
       slots_(plan.consistency.slots),
-      steps_per_epoch_(CeilDivide(plan.train_count, step_samples_)),
+      steps_per_epoch_(CeilDivide(train_count_, step_samples_)),
       steps_total_(steps_per_epoch_ * plan.epochs) {
   if (plan.iterations_max > 0) steps_total_ = std::min(steps_total_, plan.iterations_max);
   epochs_ = static_cast<int>(CeilDivide(steps_total_, steps_per_epoch_));

@@ -1,6 +1,8 @@
 // EpochPlan: how many epochs, iterations and samples a job has; the arithmetic of `iterations_max`.
 //
-// A step is an iteration under BSP (slots micro-batches) and a micro-batch under SSP and ASP.
+// A step is an iteration under BSP (slots micro-batches) and a micro-batch under SSP and ASP. With
+// backups an epoch ends with its last whole iteration: of one that is cut short the slots without
+// samples would come first.
 // Thread safety: a value.
 #ifndef CAPSTAN_SCHEDULER_CORE_EPOCH_PLAN_H_
 #define CAPSTAN_SCHEDULER_CORE_EPOCH_PLAN_H_

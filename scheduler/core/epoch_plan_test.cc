@@ -25,6 +25,17 @@ TEST_CASE("Epoch plan: BSP counts iterations of all slots", "[scheduler][core]")
   CHECK(plan.samples_total() == 285);
 }
 
+TEST_CASE("Epoch plan: with backups only whole iterations are trained", "[scheduler][core]") {
+  JobPlan backed_up = Plan(ConsistencyMode::kBsp, 0);
+  backed_up.consistency.backups = 1;
+  const EpochPlan plan(backed_up);
+  CHECK(plan.steps_total() == 6);
+  CHECK(plan.Steps(Epoch(1)) == Range{2, 4});
+  CHECK(plan.Samples(Epoch(1)) == 80);
+  CHECK(plan.samples_total() == 240);
+  CHECK(plan.SlotSamples(SlotId(3), 2) == 20);
+}
+
 TEST_CASE("Epoch plan: SSP and ASP count batches", "[scheduler][core]") {
   const EpochPlan plan(Plan(ConsistencyMode::kSsp, 0));
   CHECK(plan.Steps(Epoch(2)) == Range{20, 30});

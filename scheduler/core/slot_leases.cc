@@ -6,10 +6,11 @@
 
 namespace capstan::scheduler {
 
-SlotLeases::SlotLeases(int slots, Iteration begin, Iteration end, Iteration done)
+SlotLeases::SlotLeases(int slots, Iteration begin, Iteration end, Iteration done, int backups)
     : begin_(begin),
       end_(end),
       segment_end_(end),
+      backups_(backups),
       incomplete_(done < end ? slots : 0),
       done_(static_cast<size_t>(slots), done),
       holders_(static_cast<size_t>(slots)) {}
@@ -71,7 +72,11 @@ bool SlotLeases::AtSegmentEnd() const {
 Iteration SlotLeases::furthest() const { return *std::max_element(done_.begin(), done_.end()); }
 
 Iteration SlotLeases::finished() const {
-  return done_.empty() ? end_ : *std::min_element(done_.begin(), done_.end());
+  if (done_.empty()) return end_;
+  std::vector<Iteration> done = done_;
+  const auto slowest_needed = done.begin() + backups_;
+  std::nth_element(done.begin(), slowest_needed, done.end());
+  return *slowest_needed;
 }
 
 }  // namespace capstan::scheduler

@@ -7,6 +7,8 @@
 //   unheld --Assign--> held by a task --Assign after a death or a join--> held by another
 //                            \ Report(end) -> complete (not moved any more)
 //
+// With backups nobody waits for the slowest: all shards have applied an iteration that all but so
+// many slots have done, and what the others make of it is dropped.
 // Thread safety: thread-compatible.
 // Invariants: (1) begin <= done <= end for each slot, and done never decreases.
 //             (2) after Assign with live tasks every incomplete slot has one holder, and the
@@ -27,8 +29,8 @@ namespace capstan::scheduler {
 class SlotLeases {
  public:
   // Every slot of [0, slots) is to do the iterations [begin, end), and has done those below `done`.
-  // REQUIRES: slots >= 1, begin <= done <= end.
-  SlotLeases(int slots, Iteration begin, Iteration end, Iteration done);
+  // REQUIRES: slots >= 1, begin <= done <= end, 0 <= backups < slots.
+  SlotLeases(int slots, Iteration begin, Iteration end, Iteration done, int backups = 0);
   SlotLeases(int slots, Iteration begin, Iteration end) : SlotLeases(slots, begin, end, begin) {}
   SlotLeases() : SlotLeases(1, Iteration(0), Iteration(0)) {}  // To load into.
 
@@ -54,8 +56,9 @@ class SlotLeases {
   // its holder stays the same.
   std::vector<SlotLease> HeldBy(Rank rank) const;
 
-  bool complete() const { return incomplete_ == 0; }
-  Iteration finished() const;  // Every slot has done every iteration below it.
+  bool complete() const { return incomplete_ <= backups_; }  // All shards have applied all.
+  // All shards have applied every iteration below it.
+  Iteration finished() const;
   Iteration begin() const { return begin_; }
   Iteration end() const { return end_; }
   absl::Span<const Iteration> done() const { return done_; }  // By slot.
@@ -63,7 +66,7 @@ class SlotLeases {
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(begin_, end_, segment_end_, incomplete_, done_, holders_, live_);
+    archive(begin_, end_, segment_end_, backups_, incomplete_, done_, holders_, live_);
   }
 
  private:
@@ -80,6 +83,7 @@ class SlotLeases {
   Iteration begin_;
   Iteration end_;
   Iteration segment_end_;
+  int backups_;
   int incomplete_;
   std::vector<Iteration> done_;  // By slot.
   std::vector<Holder> holders_;  // By slot.

@@ -82,6 +82,24 @@ TEST_CASE("Slot leases: complete once every slot has reached the end; nobody ali
   CHECK(SlotLeases(3, Iteration(5), Iteration(5)).complete());
 }
 
+TEST_CASE("Slot leases: with backups the slowest slots hold nobody up", "[scheduler][core]") {
+  SlotLeases leases(4, Iteration(0), Iteration(10), Iteration(0), /*backups=*/1);
+  leases.Assign(Ranks({0, 1}));
+  for (const int slot : {0, 1, 3}) REQUIRE_OK(leases.Report(SlotId(slot), Iteration(7)));
+  CHECK(leases.finished() == Iteration(7));
+  REQUIRE_OK(leases.Report(SlotId(0), Iteration(10)));
+  REQUIRE_OK(leases.Report(SlotId(1), Iteration(10)));
+  CHECK(leases.finished() == Iteration(7));
+  CHECK_FALSE(leases.complete());
+  REQUIRE_OK(leases.Report(SlotId(3), Iteration(10)));
+  CHECK(leases.finished() == Iteration(10));
+  CHECK(leases.complete());
+  CHECK_FALSE(leases.AtSegmentEnd());
+  // The slowest one may still tell how far it has come.
+  REQUIRE_OK(leases.Report(SlotId(2), Iteration(3)));
+  CHECK(leases.complete());
+}
+
 TEST_CASE("Slot leases: an older report changes nothing", "[scheduler][core]") {
   SlotLeases leases(1, Iteration(5), Iteration(10));
   REQUIRE_OK(leases.Report(SlotId(0), Iteration(8)));

@@ -16,6 +16,7 @@ constexpr int64_t kSegmentMarginMin = 2;
 SlotWork::SlotWork(const JobPlan& plan)
     : WorkLeases(plan),
       slot_count_(plan.consistency.slots),
+      backups_(plan.consistency.backups),
       iteration_samples_(plan.batch_size * plan.consistency.slots) {}
 
 // Tasks learn from servers which iterations are past. After a restart with an older store, or after
@@ -48,7 +49,7 @@ void SlotWork::StartTraining(Epoch epoch, const ResumePoint* from) {
   const Range steps = epochs_.Steps(epoch);
   const Iteration begin(steps.begin);
   slots_.emplace(slot_count_, begin, Iteration(steps.end),
-                 from == nullptr ? begin : from->iteration);
+                 from == nullptr ? begin : from->iteration, backups_);
   margin_ = 0;
 }
 

@@ -57,6 +57,7 @@ class SlotWork final : public WorkLeases {
   void EndSegmentSoon(double samples_per_second);
 
   const int slot_count_;
+  const int backups_;
   const int64_t iteration_samples_;
   std::optional<SlotLeases> slots_;      // From the first training phase on.
   int64_t margin_ = 0;                   // Iterations left to tasks to hear of a segment's end.

@@ -23,7 +23,7 @@ class SqliteStore final : public Store {
  public:
   // The version of the table and of the encoded values (scheduler/store/state_codec.h). A store of
   // another version is refused, not converted.
-  static constexpr int kSchemaVersion = 26;
+  static constexpr int kSchemaVersion = 27;
 
   // Opens or creates the file `path`. Its folder must exist.
   // Errors: kFailedPrecondition  another process has it open, or its schema version differs.

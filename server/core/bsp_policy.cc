@@ -1,5 +1,7 @@
 #include "server/core/bsp_policy.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
 
@@ -14,11 +16,20 @@ absl::Status BspPolicy::CheckPush(const PushHead& push, const ShardVersions& ver
   return tree_.CheckNode(push.slot_begin, push.slot_end);
 }
 
+bool BspPolicy::IsFirst(const PushHead& push) {
+  if (arrived_.empty()) return false;  // Applied with all slots of its iteration.
+  Iteration& last = arrived_[static_cast<size_t>(push.slot_begin)];
+  const bool is_first = last < push.iteration;
+  last = std::max(last, push.iteration);
+  return is_first;
+}
+
 PushDecision BspPolicy::Push(const PushHead& push, const ShardVersions& versions) {
   PushDecision decision;
-  if (push.iteration.value() <
-      versions.current.value()) {  // Applied with all slots of its iteration.
-    decision.outcome = PushOutcome::kDuplicate;
+  const bool is_new = IsFirst(push);
+  const bool is_past = push.iteration.value() < versions.current.value();
+  if (is_past && !(is_new && Planted(PlantedBug::kCountLateSlot))) {
+    decision.outcome = is_new ? PushOutcome::kLate : PushOutcome::kDuplicate;
     return decision;
   }
   const bool is_first = tree_.empty();

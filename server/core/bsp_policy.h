@@ -1,10 +1,11 @@
 // BspPolicy: an iteration is M slots; when all are in they are summed in a fixed tree and applied
-// once.
+// once. With b backups it is applied when M - b are in, and the others are dropped as they come.
 //
 // A pull at iteration c reads exactly version c. After iteration c is applied (version c + 1),
 // version c stays readable until the first push for iteration c + 1: its sender has seen the whole
 // model at c + 1, so every shard has finished c and nobody needs version c again. Until then a slot
-// of a worker that died can be computed once more by another.
+// of a worker that died can be computed once more by another. This holds with backups, too: whose
+// slot is dropped by one shard may be needed by another one, which has not finished c.
 //
 //   version v, tree empty,  --first push at v-->  tree filling  --last slot-->  version v+1, tree
 //   v-1 readable                                  v readable                    empty, v readable
@@ -13,13 +14,17 @@
 #ifndef CAPSTAN_SERVER_CORE_BSP_POLICY_H_
 #define CAPSTAN_SERVER_CORE_BSP_POLICY_H_
 
+#include <vector>
+
 #include "server/core/consistency_policy.h"
 
 namespace capstan::server {
 
 class BspPolicy final : public ConsistencyPolicy {
  public:
-  explicit BspPolicy(int32_t slots) : tree_(slots) {}  // REQUIRES: as SlotTree.
+  // REQUIRES: as SlotTree.
+  BspPolicy(int32_t slots, int32_t backups)
+      : tree_(slots, backups), arrived_(backups > 0 ? slots : 0, Iteration(-1)) {}
 
   bool DeduplicatesBySlot() const override { return true; }
   absl::Status CheckPush(const PushHead& push, const ShardVersions& versions) const override;
@@ -37,7 +42,13 @@ class BspPolicy final : public ConsistencyPolicy {
   void Restore(const ShardCoreState&) override {}
 
  private:
+  // Whether neither the push nor a later one of its slot has come before; notes that it has.
+  bool IsFirst(const PushHead& push);
+
   SlotTree tree_;  // Of iteration `versions.current`.
+  // With backups, by slot: the last iteration of which it has come. A shard that was restored knows
+  // of none, and counts repetitions of earlier pushes as late.
+  std::vector<Iteration> arrived_;
 };
 
 }  // namespace capstan::server

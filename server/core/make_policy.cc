@@ -34,7 +34,12 @@ absl::StatusOr<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const ConsistencyR
         return absl::InvalidArgumentError(
             absl::StrCat("slots: ", config.slots, ", expected 1 to ", SlotTree::kSlotsMax));
       }
-      return std::make_unique<BspPolicy>(config.slots);
+      if (config.backups < 0 || config.backups >= config.slots) {
+        return absl::InvalidArgumentError(absl::StrCat("backups: ", config.backups,
+                                                       ", expected 0 to ", config.slots - 1,
+                                                       ", fewer than slots"));
+      }
+      return std::make_unique<BspPolicy>(config.slots, config.backups);
     case ConsistencyMode::kSsp:
       if (config.staleness_bound < 0) {
         return absl::InvalidArgumentError(

@@ -60,7 +60,8 @@ struct PullHead {
   friend bool operator==(const PullHead&, const PullHead&) = default;
 };
 
-enum class PushOutcome { kRecorded, kDuplicate };
+// kLate: of an iteration that was applied without it (BSP with backups); it is dropped.
+enum class PushOutcome { kRecorded, kDuplicate, kLate };
 enum class PullOutcome { kValues, kUnchanged, kNotReady, kPast };
 // Which of a shard's two readable buffers a pull is answered from.
 enum class ReadFrom { kNothing, kCurrent, kPrevious };

@@ -80,7 +80,7 @@ absl::Status ShardCore::Push(const PushHead& push, Actions& actions) {
     CarryOut(decision, RecordOf(push, versions_.current, decision.record), actions);
     if (pulled_.has_value()) pulled_->Forget(push.rank, push.iteration, actions);
   } else {
-    ++pushes_duplicate_;
+    ++(decision.outcome == PushOutcome::kLate ? pushes_late_ : pushes_duplicate_);
   }
   actions.emplace_back(ReplyPush{.token = push.token,
                                  .outcome = decision.outcome,
@@ -205,6 +205,7 @@ ShardCoreState ShardCore::Save() const {
                        .membership_generation = membership_generation_,
                        .pushes_recorded = pushes_recorded_,
                        .pushes_duplicate = pushes_duplicate_,
+                       .pushes_late = pushes_late_,
                        .incarnation_floor = filter_.floor(),
                        .learning_rate_factor = learning_rate_factor_,
                        .lives = filter_.Save(),
@@ -231,6 +232,7 @@ absl::StatusOr<ShardCore> ShardCore::Restore(const ConsistencyRule& config,
   core.learning_rate_factor_ = state.learning_rate_factor;
   core.pushes_recorded_ = state.pushes_recorded;
   core.pushes_duplicate_ = state.pushes_duplicate;
+  core.pushes_late_ = state.pushes_late;
   core.filter_.Restore(state.incarnation_floor, state.lives);
   core.policy_->Restore(state);
   return core;

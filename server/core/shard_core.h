@@ -1,9 +1,9 @@
 // ShardCore: one shard's state machine: heads of pushes and pulls in, ordered actions out.
 //
 //   push --> fenced? --> repeated? --> policy: keep / add / apply --> ReplyPush kRecorded
-//              |            |                        |
-//           kAborted    ReplyPush               version + 1 --> pending pulls are tried again
-//                       kDuplicate
+//              |            |              |         |
+//           kAborted    ReplyPush      ReplyPush  version + 1 --> pending pulls are tried again
+//                       kDuplicate       kLate
 //
 //   pull --> fenced? --> policy: current / previous --------------> ReplyPull kValues, kUnchanged
 //              |            |  past ------------------------------> ReplyPull kPast
@@ -106,6 +106,7 @@ class ShardCore {
   Version version() const { return versions_.current; }
   int64_t pushes_recorded() const { return pushes_recorded_; }
   int64_t pushes_duplicate() const { return pushes_duplicate_; }
+  int64_t pushes_late() const { return pushes_late_; }
   int pulls_pending() const { return static_cast<int>(pending_.size()); }
 
  private:
@@ -138,6 +139,7 @@ class ShardCore {
   double learning_rate_factor_ = 1;
   int64_t pushes_recorded_ = 0;
   int64_t pushes_duplicate_ = 0;
+  int64_t pushes_late_ = 0;
   absl::btree_map<PullToken, PullHead> pending_;  // Ordered: the order of answers is observable.
   absl::btree_set<std::pair<Instant, PullToken>> deadlines_;  // Of pending_.
 };

@@ -170,6 +170,56 @@ class SlotWorld {
   int64_t recorded_ = 0;
 };
 
+// Workers of a BSP job with backups: slots of the present and of earlier iterations arrive in any
+// order, once or twice.
+void RunBackups(uint64_t seed) {
+  Dice dice(seed);
+  const auto slots = static_cast<int32_t>(2 + dice.Below(8));
+  const auto backups = static_cast<int32_t>(1 + dice.Below(slots - 1));
+  ShardFixture shard(Bsp(slots, backups));
+  Replica replica(Bsp(slots, backups), shard);
+  std::set<std::pair<int64_t, int32_t>> came;  // Iteration and slot.
+  int64_t value = 0, sum = 0, in = 0, late = 0;
+  for (int step = 0; step < 200; ++step) {
+    const int64_t now = shard.core().version().value();
+    const int64_t iteration = std::max<int64_t>(0, now - (dice.OneIn(3) ? dice.Below(3) : 0));
+    const auto slot = static_cast<int32_t>(dice.Below(slots));
+    const int64_t gradient = GradientOf(iteration, slot);
+    const ReplyPush reply = shard.Push(SlotPush(iteration, slot), gradient);
+    // A slot that has come for a later iteration has come for the earlier ones, too: its worker
+    // has left them behind.
+    const auto later = came.lower_bound({iteration, 0});
+    const bool known =
+        std::any_of(later, came.end(), [&](const auto& one) { return one.second == slot; });
+    came.insert({iteration, slot});
+    if (known) {
+      REQUIRE(reply.outcome == PushOutcome::kDuplicate);
+    } else if (iteration < now) {
+      REQUIRE(reply.outcome == PushOutcome::kLate);
+      ++late;
+    } else {
+      REQUIRE(reply.outcome == PushOutcome::kRecorded);
+      sum += gradient;
+      if (++in == slots - backups) {
+        value += sum;
+        sum = in = 0;
+        REQUIRE(shard.core().version() == Version(now + 1));
+      }
+    }
+    REQUIRE(shard.value() == value);
+    REQUIRE(shard.core().pushes_late() == late);
+  }
+  replica.Catch(shard);
+}
+
+TEST_CASE("Property: BSP with backups applies the slots that come first, and no others",
+          "[server][core]") {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    CAPTURE(seed);
+    RunBackups(seed);
+  }
+}
+
 TEST_CASE("Property: BSP applies each slot once and reads the exact sums, under any schedule",
           "[server][core]") {
   for (uint64_t seed = 0; seed < 2000; ++seed) {

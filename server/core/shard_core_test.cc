@@ -137,6 +137,41 @@ TEST_CASE(
 
 // ---------------------------------------------------------------- SSP
 
+TEST_CASE("BSP with backups: all but so many slots make an update, and later ones are dropped",
+          "[server][core]") {
+  ShardFixture shard(Bsp(3, 1));
+  ShardFixture copy(Bsp(3, 1), shard);
+  const PullToken next = shard.Pull(1);
+  shard.Push(SlotPush(0, 2), 5);
+  CHECK(shard.Push(SlotPush(0, 2), 5).outcome == PushOutcome::kDuplicate);
+  CHECK(shard.Waits(next));
+  shard.Push(SlotPush(0, 0), 6);
+  CHECK_READS(shard, next, 11, 1);
+
+  const ReplyPush late = shard.Push(SlotPush(0, 1), 100);
+  CHECK(late.outcome == PushOutcome::kLate);
+  CHECK(late.rests_on == Version(1));
+  CHECK(shard.Push(SlotPush(0, 1), 100).outcome == PushOutcome::kDuplicate);
+  CHECK(shard.Push(SlotPush(0, 0), 6).outcome == PushOutcome::kDuplicate);
+  CHECK(shard.value() == 11);
+  CHECK(shard.core().pushes_late() == 1);
+  CHECK(shard.core().pushes_duplicate() == 3);
+
+  // Who was late computes the next iteration like the others.
+  shard.Push(SlotPush(1, 1), 1);
+  shard.Push(SlotPush(1, 0), 2);
+  CHECK(shard.value() == 14);
+  copy.Replay(shard);
+  CHECK(copy.value() == 14);
+  CHECK(ShardFixture(Bsp(3, 1), shard).core().pushes_late() == 1);
+}
+
+TEST_CASE("BSP with backups: numbers of backups that cannot be are refused", "[server][core]") {
+  const int32_t backups = GENERATE(-1, 3, 4);
+  CHECK_STATUS(ShardCore::Make(Bsp(3, backups)), StatusCode::kInvalidArgument,
+               absl::StrCat("backups: ", backups, ", expected 0 to 2, fewer than slots"));
+}
+
 TEST_CASE("SSP: a reader s iterations ahead reads, one at s + 1 waits", "[server][core]") {
   ShardFixture shard(Ssp(2));
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 2)});

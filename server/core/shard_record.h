@@ -63,6 +63,7 @@ struct ShardCoreState {
   Generation membership_generation;
   int64_t pushes_recorded = 0;
   int64_t pushes_duplicate = 0;
+  int64_t pushes_late = 0;
   Incarnation incarnation_floor = {};  // The highest of all memberships.
   double learning_rate_factor = 1;     // Of the newest membership.
   std::vector<LifeMarks> lives;        // Ordered by rank.

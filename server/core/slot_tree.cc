@@ -7,8 +7,9 @@
 
 namespace capstan::server {
 
-SlotTree::SlotTree(int32_t slots)
+SlotTree::SlotTree(int32_t slots, int32_t backups)
     : slots_(slots),
+      backups_(backups),
       leaf_count_(static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(slots)))),
       present_(2 * leaf_count_),
       gradients_(2 * leaf_count_) {}
@@ -19,6 +20,10 @@ absl::Status SlotTree::CheckNode(int32_t begin, int32_t end) const {
         absl::StrCat("slots [", begin, ", ", end, "): expected a range inside [0, ", slots_, ")"));
   }
   const int32_t size = end - begin;
+  if (backups_ > 0 && size > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "slots [", begin, ", ", end, "): expected a single slot, since the job has backups"));
+  }
   if (!std::has_single_bit(static_cast<uint32_t>(size)) || begin % size != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("slots [", begin, ", ", end,
@@ -36,21 +41,10 @@ SlotArrival SlotTree::Arrive(int32_t begin, int32_t end) {
     return arrival;
   }
   DropDescendants(node, arrival);
-  GradientId gradient = kIncomingGradient;
-  while (node != 1) {
-    const int32_t sibling = node ^ 1;
-    if (IsPresent(sibling)) {
-      const GradientId into = Take(sibling);
-      arrival.additions.push_back({.into = into, .from = gradient});
-      gradient = into;
-    } else if (FirstSlot(sibling) < slots_ - (Planted(PlantedBug::kReleaseBarrierEarly) ? 1 : 0)) {
-      break;  // The sibling is still to come.
-    }
-    node /= 2;
-  }
-  if (node == 1) {
+  GradientId gradient = AddSiblings(kIncomingGradient, node, arrival);
+  if (node == 1 || (backups_ > 0 && ++arrived_ == slots_ - backups_)) {
     arrival.complete = true;
-    arrival.root = gradient;
+    arrival.root = AddAll(gradient, arrival);
     return arrival;
   }
   if (gradient == kIncomingGradient) {
@@ -61,6 +55,31 @@ SlotArrival SlotTree::Arrive(int32_t begin, int32_t end) {
   }
   Put(node, gradient);
   return arrival;
+}
+
+GradientId SlotTree::AddSiblings(GradientId gradient, int32_t& node, SlotArrival& arrival) {
+  for (; node != 1; node /= 2) {
+    const int32_t sibling = node ^ 1;
+    if (IsPresent(sibling)) {
+      const GradientId into = Take(sibling);
+      arrival.additions.push_back({.into = into, .from = gradient});
+      gradient = into;
+    } else if (FirstSlot(sibling) < slots_ - (Planted(PlantedBug::kReleaseBarrierEarly) ? 1 : 0)) {
+      break;  // The sibling is still to come.
+    }
+  }
+  return gradient;
+}
+
+GradientId SlotTree::AddAll(GradientId gradient, SlotArrival& arrival) {
+  arrived_ = 0;
+  for (int32_t node = 1; present_count_ > 0; ++node) {
+    if (!IsPresent(node)) continue;
+    const GradientId into = Take(node);
+    arrival.additions.push_back({.into = into, .from = gradient});
+    gradient = into;
+  }
+  return gradient;
 }
 
 std::vector<SlotId> SlotTree::MissingSlots() const {

@@ -1,5 +1,5 @@
 // SlotTree: adds the gradients of one iteration's M slots in an order that does not depend on their
-// arrival.
+// arrival; or, with backups, of those slots that arrive first.
 //
 // A binary tree over the slots; a node is a range [begin, begin + 2^k) with begin a multiple of
 // 2^k, and its sum is left + right. A child that lies wholly beyond M is absent: the parent is then
@@ -11,7 +11,9 @@
 //        [0,2) [2,4)   [4,6)
 //        0  1   2  3    4  5
 //
-// A pair is added as soon as both halves are there, so at most about M / 2 gradients are kept.
+// A pair is added as soon as both halves are there, so at most about M / 2 gradients are kept. With
+// backups the iteration is complete when all but so many slots are in; which these are, and so the
+// sum, depends on the arrival.
 // Thread safety: thread-compatible.
 // Invariants: (1) the present nodes never overlap. (2) no two siblings are both present.
 #ifndef CAPSTAN_SERVER_CORE_SLOT_TREE_H_
@@ -33,7 +35,7 @@ struct SlotArrival {
   bool keep = false;                // Keep the payload as `kept`; it is waiting for its sibling.
   GradientId kept;
   std::vector<AddGradient> additions;  // In order; the first takes the payload in.
-  bool complete = false;  // Every slot is in: `root` holds the sum, and the tree is empty again.
+  bool complete = false;  // Enough slots are in: `root` holds the sum, and the tree is empty again.
   GradientId root;        // kIncomingGradient if the payload alone is the sum.
 };
 
@@ -41,10 +43,12 @@ class SlotTree {
  public:
   static constexpr int32_t kSlotsMax = 1024;
 
-  explicit SlotTree(int32_t slots);  // REQUIRES: 1 <= slots <= kSlotsMax.
+  // REQUIRES: 1 <= slots <= kSlotsMax, 0 <= backups < slots.
+  explicit SlotTree(int32_t slots, int32_t backups = 0);
 
   // Whether [begin, end) is a node that may be pushed: inside [0, slots), its size a power of two
-  // and its begin a multiple of it. Errors: kInvalidArgument, names the range.
+  // and its begin a multiple of it; with backups a single slot. Errors: kInvalidArgument, names the
+  // range.
   absl::Status CheckNode(int32_t begin, int32_t end) const;
 
   // Takes the node's payload in. REQUIRES: CheckNode(begin, end) is OK.
@@ -60,15 +64,20 @@ class SlotTree {
   int32_t FirstSlot(int32_t node) const;
   bool IsCovered(int32_t node) const;  // By itself or an ancestor.
   void DropDescendants(int32_t node, SlotArrival& arrival);
+  // Adds `gradient` to its siblings upwards; returns the sum, and its node by `node`.
+  GradientId AddSiblings(GradientId gradient, int32_t& node, SlotArrival& arrival);
+  GradientId AddAll(GradientId gradient, SlotArrival& arrival);  // To all that is there.
   void Put(int32_t node, GradientId gradient);
   GradientId Take(int32_t node);
   bool IsPresent(int32_t node) const { return present_[node]; }
 
   const int32_t slots_;
+  const int32_t backups_;
   const int32_t leaf_count_;  // The power of two not below slots_.
   std::vector<bool> present_;
   std::vector<GradientId> gradients_;  // Valid where present_.
   int32_t present_count_ = 0;
+  int32_t arrived_ = 0;  // With backups: slots of the present nodes.
   GradientId next_gradient_{1};
 };
 

@@ -40,7 +40,7 @@ Sum ExpectedRoot(int32_t slots) {
 // A tree whose gradients are sums as text.
 class TextTree {
  public:
-  explicit TextTree(int32_t slots) : tree_(slots), slots_(slots) {}
+  explicit TextTree(int32_t slots, int32_t backups = 0) : tree_(slots, backups), slots_(slots) {}
 
   // Pushes the node as a worker would: already summed if it has several slots.
   SlotArrival Push(int32_t begin, int32_t end) {
@@ -180,6 +180,55 @@ TEST_CASE("Slot tree: a single slot is complete at once and keeps nothing", "[se
   CHECK(arrival.complete);
   CHECK(arrival.root == kIncomingGradient);
   CHECK(tree.kept_max() == 0);
+}
+
+// The slots of a sum as text, ascending.
+std::vector<int> SlotsOf(const std::string& sum) {
+  std::vector<int> slots;
+  int slot = -1;
+  for (const char c : sum + ")") {
+    if (c >= '0' && c <= '9') {
+      slot = 10 * std::max(slot, 0) + (c - '0');
+    } else if (slot >= 0) {
+      slots.push_back(slot);
+      slot = -1;
+    }
+  }
+  std::sort(slots.begin(), slots.end());
+  return slots;
+}
+
+TEST_CASE("Slot tree: with backups the first slots are summed, whichever they are",
+          "[server][core]") {
+  for (int32_t slots = 2; slots <= 12; ++slots) {
+    for (int32_t backups = 1; backups < slots; ++backups) {
+      CAPTURE(slots, backups);
+      TextTree tree(slots, backups);
+      const auto needed = static_cast<size_t>(slots - backups);
+      for (uint64_t iteration = 0; iteration < 20; ++iteration) {
+        const auto order = MakePermutation(MixKey(iteration, static_cast<uint64_t>(slots)), slots);
+        std::vector<int> first;
+        bool complete = false;
+        for (size_t i = 0; !complete; ++i) {
+          const auto slot = static_cast<int32_t>(order[i]);
+          first.push_back(slot);
+          complete = tree.Push(slot, slot + 1).complete;
+        }
+        REQUIRE(first.size() == needed);
+        std::sort(first.begin(), first.end());
+        REQUIRE(SlotsOf(tree.root()) == first);
+        REQUIRE(tree.kept() == 0);
+        REQUIRE(tree.tree().empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("Slot tree: with backups slots come one by one", "[server][core]") {
+  const SlotTree tree(4, 1);
+  REQUIRE_OK(tree.CheckNode(2, 3));
+  CHECK_STATUS(tree.CheckNode(2, 4), absl::StatusCode::kInvalidArgument,
+               "slots [2, 4): expected a single slot, since the job has backups");
 }
 
 TEST_CASE("Slot tree: ranges that are no node are refused by name", "[server][core]") {

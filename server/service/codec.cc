@@ -5,6 +5,22 @@
 #include "common/wire/number_format.h"
 
 namespace capstan::server {
+namespace {
+
+v1::ShardPushResult::Outcome OutcomeOf(PushOutcome outcome) {
+  switch (outcome) {
+    case PushOutcome::kRecorded:
+      return v1::ShardPushResult::RECORDED;
+    case PushOutcome::kDuplicate:
+      return v1::ShardPushResult::DUPLICATE;
+    case PushOutcome::kLate:
+      return v1::ShardPushResult::LATE;
+  }
+  return v1::ShardPushResult::OUTCOME_UNSPECIFIED;
+}
+
+}  // namespace
+
 absl::Status CheckCaller(const v1::Caller& caller) {
   if (caller.rank() == kReaderRank.value()) return absl::OkStatus();
   CAPSTAN_RETURN_IF_ERROR(CheckRank(caller.rank()));
@@ -44,8 +60,7 @@ absl::StatusOr<PullHead> DecodePull(const v1::PullRequest& request, const v1::Sh
 }
 
 void EncodePushReply(const ReplyPush& reply, v1::ShardPushResult* result) {
-  result->set_outcome(reply.outcome == PushOutcome::kRecorded ? v1::ShardPushResult::RECORDED
-                                                              : v1::ShardPushResult::DUPLICATE);
+  result->set_outcome(OutcomeOf(reply.outcome));
   result->set_version(reply.version.value());
 }
 

@@ -51,7 +51,8 @@ TEST_CASE("Codec: a pull survives the round trip", "[server]") {
 TEST_CASE("Codec: every outcome of a push is told", "[server]") {
   const auto [outcome, told] = GENERATE(table<PushOutcome, v1::ShardPushResult::Outcome>(
       {{PushOutcome::kRecorded, v1::ShardPushResult::RECORDED},
-       {PushOutcome::kDuplicate, v1::ShardPushResult::DUPLICATE}}));
+       {PushOutcome::kDuplicate, v1::ShardPushResult::DUPLICATE},
+       {PushOutcome::kLate, v1::ShardPushResult::LATE}}));
   v1::ShardPushResult result;
   EncodePushReply({.token = {}, .outcome = outcome, .version = Version(5)}, &result);
   CHECK(result.outcome() == told);

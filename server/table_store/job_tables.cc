@@ -183,6 +183,7 @@ std::vector<v1::HeldTable> JobTables::Describe(
     table.set_version_max(std::max(table.version_max(), version));
     table.set_pushes_applied(table.pushes_applied() + shard.core().pushes_recorded());
     table.set_pushes_duplicate(table.pushes_duplicate() + shard.core().pushes_duplicate());
+    table.set_pushes_late(table.pushes_late() + shard.core().pushes_late());
     if (const auto rows = shard.store().row_counts()) Add(*rows, table.mutable_rows());
     table.set_rows_on_disk(table.rows_on_disk() + shard.store().rows_on_disk());
   }

@@ -220,6 +220,7 @@ v1::ShardState EncodeState(const ShardCoreState& state) {
   encoded.set_learning_rate_factor(state.learning_rate_factor);
   encoded.set_pushes_recorded(state.pushes_recorded);
   encoded.set_pushes_duplicate(state.pushes_duplicate);
+  encoded.set_pushes_late(state.pushes_late);
   for (const LifeMarks& life : state.lives) {
     if (Planted(PlantedBug::kInstallWithoutMarks)) break;
     EncodeLife(life, encoded.add_lives());
@@ -237,6 +238,7 @@ absl::StatusOr<ShardCoreState> DecodeState(const v1::ShardState& encoded, int64_
                        .membership_generation = Generation(encoded.membership_generation()),
                        .pushes_recorded = encoded.pushes_recorded(),
                        .pushes_duplicate = encoded.pushes_duplicate(),
+                       .pushes_late = encoded.pushes_late(),
                        .incarnation_floor = Incarnation(encoded.incarnation_floor()),
                        .lives = {},
                        .members_known = encoded.members_known(),

@@ -79,6 +79,11 @@ class Checker {
     static_cast<void>(shard), static_cast<void>(version);
   }
   virtual void RowsUsed(const RowsUse& use) { static_cast<void>(use); }
+  // A task begins to compute the batch; the parameters are valid during the call.
+  virtual void ComputationBegun(const Life& life, const Batch& batch,
+                                const std::vector<std::vector<float>>& parameters) {
+    static_cast<void>(life), static_cast<void>(batch), static_cast<void>(parameters);
+  }
   // Every shard has acknowledged the batch's push.
   virtual void BatchDone(const Life& life, const Batch& batch) {
     static_cast<void>(life), static_cast<void>(batch);

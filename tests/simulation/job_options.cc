@@ -75,6 +75,15 @@ void DrawSparse(Prng& prng, JobOptions& job) {
   job.cached_iterations = static_cast<int>(prng.Between(1, 4));
 }
 
+void DrawBackups(Prng prng, JobOptions& job) {
+  if (job.mode != ConsistencyMode::kBsp || job.slots < 2 || !prng.Chance(0.2)) return;
+  job.backups = static_cast<int>(prng.Between(1, job.slots - 1));
+  // What is needed to tell from the parameters which slots are in them.
+  job.optimizer = 0;
+  job.table_elements.resize(1);
+  job.row_life = RowLife();
+}
+
 void DrawJobMeans(Prng& prng, JobOptions& job) {
   const int64_t every = prng.Between(1, 4);
   if (prng.Chance(0.75)) {
@@ -88,9 +97,10 @@ std::string Describe(const JobOptions& job) {
   static constexpr const char* kModes[] = {"bsp", "ssp", "asp"};
   return absl::StrCat(
       kModes[static_cast<int>(job.mode)], "(", job.staleness_bound, "), ", job.workers,
-      " workers, ", job.servers, " servers, ", job.slots, " slots, batches of ", job.batch_size,
-      ", ", job.train_count, " + ", job.test_count, " samples, ", job.epochs, " epochs, tables of ",
-      absl::StrJoin(job.table_elements, ", "), " elements",
+      " workers, ", job.servers, " servers, ", job.slots, " slots, ", job.backups,
+      " backups, batches of ", job.batch_size, ", ", job.train_count, " + ", job.test_count,
+      " samples, ", job.epochs, " epochs, tables of ", absl::StrJoin(job.table_elements, ", "),
+      " elements",
       job.sparse_buckets > 0
           ? absl::StrCat(" (rows of ", job.sparse_dim, " in ", job.sparse_buckets, " buckets",
                          Describe(job.row_life), ", ", job.sparse_memory, " bytes of memory, ",

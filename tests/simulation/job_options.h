@@ -33,6 +33,7 @@ struct JobOptions {
   int workers = 1;
   int servers = 0;  // 0: all.
   int slots = 1;
+  int backups = 0;  // BSP.
   int64_t batch_size = 1;
   int64_t train_count = 1;
   int64_t test_count = 0;
@@ -86,6 +87,7 @@ void DrawJob(Prng& prng, const JobPlaces& places, JobOptions& job);
 // as long.
 void DrawPace(Prng& prng, absl::Duration time, double longest, JobOptions& job);
 void DrawSparse(Prng& prng, JobOptions& job);  // Makes its first table a sparse one.
+void DrawBackups(Prng prng, JobOptions& job);  // Makes some BSP jobs wait for fewer slots.
 // A log, or a checkpoint to go back to.
 void DrawJobMeans(Prng& prng, JobOptions& job);
 

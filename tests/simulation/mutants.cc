@@ -153,6 +153,8 @@ std::vector<Mutant> MutantsOfServers() {
        "a read may be one iteration staler than the bound"},
       {PlantedBug::kReleaseBarrierEarly, "release-barrier-early", "reference",
        "an iteration is applied without its last slot"},
+      {PlantedBug::kCountLateSlot, "count-late-slot", "backups",
+       "a slot that comes after its iteration is added to the next one"},
       {PlantedBug::kReadCurrentForPrevious, "read-current-for-previous", "versions",
        "a reader of the version before gets the present one"},
       {PlantedBug::kIgnoreMembership, "ignore-membership", "liveness",

@@ -31,6 +31,7 @@ constexpr uint64_t kSegmentsStream = 22;
 constexpr uint64_t kJobsStream = 40;
 constexpr uint64_t kInstantsStream = 51;
 constexpr uint64_t kSuccessorStream = 53;
+constexpr uint64_t kBackupsStream = 54;
 constexpr double kHeavyLoss = 0.3;
 constexpr absl::Duration kLongestBatch = absl::Minutes(4);
 constexpr absl::Duration kQuickIteration = absl::Milliseconds(300);
@@ -331,6 +332,9 @@ Options DrawOptions(uint64_t seed) {
   DrawInstants(Prng(seed).Fork(kInstantsStream), options);
   DrawMoreJobs(Prng(seed).Fork(kJobsStream), options);
   DrawLostSuccessor(Prng(seed).Fork(kSuccessorStream), options);
+  DrawBackups(Prng(seed).Fork(kBackupsStream), options.job);
+  for (JobOptions& more : options.more_jobs)
+    DrawBackups(Prng(more.seed).Fork(kBackupsStream), more);
   return options;
 }
 

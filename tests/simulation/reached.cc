@@ -6,6 +6,7 @@ absl::string_view ReachedName(Reached reached) {
   static constexpr std::array<absl::string_view, kReachedCount> kNames = {
       "a push was sent again",
       "a repeated push was answered from the record",
+      "a push came when its iteration had been applied without it",
       "a pull was answered 'not ready'",
       "a pull was answered 'past'",
       "a reader read from a primary",

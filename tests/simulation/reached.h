@@ -16,6 +16,7 @@ namespace capstan::sim {
 enum class Reached : uint8_t {
   kPushRepeated,
   kPushDuplicateAnswered,
+  kPushLate,
   kPullNotReady,
   kPullPast,
   kReaderRead,

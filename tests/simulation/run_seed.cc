@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/simulation/backup_slots.h"
 #include "tests/simulation/cluster.h"
 #include "tests/simulation/evaluation.h"
 #include "tests/simulation/exactly_once_ledger.h"
@@ -49,7 +50,9 @@ std::vector<std::vector<server::HeldCopy>> CopiesOf(const JobId& job, Cluster& c
 // Adds the checkers of the job's promises.
 Judged AddCheckers(World* world, Cluster* cluster, JobWorld* job) {
   const JobOptions& options = job->options;
-  if (options.mode == ConsistencyMode::kBsp) {
+  if (options.backups > 0) {
+    Add(job, std::make_unique<BackupSlots>(&job->workload));
+  } else if (options.mode == ConsistencyMode::kBsp) {
     Add(job, std::make_unique<ReferenceBits>(&job->workload));
   } else {
     Add(job, std::make_unique<ExactlyOnceLedger>(&job->workload, world->options.left_to_task));

@@ -176,7 +176,9 @@ bool SimTask::Train(const worker::Work& work, worker::OpId push,
                             .iteration = work.iteration,
                             .slots = work.slots,
                             .positions = work.positions};
-  const float forward = job_->workload.Forward(gradients_[push].batch, parameters_);
+  const Batch& batch = gradients_[push].batch;
+  job_->Tell([&](Checker& checker) { checker.ComputationBegun(life_, batch, parameters_); });
+  const float forward = job_->workload.Forward(batch, parameters_);
   waiting_ = Waiting::kTime;
   ReleasePart(push, work, forward, 0, result);
   return false;

@@ -24,8 +24,10 @@ inline worker::Acknowledgement AcknowledgementOf(const v1::JobSpec& spec) {
 }
 
 inline worker::TaskBoard::Options BoardOptions(const JobWorld& job, const v1::JobSpec& spec) {
-  return {.bsp = ConsistencyOf(spec).synchronous(),
-          .slots = spec.training().slots(),
+  const ConsistencyRule consistency = ConsistencyOf(spec);
+  return {.bsp = consistency.synchronous(),
+          .slots = consistency.slots,
+          .backups = consistency.backups,
           .batch_size = spec.training().batch_size(),
           .evaluation_batch_size = 4,
           .train_samples = job.options.train_count};

@@ -188,9 +188,11 @@ void SimTask::OnPushReply(const worker::SendMessage& message, const KeysSent& se
   if (outcome.ok()) LearnLists(message, sent, decoded);
   const bool taken = outcome.ok() && !decoded.unknown_key_list;
   for (size_t i = 0; taken && i < message.shards.size(); ++i) {
-    if (response.shards(static_cast<int>(i)).outcome() == v1::ShardPushResult::DUPLICATE) {
+    const auto answered = response.shards(static_cast<int>(i)).outcome();
+    if (answered == v1::ShardPushResult::DUPLICATE) {
       ++world_->reached[Reached::kPushDuplicateAnswered];
     }
+    if (answered == v1::ShardPushResult::LATE) ++world_->reached[Reached::kPushLate];
     job_->Tell([&](Checker& checker) {
       checker.PushAcknowledged(life_, message.shards[i].key, gradients_.at(message.op).batch,
                                decoded.shards[i].version);

@@ -27,7 +27,7 @@ void SetRowLife(const RowLife& life, v1::SparseSpec* spec) {
 
 v1::TableSpec MakeTable(int index, const JobOptions& job) {
   v1::Initializer initializer;
-  if (job.mode == ConsistencyMode::kBsp) {
+  if (job.mode == ConsistencyMode::kBsp && job.backups == 0) {
     initializer.set_uniform_bound(0.5f);
   } else {
     initializer.set_constant(3.0f);
@@ -70,7 +70,8 @@ worker::AllTableKeys MakeKeys(const JobOptions& job) {
 }
 
 void SetOptimizer(const JobOptions& options, v1::Optimizer* optimizer) {
-  optimizer->set_learning_rate(options.mode == ConsistencyMode::kBsp ? 0.05f : 1.0f);
+  const bool whole = options.mode != ConsistencyMode::kBsp || options.backups > 0;
+  optimizer->set_learning_rate(whole ? 1.0f : 0.05f);
   switch (options.optimizer) {
     case 1:
       optimizer->mutable_momentum();
@@ -96,7 +97,7 @@ v1::JobSpec MakeSpec(const JobOptions& job) {
   spec.mutable_training()->set_seed(job.seed);
   SetOptimizer(job, spec.mutable_optimizer());
   v1::Consistency* consistency = spec.mutable_consistency();
-  if (job.mode == ConsistencyMode::kBsp) consistency->mutable_bsp();
+  if (job.mode == ConsistencyMode::kBsp) consistency->mutable_bsp()->set_backups(job.backups);
   if (job.mode == ConsistencyMode::kSsp)
     consistency->mutable_ssp()->set_staleness_bound(job.staleness_bound);
   if (job.mode == ConsistencyMode::kAsp) consistency->mutable_asp();
@@ -127,6 +128,7 @@ scheduler::JobPlan MakePlan(const JobOptions& job) {
   plan.epochs = job.epochs;
   plan.batch_size = job.batch_size;
   plan.consistency.slots = job.slots;
+  plan.consistency.backups = job.backups;
   plan.train_count = job.train_count;
   plan.test_count = job.test_count;
   plan.objective = Objective::kClicks;
@@ -208,9 +210,13 @@ Workload::Named Workload::NamedRows(std::shared_ptr<const Arrays> gradient) cons
 
 // About half of a sparse table's rows are not in a batch.
 bool Workload::Touches(const Batch& batch, int table, int64_t element) const {
-  if (table != 0 || keys_.empty()) return true;
+  if (table != 0 || keys_.empty() || options_.backups > 0) return true;
   const auto row = static_cast<uint64_t>(element / keys_[0].dim);
   return MixKey(MixKey(options_.seed, static_cast<uint64_t>(batch.positions.begin)), row) % 2 == 0;
+}
+
+float Workload::SlotGradient(Iteration iteration, int64_t slot) {
+  return static_cast<float>((iteration.value() % 2 == 0 ? 1 : 256) << slot);
 }
 
 float Workload::SampleTerm(const Batch& batch, int64_t position, int table, int64_t element) const {
@@ -219,14 +225,14 @@ float Workload::SampleTerm(const Batch& batch, int64_t position, int table, int6
              static_cast<uint64_t>(batch.epoch.value()) << 32 | static_cast<uint64_t>(position));
   const uint64_t word =
       MixKey(sample, static_cast<uint64_t>(table) << 32 | static_cast<uint64_t>(element));
-  if (!bsp())
+  if (!reads_parameters())
     return static_cast<float>(static_cast<int>(word % (2 * kIntegerMax + 1))) -
            static_cast<float>(kIntegerMax);
   return 2.0f * ToUnitFloat(static_cast<uint32_t>(word)) - 1.0f;
 }
 
 float Workload::Forward(const Batch& batch, const Arrays& parameters) const {
-  if (!bsp()) return 0.0f;
+  if (!reads_parameters()) return 0.0f;
   float sum = 0.0f;
   for (const std::vector<float>& table : parameters) {
     for (size_t i = 0; i < table.size(); ++i) {
@@ -247,11 +253,15 @@ void Workload::Backward(const Batch& batch, float forward, int64_t samples,
       (*gradient)[t][e] = 0.0f;
       continue;
     }
+    if (options_.backups > 0) {
+      (*gradient)[t][e] = SlotGradient(batch.iteration, batch.slots.begin);
+      continue;
+    }
     for (int64_t p = batch.positions.begin; p < batch.positions.end; ++p) {
       const float term = SampleTerm(batch, p, table, i);
-      sum += bsp() ? term + 0.5f * forward + 0.1f * parameters[t][e] : term;
+      sum += reads_parameters() ? term + 0.5f * forward + 0.1f * parameters[t][e] : term;
     }
-    (*gradient)[t][e] = bsp() ? sum / static_cast<float>(samples) : sum;
+    (*gradient)[t][e] = reads_parameters() ? sum / static_cast<float>(samples) : sum;
   }
 }
 

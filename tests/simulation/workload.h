@@ -5,6 +5,7 @@
 // pushes it contains (exactly_once_ledger.h).
 // BSP: gradients are floats computed from the pulled parameters, each element from all of them, so
 // that one wrong or torn read changes the bits of everything after it (reference_bits.h).
+// BSP with backups: a gradient names its slot and whether its iteration is even (backup_slots.h).
 // Thread safety: thread-compatible; constant after construction.
 #ifndef CAPSTAN_TESTS_SIMULATION_WORKLOAD_H_
 #define CAPSTAN_TESTS_SIMULATION_WORKLOAD_H_
@@ -30,7 +31,9 @@ class Workload {
 
   const std::shared_ptr<const scheduler::AdmittedJob>& job() const { return job_; }
   const std::vector<v1::TableSpec>& tables() const { return job_->tables; }
-  bool bsp() const { return options_.mode == ConsistencyMode::kBsp; }
+  // Every element of the gradient of a slot, in jobs with backups. The sums of all iterations are
+  // exact in fp32.
+  static float SlotGradient(Iteration iteration, int64_t slot);
   const JobOptions& options() const { return options_; }
 
   // Table 0 is sparse, and its specification says that keys wait for rows, or that rows leave.
@@ -60,6 +63,10 @@ class Workload {
                 int table, int64_t begin, int64_t end, Arrays* gradient) const;
 
  private:
+  // BSP without backups: gradients depend on the parameters.
+  bool reads_parameters() const {
+    return options_.mode == ConsistencyMode::kBsp && options_.backups == 0;
+  }
   float SampleTerm(const Batch& batch, int64_t position, int table, int64_t element) const;
   bool Touches(const Batch& batch, int table, int64_t element) const;
 

@@ -34,6 +34,8 @@ Work TaskBoard::FromSlot(const SlotWork& slot) const {
   const int64_t per_iteration = options_.slots * options_.batch_size;
   const int64_t iteration_begin = std::min(first * per_iteration, options_.train_samples);
   const int64_t iteration_end = std::min(iteration_begin + per_iteration, options_.train_samples);
+  const int64_t per_update =
+      (iteration_end - iteration_begin) * (options_.slots - options_.backups) / options_.slots;
   const int64_t begin =
       std::min(iteration_begin + slot.slot.value() * options_.batch_size, iteration_end);
   return Work{.kind = Work::Kind::kTrain,
@@ -41,7 +43,7 @@ Work TaskBoard::FromSlot(const SlotWork& slot) const {
               .iteration = slot.iteration,
               .slots = {slot.slot.value(), slot.slot.value() + 1},
               .positions = {begin, std::min(begin + options_.batch_size, iteration_end)},
-              .gradient_samples = std::max<int64_t>(1, iteration_end - iteration_begin)};
+              .gradient_samples = std::max<int64_t>(1, per_update)};
 }
 
 Work TaskBoard::FromSamples(const SampleWork& batch, Iteration iteration) const {

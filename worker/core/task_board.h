@@ -75,6 +75,7 @@ class TaskBoard {
   struct Options {
     bool bsp = false;
     int slots = 1;           // BSP: micro-batches per iteration.
+    int backups = 0;         // BSP: of them, those that an update does not wait for.
     int64_t batch_size = 1;  // Training samples per micro-batch.
     int64_t evaluation_batch_size = 1;
     int64_t train_samples = 0;

@@ -38,6 +38,13 @@ TEST_CASE("TaskBoard: slot positions follow from the plan, the last iteration is
   CHECK(works[2].gradient_samples == 6);
 }
 
+TEST_CASE("TaskBoard: with backups a gradient is divided by the samples of an update",
+          "[worker][core]") {
+  TaskBoard board({.bsp = true, .slots = 4, .backups = 1, .batch_size = 8, .train_samples = 70});
+  board.Take(TrainSlots(1, {{SlotId(1), Iteration(0), Iteration(2)}}));
+  CHECK(board.Next().gradient_samples == 24);
+}
+
 TEST_CASE("TaskBoard: the slots of an epoch cover every sample once", "[worker][core]") {
   TaskBoard board = BspBoard();
   std::vector<SlotLease> all;

@@ -118,6 +118,7 @@ TaskBoard::Options BoardOptions(const v1::JobSpec& job) {
   const ConsistencyRule consistency = ConsistencyOf(job);
   return {.bsp = consistency.synchronous(),
           .slots = consistency.slots,
+          .backups = consistency.backups,
           .batch_size = job.training().batch_size(),
           .evaluation_batch_size =
               job.model().has_sparse()

@@ -27,14 +27,15 @@ std::string Versions(const v1::HeldTable& table) {
   return absl::StrCat(FormatCount(table.version_min()), "..", FormatCount(table.version_max()));
 }
 
-bool AnySparse(const TableListOutput& list) {
-  for (const ServerTables& server : list.servers()) {
-    for (const v1::HeldTable& held : server.tables()) {
-      if (held.has_rows()) return true;
-    }
-  }
-  return false;
+template <typename Is>
+bool AnyTable(const TableListOutput& list, const Is& is) {
+  return std::any_of(list.servers().begin(), list.servers().end(), [&](const ServerTables& server) {
+    return std::any_of(server.tables().begin(), server.tables().end(), is);
+  });
 }
+
+bool IsSparse(const v1::HeldTable& held) { return held.has_rows(); }
+bool HadLate(const v1::HeldTable& held) { return held.pushes_late() > 0; }
 
 // Adds the row counts of a sparse table; a dense table gets empty cells.
 void AddRowCounts(const v1::HeldTable& held, std::vector<std::string>* row) {
@@ -175,7 +176,9 @@ std::string HeldTableTable(const TableListOutput& list) {
                                             {"VERSION", Align::kRight},
                                             {"PUSHES", Align::kRight},
                                             {"DUPLICATES", Align::kRight}};
-  const bool sparse = AnySparse(list);
+  const bool late = AnyTable(list, HadLate);
+  if (late) columns.push_back({"LATE", Align::kRight});
+  const bool sparse = AnyTable(list, IsSparse);
   if (sparse) {
     for (const char* name : {"ROWS", "ADMITTED", "REFUSED", "TOO OLD", "TOO MANY", "ON DISK"}) {
       columns.push_back({name, Align::kRight});
@@ -193,6 +196,7 @@ std::string HeldTableTable(const TableListOutput& list) {
                                       Versions(held),
                                       FormatCount(held.pushes_applied()),
                                       FormatCount(held.pushes_duplicate())};
+      if (late) row.push_back(FormatCount(held.pushes_late()));
       if (sparse) AddRowCounts(held, &row);
       table.AddRow(row);
     }

@@ -101,6 +101,15 @@ TEST_CASE("HeldTableTable: a row a table and server, versions as a range where t
         "a-1  parameters  server-2       1       500  2.0 KiB        9      10           0\n");
 }
 
+TEST_CASE("HeldTableTable: pushes that came too late are shown where there were any", "[cli]") {
+  CHECK(HeldTableTable(Parse<TableListOutput>(R"(
+          servers { server: "server-1"
+                    tables { job_id: "a-1" name: "w" shards: 2 pushes_applied: 20
+                             pushes_late: 3 } })")) ==
+        "JOB  TABLE  SERVER    SHARDS  ELEMENTS  MEMORY  VERSION  PUSHES  DUPLICATES  LATE\n"
+        "a-1  w      server-1       2         0     0 B        0      20           0     3\n");
+}
+
 TEST_CASE("HeldTableTable: sparse tables say how many rows have come and gone", "[cli]") {
   CHECK(HeldTableTable(Parse<TableListOutput>(R"(
           servers { server: "server-1"

@@ -28,7 +28,9 @@ ShardCore RestoreCore(const ConsistencyRule& config, const ShardCoreState& state
 
 }  // namespace
 
-ConsistencyRule Bsp(int32_t slots) { return {.mode = ConsistencyMode::kBsp, .slots = slots}; }
+ConsistencyRule Bsp(int32_t slots, int32_t backups) {
+  return {.mode = ConsistencyMode::kBsp, .slots = slots, .backups = backups};
+}
 ConsistencyRule Ssp(int32_t staleness_bound) {
   return {.mode = ConsistencyMode::kSsp, .staleness_bound = staleness_bound};
 }

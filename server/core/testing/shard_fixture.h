@@ -19,7 +19,7 @@
 
 namespace capstan::server {
 
-ConsistencyRule Bsp(int32_t slots);
+ConsistencyRule Bsp(int32_t slots, int32_t backups = 0);
 ConsistencyRule Ssp(int32_t staleness_bound);
 ConsistencyRule Asp();
 
