@@ -33,12 +33,20 @@ const char* KindName(OpKind kind) {
       return "relu_forward";
     case OpKind::kReluBackward:
       return "relu_backward";
+    case OpKind::kGeluForward:
+      return "gelu_forward";
+    case OpKind::kGeluBackward:
+      return "gelu_backward";
     case OpKind::kBatchNormForward:
       return "batch_norm_forward";
     case OpKind::kBatchNormInference:
       return "batch_norm_inference";
     case OpKind::kBatchNormBackward:
       return "batch_norm_backward";
+    case OpKind::kLayerNormForward:
+      return "layer_norm_forward";
+    case OpKind::kLayerNormBackward:
+      return "layer_norm_backward";
     case OpKind::kAdd:
       return "add";
     case OpKind::kDropoutForward:
@@ -95,6 +103,8 @@ std::string Shapes(const OpDesc& d) {
     case OpKind::kBatchNormForward:
     case OpKind::kBatchNormInference:
     case OpKind::kBatchNormBackward:
+    case OpKind::kLayerNormForward:
+    case OpKind::kLayerNormBackward:
       return absl::StrCat(image, " epsilon ", d.epsilon);
     case OpKind::kDropoutForward:
     case OpKind::kDropoutBackward:
@@ -110,6 +120,8 @@ std::string Shapes(const OpDesc& d) {
       return absl::StrCat(d.c, " of ", d.rows, " rows x ", d.out_c);
     case OpKind::kReluForward:
     case OpKind::kReluBackward:
+    case OpKind::kGeluForward:
+    case OpKind::kGeluBackward:
     case OpKind::kAdd:
       break;
   }

@@ -26,6 +26,8 @@
 //   kReluForward                   x                        -> y (may be in place)
 //   kReluBackward                  y, dy                    -> dx (dx = y > 0 ? dy : 0; may be in
 //                                     place of dy)
+//   kGeluForward                   x                        -> y = x * P(Z <= x), Z standard normal
+//   kGeluBackward                  x, dy                    -> dx (may be in place of dy)
 //   kBatchNormForward              x, scale, shift, [addend] -> y, mean, variance (of the batch,
 //                                     [c]; biased variance)
 //   kBatchNormInference            x, scale, shift, mean, variance, [addend] -> y
@@ -38,6 +40,9 @@
 //     which may be in place of dy.
 //     has_dy2, only with has_addend: two ops have read y, and its gradient is dy + dy2; dsum may
 //     be in place of either.
+//   kLayerNormForward              x, scale, shift          -> y, mean, variance (of the c values
+//                                     of each position, [n*h*w]; biased variance)
+//   kLayerNormBackward             x, dy, scale, mean, variance -> dx, dscale, dshift
 //   kAdd                           a, b                     -> y (may be in place of a)
 //   kDropoutForward                x, key (int32 [2] of WordsOfKey) -> y (x / (1 - rate) or 0;
 //                                     element i is kept iff PhiloxWord(key, i) >= rate * 2^32)
@@ -74,9 +79,13 @@ enum class OpKind {
   kFullyConnectedBackwardWeights,
   kReluForward,
   kReluBackward,
+  kGeluForward,
+  kGeluBackward,
   kBatchNormForward,
   kBatchNormInference,
   kBatchNormBackward,
+  kLayerNormForward,
+  kLayerNormBackward,
   kAdd,
   kDropoutForward,
   kDropoutBackward,
@@ -112,7 +121,7 @@ struct OpDesc {
   bool fuse_relu = false;
   bool has_addend = false;    // For batch norm.
   bool has_dy2 = false;       // For batch norm's backward op.
-  float epsilon = 1e-5f;      // For batch norm.
+  float epsilon = 1e-5f;      // For batch norm and layer norm.
   float dropout_rate = 0.0f;  // [0, 1).
   int64_t rows = 0;           // For embeddings: the rows of the weight.
   bool has_weights = false;   // For softmax cross-entropy and output losses.

@@ -179,12 +179,40 @@ absl::StatusOr<OpSignature> FullyConnected(const OpDesc& d) {
   return b.Finish();
 }
 
+absl::Status CheckEpsilon(const OpDesc& d) {
+  if (d.epsilon > 0.0f && std::isfinite(d.epsilon)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("epsilon is ", d.epsilon, ", expected > 0 and finite"));
+}
+
+absl::StatusOr<OpSignature> LayerNorm(const OpDesc& d) {
+  CAPSTAN_RETURN_IF_ERROR(CheckImage(d));
+  CAPSTAN_RETURN_IF_ERROR(CheckEpsilon(d));
+  Builder b(d);
+  const auto x = {d.n, d.h, d.w, d.c};
+  const auto moments = {d.n, d.h, d.w};
+  b.In("x", x);
+  if (d.kind == OpKind::kLayerNormForward) {
+    b.In("scale", {d.c});
+    b.In("shift", {d.c});
+    b.Out("y", x);
+    b.Out("mean", moments);
+    b.Out("variance", moments);
+  } else {
+    b.In("dy", x);
+    b.In("scale", {d.c});
+    b.In("mean", moments);
+    b.In("variance", moments);
+    b.Out("dx", x);
+    b.Out("dscale", {d.c});
+    b.Out("dshift", {d.c});
+  }
+  return b.Finish();
+}
+
 absl::StatusOr<OpSignature> BatchNorm(const OpDesc& d) {
   CAPSTAN_RETURN_IF_ERROR(CheckImage(d));
-  if (!(d.epsilon > 0.0f) || !std::isfinite(d.epsilon)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("epsilon is ", d.epsilon, ", expected > 0 and finite"));
-  }
+  CAPSTAN_RETURN_IF_ERROR(CheckEpsilon(d));
   if (d.has_addend && !d.fuse_relu) {
     return absl::InvalidArgumentError("has_addend without fuse_relu, expected both");
   }
@@ -229,6 +257,11 @@ absl::StatusOr<OpSignature> Elementwise(const OpDesc& d) {
   switch (d.kind) {
     case OpKind::kReluBackward:
       b.In("y", x);
+      b.In("dy", x);
+      b.Out("dx", x);
+      break;
+    case OpKind::kGeluBackward:
+      b.In("x", x);
       b.In("dy", x);
       b.Out("dx", x);
       break;
@@ -348,8 +381,13 @@ absl::StatusOr<OpSignature> Dispatch(const OpDesc& d) {
     case OpKind::kBatchNormInference:
     case OpKind::kBatchNormBackward:
       return BatchNorm(d);
+    case OpKind::kLayerNormForward:
+    case OpKind::kLayerNormBackward:
+      return LayerNorm(d);
     case OpKind::kReluForward:
     case OpKind::kReluBackward:
+    case OpKind::kGeluForward:
+    case OpKind::kGeluBackward:
     case OpKind::kAdd:
     case OpKind::kDropoutForward:
     case OpKind::kDropoutBackward:

@@ -140,6 +140,21 @@ TEST_CASE("Op signature: batch norm with ReLU and an addend has the operands of 
         Names{"x", "dy", "scale", "mean", "variance", "y", "->", "dx", "dscale", "dshift", "dsum"});
 }
 
+TEST_CASE("Op signature: layer norm has a mean and a variance a position", "[kernels]") {
+  using Names = std::vector<std::string>;
+  OpDesc d = Matrix(OpKind::kLayerNormForward);
+  d.h = d.w = 2;
+  REQUIRE_OK_AND_ASSIGN(const OpSignature forward, MakeSignature(d));
+  CHECK(NamesOf(forward) == Names{"x", "scale", "shift", "->", "y", "mean", "variance"});
+  CHECK(forward.outputs[1].count == 16);
+  d.kind = OpKind::kLayerNormBackward;
+  REQUIRE_OK_AND_ASSIGN(const OpSignature backward, MakeSignature(d));
+  CHECK(NamesOf(backward) ==
+        Names{"x", "dy", "scale", "mean", "variance", "->", "dx", "dscale", "dshift"});
+  d.epsilon = 0;
+  CHECK_STATUS(MakeSignature(d), kInvalid, "epsilon is 0, expected > 0 and finite");
+}
+
 TEST_CASE("Op signature: a bad field is named with its value and what was expected", "[kernels]") {
   CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.n = -1; })), kInvalid,
                "n is -1, expected >= 0");

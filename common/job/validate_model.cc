@@ -87,7 +87,13 @@ void ValidateLayerKind(const v1::Layer& layer, FieldChecker check) {
       check.IntegerAtLeast("embedding.rows", layer.embedding().rows(), 1, Presence::kImplicit);
       check.IntegerAtLeast("embedding.dim", layer.embedding().dim(), 1, Presence::kImplicit);
       return;
+    case v1::Layer::kLayerNormalization:
+      if (!layer.layer_normalization().has_epsilon()) return;
+      check.Real("layer_normalization.epsilon", layer.layer_normalization().epsilon(), Above(0),
+                 Presence::kExplicit);
+      return;
     case v1::Layer::kRelu:
+    case v1::Layer::kGelu:
     case v1::Layer::kAdd:
     case v1::Layer::kFlatten:
     case v1::Layer::kGlobalAveragePooling:
@@ -96,7 +102,8 @@ void ValidateLayerKind(const v1::Layer& layer, FieldChecker check) {
       check.Missing(
           "",
           "one of convolution, max_pooling, average_pooling, fully_connected, relu, "
-          "batch_normalization, add, flatten, dropout, global_average_pooling, embedding");
+          "batch_normalization, add, flatten, dropout, global_average_pooling, embedding, gelu, "
+          "layer_normalization");
       return;
   }
 }

@@ -34,6 +34,8 @@ enum class LayerKind {
   kFlatten,
   kDropout,
   kEmbedding,
+  kGelu,
+  kLayerNormalization,
 };
 
 struct Initial {
@@ -62,11 +64,11 @@ struct PlannedLayer {
   SampleShape in, out;      // Shapes of inputs[0] and of the output.
   int64_t kernel = 1, stride = 1, padding = 0;
   bool has_bias = false;
-  float epsilon = 0.0f;  // Batch normalisation.
+  float epsilon = 0.0f;  // Batch and layer normalisation.
   float dropout_rate = 0.0f;
   int64_t rows = 0;  // Embedding.
   // Indices in ModelPlan::parameters and ::statistics; -1: none.
-  int weight = -1, bias = -1;  // Batch normalisation: scale and shift.
+  int weight = -1, bias = -1;  // Normalisations: scale and shift.
   int running_mean = -1, running_variance = -1;
 };
 

@@ -48,6 +48,10 @@ const char* KindName(v1::Layer::KindCase kind) {
       return "global_average_pooling";
     case v1::Layer::kEmbedding:
       return "embedding";
+    case v1::Layer::kGelu:
+      return "gelu";
+    case v1::Layer::kLayerNormalization:
+      return "layer_normalization";
     case v1::Layer::KIND_NOT_SET:
       break;
   }
@@ -206,8 +210,13 @@ class Planner {
         return PlanGlobalAveragePooling();
       case v1::Layer::kEmbedding:
         return PlanEmbedding(layer.embedding());
+      case v1::Layer::kLayerNormalization:
+        return PlanLayerNormalization(layer.layer_normalization());
       case v1::Layer::kRelu:
         layer_.kind = LayerKind::kRelu;
+        return absl::OkStatus();
+      case v1::Layer::kGelu:
+        layer_.kind = LayerKind::kGelu;
         return absl::OkStatus();
       case v1::Layer::kFlatten:
         layer_.kind = LayerKind::kFlatten;
@@ -219,7 +228,9 @@ class Planner {
     return Error(
         "it has no kind, expected one of convolution, max_pooling, average_pooling, "
         "fully_connected, "
-        "relu, batch_normalization, add, flatten, dropout, global_average_pooling, embedding");
+        "relu, batch_normalization, add, flatten, dropout, global_average_pooling, embedding, "
+        "gelu, "
+        "layer_normalization");
   }
 
   // Sets the window's fields and the output's height and width.
@@ -302,19 +313,29 @@ class Planner {
     if (!(momentum > 0 && momentum <= 1)) {
       return FieldError("momentum", momentum, ", expected more than 0 and at most 1");
     }
-    layer_.epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-5f;
-    if (!(layer_.epsilon > 0) || !std::isfinite(layer_.epsilon)) {
-      return FieldError("epsilon", layer_.epsilon, ", expected a finite number more than 0");
-    }
+    CAPSTAN_RETURN_IF_ERROR(PlanScaleAndShift(spec.has_epsilon() ? spec.epsilon() : 1e-5f));
     const int64_t c = layer_.in.c;
-    CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {c}, Constant(1)));
-    CAPSTAN_ASSIGN_OR_RETURN(layer_.bias, AddParameter("bias", {c}, Constant(0)));
-    layer_.has_bias = true;
     CAPSTAN_ASSIGN_OR_RETURN(layer_.running_mean,
                              AddStatistic("running_mean", c, Constant(0), momentum));
     CAPSTAN_ASSIGN_OR_RETURN(layer_.running_variance,
                              AddStatistic("running_variance", c, Constant(1), momentum));
     return absl::OkStatus();
+  }
+
+  absl::Status PlanLayerNormalization(const v1::LayerNormalization& spec) {
+    layer_.kind = LayerKind::kLayerNormalization;
+    return PlanScaleAndShift(spec.has_epsilon() ? spec.epsilon() : 1e-5f);
+  }
+
+  // What the normalisations have in common: epsilon, and a scale and a shift a channel.
+  absl::Status PlanScaleAndShift(float epsilon) {
+    layer_.epsilon = epsilon;
+    if (!(epsilon > 0) || !std::isfinite(epsilon)) {
+      return FieldError("epsilon", epsilon, ", expected a finite number more than 0");
+    }
+    const int64_t c = layer_.in.c;
+    CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {c}, Constant(1)));
+    return AddBias(true, c, Constant(0));
   }
 
   absl::Status PlanAdd(const v1::Layer& layer) {

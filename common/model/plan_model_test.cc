@@ -59,6 +59,26 @@ TEST_CASE("Model plan: shapes, inputs and places in the tables follow from the l
   CHECK(plan.statistic_count == 8);
 }
 
+TEST_CASE("Model plan: layer normalisation has a scale and a shift a channel, and no statistics",
+          "[common][model]") {
+  REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, Plan(R"(
+    layers { name: "n" layer_normalization { epsilon: 0.5 } }
+    layers { name: "u" gelu {} }
+    layers { name: "f" fully_connected { units: 10 } })"));
+  CHECK(plan.layers[0].epsilon == 0.5f);
+  CHECK(plan.layers[1].out == SampleShape{8, 8, 3});
+  REQUIRE(plan.parameters.size() == 4);
+  CHECK(plan.parameters[0].name == "n.weight");
+  CHECK(plan.parameters[0].shape == std::vector<int64_t>{3});
+  CHECK(plan.parameters[0].initial.value == 1.0f);
+  CHECK(plan.parameters[1].name == "n.bias");
+  CHECK(plan.statistics.empty());
+  CHECK_STATUS(
+      Plan(R"(layers { name: "n" layer_normalization { epsilon: -1 } })"),
+      absl::StatusCode::kInvalidArgument,
+      "layer \"n\": layer_normalization.epsilon is -1, expected a finite number more than");
+}
+
 TEST_CASE("Model plan: initial values are PyTorch's defaults", "[common][model]") {
   REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, Plan(kResidual));
   CHECK(plan.parameters[0].initial.kind == Initial::Kind::kUniform);

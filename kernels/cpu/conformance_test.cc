@@ -118,7 +118,8 @@ TEST_CASE("CPU fully connected: forward and gradients agree with the reference",
 TEST_CASE("CPU element-wise ops: results agree with the reference", "[kernels][cpu]") {
   for (const int64_t n : {0, 1, 7, 33, 600}) {
     for (const int64_t c : {1, 3, 64, 67}) {
-      for (const K kind : {K::kReluForward, K::kReluBackward, K::kAdd}) {
+      for (const K kind :
+           {K::kReluForward, K::kReluBackward, K::kGeluForward, K::kGeluBackward, K::kAdd}) {
         Conform(MatrixDesc(kind, n, c, 1));
       }
       for (const float rate : {0.0f, 0.25f, 0.5f, 0.9f}) {
@@ -141,6 +142,18 @@ TEST_CASE("CPU element-wise ops: ReLU works in place", "[kernels][cpu]") {
   const TensorView view = ViewOf(x.data(), 63);
   REQUIRE_OK(cpu->Run(*plan, {view}, {view}));
   for (size_t i = 0; i < x.size(); ++i) CHECK(x[i] == std::max(before[i], 0.0f));
+}
+
+TEST_CASE("CPU layer norm: both ops agree with the reference", "[kernels][cpu]") {
+  for (const int64_t n : {0, 1, 7, 70}) {
+    for (const int64_t c : {2, 3, 16, 65, 1000}) {
+      for (const K kind : {K::kLayerNormForward, K::kLayerNormBackward}) {
+        OpDesc d = MatrixDesc(kind, n, c, 1);
+        d.h = 2;
+        Conform(d);
+      }
+    }
+  }
 }
 
 TEST_CASE("CPU softmax cross-entropy: both ops agree with the reference", "[kernels][cpu]") {

@@ -11,6 +11,7 @@
 #include "kernels/cpu/convolution.h"
 #include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/fully_connected.h"
+#include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/onednn_convolution.h"
 #include "kernels/cpu/output_loss.h"
 #include "kernels/cpu/simd.h"
@@ -57,8 +58,13 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> MakePlan(const OpSignature& signature,
     case OpKind::kBatchNormInference:
     case OpKind::kBatchNormBackward:
       return MakeBatchNormPlan(signature, context);
+    case OpKind::kLayerNormForward:
+    case OpKind::kLayerNormBackward:
+      return MakeLayerNormPlan(signature, context);
     case OpKind::kReluForward:
     case OpKind::kReluBackward:
+    case OpKind::kGeluForward:
+    case OpKind::kGeluBackward:
     case OpKind::kAdd:
     case OpKind::kDropoutForward:
     case OpKind::kDropoutBackward:

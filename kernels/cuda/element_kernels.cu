@@ -5,39 +5,24 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-template <typename T>
-struct ReluOp {
-  const T* x;
+// y = rule(a), element by element.
+template <typename T, class Rule>
+struct UnaryOp {
+  const T* a;
   T* y;
   template <int N>
   __device__ void Run(int64_t i) const {
     float v[N];
-    LoadN(x + i, v);
+    LoadN(a + i, v);
 #pragma unroll
-    for (int k = 0; k < N; ++k) v[k] = Relu(v[k]);
+    for (int k = 0; k < N; ++k) v[k] = Rule::Of(v[k]);
     StoreN(y + i, v);
   }
 };
 
-template <typename T>
-struct ReluBackwardOp {
-  const T* y;
-  const T* dy;
-  T* dx;
-  template <int N>
-  __device__ void Run(int64_t i) const {
-    float v[N];
-    float g[N];
-    LoadN(y + i, v);
-    LoadN(dy + i, g);
-#pragma unroll
-    for (int k = 0; k < N; ++k) v[k] = ReluGradient(v[k], g[k]);
-    StoreN(dx + i, v);
-  }
-};
-
-template <typename T>
-struct AddOp {
+// y = rule(a, b), element by element.
+template <typename T, class Rule>
+struct BinaryOp {
   const T* a;
   const T* b;
   T* y;
@@ -48,9 +33,25 @@ struct AddOp {
     LoadN(a + i, v);
     LoadN(b + i, u);
 #pragma unroll
-    for (int k = 0; k < N; ++k) v[k] = v[k] + u[k];
+    for (int k = 0; k < N; ++k) v[k] = Rule::Of(v[k], u[k]);
     StoreN(y + i, v);
   }
+};
+
+struct ReluRule {
+  static __device__ float Of(float x) { return Relu(x); }
+};
+struct ReluGradientRule {
+  static __device__ float Of(float y, float dy) { return ReluGradient(y, dy); }
+};
+struct GeluRule {
+  static __device__ float Of(float x) { return Gelu(x); }
+};
+struct GeluGradientRule {
+  static __device__ float Of(float x, float dy) { return GeluGradient(x, dy); }
+};
+struct AddRule {
+  static __device__ float Of(float a, float b) { return a + b; }
 };
 
 template <typename T>
@@ -162,25 +163,23 @@ struct UpdateOp {
   }
 };
 
-template <typename T>
-cudaError_t ReluOf(const MapArgs& args, cudaStream_t stream) {
-  const ReluOp<T> op{static_cast<const T*>(args.a), static_cast<T*>(args.y)};
-  return Map(op, args.n, IsAligned4(op.x) && IsAligned4(op.y), stream);
+template <class Rule>
+cudaError_t LaunchUnary(const MapArgs& args, cudaStream_t stream) {
+  return ForElement(args.type, [&](auto t) {
+    using T = decltype(t);
+    const UnaryOp<T, Rule> op{static_cast<const T*>(args.a), static_cast<T*>(args.y)};
+    return Map(op, args.n, IsAligned4(op.a) && IsAligned4(op.y), stream);
+  });
 }
 
-template <typename T>
-cudaError_t ReluBackwardOf(const MapArgs& args, cudaStream_t stream) {
-  const ReluBackwardOp<T> op{static_cast<const T*>(args.a), static_cast<const T*>(args.b),
-                             static_cast<T*>(args.y)};
-  const bool aligned = IsAligned4(op.y) && IsAligned4(op.dy) && IsAligned4(op.dx);
-  return Map(op, args.n, aligned, stream);
-}
-
-template <typename T>
-cudaError_t AddOf(const MapArgs& args, cudaStream_t stream) {
-  const AddOp<T> op{static_cast<const T*>(args.a), static_cast<const T*>(args.b),
-                    static_cast<T*>(args.y)};
-  return Map(op, args.n, IsAligned4(op.a) && IsAligned4(op.b) && IsAligned4(op.y), stream);
+template <class Rule>
+cudaError_t LaunchBinary(const MapArgs& args, cudaStream_t stream) {
+  return ForElement(args.type, [&](auto t) {
+    using T = decltype(t);
+    const BinaryOp<T, Rule> op{static_cast<const T*>(args.a), static_cast<const T*>(args.b),
+                               static_cast<T*>(args.y)};
+    return Map(op, args.n, IsAligned4(op.a) && IsAligned4(op.b) && IsAligned4(op.y), stream);
+  });
 }
 
 template <typename T>
@@ -236,13 +235,19 @@ cudaError_t UpdateOf(const UpdateArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t LaunchRelu(const MapArgs& args, cudaStream_t stream) {
-  return ForElement(args.type, [&](auto t) { return ReluOf<decltype(t)>(args, stream); });
+  return LaunchUnary<ReluRule>(args, stream);
 }
 cudaError_t LaunchReluBackward(const MapArgs& args, cudaStream_t stream) {
-  return ForElement(args.type, [&](auto t) { return ReluBackwardOf<decltype(t)>(args, stream); });
+  return LaunchBinary<ReluGradientRule>(args, stream);
+}
+cudaError_t LaunchGelu(const MapArgs& args, cudaStream_t stream) {
+  return LaunchUnary<GeluRule>(args, stream);
+}
+cudaError_t LaunchGeluBackward(const MapArgs& args, cudaStream_t stream) {
+  return LaunchBinary<GeluGradientRule>(args, stream);
 }
 cudaError_t LaunchAdd(const MapArgs& args, cudaStream_t stream) {
-  return ForElement(args.type, [&](auto t) { return AddOf<decltype(t)>(args, stream); });
+  return LaunchBinary<AddRule>(args, stream);
 }
 cudaError_t LaunchDropout(const MapArgs& args, const DropoutRule& rule, const int32_t* key,
                           cudaStream_t stream) {

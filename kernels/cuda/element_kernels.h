@@ -27,6 +27,8 @@ struct MapArgs {
 };
 cudaError_t LaunchRelu(const MapArgs& args, cudaStream_t stream);          // y = relu(a)       8 B
 cudaError_t LaunchReluBackward(const MapArgs& args, cudaStream_t stream);  // y = a > 0 ? b : 0 12 B
+cudaError_t LaunchGelu(const MapArgs& args, cudaStream_t stream);  // y = gelu(a)              8 B
+cudaError_t LaunchGeluBackward(const MapArgs& args, cudaStream_t stream);  // y = gelu'(a) * b 12 B
 cudaError_t LaunchAdd(const MapArgs& args, cudaStream_t stream);           // y = a + b        12 B
 
 // y = keep(i) ? a * factor : 0, where Philox word i of the key decides keep(i); b is ignored. 8 B.

@@ -1,4 +1,4 @@
-// Kernels of images [n, h, w, c]: pools, batch norm, and sums over positions (bias gradients).
+// Kernels of images [n, h, w, c]: pools, normalisations, and sums over positions (bias gradients).
 //
 // Every launcher enqueues its kernels and returns the launch's error. Shapes and alignment alone
 // decide the order of sums, so every run gives the same bits. kernels/reference/image_ops.h is the
@@ -86,6 +86,33 @@ struct BatchNormArgs {
 cudaError_t LaunchBatchNormForward(const BatchNormArgs& args, cudaStream_t stream);
 cudaError_t LaunchBatchNormInference(const BatchNormArgs& args, cudaStream_t stream);
 cudaError_t LaunchBatchNormBackward(const BatchNormArgs& args, cudaStream_t stream);
+
+// Per row of c channels, with inv = 1 / sqrt(variance + epsilon); one warp handles one row:
+//   forward   mean = E[x], variance = E[(x - mean)^2];  y = (x - mean) * inv * scale + shift
+//   backward  g = dy * scale, normal = (x - mean) * inv;
+//             dx = inv * (g - E[g] - normal * E[g * normal])
+//             dscale = sum over rows of dy * normal, dshift = sum over rows of dy
+// Forward 8 B (it reads x three times, from the cache except the first time), backward 20 B (x and
+// dy twice, dx). kernels/reference/matrix_ops.h is the specification.
+struct LayerNormArgs {
+  Element type = Element::kFloat;  // The type of x, y and their gradients.
+  int64_t rows = 0;                // n * h * w, >= 1.
+  int c = 1;
+  float epsilon = 0.0f;
+  const void* x = nullptr;
+  const void* dy = nullptr;      // For backward.
+  const float* scale = nullptr;  // [c]; also shift, dscale and dshift.
+  const float* shift = nullptr;  // For forward.
+  float* mean = nullptr;         // [rows], also variance; forward writes them, backward reads them.
+  float* variance = nullptr;
+  float* dscale = nullptr;
+  float* dshift = nullptr;
+  void* out = nullptr;              // y; or dx.
+  void* scratch = nullptr;          // ColumnSumsScratchBytes(rows, c); for backward.
+  unsigned* strips_done = nullptr;  // See ColumnSumsArgs; for backward.
+};
+cudaError_t LaunchLayerNormForward(const LayerNormArgs& args, cudaStream_t stream);
+cudaError_t LaunchLayerNormBackward(const LayerNormArgs& args, cudaStream_t stream);
 
 }  // namespace capstan::kernels::cuda
 

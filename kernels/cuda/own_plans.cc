@@ -48,6 +48,10 @@ class ElementPlan : public CudaPlan {
         return Launched(LaunchRelu(args, stream()));
       case OpKind::kReluBackward:
         return Launched(LaunchReluBackward(args, stream()));
+      case OpKind::kGeluForward:
+        return Launched(LaunchGelu(args, stream()));
+      case OpKind::kGeluBackward:
+        return Launched(LaunchGeluBackward(args, stream()));
       case OpKind::kAdd:
         return Launched(LaunchAdd(args, stream()));
       default:
@@ -127,6 +131,36 @@ class BatchNormPlan : public CudaPlan {
   }
 };
 
+class LayerNormPlan : public CudaPlan {
+ public:
+  using CudaPlan::CudaPlan;
+
+  absl::Status Execute(Views in, Views out, const RunOptions&) override {
+    LayerNormArgs args = {.type = element(),
+                          .rows = desc().n * desc().h * desc().w,
+                          .c = static_cast<int>(desc().c),
+                          .epsilon = desc().epsilon,
+                          .x = in[0].data,
+                          .out = out[0].data,
+                          .scratch = Workspace(0),
+                          .strips_done = device().strips_done()};
+    if (desc().kind == OpKind::kLayerNormForward) {
+      args.scale = in[1].f32();
+      args.shift = in[2].f32();
+      args.mean = out[1].f32();
+      args.variance = out[2].f32();
+      return Launched(LaunchLayerNormForward(args, stream()));
+    }
+    args.dy = in[1].data;
+    args.scale = in[2].f32();
+    args.mean = in[3].f32();
+    args.variance = in[4].f32();
+    args.dscale = out[1].f32();
+    args.dshift = out[2].f32();
+    return Launched(LaunchLayerNormBackward(args, stream()));
+  }
+};
+
 class SoftmaxPlan : public CudaPlan {
  public:
   using CudaPlan::CudaPlan;
@@ -178,6 +212,7 @@ int64_t WorkspaceBytes(const OpSignature& signature) {
   switch (d.kind) {
     case OpKind::kBatchNormForward:
     case OpKind::kBatchNormBackward:
+    case OpKind::kLayerNormBackward:
       return ColumnSumsScratchBytes(d.n * d.h * d.w, static_cast<int>(d.c));
     case OpKind::kEmbeddingBackward:
       return EmbeddingScratchBytes(signature.inputs[0].count);
@@ -198,6 +233,9 @@ std::unique_ptr<CudaPlan> PlanOf(const OpSignature& signature, Device& device) {
     case OpKind::kBatchNormInference:
     case OpKind::kBatchNormBackward:
       return std::make_unique<BatchNormPlan>(signature, device);
+    case OpKind::kLayerNormForward:
+    case OpKind::kLayerNormBackward:
+      return std::make_unique<LayerNormPlan>(signature, device);
     case OpKind::kSoftmaxCrossEntropyForward:
     case OpKind::kSoftmaxCrossEntropyBackward:
       return std::make_unique<SoftmaxPlan>(signature, device);

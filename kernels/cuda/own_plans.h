@@ -1,5 +1,5 @@
-// Plans of the ops that Capstan's own kernels compute: element-wise ops, pools, batch norm, softmax
-// cross-entropy and embeddings; and the plan of any op with an empty batch.
+// Plans of the ops that Capstan's own kernels compute: element-wise ops, pools, normalisations,
+// softmax cross-entropy and embeddings; and the plan of any op with an empty batch.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CUDA_OWN_PLANS_H_

@@ -43,6 +43,21 @@ TEST_CASE("Reference: known small results", "[kernels][reference]") {
   pixels.Add({1.0f, 3.0f, 5.0f, 7.0f}, DataType::kFloat32);
   CHECK(RunReference(average, pixels, {}).values[0] ==
         Floats{1.0f, 2.0f, 3.0f, 3.0f, 4.0f, 5.0f, 5.0f, 6.0f, 7.0f});
+  // x times a standard normal variable's distribution function at x.
+  Operands numbers;
+  numbers.Add({-2.0f, -0.5f, 0.0f, 1.0f, 3.0f}, DataType::kFloat32);
+  const Floats gelu = RunReference(MatrixDesc(K::kGeluForward, 1, 5, 1), numbers, {}).values[0];
+  const Floats expected = {-0.0455002636f, -0.154268771f, 0.0f, 0.841344774f, 2.99595022f};
+  for (size_t i = 0; i < gelu.size(); ++i) CHECK(gelu[i] == Approx(expected[i]));
+  // 1, 2, 3 and 4 have mean 2.5 and variance 1.25.
+  Operands row;
+  row.Add({1.0f, 2.0f, 3.0f, 4.0f}, DataType::kFloat32);
+  row.Add({2.0f, 2.0f, 2.0f, 2.0f}, DataType::kFloat32);
+  row.Add({0.5f, 0.5f, 0.5f, 0.5f}, DataType::kFloat32);
+  const Operands normal = RunReference(MatrixDesc(K::kLayerNormForward, 1, 4, 1), row, {});
+  CHECK(normal.values[0][0] == Approx(0.5 - 3 / std::sqrt(1.25)).epsilon(1e-4));
+  CHECK(normal.values[1][0] == 2.5f);
+  CHECK(normal.values[2][0] == 1.25f);
   // Two equal logits: probability 1/2 each, loss log 2.
   Operands logits;
   logits.Add({3.0f, 3.0f}, DataType::kFloat32);

@@ -48,6 +48,9 @@ double SlopeOf(const OpDesc& d, double y, double t, double weight) {
   return 0;
 }
 
+// The probability that a standard normal variable is at most x.
+double NormalBelow(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+
 double WeightOf(const float* weights, int64_t i) {
   return weights == nullptr ? 1.0 : double{weights[i]};
 }
@@ -99,6 +102,70 @@ void ReluForward(int64_t count, const float* x, float* y) {
 
 void ReluBackward(int64_t count, const float* y, const float* dy, float* dx) {
   for (int64_t i = 0; i < count; ++i) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+}
+
+void GeluForward(int64_t count, const float* x, float* y) {
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = static_cast<float>(double{x[i]} * NormalBelow(double{x[i]}));
+  }
+}
+
+void GeluBackward(int64_t count, const float* x, const float* dy, float* dx) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double at = double{x[i]};
+    const double density = std::exp(-at * at / 2) / std::sqrt(2 * std::acos(-1.0));
+    dx[i] = static_cast<float>(double{dy[i]} * (NormalBelow(at) + at * density));
+  }
+}
+
+void LayerNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
+                      float* y, float* mean, float* variance) {
+  const auto count = static_cast<double>(d.c);
+  for (int64_t row = 0; row < d.n * d.h * d.w; ++row) {
+    const float* const values = x + row * d.c;
+    double sum = 0.0, squares = 0.0;
+    for (int64_t c = 0; c < d.c; ++c) sum += double{values[c]};
+    const double center = sum / count;
+    for (int64_t c = 0; c < d.c; ++c) {
+      squares += (double{values[c]} - center) * (double{values[c]} - center);
+    }
+    mean[row] = static_cast<float>(center);
+    variance[row] = static_cast<float>(squares / count);
+    const double inverse = 1.0 / std::sqrt(squares / count + double{d.epsilon});
+    for (int64_t c = 0; c < d.c; ++c) {
+      const double normal = (double{values[c]} - center) * inverse;
+      y[row * d.c + c] = static_cast<float>(normal * double{scale[c]} + double{shift[c]});
+    }
+  }
+}
+
+void LayerNormBackward(const OpDesc& d, const float* x, const float* dy, const float* scale,
+                       const float* mean, const float* variance, float* dx, float* dscale,
+                       float* dshift) {
+  const auto count = static_cast<double>(d.c);
+  std::vector<double> scales(static_cast<size_t>(d.c)), shifts(static_cast<size_t>(d.c));
+  for (int64_t row = 0; row < d.n * d.h * d.w; ++row) {
+    const double inverse = 1.0 / std::sqrt(double{variance[row]} + double{d.epsilon});
+    const auto normal = [&](int64_t c) {
+      return (double{x[row * d.c + c]} - double{mean[row]}) * inverse;
+    };
+    const auto slope = [&](int64_t c) { return double{dy[row * d.c + c]} * double{scale[c]}; };
+    double sum = 0.0, products = 0.0;
+    for (int64_t c = 0; c < d.c; ++c) {
+      sum += slope(c);
+      products += slope(c) * normal(c);
+      scales[static_cast<size_t>(c)] += double{dy[row * d.c + c]} * normal(c);
+      shifts[static_cast<size_t>(c)] += double{dy[row * d.c + c]};
+    }
+    for (int64_t c = 0; c < d.c; ++c) {
+      dx[row * d.c + c] =
+          static_cast<float>(inverse * (slope(c) - sum / count - normal(c) * products / count));
+    }
+  }
+  for (size_t c = 0; c < scales.size(); ++c) {
+    dscale[c] = static_cast<float>(scales[c]);
+    dshift[c] = static_cast<float>(shifts[c]);
+  }
 }
 
 void Add(int64_t count, const float* a, const float* b, float* y) {

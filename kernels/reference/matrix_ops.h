@@ -20,6 +20,14 @@ void FullyConnectedBackwardWeights(const OpDesc& d, const float* x, const float*
 
 void ReluForward(int64_t count, const float* x, float* y);
 void ReluBackward(int64_t count, const float* y, const float* dy, float* dx);
+void GeluForward(int64_t count, const float* x, float* y);
+void GeluBackward(int64_t count, const float* x, const float* dy, float* dx);
+// Over the c values of each position.
+void LayerNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
+                      float* y, float* mean, float* variance);
+void LayerNormBackward(const OpDesc& d, const float* x, const float* dy, const float* scale,
+                       const float* mean, const float* variance, float* dx, float* dscale,
+                       float* dshift);
 void Add(int64_t count, const float* a, const float* b, float* y);
 // The forward and the backward op: keeps element i iff PhiloxWord(key, i) >= rate * 2^32, and
 // divides the elements that it keeps by (1 - rate).

@@ -22,6 +22,7 @@ class ReferencePlan : public Plan {
   const OpSignature signature_;
 };
 
+namespace ref = reference;
 using Views = absl::Span<const TensorView>;
 
 // The data pointer of view `i`; null if the op lacks this (optional) operand.
@@ -41,8 +42,31 @@ absl::Status CheckIndices(const OpDesc& d, Views in) {
   }
 }
 
+void ExecuteNorm(const OpDesc& d, Views in, Views out) {
+  switch (d.kind) {
+    case OpKind::kLayerNormForward:
+      return ref::LayerNormForward(d, F(in, 0), F(in, 1), F(in, 2), F(out, 0), F(out, 1),
+                                   F(out, 2));
+    case OpKind::kLayerNormBackward:
+      return ref::LayerNormBackward(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), F(out, 0),
+                                    F(out, 1), F(out, 2));
+    case OpKind::kBatchNormForward:
+      return ref::BatchNormForward(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(out, 0), F(out, 1),
+                                   F(out, 2));
+    case OpKind::kBatchNormInference:
+      return ref::BatchNormInference(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), F(in, 5),
+                                     F(out, 0));
+    default: {
+      // The sixth operand is y if there is an addend, else shift.
+      const float* const shift = d.has_addend ? nullptr : F(in, 5);
+      const float* const y = d.has_addend ? F(in, 5) : nullptr;
+      return ref::BatchNormBackward(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), shift, y,
+                                    F(in, 6), F(out, 0), F(out, 1), F(out, 2), F(out, 3));
+    }
+  }
+}
+
 void Execute(const OpDesc& d, Views in, Views out, const RunOptions& options) {
-  namespace ref = reference;
   switch (d.kind) {
     case OpKind::kConvolutionForward:
       return ref::ConvolutionForward(d, F(in, 0), F(in, 1), F(in, 2), F(out, 0));
@@ -68,19 +92,16 @@ void Execute(const OpDesc& d, Views in, Views out, const RunOptions& options) {
       return ref::ReluForward(out[0].count, F(in, 0), F(out, 0));
     case OpKind::kReluBackward:
       return ref::ReluBackward(out[0].count, F(in, 0), F(in, 1), F(out, 0));
+    case OpKind::kGeluForward:
+      return ref::GeluForward(out[0].count, F(in, 0), F(out, 0));
+    case OpKind::kGeluBackward:
+      return ref::GeluBackward(out[0].count, F(in, 0), F(in, 1), F(out, 0));
+    case OpKind::kLayerNormForward:
+    case OpKind::kLayerNormBackward:
     case OpKind::kBatchNormForward:
-      return ref::BatchNormForward(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(out, 0), F(out, 1),
-                                   F(out, 2));
     case OpKind::kBatchNormInference:
-      return ref::BatchNormInference(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), F(in, 5),
-                                     F(out, 0));
-    case OpKind::kBatchNormBackward: {
-      // The sixth operand is y if there is an addend, else shift.
-      const float* const shift = d.has_addend ? nullptr : F(in, 5);
-      const float* const y = d.has_addend ? F(in, 5) : nullptr;
-      return ref::BatchNormBackward(d, F(in, 0), F(in, 1), F(in, 2), F(in, 3), F(in, 4), shift, y,
-                                    F(in, 6), F(out, 0), F(out, 1), F(out, 2), F(out, 3));
-    }
+    case OpKind::kBatchNormBackward:
+      return ExecuteNorm(d, in, out);
     case OpKind::kAdd:
       return ref::Add(out[0].count, F(in, 0), F(in, 1), F(out, 0));
     case OpKind::kDropoutForward:

@@ -173,6 +173,24 @@ void CheckRelu(const RunOp& run, double tolerance) {
   forward.Check(0, g, 0, forward.Backward(K::kReluBackward, {y.values[0], g}).values[0]);
 }
 
+void CheckGelu(const RunOp& run, double tolerance) {
+  Forward forward(run, tolerance, MatrixDesc(K::kGeluForward, 4, 13, 1));
+  const Floats g = Factors(forward.Run(), 0);
+  forward.Check(0, g, 0, forward.Backward(K::kGeluBackward, {forward.input(0), g}).values[0]);
+}
+
+void CheckLayerNorm(const RunOp& run, double tolerance) {
+  OpDesc desc = MatrixDesc(K::kLayerNormForward, 2, 6, 1);
+  desc.w = 2;
+  desc.epsilon = 0.1f;
+  Forward forward(run, tolerance, desc);
+  const Operands y = forward.Run();
+  const Floats g = Factors(y, 0);
+  const Operands gradients = forward.Backward(
+      K::kLayerNormBackward, {forward.input(0), g, forward.input(1), y.values[1], y.values[2]});
+  for (size_t i = 0; i < 3; ++i) forward.Check(0, g, i, gradients.values[i]);
+}
+
 void CheckDropout(const RunOp& run, double tolerance) {
   OpDesc desc = MatrixDesc(K::kDropoutForward, 4, 13, 1);
   desc.dropout_rate = 0.4f;
@@ -295,6 +313,8 @@ constexpr GradientCheck kChecks[] = {
     {"fully connected", &CheckFullyConnected},
     {"pools, with and without overlap and padding", &CheckPools},
     {"ReLU", &CheckRelu},
+    {"GELU", &CheckGelu},
+    {"layer norm", &CheckLayerNorm},
     {"dropout", &CheckDropout},
     {"batch norm", &CheckBatchNorm},
     {"batch norm with ReLU", &CheckBatchNormRelu},

@@ -425,6 +425,18 @@ TEST_CASE("GPU batch norm: all three ops agree with the reference", "[gpu]") {
   }
 }
 
+TEST_CASE("GPU layer norm: both ops agree with the reference", "[gpu]") {
+  for (const int64_t n : {0, 1, 7, 300}) {
+    for (const int64_t c : {2, 3, 16, 65, 1000}) {
+      for (const K kind : {K::kLayerNormForward, K::kLayerNormBackward}) {
+        OpDesc d = MatrixDesc(kind, n, c, 1);
+        d.h = 2;
+        Conform(d);
+      }
+    }
+  }
+}
+
 TEST_CASE("GPU batch norm: y may lie in place of the addend, dsum in place of dy or dy2", "[gpu]") {
   struct InPlace {
     K kind;
@@ -467,7 +479,8 @@ TEST_CASE("GPU element-wise ops: results agree with the reference", "[gpu]") {
   for (const int64_t n : {0, 1, 7, 600, 70001}) {
     for (const int64_t c : {1, 3, 64}) {
       if (IsSmall() && n * c > 1000000) continue;
-      for (const K kind : {K::kReluForward, K::kReluBackward, K::kAdd}) {
+      for (const K kind :
+           {K::kReluForward, K::kReluBackward, K::kGeluForward, K::kGeluBackward, K::kAdd}) {
         Conform(MatrixDesc(kind, n, c, 1));
       }
       for (const float rate : {0.0f, 0.25f, 0.9f}) {

@@ -44,10 +44,12 @@ int64_t TermsOf(const OpDesc& d, size_t output) {
     case K::kMaxPoolBackward:
       return d.kernel * d.kernel;
     case K::kBatchNormForward:
+    case K::kLayerNormForward:
       return 16;  // The deviations are divided by small standard deviations.
     case K::kBatchNormInference:
       return 16;
     case K::kBatchNormBackward:
+    case K::kLayerNormBackward:
       return output == 0 ? 64 : 4 * d.n * d.h * d.w;
     case K::kEmbeddingBackward:
       return d.n * d.c;

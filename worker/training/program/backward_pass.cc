@@ -125,8 +125,12 @@ class BackwardPass {
         return AddToInput(i, OpKind::kAveragePoolBackward, {dy});
       case LayerKind::kRelu:
         return AddRelu(i, parts);
+      case LayerKind::kGelu:
+        return AddToInput(i, OpKind::kGeluBackward, {forward_.Value(layer.inputs[0]), dy});
       case LayerKind::kBatchNormalization:
         return AddBatchNorm(i, parts);
+      case LayerKind::kLayerNormalization:
+        return AddLayerNorm(i, dy);
       case LayerKind::kAdd:
         return PassSum(i, parts);
       case LayerKind::kFlatten:
@@ -207,6 +211,17 @@ class BackwardPass {
       Contribute(sum, readers_.Addend(i), outputs.back());
     }
     writer_.AddBackward(i, desc, std::move(inputs), std::move(outputs));
+    ContributeToInput(i, dx);
+  }
+
+  void AddLayerNorm(int i, const Operand& dy) {
+    const PlannedLayer& layer = writer_.layer(i);
+    const BatchMoments& moments = forward_.moments[i];
+    const Operand dx = writer_.NewActivation(layer.in);
+    writer_.AddBackward(i, writer_.Desc(OpKind::kLayerNormBackward, layer),
+                        {forward_.Value(layer.inputs[0]), dy, writer_.Parameter(layer.weight),
+                         moments.mean, moments.variance},
+                        {dx, writer_.Gradient(layer.weight), writer_.Gradient(layer.bias)});
     ContributeToInput(i, dx);
   }
 

@@ -73,8 +73,13 @@ class ForwardPass {
       case LayerKind::kRelu:
         return writer_.AddForward(i, writer_.Desc(OpKind::kReluForward, layer), {x},
                                   {OutputOver(i, layer.inputs[0])});
+      case LayerKind::kGelu:  // Its backward step reads x.
+        return writer_.AddForward(i, writer_.Desc(OpKind::kGeluForward, layer), {x},
+                                  {NewOutput(i)});
       case LayerKind::kBatchNormalization:
         return AddBatchNorm(i, x);
+      case LayerKind::kLayerNormalization:
+        return AddLayerNorm(i, x);
       case LayerKind::kAdd:
         return AddSum(i);
       case LayerKind::kFlatten:
@@ -141,6 +146,16 @@ class ForwardPass {
           static_cast<float>(static_cast<double>(count) / static_cast<double>(count - 1));
     }
     return moments;
+  }
+
+  void AddLayerNorm(int i, const Operand& x) {
+    const PlannedLayer& layer = writer_.layer(i);
+    const int64_t positions = writer_.n() * layer.in.h * layer.in.w;
+    values_.moments[i].mean = writer_.NewBuffer(positions);
+    values_.moments[i].variance = writer_.NewBuffer(positions);
+    writer_.AddForward(i, writer_.Desc(OpKind::kLayerNormForward, layer),
+                       {x, writer_.Parameter(layer.weight), writer_.Parameter(layer.bias)},
+                       {NewOutput(i), values_.moments[i].mean, values_.moments[i].variance});
   }
 
   void AddDropout(int i, const Operand& x) {

@@ -131,6 +131,7 @@ OpDesc ProgramWriter::Desc(OpKind kind, const PlannedLayer& layer) const {
       desc.padding = layer.padding;
       break;
     case LayerKind::kBatchNormalization:
+    case LayerKind::kLayerNormalization:
       desc.epsilon = layer.epsilon;
       break;
     case LayerKind::kDropout:

@@ -220,6 +220,17 @@ inline const SmallNet kSmallNets[] = {
       layers { name: "t" relu {} }
       layers { name: "f" fully_connected { units: 5 } })",
      {4, 4, 2}},
+    {"layer normalisation of an image and of a vector, GELU, a sum around both",
+     R"(
+      layers { name: "c" convolution { filters: 5 kernel: 2 } }
+      layers { name: "n" layer_normalization { epsilon: 0.01 } }
+      layers { name: "u" gelu {} }
+      layers { name: "s" inputs: "u" inputs: "c" add {} }
+      layers { name: "f" fully_connected { units: 7 } }
+      layers { name: "m" layer_normalization {} }
+      layers { name: "v" gelu {} }
+      layers { name: "g" fully_connected { units: 5 } })",
+     {4, 3, 2}},
 };
 
 }  // namespace capstan::worker

@@ -1,0 +1,134 @@
+#include "kernels/cpu/layer_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/host_memory.h"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr int64_t kPositionsOfChunk = 64;
+
+// The sum of term(0) to term(count - 1) in an order that depends on the count alone.
+template <typename Term>
+float SumOf(int64_t count, const Term& term) {
+  float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) sum += term(i);
+  return sum;
+}
+
+class LayerNormPlan : public CpuPlan {
+ public:
+  LayerNormPlan(const OpSignature& signature, const CpuContext& context)
+      : CpuPlan(signature, context),
+        positions_(desc().n * desc().h * desc().w),
+        chunks_((positions_ + kPositionsOfChunk - 1) / kPositionsOfChunk) {}
+
+  absl::Status Init() {
+    if (desc().kind == OpKind::kLayerNormForward) return absl::OkStatus();
+    const int64_t floats = 2 * chunks_ * desc().c;
+    partials_ = AllocateFloats(floats);
+    if (partials_ != nullptr) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(ToString(desc()), ": no memory for ", floats, " floats of scratch"));
+  }
+
+  absl::Status Execute(Views in, Views out, const RunOptions&) override {
+    if (desc().kind == OpKind::kLayerNormForward) {
+      Forward(in, out);
+    } else {
+      Backward(in, out);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  float Inverse(float variance) const { return 1.0f / std::sqrt(variance + desc().epsilon); }
+
+  void Forward(Views in, Views out) const {
+    const int64_t channels = desc().c;
+    const auto count = static_cast<float>(channels);
+    const float* const scale = in[1].f32();
+    const float* const shift = in[2].f32();
+    ParallelForChunks(threads(), positions_, kPositionsOfChunk, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const float* const x = in[0].f32() + row * channels;
+        float* const y = out[0].f32() + row * channels;
+        const float mean = SumOf(channels, [x](int64_t c) { return x[c]; }) / count;
+        const float variance =
+            SumOf(channels, [x, mean](int64_t c) { return (x[c] - mean) * (x[c] - mean); }) / count;
+        out[1].f32()[row] = mean;
+        out[2].f32()[row] = variance;
+        const float inverse = Inverse(variance);
+        for (int64_t c = 0; c < channels; ++c) {
+          y[c] = (x[c] - mean) * inverse * scale[c] + shift[c];
+        }
+      }
+    });
+  }
+
+  // The partial sums of a chunk of positions: of dy * normal, then of dy.
+  float* Partial(int64_t chunk) const { return partials_.get() + 2 * chunk * desc().c; }
+
+  void Backward(Views in, Views out) const {
+    const int64_t channels = desc().c;
+    ParallelForChunks(threads(), positions_, kPositionsOfChunk, [&](int64_t begin, int64_t end) {
+      float* const sums = Partial(begin / kPositionsOfChunk);
+      std::fill_n(sums, 2 * channels, 0.0f);
+      for (int64_t row = begin; row < end; ++row) BackwardRow(in, row, out[0].f32(), sums);
+    });
+    AddPartials(0, out[1].f32());
+    AddPartials(channels, out[2].f32());
+  }
+
+  // dx = inverse * (g - mean(g) - normal * mean(g * normal)), with g = dy * scale.
+  void BackwardRow(Views in, int64_t row, float* all_dx, float* sums) const {
+    const int64_t channels = desc().c;
+    const auto count = static_cast<float>(channels);
+    const float* const x = in[0].f32() + row * channels;
+    const float* const dy = in[1].f32() + row * channels;
+    const float* const scale = in[2].f32();
+    float* const dx = all_dx + row * channels;
+    const float mean = in[3].f32()[row];
+    const float inverse = Inverse(in[4].f32()[row]);
+    const auto normal = [=](int64_t c) { return (x[c] - mean) * inverse; };
+    const float sum = SumOf(channels, [=](int64_t c) { return dy[c] * scale[c]; }) / count;
+    const float product =
+        SumOf(channels, [=](int64_t c) { return dy[c] * scale[c] * normal(c); }) / count;
+    for (int64_t c = 0; c < channels; ++c) {
+      sums[c] += dy[c] * normal(c);
+      sums[channels + c] += dy[c];
+    }
+    for (int64_t c = 0; c < channels; ++c) {
+      dx[c] = inverse * (dy[c] * scale[c] - sum - normal(c) * product);
+    }
+  }
+
+  // sums[c] = total of the chunks' partial sums, which lie `offset` behind their chunk's begin.
+  void AddPartials(int64_t offset, float* sums) const {
+    for (int64_t c = 0; c < desc().c; ++c) {
+      double sum = 0.0;
+      for (int64_t i = 0; i < chunks_; ++i) sum += double{Partial(i)[offset + c]};
+      sums[c] = static_cast<float>(sum);
+    }
+  }
+
+  const int64_t positions_;
+  const int64_t chunks_;
+  HostFloats partials_;  // Backward: [chunks, 2, c].
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CpuPlan>> MakeLayerNormPlan(const OpSignature& signature,
+                                                           const CpuContext& context) {
+  auto plan = std::make_unique<LayerNormPlan>(signature, context);
+  if (absl::Status status = plan->Init(); !status.ok()) return status;
+  return std::unique_ptr<CpuPlan>(std::move(plan));
+}
+
+}  // namespace capstan::kernels
