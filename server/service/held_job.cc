@@ -375,7 +375,9 @@ std::optional<HeldJob::Ahead> HeldJob::FetchRows(const v1::PullRequest& request)
     for (int i = 0; i < request.shards_size() && bytes < kFetchBytesMax; ++i) {
       const ShardKey key = KeyOf(request.shards(i));
       absl::MutexLock shard_lock(&engines_.at(key)->mutex);
-      auto fetch = tables_.Find(key)->store().BeginFetch(ahead.keys[static_cast<size_t>(i)]);
+      const RowStore* const rows = tables_.Find(key)->rows();
+      if (rows == nullptr) continue;
+      auto fetch = rows->BeginFetch(ahead.keys[static_cast<size_t>(i)]);
       if (fetch == nullptr) continue;
       bytes += fetch->bytes();
       ahead.fetches.emplace_back(key, std::move(fetch));
@@ -394,7 +396,7 @@ absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::KeysOfPullLocked(
   for (const auto& [key, fetch] : ahead->fetches) {
     // The pull will meet what is wrong.
     absl::MutexLock shard_lock(&engines_.at(key)->mutex);
-    tables_.Find(key)->store().TakeIn(*fetch).IgnoreError();
+    tables_.Find(key)->rows()->TakeIn(*fetch).IgnoreError();
   }
   return std::move(ahead->keys);
 }
@@ -461,13 +463,17 @@ absl::Status HeldJob::ScanLocked(const v1::ScanRowsRequest& request, CallId call
                         .deadline = {}};
   CAPSTAN_RETURN_IF_ERROR(tables_.CheckPull(key, reader));
   const TableShard& shard = *tables_.Find(key);
+  if (shard.rows() == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(key), ": a dense table has no rows by key: expected a sparse one"));
+  }
   RowScan scan{.place = request.place(), .bytes_max = request.bytes_max()};
   if (request.has_since()) {
     CAPSTAN_RETURN_IF_ERROR(CheckSinceLocked(request.since(), shard.core().version()));
     scan.since = request.since().version();
     scan.unchanged_keys = request.since().unchanged_keys();
   }
-  absl::StatusOr<ScannedRows> scanned = shard.store().Scan(scan);
+  absl::StatusOr<ScannedRows> scanned = shard.rows()->Scan(scan);
   if (!scanned.ok()) {
     const absl::Status status = Annotate(scanned.status(), NameOf(key));
     if (absl::IsUnavailable(status)) tables_.Fail(status);  // Another copy can answer.

@@ -142,7 +142,7 @@ CapturedShard HeldJob::CapturedLocked(const ShardKey& key, v1::ShardSnapshot cop
 std::shared_ptr<HeldJob::Rows> HeldJob::RowsLocked(const ShardKey& key, PinId pin,
                                                    const v1::ShardSnapshot& snapshot,
                                                    IfDamaged if_damaged) {
-  if (!tables_.Find(key)->store().pins_rows()) return nullptr;
+  if (tables_.Find(key)->rows() == nullptr) return nullptr;
   std::optional<int64_t> since;
   if (snapshot.has_since()) since = snapshot.since().version();
   return std::make_shared<Rows>(weak_from_this(), key, pin, since, if_damaged);

@@ -45,10 +45,11 @@ ReplicaAnswer AnswerOf(const absl::Status& status, const v1::ReplicateResponse& 
 
 // All rows of a bucket that were to come have come.
 absl::Status CheckWhole(const v1::ShardSnapshot& snapshot, const TableShard& made) {
-  const std::optional<v1::RowCounts> rows = made.store().row_counts();
-  if (!rows.has_value() || snapshot.rows_to_come() <= rows->held()) return absl::OkStatus();
+  if (made.rows() == nullptr) return absl::OkStatus();
+  const int64_t held = made.rows()->row_counts().held();
+  if (snapshot.rows_to_come() <= held) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat(rows->held(), " rows have come: expected ", snapshot.rows_to_come()));
+      absl::StrCat(held, " rows have come: expected ", snapshot.rows_to_come()));
 }
 
 absl::Status CheckBatch(const v1::ReplicateBatch& batch, const JobId& job) {

@@ -85,9 +85,9 @@ absl::Status JobSnapshots::KeepShards(const std::vector<ShardKey>& shards, uint6
     const TableShard& shard = *tables.Find(key);
     Kept& kept = snapshot.shards[key];
     kept.version = shard.core().version();
-    if (shard.store().pins_rows()) {
+    if (shard.rows() != nullptr) {
       kept.pin = PinId{++*pins};
-      tables.at(key).store().PinForReaders(kept.pin, memory_);
+      tables.at(key).rows()->PinForReaders(kept.pin, memory_);
       continue;
     }
     const int64_t bytes = shard.store().elements() * int64_t{sizeof(float)};
@@ -177,7 +177,7 @@ absl::Status JobSnapshots::ReadRows(const v1::SnapshotRows& asked, const Snapsho
   if (kept == nullptr) return NotKept(asked);
   const ShardKey key = KeyOf(asked);
   CAPSTAN_ASSIGN_OR_RETURN(const ShardStore* const store, StoreOf(key, tables));
-  if (!store->pins_rows()) return IsDense(key);
+  if (store->row_store() == nullptr) return IsDense(key);
   const absl::StatusOr<RowKeys> keys = store->ParseKeys(asked.keys());
   if (!keys.ok()) return Annotate(keys.status(), NameOf(key));
   const int64_t bytes = store->AnswerElements(*keys) * int64_t{sizeof(float)};
@@ -185,7 +185,7 @@ absl::Status JobSnapshots::ReadRows(const v1::SnapshotRows& asked, const Snapsho
     return absl::InvalidArgumentError(absl::StrCat(
         NameOf(key), ": asks for ", bytes, " bytes of rows: expected at most ", kAnswerBytesMax));
   }
-  absl::StatusOr<RowsThen> rows = store->ReadRowsThen(kept->pin, *keys);
+  absl::StatusOr<RowsThen> rows = store->row_store()->ReadRowsThen(kept->pin, *keys);
   if (!rows.ok()) return Annotate(rows.status(), NameOf(key));
   response->set_version(kept->version.value());
   response->set_found(std::move(rows->found));
@@ -204,9 +204,10 @@ absl::Status JobSnapshots::ReadBucket(const v1::SnapshotBucket& asked, const Sna
                                                    ": expected 1 to ", kAnswerBytesMax));
   }
   CAPSTAN_ASSIGN_OR_RETURN(const ShardStore* const store, StoreOf(key, tables));
-  if (!store->pins_rows()) return IsDense(key);
+  const RowStore* const bucket = store->row_store();
+  if (bucket == nullptr) return IsDense(key);
   absl::StatusOr<ScannedRows> rows =
-      store->ScanThen({.pin = kept->pin, .place = asked.place(), .bytes_max = asked.bytes_max()});
+      bucket->ScanThen({.pin = kept->pin, .place = asked.place(), .bytes_max = asked.bytes_max()});
   if (!rows.ok()) return Annotate(rows.status(), NameOf(key));
   response->set_version(kept->version.value());
   response->set_values(std::move(rows->rows));
@@ -222,7 +223,7 @@ absl::Status JobSnapshots::ReadValues(const v1::SnapshotShard& asked, const Snap
   if (kept == nullptr) return NotKept(asked);
   const ShardKey key = KeyOf(asked);
   CAPSTAN_ASSIGN_OR_RETURN(const ShardStore* const store, StoreOf(key, tables));
-  if (store->pins_rows()) {
+  if (store->row_store() != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(NameOf(key), ": a bucket of a sparse table: expected to be asked for rows"));
   }

@@ -84,9 +84,17 @@ absl::Status SparseStore::CheckKeys(const std::vector<uint64_t>& keys) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Gradient> SparseStore::Parse(const absl::Cord& payload, NumberFormat format) const {
+absl::StatusOr<Gradient> SparseStore::Parse(const absl::Cord& payload, NumberFormat format,
+                                            const RowKeys& listed) const {
   const int64_t row_bytes = config_.dim * BytesOf(format);
   const auto bytes = static_cast<int64_t>(payload.size());
+  if (listed != nullptr) {
+    const int64_t expected = std::ssize(*listed) * row_bytes;
+    if (bytes == expected) return Gradient(listed, WireValues(payload, format));
+    return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes of rows: expected ", expected,
+                                                   " of the ", listed->size(),
+                                                   " keys of the list"));
+  }
   if (bytes % (kKeyBytes + row_bytes) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(bytes, " bytes of keys and rows: expected a multiple of ",
@@ -97,17 +105,6 @@ absl::StatusOr<Gradient> SparseStore::Parse(const absl::Cord& payload, NumberFor
   RowKeys keys = KeysOf(payload, key_bytes);
   CAPSTAN_RETURN_IF_ERROR(CheckKeys(*keys));
   return Gradient(std::move(keys), WireValues(payload, format, key_bytes));
-}
-
-absl::StatusOr<Gradient> SparseStore::ParseListed(const RowKeys& keys, const absl::Cord& rows,
-                                                  NumberFormat format) const {
-  const auto expected = AnswerElements(keys) * BytesOf(format);
-  if (static_cast<int64_t>(rows.size()) != expected) {
-    return absl::InvalidArgumentError(absl::StrCat(rows.size(), " bytes of rows: expected ",
-                                                   expected, " of the ", keys->size(),
-                                                   " keys of the list"));
-  }
-  return Gradient(keys, WireValues(rows, format));
 }
 
 absl::StatusOr<RowKeys> SparseStore::ParseKeys(absl::string_view bytes) const {

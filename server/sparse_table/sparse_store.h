@@ -36,11 +36,12 @@
 #include "server/sparse_table/sparse_rows.h"
 #include "server/sparse_table/sparse_sum.h"
 #include "server/table_store/gradient.h"
+#include "server/table_store/row_store.h"
 #include "server/table_store/shard_store.h"
 
 namespace capstan::server {
 
-class SparseStore final : public ShardStore {
+class SparseStore final : public ShardStore, private RowStore {
  public:
   // Of keys, weights, state and stamps of all rows, counts of keys without one, and keys and
   // weights once more, of the version before (twice, where an update can make as many rows as it
@@ -58,34 +59,36 @@ class SparseStore final : public ShardStore {
       const SparseRows::Config& config, int32_t bucket,
       int64_t snapshot_bytes_max = kSnapshotBytesMax);
 
-  absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const override;
-  absl::StatusOr<Gradient> ParseListed(const RowKeys& keys, const absl::Cord& rows,
-                                       NumberFormat format) const override;
+  absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format,
+                                 const RowKeys& listed = nullptr) const override;
   absl::StatusOr<RowKeys> ParseKeys(absl::string_view bytes) const override;
-  absl::Status CheckRoom(const Gradient& gradient) const override;
   int64_t AnswerElements(const RowKeys& keys) const override;
   absl::Status Keep(const KeepGradient& action, const Gradient& payload) override;
   absl::Status Add(const AddGradient& action, const Gradient& payload) override;
   void Drop(const DropGradient& action) override;
-  absl::Status Correct(const CorrectGradient&, const Gradient&) override {
-    return absl::FailedPreconditionError("late gradients of rows are not corrected");
-  }
-  void KeepCurrent(const KeepValues&) override {}
-  void Forget(const ForgetValues&) override {}
   void Release(const ReleasePrevious& action) override;
   absl::Status Apply(const ApplyGradient& action, const Gradient& payload) override;
   Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
   absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
                                   NumberFormat format) const override;
+  absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
+  absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
+  int64_t elements() const override { return rows_.rows() * rows_.dim(); }
+  int64_t lasting_bytes() const override { return rows_.bytes(); }
+  int64_t bytes() const override;
+
+  const SparseRows& rows() const { return rows_; }
+
+ private:
+  // ---- RowStore, by row_store()
+  absl::Status CheckRoom(const Gradient& gradient) const override;
   std::unique_ptr<RowFetch> BeginFetch(const RowKeys& keys) const override {
     return rows_.BeginFetch(*keys);
   }
   absl::Status TakeIn(const RowFetch& fetch) const override { return rows_.TakeIn(fetch); }
   absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const override;
-  absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
   absl::Status Capture(PinId pin, std::optional<int64_t> since, bool previous,
                        v1::ShardSnapshot* snapshot) override;
-  bool pins_rows() const override { return true; }
   absl::StatusOr<std::optional<uint64_t>> ReadPinned(const PinnedRead& read,
                                                      v1::ShardSnapshot* piece) override;
   void Unpin(PinId pin) override { rows_.history().Unpin(pin); }
@@ -95,20 +98,14 @@ class SparseStore final : public ShardStore {
   absl::StatusOr<RowsThen> ReadRowsThen(PinId pin, const RowKeys& keys) const override;
   absl::StatusOr<ScannedRows> ScanThen(const PinnedRead& read) const override;
   void KeepRemovedSince(int64_t version) override;
-  absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
   absl::Status RestoreMore(const v1::ShardSnapshot& piece) override;
-  int64_t elements() const override { return rows_.rows() * rows_.dim(); }
-  int64_t lasting_bytes() const override { return rows_.bytes(); }
-  int64_t bytes() const override;
+  v1::RowCounts row_counts() const override { return rows_.life().counts; }
   int64_t rows_on_disk() const override { return rows_.rows_on_disk(); }
-  std::optional<v1::RowCounts> row_counts() const override { return rows_.life().counts; }
 
-  const SparseRows& rows() const { return rows_; }
-
- private:
   SparseStore(const SparseRows::Config& config, int32_t bucket, int64_t snapshot_bytes_max,
               SparseRows rows)
-      : config_(config),
+      : ShardStore(this, nullptr),
+        config_(config),
         bucket_(bucket),
         snapshot_bytes_max_(snapshot_bytes_max),
         rows_(std::move(rows)) {}

@@ -117,7 +117,7 @@ std::map<uint64_t, float> ScanAll(const SparseStore& store, int64_t bytes_max,
   uint64_t place = 0, last = 0, scans = 0;
   for (;;) {
     REQUIRE_OK_AND_ASSIGN(const ScannedRows scanned,
-                          store.Scan({.place = place, .bytes_max = bytes_max}));
+                          store.row_store()->Scan({.place = place, .bytes_max = bytes_max}));
     const size_t count = scanned.rows.size() / (8 + kDim * 4);
     REQUIRE(scanned.rows.size() % (8 + kDim * 4) == 0);
     REQUIRE(count <= std::max<size_t>(1, static_cast<size_t>(bytes_max) / (8 + kDim * 4)));
@@ -182,11 +182,11 @@ TEST_CASE("Sparse store: a scan of a row larger than was asked for brings that r
           "[server][sparse]") {
   const auto store = MakeStore();
   REQUIRE_OK(store->Apply({.gradient = kIncomingGradient}, Pushed(*store, {7}, 2.0f).gradient));
-  REQUIRE_OK_AND_ASSIGN(const ScannedRows first, store->Scan({.bytes_max = 1}));
+  REQUIRE_OK_AND_ASSIGN(const ScannedRows first, store->row_store()->Scan({.bytes_max = 1}));
   CHECK(first.rows.size() == 8 + kDim * 4);
   CHECK_FALSE(first.next.has_value());
   REQUIRE_OK_AND_ASSIGN(const ScannedRows behind,
-                        store->Scan({.place = KeyHash(7) + 1, .bytes_max = 1}));
+                        store->row_store()->Scan({.place = KeyHash(7) + 1, .bytes_max = 1}));
   CHECK(behind.rows.empty());
   CHECK_FALSE(behind.next.has_value());
 }
@@ -232,7 +232,7 @@ TEST_CASE("Sparse store: what was captured is restored piece by piece, as it was
   v1::ShardSnapshot whole, head;
   REQUIRE_OK(store->Save(false, &whole));
   constexpr PinId kPin{7};
-  REQUIRE_OK(store->Capture(kPin, std::nullopt, false, &head));
+  REQUIRE_OK(store->row_store()->Capture(kPin, std::nullopt, false, &head));
   CHECK(head.rows_to_come() == 20'000);
   const auto other = MakeStore(kind);
   REQUIRE_OK(other->Restore(head));
@@ -241,8 +241,9 @@ TEST_CASE("Sparse store: what was captured is restored piece by piece, as it was
   while (place.has_value()) {
     v1::ShardSnapshot& piece = pieces.emplace_back();
     REQUIRE_OK_AND_ASSIGN(
-        place, store->ReadPinned({.pin = kPin, .place = *place, .bytes_max = 64 << 10}, &piece));
-    REQUIRE_OK(other->RestoreMore(piece));
+        place, store->row_store()->ReadPinned({.pin = kPin, .place = *place, .bytes_max = 64 << 10},
+                                              &piece));
+    REQUIRE_OK(other->row_store()->RestoreMore(piece));
     REQUIRE_OK(store->Apply({.gradient = kIncomingGradient, .step = std::ssize(pieces)},
                             push.gradient));  // Is not in it.
   }
@@ -257,7 +258,8 @@ TEST_CASE("Sparse store: what was captured is restored piece by piece, as it was
   again.Clear();
   REQUIRE_OK(third->Save(false, &again));
   CHECK(again.SerializeAsString() == whole.SerializeAsString());
-  CHECK_STATUS(third->RestoreMore(pieces[1]), absl::StatusCode::kDataLoss, "begins a piece");
+  CHECK_STATUS(third->row_store()->RestoreMore(pieces[1]), absl::StatusCode::kDataLoss,
+               "begins a piece");
 }
 
 TEST_CASE("Sparse store: the version before has rows that an update has evicted, or refused",
@@ -290,7 +292,7 @@ TEST_CASE("Sparse store: the version before has rows that an update has evicted,
   REQUIRE_OK_AND_ASSIGN(const auto other, SparseStore::Make(config, 0));
   REQUIRE_OK(other->Restore(saved));
   CHECK(Read(*other, all, ReadFrom::kPrevious) == Read(*store, all, ReadFrom::kPrevious));
-  CHECK(other->row_counts()->refused() == 5);
+  CHECK(other->row_store()->row_counts().refused() == 5);
 }
 
 TEST_CASE("Sparse store: a bucket whose snapshot would be too large is refused",
@@ -308,7 +310,7 @@ TEST_CASE("Sparse store: a bucket whose snapshot would be too large is refused",
     const KeyBatch batch = MakeKeyBatch(keys, 1);
     const absl::Cord payload(Bytes(batch.keys) + std::string(100 * kWide * sizeof(float), '\0'));
     REQUIRE_OK_AND_ASSIGN(const Gradient gradient, store->Parse(payload, NumberFormat::kFp32));
-    status = store->CheckRoom(gradient);
+    status = store->row_store()->CheckRoom(gradient);
     if (status.ok()) status = store->Apply({.gradient = kIncomingGradient}, gradient);
   }
   CHECK_STATUS(status, absl::StatusCode::kResourceExhausted, "the table needs more buckets");
@@ -390,14 +392,15 @@ TEST_CASE("SparseStore: with a limit of memory, the same answers and snapshots",
         for (const float value : Read(*stores[s], keys, from))
           absl::StrAppend(&seen[s], value, " ");
       }
-      REQUIRE_OK_AND_ASSIGN(const ScannedRows scanned, stores[s]->Scan({.bytes_max = 10'000}));
+      REQUIRE_OK_AND_ASSIGN(const ScannedRows scanned,
+                            stores[s]->row_store()->Scan({.bytes_max = 10'000}));
       seen[s] += scanned.rows;
     }
   }
   v1::ShardSnapshot expected;
   REQUIRE_OK(stores[0]->Save(true, &expected));
   expected.mutable_state()->set_previous_readable(true);
-  CHECK(stores[1]->rows_on_disk() > 500);
+  CHECK(stores[1]->row_store()->rows_on_disk() > 500);
   for (size_t s = 1; s < stores.size(); ++s) {
     CHECK(seen[s] == seen[0]);
     REQUIRE_OK(stores[s]->Restore(expected));
@@ -413,13 +416,13 @@ TEST_CASE("SparseStore: rows of keys that are known already are the same gradien
   const std::vector<uint64_t> keys = {7, 8, 9};
   const Pushed whole(*store, keys, 1.5f);
   const absl::Cord rows = whole.bytes.Subcord(keys.size() * sizeof(uint64_t), whole.bytes.size());
-  REQUIRE_OK_AND_ASSIGN(const Gradient listed, store->ParseListed(whole.gradient.shared_keys(),
-                                                                  rows, NumberFormat::kFp32));
+  REQUIRE_OK_AND_ASSIGN(const Gradient listed,
+                        store->Parse(rows, NumberFormat::kFp32, whole.gradient.shared_keys()));
   std::string expected, bytes;  // As records carry them: replicas and logs need no list.
   whole.gradient.AppendTo(&expected);
   listed.AppendTo(&bytes);
   CHECK(bytes == expected);
-  CHECK_STATUS(store->ParseListed(whole.gradient.shared_keys(), whole.bytes, NumberFormat::kFp32),
+  CHECK_STATUS(store->Parse(whole.bytes, NumberFormat::kFp32, whole.gradient.shared_keys()),
                kInvalid, "48 bytes of rows: expected 24 of the 3 keys of the list");
 }
 

@@ -68,7 +68,11 @@ absl::Status DenseStore::SetValues(const std::function<void(absl::Span<float>)>&
   return on_device_->Write(values_.span(), slots);
 }
 
-absl::StatusOr<Gradient> DenseStore::Parse(const absl::Cord& payload, NumberFormat format) const {
+absl::StatusOr<Gradient> DenseStore::Parse(const absl::Cord& payload, NumberFormat format,
+                                           const RowKeys& listed) const {
+  if (listed != nullptr) {
+    return absl::InvalidArgumentError("names a list of keys: expected none, the table is dense");
+  }
   const int64_t expected = size() * BytesOf(format);
   if (static_cast<int64_t>(payload.size()) == expected) {
     return Gradient(WireValues(payload, format));
@@ -78,19 +82,10 @@ absl::StatusOr<Gradient> DenseStore::Parse(const absl::Cord& payload, NumberForm
                    v1::ValueType_Name(TypeOf(format)), ", got ", payload.size()));
 }
 
-absl::StatusOr<Gradient> DenseStore::ParseListed(const RowKeys&, const absl::Cord&,
-                                                 NumberFormat) const {
-  return absl::InvalidArgumentError("names a list of keys: expected none, the table is dense");
-}
-
 absl::StatusOr<RowKeys> DenseStore::ParseKeys(absl::string_view bytes) const {
   if (bytes.empty()) return nullptr;
   return absl::InvalidArgumentError(
       absl::StrCat("a dense table is asked for ", bytes.size(), " bytes of keys: expected none"));
-}
-
-absl::StatusOr<ScannedRows> DenseStore::Scan(const RowScan&) const {
-  return absl::InvalidArgumentError("a dense table has no rows by key: expected a sparse one");
 }
 
 absl::Status DenseStore::Keep(const KeepGradient& action, const Gradient& payload) {

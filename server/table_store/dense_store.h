@@ -38,7 +38,6 @@
 #include "server/core/messages.h"
 #include "server/device/shard_device.h"
 #include "server/optimizer/optimizer.h"
-#include "server/sparse_table/row_disk.h"
 #include "server/table_store/float_buffer.h"
 #include "server/table_store/gradient.h"
 #include "server/table_store/shard_store.h"
@@ -52,7 +51,7 @@ struct UpdateSegment {
   OptimizerConfig config;
 };
 
-class DenseStore final : public ShardStore {
+class DenseStore final : public ShardStore, private LateGradientStore {
  public:
   // `segments` cover [0, elements) in order and agree in StateSlots. Values are unspecified until
   // SetValues or Restore. `device`: null, or outlives the store.
@@ -64,18 +63,14 @@ class DenseStore final : public ShardStore {
   // Errors: those of the device.
   absl::Status SetValues(const std::function<void(absl::Span<float>)>& write);
 
-  absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format) const override;
-  absl::StatusOr<Gradient> ParseListed(const RowKeys& keys, const absl::Cord& rows,
-                                       NumberFormat format) const override;
+  absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format,
+                                 const RowKeys& listed = nullptr) const override;
   absl::StatusOr<RowKeys> ParseKeys(absl::string_view bytes) const override;
   int64_t AnswerElements(const RowKeys&) const override { return size(); }
 
   absl::Status Keep(const KeepGradient& action, const Gradient& payload) override;
   absl::Status Add(const AddGradient& action, const Gradient& payload) override;
   void Drop(const DropGradient& action) override;
-  absl::Status Correct(const CorrectGradient& action, const Gradient& payload) override;
-  void KeepCurrent(const KeepValues& action) override;
-  void Forget(const ForgetValues& action) override;
   void Release(const ReleasePrevious& action) override;
   absl::Status Apply(const ApplyGradient& action, const Gradient& payload) override;
   bool updating() const override { return updating_; }
@@ -84,32 +79,8 @@ class DenseStore final : public ShardStore {
   // fp32 is lent, other formats are made.
   absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
                                   NumberFormat format) const override;
-  std::unique_ptr<RowFetch> BeginFetch(const RowKeys&) const override { return nullptr; }
-  absl::Status TakeIn(const RowFetch&) const override { return absl::OkStatus(); }
-  absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const override;
   absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
-  // An update changes all of it.
-  absl::Status Capture(PinId, std::optional<int64_t>, bool previous,
-                       v1::ShardSnapshot* snapshot) override {
-    return Save(previous, snapshot);
-  }
-  absl::StatusOr<std::optional<uint64_t>> ReadPinned(const PinnedRead&,
-                                                     v1::ShardSnapshot*) override {
-    return absl::InvalidArgumentError("a dense shard pins no rows");
-  }
-  void Unpin(PinId) override {}
-  void PinForReaders(PinId, std::shared_ptr<KeptRowsAccount>) override {}
-  absl::StatusOr<RowsThen> ReadRowsThen(PinId, const RowKeys&) const override {
-    return absl::InvalidArgumentError("a dense shard pins no rows");
-  }
-  absl::StatusOr<ScannedRows> ScanThen(const PinnedRead&) const override {
-    return absl::InvalidArgumentError("a dense shard pins no rows");
-  }
-  void KeepRemovedSince(int64_t) override {}
   absl::Status Restore(const v1::ShardSnapshot& snapshot) override;
-  absl::Status RestoreMore(const v1::ShardSnapshot&) override {
-    return absl::DataLossError("rows of a dense shard: expected none");
-  }
   int64_t elements() const override { return size(); }
   int64_t lasting_bytes() const override;
   int64_t bytes() const override;
@@ -120,7 +91,11 @@ class DenseStore final : public ShardStore {
   int64_t size() const { return size_; }
 
  private:
-  explicit DenseStore(int64_t size) : size_(size) {}
+  absl::Status Correct(const CorrectGradient& action, const Gradient& payload) override;
+  void KeepCurrent(const KeepValues& action) override;
+  void Forget(const ForgetValues& action) override;
+
+  explicit DenseStore(int64_t size) : ShardStore(nullptr, this), size_(size) {}
 
   const FloatBuffer& BufferOf(ReadFrom from) const;
   absl::StatusOr<FloatBuffer> TakeBuffer();  // A free one, or a new one.

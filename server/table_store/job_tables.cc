@@ -38,7 +38,7 @@ absl::Status JobTables::CheckPush(const ShardKey& key, const PushHead& push,
                                   const Gradient& gradient) const {
   CAPSTAN_RETURN_IF_ERROR(failure());
   const TableShard& shard = shards_.at(key);
-  absl::Status status = shard.store().CheckRoom(gradient);
+  absl::Status status = shard.CheckRoom(gradient);
   if (status.ok()) status = shard.core().CheckPush(push);
   return Annotate(status, NameOf(key));
 }
@@ -52,8 +52,7 @@ absl::StatusOr<Gradient> JobTables::ParseGradient(const ShardKey& key, const abs
                                                   NumberFormat format,
                                                   const RowKeys& listed) const {
   const ShardStore& store = shards_.at(key).store();
-  absl::StatusOr<Gradient> gradient =
-      listed == nullptr ? store.Parse(payload, format) : store.ParseListed(listed, payload, format);
+  absl::StatusOr<Gradient> gradient = store.Parse(payload, format, listed);
   if (!gradient.ok()) return Annotate(gradient.status(), NameOf(key));
   return gradient;
 }
@@ -72,7 +71,7 @@ absl::Status JobTables::BeginPush(const ShardKey& key, const PushHead& push,
   TableShard& shard = shards_.at(key);
   Actions actions, later;
   // Others may have taken the room since the whole message was checked.
-  CAPSTAN_RETURN_IF_ERROR(Annotate(shard.store().CheckRoom(gradient), NameOf(key)));
+  CAPSTAN_RETURN_IF_ERROR(Annotate(shard.CheckRoom(gradient), NameOf(key)));
   CAPSTAN_RETURN_IF_ERROR(Annotate(shard.core().Push(push, actions), NameOf(key)));
   CAPSTAN_RETURN_IF_ERROR(CarryOut(key, shard, actions, gradient, sink, &later));
   if (shard.store().updating()) begun->push_back({key, std::move(later), gradient});
@@ -151,14 +150,18 @@ absl::StatusOr<std::optional<uint64_t>> JobTables::ReadPinned(const ShardKey& ke
   if (it == shards_.end()) {
     return absl::AbortedError(absl::StrCat(NameOf(key), " is held here no more"));
   }
-  auto next = it->second.store().ReadPinned(read, piece);
+  RowStore* const rows = it->second.rows();
+  if (rows == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(NameOf(key), ": a dense shard pins no rows"));
+  }
+  auto next = rows->ReadPinned(read, piece);
   if (!next.ok()) return Annotate(next.status(), NameOf(key));
   return next;
 }
 
 void JobTables::Unpin(const ShardKey& key, PinId pin) {
   const auto it = shards_.find(key);
-  if (it != shards_.end()) it->second.store().Unpin(pin);
+  if (it != shards_.end() && it->second.rows() != nullptr) it->second.rows()->Unpin(pin);
 }
 
 std::vector<v1::HeldTable> JobTables::Describe(
@@ -184,8 +187,10 @@ std::vector<v1::HeldTable> JobTables::Describe(
     table.set_pushes_applied(table.pushes_applied() + shard.core().pushes_recorded());
     table.set_pushes_duplicate(table.pushes_duplicate() + shard.core().pushes_duplicate());
     table.set_pushes_late(table.pushes_late() + shard.core().pushes_late());
-    if (const auto rows = shard.store().row_counts()) Add(*rows, table.mutable_rows());
-    table.set_rows_on_disk(table.rows_on_disk() + shard.store().rows_on_disk());
+    if (const RowStore* const rows = shard.rows(); rows != nullptr) {
+      Add(rows->row_counts(), table.mutable_rows());
+      table.set_rows_on_disk(table.rows_on_disk() + rows->rows_on_disk());
+    }
   }
   std::vector<v1::HeldTable> described;
   for (auto& [key, table] : tables) {

@@ -45,9 +45,12 @@ absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
       [&](const KeepGradient& action) { return store_->Keep(action, payload); },
       [&](const AddGradient& action) { return store_->Add(action, payload); },
       [&](const DropGradient& action) { return store_->Drop(action), done; },
-      [&](const CorrectGradient& action) { return store_->Correct(action, payload); },
-      [&](const KeepValues& action) { return store_->KeepCurrent(action), done; },
-      [&](const ForgetValues& action) { return store_->Forget(action), done; },
+      // Only of dense shards: ShardFactory refuses corrections of rows.
+      [&](const CorrectGradient& action) {
+        return store_->late_gradients()->Correct(action, payload);
+      },
+      [&](const KeepValues& action) { return store_->late_gradients()->KeepCurrent(action), done; },
+      [&](const ForgetValues& action) { return store_->late_gradients()->Forget(action), done; },
       [&](const ReleasePrevious& action) { return store_->Release(action), done; },
       [&](const MakeRecord& made) {
         Gradient gradient;
@@ -113,19 +116,28 @@ absl::StatusOr<v1::ShardSnapshot> TableShard::Snapshot() const {
 }
 
 absl::StatusOr<v1::ShardSnapshot> TableShard::CaptureAll(PinId pin) {
+  if (rows() == nullptr) return Snapshot();
   v1::ShardSnapshot snapshot = SaveState();
   const bool previous = snapshot.state().previous_readable();
-  CAPSTAN_RETURN_IF_ERROR(store_->Capture(pin, std::nullopt, previous, &snapshot));
+  CAPSTAN_RETURN_IF_ERROR(rows()->Capture(pin, std::nullopt, previous, &snapshot));
   return snapshot;
 }
 
+absl::Status TableShard::CheckRoom(const Gradient& gradient) const {
+  return rows() == nullptr ? absl::OkStatus() : rows()->CheckRoom(gradient);
+}
+
 absl::Status TableShard::RestoreMore(const v1::ShardSnapshot& piece) {
-  CAPSTAN_RETURN_IF_ERROR(store_->RestoreMore(piece));
+  if (rows() == nullptr) {
+    return absl::DataLossError("rows of a dense shard: expected none");
+  }
+  CAPSTAN_RETURN_IF_ERROR(rows()->RestoreMore(piece));
   return Account();
 }
 
 absl::StatusOr<v1::ShardSnapshot> TableShard::Capture(CheckpointId id, CheckpointId base,
                                                       PinId pin) {
+  if (rows() == nullptr) return Snapshot();  // An update changes all of it.
   v1::ShardSnapshot snapshot = SaveState();
   const Captured now{.id = id, .version = snapshot.state().version()};
   // Those between the base and this one have come to nothing.
@@ -133,10 +145,10 @@ absl::StatusOr<v1::ShardSnapshot> TableShard::Capture(CheckpointId id, Checkpoin
   std::optional<int64_t> since;
   if (base != CheckpointId(0) && !captured_.empty()) since = captured_.front().version;
   CAPSTAN_RETURN_IF_ERROR(
-      store_->Capture(pin, since, snapshot.state().previous_readable(), &snapshot));
+      rows()->Capture(pin, since, snapshot.state().previous_readable(), &snapshot));
   if (snapshot.has_since()) snapshot.mutable_since()->set_checkpoint_id(base.value());
   captured_.push_back(now);
-  store_->KeepRemovedSince(captured_.front().version);
+  rows()->KeepRemovedSince(captured_.front().version);
   return snapshot;
 }
 

@@ -58,7 +58,7 @@ class TableShard {
                         ReplySink& sink, Actions* later = nullptr);
 
   // More of the rows that a snapshot left for later; before anything else.
-  // Errors: as ShardStore::RestoreMore; beyond the budget.
+  // Errors: as RowStore::RestoreMore; kDataLoss  a dense shard; beyond the budget.
   absl::Status RestoreMore(const v1::ShardSnapshot& piece);
 
   // Applies a record that another shard of this key has made.
@@ -69,21 +69,26 @@ class TableShard {
 
   // A copy of all of it. Errors: as of ShardStore::Save.
   absl::StatusOr<v1::ShardSnapshot> Snapshot() const;
-  // The same without the rows of a bucket, which are pinned (ShardStore::Capture).
+  // The same without the rows of a bucket, which are pinned (RowStore::Capture).
   // Errors: likewise.
   absl::StatusOr<v1::ShardSnapshot> CaptureAll(PinId pin);
   // For checkpoint `id`: a copy of all of it, or of what changed since it was captured for
   // checkpoint `base` (0: none), where that is known and less than half of all. Later captures may
   // name `id` or `base` as theirs. Rows of a bucket are not in it: they are pinned
-  // (ShardStore::Capture). Errors: likewise.
+  // (RowStore::Capture). Errors: likewise.
   absl::StatusOr<v1::ShardSnapshot> Capture(CheckpointId id, CheckpointId base, PinId pin);
   void ForgetCaptures();  // What is captured next is all of it.
+
+  absl::Status CheckRoom(const Gradient& gradient) const;  // As RowStore; a dense shard has some.
 
   const Range& elements() const { return elements_; }
   ShardCore& core() { return core_; }
   const ShardCore& core() const { return core_; }
   const ShardStore& store() const { return *store_; }
   ShardStore& store() { return *store_; }
+  // Null: a dense shard.
+  RowStore* rows() { return store_->row_store(); }
+  const RowStore* rows() const { return std::as_const(*store_).row_store(); }
 
  private:
   struct Captured {
