@@ -30,9 +30,9 @@ SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
       caller_{life_.job, life_.rank, life_.incarnation},
       exited_(std::move(exited)),
       board_(BoardOptions(*job_, assignment.spec())),
-      session_(SessionOptions(*job_, assignment.spec())),
+      session_(SessionOptions(assignment.spec())),
       parameters_(job_->workload.Zeros()),
-      row_cache_(MakeRowCache(job_->options)) {}
+      row_cache_(MakeRowCache(job_->options, assignment.spec())) {}
 
 void SimTask::Start() {
   prepared_ = job_->options.prepare_max == absl::ZeroDuration();
@@ -65,9 +65,10 @@ void SimTask::GoOn(absl::Duration rest, std::function<void()> done) {
 
 void SimTask::BeginLoop() {
   loop_ = std::make_unique<worker::TaskLoop>(
-      worker::TaskLoop::Options{.acknowledgement = AcknowledgementOf(assignment_.spec()),
-                                .keyed = !job_->workload.keys().empty(),
-                                .early_pulls = job_->options.early_pulls()},
+      worker::TaskLoop::Options{
+          .acknowledgement = worker::AcknowledgementOf(assignment_.spec()),
+          .keyed = !job_->workload.keys().empty(),
+          .early_pulls = worker::EarlyPulls(assignment_.spec(), /*on_gpu=*/false)},
       *this);
   loop_->Start();
   FinishIfEnded();

@@ -1,11 +1,10 @@
-// What a simulated task's cores are told of its job, as worker/task/task_options.h tells real ones,
-// and what its batches come to. Pure functions; of SimTask alone.
+// What a simulated task's cores are told of its job: what worker/task/task_options.h tells real
+// ones, in smaller pieces; and what its batches come to. Pure functions; of SimTask alone.
 #ifndef CAPSTAN_TESTS_SIMULATION_SIM_TASK_OPTIONS_H_
 #define CAPSTAN_TESTS_SIMULATION_SIM_TASK_OPTIONS_H_
 
 #include <optional>
 
-#include "common/job/consistency_of.h"
 #include "proto/job.pb.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/evaluation.h"
@@ -14,42 +13,29 @@
 #include "worker/core/push_pull_session.h"
 #include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
+#include "worker/task/task_options.h"
 
 namespace capstan::sim {
 
-inline worker::Acknowledgement AcknowledgementOf(const v1::JobSpec& spec) {
-  const bool safe = spec.resources().replicas() > 0 || spec.durability() == v1::LOG;
-  return safe && ConsistencyOf(spec).synchronous() ? worker::Acknowledgement::kWholeIteration
-                                                   : worker::Acknowledgement::kEachPush;
-}
-
 inline worker::TaskBoard::Options BoardOptions(const JobWorld& job, const v1::JobSpec& spec) {
-  const ConsistencyRule consistency = ConsistencyOf(spec);
-  return {.bsp = consistency.synchronous(),
-          .slots = consistency.slots,
-          .backups = consistency.backups,
-          .batch_size = spec.training().batch_size(),
-          .evaluation_batch_size = 4,
-          .train_samples = job.options.train_count};
-}
-
-inline worker::PushPullSession::Options SessionOptions(const JobWorld& job,
-                                                       const v1::JobSpec& spec) {
-  worker::PushPullSession::Options options{.pulls_behind_pushes = ConsistencyOf(spec).synchronous(),
-                                           .early_pulls = job.options.early_pulls()};
-  // A few shards a message, so that one push is several messages.
-  options.chunk_bytes_min = options.chunk_bytes_max = 128;
-  options.acknowledgement = AcknowledgementOf(spec);
+  worker::TaskBoard::Options options = worker::BoardOptions(spec);
+  options.evaluation_batch_size = 4;  // So that one evaluation is several batches.
+  options.train_samples = job.options.train_count;
   return options;
 }
 
-inline std::optional<worker::RowCache> MakeRowCache(const JobOptions& job) {
-  if (job.cached_rows == 0) return std::nullopt;
-  const bool ssp = job.mode == ConsistencyMode::kSsp;
-  return worker::RowCache({.rows_max = job.cached_rows,
-                           .dim = job.sparse_dim,
-                           .by_floor = ssp,
-                           .bound = ssp ? job.staleness_bound : job.cached_iterations});
+inline worker::PushPullSession::Options SessionOptions(const v1::JobSpec& spec) {
+  worker::PushPullSession::Options options = worker::SessionOptions(spec, /*on_gpu=*/false);
+  // A few shards a message, so that one push is several messages.
+  options.chunk_bytes_min = options.chunk_bytes_max = 128;
+  return options;
+}
+
+inline std::optional<worker::RowCache> MakeRowCache(const JobOptions& job,
+                                                    const v1::JobSpec& spec) {
+  const auto options = worker::RowCacheOptions(spec, job.sparse_dim);
+  if (!options.has_value()) return std::nullopt;
+  return worker::RowCache(*options);
 }
 
 // What a pull for `iteration` came to, for the checkers: bucket by bucket.

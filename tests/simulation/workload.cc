@@ -98,9 +98,15 @@ v1::JobSpec MakeSpec(const JobOptions& job) {
   SetOptimizer(job, spec.mutable_optimizer());
   v1::Consistency* consistency = spec.mutable_consistency();
   if (job.mode == ConsistencyMode::kBsp) consistency->mutable_bsp()->set_backups(job.backups);
-  if (job.mode == ConsistencyMode::kSsp)
+  if (job.mode == ConsistencyMode::kSsp) {
     consistency->mutable_ssp()->set_staleness_bound(job.staleness_bound);
-  if (job.mode == ConsistencyMode::kAsp) consistency->mutable_asp();
+    consistency->mutable_ssp()->set_cached_rows(job.cached_rows);
+  }
+  if (job.mode == ConsistencyMode::kAsp) {
+    consistency->mutable_asp()->set_cached_rows(job.cached_rows);
+    consistency->mutable_asp()->set_cached_iterations(job.cached_iterations);
+  }
+  if (job.sparse_buckets > 0) spec.mutable_model()->mutable_sparse();
   v1::Resources* resources = spec.mutable_resources();
   resources->set_workers(job.workers);
   resources->set_servers(job.servers);
