@@ -45,8 +45,8 @@ namespace {
 
 constexpr absl::Duration kGraceMax = absl::Hours(24);
 constexpr char kOff[] = "off";
-constexpr int kPushConnectionsMax = 4;     // A worker pushes by no more.
-constexpr int kProcessorsAConnection = 4;  // One thread does not use all of the memory's speed.
+constexpr int kPushConnectionsMax = 4;     // A worker uses at most this many.
+constexpr int kProcessorsAConnection = 4;  // One thread cannot use the full memory bandwidth.
 
 struct Flags {
   NodeFlags node;
@@ -58,7 +58,7 @@ struct Flags {
   std::string device = "cpu";
 };
 
-// For CLI11: empty, or what is wrong with the grace time.
+// Checks --grace for CLI11: returns what is wrong with it, or an empty string.
 std::string CheckGrace(const std::string& text) {
   absl::Duration grace;
   const bool known = absl::ParseDuration(text, &grace);
@@ -66,14 +66,14 @@ std::string CheckGrace(const std::string& text) {
   return absl::StrCat("got \"", text, "\", expected a time of at most 24h such as 30s, or 0");
 }
 
-// For CLI11, likewise.
+// Checks --log-grace for CLI11, as above.
 std::string CheckLogGrace(const std::string& text) {
   absl::Duration grace;
   if (absl::ParseDuration(text, &grace) && grace >= absl::ZeroDuration()) return "";
   return absl::StrCat("got \"", text, "\", expected a time such as 24h, or inf");
 }
 
-// For CLI11, likewise.
+// Checks --data-listen for CLI11, as above.
 std::string CheckDataListen(const std::string& text) {
   if (text == kOff) return "";
   return std::string(ParseHostPort(text).status().message());
@@ -124,7 +124,7 @@ void AddFlags(CLI::App& app, Flags* flags) {
       "--data-dir=/var/lib/capstan-server");
 }
 
-// "shards of a-1, b-2"; empty: none.
+// Returns a text such as "shards of a-1, b-2"; empty if no job is held.
 std::string NamesOfHeld(const HeldJobs& jobs) {
   std::vector<std::string> names;
   for (const auto& job : jobs.All()) names.push_back(job->job());
@@ -136,9 +136,9 @@ class Daemon final : public NodeProgram {
  public:
   Daemon(const Flags& flags, NodeDaemon* node);
   ~Daemon() override;
-  // Errors: the folder for logs and rows cannot be used, or the node not start.
+  // Errors: the folder for logs and rows cannot be used, or the node cannot start.
   absl::Status Start() override;
-  // Goes on until its shards have moved away or the grace is over, then ends every call.
+  // Serves until its shards have moved away or the grace is over, then ends every call.
   void Stop() override;
 
  private:
@@ -148,7 +148,7 @@ class Daemon final : public NodeProgram {
   absl::Status OpenDevice();
   absl::Status ListenForData();
   int PushConnections() const;
-  // The disk that has a checkpoint's folder.
+  // Returns the disk that has a checkpoint's folder.
   absl::StatusOr<Disk*> DiskOf(const std::string& folder);
 
   const Flags flags_;
@@ -158,12 +158,12 @@ class Daemon final : public NodeProgram {
   SchedulerDisk scheduler_disk_;
   std::optional<FolderLock> folder_lock_;
   std::unique_ptr<FileRowDisks> row_disks_;  // Null: no folder was given. Outlives all rows.
-  std::unique_ptr<ShardDevice> device_;      // Null: --device=cpu. Likewise.
+  std::unique_ptr<ShardDevice> device_;      // Null: --device=cpu. Outlives all shards.
   HeldJobs jobs_;
   DeadlineTimer timer_;
   GrpcReplicaTransport transport_;
-  std::unique_ptr<ServerLog> log_;             // Likewise null.
-  std::unique_ptr<LogRecovery> log_recovery_;  // Likewise; its thread runs while tables_ is there.
+  std::unique_ptr<ServerLog> log_;             // Null: no folder was given.
+  std::unique_ptr<LogRecovery> log_recovery_;  // Null: no folder. Its thread uses tables_.
   std::unique_ptr<LogCollector> collector_;
   std::unique_ptr<DiskTableSource> source_;
   CheckpointWriter checkpoints_;
@@ -212,9 +212,11 @@ ServerAgent::Options Daemon::TableOptions() {
 Daemon::~Daemon() {
   scheduler_disk_.Stop();  // Nobody waits for the scheduler any more.
   if (log_recovery_ != nullptr) log_recovery_->Stop();
-  node_->StopSyncing();                     // It calls the tables...
-  if (tables_ != nullptr) tables_->Stop();  // ...and they call it, as those below do, which end
-  checkpoints_.Stop();                      // before anything goes.
+  // The node calls the tables. They call the node, as the members below do: all of them stop before
+  // any is destroyed.
+  node_->StopSyncing();
+  if (tables_ != nullptr) tables_->Stop();
+  checkpoints_.Stop();
   jobs_.DropAll(absl::UnavailableError("this server stops"));
   service_.CloseSegments();
   service_.CloseDataConnections();
@@ -232,7 +234,7 @@ absl::Status Daemon::OpenFolder(const std::string& folder) {
   return OpenLog(folder);
 }
 
-// Its records are acknowledged through jobs_, so it is opened before any job is there.
+// The log acknowledges records through jobs_, so it is opened before any job is there.
 absl::Status Daemon::OpenLog(const std::string& folder) {
   ServerLog::Options options;
   options.disk = &disk_;
@@ -264,7 +266,7 @@ absl::Status Daemon::ListenForData() {
   if (flags_.data_listen == kOff) return absl::OkStatus();
   if (!flags_.data_listen.empty()) {
     CAPSTAN_ASSIGN_OR_RETURN(const HostPort wished, ParseHostPort(flags_.data_listen));
-    // One that is not this host's name for others is not told.
+    // An address at which other hosts cannot reach this one is not told to them.
     const HostPort told = AdvertisedAddress(wished, "");
     return service_.ListenForData(flags_.data_listen, told.host, PushConnections());
   }
@@ -273,7 +275,7 @@ absl::Status Daemon::ListenForData() {
   return service_.ListenForData(FormatHostPort(any), /*host=*/"", PushConnections());
 }
 
-// On a card as many updates are on their way at a time as there are threads that wait for one.
+// With a GPU as many updates are in flight as there are threads that wait for one.
 int Daemon::PushConnections() const {
   if (device_ != nullptr) return kPushConnectionsMax;
   const auto processors = static_cast<int>(std::thread::hardware_concurrency());

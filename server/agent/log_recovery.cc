@@ -38,7 +38,7 @@ void LogRecovery::Run() {
                              ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return watching_ || stopping_; };
       mutex_.Await(absl::Condition(&woken));
       if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), pause_)) return;
-      watching_ = false;  // What fails from now on is watched anew.
+      watching_ = false;  // A failure from now on starts a new watch.
     }
     if (Watch()) continue;
     const absl::MutexLock lock(&mutex_);

@@ -12,7 +12,8 @@
 namespace capstan::server {
 namespace {
 
-// Of the scheduler's promise: the rest is for clocks that run at different speeds.
+// The share of the scheduler's promise that is used. The rest allows for clocks that run at
+// different speeds.
 constexpr double kReadLeaseShare = 0.8;
 
 v1::Failure::Reason ReasonOf(const absl::Status& status) {
@@ -24,7 +25,7 @@ v1::Failure::Reason ReasonOf(const absl::Status& status) {
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kNotFound:
       return v1::Failure::BAD_DATA;
-    case absl::StatusCode::kUnavailable:  // The disk of a log.
+    case absl::StatusCode::kUnavailable:  // The disk of a log failed.
       return v1::Failure::SERVER_LOST;
     default:
       return v1::Failure::INTERNAL;
@@ -36,7 +37,8 @@ void FillFailure(const absl::Status& status, v1::Failure* failure) {
   failure->set_message(std::string(status.message()));
 }
 
-// What could not be made from one checkpoint or log may be found in another.
+// Whether `a` and `b` name different checkpoints or logs: shards that could not be made from one
+// may be made from another.
 bool HaveOtherSources(const v1::TableAssignment& a, const v1::TableAssignment& b) {
   return a.restore_term() != b.restore_term() || a.log_term() != b.log_term();
 }
@@ -75,8 +77,8 @@ void ServerAgent::Stop() {
   if (capturer_.joinable()) capturer_.join();
 }
 
-// The life before is over. It is dropped now, so that nobody writes into the logs while they are
-// read again.
+// The previous incarnation is over. What it holds is dropped now, so that nobody writes into the
+// logs while they are read again.
 void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
   DropLife();
   if (options_.stored) {
@@ -100,7 +102,7 @@ void ServerAgent::DropLife() {
       LogWarning({}, "a new life begins: {} jobs of the last one are dropped", entries_.size());
     }
     node = node_id_;
-    incarnation_ = Incarnation(0);  // What is still being made is of no life.
+    incarnation_ = Incarnation(0);  // Shards still being made belong to no incarnation.
     entries_.clear();
     makes_.clear();
     captures_.clear();
@@ -123,7 +125,7 @@ void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
 LogRecovery::Need ServerAgent::NeedOfNewLife() const {
   absl::MutexLock lock(&mutex_);
   bool failed = false;
-  bool alone = false;  // A job has nothing but what is here.
+  bool alone = false;  // A job has neither a log nor a replica.
   for (const auto& [job, entry] : entries_) {
     const absl::Status failure = entry.job == nullptr ? entry.failure : entry.job->failure();
     if (absl::IsUnavailable(failure)) {
@@ -138,7 +140,7 @@ LogRecovery::Need ServerAgent::NeedOfNewLife() const {
 
 void ServerAgent::FillState(v1::SyncNodeRequest& request) {
   state_filled_ = options_.clock->Now();
-  // Not as soon as the answer is there: it may claim a log.
+  // This is not done as soon as the answer arrives, because the answer may claim a log.
   if (std::exchange(collect_unclaimed_, false) && options_.unclaimed != nullptr) {
     options_.unclaimed->CollectDue();
   }
@@ -182,10 +184,11 @@ void ServerAgent::SyncAnswered(absl::Duration read_lease, const v1::StoreRevisio
   collect_unclaimed_ = true;
 }
 
-// Before the routing table that comes with it. The log is claimed from now on.
+// Called before the routing table that comes with the record is applied. The log is claimed from
+// now on.
 void ServerAgent::KeepRecord(const Entry& entry, const v1::TableAssignment& desired) {
   if (options_.log == nullptr || desired.durability() != v1::LOG) return;
-  if (!IsUniqueId(desired.unique_id())) return;  // Refused when the tables are made.
+  if (!IsUniqueId(desired.unique_id())) return;  // It is refused when the tables are made.
   options_.log->Identify(desired.job_id(), desired.unique_id());
   if (desired.record().empty() || desired.record() == entry.desired.record()) return;
   options_.log->KeepRecord(desired.job_id(), desired.record());
@@ -323,7 +326,8 @@ void ServerAgent::Make(const Order& order) {
   if (status.ok()) status = Annotate(membership.status(), "membership");
   if (status.ok()) {
     if (!Hold(order, job)) return;
-    // First: shards of a checkpoint still know lives that are fenced off by now.
+    // The membership comes first, because shards of a checkpoint still know incarnations that are
+    // fenced off by now.
     job->SetMembership(*membership);
     job->SetRouting(desired.routing(), std::move(shards));
   }
@@ -348,8 +352,9 @@ void ServerAgent::Make(const Order& order) {
   Perform(std::move(work));
 }
 
-// Before the job's first routing table, with which its log and its deadlines begin: both find it
-// among the jobs. False: the job was dropped while its shards were made.
+// Called before the job's first routing table is applied, with which its log and its deadlines
+// begin: both must find the job held. Returns false if the job was dropped while its shards
+// were made.
 bool ServerAgent::Hold(const Order& order, const std::shared_ptr<HeldJob>& job) {
   absl::MutexLock lock(&mutex_);
   Entry* entry = FindEntry(order);
@@ -361,7 +366,8 @@ bool ServerAgent::Hold(const Order& order, const std::shared_ptr<HeldJob>& job) 
   return true;
 }
 
-// A job that was dropped as its routing table was taken in; its log may have begun.
+// Forgets the log of a job that was dropped while its routing table was applied: the log may have
+// begun.
 void ServerAgent::Abandon(const JobId& id, const HeldJob* job) {
   if (options_.log == nullptr || job == nullptr || entries_.contains(id)) return;
   if (job->incarnation() == incarnation_) options_.log->ForgetJob(id);
@@ -376,7 +382,7 @@ void ServerAgent::Capture(const Order& order) {
     if (entry == nullptr || entry->stage != Stage::kHeld) return;
     job = entry->job;
     checkpoint = entry->desired.checkpoint();
-    // One that was given up before its turn came is not written in place of the next.
+    // A checkpoint that was given up before its turn came is not written in place of the next.
     if (order.checkpoint != checkpoint.checkpoint_id()) return;
     if (order.checkpoint != entry->checkpoint.checkpoint_id()) return;
   }
@@ -406,7 +412,7 @@ void ServerAgent::Capture(const Order& order) {
     if (entry == nullptr || entry->checkpoint.checkpoint_id() != checkpoint.checkpoint_id()) return;
     entry->checkpoint.set_state(v1::CheckpointState::CAPTURED);
   }
-  options_.on_change();  // Training goes on while it is written.
+  options_.on_change();  // Training goes on while the checkpoint is written.
   options_.checkpoints->Write(order.job, checkpoint, *std::move(shards),
                               [handle = handle_, order, id = checkpoint.checkpoint_id()](
                                   const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts) {

@@ -24,7 +24,7 @@ PullDecision AspPolicy::Pull(Iteration iteration, const ShardVersions&) const {
 }
 
 Culprits AspPolicy::WaitingFor(Iteration iteration, const ShardVersions&) const {
-  return {.iteration = iteration, .ranks = {}, .slots = {}};  // Never asked: no pull waits.
+  return {.iteration = iteration, .ranks = {}, .slots = {}};  // It is never called: no pull waits.
 }
 
 }  // namespace capstan::server

@@ -9,7 +9,8 @@ void PulledVersions::Remember(Rank rank, Incarnation incarnation, Iteration iter
   Life& life =
       lives_.try_emplace(rank, Life{.incarnation = incarnation, .pulls = {}}).first->second;
   if (incarnation < life.incarnation) return;
-  Hold(version, actions);  // First: the version may be that of a pull which is dropped.
+  // The version is held first, because it may be that of a pull which is dropped below.
+  Hold(version, actions);
   const bool older_life = life.incarnation < incarnation;
   life.incarnation = incarnation;
   DropIf(

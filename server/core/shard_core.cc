@@ -287,7 +287,7 @@ bool ShardCore::TryAnswer(const PullHead& pull, Actions& actions) {
 }
 
 bool ShardCore::TryReply(const PullHead& pull, Actions& actions) const {
-  PullDecision decision;  // A snapshot reads what is there.
+  PullDecision decision;  // A snapshot reads the current version.
   if (!pull.snapshot) decision = policy_->Pull(pull.iteration, versions_);
   ReplyPull reply{.token = pull.token,
                   .version = versions_.current,

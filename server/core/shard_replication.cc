@@ -50,7 +50,7 @@ void ShardReplication::StartTerm(Term term, Position position, Version version) 
   uncommitted_ = {{position, version}};
 }
 
-// Nobody wanted the records up to here: they were committed as they were made.
+// Skips records that no follower or log wanted: they were committed as they were made.
 void ShardReplication::SkipTo(Position position, Version version) {
   last_ = position;
   sent_ = position;
@@ -66,7 +66,7 @@ void ShardReplication::SetFollowers(const std::vector<FollowerRoute>& routes) {
   for (const FollowerRoute& route : routes) {
     Follower follower;
     const auto known = followers_.find(route.key);
-    // One that was in sync and is not any more has been taken away and given anew in between: it
+    // A follower that was in sync and no longer is has been removed and added again in between: it
     // may have dropped everything.
     if (known != followers_.end() && (route.in_sync || !known->second.in_sync)) {
       follower = std::move(known->second);
@@ -102,7 +102,7 @@ std::optional<Position> ShardReplication::UnsentBarrier() const {
   return last_;
 }
 
-// Before a follower gets a whole shard it is asked whether it would take it.
+// A follower is asked whether it would accept a whole shard before it is sent one.
 bool ShardReplication::NeedsInstall(const Follower& follower) const {
   if (!follower.installed) return follower.confirmed;
   const Position next = follower.acked.Next();
@@ -194,7 +194,7 @@ void ShardReplication::OnAnswer(const FollowerKey& from, MessageId id, const Rep
   }
   if (follower.installed ? message.begin < message.end && follower.acked <= before
                          : message.install) {
-    Retry(follower, now);  // It answers, and does not take in what it gets.
+    Retry(follower, now);  // It answers, but does not accept what it is sent.
   } else {
     follower.back_off = kBackOffMin;
   }
@@ -222,7 +222,7 @@ Instant ShardReplication::SilentTooLong(const Follower& follower) const {
   if (!follower.silent_since.has_value()) return Instant::InfiniteFuture();
   Instant since = *follower.silent_since;
   if (follower.counted && !follower.slow) return since + kUnreachableAfter;
-  // Only of this attempt: one after the other that comes to nothing is silence.
+  // Only the progress of the present attempt counts: a series of failed attempts is silence.
   if (!follower.in_flight.has_value()) return since + kSlowUnreachableAfter;
   since = std::max(since, follower.in_flight->moved_at);
   return since + kSlowUnreachableAfter +
@@ -267,7 +267,7 @@ std::vector<ReplicaReport> ShardReplication::Reports() const {
   return reports;
 }
 
-// Moves what is committed up to what every counted follower and the log have.
+// Advances the committed position to what every counted follower and the log have.
 void ShardReplication::Commit() {
   if (deposed_) return;
   if (logged_ && awaits_log_ && !Planted(PlantedBug::kAcknowledgeUnheardLog)) return;
@@ -285,7 +285,7 @@ void ShardReplication::Commit() {
   }
 }
 
-// Lets go of records that no follower will be sent.
+// Drops records that will be sent to no follower.
 void ShardReplication::Trim() {
   Position needed = last_.Next();
   for (const auto& [key, follower] : followers_) {

@@ -66,7 +66,7 @@ std::vector<CheckpointId> SnapshotLeases::TakeEnded(Instant now) {
 Instant SnapshotLeases::NextDeadline() const {
   Instant next = Instant::InfiniteFuture();
   for (const auto& [snapshot, readers] : snapshots_) {
-    Instant last;  // It ends with its last reader.
+    Instant last;  // A snapshot ends with its last reader.
     for (const auto& [reader, until] : readers) last = std::max(last, until);
     next = std::min(next, last);
   }

@@ -15,8 +15,8 @@ void WorkerClocks::SetMembership(const Membership& membership) {
     const auto before = members_.find(member.rank);
     if (before != members_.end() && before->second.incarnation == member.incarnation) {
       clock.finished = before->second.finished;
-      // Another start means that it rested and came back in memberships that this server has not
-      // seen.
+      // A different start means that the worker rested and came back in memberships that this
+      // server has not seen.
       if (before->second.active && before->second.start_iteration == member.start_iteration) {
         becomes_active = false;
       }

@@ -25,22 +25,22 @@ using kernels::cuda::CudaBackend;
 
 constexpr int kIndexMax = 63;
 constexpr int64_t kFloatBytes = 4;
-constexpr int64_t kAlignedFloats = 64;  // Where arrays begin: 256 bytes.
-// So many updates may be on their way: a gradient goes up, one is in the rule, one comes down, and
-// the host fills and empties as many meanwhile. Each takes 8 MiB of pinned memory and 4 of the
-// card's, from the first time on that so many are on their way.
+constexpr int64_t kAlignedFloats = 64;  // Arrays begin at multiples of 256 bytes.
+// At most this many updates are in flight: one gradient is uploaded, one is in the rule, one result
+// is downloaded, and the host fills and empties as many meanwhile. Each takes 8 MiB of pinned
+// memory and 4 MiB of the card's, from the first time that so many are in flight.
 constexpr size_t kSlots = 8;
 
 struct Slot;
 
 // A shard's last update.
 struct UpdateOnItsWay {
-  absl::Span<float> values;  // Where the new weights go; empty: nobody wants them any more.
+  absl::Span<float> values;  // The new weights go here. Empty: nobody wants them any more.
   Slot* slot = nullptr;      // Null: it has been waited for, or there was none.
-  absl::Status outcome;      // Once it has been waited for.
+  absl::Status outcome;      // It is valid once it has been waited for.
 };
 
-// What an update needs beside its shard's arrays.
+// The buffers and events that an update needs beside its shard's arrays.
 struct Slot {
   explicit Slot(CudaBackend& the_backend) : backend(the_backend) {}
   ~Slot() {
@@ -62,7 +62,7 @@ struct Slot {
   float* down() const { return up() + ShardDevice::kElementsMax; }
 
   CudaBackend& backend;
-  void* gradient = nullptr;  // The card's.
+  void* gradient = nullptr;  // In the card's memory.
   void* pinned = nullptr;
   std::unique_ptr<kernels::DeviceEvent> uploaded, updated, downloaded;
   enum class State {
@@ -72,7 +72,7 @@ struct Slot {
     kEmptied,   // A thread waits for the update and takes the weights, without the card's mutex.
   };
   State state = State::kFree;
-  UpdateOnItsWay* user = nullptr;  // While kOnItsWay or kEmptied.
+  UpdateOnItsWay* user = nullptr;  // It is set while the state is kOnItsWay.
 };
 
 // The card, shared by its shards.
@@ -91,8 +91,8 @@ struct Card {
     return std::find_if(slots.begin(), slots.end(),
                         [state](const auto& slot) { return slot->state == state; });
   }
-  // A free one, or a new one, or that whose update is the oldest: waits for it. Its state is
-  // kFilled.
+  // Returns a free slot, a new one, or the one with the oldest update, for which it waits. The
+  // slot's state is kFilled.
   Slot& TakeSlot() {
     for (;;) {
       auto taken = Find(Slot::State::kFree);
@@ -113,7 +113,7 @@ struct Card {
   bool IsAnyLeft() {
     return Find(Slot::State::kFree) != slots.end() || Find(Slot::State::kOnItsWay) != slots.end();
   }
-  // Both release the mutex while they wait. REQUIRES: the slot is kOnItsWay.
+  // Both functions release the mutex while they wait. The first REQUIRES: the slot is kOnItsWay.
   void Complete(Slot& slot) {
     slot.state = Slot::State::kEmptied;
     UpdateOnItsWay& update = *std::exchange(slot.user, nullptr);
@@ -132,14 +132,14 @@ struct Card {
     if (update.slot != nullptr && update.slot->state == Slot::State::kOnItsWay) {
       Complete(*update.slot);
     }
-    // Another thread, which wants the slot, may be at it.
+    // Another thread that wants the slot may be completing the update.
     mutex.Await(absl::Condition(
         +[](UpdateOnItsWay* waited) { return waited->slot == nullptr; }, &update));
   }
 
-  absl::Mutex mutex;  // Held while anything below is used, but for the backend's Await.
+  absl::Mutex mutex;  // It is held while a member below is used, except for the backend's Await.
   const std::unique_ptr<CudaBackend> backend;
-  Slots slots;  // At least one; the one that was taken last is last.
+  Slots slots;  // There is at least one. The slot that was taken last is last.
 };
 
 class CudaShard final : public DeviceShard {
@@ -200,7 +200,7 @@ class CudaShard final : public DeviceShard {
   }
 
  private:
-  // With the card's mutex.
+  // REQUIRES: the card's mutex is held.
   absl::Status Enqueue(int64_t step, Slot& slot) {
     CudaBackend& backend = *card_.backend;
     CAPSTAN_RETURN_IF_ERROR(backend.CopyAsync(Stream::kUpload, slot.gradient, slot.up(), bytes()));
@@ -227,7 +227,7 @@ class CudaShard final : public DeviceShard {
   const int64_t elements_;
   OptimizerConfig rule_;
   float* const block_;     // Weights, then the state's slots.
-  UpdateOnItsWay update_;  // The last one; under the card's mutex.
+  UpdateOnItsWay update_;  // The last update. The card's mutex guards it.
 };
 
 class CudaShardDevice final : public ShardDevice {

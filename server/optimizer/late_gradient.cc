@@ -19,8 +19,8 @@ void CorrectLateGradient(const LateGradient& rule, int64_t n, const UnalignedFlo
     if (rule.delay_compensation > 0.0f) {
       g = g + ((rule.delay_compensation * g) * g) * (now[i] - pulled[i]);
     }
-    // The optimizer clips as well, which changes nothing any more: the divided rate is one of what
-    // was clipped.
+    // The division lowers the learning rate of the clipped gradient, so it comes after clipping.
+    // The optimizer clips again, which then changes nothing.
     if (rule.clip_value > 0.0f) g = Clipped(g, rule.clip_value);
     out[i] = g / divisor;
   }

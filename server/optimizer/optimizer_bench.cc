@@ -2,10 +2,10 @@
 //
 //   bazel run -c opt //server/optimizer:optimizer_bench [-- ELEMENTS [REPEATS]]
 //
-// One thread. Default: 16 Mi elements (64 MiB an array, beyond most caches) and 9 repeats; the best
-// is shown, in CPU time of the thread. "of triad" is the share of the triad's rate; bytes are those
-// of README.md (every array read or written counts once; the triad is counted the same way, 12
-// bytes an element).
+// It runs on one thread. By default it uses 16 Mi elements (64 MiB an array, beyond most caches)
+// and 9 repeats; the best is shown, in CPU time of the thread. "of triad" is the share of the
+// triad's rate. Bytes are counted as in README.md: every array read or written counts once, so that
+// the triad has 12 bytes an element.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -53,14 +53,14 @@ std::vector<Rule> Rules() {
   return rules;
 }
 
-// CPU seconds of this thread: other processes on a shared machine do not count.
+// Returns the CPU seconds of this thread: other processes on a shared machine do not count.
 double Now() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Least seconds of `repeats` calls, after one that warms up: STREAM's measure.
+// Returns the least seconds of `repeats` calls, after one that warms up, as STREAM does.
 double Measure(int repeats, const std::function<void(int)>& call) {
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i <= repeats; ++i) {
@@ -106,7 +106,8 @@ void Report(InstructionSet set, int64_t n, int repeats, Arrays* arrays) {
       ApplyWith(set, rule.config, step, n, arrays->w.data(), arrays->g.data(),
                 absl::MakeConstSpan(state, static_cast<size_t>(slots)), arrays->w.data());
     });
-    const double triad = Triad(n, repeats, arrays);  // Beside each rule: the machine is shared.
+    // The triad is measured beside each rule, because the machine is shared.
+    const double triad = Triad(n, repeats, arrays);
     const int bytes = 12 + 8 * slots;
     const double rate = bytes * static_cast<double>(n) / seconds / 1e9;
     std::printf("%-10s %-18s %6d %10.3f %10.2f %10.2f %9.2f\n", Name(set), rule.name.c_str(), bytes,

@@ -50,7 +50,7 @@ absl::StatusOr<OptimizerConfig> OptimizerFromProto(const v1::Optimizer& proto) {
   ReadKind(proto, &config);
   config.learning_rate = proto.learning_rate();
   config.weight_decay = proto.weight_decay();
-  config.clip_value = proto.clip_value();  // 0 without one, which is off here.
+  config.clip_value = proto.clip_value();  // An absent value is 0, which means off.
   ReadSchedule(proto.schedule(), &config.schedule);
   return config;
 }

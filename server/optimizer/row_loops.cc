@@ -20,7 +20,8 @@ using update_rule::Gradient;
 using update_rule::Loop;
 using Rule = OptimizerKind;
 
-// Rows with what each has for itself of a rule that counts updates; null for other rules.
+// A batch of rows. `lr` and `root_scale` have one number per row for a rule that counts updates;
+// they are null for other rules.
 struct Rows {
   int64_t dim;
   absl::Span<float* const> rows;
@@ -46,7 +47,7 @@ CAPSTAN_INLINE void RowLoop(StepScalars c, const Rows& r) {
   }
 }
 
-// Sums in eight lanes that are added in a fixed order, whatever the instructions.
+// Sums in eight lanes, which are added in a fixed order with every instruction set.
 template <bool kDecay>
 CAPSTAN_INLINE void RowWiseAdagrad(const StepScalars& c, int64_t dim, float* w,
                                    const UnalignedFloat* g) {
@@ -67,7 +68,7 @@ CAPSTAN_INLINE void RowWiseAdagrad(const StepScalars& c, int64_t dim, float* w,
   }
 }
 
-struct RowWise {};  // Where a rule is named: Adagrad with one accumulator a row.
+struct RowWise {};  // Takes the place of a rule: Adagrad with one accumulator a row.
 
 template <Rule kRule, bool kDecay>
 CAPSTAN_INLINE void Run(std::integral_constant<Rule, kRule>, std::bool_constant<kDecay>,
@@ -126,10 +127,10 @@ void RunRule(InstructionSet set, const StepScalars& c, const Rows& r) {
   RunKind(set, std::integral_constant<Rule, kRule>(), c, r);
 }
 
-// Rows at a time, so that their numbers stay on the stack.
+// This many rows are updated at a time, so that their rates and scales fit on the stack.
 constexpr size_t kRowsMax = 64;
 
-// A rule that counts updates, with those of each row.
+// Runs a rule that counts updates, with the count of each row.
 template <Rule kRule>
 void RunCounted(InstructionSet set, const OptimizerConfig& rule, const StepScalars& c, double lr,
                 const RowUpdates& updates, Rows rows) {
@@ -160,7 +161,7 @@ bool CountsUpdates(const OptimizerConfig& rule) { return TraitsOf(rule.kind).cou
 void ApplyRows(InstructionSet set, const OptimizerConfig& rule, int64_t step,
                const RowUpdates& updates) {
   StepScalars c = MakeStepScalars(rule, step);
-  // A row's last update was at no particular step: its rate has always been this one.
+  // The step of a row's last update is not known: its rate is taken to have been the present one.
   c.inverse_lr_before = c.inverse_lr;
   const int slots = StateSlots(rule);
   const Rows rows = {updates.dim, updates.rows, updates.gradients, nullptr, nullptr, slots};

@@ -8,7 +8,7 @@
 namespace capstan::server {
 namespace {
 
-// base^exponent by repeated squaring. Relative error at most about exponent * 2^-53.
+// Returns base^exponent by repeated squaring. The relative error is at most about exponent * 2^-53.
 double IntegerPower(double base, int64_t exponent) {
   double result = 1.0;
   for (; exponent > 0; exponent >>= 1) {

@@ -55,7 +55,7 @@ class GrpcReplicaTransport::BatchCall final : public Call {
       batch_.mutable_messages()->UnsafeArenaAddAllocated(each.message.get());
     }
   }
-  // The messages are lent to the batch.
+  // Releases the messages, which are only lent to the batch.
   ~BatchCall() override {
     while (batch_.messages_size() > 0) batch_.mutable_messages()->UnsafeArenaReleaseLast();
   }
@@ -69,14 +69,14 @@ class GrpcReplicaTransport::BatchCall final : public Call {
     if (StartOnLane(timeout)) return;
     Seal(&batch_);
     SetDeadline(context, timeout);
-    // The callback runs on a thread of gRPC's; whoever sends holds no lock.
+    // The callback runs on a thread of gRPC's, and the sender holds no lock.
     peer->stub->async()->Replicate(&context, &batch_, &answer_, [this](const grpc::Status& status) {
       End(status.ok() ? CheckArrived(answer_) : FromGrpcStatus(status));
     });
   }
 
  private:
-  // Frames have checksums of their own.
+  // The batch is not sealed, because frames have checksums of their own.
   bool StartOnLane(absl::Duration timeout) {
     const std::shared_ptr<DataCaller> caller = peer->lane.For(DataMethod::kReplicate);
     if (caller == nullptr) return false;
@@ -105,7 +105,7 @@ class GrpcReplicaTransport::BatchCall final : public Call {
   v1::ReplicateBatchAnswer answer_;
 };
 
-// One part is on its way at a time. gRPC calls OnDone last of all.
+// One part is in flight at a time. gRPC calls OnDone last of all.
 class GrpcReplicaTransport::InstallCall final : public Call,
                                                 public grpc::ClientWriteReactor<v1::InstallPart> {
  public:
@@ -166,7 +166,7 @@ class GrpcReplicaTransport::InstallCall final : public Call,
   std::string head_;  // The request without the rows of a bucket.
   size_t head_sent_ = 0;
   v1::InstallPart part_;
-  absl::Status failure_;  // Rows could not be read.
+  absl::Status failure_;  // It is not OK if rows could not be read.
 };
 
 GrpcReplicaTransport::~GrpcReplicaTransport() { Stop(); }
@@ -201,7 +201,7 @@ bool GrpcReplicaTransport::Enter(const std::string& address, const std::shared_p
 }
 
 void GrpcReplicaTransport::Leave(Call* call) {
-  std::shared_ptr<Call> last;  // Goes after the lock.
+  std::shared_ptr<Call> last;  // It is destroyed after the lock is released.
   absl::MutexLock lock(&mutex_);
   const auto it = calls_.find(call);
   last = std::move(it->second);

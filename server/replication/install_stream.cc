@@ -13,7 +13,7 @@
 namespace capstan::server {
 namespace {
 
-constexpr int64_t kCopies = 2;  // Of a request: its bytes, and what they say.
+constexpr int64_t kCopies = 2;  // A request is held twice: as bytes, and parsed.
 
 }  // namespace
 
@@ -81,7 +81,7 @@ absl::Status InstallStream::Begin() {
 }
 
 void InstallStream::Install() {
-  // After Finish, which may come in Install, nothing of this is there any more.
+  // job->Install may call Finish, after which this object may be gone: these two must outlive it.
   const auto request = std::move(request_);
   const auto job = std::move(job_);
   job->Install(*request, std::move(made_), response_,

@@ -22,10 +22,10 @@ KeyListName NameOf(const v1::KeyListName& name) {
   return {.low = name.low(), .high = name.high(), .count = name.count()};
 }
 
-// For shards with which nothing is begun that must be finished.
+// The `finish` of ForEachPrimaryLocked for work that leaves nothing to finish.
 constexpr auto kNothingBegun = [] { return absl::OkStatus(); };
 
-// The keys among those of a pull whose rows it asks for.
+// Returns those of a pull's keys whose rows it asks for.
 absl::StatusOr<RowKeys> WantedOf(const ShardKey& shard, const RowKeys& keys,
                                  absl::string_view bits) {
   if (keys == nullptr) {
@@ -37,7 +37,7 @@ absl::StatusOr<RowKeys> WantedOf(const ShardKey& shard, const RowKeys& keys,
   return std::make_shared<const std::vector<uint64_t>>(*std::move(wanted));
 }
 
-// What lists and snapshots take is on the job's account.
+// Returns a function that sets the bytes of one of the job's memory accounts.
 std::function<absl::Status(int64_t)> AccountOf(const ShardFactory& factory,
                                                ShardFactory::Account of) {
   absl::StatusOr<MemoryBudget::Reservation> opened = factory.OpenAccount(of);
@@ -195,7 +195,7 @@ absl::Status HeldJob::CheckHeldLocked(const ShardKey& key) const {
 template <typename Shards, typename Work, typename Finish>
 absl::Status HeldJob::ForEachPrimaryLocked(const Shards& shards, const Work& work,
                                            const Finish& finish) const {
-  std::vector<ShardEngine*> updating;  // Their locks are kept.
+  std::vector<ShardEngine*> updating;  // Their updates are unfinished, and their locks are kept.
   const auto work_locked = [&](int i, ShardEngine& engine) {
     absl::Status status = CheckPrimary(engine);
     if (status.ok()) status = work(i);
@@ -224,10 +224,10 @@ absl::Status HeldJob::ForEachPrimaryLocked(const Shards& shards, const Work& wor
       busy.push_back(i);
     }
   }
-  status.Update(finish_locked());  // Also of the shards before one that has failed.
+  status.Update(finish_locked());  // Also finishes the shards before one that has failed.
   for (size_t b = 0; b < busy.size() && status.ok(); ++b) {
     ShardEngine& engine = *engines_.at(KeyOf(shards[busy[b]]));
-    engine.mutex.Lock();  // No other shard is locked: messages cannot wait for each other.
+    engine.mutex.Lock();  // No other shard is locked, so messages cannot wait for each other.
     status = work_locked(busy[b], engine);
     status.Update(finish_locked());
   }
@@ -394,7 +394,7 @@ absl::StatusOr<std::optional<std::vector<RowKeys>>> HeldJob::KeysOfPullLocked(
   CAPSTAN_RETURN_IF_ERROR(CheckPullHeadLocked(request));
   CAPSTAN_RETURN_IF_ERROR(CheckPullSizeLocked(request, ahead->keys));
   for (const auto& [key, fetch] : ahead->fetches) {
-    // The pull will meet what is wrong.
+    // An error is ignored, because the pull will meet it again.
     absl::MutexLock shard_lock(&engines_.at(key)->mutex);
     tables_.Find(key)->rows()->TakeIn(*fetch).IgnoreError();
   }

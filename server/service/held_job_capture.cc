@@ -1,4 +1,5 @@
-// HeldJob: moments of the job that are read while it goes on: for checkpoints, replicas, the log.
+// HeldJob: captures shards that are read while the job goes on, for checkpoints, replicas and the
+// log.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -12,12 +13,13 @@
 namespace capstan::server {
 namespace {
 
-constexpr int64_t kCaptureTurnBytes = 16 << 20;  // Some 20 ms.
+constexpr int64_t kCaptureTurnBytes = 16 << 20;  // These take some 20 ms.
 constexpr absl::Duration kReadTurn = absl::Milliseconds(20);
 
 }  // namespace
 
-// Outlives neither the job nor the shard by what it needs of them: then there is nothing to read.
+// Reads the pinned rows of a shard piece by piece. It may outlive the job and the shard; then
+// reading fails.
 class HeldJob::Rows final : public CapturedRows {
  public:
   Rows(std::weak_ptr<HeldJob> job, const ShardKey& key, PinId pin, std::optional<int64_t> since,
@@ -40,9 +42,9 @@ class HeldJob::Rows final : public CapturedRows {
     return piece;
   }
 
-  // Whose rows the same thread will read when these have ended.
+  // The same thread will read the rows of `next` when these have ended.
   void Precede(std::weak_ptr<Rows> next) { next_ = std::move(next); }
-  // Null if none of them is left.
+  // Returns the first of the rows that follow which has not ended; null if there is none.
   std::shared_ptr<Rows> Unended() const {
     std::shared_ptr<Rows> next = next_.lock();
     while (next != nullptr && next->ended_) next = next->next_.lock();
@@ -67,7 +69,7 @@ class HeldJob::Rows final : public CapturedRows {
     if (job == nullptr) return absl::AbortedError("the job is held here no more");
     const absl::Status read = job->ReadTurn(*this);
     const bool vital = if_damaged_ == IfDamaged::kJobFails;
-    // Nobody can be given what this server cannot read: its copy is lost.
+    // This server cannot give anybody what it cannot read: its copy is lost.
     if (vital && (absl::IsDataLoss(read) || absl::IsUnavailable(read))) {
       job->Fail(absl::UnavailableError(read.message()));
     }
@@ -78,7 +80,7 @@ class HeldJob::Rows final : public CapturedRows {
   const std::weak_ptr<HeldJob> job_;
   const ShardKey key_;
   PinnedRead read_;
-  std::deque<v1::ShardSnapshot> pieces_;  // Read and not taken.
+  std::deque<v1::ShardSnapshot> pieces_;  // They were read and not taken.
   bool ended_ = false;
   std::weak_ptr<Rows> next_;
 };
@@ -89,8 +91,8 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
     absl::MutexLock lock(&mutex_);
     for (const auto& [key, engine] : engines_) keys.push_back(key);
   }
-  // One at a time: large jobs take seconds, and the daemon's report to the scheduler must not wait
-  // so long. The mutex is not fair: now and then it is left to others.
+  // Shards are captured one at a time, because large jobs take seconds and the daemon's report to
+  // the scheduler must not wait so long. The mutex is not fair: now and then it is left to others.
   std::vector<CapturedShard> captured;
   std::shared_ptr<Rows> before;
   int64_t bytes = 0;
@@ -105,13 +107,14 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
     if (engine == engines_.end()) continue;
     absl::MutexLock shard_lock(&engine->second->mutex);
     if (!engine->second->link.is_primary()) continue;
-    CAPSTAN_RETURN_IF_ERROR(tables_.failure());  // A push may be in half of the shard's rows.
+    // A failed push may have changed only half of the shard's rows.
+    CAPSTAN_RETURN_IF_ERROR(tables_.failure());
     const PinId pin{++pins_};
     CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy,
                              tables_.at(key).Capture(CheckpointId(order.checkpoint_id()),
                                                      CheckpointId(order.base_id()), pin));
     captured.push_back(CapturedLocked(key, std::move(copy)));
-    bytes += captured.back().bytes;  // All were looked at.
+    bytes += captured.back().bytes;  // The capture has looked at all of them.
     const std::shared_ptr<Rows> rows =
         RowsLocked(key, pin, *captured.back().snapshot, IfDamaged::kReaderFails);
     if (rows == nullptr) continue;
@@ -148,9 +151,9 @@ std::shared_ptr<HeldJob::Rows> HeldJob::RowsLocked(const ShardKey& key, PinId pi
   return std::make_shared<Rows>(weak_from_this(), key, pin, since, if_damaged);
 }
 
-// A busy shard is free for a reader some twenty times a second. Whoever had to wait for it so long
-// reads for as long, within limits: else a large table would be read for many minutes, and a copy
-// kept of every row that is written meanwhile.
+// A busy shard is free for a reader some twenty times a second. A reader reads for as long as it
+// had to wait, within limits: otherwise it would read a large table for many minutes, and the
+// server would keep a copy of every row that is written meanwhile.
 absl::Status HeldJob::ReadTurn(Rows& first) {
   const Clock& clock = *options_.clock;
   std::shared_ptr<Rows> next;
@@ -167,7 +170,8 @@ absl::Status HeldJob::ReadTurn(Rows& first) {
       until = began + std::min(began - asked, kReadTurn);
     }
     const absl::Status read = rows->ReadPiece(tables_);  // An error if the shard is held no more.
-    if (!read.ok()) return rows == &first ? read : absl::OkStatus();  // The other meets it again.
+    // Rows other than the first meet their error again when they are asked for.
+    if (!read.ok()) return rows == &first ? read : absl::OkStatus();
     if (!rows->ended()) continue;
     next = rows->Unended();
     rows = next.get();
@@ -175,7 +179,7 @@ absl::Status HeldJob::ReadTurn(Rows& first) {
   return absl::OkStatus();
 }
 
-// Whoever drops rows may hold a lock of the job.
+// The thread that drops rows may hold a lock of the job, so this does not wait for the mutex.
 void HeldJob::Unpin(const ShardKey& key, PinId pin) {
   if (!mutex_.TryLock()) return unread_.Add(key, pin);
   tables_.Unpin(key, pin);

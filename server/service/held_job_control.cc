@@ -1,4 +1,4 @@
-// HeldJob: what the scheduler says (routing, membership) and what time brings.
+// HeldJob: applies the scheduler's routing and membership, and ends what has reached its deadline.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +17,7 @@ HeldShard ShardOf(const v1::ShardRoute& route) {
   return {.key = KeyOf(route), .elements = {route.element_begin(), route.element_end()}};
 }
 
-// The first term is 1; tables that name none are of it.
+// The first term is 1. A routing table that names no term is of the first.
 Term TermOf(const v1::ShardRoute& route) { return Term(std::max<uint64_t>(1, route.term())); }
 
 FollowerKey KeyOfServer(const v1::ServerAddress& server) {
@@ -150,7 +150,7 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
     ShardLink& link = engine.link;
     if (const auto from = made.find(key); from != made.end()) {
       std::optional<Position> in_log;
-      // Unless the log has begun with something else meanwhile.
+      // This is skipped if the log has begun with something else meanwhile.
       const bool only = link.replication().held_term() == Term(0);
       if (from->second == ShardOrder::From::kLog && only) {
         in_log = tables_.Find(key)->core().position();
@@ -182,7 +182,7 @@ void HeldJob::SetRouteLocked(const v1::RoutingTable& routing, const v1::ShardRou
 
 ShardEngine& HeldJob::MakeEngineLocked(const HeldShard& shard, Effects* effects) {
   auto it = engines_.find(shard.key);
-  if (it != engines_.end() && !IsOf(*it->second, shard)) {  // Cut anew: another shard.
+  if (it != engines_.end() && !IsOf(*it->second, shard)) {  // The table was cut anew.
     RemoveLocked(it, effects);
     it = engines_.end();
   }
@@ -335,7 +335,7 @@ void HeldJob::Close(const absl::Status& reason) {
 std::vector<HeldCopy> HeldJob::Copies() const {
   absl::MutexLock lock(&mutex_);
   std::vector<HeldCopy> copies;
-  if (!tables_.failure().ok()) return copies;  // A push may be in half of a shard's rows.
+  if (!tables_.failure().ok()) return copies;  // A push may have changed half of a shard.
   for (const auto& [key, engine] : engines_) {
     absl::MutexLock shard_lock(&engine->mutex);
     const TableShard* held = tables_.Find(key);

@@ -1,4 +1,4 @@
-// HeldJob: messages to and from replicas, and what follows from what they say.
+// HeldJob: exchanges messages with replicas and acts on them.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -43,7 +43,7 @@ ReplicaAnswer AnswerOf(const absl::Status& status, const v1::ReplicateResponse& 
   }
 }
 
-// All rows of a bucket that were to come have come.
+// Checks that all rows of a bucket that were to come have come.
 absl::Status CheckWhole(const v1::ShardSnapshot& snapshot, const TableShard& made) {
   if (made.rows() == nullptr) return absl::OkStatus();
   const int64_t held = made.rows()->row_counts().held();
@@ -166,7 +166,7 @@ void HeldJob::ReplicateBatch(const v1::ReplicateBatch& batch, v1::ReplicateBatch
   if (const absl::Status status = CheckBatch(batch, options_.job); !status.ok()) {
     return done(status);
   }
-  // Shared by the messages: some may wait for the log.
+  // The messages share it, because some may wait for the log.
   auto ends = std::make_shared<BatchEnds>(batch.messages_size(), std::move(done));
   for (int i = 0; i < batch.messages_size(); ++i) answer->add_results();
   Effects effects;
@@ -194,7 +194,7 @@ ReplicaVerdict HeldJob::Consider(const v1::ReplicateRequest& request, const Shar
   return link.replication().Consider(HeadOf(request), position);
 }
 
-// What it says cannot be done yet, or never: OK otherwise.
+// Returns an error if the request can never be carried out, or not yet; OK otherwise.
 absl::Status HeldJob::CheckVerdictLocked(const v1::ReplicateRequest& request,
                                          const ReplicaVerdict& verdict,
                                          const ShardLink& link) const {
@@ -218,7 +218,7 @@ absl::Status HeldJob::InstallLocked(const v1::ReplicateRequest& request, ShardLi
   using Kind = ReplicaVerdict::Kind;
   CAPSTAN_RETURN_IF_ERROR(tables_.failure());
   ReplicaVerdict verdict = Consider(request, link);
-  // What was made aside may be of another cut of the table by now.
+  // The table may have been cut anew since `made` was prepared without the lock.
   const bool fits = made.has_value() && made->elements() == link.shard().elements;
   if (verdict.kind == Kind::kInstall && !fits) verdict.kind = Kind::kNotYet;
   CAPSTAN_RETURN_IF_ERROR(CheckVerdictLocked(request, verdict, link));
@@ -245,7 +245,7 @@ void HeldJob::ReplayLocked(const v1::ReplicateRequest& request, v1::ReplicateRes
 absl::Status HeldJob::ReplayRecordsLocked(const v1::ReplicateRequest& request, ShardLink& link) {
   CAPSTAN_RETURN_IF_ERROR(tables_.failure());
   ReplicaVerdict verdict = Consider(request, link);
-  // A whole shard comes by itself.
+  // A whole shard comes in a call of its own.
   if (verdict.kind == ReplicaVerdict::Kind::kInstall) verdict.kind = ReplicaVerdict::Kind::kNotYet;
   CAPSTAN_RETURN_IF_ERROR(CheckVerdictLocked(request, verdict, link));
   if (verdict.kind != ReplicaVerdict::Kind::kReplay) return absl::OkStatus();
@@ -273,7 +273,7 @@ void HeldJob::OnInstalled(const ShardKey& key, const ReplicaMessage& message,
     EndInstall(message.to);
     if (!closed_.ok()) return;
     OnAnswerLocked(key, message, status, response, &effects);
-    // Others may have waited for their turn.
+    // Other shards may have waited for their turn to be installed.
     for (const auto& [other, engine] : engines_) {
       absl::MutexLock shard_lock(&engine->mutex);
       SendLocked(engine->link, &effects);
@@ -462,7 +462,7 @@ Instant HeldJob::NextDeadlineOf(const ShardReplication& replication) const {
 
 void HeldJob::SendLocked(ShardLink& link, Effects* effects) {
   if (!link.is_primary() || options_.transport == nullptr) return;
-  if (!tables_.failure().ok()) return;  // A push may be in half of the shard's rows.
+  if (!tables_.failure().ok()) return;  // A push may have changed half of the shard's rows.
   const ShardKey key = link.shard().key;
   while (const auto message = NextMessage(link)) {
     ReplicaRequest request = link.MessageFor(*message, Generation(routing_.generation()));

@@ -20,8 +20,8 @@ absl::Status HeldJob::CheckOpenLocked() const {
   return tables_.failure();
 }
 
-// A task of which the scheduler has not heard before it died may have completed more iterations on
-// some servers than the moment has: then there is no such moment here.
+// A task that died before the scheduler heard of it may have completed more iterations on some
+// servers than the snapshot is to contain: then this server cannot keep the snapshot.
 absl::Status HeldJob::CheckVersionsLocked(const v1::CheckpointOrder& order,
                                           const std::vector<ShardKey>& keys) const {
   if (!order.has_version() || Planted(PlantedBug::kKeepAnyVersion)) return absl::OkStatus();

@@ -60,7 +60,7 @@ void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Posi
 
 void HeldJobs::OnLogFailed(const JobId& job, const absl::Status& status) {
   const auto held = Find(job);
-  // To the job it is as if this server had died; a full disk is not its own want of memory.
+  // For the job this is as if the server had died: a full disk is not the job's lack of memory.
   if (held.ok()) (*held)->Fail(absl::UnavailableError(status.message()));
 }
 

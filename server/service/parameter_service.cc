@@ -52,10 +52,10 @@ class WaitingCall : public grpc::ServerUnaryReactor {
   std::optional<HeldJob::CallId> waits_;
 };
 
-// What is counted of one call, from its arrival.
+// Counts one call from its arrival on.
 struct Arrival {
   explicit Arrival(MethodMetrics* of) : metrics(of), begin(of->Begin(CallPath::kGrpc)) {}
-  // Ends it: with an error, before it has become a call of a job.
+  // Ends the call with an error, before it has become a call of a job.
   grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context,
                                    const absl::Status& status) const {
     metrics->End(begin, status.ok());
@@ -223,7 +223,7 @@ grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContex
   }
   if (status.ok()) status = job.status();
   if (!status.ok()) return FinishNow(context, status);
-  auto* call = new WaitingCall(*std::move(job));  // It ends by itself: nothing is cancelled.
+  auto* call = new WaitingCall(*std::move(job));  // It ends by itself and is never cancelled.
   call->job().ReplicateBatch(*batch, answer, [call, answer](const absl::Status& outcome) {
     if (outcome.ok()) Seal(answer);
     call->Finish(ToGrpcStatus(outcome));
@@ -263,7 +263,7 @@ void ParameterService::Replicate(const absl::Cord& request, DataServer::Done don
   }
   const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(JobOf(batch));
   if (!job.ok()) return done(job.status());
-  auto answer = std::make_shared<v1::ReplicateBatchAnswer>();  // Shared with the job until then.
+  auto answer = std::make_shared<v1::ReplicateBatchAnswer>();  // The job shares it meanwhile.
   (*job)->ReplicateBatch(batch, answer.get(),
                          [answer, done = std::move(done)](const absl::Status& status) {
                            if (!status.ok()) return done(status);

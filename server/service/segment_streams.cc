@@ -9,7 +9,8 @@
 
 namespace capstan::server {
 
-// One response, then nothing until either side goes. Owns itself until OnDone.
+// A stream that sends one response and then nothing until either side ends it. It owns itself until
+// OnDone.
 class SegmentStreams::Stream final : public Reactor, public std::enable_shared_from_this<Stream> {
  public:
   explicit Stream(SegmentStreams* streams) : streams_(streams) {}

@@ -8,7 +8,7 @@
 namespace capstan::server {
 namespace {
 
-// A message whose records, or snapshot, are shared with others: they are lent to it, not copied.
+// A message that borrows its records, or its snapshot, which others share, instead of copying them.
 struct LentRecords {
   LentRecords() = default;
   LentRecords(const LentRecords&) = delete;
@@ -22,7 +22,7 @@ struct LentRecords {
     snapshot = std::move(shard);
   }
   void Lend(std::shared_ptr<const v1::ShardRecord> record) {
-    // Nobody changes a message that is sent, and it gives the record back before its owner goes.
+    // Nobody changes a message that is sent, and it releases the record before the owner does.
     request.mutable_records()->UnsafeArenaAddAllocated(const_cast<v1::ShardRecord*>(record.get()));
     owners.push_back(std::move(record));
   }
@@ -98,7 +98,7 @@ ReplicaRequest ShardLink::MessageFor(const ReplicaMessage& message, Generation r
       lent->Lend(record);
     }
   }
-  made.message = {lent, &lent->request};  // Owns what was lent as well.
+  made.message = {lent, &lent->request};  // The pointer also owns what was lent.
   return made;
 }
 
@@ -171,7 +171,7 @@ void ShardLink::OnLogged(Term term, Position position, EndedCalls* ended) {
       std::pair(log_snapshot_->term, log_snapshot_->position) <= std::pair(term, position)) {
     SetLogSnapshot(std::nullopt);
   }
-  // While it is due, what the log has is of an earlier life.
+  // While the log is due a snapshot, its content belongs to an earlier state of the shard.
   if (term != replication_.held_term() || log_due_) return;
   replication_.OnLogged(term, position);
   std::erase_if(answers_, [&](WaitingAnswer& answer) {
@@ -213,7 +213,7 @@ void ShardLink::BeginLog() {
 }
 
 void ShardLink::AppendLog(std::shared_ptr<const v1::ShardRecord> record) {
-  if (log_due_) return;  // The snapshot will have it.
+  if (log_due_) return;  // The snapshot will contain the record.
   log_record_bytes_ += static_cast<int64_t>(record->values().size());
   log_has_ = Position(record->position());
   options_->log->Append(options_->job, shard_.key, replication_.held_term(), std::move(record));

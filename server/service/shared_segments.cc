@@ -10,7 +10,7 @@
 namespace capstan::server {
 namespace {
 
-// From the system's source of randomness: nobody names a segment that was not told its name.
+// Draws from the system's source of randomness, so that nobody can guess a name.
 uint64_t DrawName() {
   std::random_device device;
   return uint64_t{device()} << 32 | device();
@@ -41,7 +41,7 @@ absl::StatusOr<v1::ShareMemoryResponse> SharedSegments::Open(
 }
 
 void SharedSegments::Close(uint64_t name) {
-  std::shared_ptr<SharedSegment> closed;  // Unmapped after the lock is released.
+  std::shared_ptr<SharedSegment> closed;  // It is unmapped after the lock is released.
   absl::MutexLock lock(&mutex_);
   const auto it = segments_.find(name);
   if (it == segments_.end()) return;

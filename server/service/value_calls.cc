@@ -15,9 +15,9 @@
 namespace capstan::server {
 namespace {
 
-// Where a caller wants the values of its pull.
+// The place where a caller wants the values of its pull.
 struct Rooms {
-  std::shared_ptr<SharedSegment> segment;  // Null: in the answer.
+  std::shared_ptr<SharedSegment> segment;  // Null: the values go into the answer.
   v1::PullRequest request;
 };
 
@@ -37,7 +37,7 @@ int64_t BytesOf(const std::vector<absl::Cord>& values) {
   return bytes;
 }
 
-// The values of a push that came another way than in its message; counts them either way.
+// Takes the values of a push from its segment if it names one; counts them either way.
 absl::Status TakeShared(const SharedSegments& segments, PushMessage* push, MethodMetrics* metrics) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto segment, segments.Find(push->head.segment()));
   if (segment != nullptr) CAPSTAN_RETURN_IF_ERROR(TakeValues(segment, push));
@@ -46,14 +46,14 @@ absl::Status TakeShared(const SharedSegments& segments, PushMessage* push, Metho
   return absl::OkStatus();
 }
 
-void PutIn(const Rooms&, v1::PushResponse*, MethodMetrics*) {}  // It has no values.
+void PutIn(const Rooms&, v1::PushResponse*, MethodMetrics*) {}  // A push's answer has no values.
 void PutIn(const Rooms& rooms, PullAnswer* answer, MethodMetrics* metrics) {
   const int64_t bytes = BytesOf(answer->values);
   if (rooms.segment != nullptr) PutValues(rooms.segment, rooms.request, answer);
   metrics->CountValues(bytes, bytes - BytesOf(answer->values));
 }
 
-// What is counted of one call, from its arrival, and who waits for it.
+// Counts one call from its arrival on, and answers the caller that waits for it.
 template <typename Answer>
 class Arrival {
  public:
@@ -66,7 +66,7 @@ class Arrival {
     metrics_->End(begin_, answer.ok());
     done_(std::move(answer));
   }
-  // Ends it before it has become a call of a job.
+  // Ends the call before it has become a call of a job.
   ValueCalls::Cancel Refuse(const absl::Status& status) const {
     End(status);
     return nullptr;
@@ -78,7 +78,7 @@ class Arrival {
   const ValueCalls::Done<Answer> done_;
 };
 
-// A call of a job, which fills in the answer.
+// A call of a job. The job fills in the answer.
 template <typename Answer>
 struct Call {
   Arrival<Answer> arrival;
@@ -100,7 +100,7 @@ ValueCalls::Cancel Begin(HeldJobs& jobs, const Arrival<Answer>& arrival, const v
   if (!rooms.ok()) return arrival.Refuse(rooms.status());
   const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs.Find(caller.job_id());
   if (!job.ok()) return arrival.Refuse(job.status());
-  // Shared with the job until it has ended.
+  // The job shares the call until it has ended.
   auto call = std::make_shared<Call<Answer>>(
       Call<Answer>{.arrival = arrival, .rooms = *std::move(rooms), .answer = {}});
   const std::optional<HeldJob::CallId> waits =

@@ -126,7 +126,7 @@ std::vector<WaitingCalls::PendingPull> WaitingCalls::End(CallId call, const absl
   if (it == calls_.end()) return pulls;
   for (const PullToken token : it->second.parts) {
     const auto part = parts_.find(token);
-    if (part == parts_.end()) continue;  // Answered.
+    if (part == parts_.end()) continue;  // It was answered already.
     pulls.emplace_back(token, part->second.key);
     ErasePart(part);
   }

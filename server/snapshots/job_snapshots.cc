@@ -13,8 +13,8 @@
 namespace capstan::server {
 namespace {
 
-// Of a store that has no such rows any more, or no room for them; not of a question that it cannot
-// answer.
+// Whether the error means that the store has lost the rows or has no room for them, not that it
+// cannot answer the request.
 bool IsLost(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsResourceExhausted(status) ||
          absl::IsUnavailable(status) || absl::IsDataLoss(status);
@@ -22,7 +22,7 @@ bool IsLost(const absl::Status& status) {
 
 }  // namespace
 
-// Thread safety: thread-safe: updates of several shards may keep rows at the same time.
+// Thread safety: thread-safe, because updates of several shards may keep rows at the same time.
 class JobSnapshots::Memory final : public KeptRowsAccount {
  public:
   explicit Memory(Account account) : account_(std::move(account)) {}
@@ -144,7 +144,7 @@ absl::Status JobSnapshots::Read(const v1::ReadSnapshotRequest& request, Instant 
 
 namespace {
 
-// What of it is kept here. Null: nothing.
+// Returns what is kept here of the shard that `asked` names; null: nothing.
 template <typename Asked, typename Shards>
 const auto* Find(const Asked& asked, const Shards& shards) {
   const auto it = shards.find(KeyOf(asked));
@@ -265,7 +265,7 @@ void JobSnapshots::Settle(JobTables& tables) {
   }
 }
 
-// Frees what is kept for it.
+// Frees what is kept for the snapshot.
 void JobSnapshots::End(Snapshot& snapshot, const absl::Status& why, JobTables& tables) {
   for (const auto& [key, kept] : snapshot.shards) tables.Unpin(key, kept.pin);
   snapshot.shards.clear();

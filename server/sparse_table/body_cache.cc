@@ -38,7 +38,7 @@ absl::Status BodyCache::SetMemory(int64_t bytes, RowSlab* heads) {
                        (body_bytes_ + sizeof(Entry));
   slots_max_ = std::clamp(slots, kSlotsMin, size_t{kOnDisk - 1});
   if (slots_max_ >= entries_.size()) return absl::OkStatus();
-  // Whole blocks are given back, when there are some; until then there are too many slots.
+  // Only whole blocks are given back, so there may be more slots than the memory allows.
   const size_t kept = ((slots_max_ + block_mask_) >> block_bits_) << block_bits_;
   if (kept < entries_.size()) CAPSTAN_RETURN_IF_ERROR(Truncate(kept, heads));
   slots_max_ = std::max(slots_max_, entries_.size());
@@ -107,7 +107,7 @@ std::unique_ptr<RowFetch> BodyCache::BeginFetch(absl::Span<const RowNumber> rows
 absl::Status BodyCache::TakeIn(const RowFetch& fetch, RowSlab* heads) {
   ++turn_;
   std::vector<FetchedBody> arrived = disk_->Arrived(fetch);
-  // Another call may have brought it in meanwhile, and SetMemory made room for fewer.
+  // Another call may have read a body meanwhile, and SetMemory may have left room for fewer.
   arrived.erase(std::remove_if(arrived.begin(), arrived.end(),
                                [&](const FetchedBody& it) {
                                  return !IsOnDisk(heads->At(it.row)) &&
@@ -130,7 +130,7 @@ absl::Status BodyCache::Add(RowNumber row, RowSlab* heads) {
   CAPSTAN_RETURN_IF_ERROR(MakeFree(1, heads));
   CAPSTAN_ASSIGN_OR_RETURN(const Slot slot, Take(row, *heads));
   entries_[slot].changed = true;
-  entries_[slot].uses = 1;  // The push that makes the row.
+  entries_[slot].uses = 1;  // The push that makes the row is one use.
   SetSlot(slot, heads->At(row));
   return absl::OkStatus();
 }
@@ -148,7 +148,7 @@ absl::Status BodyCache::MakeFree(size_t count, RowSlab* heads) {
   return Spill(Victims(std::max(count - free_.size() - unused, several)), heads);
 }
 
-// At least half of the slots are held by nobody.
+// Nobody holds at least half of the slots, so victims can be found.
 std::vector<BodyCache::Slot> BodyCache::Victims(size_t count) {
   std::vector<Slot> victims;
   size_t looks = 3 * entries_.size();
@@ -156,7 +156,7 @@ std::vector<BodyCache::Slot> BodyCache::Victims(size_t count) {
     Slot slot;
     if (LookAtFirst(ShortIsNext() ? &short_ : &long_, &slot)) victims.push_back(slot);
   }
-  // A queue of bodies that are held, or that are used all the time: then whoever may.
+  // All bodies of a queue may be held or in constant use: then any body that is not held leaves.
   for (Slot slot = 0; slot < entries_.size() && victims.size() < count; ++slot) {
     Entry& entry = entries_[slot];
     if (!entry.taken || entry.turn == turn_) continue;
@@ -166,7 +166,7 @@ std::vector<BodyCache::Slot> BodyCache::Victims(size_t count) {
   return victims;
 }
 
-// A body that was pulled has a push to come, for which it should be here.
+// A body that was pulled and not changed should stay in memory for the push that follows.
 bool BodyCache::ShortIsNext() const {
   if (long_.size == 0) return true;
   if (short_.size <= slots_max_ / kShortShare) return false;
@@ -179,7 +179,7 @@ bool BodyCache::LookAtFirst(Queue* queue, Slot* slot) {
   Leave(*slot);
   const bool is_held = entry.turn == turn_;
   const bool is_used = entry.uses >= (entry.is_long ? 1 : kUsesToStay);
-  // Read, and not changed yet: its push may still be to come, so that it goes round once more.
+  // The body was read and is not changed yet: its push may still come, so it goes round once more.
   const bool is_spared = !is_used && entry.is_long && !entry.changed && !entry.spared;
   if (!is_held) {
     entry.spared = is_spared;
@@ -187,7 +187,7 @@ bool BodyCache::LookAtFirst(Queue* queue, Slot* slot) {
   }
   Join(*slot, entry.is_long || (is_used && !is_held));
   if (is_held || is_used || is_spared) return false;
-  entry.turn = turn_;  // So that it is not looked at once more.
+  entry.turn = turn_;  // It must not be looked at once more.
   return true;
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kPrefetchAhead = 16;
 constexpr size_t kRegionBytes = 32 << 20;
-// Share of a segment's entries at which it is full.
+// The bounds of the share of used entries at which a segment is full.
 constexpr double kFullMin = 0.6;
 constexpr double kFullMax = 0.85;
 
@@ -56,7 +56,7 @@ void KeyIndex::FreeGroups(Group* groups, int group_bits) {
 }
 
 void KeyIndex::Renew(int32_t segment, int group_bits) {
-  // Multiples of the golden ratio are as even as numbers can be, however many there are.
+  // The fractions of multiples of the golden ratio are spread evenly, however many there are.
   const double share =
       kFullMin + (kFullMax - kFullMin) * std::fmod(segment * std::numbers::phi, 1.0);
   const auto entries = static_cast<double>(kEntries << group_bits);
@@ -74,7 +74,7 @@ absl::StatusOr<KeyIndex> KeyIndex::Make(Places places) {
   return index;
 }
 
-// A bit for each entry with this tag.
+// Returns a bit mask of the entries with this tag.
 uint32_t KeyIndex::Matches(const Group& group, uint8_t tag) {
 #if defined(__SSE2__)
   const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(group.tags.data()));
@@ -209,7 +209,7 @@ void KeyIndex::Widen(Entry entry, uint64_t place, Group* groups) {
 }
 
 void KeyIndex::Split(Entry entry, uint64_t place, Group* lower, Group* upper) {
-  if (entry.depth == directory_bits_) {  // Each entry twice.
+  if (entry.depth == directory_bits_) {  // The directory doubles: it gets each entry twice.
     std::vector<Entry> twice;
     twice.reserve(2 * directory_.size());
     for (const Entry& each : directory_) twice.insert(twice.end(), 2, each);
@@ -264,7 +264,7 @@ void KeyIndex::AppendBetween(uint64_t first, uint64_t last, std::vector<RowNumbe
     const uint64_t home_last = GroupOf(entry, ends_here ? last : next - 1);
     const uint64_t mask = (uint64_t{1} << entry.group_bits) - 1;
     uint64_t g = GroupOf(entry, place);
-    bool behind = false;  // Who lies here has passed the last one by; cyclically.
+    bool behind = false;  // Whether the walk has reached home_last: overflow may follow.
     for (uint64_t tried = 0; tried <= mask; ++tried, g = (g + 1) & mask) {
       AppendGroup(entry.groups[g], rows);
       behind |= g == home_last;

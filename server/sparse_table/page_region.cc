@@ -22,7 +22,7 @@ absl::StatusOr<PageRegion> PageRegion::Map(size_t bytes, size_t small_bytes) {
   const auto address = reinterpret_cast<uintptr_t>(mapped);
   const uintptr_t aligned = (address + kHugePage - 1) / kHugePage * kHugePage;
   region.data_ = static_cast<char*>(mapped) + (aligned - address);
-  // A system without huge pages refuses, and all is well.
+  // A system without huge pages refuses, which does no harm.
   if (bytes > small_bytes) {
     ::madvise(region.data_ + small_bytes, bytes - small_bytes, MADV_HUGEPAGE);
   }

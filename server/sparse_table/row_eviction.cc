@@ -9,10 +9,10 @@
 namespace capstan::server {
 namespace {
 
-// Of these a cell has 64 to 128, on average.
+// A cell has 64 to 128 rows on average.
 constexpr int64_t kCellRows = 64;
-// Rows that are looked at in an update. With four for each new one, a table whose rows all leave by
-// age has at most a third more rows than are young enough.
+// An update looks at this many rows, and at four more for each new row. With four, a table whose
+// rows all leave by age has at most a third more rows than are young enough.
 constexpr int64_t kLooks = 64;
 constexpr int64_t kLooksPerNewRow = 4;
 
@@ -21,7 +21,7 @@ constexpr int64_t kLooksPerNewRow = 4;
 std::vector<RowEviction::Victim> RowEviction::Pick(int64_t version, int64_t made,
                                                    const KeyIndex& index, const RowSlab& rows) {
   Seen seen;
-  const auto excess = [&] {  // Beside those that are too old.
+  const auto excess = [&] {  // Counts rows beyond the limit beside those that are too old.
     const int64_t left = rows.rows() - static_cast<int64_t>(seen.too_old.size());
     const int64_t limit = config_.rows_max > 0 ? config_.rows_max : left;
     return static_cast<size_t>(std::max<int64_t>(0, left - limit));
@@ -51,7 +51,7 @@ void RowEviction::PassCell(int cell_bits, int64_t version, const KeyIndex& index
   const uint64_t width_minus_1 = ~uint64_t{0} >> cell_bits;
   const uint64_t first = hand_ & ~width_minus_1;
   const uint64_t last = first | width_minus_1;
-  hand_ = last + 1;  // Behind the last cell comes 0.
+  hand_ = last + 1;  // The last cell is followed by the one at 0.
   std::vector<RowNumber> numbers;
   index.AppendBetween(first, last, &numbers);
   for (const RowNumber row : numbers) __builtin_prefetch(rows.At(row));

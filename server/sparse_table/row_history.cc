@@ -23,7 +23,7 @@ void RowHistory::Pin(PinId pin, int64_t version, std::shared_ptr<KeptRowsAccount
   pins_[pin] = {.version = version, .accounted = account != nullptr, .lost = {}};
   if (account == nullptr) return;
   charge_.Open(std::move(account));
-  SettleCharge();  // Of what others keep.
+  SettleCharge();  // Charges what is kept for other pins already.
 }
 
 void RowHistory::Unpin(PinId pin) {
@@ -131,7 +131,7 @@ RowHistory::Images::iterator RowHistory::Erase(Images::iterator image) {
   return images_.erase(image);
 }
 
-// Also true of an image that began after the pinned version: it goes with the pin.
+// Also true of an image that began after the pinned version; such an image goes with the pin.
 bool RowHistory::IsRead(const Images::value_type& image) const {
   const auto& [place, until] = image.first;
   return std::any_of(pins_.begin(), pins_.end(), [place = place, until = until](auto& entry) {
@@ -156,7 +156,7 @@ absl::StatusOr<std::vector<RowHistory::Image>> RowHistory::ImagesAt(
   for (auto it = images_.lower_bound({begin, 0}); it != images_.end();) {
     const uint64_t place = it->first.first;
     if (end != 0 && place >= end) break;
-    // The first one that ends after the version, if it began by then.
+    // Finds the first image that ends after the version; it counts if it began by then.
     while (it != images_.end() && it->first.first == place && it->first.second <= version) ++it;
     if (it == images_.end()) break;
     if (it->first.first != place) continue;
@@ -182,7 +182,7 @@ absl::StatusOr<std::vector<RowHistory::Image>> RowHistory::ImagesOf(
   std::vector<RowNumber> numbers;
   std::vector<Image*> on_disk;
   for (size_t i = 0; i < places.size(); ++i) {
-    // The first one that ends after the version, if it began by then.
+    // Finds the first image that ends after the version; it counts if it began by then.
     const auto it = images_.upper_bound({places[i], version});
     if (it == images_.end() || it->first.first != places[i]) continue;
     const Stored& stored = it->second;

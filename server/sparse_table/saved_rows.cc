@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kKeyBytes = sizeof(uint64_t);
 constexpr int64_t kStampBytes = sizeof(uint32_t);
 
-// A part of all rows, to which the same number of bytes of each is added.
+// One part of all rows; each row adds the same number of bytes to it.
 class Column {
  public:
   Column(std::string* part, size_t rows, size_t row_bytes) : row_bytes_(row_bytes) {

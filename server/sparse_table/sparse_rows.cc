@@ -13,7 +13,7 @@
 namespace capstan::server {
 namespace {
 
-constexpr size_t kHeldMax = 4096;  // Bodies that are brought into memory at a time.
+constexpr size_t kHeldMax = 4096;  // The limit of bodies that are brought into memory at a time.
 
 int64_t BodyBytes(int64_t dim, const OptimizerConfig& rule) {
   const int64_t floats = dim + StateFloats(rule, dim) + (CountsUpdates(rule) ? 1 : 0);
@@ -21,7 +21,7 @@ int64_t BodyBytes(int64_t dim, const OptimizerConfig& rule) {
 }
 
 int64_t RowBytes(int64_t head, int64_t body) {
-  constexpr int64_t kKey = sizeof(uint64_t);  // Lies in one cache line.
+  constexpr int64_t kKey = sizeof(uint64_t);  // Rounding puts a key in one cache line.
   return (head + body + kKey - 1) / kKey * kKey;
 }
 
@@ -55,7 +55,7 @@ absl::StatusOr<SparseRows> SparseRows::Make(const Config& config) {
   return SparseRows(config, std::move(cache), std::move(index), std::move(admission));
 }
 
-// Three passes, each of which asks for the memory that the next one needs.
+// Makes three passes, each of which prefetches the memory that the next one needs.
 void SparseRows::Locate(absl::Span<const uint64_t> keys, int64_t bytes, Rows* rows) const {
   std::array<uint64_t, kBatch> places;
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -197,7 +197,7 @@ absl::Status SparseRows::Update(int64_t step, absl::Span<const uint64_t> keys,
         ++i;
         continue;
       }
-      const size_t first = i;  // Of a run of rows that are there.
+      const size_t first = i;  // The first of a run of rows that exist.
       while (i < batch.size() && rows[i] != KeyIndex::kNone) ++i;
       Touch(absl::MakeConstSpan(rows).subspan(first, i - first), version, weights.data(),
             counts.data());
@@ -229,10 +229,10 @@ absl::Status SparseRows::MakeMissing(absl::Span<const uint64_t> keys, int64_t ve
     if (!status.ok()) break;
     (*rows)[i] = *row;
     made.Add(keys[i], WeightsAt(*row));
-    SetStamp(StampOf(version), slab_.At(*row));  // It was not there before.
+    SetStamp(StampOf(version), slab_.At(*row));  // The row did not exist before.
     counts_.set_admitted(counts_.admitted() + 1);
   }
-  Initialize(made);  // Also those before one that could not be made.
+  Initialize(made);  // Includes the rows before one that could not be made.
   return status;
 }
 
@@ -247,7 +247,7 @@ void SparseRows::Touch(absl::Span<const RowNumber> rows, int64_t version, float*
     weights[i] = WeightsAt(rows[i]);
     if (!counts_updates()) continue;
     const uint32_t before = CountOf(weights[i]);
-    counts[i] = std::max(before, before + 1);  // The largest stays.
+    counts[i] = std::max(before, before + 1);  // The largest count stays.
     SetCount(counts[i], weights[i]);
   }
 }
@@ -311,7 +311,7 @@ absl::StatusOr<RowNumber> SparseRows::AddRow(uint64_t key) {
 
 void SparseRows::Initialize(const NewRows& made) {
   config_.initializer.Fill(made.keys(), made.rows());
-  // Adagrad's is the only state that may start above 0, and the only one it has.
+  // Only Adagrad's state may start above 0, and Adagrad has no other state.
   const float state = InitialState(config_.rule, 0);
   for (float* const weights : made.rows()) {
     std::fill_n(weights + config_.dim, state_floats_, state);

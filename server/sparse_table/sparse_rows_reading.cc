@@ -1,4 +1,4 @@
-// SparseRows: going through rows, and rows as they were.
+// SparseRows: reads all rows, as they are and as they were at a version.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -96,7 +96,7 @@ absl::StatusOr<uint64_t> SparseRows::Append(const Which& which, uint64_t place,
   const uint64_t next = index_.AppendRun(place, &numbers);
   const int64_t bytes = cache_ == nullptr ? kBodyAt + body_bytes_ : kBodyAt;
   for (const RowNumber row : numbers) Prefetch(slab_.At(row), bytes);
-  // By place; a row that was kept comes before what has become of it.
+  // The order is by place; at the same place the image of a row comes before the present row.
   std::vector<Found> order;
   order.reserve(numbers.size());
   std::vector<RowHistory::Image> images;

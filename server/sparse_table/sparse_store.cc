@@ -27,7 +27,7 @@ RowKeys KeysOf(absl::string_view bytes) {
   return keys;
 }
 
-// Those in the first `bytes`.
+// Returns the keys in the first `bytes` of the payload.
 RowKeys KeysOf(const absl::Cord& payload, size_t bytes) {
   auto keys = std::make_shared<std::vector<uint64_t>>(bytes / sizeof(uint64_t));
   auto* to = reinterpret_cast<char*>(keys->data());
@@ -49,7 +49,8 @@ void AppendKeys(absl::Span<const uint64_t> keys, std::string* to) {
   Append(keys.data(), static_cast<int64_t>(keys.size()) * kKeyBytes, to);
 }
 
-// Of those that leave between two captures; with 16 bytes each less than the rows take.
+// Limit of keys kept of rows that leave between two captures. At 16 bytes each they take less
+// memory than the rows.
 int64_t RemovedMax(int64_t rows) { return 1024 + rows / 4; }
 
 }  // namespace
@@ -153,24 +154,25 @@ absl::Status SparseStore::Apply(const ApplyGradient& action, const Gradient& pay
     KeepPrevious(Gradient(gradient.shared_keys(), WireValues(before)), effects);
   }
   if (action.gradient != kIncomingGradient) gradients_.erase(action.gradient);
-  return CheckRows(rows_.rows());  // Slots that had room each may not have it together.
+  // Each slot's gradient had room, but all of them together may not.
+  return CheckRows(rows_.rows());
 }
 
 void SparseStore::KeepPrevious(const Gradient& before, const SparseRows::Effects& effects) {
   previous_.emplace(before, config_.dim);
   previous_->Remove(effects.refused);
   if (effects.evicted.empty()) return;
-  // None of them is among the rows that the update named: the sum has both.
+  // No evicted row is among the rows that the update named, so the sum gets both.
   auto keys = std::make_shared<const std::vector<uint64_t>>(effects.evicted);
   previous_->Add(Gradient(std::move(keys), WireValues(effects.evicted_weights)));
 }
 
-// Whom admission will refuse is not known before the update, which then looks once more.
+// It is not known before the update which rows admission will refuse, so the update checks again.
 absl::Status SparseStore::CheckRoom(const Gradient& gradient) const {
   const absl::Span<const uint64_t> keys = gradient.keys();
   if (!rows_.admission().admits_all()) return absl::OkStatus();
   const auto named = static_cast<int64_t>(keys.size());
-  if (config_.eviction.rows_max > 0) return CheckRows(named);  // Others make room for them.
+  if (config_.eviction.rows_max > 0) return CheckRows(named);  // Eviction makes room for new rows.
   const int64_t rows = rows_.rows() + named;
   return CheckRows(rows <= RowsMax() ? rows : rows_.rows() + rows_.CountMissing(keys));
 }
@@ -285,7 +287,7 @@ absl::Status SparseStore::Capture(PinId pin, std::optional<int64_t> since, bool 
 }
 
 bool SparseStore::TellsSince(int64_t since) const {
-  // Stamps of rows that no update has named are other ones since they were last renewed.
+  // A renewal changes the stamps of rows that no update has named.
   const bool renewed = since / kRenewEvery != rows_.life().version / kRenewEvery;
   if (renewed || (Evicts() && !removed_.KnownSince(since))) return false;
   return 2 * rows_.CountChanged(since) <= rows_.rows();
@@ -381,7 +383,7 @@ absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
   }
   int64_t rows = RowsIn(snapshot);
   for (const v1::ShardSnapshot& piece : snapshot.pieces()) rows += RowsIn(piece);
-  rows = std::max(rows, snapshot.rows_to_come());  // Some of them may be here already.
+  rows = std::max(rows, snapshot.rows_to_come());  // Some of these may be here already.
   const absl::Status fits = CheckRows(rows);
   if (!fits.ok()) return absl::DataLossError(fits.message());
   CAPSTAN_RETURN_IF_ERROR(rows_.MakeRoom(rows));

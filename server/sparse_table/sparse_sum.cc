@@ -52,7 +52,7 @@ void SparseSum::Remove(absl::Span<const size_t> rows) {
   if (rows.empty()) return;
   auto keys = std::make_shared<std::vector<uint64_t>>();
   std::vector<float> values;
-  size_t next = 0;  // Of `rows`.
+  size_t next = 0;  // An index into `rows`.
   for (size_t i = 0; i < keys_->size(); ++i) {
     if (next < rows.size() && rows[next] == i) {
       ++next;

@@ -11,7 +11,7 @@ namespace capstan::server {
 
 void CheckpointWriter::Write(const JobId& job, const v1::CheckpointOrder& order,
                              std::vector<CapturedShard> shards, Done done) {
-  // The task owns the shards; shared since std::function copies.
+  // The task owns the shards through a shared pointer, because std::function copies.
   auto owned = std::make_shared<std::vector<CapturedShard>>(std::move(shards));
   runner_.Run([this, job, order, owned, done = std::move(done)] {
     done(WriteParts(job, order, std::move(*owned)));
@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<v1::CheckpointPart>> CheckpointWriter::WriteParts(
   for (CapturedShard& captured : shards) {
     CAPSTAN_ASSIGN_OR_RETURN(v1::CheckpointPart part,
                              WritePart(disk, job, order.folder(), captured));
-    captured = {};  // Its memory is free as soon as it is on the disk.
+    captured = {};  // Frees the shard's memory as soon as it is on the disk.
     parts.push_back(std::move(part));
   }
   return parts;

@@ -7,7 +7,7 @@
 
 namespace capstan::server {
 
-// What a message is written to: appends to the batch, and takes large fields on loan.
+// A message is written to this stream, which appends to the batch and borrows large fields.
 class FrameBatch::Stream final : public google::protobuf::io::ZeroCopyOutputStream {
  public:
   explicit Stream(FrameBatch* batch) : batch_(batch), begin_(batch->bytes()) {}
@@ -36,7 +36,7 @@ class FrameBatch::Stream final : public google::protobuf::io::ZeroCopyOutputStre
   }
 
  private:
-  // Small: what does not fit comes as a piece of its own, by WriteAliasedRaw.
+  // It is small, because a field that does not fit comes in one piece, by WriteAliasedRaw.
   static constexpr int kPieceBytes = 64;
 
   FrameBatch* const batch_;

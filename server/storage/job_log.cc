@@ -22,11 +22,12 @@ absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
-// A segment is at least so many times as large as its head. Heads list all segments before; the
-// heads of many small ones would outweigh what they precede, and cleaning would make no headway.
+// A segment is at least this many times as large as its head. A head lists all segments before it:
+// the heads of many small segments would outweigh what follows them, and cleaning would make no
+// progress.
 constexpr int64_t kHeadShare = 8;
 
-// Where the copy of `frame` will lie.
+// Returns `frame` with the place where its copy will lie.
 LogFrame Moved(LogFrame frame, uint64_t segment, uint64_t sequence, int64_t begin) {
   frame.segment = segment;
   frame.sequence = sequence;
@@ -80,8 +81,8 @@ absl::Status JobLog::Recover() {
 }
 
 absl::Status JobLog::RecoverFrom(const std::vector<uint64_t>& numbers) {
-  // The last segment that has a head says which others there must be. One without was being begun
-  // when the power went: nothing in it was acknowledged.
+  // The last segment that has a head says which others there must be. A segment without one was
+  // being begun when the power failed: nothing in it was acknowledged.
   std::optional<SegmentContents> last;
   for (auto number = numbers.rbegin(); number != numbers.rend() && !last.has_value(); ++number) {
     CAPSTAN_ASSIGN_OR_RETURN(last, ReadSegment(*disk_, folder_, *number, std::nullopt));
@@ -93,7 +94,8 @@ absl::Status JobLog::RecoverFrom(const std::vector<uint64_t>& numbers) {
     for (const LogFrame& frame : contents.frames) index_.Add(frame);
   };
   for (const auto& [number, size] : last->head.before) {
-    // One that is still there counts: that it was removed may not be durable, nor its copies.
+    // A removed segment that is still there counts: its removal may not be durable, nor the copies
+    // of its frames.
     const bool present = std::binary_search(numbers.begin(), numbers.end(), number);
     if (!present && removed.contains(number)) continue;
     const bool doubt = size < 0;
@@ -239,7 +241,7 @@ void JobLog::Forget(const ShardKey& shard) {
 absl::Status JobLog::Commit() {
   if (!failure_.ok()) return failure_;
   absl::Status status = WriteBatch();
-  // Garbage more than what is live, and enough to be worth it.
+  // Cleans while there is more garbage than live bytes, and enough of it to be worth it.
   while (status.ok() && index_.segments().size() > 1 &&
          index_.bytes() > 2 * index_.live_bytes() + 2 * options_.segment_bytes_max) {
     status = CleanOldest();
@@ -298,7 +300,7 @@ absl::Status JobLog::CleanOldest() {
   CAPSTAN_RETURN_IF_ERROR(AddCopies(oldest));
   CAPSTAN_RETURN_IF_ERROR(WriteBatch());
   index_.RemoveSegment(oldest);
-  const bool next = Planted(PlantedBug::kRemoveLiveSegment);  // With all that it holds.
+  const bool next = Planted(PlantedBug::kRemoveLiveSegment);  // It is removed with all its frames.
   return IgnoreMissing(disk_->Remove(PathOf(next ? index_.segments().begin()->first : oldest)));
 }
 

@@ -21,7 +21,7 @@ std::string LogCollector::MarkOf(const std::string& log) const {
   return absl::StrCat(options_.folder, "/", log, "/", kMark);
 }
 
-// A mark that is missing, cannot be read, or is of a time to come is made now.
+// Writes the mark anew if it is missing, cannot be read, or lies in the future.
 absl::Time LogCollector::UnclaimedSince(const std::string& log) {
   const absl::Time now = options_.now();
   int64_t seconds = 0;
@@ -39,7 +39,7 @@ void LogCollector::OnLiving(const absl::btree_set<std::string>& living) {
   unclaimed_.clear();
   for (const ServerLog::LogName& log : log_->Names()) {
     if (living.contains(log.unique_id)) {
-      options_.disk->Remove(MarkOf(log.name)).IgnoreError();  // Mostly there is none.
+      options_.disk->Remove(MarkOf(log.name)).IgnoreError();  // Most logs have no mark.
       continue;
     }
     const absl::Time since = UnclaimedSince(log.name);

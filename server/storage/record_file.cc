@@ -13,9 +13,9 @@
 namespace capstan::server {
 namespace {
 
-constexpr uint32_t kMagic = 0x53504143;  // "CAPS": no bit away from an earlier one.
-// Earlier formats lack something: format 1 the synced bytes of frames, format 2 the writers of
-// shards, and format 3 what the writers had heard of the scheduler.
+constexpr uint32_t kMagic = 0x53504143;  // "CAPS": no single wrong bit makes it an earlier one.
+// Earlier formats lack something: format 1 lacks the synced bytes of frames, format 2 the writers
+// of shards, and format 3 what the writers had heard of the scheduler.
 constexpr uint32_t kEarlierMagics[] = {0x46504143, 0x32504143, 0x4C504143};  // CAPF, CAP2, CAPL
 constexpr uint32_t kHeaderMark = 0xA5444145;
 constexpr uint32_t kTrailerMark = 0xA5444E45;
@@ -49,7 +49,7 @@ absl::StatusOr<Header> DecodeHeader(absl::string_view bytes) {
   return header;
 }
 
-// The earlier format that there is a frame of; 0: of none.
+// Returns the earlier format whose magic number `bytes` begins with; 0: none.
 int EarlierFormat(absl::string_view bytes) {
   if (bytes.size() < sizeof(kMagic)) return 0;
   const auto found =
@@ -129,7 +129,7 @@ int64_t RecordReader::SyncedBytes() const {
   for (size_t at = bytes_.find(magic, at_ + 1); at != absl::string_view::npos;
        at = bytes_.find(magic, at + 1)) {
     const absl::StatusOr<Header> header = DecodeHeader(bytes_.substr(at));
-    // The header alone has a checksum. It is of this file if its numbers are.
+    // The header has a checksum of its own. It belongs to this file if its numbers fit.
     if (header.ok() && header->head.sequence >= next_sequence_ &&
         header->head.synced_bytes <= offset_ + static_cast<int64_t>(at)) {
       synced = std::max(synced, header->head.synced_bytes);

@@ -11,13 +11,13 @@ namespace capstan::server {
 namespace {
 
 constexpr size_t kHeadBytes = 2 * sizeof(uint32_t);  // Row, checksum.
-constexpr size_t kSegmentBytes = 128 << 10;          // Where so many hold kRowsMin.
+constexpr size_t kSegmentBytes = 128 << 10;          // If they hold kRowsMin to kRowsMax rows.
 constexpr size_t kRowsMin = 8;
 constexpr size_t kRowsMax = 4096;
-constexpr size_t kGapBytesMax = 2048;     // Cheaper to read along than to call once more.
+constexpr size_t kGapBytesMax = 2048;     // Reading such a gap costs less than another call.
 constexpr size_t kPieceBytes = 64 << 10;  // A piece ends with the record that reaches it.
-// Of the records in segments so many count, but for two segments' worth. With 0.7 a row that is
-// written costs some 0.4 that are copied.
+// At least this share of the records in segments is live, two segments not counted. With 0.7 each
+// row that is written causes some 0.4 rows to be copied.
 constexpr double kLiveMin = 0.7;
 
 size_t SegmentRows(size_t body_bytes) {
@@ -38,7 +38,7 @@ uint32_t ChecksumOf(uint32_t use, RowNumber row, absl::string_view body) {
   return crc.value();
 }
 
-// Whether it is what was written for the row in this use of the segment.
+// Whether `record` is what was written for the row in this use of the segment.
 bool IsWhole(absl::string_view record, uint32_t use, RowNumber row) {
   return WordAt(record.data()) == row && WordAt(record.data() + sizeof(uint32_t)) ==
                                              ChecksumOf(use, row, record.substr(kHeadBytes));
@@ -229,7 +229,8 @@ class RowLog::Fetch final : public RowFetch {
     if (missing.ok()) missing_ = *std::move(missing);
   }
   void Finish() override {
-    file_->ReadMissing(plan_.pieces, missing_, Keep()).IgnoreError();  // Who needs it will see.
+    // A reader that needs the rows will meet the error.
+    file_->ReadMissing(plan_.pieces, missing_, Keep()).IgnoreError();
   }
   int64_t bytes() const override { return std::ssize(bodies_); }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr absl::string_view kPrefix = "segment-";
 constexpr absl::string_view kSuffix = ".log";
-constexpr int kReadsMax = 4;  // Until two bring the same bytes.
+constexpr int kReadsMax = 4;  // Reading ends when two reads return the same bytes.
 
 absl::Status TakeFrame(const Frame& frame, uint64_t number, SegmentContents* contents) {
   const auto type = static_cast<LogFrameType>(frame.type);
@@ -58,7 +58,7 @@ absl::Status TakeFrame(const Frame& frame, uint64_t number, SegmentContents* con
                                           frame.type, " and ", frame.payload.size(), " bytes"));
 }
 
-// `torn`: out, what the reader says of the end.
+// Sets `torn` to what the reader says of the end.
 absl::StatusOr<std::optional<SegmentContents>> Parse(const std::string& path, uint64_t number,
                                                      absl::string_view file,
                                                      std::optional<int64_t> bytes,
@@ -114,8 +114,8 @@ absl::StatusOr<std::optional<SegmentContents>> ReadSegment(Disk& disk, const std
     absl::Status torn;
     absl::StatusOr<std::optional<SegmentContents>> contents =
         Parse(path, number, *file, bytes, &torn);
-    // Checksums vouch for whole frames. All else may be an error of the transfer, unless it is read
-    // twice.
+    // Checksums vouch for whole frames. Anything else may be an error of the transfer, unless two
+    // reads return it.
     if ((contents.ok() && torn.ok()) || (attempt > 0 && *file == before)) return contents;
     before = *std::move(file);
   }

@@ -36,7 +36,7 @@ absl::Status ServerLog::Open() {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                            options_.disk->List(options_.folder));
   for (const std::string& name : names) {
-    // What is no folder is no log.
+    // An entry that is not a folder is not a log.
     if (absl::IsNotFound(options_.disk->List(FolderOf(name)).status())) continue;
     const auto job = std::make_shared<Job>();
     {
@@ -203,7 +203,7 @@ absl::Status ServerLog::Read(const JobId& job, const ShardKey& shard,
     return absl::NotFoundError(absl::StrCat(options_.folder, " has no log of job ", job));
   }
   const absl::MutexLock lock(&found->mutex);
-  found->gone.erase(shard);  // Whoever reads it goes on from what is there.
+  found->gone.erase(shard);  // The reader goes on from what the log holds.
   if (found->log != nullptr) return found->log->Read(shard, install, replay);
   if (!found->failure.ok()) return found->failure;
   return absl::NotFoundError(absl::StrCat(FolderOf(log), " holds nothing"));
@@ -276,7 +276,8 @@ void ServerLog::Enqueue(Entry entry) {
     if (stopped_) return;
     queue_bytes_ += entry.bytes;
     if (queue_bytes_ > options_.queue_bytes_max) {
-      // Kept without its bytes: the writer sees that it is missing and fails the job.
+      // The entry is queued without its bytes: the writer sees that they are missing and fails the
+      // job.
       queue_bytes_ -= entry.bytes;
       entry.bytes = 0;
       entry.snapshot.reset();
@@ -307,7 +308,7 @@ void ServerLog::Drain() {
     absl::btree_map<std::string, std::vector<Entry>> by_log;
     for (Entry& entry : group) by_log[entry.log].push_back(std::move(entry));
     for (const auto& [log, entries] : by_log) WriteJob(log, entries);
-    // A given executor decides when the next group is due.
+    // An executor that was passed in decides when the next group is due.
     if (options_.execute != nullptr) return runner_.Run([this] { Drain(); });
   }
 }
@@ -343,7 +344,7 @@ void ServerLog::WriteJob(const std::string& log, const std::vector<Entry>& entri
 
 absl::Status ServerLog::WriteEntries(const std::vector<Entry>& entries, Job& job,
                                      Reached& reached) {
-  Reached written;  // And not committed yet.
+  Reached written;  // This is not committed yet.
   const auto commit = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex) -> absl::Status {
     if (job.log == nullptr) return absl::OkStatus();
     CAPSTAN_RETURN_IF_ERROR(job.log->Commit());

@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(const std::string& 
   if (fd < 0) return Failed("keep", folder);
   std::unique_ptr<SpillFile> file(new SpillFile(folder, segment_bytes, fd));
   if (unlink(path.c_str()) != 0) return Failed("keep", folder);
-  // Rows are asked for by name: what lies behind one is not wanted next. A hint.
+  // This hints that rows are read at random: what lies behind one is not wanted next.
   posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
   return file;
 }

@@ -114,13 +114,13 @@ void DenseStore::Drop(const DropGradient& action) {
 }
 
 absl::Status DenseStore::Correct(const CorrectGradient& action, const Gradient& payload) {
-  const OptimizerConfig& optimizer = segments_.front().config;  // Of all elements.
+  const OptimizerConfig& optimizer = segments_.front().config;  // It holds for all elements.
   const LateGradient rule{.divisor = action.divisor,
                           .delay_compensation = action.delay_compensation,
                           .clip_value = optimizer.clip_value};
-  const float* pulled = values_.data();  // Not read unless it is kept.
+  const float* pulled = values_.data();  // It is not read without delay compensation.
   if (rule.delay_compensation > 0.0f) {
-    const auto kept = kept_values_.at(action.computed_with).TryFlat();  // Lent in one piece.
+    const auto kept = kept_values_.at(action.computed_with).TryFlat();  // It is lent in one piece.
     pulled = reinterpret_cast<const float*>(kept->data());
   }
   CAPSTAN_ASSIGN_OR_RETURN(FloatBuffer corrected, TakeBuffer());
@@ -150,8 +150,8 @@ absl::Status DenseStore::Apply(const ApplyGradient& action, const Gradient& payl
     segment.config.learning_rate_factor = action.learning_rate_factor;
   }
   if (on_device_ != nullptr) on_device_->SetLearningRateFactor(action.learning_rate_factor);
-  // Where the new values go: over the old ones if nobody reads these, or over the gradient, which
-  // nobody needs any more, or to a buffer of their own.
+  // The new values go over the old ones if nobody reads these, or over the gradient, which nobody
+  // needs any more, or to a buffer of their own.
   const bool elsewhere = action.keep_previous || values_.lent();
   const Gradient gradient = ReadGradient(action.gradient, payload);
   FloatBuffer spare;
@@ -258,7 +258,7 @@ absl::Status DenseStore::CheckSnapshot(const v1::ShardSnapshot& snapshot) const 
   if (snapshot.state().previous_readable()) {
     CAPSTAN_RETURN_IF_ERROR(CheckFloats("previous values", snapshot.previous(), size()));
   }
-  // What a job begins with has no state: it is as it was made.
+  // The values that a job begins with come without optimizer state: it stays as it was made.
   if (snapshot.optimizer_state().empty() && snapshot.state().version() == 0) {
     return absl::OkStatus();
   }

@@ -101,8 +101,8 @@ void JobTables::CancelPull(const ShardKey& key, PullToken token) {
   if (it != shards_.end()) it->second.core().CancelPull(token);
 }
 
-// What follows from memberships, barriers and deadlines fails only where rows that a pull waits for
-// cannot be read; failure() has it then.
+// Memberships, barriers and deadlines lead to an error only where rows that a pull waits for cannot
+// be read; failure() then returns it.
 
 void JobTables::SetMembership(const ShardKey& key, const Membership& membership, ReplySink& sink) {
   TableShard& shard = shards_.at(key);
@@ -137,7 +137,8 @@ absl::Status JobTables::Replay(const ShardKey& key, const v1::ShardRecord& recor
   TableShard& shard = shards_.at(key);
   const Position before = shard.core().position();
   const absl::Status status = Annotate(shard.Replay(key, record), NameOf(key));
-  // Its head was taken in, its numbers were not: this copy must never count as one that has it.
+  // The record's head was applied and its numbers were not: this copy must never count as one that
+  // has the record.
   const bool half_done = !status.ok() && shard.core().position() != before;
   if (half_done || absl::IsResourceExhausted(status)) Fail(status);
   return status;

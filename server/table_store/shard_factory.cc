@@ -30,8 +30,8 @@ absl::StatusOr<std::shared_ptr<const ShardFactory>> ShardFactory::Make(JobTables
   return factory;
 }
 
-// A row that has not been touched for long does not know the rate of its last update, which FTRL's
-// state was made with.
+// FTRL's state depends on the rate of the last update, which a row that has not been touched for
+// long does not know.
 absl::Status ShardFactory::CheckSparseRule() const {
   const OptimizerConfig& optimizer = config_.optimizer;
   const bool constant =
@@ -68,7 +68,7 @@ absl::Status ShardFactory::CheckCorrections() const {
   return absl::OkStatus();
 }
 
-// A moving average takes new values in, not gradients.
+// A moving average accepts new values, not gradients, so corrections do not apply to it.
 ConsistencyRule ShardFactory::ConsistencyOf(const HeldShard& shard) const {
   ConsistencyRule consistency = config_.consistency;
   if (tables_.at(shard.key.table).rule() == v1::OPTIMIZER) return consistency;
@@ -118,7 +118,8 @@ absl::Status ShardFactory::Check(const HeldShard& shard) const {
   return absl::OkStatus();
 }
 
-// The rules of a shard's elements: one for the job's optimizer, one a tensor for moving averages.
+// Makes the rules of a shard's elements: one for the job's optimizer, or one for each tensor of
+// moving averages.
 absl::StatusOr<std::vector<UpdateSegment>> ShardFactory::MakeSegments(
     const HeldShard& shard) const {
   const v1::TableSpec& table = tables_.at(shard.key.table);

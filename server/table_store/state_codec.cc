@@ -16,7 +16,7 @@ absl::Status CheckRange(const char* what, int64_t value, int64_t max) {
   return absl::InvalidArgumentError(absl::StrCat(what, " ", value, ": expected 0 to ", max));
 }
 
-// Ranks of a list must ascend.
+// Checks that the ranks of a list ascend.
 class RankOrder {
  public:
   absl::Status Check(int32_t rank) {

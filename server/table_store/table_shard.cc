@@ -18,7 +18,7 @@ struct Overloaded : Handlers... {
 template <typename... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
-// Of a shard that nobody asks: it answers nothing, and its records are another one's.
+// The sink of a shard that replays records: it answers nobody, and the records are another's.
 class NoReplies final : public ReplySink {
  public:
   void OnPush(const ShardKey&, const ReplyPush&) override {}
@@ -45,7 +45,7 @@ absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
       [&](const KeepGradient& action) { return store_->Keep(action, payload); },
       [&](const AddGradient& action) { return store_->Add(action, payload); },
       [&](const DropGradient& action) { return store_->Drop(action), done; },
-      // Only of dense shards: ShardFactory refuses corrections of rows.
+      // Only dense shards get corrections: ShardFactory refuses those of rows.
       [&](const CorrectGradient& action) {
         return store_->late_gradients()->Correct(action, payload);
       },
@@ -137,10 +137,10 @@ absl::Status TableShard::RestoreMore(const v1::ShardSnapshot& piece) {
 
 absl::StatusOr<v1::ShardSnapshot> TableShard::Capture(CheckpointId id, CheckpointId base,
                                                       PinId pin) {
-  if (rows() == nullptr) return Snapshot();  // An update changes all of it.
+  if (rows() == nullptr) return Snapshot();  // An update changes all of a dense shard.
   v1::ShardSnapshot snapshot = SaveState();
   const Captured now{.id = id, .version = snapshot.state().version()};
-  // Those between the base and this one have come to nothing.
+  // The captures between the base and this one were never completed.
   std::erase_if(captured_, [base](const Captured& captured) { return captured.id != base; });
   std::optional<int64_t> since;
   if (base != CheckpointId(0) && !captured_.empty()) since = captured_.front().version;

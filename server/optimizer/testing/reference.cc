@@ -8,7 +8,8 @@
 namespace capstan::server {
 namespace {
 
-// g after clipping and L2 decay. A NaN stays a NaN. No decay leaves g alone even if w is infinite.
+// Returns g after clipping and L2 decay. A NaN stays a NaN. Without decay an infinite w leaves g
+// alone.
 float Gradient(const StepScalars& c, float w, float g) {
   if (g < -c.clip) g = -c.clip;
   if (g > c.clip) g = c.clip;
@@ -40,7 +41,7 @@ float RmsProp(const StepScalars& c, float w, float g, float* s, float* buffer) {
 float Lion(const StepScalars& c, float w, float g, float* m) {
   const float mixed = c.beta1 * *m + c.one_minus_beta1 * g;
   *m = c.beta2 * *m + c.one_minus_beta2 * g;
-  float sign = mixed;  // 0 stays 0, and a NaN a NaN.
+  float sign = mixed;  // 0 stays 0, and a NaN stays a NaN.
   if (mixed > 0.0f) sign = 1.0f;
   if (mixed < 0.0f) sign = -1.0f;
   return w - c.lr * sign;
@@ -53,7 +54,8 @@ float Adadelta(const StepScalars& c, float w, float g, float* s, float* u) {
   return w - c.lr * step;
 }
 
-// How strongly FTRL holds a weight where it has been: 1 / its rate. 0 before the first gradient.
+// Returns how strongly FTRL holds a weight where it has been: 1 / its rate, or 0 before the first
+// gradient.
 float FtrlStrength(const StepScalars& c, float n, float inverse_lr) {
   return n == 0.0f ? 0.0f : (c.beta + std::sqrt(n)) * inverse_lr;
 }

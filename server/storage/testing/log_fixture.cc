@@ -82,7 +82,7 @@ LogFixture::LogFixture(uint64_t seed, int steps) {
   std::map<ShardKey, int64_t> bases;
   states_.push_back(state);
   for (int i = 0; i < steps; ++i) {
-    // Shard 3 is busy, shard 0 hardly ever: its frames are copied on.
+    // Shard 3 is busy and shard 0 hardly ever is, so that cleaning copies the frames of shard 0.
     const uint64_t pick = random(16);
     const int32_t index = pick < 1 ? 0 : pick < 4 ? 1 : pick < 8 ? 2 : kShards - 1;
     Step step{.shard = {TableId(index / 3), ShardId(index % 3)},
@@ -96,7 +96,7 @@ LogFixture::LogFixture(uint64_t seed, int steps) {
       tails.erase(tail);
       state.erase(step.shard);
     } else if (tail == tails.end() || kind < 3) {
-      // A later term mostly, with a position that may well be lower (an older checkpoint).
+      // The term is the same or a later one; the position may be lower (an older checkpoint).
       step.kind = Kind::kBegin;
       step.bytes += 100;
       step.term =
@@ -131,7 +131,7 @@ LogFixture::LogFixture(uint64_t seed, int steps) {
 int LogFixture::Run(JobLog& log, int* tried) const {
   int committed = 0;
   *tried = 0;
-  // The log borrows them until it commits.
+  // The log borrows these until it commits.
   std::deque<v1::ShardSnapshot> snapshots;
   std::deque<v1::ShardRecord> records;
   for (const Step& step : steps_) {
