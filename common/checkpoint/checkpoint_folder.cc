@@ -20,19 +20,19 @@
 namespace capstan {
 namespace {
 
-constexpr uint64_t kIdMax = uint64_t{1} << 62;  // No job gets that far: such a name is another's.
+constexpr uint64_t kIdMax = uint64_t{1} << 62;  // No job reaches it: a larger id is not ours.
 
 absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
-// Whether a checkpoint's writers give files such names.
+// Returns whether the writers of checkpoints give files such a name.
 bool IsOurs(absl::string_view name) {
   absl::ConsumeSuffix(&name, kTemporarySuffix);
   return name == kManifestFile || name == kFolderMark || absl::EndsWith(name, kPartSuffix);
 }
 
-// Of all in `folder`, complete or not, newest first.
+// Lists the ids of all checkpoints in `folder`, complete or not, newest first.
 absl::StatusOr<std::vector<CheckpointId>> IdsIn(Disk& disk, const std::string& folder) {
   absl::StatusOr<std::vector<std::string>> names = disk.List(folder);
   if (absl::IsNotFound(names.status())) return std::vector<CheckpointId>();
@@ -136,7 +136,7 @@ absl::StatusOr<std::vector<std::string>> RemoveOthers(
   const CheckpointId newest = *std::max_element(staying.begin(), staying.end());
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<CheckpointId> ids, IdsIn(disk, folder));
   std::vector<std::string> removed;
-  for (const CheckpointId id : ids) {  // Newest first: what rests on others goes before them.
+  for (const CheckpointId id : ids) {  // Newest first: each is removed before its bases.
     const bool stays = std::find(staying.begin(), staying.end(), id) != staying.end() ||
                        std::any_of(pinned.begin(), pinned.end(), [id](const auto& pin) {
                          return pin.first <= id && id <= pin.second;

@@ -13,14 +13,14 @@
 namespace capstan {
 namespace {
 
-// The folder of another checkpoint of the same job.
+// Returns the folder of another checkpoint of the same job.
 std::string Beside(const std::string& folder, uint64_t id) {
   const size_t slash = folder.rfind('/');
   const std::string parent = slash == std::string::npos ? "." : folder.substr(0, slash);
   return CheckpointPath(parent, CheckpointId(id));
 }
 
-// The base as its own checkpoint's manifest names it.
+// Returns the part of the base as the manifest of its own checkpoint names it.
 v1::CheckpointPart PartOf(const v1::PartBase& base, uint64_t base_id,
                           const v1::CheckpointPart& part) {
   v1::CheckpointPart named = part;

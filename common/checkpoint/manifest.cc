@@ -25,7 +25,7 @@ bool IsFileName(const std::string& name) {
 
 std::string PathOf(const std::string& folder) { return absl::StrCat(folder, "/", kManifestFile); }
 
-// What a part rests on: earlier checkpoints, in their order.
+// Checks that the bases of a part are files of earlier checkpoints, in ascending order.
 absl::Status CheckBases(const v1::CheckpointPart& part, uint64_t checkpoint) {
   uint64_t id = 0;
   int64_t version = 0;
@@ -50,7 +50,7 @@ absl::Status CheckBases(const v1::CheckpointPart& part, uint64_t checkpoint) {
 absl::Status CheckParts(const v1::CheckpointManifest& manifest) {
   int table = 0;
   int shard = 0;
-  int64_t end = 0;  // Of the table's elements, so far.
+  int64_t end = 0;  // The parts so far cover the table's elements [0, end).
   for (const v1::CheckpointPart& part : manifest.parts()) {
     // Tables of no elements have no parts.
     while (table < manifest.tables_size() && end == manifest.tables(table).elements()) {

@@ -18,20 +18,20 @@ namespace {
 constexpr size_t kKeyBytes = sizeof(uint64_t);
 constexpr size_t kWordBytes = sizeof(uint32_t);
 
-// Where in the order of a bucket the i-th of these keys stands.
+// Returns the hash of the i-th of these keys, which orders the keys of a bucket.
 uint64_t HashAt(absl::string_view keys, size_t i) {
   uint64_t key;
   std::memcpy(&key, keys.data() + i * kKeyBytes, kKeyBytes);
   return KeyHash(key);
 }
 
-// The rows of a snapshot, side by side.
+// Points at the rows of one snapshot and holds the sizes of their parts.
 struct Rows {
   const v1::ShardSnapshot* of = nullptr;
   size_t count = 0;
-  size_t weight_bytes = 0;  // Of a row; 0 if there is none.
+  size_t weight_bytes = 0;  // Bytes of one row's weights; 0 if there are no rows.
   size_t state_bytes = 0;
-  bool counted = false;  // Each has a count of its updates.
+  bool counted = false;  // Each row has a count of its updates.
 
   uint64_t Hash(size_t i) const { return HashAt(of->values(), i); }
 };
@@ -60,10 +60,10 @@ absl::StatusOr<Rows> RowsOf(const v1::ShardSnapshot& snapshot) {
   return rows;
 }
 
-// Rows as they are put together.
+// Collects the merged rows column by column.
 class Merged {
  public:
-  // Of at most so many bytes as both have.
+  // Reserves the bytes of both snapshots, which is the most that the result needs.
   Merged(const v1::ShardSnapshot& a, const v1::ShardSnapshot& b) {
     weights_.reserve(a.values().size() + b.values().size());
     state_.reserve(a.optimizer_state(0).size() + b.optimizer_state(0).size());

@@ -67,7 +67,7 @@ absl::Status JoinRowPieces(v1::ShardSnapshot* snapshot) {
   }
   for (int i = 0; i < snapshot->pieces_size(); ++i) {
     CAPSTAN_RETURN_IF_ERROR(Annotate(joined.Add(snapshot->pieces(i)), absl::StrCat("piece ", i)));
-    v1::ShardSnapshot().Swap(snapshot->mutable_pieces(i));  // Its memory is free.
+    v1::ShardSnapshot().Swap(snapshot->mutable_pieces(i));  // This frees the piece's memory.
   }
   joined.MoveTo(snapshot);
   return absl::OkStatus();

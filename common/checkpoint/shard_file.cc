@@ -16,7 +16,7 @@ namespace {
 constexpr absl::string_view kMagic = "CAPSHRD1";
 constexpr absl::string_view kFooterMagic = "CAPSHEND";
 constexpr uint32_t kFormat = 4;
-constexpr size_t kFixedHeaderBytes = 60;  // Before the job's name.
+constexpr size_t kFixedHeaderBytes = 60;  // These bytes precede the job's name.
 constexpr size_t kFooterBytes = 28;
 constexpr size_t kCrcBytes = 4;
 constexpr size_t kJobBytesMax = 1024;
@@ -109,7 +109,7 @@ absl::StatusOr<Header> DecodeHeader(absl::string_view file, size_t* at) {
   return header;
 }
 
-// The bytes in all blocks, which begin at `at`; the footer says how many.
+// Returns the bytes of all blocks, which begin at `at`; the footer holds their number.
 absl::StatusOr<std::string> DecodeBlocks(absl::string_view file, size_t at) {
   const size_t footer = std::max(file.size(), at + kFooterBytes) - kFooterBytes;
   const bool is_whole = file.size() >= footer + kFooterBytes;
@@ -154,14 +154,15 @@ absl::Status CheckPart(const Header& header, const JobId& job, const v1::Checkpo
   return Loss(absl::StrCat("the file holds ", found, "; expected ", expected));
 }
 
-// The file and what is made of it are there two at a time: either may be 1 GiB.
+// Holds at most two of the file, its payload and the snapshot in memory at a time, since each may
+// be 1 GiB.
 absl::StatusOr<v1::ShardSnapshot> Decode(std::string file, const JobId& job,
                                          const v1::CheckpointPart& part) {
   size_t at = 0;
   CAPSTAN_ASSIGN_OR_RETURN(const Header header, DecodeHeader(file, &at));
   CAPSTAN_ASSIGN_OR_RETURN(std::string payload, DecodeBlocks(file, at));
   CAPSTAN_RETURN_IF_ERROR(CheckPart(header, job, part));
-  // Last, as it can't say where.
+  // These checks come last because they cannot name the damaged place.
   if (static_cast<int64_t>(file.size()) != part.bytes()) {
     return Loss(
         absl::StrCat("the file has ", file.size(), " bytes, the manifest says ", part.bytes()));
@@ -182,7 +183,7 @@ absl::StatusOr<v1::ShardSnapshot> Decode(std::string file, const JobId& job,
   return snapshot;
 }
 
-// Both ends of the file; what is missing is damage.
+// Checks the header and the footer of the file. Missing bytes count as damage.
 absl::Status Probe(Disk& disk, const std::string& path, const JobId& job,
                    const v1::CheckpointPart& part) {
   constexpr auto kHeadBytesMax =
@@ -240,7 +241,7 @@ absl::StatusOr<ShardFileWriter> ShardFileWriter::Begin(Disk* disk, const std::st
 }
 
 absl::Status ShardFileWriter::Add(v1::ShardSnapshot piece) {
-  // A message with this alone; a parser takes it for more of the one before.
+  // The message holds this piece only. A parser merges it into the message in front of it.
   v1::ShardSnapshot more;
   more.add_pieces()->Swap(&piece);
   return AddToBlocks(more.SerializeAsString());

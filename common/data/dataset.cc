@@ -17,7 +17,8 @@
 namespace capstan {
 namespace {
 
-// Of a split, decompressed: beyond it a dataset does not belong into the memory of one process.
+// A split has at most these bytes, decompressed: a larger one does not belong in the memory of one
+// process.
 constexpr int64_t kSplitBytesMax = int64_t{8} << 30;
 constexpr int64_t kIdxClasses = 10;
 constexpr int64_t kNumpyClasses = 256;  // Labels are held as bytes.
@@ -75,7 +76,7 @@ absl::StatusOr<Dataset> LoadCifar10(const v1::Split& split) {
   return dataset;
 }
 
-// The array at "FILE.npy", or at "FILE.npz:NAME".
+// Reads the array at "FILE.npy", or at "FILE.npz:NAME".
 absl::StatusOr<NumpyArray> LoadArray(const std::string& path) {
   const size_t colon = path.rfind(".npz:");
   if (colon == std::string::npos) {
@@ -89,7 +90,7 @@ absl::StatusOr<NumpyArray> LoadArray(const std::string& path) {
   return ParseNpy(path, std::move(bytes));
 }
 
-// Labels [n] or [n, k] that are numbers.
+// Sets the dataset's targets from numeric labels of shape [n] or [n, k].
 absl::Status TakeTargets(const v1::Split& split, const NumpyArray& labels, LabelKind kind,
                          Dataset* dataset) {
   const std::vector<int64_t>& shape = labels.shape;

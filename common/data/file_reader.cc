@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 256 * 1024;
 constexpr uint8_t kGzipFirstByte = 0x1f;
-constexpr int kGzipWindowBits = 15 + 16;  // zlib: the largest window, a gzip header and trailer.
+constexpr int kGzipWindowBits = 15 + 16;  // 15: the largest window; 16: a gzip header and trailer.
 
 absl::Status ErrorOf(const std::string& path, int error_number) {
   const std::string message = absl::StrCat(path, ": cannot be read: ", std::strerror(error_number));
@@ -35,11 +35,11 @@ absl::Status TooLarge(const std::string& path, int64_t bytes_max) {
       absl::StrCat(path, ": holds more than the ", bytes_max, " bytes expected at most"));
 }
 
-// An open file, read front to back.
+// An open file that is read from front to back.
 class InputFile {
  public:
   static absl::StatusOr<InputFile> Open(const std::string& path) {
-    // O_NONBLOCK: opening a pipe without a writer must not wait for one.
+    // With O_NONBLOCK, opening a pipe that has no writer does not wait for one.
     const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return ErrorOf(path, errno);
     InputFile file(path, descriptor);
@@ -62,9 +62,9 @@ class InputFile {
     if (descriptor_ >= 0) close(descriptor_);
   }
 
-  int64_t bytes() const { return bytes_; }  // When it was opened.
+  int64_t bytes() const { return bytes_; }  // The file's size when it was opened.
 
-  // Fills `buffer` from the file; fewer bytes than asked for mean its end.
+  // Fills `buffer` from the file. It returns fewer bytes only at the end of the file.
   absl::StatusOr<size_t> Read(absl::Span<uint8_t> buffer) {
     size_t filled = 0;
     while (filled < buffer.size()) {
@@ -90,7 +90,7 @@ absl::StatusOr<std::vector<uint8_t>> ReadPlain(const std::string& path, InputFil
   if (file.bytes() > bytes_max) return TooLarge(path, bytes_max);
   std::vector<uint8_t> bytes(static_cast<size_t>(file.bytes()));
   CAPSTAN_ASSIGN_OR_RETURN(const size_t got, file.Read(absl::MakeSpan(bytes)));
-  bytes.resize(got);  // Shorter if the file shrank meanwhile; the format's checks will say so.
+  bytes.resize(got);  // If the file has shrunk meanwhile, the format's checks report it.
   return bytes;
 }
 
@@ -113,7 +113,7 @@ class Inflater {
     while (true) {
       CAPSTAN_RETURN_IF_ERROR(InflateMember());
       CAPSTAN_RETURN_IF_ERROR(Refill());
-      if (stream_.avail_in == 0) break;  // The end of the file, between two members.
+      if (stream_.avail_in == 0) break;  // The file ends between two members.
       if (*stream_.next_in != kGzipFirstByte) return TrailingBytes();
       inflateReset(&stream_);
     }
@@ -131,7 +131,8 @@ class Inflater {
     return absl::OkStatus();
   }
 
-  // Makes room for at least one byte of output. One byte above bytes_max: more than fits.
+  // Makes room for at least one byte of output. The output may grow one byte above bytes_max, which
+  // shows that it does not fit.
   absl::Status Grow() {
     if (filled_ > bytes_max_) return TooLarge(path_, static_cast<int64_t>(bytes_max_));
     if (filled_ == output_.size()) {
@@ -181,8 +182,8 @@ class Inflater {
   const size_t bytes_max_;
   std::vector<uint8_t> input_;
   std::vector<uint8_t> output_;
-  size_t filled_ = 0;            // Of output_.
-  size_t compressed_bytes_ = 0;  // Read so far.
+  size_t filled_ = 0;            // Bytes of output_ that are filled.
+  size_t compressed_bytes_ = 0;  // Compressed bytes read so far.
   bool started_ = false;
   z_stream stream_ = {};
 };

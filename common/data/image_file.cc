@@ -53,7 +53,7 @@ absl::StatusOr<DecodedImage> DecodePng(absl::string_view name, absl::Span<const 
   image.pixels.resize(static_cast<size_t>(image.shape.count()));
   const png_color black = {};
   if (png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr) == 0) return damaged();
-  // What libpng could mend is no image as it was written.
+  // An image that libpng had to repair is not the one that was written.
   if (png.warning_or_error != 0) return damaged();
   return image;
 }
@@ -61,7 +61,7 @@ absl::StatusOr<DecodedImage> DecodePng(absl::string_view name, absl::Span<const 
 // ---------------------------------------------------------------- JPEG
 
 struct JpegErrors {
-  jpeg_error_mgr manager;  // First: libjpeg knows the address of this.
+  jpeg_error_mgr manager;  // The first member, because libjpeg knows only its address.
   std::jmp_buf failed;
   char message[JMSG_LENGTH_MAX];
 };
@@ -72,13 +72,13 @@ void LeaveJpeg(j_common_ptr jpeg) {
   std::longjmp(errors->failed, 1);
 }
 
-// A warning is of damaged data, which libjpeg fills with grey.
+// Treats a warning as an error: it reports damaged data, which libjpeg would fill with grey.
 void NoteJpeg(j_common_ptr jpeg, int level) {
   if (level < 0) LeaveJpeg(jpeg);
 }
 
-// What is destroyed when libjpeg jumps is in its caller: nothing here has a destructor.
-// False: `errors.message` says why.
+// Objects with destructors belong to the caller, because libjpeg may jump out of this function.
+// Returns false on an error, which `errors->message` describes.
 bool ReadJpegHeader(jpeg_decompress_struct* jpeg, JpegErrors* errors,
                     absl::Span<const uint8_t> bytes) {
   if (setjmp(errors->failed) != 0) return false;
@@ -90,7 +90,7 @@ bool ReadJpegHeader(jpeg_decompress_struct* jpeg, JpegErrors* errors,
 
 bool ReadJpegPixels(jpeg_decompress_struct* jpeg, JpegErrors* errors, uint8_t* pixels) {
   if (setjmp(errors->failed) != 0) return false;
-  // The one of libjpeg's transforms whose bits do not depend on the processor.
+  // Only this transform of libjpeg gives the same bits on every processor.
   jpeg->dct_method = JDCT_ISLOW;
   jpeg_start_decompress(jpeg);
   while (jpeg->output_scanline < jpeg->output_height) {
@@ -131,16 +131,16 @@ absl::StatusOr<DecodedImage> DecodeJpeg(absl::string_view name, absl::Span<const
   return result;
 }
 
-// Which of `from` pixels each of `to` pixels covers, and by how much.
+// Says which of `from` pixels one of `to` pixels covers, and by how much.
 struct Cover {
   int64_t first = 0;
-  std::vector<double> shares;  // Add up to 1.
+  std::vector<double> shares;  // They add up to 1.
 };
 
 std::vector<Cover> CoverOf(int64_t from, int64_t to) {
   std::vector<Cover> covers;
   for (int64_t i = 0; i < to; ++i) {
-    // In units of 1 / to of a pixel: whole numbers, so that edges are exact.
+    // The unit is 1 / `to` of a pixel, so edges are whole numbers and exact.
     const int64_t begin = i * from, end = (i + 1) * from;
     Cover cover{.first = begin / to};
     for (int64_t p = cover.first; p * to < end; ++p) {

@@ -26,7 +26,7 @@ bool IsImage(const fs::path& path) {
   return end == ".jpg" || end == ".jpeg" || end == ".png";
 }
 
-// The names of what is in the folder and `wanted`, by their bytes.
+// Lists the names of the `wanted` entries of the folder, sorted by their bytes.
 template <typename Wanted>
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder, const Wanted& wanted) {
   std::error_code error;

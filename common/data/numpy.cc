@@ -22,7 +22,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-// Little-endian, of `count` bytes. REQUIRES: they are there.
+// Reads a little-endian number of `count` bytes. REQUIRES: `bytes` holds them.
 uint64_t Word(const Bytes& bytes, size_t at, size_t count) {
   uint64_t word = 0;
   for (size_t i = 0; i < count; ++i) word |= uint64_t{bytes[at + i]} << (8 * i);
@@ -33,8 +33,8 @@ uint64_t Word(const Bytes& bytes, size_t at, size_t count) {
 
 constexpr absl::string_view kNpyMagic = "\x93NUMPY";
 
-// The value of `key` in a header such as {'descr': '<i8', 'shape': (3, 4), }, up to the comma that
-// ends it; empty: there is none.
+// Returns the value of `key` in a header such as {'descr': '<i8', 'shape': (3, 4), }, up to the
+// comma that ends it; empty if there is none.
 absl::string_view ValueOf(absl::string_view header, absl::string_view key) {
   const std::string quoted = absl::StrCat("'", key, "':");
   const size_t at = header.find(quoted);
@@ -57,7 +57,7 @@ std::optional<std::vector<int64_t>> ShapeOf(absl::string_view text) {
   return shape;
 }
 
-// Of one number; 0: none of a fixed size.
+// Returns the bytes of one number of `type`; 0 if it is no type of numbers of 1 to 16 bytes.
 int64_t BytesOf(absl::string_view type) {
   int64_t bytes = 0;
   if (type.size() < 3 || !absl::SimpleAtoi(type.substr(2), &bytes)) return 0;
@@ -81,7 +81,7 @@ absl::Status DamagedZip(absl::string_view name, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(name, ": a damaged ZIP archive: ", what));
 }
 
-// Where the record at the archive's end begins.
+// Returns where the record at the archive's end begins.
 std::optional<size_t> FindEnd(const Bytes& bytes) {
   if (bytes.size() < kEndBytes) return std::nullopt;
   const size_t last = bytes.size() - kEndBytes;
@@ -127,7 +127,7 @@ absl::StatusOr<ZipEntry> FindEntry(absl::string_view name, const Bytes& bytes,
       absl::StrCat(name, ": has no ", member, ", expected one of ", absl::StrJoin(members, ", ")));
 }
 
-// Undoes deflate; empty with an error: it does not give `size` bytes.
+// Decompresses deflated data. It is an error if they do not give exactly `size` bytes.
 absl::StatusOr<Bytes> Inflate(absl::string_view name, const uint8_t* packed, size_t packed_bytes,
                               size_t size) {
   Bytes out(size);
@@ -135,7 +135,7 @@ absl::StatusOr<Bytes> Inflate(absl::string_view name, const uint8_t* packed, siz
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) {
     return absl::ResourceExhaustedError(absl::StrCat(name, ": zlib has no memory"));
   }
-  // 32 bits of sizes in an archive without ZIP64: zlib's counters hold them.
+  // Sizes have 32 bits in an archive without ZIP64, so zlib's counters hold them.
   stream.next_in = const_cast<uint8_t*>(packed);
   stream.avail_in = static_cast<uInt>(packed_bytes);
   stream.next_out = out.data();
@@ -147,7 +147,7 @@ absl::StatusOr<Bytes> Inflate(absl::string_view name, const uint8_t* packed, siz
   return out;
 }
 
-// The number of `kind` ('b', 'i', 'u' or 'f') in `width` bytes.
+// Returns the number of `kind` ('b', 'i', 'u' or 'f') that the `width` bytes at `at` hold.
 double NumberAt(const Bytes& bytes, size_t at, size_t width, char kind) {
   const uint64_t word = Word(bytes, at, width);
   if (kind == 'f' && width == 4) {

@@ -20,7 +20,7 @@ constexpr size_t kTextBytesMax = 1024;
 
 std::string Text(std::string_view text) { return ToValidUtf8(text.substr(0, kTextBytesMax)); }
 
-// "7" -> 7; nothing for what is no index of a GPU.
+// Parses "7" as 7; returns nothing for a text that is no index of a GPU.
 std::optional<int> ParseIndex(absl::string_view text) {
   int index = 0;
   const bool digits = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {

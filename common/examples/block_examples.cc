@@ -12,15 +12,16 @@
 namespace capstan {
 namespace {
 
-// [n + 1]: what stands before each of n parts of these sizes, and behind the last.
+// Returns [n + 1] numbers: where each of n parts of these sizes begins, and where the last one
+// ends.
 std::vector<int64_t> BeginsOf(const std::vector<int64_t>& counts) {
   std::vector<int64_t> begins(counts.size() + 1);
   std::partial_sum(counts.begin(), counts.end(), begins.begin() + 1);
   return begins;
 }
 
-// Calls use(part, begin, end) for the pieces of `range`, by the parts that they lie in; begin and
-// end count from the part's first.
+// Splits `range` at the borders of the parts and calls use(part, begin, end) for each piece;
+// `begin` and `end` count from the part's beginning.
 template <typename Use>
 absl::Status ForEachPart(const std::vector<int64_t>& begins, const Range& range, Use use) {
   const auto behind = std::upper_bound(begins.begin(), begins.end(), range.begin);

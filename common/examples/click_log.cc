@@ -18,26 +18,26 @@ namespace capstan {
 namespace {
 
 constexpr int32_t kFieldsMax = 65535;
-constexpr int32_t kDenseField = kFieldsMax;  // Of the keys that dense columns get as svmlight.
+constexpr int32_t kDenseField = kFieldsMax;  // In svmlight, dense columns get keys of this field.
 constexpr uint64_t kKeysMax = uint64_t{1} << 48;
 constexpr int32_t kRankMax = 64;
 constexpr double kExponentMax = 10;
 
-// Streams of random numbers, each with a key of its own.
+// Each stream of random numbers has a key of its own.
 enum Stream : uint64_t { kRankStream = 1, kDenseStream, kLabelStream, kWeightStream };
 
-// Uniform in [0, 1), with all 53 bits of a double.
+// Returns a uniform number in [0, 1), with all 53 bits of a double.
 double ToUnit(uint32_t high, uint32_t low) {
   return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;
 }
 
-// Uniform with mean 0 and variance 1.
+// Returns a uniform number with mean 0 and variance 1.
 double ToCentred(uint32_t word) {
   constexpr double kSqrt3 = 1.7320508075688772;
   return (2 * ((static_cast<double>(word) + 0.5) * 0x1p-32) - 1) * kSqrt3;
 }
 
-// One of the numbers of Zipf's rejections, for a field of an example.
+// Draws the uniform numbers of Zipf's rejection sampling for one field of one example.
 class RankDraws {
  public:
   RankDraws(uint64_t seed, uint64_t index, int32_t field)
@@ -64,7 +64,7 @@ absl::Status OutOfRange(absl::string_view name, double value, absl::string_view 
 
 template <typename T>
 absl::Status CheckRange(absl::string_view name, T value, T low, T high) {
-  if (value >= low && value <= high) return absl::OkStatus();  // Not so for NaN.
+  if (value >= low && value <= high) return absl::OkStatus();  // This is false for NaN.
   return absl::InvalidArgumentError(
       absl::StrCat("click log: ", name, " is ", value, ", expected ", low, " to ", high));
 }
@@ -103,7 +103,7 @@ class ClickLog::Logit {
       : log_(log), key_(MixKey(log.options_.seed, kWeightStream)), sum_(log.options_.bias) {}
 
   void AddKey(uint64_t key) {
-    // Word 0 is w, those after it are v.
+    // Word 0 gives w, the words after it give v.
     std::array<uint32_t, 4> words = {};
     for (uint32_t i = 0; i <= static_cast<uint32_t>(log_.options_.rank); ++i) {
       if (i % 4 == 0) words = Philox4x32(key_, key, i / 4);
@@ -119,12 +119,12 @@ class ClickLog::Logit {
   }
 
   void AddDense(size_t column, float value) {
-    // Philox's counter has 128 bits; those of keys have their high half below 2^32.
+    // The high half of Philox's counter is below 2^32 for keys, so no key has the same counter.
     const uint32_t word = Philox4x32(key_, column, uint64_t{1} << 63)[0];
     sum_ += log_.weight_scale_ * ToCentred(word) * static_cast<double>(value);
   }
 
-  // The sum over pairs is half of what |sum of v|^2 has beyond the sum of the |v|^2.
+  // The sum over pairs is (|sum of v|^2 - sum of |v|^2) / 2.
   double Probability() const {
     double square = 0;
     for (const double factor : factors_) square += factor * factor;

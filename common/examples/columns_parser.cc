@@ -121,7 +121,7 @@ absl::Status CheckOptions(const ColumnsParser::Options& options) {
   return absl::OkStatus();
 }
 
-// What a dense column's number stands for.
+// Applies the transformation of a dense column to its number.
 float Transformed(const ColumnsParser::Column& column, float value) {
   if (!column.log1p && column.subtract == 0 && column.divide == 1) return value;
   double x = value;
@@ -218,7 +218,7 @@ absl::Status ColumnsParser::ParseColumn(const Column& column, int64_t number,
                      column.kind == Kind::kId ? "a whole number below 2^64" : "a finite number");
 }
 
-// Takes what is left of the line.
+// Reads the rest of the line to count its columns.
 absl::Status ColumnsParser::WrongCount(DelimitedLine& line) const {
   absl::string_view unused;
   while (true) {

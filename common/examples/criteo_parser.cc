@@ -28,7 +28,7 @@ absl::Status WrongColumnCount(absl::string_view line) {
                                                  " columns, expected ", kColumns, " between tabs"));
 }
 
-// Takes the text up to the next tab off `line`; false: the line has ended before.
+// Takes the text up to the next tab off `line`; returns false if the line has ended before.
 bool TakeColumn(absl::string_view* line, bool* ended, absl::string_view* column) {
   if (*ended) return false;
   const size_t tab = line->find('\t');

@@ -13,10 +13,11 @@ absl::Status DelimitedLine::Wrong(size_t at, absl::string_view what) const {
       absl::StrCat("column ", taken_ + 1, ", byte ", at + 1, ": ", what));
 }
 
-// The column that begins with the quote at position_; moves position_ behind its last quote.
+// Returns the column that begins with the quote at position_, and moves position_ behind its last
+// quote.
 absl::StatusOr<absl::string_view> DelimitedLine::TakeQuoted() {
   const size_t open = position_;
-  size_t begin = open + 1;  // Of what is not in scratch_ yet.
+  size_t begin = open + 1;  // The part from here on is not in scratch_ yet.
   bool doubled = false;
   while (true) {
     const size_t quote = line_.find('"', begin);
@@ -55,7 +56,7 @@ absl::StatusOr<bool> DelimitedLine::Next(absl::string_view* column) {
     position_ = end;
   }
   ended_ = position_ == line_.size();
-  ++position_;  // Behind the separator.
+  ++position_;  // It moves behind the separator.
   ++taken_;
   return true;
 }

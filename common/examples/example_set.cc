@@ -16,7 +16,7 @@ namespace capstan {
 namespace {
 
 constexpr int64_t kDefaultMemoryMib = 1024;
-constexpr int64_t kStoredMax = (int64_t{1} << 32) - 1;  // What a permutation can have.
+constexpr int64_t kStoredMax = (int64_t{1} << 32) - 1;  // The most that a permutation can order.
 
 class StoredExamples final : public ExampleSet {
  public:
@@ -48,7 +48,7 @@ class StoredExamples final : public ExampleSet {
   const ExampleBatch examples_;
   const int32_t field_count_;
   uint64_t order_key_ = 0;
-  std::vector<uint32_t> order_;  // Of order_key_; empty: none yet.
+  std::vector<uint32_t> order_;  // The order for order_key_; empty if there is none yet.
 };
 
 class ClickLogExamples final : public ExampleSet {
@@ -92,7 +92,7 @@ absl::StatusOr<std::vector<FileRange>> RangesOf(const v1::Split& split) {
   return ListRanges(patterns, kBlockBytes);
 }
 
-// Whether the files are held in memory.
+// Returns whether the files are held in memory.
 bool AreStored(const v1::Data& data, const std::vector<FileRange>& ranges) {
   const v1::Examples& examples = data.examples();
   const int64_t mib = examples.has_memory_mib() ? examples.memory_mib() : kDefaultMemoryMib;
@@ -136,7 +136,7 @@ absl::StatusOr<std::unique_ptr<ExampleSet>> ExampleSet::Open(const v1::Data& dat
                              MakeReader(data, split, data.examples().max_bad_fraction(), progress));
     return ReadAll(ranges, *reader);
   }
-  // Malformed lines were judged when blocks were counted.
+  // CountBlocks has checked the share of malformed lines.
   CAPSTAN_ASSIGN_OR_RETURN(auto reader, MakeReader(data, split, /*max_bad_fraction=*/1));
   const std::vector<int64_t> counts(split.block_examples().begin(), split.block_examples().end());
   return BlockExamples::Make(std::move(reader), std::move(ranges), counts);

@@ -9,7 +9,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "XXH64 reads little-endian words");
 
-// Names as in the specification.
+// The names are those of the specification.
 constexpr uint64_t kPrime1 = 0x9E3779B185EBCA87;
 constexpr uint64_t kPrime2 = 0xC2B2AE3D27D4EB4F;
 constexpr uint64_t kPrime3 = 0x165667B19E3779F9;
@@ -32,7 +32,7 @@ uint64_t Merge(uint64_t hash, uint64_t accumulator) {
   return (hash ^ Round(0, accumulator)) * kPrime1 + kPrime4;
 }
 
-// All whole stripes; `*p` is moved behind them.
+// Hashes all whole stripes and moves `*p` behind them.
 uint64_t HashStripes(uint64_t seed, const char** p, const char* end) {
   uint64_t a = seed + kPrime1 + kPrime2;
   uint64_t b = seed + kPrime2;

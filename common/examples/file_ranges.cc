@@ -16,7 +16,7 @@
 namespace capstan {
 namespace {
 
-// Frees what glob() has found.
+// Owns the paths that glob() has found, and frees them.
 class Matches {
  public:
   Matches() = default;
@@ -36,13 +36,14 @@ absl::Status AppendMatches(const std::string& pattern, std::vector<std::string>*
   }
   const bool is_glob = pattern.find_first_of("*?[") != std::string::npos;
   struct stat unused;
-  // A file with a star in its name is a file. What does not exist is said when it is opened.
+  // A pattern without wildcards, or one that exists as it stands, names a file. Opening it reports
+  // a missing file.
   if (!is_glob || lstat(pattern.c_str(), &unused) == 0) {
     files->push_back(pattern);
     return absl::OkStatus();
   }
   Matches matches;
-  // Sorted later, and not by the locale.
+  // The paths are sorted later, independently of the locale.
   const int result = glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, matches.get());
   const int error_number = errno;
   if (result == GLOB_NOMATCH || (result == GLOB_ABORTED && error_number == ENOENT)) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-// The place of the first newline in [from, end) of `bytes`, or `end`.
+// Returns the place of the first newline in [from, end) of `bytes`, or `end`.
 size_t FindNewline(const char* bytes, size_t from, size_t end) {
   const void* found = from < end ? std::memchr(bytes + from, '\n', end - from) : nullptr;
   return found == nullptr ? end : static_cast<size_t>(static_cast<const char*>(found) - bytes);
@@ -40,12 +40,12 @@ LineReader::LineReader(FileRange range, const Options& options)
   assert(range_.begin >= 0 && range_.begin <= range_.end && (!compressed_ || range_.begin == 0));
   const int64_t window = options.window_bytes;
   if (range_.begin > 0) {
-    // The byte before the range tells whether a line begins with it; with windows, those since the
-    // window's begin.
+    // The byte before the range shows whether a line begins with the range. With windows, the bytes
+    // since the window's beginning show it.
     buffer_offset_ = range_.begin - 1;
     if (window > 0) buffer_offset_ -= buffer_offset_ % window;
   }
-  // Byte 0 is a multiple of W as well, but nothing stands before it that could be cut off.
+  // Byte 0 is a multiple of the window as well, but nothing stands before it that could be cut off.
   if (window > 0) window_offset_ = std::max(buffer_offset_, window);
 }
 
@@ -71,15 +71,15 @@ absl::StatusOr<bool> LineReader::FindNext(absl::string_view* line) {
     }
     if (stream_ended_) return false;
     const size_t seen = filled_ - next_;
-    // One more for a "\r" that may turn out to be the line's end.
+    // The line may have one byte more: a "\r" that may turn out to belong to its end.
     if (seen > static_cast<size_t>(options_.line_bytes_max) + 1) return TooLong();
     CAPSTAN_RETURN_IF_ERROR(Fill());
     from = next_ + seen;
   }
 }
 
-// The first line of a range that does not begin with the file. Goes behind the range if none
-// begins in it.
+// Goes to the first line of a range that does not begin with the file. Goes behind the range if no
+// line begins in it.
 absl::Status LineReader::GoToFirstLine() {
   while (true) {
     const size_t cut = FindCut(next_);
@@ -103,7 +103,8 @@ absl::Status LineReader::SkipByteOrderMark() {
   return absl::OkStatus();
 }
 
-// The place of the next cut at or after `from`, or filled_. Each byte is to be looked at once.
+// Returns the place of the next cut at or after `from`, or filled_. Callers pass each byte only
+// once.
 size_t LineReader::FindCut(size_t from) {
   if (options_.window_bytes == 0) return FindNewline(buffer_.data(), from, filled_);
   const int64_t until_window = std::max<int64_t>(window_offset_ - OffsetOf(from), 0);
@@ -117,7 +118,7 @@ size_t LineReader::FindCut(size_t from) {
   return cut;
 }
 
-// Makes room and reads. Moves the bytes from next_ on to the front.
+// Makes room in the buffer and reads into it. Moves the bytes from next_ on to the front.
 absl::Status LineReader::Fill() {
   if (next_ > 0) {
     std::memmove(buffer_.data(), buffer_.data() + next_, filled_ - next_);

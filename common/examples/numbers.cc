@@ -7,7 +7,7 @@
 namespace capstan {
 namespace {
 
-// from_chars says the same of a float that is too large and of one that is too near to 0.
+// from_chars reports the same error for a float that is too large and for one too near to 0.
 NumberError FloatOutOfRange(const char* begin, const char* end, float* value) {
   double wide = 0;
   if (std::from_chars(begin, end, wide).ec != std::errc() || std::abs(wide) > 1) {

@@ -14,7 +14,7 @@ constexpr absl::string_view kQid = "qid:";
 
 bool IsBlank(char c) { return c == ' ' || c == '\t'; }
 
-// Reads the parts of one line. The first error stays; a function that made it returns false.
+// Reads the parts of one line. It keeps the first error; the function that finds it returns false.
 class Line {
  public:
   explicit Line(absl::string_view line) : begin_(line.data()), p_(begin_) {
@@ -22,7 +22,7 @@ class Line {
     end_ = comment != nullptr ? static_cast<const char*>(comment) : begin_ + line.size();
   }
 
-  // Goes to the next part; false: there is none.
+  // Goes to the next part; returns false if there is none.
   bool NextPart() {
     while (p_ < end_ && IsBlank(*p_)) ++p_;
     part_ = p_;
@@ -69,7 +69,7 @@ class Line {
  private:
   bool AtEndOfPart(const char* p) const { return p == end_ || IsBlank(*p); }
 
-  // A number up to the end of the part.
+  // Reads a number that ends where the part ends.
   bool ReadLastNumber(absl::string_view what, float* value) {
     const NumberEnd read = ReadFloat(p_, end_, value);
     if (read.error == NumberError::kNone && AtEndOfPart(read.end)) {
@@ -81,7 +81,7 @@ class Line {
                                    ", expected a finite number"));
   }
 
-  // Of the part that begins, or goes on, at p_.
+  // Sets an error about the rest of the part, from p_ on. Returns false.
   bool Fail(absl::string_view what, absl::string_view why) {
     const char* end = p_;
     while (!AtEndOfPart(end)) ++end;
@@ -94,11 +94,11 @@ class Line {
   const char* const begin_;
   const char* end_;
   const char* p_;
-  const char* part_ = nullptr;  // Where the part of NextPart begins.
+  const char* part_ = nullptr;  // The beginning of the part that NextPart found.
   absl::Status error_;
 };
 
-// False where there is an error.
+// Returns false if there is an error.
 bool ReadExample(Line& line, ExampleBatch* batch, float* label) {
   if (!line.ReadLabel(label)) return false;
   bool more = line.NextPart();

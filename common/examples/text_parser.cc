@@ -18,7 +18,7 @@ TextParser::TextParser(const Options& options) : options_(options) {
 }
 
 absl::Status TextParser::Parse(absl::string_view line, ExampleBatch* batch) {
-  int64_t words = 0;  // Of the open example.
+  int64_t words = 0;  // Words of the open example.
   size_t i = 0;
   while (true) {
     while (i < line.size() && IsSpace(line[i])) ++i;

@@ -14,9 +14,9 @@ namespace capstan {
 namespace {
 
 constexpr int64_t kExamplesAtOnce = 4096;
-constexpr size_t kNamesMax = 5;  // Of one message.
+constexpr size_t kNamesMax = 5;  // A message lists at most this many names.
 
-// The keys and values of each field of an example, as one number a field.
+// Hashes the keys and values of each field of an example into one number.
 void SignFields(const ExampleView& example, std::vector<uint64_t>* signs) {
   std::fill(signs->begin(), signs->end(), 0);
   for (size_t i = 0; i < example.keys.size(); ++i) {
@@ -25,7 +25,7 @@ void SignFields(const ExampleView& example, std::vector<uint64_t>* signs) {
   }
 }
 
-// What still has one value, of the examples so far.
+// Finds the label, dense columns and fields that have had only one value so far.
 class Watch {
  public:
   Watch(int64_t dense_columns, int32_t fields)
@@ -80,7 +80,7 @@ class Watch {
   std::vector<uint64_t> signs_, first_signs_;
 };
 
-// The columns of a line that are dense, or fields: the number of each, and its name.
+// Returns the number and name of each dense column of a line, or of each column that is a field.
 std::vector<std::string> ColumnNames(const v1::Data& data, bool dense) {
   std::vector<std::string> names;
   std::vector<const v1::Column*> line;

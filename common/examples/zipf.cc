@@ -10,7 +10,7 @@ namespace {
 constexpr double kRanksMax = 0x1p48;
 constexpr double kNearZero = 1e-8;  // Below it a second-order series is exact in double.
 
-// log(1 + x) / x and (e^x - 1) / x, near 0 too.
+// These compute log(1 + x) / x and (e^x - 1) / x, also for x near 0.
 double LogRatio(double x) { return std::abs(x) > kNearZero ? std::log1p(x) / x : 1 - x / 2; }
 double ExpRatio(double x) { return std::abs(x) > kNearZero ? std::expm1(x) / x : 1 + x / 2; }
 
@@ -33,7 +33,7 @@ double Zipf::Integral(double x) const {
 }
 
 double Zipf::InverseIntegral(double y) const {
-  // Rounding may carry it below -1, where the logarithm ends.
+  // Rounding may give a value below -1, where the logarithm is not defined.
   const double t = std::max(y * (1 - exponent_), -1.0);
   return std::exp(LogRatio(t) * y);
 }

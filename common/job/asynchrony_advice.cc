@@ -10,10 +10,10 @@
 namespace capstan {
 namespace {
 
-// In hundredths, so that the numbers proposed are exact: 0.9 is the default and what models are
-// usually trained with.
+// The usual momentum in hundredths, so that proposed numbers are exact. 0.9 is the default, and
+// models are usually trained with it.
 constexpr int kUsualHundredths = 90;
-// Rounding of a job file's fp32: 0.8 as fp32 is above 0.8.
+// Allows for the rounding of a job file's fp32: 0.8 as fp32 is above 0.8.
 constexpr float kRounding = 1e-6f;
 
 std::optional<float> MomentumOf(const v1::Optimizer& optimizer) {
@@ -43,11 +43,11 @@ std::optional<std::string> AdviseOnMomentum(const v1::JobSpec& spec) {
     return absl::StrCat(found, hundredths / 100.0, " at the rate that fits bsp (--set ", field, "=",
                         hundredths / 100.0, ")");
   }
-  // n * lr' = lr / (1 - 0.9).
+  // The rate lr' follows from n * lr' = lr / (1 - 0.9).
   return absl::StrCat(found, "sgd at ", 10.0 / workers, " times the rate that fits bsp");
 }
 
-// The pushes of the whole job to each shard.
+// Returns the number of pushes of the whole job to each shard.
 int64_t PushesOf(const v1::JobSpec& spec, int64_t samples) {
   const int64_t batch = spec.training().batch_size();
   const int64_t pushes = spec.training().epochs() * ((samples + batch - 1) / batch);
@@ -59,7 +59,8 @@ std::optional<std::string> AdviseOnCosine(const v1::JobSpec& spec, int64_t sampl
   if (!spec.optimizer().schedule().has_cosine()) return std::nullopt;
   const int64_t steps = spec.optimizer().schedule().cosine().steps();
   const int64_t pushes = PushesOf(spec, samples);
-  // Two workers of BSP make a half, and more where the last iteration of each epoch is not full.
+  // For BSP with two workers, the steps are half of the pushes, or more where the last iteration of
+  // each epoch is not full.
   if (4 * steps > 3 * pushes) return std::nullopt;
   constexpr const char* kField = "optimizer.schedule.cosine.steps";
   return absl::StrCat(

@@ -20,11 +20,11 @@
 namespace capstan {
 namespace {
 
-constexpr int64_t kExamplesLookedAt = 1'000'000;   // For warnings, of each split.
-constexpr int64_t kSamplesMax = int64_t{1} << 62;  // Of all epochs.
+constexpr int64_t kExamplesLookedAt = 1'000'000;   // Warnings look at so many of each split.
+constexpr int64_t kSamplesMax = int64_t{1} << 62;  // The limit for all epochs together.
 
-// About the file that begins `message` if the job names it, else about all of the split; or about
-// the field of `data` that begins it.
+// Returns a diagnostic about the file of the split that begins `message`, else about the field of
+// `data` that begins it, else about the whole split.
 Diagnostic Describe(const v1::Split& split, const std::string& field, const std::string& message) {
   for (int i = 0; i < split.files_size(); ++i) {
     if (absl::StartsWith(message, absl::StrCat(split.files(i), ":"))) {
@@ -57,7 +57,8 @@ std::unique_ptr<ExampleSet> Open(const v1::Data& data, const v1::Split& split,
   return nullptr;
 }
 
-// What the owner is told of a split: a log that is made is as it is meant to be.
+// Warns about what does not vary in a split. A click log is generated as it is meant to be, so it
+// gets no warning.
 void WarnOf(const v1::Data& data, const std::string& field, ExampleSet& set, JobCheck* result) {
   if (data.format() == v1::Data::CLICK_LOG) return;
   const absl::StatusOr<Unvaried> unvaried = FindUnvaried(set, kExamplesLookedAt);
@@ -70,7 +71,7 @@ void WarnOf(const v1::Data& data, const std::string& field, ExampleSet& set, Job
   }
 }
 
-// What the fields of the model allow one by one, and the tables made of them do not.
+// Checks limits that each field of the model keeps alone, but the tables made of them may break.
 void CheckTables(const std::vector<v1::TableSpec>& tables, std::vector<Diagnostic>* diagnostics) {
   for (const v1::TableSpec& table : tables) {
     const int64_t memory = table.sparse().memory_bytes();

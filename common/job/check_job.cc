@@ -24,7 +24,7 @@
 namespace capstan {
 namespace {
 
-// What the checks need of a split once its pixels are gone.
+// Holds what the checks need of a split once its pixels are freed.
 struct SplitFacts {
   SampleShape shape;
   int64_t count = 0;
@@ -32,7 +32,7 @@ struct SplitFacts {
   float label_min = 0, label_max = 0;
 };
 
-// The field of `split` whose path begins `message`; the split itself if none does.
+// Returns the field of `split` whose path begins `message`; the split itself if none does.
 std::string FieldOfPath(const v1::Split& split, const std::string& field,
                         absl::string_view message) {
   const auto about = [&](const std::string& path) {
@@ -76,7 +76,7 @@ void WarnOf(const SplitFacts& facts, const std::string& field, JobCheck* result)
       absl::StrCat(field, ": all ", facts.count, " images have the label ", facts.label_min));
 }
 
-// Of a split that is evaluated.
+// Compares a split that is evaluated with the training split.
 void CompareWithTrain(const SplitFacts& train, const SplitFacts& facts, const char* field,
                       LabelKind labels, FieldChecker check) {
   if (!(facts.shape == train.shape)) {
@@ -89,7 +89,8 @@ void CompareWithTrain(const SplitFacts& train, const SplitFacts& facts, const ch
   }
 }
 
-// One for each of `outputs`, or none.
+// Checks that there is one weight for each of `outputs`, or none, and that there are enough outputs
+// for TOP5_ACCURACY.
 void CheckWeights(const v1::JobSpec& spec, int64_t outputs, FieldChecker check) {
   const auto count = [&](const char* field, int found, const char* of) {
     if (found == 0 || found == outputs) return;
@@ -155,8 +156,8 @@ void ReadWeights(const v1::Training& training, JobCheck* result) {
   }
 }
 
-// Where the job says what PlanModel complains of: `layer "b": convolution.kernel is ...` is about
-// model.layers[1].convolution.kernel.
+// Returns the field of the job that an error of PlanModel is about: `layer "b": convolution.kernel
+// is ...` is about model.layers[1].convolution.kernel.
 std::string FieldOfPlanError(const v1::Model& model, absl::string_view message) {
   if (!model.zoo().empty()) return "model.zoo";
   absl::string_view rest = message;
@@ -173,7 +174,7 @@ std::string FieldOfPlanError(const v1::Model& model, absl::string_view message) 
   return "model";
 }
 
-// The check of a valid job whose model has layers.
+// Checks a valid job whose model has layers.
 JobCheck CheckLayers(const v1::JobSpec& spec) {
   JobCheck result;
   SplitFacts train, test, validation;
@@ -195,7 +196,7 @@ JobCheck CheckLayers(const v1::JobSpec& spec) {
     result.warnings.push_back(std::move(advice));
   }
   if (data.format() == v1::Data::IMAGE_FOLDER) {
-    absl::StatusOr<std::vector<std::string>> names = ClassNamesOf(data);  // Read before: it is OK.
+    absl::StatusOr<std::vector<std::string>> names = ClassNamesOf(data);  // Reading worked before.
     if (names.ok()) result.class_names = *std::move(names);
   }
 

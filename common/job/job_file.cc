@@ -72,7 +72,7 @@ void ResolveSplit(const fs::path& folder, v1::Split* split) {
   for (std::string& file : *split->mutable_files()) ResolvePath(folder, &file);
 }
 
-// The path without its last step; empty for a top-level field.
+// Returns the path without its last step; empty for a top-level field.
 std::string Enclosing(const std::string& path) {
   const size_t cut = path.find_last_of(".[");
   return cut == std::string::npos ? "" : path.substr(0, cut);
@@ -149,7 +149,7 @@ std::string JobFile::Render(const Diagnostic& diagnostic) const {
   for (std::string path = diagnostic.field; !path.empty(); path = Enclosing(path)) {
     const bool exact = path == diagnostic.field;
     Diagnostic told = diagnostic;
-    if (told.value == "0 or nothing") {  // Here it is known which.
+    if (told.value == "0 or nothing") {  // It is 0 if the job sets the field itself.
       told = GotExpected(told.field, exact ? "0" : "nothing", told.expected);
     }
     const auto set = overrides_.find(path);

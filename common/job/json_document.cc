@@ -13,7 +13,7 @@ constexpr int kDepthMax = 100;
 
 bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
 
-// Recursive descent. Every method returns false once an error has been noted.
+// Parses by recursive descent. Every method returns false once an error has been noted.
 class JsonReader {
  public:
   JsonReader(const std::string& text, JsonDocument* document) : text_(text), document_(document) {}

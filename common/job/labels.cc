@@ -30,7 +30,7 @@ void ValidateLabels(const LabelMap& labels, const std::string& note, FieldChecke
     check.Wrong("labels", absl::StrCat(labels.size(), " labels"),
                 absl::StrCat("at most ", kLabelsMax));
   }
-  // In the order of their keys: that of the map differs from run to run.
+  // Labels are checked in the order of their keys: the map's order differs from run to run.
   for (const auto& [key, value] :
        std::map<std::string, std::string>(labels.begin(), labels.end())) {
     if (!IsKey(key)) {

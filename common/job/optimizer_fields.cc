@@ -57,7 +57,7 @@ std::vector<OptimizerField> OptimizerFields(absl::string_view name) {
     return {{"beta1", ClosedOpen(0, 1), 0.9f}, {"beta2", ClosedOpen(0, 1), 0.99f}};
   }
   if (name == "adadelta") return {{"rho", ClosedOpen(0, 1), 0.9f}, {"epsilon", Above(0), 1e-6f}};
-  return {};  // sgd.
+  return {};  // sgd has none.
 }
 
 bool HasOptimizerNumber(const v1::Optimizer& optimizer, const OptimizerField& field) {

@@ -22,10 +22,10 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// One step of a path: "layers[2]".
+// One step of a path, such as "layers[2]".
 struct Step {
   std::string name;
-  int index = -1;  // -1: none.
+  int index = -1;  // -1 if the step has no index.
 };
 
 absl::StatusOr<Step> ParseStep(absl::string_view text) {
@@ -89,7 +89,7 @@ absl::Status SetLeaf(const FieldDescriptor& field, int index, const std::string&
       GotExpected(path, value.empty() ? "nothing" : Quote(value), TypeName(field)).ToString());
 }
 
-// The message that `step` names inside of `*message`.
+// Returns the message that `field` and `index` name inside of `*message`.
 absl::StatusOr<Message*> Descend(const FieldDescriptor& field, int index, const std::string& path,
                                  Message* message) {
   const Reflection* reflection = message->GetReflection();

@@ -83,7 +83,7 @@ class StructureChecker {
     }
   }
 
-  // Of strings by strings: there are no others in a job.
+  // Checks a map from strings to strings; a job has no other maps.
   void CheckMap(const JsonNode& node, const std::string& path) {
     if (!Expect(node, JsonNode::Kind::kObject, path)) return;
     absl::btree_set<std::string> seen;

@@ -20,9 +20,9 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
 
-constexpr int kTabWidth = 8;  // Of protobuf's tokenizer, which moves to the next multiple at a tab.
+constexpr int kTabWidth = 8;  // At a tab, protobuf's tokenizer moves to the next multiple of it.
 
-// The byte at protobuf's (line, column), both from 0.
+// Returns the byte at protobuf's (line, column), both counted from 0.
 size_t OffsetOf(const std::string& text, int line, int column) {
   size_t offset = 0;
   for (; line > 0; --line) {
@@ -45,15 +45,15 @@ TextPosition PositionOf(const std::string& text, size_t offset) {
           static_cast<int>(offset - begin) + 1};
 }
 
-// What encloses a byte of a text-format file.
+// Describes what encloses a byte of a text-format file.
 struct Surroundings {
   struct Level {
-    std::string name;                            // Of the field that opened this message.
-    int index = 0;                               // Fields of that name before it in its message.
-    absl::btree_map<std::string, int> children;  // Messages opened in it so far, by field name.
+    std::string name;                            // The field that opened this message.
+    int index = 0;                               // Number of fields of that name before it.
+    absl::btree_map<std::string, int> children;  // Count of messages opened in it, by field name.
   };
   std::vector<Level> levels{1};  // Open messages, outermost first; [0] is the job.
-  std::string name;              // The last field name before the byte in the innermost one.
+  std::string name;              // The last field name before the byte in the innermost message.
   size_t name_offset = 0;
 
   void Open() {
@@ -73,7 +73,7 @@ size_t SkipString(const std::string& text, size_t at) {
   return at + 1;
 }
 
-// Scans tokens up to `end`. Only ever used to word an error, so that it need not understand
+// Scans tokens up to `end`. The result only words an error, so the scan need not understand
 // everything.
 Surroundings SurroundingsOf(const std::string& text, size_t end) {
   Surroundings result;
@@ -108,7 +108,8 @@ Surroundings SurroundingsOf(const std::string& text, size_t end) {
   return result;
 }
 
-// The innermost message: its type (null if the file's messages are not those of a job) and path.
+// Describes the innermost message: its type (null if the file's messages are not those of a job)
+// and its path.
 struct Place {
   const Descriptor* descriptor = v1::JobSpec::descriptor();
   std::string path;
@@ -147,7 +148,7 @@ class ErrorReader final : public google::protobuf::io::ErrorCollector {
     const size_t offset = OffsetOf(text_, line, column);
     const Surroundings around = SurroundingsOf(text_, offset);
     const Place place = PlaceOf(around);
-    // Inside of an unknown message, which has been reported already.
+    // The warning is inside of an unknown message, which has been reported already.
     if (place.descriptor == nullptr && !errors_->empty()) return;
     if (place.descriptor != nullptr && absl::StrContains(message, "has no field named") &&
         !around.name.empty()) {
@@ -164,8 +165,8 @@ class ErrorReader final : public google::protobuf::io::ErrorCollector {
     const Place place = PlaceOf(around);
     const FieldDescriptor* field =
         place.descriptor == nullptr ? nullptr : place.descriptor->FindFieldByName(around.name);
-    // "Expected identifier": a field was to begin, so that the one before has nothing to do with
-    // it.
+    // "Expected identifier" means that a field was to begin here, so the field before it has
+    // nothing to do with the error.
     const bool of_field = !around.name.empty() && !absl::StartsWith(message, "Expected identifier");
     const std::string path =
         of_field ? absl::StrCat(place.path, place.path.empty() ? "" : ".", around.name)

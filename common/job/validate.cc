@@ -43,7 +43,7 @@ void ValidateCompute(const v1::JobSpec& spec, FieldChecker check) {
   if (compute == v1::Training::FP32) return;
   const std::string& name = v1::Training::Compute_Name(compute);
   const auto need = DeviceNeedOf(spec.resources());
-  if (!need) return;  // Said of the device.
+  if (!need) return;  // ValidateDevice reports it.
   if (need->kind != DeviceNeed::Kind::kGpu) {
     check.Wrong("compute", name, "FP32, since resources.device may be a CPU");
     return;
@@ -68,7 +68,7 @@ bool ValidateCachedRows(const v1::JobSpec& spec, int64_t rows, FieldChecker chec
   return false;
 }
 
-// `mode`: Ssp or Asp.
+// `Mode` is Ssp or Asp.
 template <typename Mode>
 void ValidateCorrections(const v1::JobSpec& spec, const Mode& mode, FieldChecker check) {
   const float lambda = mode.delay_compensation();
@@ -166,7 +166,7 @@ void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
 void ValidateReplicas(const v1::Resources& resources, FieldChecker check) {
   const int replicas = resources.replicas();
   if (!check.IntegerBetween("replicas", replicas, 0, kReplicasMax, Presence::kExplicit)) return;
-  // With servers 0 it depends on how many are alive at the start.
+  // If resources.servers is 0, the limit depends on how many servers are alive at the start.
   if (resources.servers() <= 0 || resources.servers() > replicas) return;
   check.Wrong("replicas", absl::StrCat(replicas),
               absl::StrCat("at most ", resources.servers() - 1,

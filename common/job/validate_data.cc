@@ -153,7 +153,7 @@ void ValidateColumns(const v1::Columns& columns, FieldChecker check) {
   }
 }
 
-// What only examples, or only one format of them, has.
+// Checks the fields that only examples, only images or only one format may have.
 void ValidateForExamples(const v1::Data& data, FieldChecker check) {
   const auto only = [&](const char* field, bool there, bool may_be, const char* whose) {
     if (there && !may_be) {

@@ -29,7 +29,7 @@ void ValidateSchedule(const v1::Schedule& schedule, FieldChecker check) {
   check.IntegerAtLeast("warmup_steps", schedule.warmup_steps(), 0, Presence::kExplicit);
 }
 
-// What only rows of sparse tables have, and what they cannot have.
+// Checks what only rows of sparse tables may have, and what they cannot have.
 void ValidateForRows(const v1::Optimizer& optimizer, bool sparse, FieldChecker check) {
   if (!sparse && optimizer.adagrad().row_wise()) {
     check.Wrong("adagrad.row_wise", "true", "false: only a sparse model has rows");

@@ -10,7 +10,7 @@ namespace capstan {
 namespace {
 
 constexpr int kDimMax = kSparseDimMax;
-constexpr int kRankMax = kDimMax - 1;  // With a weight.
+constexpr int kRankMax = kDimMax - 1;  // A row also holds one weight.
 constexpr int kHiddenLayersMax = 16;
 constexpr int kUnitsMax = 65'536;
 constexpr int kWindowMax = 1000;
@@ -39,7 +39,7 @@ void ValidateUnits(const char* field, const Units& units, FieldChecker check) {
   }
 }
 
-// A number that may be left out.
+// Checks a number that may be left out.
 void ValidateReal(const char* field, bool there, double value, const RealRange& range,
                   FieldChecker& check) {
   if (there) check.Real(field, value, range, Presence::kExplicit);

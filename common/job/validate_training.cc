@@ -33,7 +33,7 @@ bool HasMetric(Objective objective, Metric metric) {
   }
 }
 
-// "LOSS, ACCURACY or AUC".
+// Returns the metrics of an objective, such as "LOSS or ACCURACY or AUC".
 std::string MetricsOf(Objective objective) {
   std::string names = "LOSS";
   for (int i = v1::Training::Metric_MIN + 1; i <= v1::Training::Metric_MAX; ++i) {

@@ -59,9 +59,9 @@ class SchedulerDisk::File final : public WritableFile {
 
   SchedulerDisk* const disk_;
   const std::string path_;
-  std::string piece_;  // Less than kPieceBytes that are still to be sent.
+  std::string piece_;  // The bytes still to be sent, fewer than kPieceBytes.
   Written sent_;
-  Crc32c crc_;  // Of what was sent.
+  Crc32c crc_;  // The checksum of the bytes sent.
 };
 
 SchedulerDisk::SchedulerDisk(Options options)
@@ -217,7 +217,7 @@ absl::StatusOr<std::string> SchedulerDisk::ReadPart(const std::string& path, int
   return part;
 }
 
-// The scheduler begins the file anew where it is written again, and else removes it with its
+// The scheduler starts the file anew if it is written again; otherwise it removes the file with its
 // folder.
 absl::Status SchedulerDisk::Remove(const std::string& path) {
   absl::MutexLock lock(&mutex_);

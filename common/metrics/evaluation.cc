@@ -40,11 +40,11 @@ EvaluationFigures FiguresOf(Objective objective, const EvaluationSum& sum,
     figures.top5_accuracy = static_cast<double>(outputs.among_five) / values;
   }
   if (objective == Objective::kLabels && outputs.predicted + outputs.positives > 0) {
-    // The harmonic mean of precision and recall.
+    // F1 is the harmonic mean of precision and recall.
     figures.f1 = 2 * static_cast<double>(outputs.hits) /
                  static_cast<double>(outputs.predicted + outputs.positives);
   }
-  // A part's AUC would pass for that of all.
+  // The AUC of a part of the samples would be taken for that of all.
   const bool scored = objective == Objective::kClicks || objective == Objective::kLabels;
   const int64_t expected = objective == Objective::kLabels ? outputs.values : sum.samples;
   if (!scored || scores.Examples() != expected) return figures;

@@ -9,14 +9,15 @@
 namespace capstan {
 namespace {
 
-// Ascends with the score; -0 and 0 are alike.
+// Returns a bin that ascends with the score; -0 and 0 share one.
 uint16_t BinOfNumber(float score) {
   const auto bits = std::bit_cast<uint32_t>(score + 0.0f);
   constexpr uint32_t kSign = 0x80000000u;
   return static_cast<uint16_t>((bits & kSign ? ~bits : bits | kSign) >> 16);
 }
 
-// One NaN for all: one whose set bits are all in the lower half would look like infinity.
+// Maps every NaN to the same one: a NaN whose set bits are all in the lower half would look like
+// infinity.
 uint16_t BinOf(float score) {
   return BinOfNumber(std::isnan(score) ? std::numeric_limits<float>::quiet_NaN() : score);
 }
@@ -69,8 +70,8 @@ double ScoreCounts::Auc() const {
   if (bins_.contains(BinOf(std::numeric_limits<float>::quiet_NaN()))) {
     return std::numeric_limits<double>::quiet_NaN();
   }
-  // Twice the number of pairs in the right order, in doubles: exact below 2^53, that is for 10^8
-  // examples at least.
+  // Counts twice the pairs in the right order, in doubles, which are exact below 2^53, that is, for
+  // 10^8 examples at least.
   double twice = 0;
   double below = 0;  // Non-clicks of the bins before.
   double clicks = 0;

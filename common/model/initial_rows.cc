@@ -20,7 +20,7 @@ float ScaleOf(const v1::Initializer& initializer) {
     case v1::Initializer::KIND_NOT_SET:
       break;
   }
-  return initializer.constant();  // 0 if not set.
+  return initializer.constant();  // It is 0 if not set.
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ void FillUniform(uint64_t key, float bound, int64_t begin, int64_t end, float* o
 
 void FillNormal(uint64_t key, float std, int64_t begin, int64_t end, float* out) {
   for (int64_t e = begin; e < end; ++e) {
-    // High word 1: no block in common with the uniform tensors of the same table.
+    // The high word is 1, so no block is shared with the uniform tensors of the same table.
     const auto words = Philox4x32(key, static_cast<uint64_t>(e), 1);
     *out++ = static_cast<float>(NormalOf(words[0], words[1]) * std);
   }
@@ -39,7 +39,7 @@ void FillTensor(const v1::Initializer& initializer, uint64_t key, int64_t begin,
     case v1::Initializer::KIND_NOT_SET:
       break;
   }
-  std::fill(out, out + (end - begin), initializer.constant());  // 0 if not set.
+  std::fill(out, out + (end - begin), initializer.constant());  // It is 0 if not set.
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 namespace capstan {
 namespace {
 
-// a * b for a, b >= 0, or `limit` + 1 if that is smaller. Never overflows.
+// Returns a * b for a, b >= 0, or `limit` + 1 if that is smaller. Never overflows.
 int64_t MultiplyUpTo(int64_t a, int64_t b, int64_t limit) {
   if (a == 0 || b == 0) return 0;
   return a > limit / b ? limit + 1 : a * b;
@@ -77,8 +77,8 @@ Initial KaimingNormal(int64_t fan_out) {
           static_cast<float>(std::sqrt(2.0 / static_cast<double>(fan_out)))};
 }
 
-// Turns layers into planned layers one after the other. `name_`, `kind_` and `layer_` are of the
-// layer being planned; errors speak of it.
+// Turns layers into planned layers one after the other. `name_`, `kind_` and `layer_` belong to the
+// layer being planned, which errors name.
 class Planner {
  public:
   Planner(SampleShape input, int64_t classes, PlannedLoss loss) {
@@ -148,12 +148,12 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // An error about the layer being planned.
+  // Returns an error about the layer being planned.
   template <typename... Args>
   absl::Status Error(const Args&... args) const {
     return absl::InvalidArgumentError(absl::StrCat("layer \"", name_, "\": ", args...));
   }
-  // "layer "conv1": convolution.kernel is 0, expected at least 1".
+  // Returns an error such as "layer "conv1": convolution.kernel is 0, expected at least 1".
   template <typename... Args>
   absl::Status FieldError(absl::string_view field, const Args&... args) const {
     return Error(kind_, ".", field, " is ", args...);
@@ -166,7 +166,7 @@ class Planner {
   absl::Status ResolveInputs(int index, const v1::Layer& layer) {
     const int expected = layer.has_add() ? 2 : 1;
     if (layer.inputs_size() == 0 && expected == 1) {
-      layer_.inputs = {index - 1};  // kNetworkInput for the first layer.
+      layer_.inputs = {index - 1};  // It is kNetworkInput for the first layer.
     } else if (layer.inputs_size() != expected) {
       return Error("inputs has ", layer.inputs_size(), " names, expected ", expected, " for ",
                    kind_.empty() ? "a layer" : kind_);
@@ -327,7 +327,8 @@ class Planner {
     return PlanScaleAndShift(spec.has_epsilon() ? spec.epsilon() : 1e-5f);
   }
 
-  // What the normalisations have in common: epsilon, and a scale and a shift a channel.
+  // Plans what the normalisations have in common: epsilon, and a scale and a shift for each
+  // channel.
   absl::Status PlanScaleAndShift(float epsilon) {
     layer_.epsilon = epsilon;
     if (!(epsilon > 0) || !std::isfinite(epsilon)) {
@@ -433,7 +434,7 @@ class Planner {
   }
 
   ModelPlan plan_;
-  absl::btree_map<std::string, int> index_of_;  // Layers planned so far.
+  absl::btree_map<std::string, int> index_of_;  // Index of each layer planned so far.
   std::vector<bool> read_;                      // Whether a later layer reads this one.
   std::string name_, kind_;
   PlannedLayer layer_;

@@ -94,7 +94,7 @@ absl::Status ValidateMemory(const v1::TableSpec& table) {
                      kSparseMemoryMax);
 }
 
-// When a key gets a row, and when it loses it; 0 is the default.
+// Checks when a key gets a row, and when it loses it; 0 is the default.
 absl::Status ValidateRowLife(const v1::TableSpec& table) {
   const v1::SparseSpec& sparse = table.sparse();
   const auto check = [&](const char* what, int64_t value, int64_t max) {
@@ -192,7 +192,7 @@ int64_t ElementCount(const v1::TensorSpec& tensor) {
 int64_t SparseMemoryMin(const v1::SparseSpec& sparse) {
   constexpr int64_t kRows = 4;
   constexpr int64_t kHeadAndIndexBytes = 30;
-  constexpr int64_t kFloatsMax = 3;  // For each weight: Adam's.
+  constexpr int64_t kFloatsMax = 3;  // With Adam, each weight takes three floats.
   const int64_t row_bytes = kHeadAndIndexBytes + kFloatsMax * int64_t{4} * sparse.dim();
   return kRows * row_bytes * sparse.buckets();
 }

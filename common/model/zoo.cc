@@ -10,7 +10,7 @@
 namespace capstan {
 namespace {
 
-// Images below this many pixels have the CIFAR form of resnet18 and resnet50.
+// Images whose shorter side has fewer pixels get the CIFAR form of resnet18 and resnet50.
 constexpr int64_t kFullStemMin = 64;
 
 // Appends layers by name; a layer reads the one before it unless inputs are given.
@@ -45,7 +45,7 @@ class LayerList {
       convolution.mutable_initial()->mutable_kaiming_fan_out();
     return convolution;
   }
-  // A convolution without bias (the normalisation's shift takes its part) that keeps the image's
+  // Adds a convolution without bias (the normalisation's shift replaces it) that keeps the image's
   // size at stride 1, then batch normalisation.
   void NormalizedConvolution(const std::string& convolution_name,
                              const std::string& normalization_name, int filters, int kernel,
@@ -59,7 +59,7 @@ class LayerList {
   std::vector<v1::Layer> Take() { return std::move(layers_); }
 
  private:
-  const Initial initial_;  // Of convolutions.
+  const Initial initial_;  // The initializer of convolutions.
   std::vector<v1::Layer> layers_;
 };
 
@@ -93,7 +93,7 @@ std::vector<v1::Layer> Lenet(const SampleShape&, int64_t classes) {
 
 // ---------------------------------------------------------------- residual networks
 
-// A block of a residual network: what its convolutions compute is added to what it reads.
+// A block of a residual network adds the output of its convolutions to its input.
 struct Block {
   std::string name;
   std::string input;  // A layer's name.
@@ -102,7 +102,7 @@ struct Block {
   bool projects = false;  // The shortcut is a 1x1 convolution: the shape changes.
 };
 
-// The sum of `name`.bn`last` and the shortcut, and a ReLU; returns the name of the output.
+// Appends the sum of `name`.bn`last` and the shortcut, and a ReLU; returns the name of the output.
 std::string CloseBlock(LayerList& list, const Block& block, int last, int filters_out) {
   const std::string& name = block.name;
   const std::string main = absl::StrCat(name, ".bn", last);
@@ -118,7 +118,7 @@ std::string CloseBlock(LayerList& list, const Block& block, int last, int filter
   return output;
 }
 
-// Two 3x3 convolutions.
+// Appends a block of two 3x3 convolutions; returns the name of its output.
 std::string BasicBlock(LayerList& list, const Block& block) {
   const std::string& name = block.name;
   list.NormalizedConvolution(name + ".conv1", name + ".bn1", block.filters, 3, block.stride,
@@ -128,7 +128,8 @@ std::string BasicBlock(LayerList& list, const Block& block) {
   return CloseBlock(list, block, 2, block.filters);
 }
 
-// 1x1 to `filters`, 3x3 (with the stride: v1.5), 1x1 to 4 * `filters`.
+// Appends a block of three convolutions: 1x1 to `filters`, 3x3 with the stride (as in v1.5), 1x1 to
+// 4 * `filters`. Returns the name of its output.
 std::string BottleneckBlock(LayerList& list, const Block& block) {
   const std::string& name = block.name;
   list.NormalizedConvolution(name + ".conv1", name + ".bn1", block.filters, 1, 1, {block.input});
@@ -141,8 +142,9 @@ std::string BottleneckBlock(LayerList& list, const Block& block) {
 
 using MakeBlock = std::string (*)(LayerList& list, const Block& block);
 
-// Stages of blocks on the list's last layer `output`; the filters double from stage to stage, and
-// but for the first stage the image is halved. Then pooling and the fully connected layer.
+// Appends stages of blocks that read `output`, the list's last layer, then pooling and the fully
+// connected layer. The filters double from stage to stage; every stage but the first halves the
+// image.
 void Stages(LayerList& list, std::string output, const std::vector<int>& blocks, int filters,
             MakeBlock make_block, int64_t classes) {
   const bool widens = make_block == BottleneckBlock;
@@ -168,7 +170,7 @@ std::vector<v1::Layer> Resnet20(const SampleShape&, int64_t classes) {
   return list.Take();
 }
 
-// The first layers of resnet18 and resnet50; returns the name of their output.
+// Appends the first layers of resnet18 and resnet50; returns the name of their output.
 std::string Stem(LayerList& list, const SampleShape& input) {
   const bool full = std::min(input.h, input.w) >= kFullStemMin;
   list.NormalizedConvolution("conv1", "bn1", 64, full ? 7 : 3, full ? 2 : 1);

@@ -7,13 +7,14 @@
 namespace capstan {
 namespace {
 
-constexpr int kReconnectBackoffMinMs = 100;  // gRPC takes no less.
+constexpr int kReconnectBackoffMinMs = 100;  // gRPC accepts no smaller value.
 constexpr int kReconnectBackoffMaxMs = 1000;
 constexpr int kConnectTimeoutMs = 5000;
 // A peer that answers no ping for 10 s + 5 s while calls are in flight is taken as gone.
 constexpr int kKeepaliveTimeMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5000;
-// Large frames, deep look-ahead: the fastest of the settings tried over loopback at 4 MiB messages.
+// Large frames and a deep look-ahead were the fastest of the settings tried over loopback at 4 MiB
+// messages.
 constexpr int kFrameBytes = 16'777'215;
 constexpr int kLookaheadBytes = 16 << 20;
 constexpr int kReadChunkBytes = 256 << 10;
@@ -27,11 +28,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKi
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectBackoffMinMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectBackoffMaxMs);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-                   kConnectTimeoutMs);  // Really the time to connect.
+                   kConnectTimeoutMs);  // gRPC uses it as the time limit to connect.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // No limit: calls are held for long.
-  // Retries are the callers', who know the ids that make them safe; a proxy is never meant.
+  // Callers retry themselves, since they know the ids that make it safe. A proxy is never meant.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);

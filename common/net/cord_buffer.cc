@@ -9,7 +9,7 @@
 namespace capstan {
 namespace {
 
-// Below it a copy costs less than what keeps a piece alive.
+// Up to this size, a copy costs less than keeping a piece alive by a reference.
 constexpr size_t kCopyBytesMax = 512;
 
 }  // namespace
@@ -21,7 +21,7 @@ grpc::ByteBuffer ToByteBuffer(const absl::Cord& cord) {
       slices.emplace_back(chunk.data(), chunk.size());
       continue;
     }
-    // Every slice keeps the whole Cord: a copy of one is a reference.
+    // Every slice keeps the whole Cord alive: copying a Cord only adds a reference.
     slices.emplace_back(
         const_cast<char*>(chunk.data()), chunk.size(),
         [](void* owner) { delete static_cast<absl::Cord*>(owner); }, new absl::Cord(cord));
@@ -38,7 +38,8 @@ absl::Cord ToCord(const grpc::ByteBuffer& buffer) {
     if (bytes.size() <= kCopyBytesMax) {
       cord.Append(bytes);
     } else {
-      // A Slice is a reference; small ones hold their bytes themselves, and are copied above.
+      // Copying a Slice adds a reference. Small slices hold their bytes themselves and are copied
+      // above.
       cord.Append(absl::MakeCordFromExternal(bytes, [slice] {}));
     }
   }

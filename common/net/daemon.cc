@@ -44,10 +44,10 @@ class EnvironmentFirst final : public CLI::ConfigTOML {
     return value != nullptr && *value != '\0';
   }
 
-  const CLI::App* app_;  // Owns this.
+  const CLI::App* app_;  // It owns this object.
 };
 
-// For CLI11: empty, or what is wrong with the address.
+// CLI11 calls it. Returns what is wrong with the address, or an empty text.
 std::string CheckListenAddress(const std::string& text) {
   return std::string(ParseHostPort(text).status().message());
 }
@@ -58,7 +58,7 @@ std::string CheckPeerAddress(const std::string& text) {
   return address->port != 0 ? "" : absl::StrCat("address \"", text, "\": expected a port above 0");
 }
 
-// host[:port]; port 0 stands for none.
+// Parses host[:port]; a missing port becomes 0.
 absl::StatusOr<HostPort> ParseAdvertised(const std::string& text) {
   absl::StatusOr<HostPort> address = ParseHostPort(text);
   return address.ok() ? address : ParseHostPort(absl::StrCat(text, ":0"));
@@ -132,7 +132,7 @@ std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* 
   try {
     app.parse(argc, argv);
     return std::nullopt;
-  } catch (const CLI::ParseError& error) {  // CLI11's only way to report, --help included.
+  } catch (const CLI::ParseError& error) {  // CLI11 reports everything this way, also --help.
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
 }
@@ -167,7 +167,7 @@ std::optional<int> WaitForShutdownSignal(absl::Duration timeout) {
   const sigset_t signals = ShutdownSignals();
   const absl::Time deadline = absl::Now() + timeout;
   while (true) {
-    // In slices, as timespec knows no infinity.
+    // It waits in slices, since a timespec cannot be infinite.
     const absl::Duration left = deadline - absl::Now();
     const timespec slice = absl::ToTimespec(std::clamp(left, absl::ZeroDuration(), absl::Hours(1)));
     const int received = sigtimedwait(&signals, nullptr, &slice);

@@ -10,8 +10,8 @@
 namespace capstan {
 namespace {
 
-// The thread in Run looks that often for deadlines and a silent peer, so that starting a call need
-// not wake it.
+// The thread in Run checks deadlines and the peer this often, so that starting a call need not wake
+// it.
 constexpr absl::Duration kTickInterval = absl::Seconds(1);
 constexpr int64_t kNoBound =
     std::numeric_limits<int64_t>::max();  // The caller bounds its requests.
@@ -89,7 +89,7 @@ absl::Status DataCaller::OnFrame(const FrameHead& head, absl::Cord body) {
     }
     case FrameKind::kPong:
       signs_of_life_ += static_cast<int64_t>(kFrameHeadBytes);
-      return absl::OkStatus();  // Its bytes were what counts.
+      return absl::OkStatus();  // Only its bytes matter: they show that the peer is alive.
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("a server sent a frame of kind ", static_cast<int>(head.kind)));
@@ -148,7 +148,7 @@ absl::Status DataCaller::CheckPeer(Instant now, int64_t moved) {
 
 absl::Status DataCaller::OnTick(Instant now, int64_t moved, Instant* next) {
   CAPSTAN_RETURN_IF_ERROR(CheckPeer(now, moved));
-  // Never less: a ping is counted as a sign of life before it has moved.
+  // The number never decreases: a ping counts as a sign of life before its bytes have moved.
   const int64_t bytes = std::max(bytes_moved(), moved - signs_of_life_);
   bytes_moved_.store(bytes, std::memory_order_relaxed);
   for (const auto& [call, status] : TakeOverdue(now, moved)) GiveUp(call, status);

@@ -12,10 +12,11 @@
 namespace capstan {
 namespace {
 
-// Another thread writes, and what is queued is still too much: it does not say when it is less.
+// The thread in Run looks again after this pause while too much is queued and another thread
+// writes, which does not wake it.
 constexpr absl::Duration kWriterPause = absl::Milliseconds(1);
 
-// For poll; rounded up, so that a deadline has passed when it returns.
+// Returns the milliseconds for poll, rounded up so that a deadline has passed when poll returns.
 int MillisUntil(Instant until, Instant now) {
   if (until == Instant::InfiniteFuture()) return -1;
   const absl::Duration left = std::max(until - now, absl::ZeroDuration());
@@ -32,7 +33,7 @@ DataConnection::DataConnection(Descriptor socket, int64_t queued_bytes_max, cons
       writer_(socket_.get()) {}
 
 void DataConnection::Send(const FrameHead& head, absl::Cord body, absl::Duration patience) {
-  // The thread in Run looks for itself before it sleeps, but it may be asleep.
+  // The thread in Run looks for stalled frames before it sleeps, but it may be asleep already.
   if (writer_.Send(head, std::move(body), patience)) wake_up_.Wake();
 }
 

@@ -54,7 +54,7 @@ bool DataLane::WantsOffer(Instant now) const {
 
 void DataLane::Offer(Instant now) {
   if (!WantsOffer(now)) return;
-  Join();  // It has ended: nothing is open.
+  Join();  // The last thread has ended, as nothing is open.
   std::shared_ptr<Opening> opening;
   {
     absl::MutexLock lock(&mutex_);
@@ -98,7 +98,8 @@ absl::StatusOr<DataLane::Callers> DataLane::Connect(const Opening& opening) {
 void DataLane::Serve(const std::shared_ptr<Opening>& opening) {
   const absl::StatusOr<Callers> callers = Connect(*opening);
   if (!callers.ok()) return OnEnd(callers.status(), /*was_open=*/false);
-  // First: of a connection that is told of, calls end only with a thread that reads it.
+  // The threads start before the connections are published: a call on a connection ends only if a
+  // thread reads the connection.
   std::vector<std::thread> threads;
   absl::Status status;
   for (size_t i = 1; i < callers->size() && status.ok(); ++i) {
@@ -114,7 +115,7 @@ void DataLane::Serve(const std::shared_ptr<Opening>& opening) {
     {
       absl::MutexLock lock(&mutex_);
       open_ = *callers;
-      if (closed_) CloseAll(open_);  // Close has not seen them.
+      if (closed_) CloseAll(open_);  // Close() has not seen them.
     }
     LogDebug({}, "{} data connections to {} are open", callers->size(), options_.server);
     status = callers->front()->Run();
@@ -131,7 +132,7 @@ void DataLane::OnEnd(const absl::Status& status, bool was_open) {
   opening_.reset();
   if (closed_) return;
   refused_ = absl::IsUnimplemented(status);
-  if (refused_) return;  // It is not worth a line: gRPC does as well.
+  if (refused_) return;  // gRPC does as well, so it is not worth a log line.
   if (was_open) pause_ = kPauseMin;
   const bool first = pause_ == kPauseMin;
   next_offer_ = options_.clock->Now() + pause_;

@@ -15,16 +15,17 @@
 namespace capstan {
 namespace {
 
-// Of an answer: what costs more to write than another thread to wake.
+// Writing an answer of at least these bytes costs more than waking another thread.
 constexpr size_t kLeftFrom = 64 << 10;
-constexpr int kNoDescriptorsMillis = 100;  // Until another attempt to accept.
+constexpr int kNoDescriptorsMillis = 100;  // The pause before the next attempt to accept.
 
 bool IsMethod(uint8_t what) {
   return what >= static_cast<uint8_t>(DataMethod::kPush) &&
          what <= static_cast<uint8_t>(DataMethod::kReplicate);
 }
 
-// Worth a line: it is no client of ours, one with a bug, or the network damages bytes.
+// Returns whether the error is worth a log line: the peer is no client of ours or has a bug, or the
+// network damages bytes.
 bool IsGarbage(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) ||
          absl::IsDataLoss(status);
@@ -43,7 +44,7 @@ class DataServer::Peer final : public DataConnection::Handler,
 
   int socket() const { return socket_; }
   void Close() { connection_.Close(); }
-  // Until the connection and all its calls have ended.
+  // Returns when the connection and all its calls have ended.
   absl::Status Run() {
     own_thread_ = std::this_thread::get_id();
     const absl::Status status = connection_.Run(this);
@@ -125,7 +126,8 @@ class DataServer::Peer final : public DataConnection::Handler,
     }
     if (answer.ok()) {
       const FrameHead head{.kind = FrameKind::kAnswer, .call = call};
-      // A call that waited is ended by the one that it waited for, whose thread has others to end.
+      // A call that waited is finished by the thread of the call that it waited for, which has
+      // others to finish.
       const bool waited = std::this_thread::get_id() != own_thread_;
       if (waited && answer->size() >= kLeftFrom) {
         connection_.Leave(head, *std::move(answer));
@@ -139,7 +141,7 @@ class DataServer::Peer final : public DataConnection::Handler,
 
   void Finish(uint64_t call, absl::StatusOr<absl::Cord> answer) {
     Answer(call, std::move(answer));
-    Cancel cancel;  // Dies under no lock.
+    Cancel cancel;  // Declared first, so that it is destroyed without the lock.
     absl::MutexLock lock(&mutex_);
     const auto open = open_.find(call);
     cancel = std::move(open->second);
@@ -149,9 +151,9 @@ class DataServer::Peer final : public DataConnection::Handler,
   const DataServer::Handler* const handler_;
   const int socket_;
   DataConnection connection_;
-  std::thread::id own_thread_;  // In Run: before any call begins.
+  std::thread::id own_thread_;  // Run sets it before any call begins.
   absl::Mutex mutex_;
-  // What cancels each; null as long as the handler runs.
+  // Holds what cancels each open call; null as long as the handler runs.
   absl::flat_hash_map<uint64_t, Cancel> open_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -81,7 +81,7 @@ absl::Status SendAll(int socket, absl::string_view bytes, absl::Time until, int 
   return absl::OkStatus();
 }
 
-// Not a byte more than asked for: frames may follow.
+// Receives exactly `size` bytes and not one more, since frames may follow.
 absl::StatusOr<std::string> ReceiveAll(int socket, size_t size, absl::Time until, int stop) {
   std::string bytes(size, '\0');
   for (size_t got = 0; got < size;) {
@@ -122,13 +122,13 @@ absl::StatusOr<ListeningSocket> ListenForData(const std::string& listen_at) {
   int error = EADDRNOTAVAIL;
   for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
     Descriptor socket(NewSocket(*a));
-    const int on = 1;  // Ports of connections that are dying may be taken.
+    const int on = 1;  // Allows a port that still has dying connections.
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     sockaddr_storage bound{};
     socklen_t size = sizeof(bound);
     if (bind(socket.get(), a->ai_addr, a->ai_addrlen) == 0 && listen(socket.get(), kBacklog) == 0 &&
         getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
-      // At the same place in both kinds of address.
+      // The port lies at the same place in IPv4 and IPv6 addresses.
       const int port = ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
       return ListeningSocket{.socket = Descriptor(socket.Release()), .port = port};
     }

@@ -141,7 +141,7 @@ std::string ErrorText(const absl::Status& status) {
 }
 
 absl::Status ErrorOf(const FrameHead& head, const std::string& text) {
-  const bool known = head.what > 0 && head.what <= uint8_t{16};  // As gRPC numbers them.
+  const bool known = head.what > 0 && head.what <= uint8_t{16};  // gRPC's codes are 1 to 16.
   return {known ? static_cast<absl::StatusCode>(head.what) : absl::StatusCode::kUnknown, text};
 }
 

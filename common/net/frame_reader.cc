@@ -15,7 +15,7 @@
 namespace capstan {
 
 void FrameReader::OwnPiece(size_t size) {
-  owned_.reset(new char[size]);  // Not cleared: it is overwritten.
+  owned_.reset(new char[size]);  // It is not cleared, since all of it is overwritten.
   piece_ = owned_.get();
 }
 
@@ -94,12 +94,13 @@ absl::StatusOr<std::optional<FrameReader::Frame>> FrameReader::Next(const Places
 }
 
 absl::StatusOr<size_t> FrameReader::Receive(int socket) {
-  if (begin_ > 0) {  // Less than a head, if a piece has not taken it all.
+  if (begin_ > 0) {  // Few bytes are left: less than a head or kLookAheadBytes.
     std::memmove(staged_.data(), staged_.data() + begin_, end_ - begin_);
     end_ -= std::exchange(begin_, 0);
   }
   const size_t missing = piece_ == nullptr ? 0 : piece_size_ - piece_filled_;
-  // What comes behind a piece with a place may have one, too: little of it is to be copied there.
+  // Bytes behind a placed piece may have a place as well, so few of them are received into staged_,
+  // from where they are copied.
   const size_t room = places_ == nullptr ? staged_.size() : 2 * kLookAheadBytes;
   const size_t wanted = std::min(missing, kReceiveBytes);
   iovec places[] = {

@@ -16,7 +16,8 @@
 namespace capstan {
 namespace {
 
-// In one call to the kernel. The bytes are summed up before, and should still be in the cache.
+// The most that one call to the kernel writes. The bytes are summed up before, and should still be
+// in the cache.
 constexpr size_t kPiecesMax = 64, kBytesMax = 256 << 10;
 
 }  // namespace
@@ -40,7 +41,7 @@ bool FrameWriter::AddLocked(FrameHead head, absl::Cord body) {
   if (!frame.body.empty()) frame.tail_left = kFrameSumBytes;
   queued_bytes_ += static_cast<int64_t>(kFrameHeadBytes + frame.body.size() + frame.tail_left);
   queue_.push_back(std::move(frame));
-  return !busy_ && !stalled_;  // Else somebody writes it, or was told that it is stalled.
+  return !busy_ && !stalled_;  // Otherwise a thread writes it, or knows that it is stalled.
 }
 
 bool FrameWriter::Send(FrameHead head, absl::Cord body, absl::Duration patience) {
@@ -70,7 +71,7 @@ bool FrameWriter::Flush() {
 }
 
 void FrameWriter::Close() {
-  std::deque<Frame> queued, begun;  // Let go of under no lock.
+  std::deque<Frame> queued, begun;  // They are destroyed without the lock.
   absl::MutexLock lock(&mutex_);
   closed_ = true;
   stalled_ = false;  // Nothing is left to be written.
@@ -104,7 +105,7 @@ bool FrameWriter::Write(absl::Duration patience) {
     const Step step = WriteSome();
     if (step != Step::kFull || WaitForRoom(&patience)) continue;
     absl::MutexLock lock(&mutex_);
-    if (closed_) continue;  // It drops what is left.
+    if (closed_) continue;  // TakeQueued drops what is left.
     busy_ = false;
     stalled_ = true;
     return true;
@@ -113,7 +114,7 @@ bool FrameWriter::Write(absl::Duration patience) {
 }
 
 bool FrameWriter::AddBody(Frame& frame, Pieces* pieces) {
-  size_t offset = 0;  // In the body.
+  size_t offset = 0;  // Offset of the chunk in the body.
   for (const absl::string_view chunk : frame.body.Chunks()) {
     if (pieces->full()) return false;
     const absl::string_view part = chunk.substr(0, kBytesMax - pieces->bytes);

@@ -40,7 +40,8 @@ absl::Status ListenError(const std::string& address, int error) {
       absl::StrCat("cannot listen on ", address, ": ", strerror(error)));
 }
 
-// Binds and lets go, as gRPC says only on standard error why it could not listen.
+// Binds to the address and closes the socket again, because gRPC says only on standard error why it
+// could not listen.
 absl::Status TryBind(const std::string& text, const HostPort& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -56,7 +57,7 @@ absl::Status TryBind(const std::string& text, const HostPort& address) {
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
     if (fd < 0) continue;
-    const int on = 1;  // As gRPC does: ports of connections that are dying may be taken.
+    const int on = 1;  // Allows a port that still has dying connections, as gRPC does.
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     error = bind(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
     close(fd);
@@ -81,7 +82,8 @@ void SetLimits(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadChunkBytes);
 }
 
-// Both are process-wide in gRPC: health is on for good, reflection from the first wish for it.
+// Both plugins are process-wide in gRPC: health is always on, reflection once it has been asked
+// for.
 void InitPlugins(bool reflection) {
   static std::once_flag health_once;
   std::call_once(health_once, [] { grpc::EnableDefaultHealthCheckService(true); });

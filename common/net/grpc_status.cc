@@ -15,9 +15,9 @@ static_assert(static_cast<int>(grpc::StatusCode::UNAUTHENTICATED) ==
 
 namespace {
 
-constexpr char kOfHandler[] = "capstan";  // In the details of a status that a handler made.
+constexpr char kOfHandler[] = "capstan";  // Marks, in its details, a status that a handler made.
 
-// Codes with which the transport ends calls that it has lost, too.
+// Returns whether the transport uses this code, too, to end calls that it has lost.
 bool MayBeOfTransport(grpc::StatusCode code) {
   return code == grpc::StatusCode::INTERNAL || code == grpc::StatusCode::UNKNOWN;
 }

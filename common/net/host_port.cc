@@ -36,7 +36,7 @@ absl::StatusOr<HostPort> ParseHostPort(const std::string& text) {
     if (address.host.size() < 3 || address.host.back() != ']') return Malformed(text);
     address.host = address.host.substr(1, address.host.size() - 2);
   } else if (address.host.find(':') != std::string::npos) {
-    return Malformed(text);  // An IPv6 host without brackets: which colon ends it?
+    return Malformed(text);  // An IPv6 host without brackets is ambiguous.
   }
   if (address.host.find_first_of("[]/ \t") != std::string::npos) return Malformed(text);
   return address;

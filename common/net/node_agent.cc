@@ -122,7 +122,7 @@ NodeLife::Next NodeAgent::Register() {
 NodeLife::Next NodeAgent::Sync() {
   grpc::ClientContext context;
   SetDeadline(context, life_.sync_timeout());
-  // Before the state is read: what changes after that cancels this call.
+  // The call begins before the state is read, so that a later change cancels it.
   BeginCall(&context, OnWake::kCancel);
   int leaves_told;
   {

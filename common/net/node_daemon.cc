@@ -46,7 +46,7 @@ v1::RegisterRequest NodeDaemon::Describe(v1::Role role, int task_capacity) const
 
 void NodeDaemon::KeepIdentityIn(const std::string& folder) {
   const std::string& name = flags_.daemon.name;
-  if (name.empty()) return;  // Each process gets a new one.
+  if (name.empty()) return;  // Each process without a name gets a new identity.
   absl::StatusOr<NodeIdentity> kept = NodeIdentity::Keep(folder, name);
   if (kept.ok()) {
     identity_ = *std::move(kept);

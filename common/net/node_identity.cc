@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kIdBytesMax = 64;
 
-// What was kept at `path`, or now is.
+// Returns the id kept at `path`; makes and keeps one if there is none.
 absl::StatusOr<std::string> KeptAt(const std::string& path) {
   PosixDisk disk;
   absl::StatusOr<std::string> kept = disk.Read(path, kIdBytesMax);
@@ -45,7 +45,7 @@ absl::StatusOr<NodeIdentity> NodeIdentity::Keep(const std::string& folder,
   CAPSTAN_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(own));
   const std::string path = own + "/id";
   CAPSTAN_ASSIGN_OR_RETURN(const std::string kept, KeptAt(path));
-  // A folder that was copied is another daemon's: its files have other numbers.
+  // A copied folder belongs to another daemon: its files have other inode numbers.
   struct stat file = {};
   if (stat(path.c_str(), &file) != 0) return absl::ErrnoToStatus(errno, path);
   return NodeIdentity(absl::StrCat(kept, "-", file.st_ino), std::move(lock));

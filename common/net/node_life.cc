@@ -114,8 +114,9 @@ NodeLife::Next NodeLife::Fatal(const absl::Status& status) {
   return {.kind = Next::Kind::kEnd};
 }
 
-// Whoever has the name is heard all the time, or was killed just now. A name that the scheduler had
-// made up for this daemon may go to another while its lease is over.
+// Another daemon has the name: it is alive, or it was killed just now. So this one asks for the
+// name again for a while. A name that the scheduler had made up for this daemon may go to another
+// while its lease is over; then this one asks for a new name.
 NodeLife::Next NodeLife::NameTaken(const absl::Status& status, Instant now) {
   if (!node_id_.empty() && options_.self.name().empty()) {
     options_.log(LogLevel::kWarning, absl::StrCat(status.message(), "; asking for another name"));

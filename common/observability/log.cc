@@ -18,7 +18,7 @@ namespace {
 struct Logging {
   absl::Mutex mutex;
   std::string role ABSL_GUARDED_BY(mutex);
-  std::shared_ptr<spdlog::logger> logger ABSL_GUARDED_BY(mutex);  // Ours alone.
+  std::shared_ptr<spdlog::logger> logger ABSL_GUARDED_BY(mutex);  // Nobody else uses it.
   std::atomic<bool> json = false;
   std::atomic<LogLevel> level = LogLevel::kInfo;
 };
@@ -35,7 +35,7 @@ std::shared_ptr<spdlog::logger> MakeStderrLogger() {
   return MakeLogger(std::make_shared<spdlog::sinks::stderr_sink_mt>());
 }
 
-// Never destroyed, so that threads may log until the very end of the process.
+// The state is never destroyed, so that threads may log until the very end of the process.
 Logging& State() {
   static Logging* const state = [] {
     auto* made = new Logging;
@@ -68,7 +68,7 @@ void InitLogging(const LogOptions& options) {
   if (!options.file.empty()) {
     try {
       logger = MakeLogger(std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file));
-    } catch (const spdlog::spdlog_ex& error) {  // The one way that spdlog reports it.
+    } catch (const spdlog::spdlog_ex& error) {  // spdlog reports it only this way.
       problem = error.what();
     }
   }

@@ -13,7 +13,7 @@ std::string FormatTimestamp(absl::Time time) {
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
-// The escape that JSON and text share, or empty if `c` is printed as it is.
+// Returns the escape that JSON and text share, or empty if `c` is printed as it is.
 std::string ControlEscape(char c) {
   switch (c) {
     case '\n':

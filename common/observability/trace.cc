@@ -14,7 +14,7 @@ namespace {
 
 std::string Quote(absl::string_view text) { return JsonQuote({text.data(), text.size()}); }
 
-// Names what has a number in the events: a process, or one of its lanes.
+// Names a process, or one of its lanes, to which events refer by number.
 void AppendName(absl::string_view what, int64_t process, int64_t lane, absl::string_view name,
                 std::string* out) {
   absl::StrAppend(out, "{\"ph\":\"M\",\"name\":\"", what, "\",\"pid\":", process, ",\"tid\":", lane,
@@ -54,7 +54,7 @@ Trace::Lanes Trace::Place(std::vector<Span> spans) {
     return std::tie(a.track, a.begin) < std::tie(b.track, b.begin);
   });
   Lanes placed;
-  std::vector<Instant> busy_until;  // By lane of the track.
+  std::vector<Instant> busy_until;  // End of the last span in each lane of the track.
   for (Span& span : spans) {
     if (placed.empty() || placed.back().first.track != span.track) busy_until.clear();
     size_t lane = 0;
@@ -84,7 +84,7 @@ std::string Trace::ToJson() const {
   for (const auto& [span, lane] : placed) start = std::min(start, span.begin);
   std::string json = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   AppendName("process_name", number_, 0, process_, &json);
-  std::vector<int> first(tracks_.size());  // Of the track's lanes.
+  std::vector<int> first(tracks_.size());  // The number of each track's first lane.
   int next = 1;
   for (size_t track = 0; track < tracks_.size(); ++track) {
     first[track] = next;
@@ -101,7 +101,7 @@ std::string Trace::ToJson() const {
                           absl::ToDoubleMicroseconds(span.begin - start),
                           absl::ToDoubleMicroseconds(span.end - span.begin));
   }
-  json.erase(json.size() - 2, 1);  // JSON has no comma behind the last.
+  json.erase(json.size() - 2, 1);  // JSON allows no comma behind the last element.
   absl::StrAppend(&json, "]}\n");
   return json;
 }

@@ -20,7 +20,7 @@ absl::Status Failed(const std::string& path, int error) {
   return error == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
 }
 
-// The last `bytes_max` bytes, or all.
+// Returns the last `bytes_max` bytes of the file, or all of them.
 absl::StatusOr<std::string> ReadTail(const std::string& path, int64_t bytes_max) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Failed(path, errno);
@@ -37,7 +37,7 @@ absl::StatusOr<std::string> ReadTail(const std::string& path, int64_t bytes_max)
       close(fd);
       return Failed(path, error);
     }
-    if (n == 0) break;  // Cut short since.
+    if (n == 0) break;  // The file was cut short meanwhile.
     done += static_cast<size_t>(n);
     offset += n;
   }
@@ -55,7 +55,7 @@ absl::StatusOr<std::string> LastLines(const std::string& path, int lines_max, in
   std::string text = *std::move(tail);
   const bool cut = static_cast<int64_t>(text.size()) > bytes_max;
   if (!text.empty() && text.back() == '\n') text.pop_back();
-  // Of the first line wanted; one past the end stands for none yet.
+  // The beginning of the first line that is returned; one past the end means none yet.
   size_t begin = text.size() + 1;
   for (int lines = 0; lines < lines_max && begin > 0; ++lines) {
     const size_t line_break = begin >= 2 ? text.rfind('\n', begin - 2) : std::string::npos;

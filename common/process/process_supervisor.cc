@@ -58,7 +58,7 @@ void ProcessSupervisor::Post(Command command) {
 void ProcessSupervisor::Ring() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n =
-      write(bell_, &one, sizeof one);  // Full means it rings already.
+      write(bell_, &one, sizeof one);  // If it is full, it rings already.
 }
 
 void ProcessSupervisor::Run() {
@@ -107,7 +107,7 @@ void ProcessSupervisor::DoSpawn(const Command& command) {
 void ProcessSupervisor::DoTerminate(Child& child, absl::Duration grace) {
   const absl::Time kill_at = absl::Now() + grace;
   if (child.kill_at == absl::InfiniteFuture()) child.process->Signal(SIGTERM);
-  child.kill_at = std::min(child.kill_at, kill_at);  // The first deadline stands, or a shorter one.
+  child.kill_at = std::min(child.kill_at, kill_at);  // Only an earlier deadline replaces it.
 }
 
 void ProcessSupervisor::KillOverdue(absl::Time now) {
@@ -132,7 +132,7 @@ void ProcessSupervisor::WaitForEvent(absl::Time now) {
   absl::Time deadline = absl::InfiniteFuture();
   for (const auto& [id, child] : children_) {
     waiters.push_back({.fd = child.process->pidfd(), .events = POLLIN, .revents = 0});
-    // One that was overdue at `now` has had its SIGKILL: its end rings.
+    // A child that was overdue at `now` has had its SIGKILL, and its end wakes the poll.
     if (child.kill_at > now) deadline = std::min(deadline, child.kill_at);
   }
   int timeout_ms = -1;
@@ -143,7 +143,7 @@ void ProcessSupervisor::WaitForEvent(absl::Time now) {
   }
   poll(waiters.data(), waiters.size(), timeout_ms);
   uint64_t rings = 0;
-  [[maybe_unused]] const ssize_t n = read(bell_, &rings, sizeof rings);  // Empty is fine.
+  [[maybe_unused]] const ssize_t n = read(bell_, &rings, sizeof rings);  // It may be empty.
 }
 
 }  // namespace capstan

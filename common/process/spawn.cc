@@ -21,12 +21,12 @@
 namespace capstan {
 namespace {
 
-constexpr int kExitExecFailed = 127;  // As shells do.
+constexpr int kExitExecFailed = 127;  // Shells use this code as well.
 
-// All that the child needs, made before the fork: afterwards it may not allocate.
+// Holds all that the child needs. It is made before the fork, since the child may not allocate.
 struct ChildPlan {
   const char* program = nullptr;
-  const char* directory = nullptr;  // Null: it stays where it is.
+  const char* directory = nullptr;  // If null, the child stays where it is.
   char* const* argv = nullptr;
   char* const* envp = nullptr;
   int input = -1;
@@ -37,7 +37,7 @@ struct ChildPlan {
   pid_t parent = 0;
 };
 
-// Runs in the child between fork and exec: async-signal-safe calls only.
+// Runs in the child between fork and exec, where only async-signal-safe calls are allowed.
 [[noreturn]] void RunChild(const ChildPlan& plan) {
   if (plan.own_session) {
     setsid();
@@ -55,8 +55,8 @@ struct ChildPlan {
   if (dup2(plan.input, STDIN_FILENO) >= 0 && dup2(plan.output, STDOUT_FILENO) >= 0 &&
       dup2(plan.output, STDERR_FILENO) >= 0 &&
       (plan.directory == nullptr || chdir(plan.directory) == 0)) {
-    // Whatever some library opened without O_CLOEXEC ends here; an old kernel refuses, which is no
-    // harm.
+    // Files that some library opened without O_CLOEXEC are closed by the exec; an old kernel
+    // refuses this, which does no harm.
     syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
     execve(plan.program, plan.argv, plan.envp);
   }
@@ -65,7 +65,7 @@ struct ChildPlan {
   _exit(kExitExecFailed);
 }
 
-// This process's environment with `changes` made.
+// Returns this process's environment with `changes` made.
 std::vector<std::string> MergeEnvironment(
     const std::vector<std::pair<std::string, std::string>>& changes) {
   std::vector<std::string> merged;
@@ -80,7 +80,7 @@ std::vector<std::string> MergeEnvironment(
   return merged;
 }
 
-// The pointers that execve takes; they point into `strings`.
+// Returns the pointers that execve takes; they point into `strings`.
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   for (std::string& text : strings) pointers.push_back(text.data());
@@ -135,7 +135,7 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
   const pid_t pid = fork();
   if (pid < 0) return Failed("fork", errno);
   if (pid == 0) RunChild(plan);
-  if (!options.own_session) setpgid(pid, pid);  // Both sides do it: whoever comes first.
+  if (!options.own_session) setpgid(pid, pid);  // Parent and child both do it, in either order.
   error_writer.reset();
   const int error = ReadExecError(error_reader.get());
   if (error == 0) return pid;

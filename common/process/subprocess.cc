@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Spawn(SpawnOptions optio
 Subprocess::~Subprocess() {
   if (!ended_) {
     Signal(SIGKILL);
-    Wait(absl::InfiniteDuration());  // Bounded: SIGKILL cannot be refused.
+    Wait(absl::InfiniteDuration());  // It ends soon, as SIGKILL cannot be refused.
   }
 }
 
@@ -61,7 +61,7 @@ std::optional<ExitStatus> Subprocess::Wait(absl::Duration timeout) {
     const int ready = poll(&waiter, 1, left > absl::ZeroDuration() ? static_cast<int>(left_ms) : 0);
     if (ready == 0 && absl::Now() >= deadline) return std::nullopt;
     if (ready <= 0) continue;
-    kill(-pid_, SIGKILL);  // What it left behind in its group; before waitpid frees the number.
+    kill(-pid_, SIGKILL);  // Kills what it left in its group, before waitpid frees the number.
     int status = 0;
     pid_t waited;
     do {
@@ -76,7 +76,7 @@ ExitStatus Subprocess::Terminate(absl::Duration grace) {
   Signal(SIGTERM);
   if (const auto ended = Wait(grace)) return *ended;
   Signal(SIGKILL);
-  return *Wait(absl::InfiniteDuration());  // Bounded: SIGKILL cannot be refused.
+  return *Wait(absl::InfiniteDuration());  // It ends soon, as SIGKILL cannot be refused.
 }
 
 }  // namespace capstan

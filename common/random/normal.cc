@@ -16,13 +16,13 @@ namespace {
 
 constexpr double kTwo52 = 0x1p52;  // Doubles from here on are whole numbers, in their low bits.
 
-// Of w < 2^52. Vectors have no conversion of whole numbers on every processor.
+// Converts w < 2^52. Vectors cannot convert whole numbers on every processor.
 CAPSTAN_INLINE double ToDouble(uint64_t w) {
   return std::bit_cast<double>(w | std::bit_cast<uint64_t>(kTwo52)) - kTwo52;
 }
 
-// The natural logarithm of u in [2^-32, 1]: u = 2^e m with m in [sqrt(1/2), sqrt(2)), and log m =
-// 2 atanh(s) with s = (m - 1) / (m + 1), |s| < 0.172.
+// Returns the natural logarithm of u in [2^-32, 1]: u = 2^e m with m in [sqrt(1/2), sqrt(2)), and
+// log m = 2 atanh(s) with s = (m - 1) / (m + 1), |s| < 0.172.
 CAPSTAN_INLINE double LogOf(double u) {
   constexpr uint64_t kRootHalf = 0x3FE6A09E667F3BCD;
   constexpr uint64_t kOne = uint64_t{1023} << 52;
@@ -46,7 +46,7 @@ CAPSTAN_INLINE double LogOf(double u) {
   return e * std::numbers::ln2 + (2.0 * s + (2.0 * s) * (z * series));
 }
 
-// cos(2 pi v) of v in [0, 1), as the sine of an angle in [-pi / 2, pi / 2].
+// Returns cos(2 pi v) for v in [0, 1), as the sine of an angle in [-pi / 2, pi / 2].
 CAPSTAN_INLINE double CosineOfTurn(double v) {
   const double x = (std::fabs(v - 0.5) - 0.25) * (2.0 * std::numbers::pi);
   const double z = x * x;
@@ -71,7 +71,7 @@ CAPSTAN_INLINE double Normal(uint64_t a, uint64_t b) {
 
 constexpr size_t kLanes = 32;
 
-// Words of blocks side by side, and what becomes of them.
+// Holds the words of kLanes Philox blocks side by side, and the normal numbers made of them.
 struct Lanes {
   std::array<uint64_t, kLanes> low, high;
   std::array<std::array<uint64_t, kLanes>, 4> words;

@@ -14,7 +14,7 @@ std::vector<uint32_t> MakePermutation(uint64_t key, int64_t count) {
   for (uint64_t i = order.size(); i > 1; --i) {
     const auto words = Philox4x32(key, i);
     const uint64_t draw = (uint64_t{words[0]} << 32) | words[1];
-    // Multiply-shift: the bias is below count / 2^64, far under anything measurable.
+    // The bias of multiply-shift is below count / 2^64, far too small to measure.
     const auto j = static_cast<size_t>((static_cast<unsigned __int128>(draw) * i) >> 64);
     std::swap(order[i - 1], order[j]);
   }

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kWidth = 860, kHeight = 500;
 constexpr double kLeft = 70, kRight = 790, kTop = 78, kBottom = 400;  // The frame of the plot.
-constexpr int kIntervals = 5;           // Of both vertical axes, so that they share grid lines.
-constexpr size_t kPointsMax = 600;      // A line; about one a pixel of the frame's width.
+constexpr int kIntervals = 5;           // Both vertical axes have them, so they share grid lines.
+constexpr size_t kPointsMax = 600;      // The most points of a line, about one a pixel of width.
 constexpr size_t kEpochLabelsMax = 12;  // More would overlap.
 constexpr double kOutlierShare = 0.02;
 constexpr absl::string_view kLossColor = "#1f5fa8";
@@ -37,7 +37,7 @@ struct Scale {
   double Y(double share) const { return kBottom - (kBottom - kTop) * std::clamp(share, 0.0, 1.0); }
 };
 
-// Text for XML: markup is escaped, control characters (which XML 1.0 forbids) are left out.
+// Escapes text for XML; control characters, which XML 1.0 forbids, are left out.
 std::string Escape(absl::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -61,7 +61,8 @@ std::string Thousands(int64_t value) {
   return digits;
 }
 
-// The smallest of 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10 times a power of ten that is >= value > 0.
+// Returns the smallest of 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10 times a power of ten that is >= value >
+// 0.
 double RoundStep(double value) {
   const double power = std::pow(10.0, std::floor(std::log10(value)));
   for (const double factor : {1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0}) {
@@ -70,7 +71,7 @@ double RoundStep(double value) {
   return 10 * power;
 }
 
-// The highest training loss, or where outliers stand out, the highest that is not among them.
+// Returns the highest training loss, or, where outliers stand out, the highest that is no outlier.
 double HighestTrainingLoss(const std::vector<CurvePoint>& points) {
   std::vector<double> losses;
   for (const CurvePoint& point : points) {
@@ -83,7 +84,7 @@ double HighestTrainingLoss(const std::vector<CurvePoint>& points) {
   return losses.back() / 2 > usual ? usual : losses.back();
 }
 
-// The highest loss that the axis has to show; 0 if there is none.
+// Returns the highest loss that the axis has to show; 0 if there is none.
 double HighestLoss(const Curve& curve) {
   double highest = HighestTrainingLoss(curve.points);
   for (const CurveEpoch& epoch : curve.epochs) {
@@ -131,7 +132,8 @@ void Polyline(std::string* out, const std::vector<XY>& points, absl::string_view
   absl::StrAppend(out, "\"/>\n");
 }
 
-// A line through values over iterations: averaged to kPointsMax, cut where a value is not finite.
+// Draws a line through values over iterations, averaged to kPointsMax and cut where a value is not
+// finite.
 void ValueLine(std::string* out, const std::vector<XY>& values, const Scale& scale, double top,
                absl::string_view color) {
   const size_t each = (values.size() + kPointsMax - 1) / kPointsMax;
@@ -151,7 +153,7 @@ void ValueLine(std::string* out, const std::vector<XY>& values, const Scale& sca
   Polyline(out, segment, color, " stroke-width=\"1.5\"");
 }
 
-// Dots joined by a dashed line; those that are not finite are left out.
+// Draws dots joined by a dashed line; those that are not finite are left out.
 void Dots(std::string* out, const std::vector<XY>& values, const Scale& scale, double top,
           absl::string_view color) {
   std::vector<XY> points;
@@ -213,7 +215,7 @@ void Frame(std::string* out, bool with_accuracy) {
   Text(out, {(kLeft + kRight) / 2, kBottom + 42}, "middle", 13, kGray, "iteration");
 }
 
-// What there is beside the training loss.
+// Says what the plot shows beside the training loss.
 struct Shown {
   bool accuracy = true;
   bool test = false;
@@ -257,7 +259,7 @@ void Legend(std::string* out, const Shown& shown, const std::string& evaluated) 
   }
 }
 
-// The last finite value of the test set, a share, in figures beside its dot.
+// Writes the last finite value of the test set, a share, in figures beside its dot.
 void LastInFigures(std::string* out, const std::vector<XY>& values, const Scale& scale,
                    absl::string_view color) {
   for (auto value = values.rbegin(); value != values.rend(); ++value) {
@@ -265,7 +267,7 @@ void LastInFigures(std::string* out, const std::vector<XY>& values, const Scale&
     const XY at = {scale.X(value->x), scale.Y(value->y)};
     const XY corner = {at.x - 8, at.y < kTop + 30 ? at.y + 20 : at.y - 10};
     const std::string text = absl::StrFormat("%.2f %%", 100 * std::clamp(value->y, 0.0, 1.0));
-    // First as a white outline, so that it stands off the lines behind it.
+    // The text is drawn first as a white outline, so that it stands off the lines behind it.
     for (const absl::string_view extra :
          {" font-weight=\"bold\" stroke=\"#ffffff\" stroke-width=\"4\"", " font-weight=\"bold\""}) {
       Text(out, corner, "end", 13, color, text, extra);
@@ -296,7 +298,7 @@ void Data(std::string* out, const Curve& curve, const Scale& scale) {
   if (shown.accuracy) {
     Dots(out, test_accuracy, scale, 1.0, kAccuracyColor);
     Dots(out, test_auc, scale, 1.0, kAucColor);
-    // Of a job that has both, the AUC is what it is judged by.
+    // A job that has both is judged by its AUC.
     LastInFigures(out, shown.auc ? test_auc : test_accuracy, scale,
                   shown.auc ? kAucColor : kAccuracyColor);
   }

@@ -15,7 +15,7 @@
 namespace capstan {
 namespace {
 
-// `text` in quotes, escaped as RFC 8259 section 7 asks.
+// Returns `text` in quotes, escaped as RFC 8259 section 7 asks.
 std::string JsonString(absl::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -36,7 +36,7 @@ std::string JsonNumber(double value) {
   return std::isfinite(value) ? absl::StrFormat("%.9g", value) : "null";
 }
 
-// ',"name":value', or nothing.
+// Returns ',"name":value', or nothing.
 std::string JsonField(absl::string_view name, const std::optional<double>& value) {
   return value ? absl::StrCat(",", JsonString(name), ":", JsonNumber(*value)) : "";
 }
@@ -63,7 +63,7 @@ absl::Status Failed(absl::string_view action, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat(action, " ", path));
 }
 
-// Whether the file's last byte is something else than a newline.
+// Returns whether the file's last byte is something else than a newline.
 absl::StatusOr<bool> EndsInMidLine(int fd, const std::string& path) {
   const off_t size = lseek(fd, 0, SEEK_END);
   if (size < 0) return Failed("finding the end of", path);

@@ -27,7 +27,7 @@ TableScan::Options WithSince(TableScan::Options options, const v1::TableSpec& ta
   return options;
 }
 
-// None: no row can have left.
+// Returns none if there is no earlier export, or if no row can have left.
 absl::StatusOr<std::optional<RemovedRows>> MakeRemoved(const EarlierExport* earlier,
                                                        const v1::TableSpec& table,
                                                        const std::filesystem::path& folder) {

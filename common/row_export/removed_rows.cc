@@ -29,7 +29,7 @@ absl::Status RemovedRows::Pass(absl::Span<const uint64_t> changed,
   return absl::OkStatus();
 }
 
-// What stands before it in the earlier file has left.
+// Notes as removed the rows that precede `key` in the earlier file.
 absl::Status RemovedRows::PassKey(uint64_t key) {
   while (earlier_.key().has_value() && KeyHash(*earlier_.key()) < KeyHash(key)) {
     CAPSTAN_RETURN_IF_ERROR(Remove());

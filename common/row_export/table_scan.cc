@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little,
 constexpr absl::Duration kPauseMin = absl::Milliseconds(20);
 constexpr absl::Duration kPauseMax = absl::Milliseconds(500);
 
-// What a newer routing table, or a little time, may change.
+// Returns whether a newer routing table, or a little time, may end the error.
 bool MayPass(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsNotFound(status) ||
          absl::IsFailedPrecondition(status) || absl::IsDeadlineExceeded(status);
@@ -30,7 +30,7 @@ bool IsAway(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
-// Asks for a newer table; waits for `pause` if there is none.
+// Asks for a newer routing table; waits for `pause` if there is none.
 absl::Status FindServer(TableScan& scan, RowSource& source, absl::Duration pause) {
   const absl::StatusOr<v1::RoutingTable> routing = source.NewestRouting();
   if (!routing.ok() && !IsAway(routing.status())) {
@@ -150,7 +150,7 @@ absl::StatusOr<RowBatch> TableScan::Take(const v1::ScanRowsResponse& response) {
   return rows;
 }
 
-// What was read first decides what a later scan has to read again.
+// Keeps the lowest version of the answers, which decides what a later scan has to read again.
 void TableScan::NoteVersion(const v1::ScanRowsResponse& response) {
   version_ = std::min(version_.value_or(response.version()), response.version());
   if (versions_.size() == static_cast<size_t>(bucket_)) {

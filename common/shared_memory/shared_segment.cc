@@ -20,7 +20,7 @@ namespace {
 constexpr mode_t kOwnerOnly = 0600;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// Of errno, which it reads first.
+// Returns an error made of errno, which it reads first.
 absl::Status KernelError(absl::string_view what) {
   const int error = errno;
   const std::string text(absl::ErrnoToStatus(error, what).message());
@@ -46,7 +46,8 @@ absl::Status CheckOffer(const SegmentOffer& offer) {
   return absl::OkStatus();
 }
 
-// Of errno: what is not there is on another host; what the kernel lacks may come back.
+// Returns an error made of errno. A missing file is on another host; what the kernel lacks may come
+// back.
 absl::Status OpenError(const std::string& path) {
   const int error = errno;
   const std::string text(absl::ErrnoToStatus(error, "shared memory: " + path).message());
@@ -61,7 +62,7 @@ absl::Status OpenError(const std::string& path) {
   }
 }
 
-// That the file, of which nothing is opened yet but its name, may be what Create makes.
+// Checks that the file, which is opened only as a path so far, may be one that Create makes.
 absl::Status CheckFile(int name, int64_t bytes) {
   struct stat file = {};
   struct statfs system = {};
@@ -114,7 +115,7 @@ absl::StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Create(int64_t byt
   if (fchmod(descriptor, kOwnerOnly) != 0) return KernelError("shared memory: fchmod");
   if (ftruncate(descriptor, kHeadBytes + bytes) != 0) return KernelError("shared memory: size");
   if (fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) return KernelError("shared memory: seals");
-  constexpr size_t kSecrets = 2 * kSecretBytes;  // Up to 256 bytes come as a whole.
+  constexpr size_t kSecrets = 2 * kSecretBytes;  // getrandom gives up to 256 bytes as a whole.
   if (getrandom(segment->memory_, kSecrets, 0) != static_cast<ssize_t>(kSecrets)) {
     return KernelError("shared memory: getrandom");
   }
@@ -124,7 +125,7 @@ absl::StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Create(int64_t byt
 absl::StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Open(const SegmentOffer& offer) {
   CAPSTAN_RETURN_IF_ERROR(CheckOffer(offer));
   const std::string path = absl::StrCat("/proc/", offer.process, "/fd/", offer.descriptor);
-  // Whatever else hides behind that name is looked at, not opened.
+  // O_PATH does not open the file that the name refers to, so that it can be checked first.
   const Descriptor name(open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!name.ok()) return OpenError(path);
   CAPSTAN_RETURN_IF_ERROR(CheckFile(name.get(), kHeadBytes + offer.bytes));

@@ -26,7 +26,7 @@ absl::Status CheckRange(const SharedSegment& segment, int shard, const v1::Share
                    range.offset(), ": expected a range within ", size, " bytes"));
 }
 
-// Puts one entry's values into shared memory, which it then names.
+// Moves one entry's values into shared memory and notes their place in `shard`.
 template <typename Shard>
 void PutOne(SharedSegment& segment, int64_t offset, Shard* shard, absl::Cord* values) {
   if (values->empty()) return;

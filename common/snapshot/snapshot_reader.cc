@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr absl::Duration kPauseMin = absl::Milliseconds(20);
 constexpr absl::Duration kPauseMax = absl::Milliseconds(500);
-constexpr int64_t kAnswerBytes = 1 << 20;                // Of rows.
+constexpr int64_t kAnswerBytes = 1 << 20;                // Bytes of rows in one answer.
 constexpr int64_t kTableElementsMax = int64_t{4} << 30;  // 16 GiB.
 
 bool IsAway(const absl::Status& status) {
@@ -41,7 +41,7 @@ SnapshotReader::Options WithName(SnapshotReader::Options options) {
   return options;
 }
 
-// Calls `ask` until it is answered by more than "away", or `patience` has passed.
+// Calls `ask` until the answer is not "away", or `patience` has passed.
 template <typename Ask>
 auto AskPatiently(const Clock& clock, absl::Duration patience, SnapshotSource& source,
                   const Ask& ask) -> decltype(ask()) {
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const Optio
   CAPSTAN_RETURN_IF_ERROR(reader->TakeTables(opened));
   reader->iteration_ = opened.iteration();
   reader->id_ = opened.snapshot_id();
-  CAPSTAN_RETURN_IF_ERROR(reader->Renew());  // Tells the lease.
+  CAPSTAN_RETURN_IF_ERROR(reader->Renew());  // The answers tell the lease.
   return reader;
 }
 
@@ -126,7 +126,8 @@ absl::Status SnapshotReader::TakeTables(const v1::OpenSnapshotResponse& opened) 
   return absl::OkStatus();
 }
 
-// Shards are ordered: they cover the table from its first element (or bucket) to its last.
+// Checks that the shards, in their order, cover the table from its first element (or bucket) to its
+// last.
 absl::Status SnapshotReader::CheckShards(const Table& table) const {
   int64_t covered = 0;
   for (const Range& range : table.elements) {
@@ -198,7 +199,7 @@ absl::StatusOr<v1::ReadSnapshotResponse> SnapshotReader::Ask(size_t server,
   const Instant asked = clock_.Now();
   auto answer = AskPatiently(clock_, options_.patience, source_,
                              [&] { return source_.Read(servers_[server].address, request); });
-  if (absl::IsNotFound(answer.status())) {  // It was there.
+  if (absl::IsNotFound(answer.status())) {  // The snapshot was there before.
     answer = absl::AbortedError(answer.status().message());
   }
   if (!answer.ok()) return Annotate(answer.status(), NameOf(server));
@@ -209,7 +210,7 @@ absl::StatusOr<v1::ReadSnapshotResponse> SnapshotReader::Ask(size_t server,
 
 absl::Status SnapshotReader::Renew() { return RenewBefore(Instant::InfiniteFuture()); }
 
-// Who was asked last before then.
+// Renews the lease at each server that was last asked before `asked`.
 absl::Status SnapshotReader::RenewBefore(Instant asked) {
   for (size_t server = 0; server < servers_.size(); ++server) {
     if (!servers_[server].has_shards || servers_[server].asked >= asked) continue;
@@ -226,7 +227,7 @@ absl::StatusOr<ReadRows> SnapshotReader::Rows(const std::string& name,
   const int32_t buckets = table->spec.sparse().buckets();
   ReadRows rows{.dim = table->spec.sparse().dim(), .at = {}, .values = {}};
   const int64_t keys_max =
-      std::max<int64_t>(1, kAnswerBytes / (rows.dim * int64_t{sizeof(float)}));  // In one question.
+      std::max<int64_t>(1, kAnswerBytes / (rows.dim * int64_t{sizeof(float)}));  // For one request.
   std::vector<uint32_t> places;
   const KeyBatch batch = MakeKeyBatch(keys, buckets, &places);
   std::vector<int64_t> at(batch.keys.size());
@@ -296,7 +297,7 @@ absl::Status SnapshotReader::AllRows(const std::string& name, const RowSink& sin
   return absl::OkStatus();
 }
 
-// The place to go on from; 0: that was the bucket.
+// Returns the place to go on from; 0 if the bucket is complete.
 absl::StatusOr<uint64_t> SnapshotReader::TakeBucket(const v1::ReadSnapshotResponse& response,
                                                     const Table& table, int32_t bucket,
                                                     uint64_t place, const RowSink& sink) const {

@@ -12,15 +12,14 @@ namespace {
 
 struct Entry {
   uint64_t hash;
-  uint32_t index;  // Of the caller's keys.
+  uint32_t index;  // Index in the caller's keys.
 };
 
 constexpr int kDigitBits = 11;
 constexpr size_t kDigits = size_t{1} << kDigitBits;
 constexpr size_t kRadixMin = 2048;  // Fewer are sorted by comparison.
 
-// Sorts stably by the upper 33 bits in three passes; what is left are neighbours that agree in
-// those.
+// Sorts stably by the upper 33 bits in three passes, then sorts neighbours that agree in them.
 void SortByHash(std::vector<Entry>* entries) {
   const auto less = [](const Entry& a, const Entry& b) {
     return a.hash < b.hash || (a.hash == b.hash && a.index < b.index);
@@ -72,7 +71,7 @@ KeyBatch MakeKeyBatch(absl::Span<const uint64_t> keys, int32_t buckets,
     if (i == 0 || entry.hash != entries[i - 1].hash) {
       const auto bucket = static_cast<size_t>(PlaceOf(entry.hash, buckets).bucket);
       while (batch.bucket_begin.size() <= bucket) batch.bucket_begin.push_back(batch.size());
-      batch.keys.push_back(KeyOfHash(entry.hash));  // Instead of a look at a random place.
+      batch.keys.push_back(KeyOfHash(entry.hash));  // This avoids a read at a random place.
     }
     if (places != nullptr) (*places)[entry.index] = static_cast<uint32_t>(batch.size() - 1);
   }

@@ -10,7 +10,7 @@
 namespace capstan {
 namespace {
 
-constexpr size_t kBits = 8;  // Of a byte.
+constexpr size_t kBits = 8;  // The bits of a byte.
 
 size_t BytesFor(size_t keys) { return (keys + kBits - 1) / kBits; }
 

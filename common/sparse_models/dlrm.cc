@@ -14,7 +14,7 @@ namespace capstan {
 namespace {
 
 constexpr char kName[] = "DLRM";
-constexpr int32_t kDlrmFieldsMax = 4096;  // 8 million dots.
+constexpr int32_t kDlrmFieldsMax = 4096;  // They have 8 million dot products.
 
 absl::Status CheckOptions(const Dlrm::Options& options) {
   CAPSTAN_RETURN_IF_ERROR(CheckOption(kName, "dense_columns",
@@ -75,8 +75,8 @@ absl::Status Dlrm::AppendKeys(const ExampleBatch& examples, const SampleDraws& d
   return absl::OkStatus();
 }
 
-// One row of products at a time, which is contiguous, so that the compiler can vectorise over it;
-// each product is summed in ascending order of the column.
+// Computes one row of products at a time, which is contiguous, so that the compiler can vectorise
+// over it; each product is summed in ascending order of the column.
 void Dlrm::Interact(const float* t, float* products) {
   const int64_t dim = options_.dim;
   for (int64_t i = 0; i < vectors_; ++i) {
@@ -152,7 +152,7 @@ SparseResult Dlrm::Train(const SparseInput& input, int64_t gradient_samples,
   t_gradients_.assign(t_.size(), 0.0f);
   for (int64_t i = 0; i < n; ++i) {
     const float* gradient = x_gradients_.data() + i * width;
-    std::copy_n(gradient, passed(), t_gradients_.data() + i * stride);  // Of t_0, passed on.
+    std::copy_n(gradient, passed(), t_gradients_.data() + i * stride);  // t_0 was passed on.
     InteractBackward(t_.data() + i * stride, gradient + passed(), t_gradients_.data() + i * stride);
   }
   pool_.Backward(input, stride, t_gradients_.data() + passed(), row_gradients.data());

@@ -32,7 +32,7 @@ absl::Status CheckFields(absl::string_view model, const ExampleBatch& examples, 
 
 absl::Status CheckOneKeyAField(absl::string_view model, const ExampleBatch& examples,
                                int32_t fields) {
-  std::vector<int64_t> last(static_cast<size_t>(fields), -1);  // Example that had a key of it.
+  std::vector<int64_t> last(static_cast<size_t>(fields), -1);  // The last example of each field.
   for (int64_t i = 0; i < examples.count(); ++i) {
     for (const int32_t field : examples.example(i).fields) {
       int64_t& of_field = last[static_cast<size_t>(field)];
@@ -48,7 +48,7 @@ absl::Status CheckOneKeyAField(absl::string_view model, const ExampleBatch& exam
 
 absl::Status CheckOption(absl::string_view model, absl::string_view option, double value,
                          double low, double high) {
-  if (value >= low && value <= high) return absl::OkStatus();  // Not so for NaN.
+  if (value >= low && value <= high) return absl::OkStatus();  // This is false for NaN.
   return absl::InvalidArgumentError(
       absl::StrCat(model, ": ", option, " is ", value, ", expected ", low, " to ", high));
 }

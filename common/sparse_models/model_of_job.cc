@@ -21,7 +21,7 @@ namespace {
 constexpr int32_t kDefaultBuckets = 64;
 constexpr int64_t kExamplesAtOnce = 4096;
 constexpr int64_t kLabelsForMean = 1'000'000;
-constexpr double kDefaultNoisePower = 0.75;  // word2vec's.
+constexpr double kDefaultNoisePower = 0.75;  // word2vec uses it.
 
 using Model = absl::StatusOr<std::unique_ptr<SparseModel>>;
 
@@ -59,7 +59,7 @@ absl::StatusOr<float> MeanLabel(ExampleSet& set, const Progress& progress) {
   return static_cast<float>(sum / static_cast<double>(count));
 }
 
-// In ascending order of their keys.
+// Counts the occurrences of each key; returns them in ascending order of the keys.
 absl::StatusOr<std::vector<NoiseWords::Word>> CountWords(ExampleSet& set,
                                                          const Progress& progress) {
   absl::flat_hash_map<uint64_t, int64_t> counts;

@@ -3,8 +3,8 @@
 namespace capstan {
 namespace {
 
-// Four rows of B at a time, which saves loads and stores of C, and adds in the same order as one at
-// a time.
+// Takes four rows of B at a time, which saves loads and stores of C. It adds in the same order as
+// one row at a time.
 inline __attribute__((always_inline)) void Loop(int64_t m, int64_t n, int64_t k, StridedMatrix a,
                                                 const float* b, float* c) {
   for (int64_t r = 0; r < m; ++r) {

@@ -13,12 +13,12 @@ absl::StatusOr<NoiseWords> NoiseWords::Create(absl::Span<const Word> words, doub
     return absl::InvalidArgumentError(
         absl::StrCat("noise words: ", words.size(), " words, expected 1 to 2^31 - 1"));
   }
-  if (!(power >= 0 && power <= 1)) {  // Not so for NaN.
+  if (!(power >= 0 && power <= 1)) {  // NaN is not in the range.
     return absl::InvalidArgumentError(
         absl::StrCat("noise words: power is ", power, ", expected 0 to 1"));
   }
   double sum = 0;
-  std::vector<double> shares;  // Of a slot; their mean is 1.
+  std::vector<double> shares;  // The share of each slot; their mean becomes 1.
   NoiseWords noise;
   for (const Word& word : words) {
     if (word.count < 1) {
@@ -49,7 +49,7 @@ absl::StatusOr<NoiseWords> NoiseWords::Create(absl::Span<const Word> words, doub
       below.push_back(large);
     }
   }
-  return noise;  // What is left differs from 1 by rounding: it has its own key alone.
+  return noise;  // The slots left differ from 1 only by rounding; each has its own key alone.
 }
 
 }  // namespace capstan

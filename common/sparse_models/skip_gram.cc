@@ -13,11 +13,11 @@ namespace capstan {
 namespace {
 
 constexpr char kName[] = "skip-gram";
-// Streams of an example's draws: high halves of Philox's counter.
+// The high half of Philox's counter chooses the stream of an example's draws.
 constexpr uint64_t kWindowStream = uint64_t{1} << 63;
 
-// Eight partial sums, added up at the end: the compiler vectorises them, and the order is written
-// down here.
+// Keeps eight partial sums and adds them up at the end: the compiler vectorises them, and the order
+// is fixed by this code.
 float Dot(const float* a, const float* b, int64_t dim) {
   std::array<float, 8> sums = {};
   int64_t c = 0;
@@ -31,7 +31,7 @@ float Dot(const float* a, const float* b, int64_t dim) {
   return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
-// The negatives of one example, one after the other.
+// Draws the negatives of one example, one after the other.
 class NoiseDraws {
  public:
   NoiseDraws(const SampleDraws& draws, int64_t example)

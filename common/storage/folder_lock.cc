@@ -14,7 +14,7 @@
 namespace capstan {
 namespace {
 
-// Who wrote the lock file: "process 123", for people.
+// Returns who wrote the lock file, for people: "process 123".
 std::string Holder(int fd) {
   char bytes[32];
   const ssize_t count = pread(fd, bytes, sizeof(bytes), 0);
@@ -22,7 +22,7 @@ std::string Holder(int fd) {
   return absl::StrCat("process ", absl::string_view(bytes, static_cast<size_t>(count)));
 }
 
-// Of errno, which it reads first.
+// Returns an error made of errno, which it reads first.
 absl::Status LockError(absl::string_view what, const std::string& path) {
   const int error = errno;
   return absl::UnavailableError(

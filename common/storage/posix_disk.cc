@@ -57,8 +57,8 @@ class PosixFile final : public WritableFile {
   }
 
  private:
-  // Sync waits for less if the disk has begun with large data while more of it comes. A hint:
-  // errors are Sync's to find.
+  // Starts to write large data to the disk while more of it comes, so that Sync waits for less. It
+  // is a hint: Sync finds the errors.
   void StartWriting(int64_t written) {
     unstarted_ += written;
     if (unstarted_ < static_cast<int64_t>(kStartBytes)) return;
@@ -161,8 +161,8 @@ absl::Status PosixDisk::MakeFolder(const std::string& path) {
     }
     return SyncFolder(parent);
   }
-  // A process that was killed may have made it and not synced its name. Where that cannot be done
-  // (the parent is another user's), the folder is not of our making.
+  // A killed process may have made the folder and not synced its name. If the parent cannot be
+  // synced because it is another user's, this process did not make the folder.
   SyncFolder(parent).IgnoreError();
   return absl::OkStatus();
 }

@@ -15,7 +15,7 @@ absl::Status ProbeSpace(const std::string& folder, int64_t bytes) {
   const Descriptor file(
       open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.ok()) return DiskError("write into", folder);
-  unlink(path.c_str());  // The bytes go with the descriptor, whatever becomes of this process.
+  unlink(path.c_str());  // The bytes are freed with the descriptor, even if this process dies.
   errno = posix_fallocate(file.get(), 0, bytes);
   if (errno == 0) return absl::OkStatus();
   return DiskError(absl::StrCat("take ", bytes, " bytes in"), folder);

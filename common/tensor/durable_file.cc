@@ -16,7 +16,7 @@
 namespace capstan {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{64} << 20;  // Between two words of progress.
+constexpr size_t kPieceBytes = size_t{64} << 20;  // Bytes between two reports of progress.
 constexpr size_t kCopyBytes = 1 << 20;
 
 absl::Status ErrnoStatus(const char* what, const std::string& path) {
@@ -38,7 +38,8 @@ absl::Status SyncDirectory(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::string& path,
                                                                  const Progress& progress) {
-  // Processes of two containers that share the folder may have the same number.
+  // Two containers that share the folder may have processes of the same number, so a random one is
+  // added.
   std::random_device draw;
   std::string temporary = absl::StrCat(path, ".tmp-", getpid(), "-", absl::Hex(draw()));
   const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -82,8 +83,8 @@ absl::Status DurableFile::AppendFrom(const DurableFile& other) {
   return absl::OkStatus();
 }
 
-// Much may wait in memory for the disk, and one fsync of all of it would tell nothing for as long.
-// Errors are left to fsync, which hears of them too.
+// Much may wait in memory for the disk. One fsync of all of it would report no progress meanwhile,
+// so it is written out piece by piece. Errors are left to fsync, which reports them too.
 void DurableFile::SyncByPieces() {
   constexpr unsigned kWriteOut =
       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;

@@ -25,7 +25,8 @@ std::string ShapeText(const Shape& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-// Why the tensor does not fit; empty if it does. Null: the file does not have it.
+// Returns why the tensor does not fit; empty if it does. `there` is null if the file does not have
+// it.
 std::string Misfit(const v1::TensorSpec& tensor, const NamedTensor* there) {
   const std::string expected =
       absl::StrCat(", expected ", ShapeText(tensor.shape()), " of F32, F16 or BF16");

@@ -67,7 +67,7 @@ absl::Status MappedRows::FindTensors(const std::string& path) {
                                                static_cast<int64_t>(bytes_) - data);
   if (!entries.ok()) return Annotate(entries.status(), path);
   const std::vector<TensorEntry>& found = *entries;
-  // As RowFileWriter puts them, each aligned to its numbers.
+  // RowFileWriter writes the keys, then the rows, each aligned to its numbers.
   const bool fits = found.size() == 2 && found[0].name == "keys" &&
                     found[0].dtype == Dtype::kU64 && found[0].shape.size() == 1 &&
                     found[1].name == "rows" && found[1].dtype == Dtype::kF32 &&

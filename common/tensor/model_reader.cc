@@ -25,7 +25,7 @@ absl::StatusOr<ModelReader> ModelReader::Open(const std::string& folder) {
         absl::StrCat(folder, " has only what changed since the export in ", manifest.since_folder(),
                      ", expected an export of the whole model"));
   }
-  CAPSTAN_RETURN_IF_ERROR(ModelFilesIn(folder).status());  // No file of another folder.
+  CAPSTAN_RETURN_IF_ERROR(ModelFilesIn(folder).status());  // No file may be in another folder.
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors,
                            ReadSafetensors(std::filesystem::path(folder) / kModelTensorsFile));
   return ModelReader(folder, std::move(manifest), std::move(tensors));

@@ -28,7 +28,8 @@ std::string HeaderOf(int64_t rows, int64_t dim) {
         .dtype = Dtype::kF32}});
 }
 
-// Length and header, as long as for the largest number of rows that a file could have.
+// Returns the length and the header, as long as for the largest number of rows that a file could
+// have.
 std::string PaddedHeader(int64_t rows, int64_t dim) {
   const int64_t row_bytes = BytesOf(Dtype::kU64) + dim * BytesOf(Dtype::kF32);
   const size_t bytes = HeaderOf(std::numeric_limits<int64_t>::max() / row_bytes, dim).size();

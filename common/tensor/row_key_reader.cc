@@ -22,7 +22,7 @@ absl::Status TooShort(const std::string& path) {
   return absl::DataLossError(absl::StrCat(path, ": ends before all keys have come"));
 }
 
-// Where the keys begin, and how many there are.
+// Says where the keys begin, and how many there are.
 struct Keys {
   int64_t begin = 0;
   int64_t count = 0;

@@ -27,7 +27,7 @@ static_assert(std::endian::native == std::endian::little,
               "values are written as they lie in memory");
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int64_t kHeaderBytesMax = 100'000'000;  // As in the format's own implementation.
+constexpr int64_t kHeaderBytesMax = 100'000'000;  // The format's own implementation has it.
 
 absl::Status CheckTensor(const NamedTensorView& tensor) {
   const auto values = static_cast<int64_t>(tensor.values.size());
@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<NamedTensor>> ReadTensors(FileReader& file) {
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<TensorEntry> entries,
                            DecodeSafetensorsHeader(header, data_bytes));
   std::vector<NamedTensor> tensors;
-  for (TensorEntry& entry : entries) {  // In the order of their places, without gaps.
+  for (TensorEntry& entry : entries) {  // They are ordered by place, without gaps.
     NamedTensor& tensor = tensors.emplace_back();
     tensor.name = std::move(entry.name);
     tensor.shape = std::move(entry.shape);

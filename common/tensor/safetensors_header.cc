@@ -319,7 +319,8 @@ absl::StatusOr<std::vector<TensorEntry>> DecodeSafetensorsHeader(absl::string_vi
     return absl::OkStatus();
   }));
   CAPSTAN_RETURN_IF_ERROR(parser.End());
-  // By end too, so that empty tensors stand before the one that begins where they do.
+  // The end decides between equal beginnings, so that empty tensors stand before the one that
+  // begins where they do.
   std::stable_sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });

@@ -26,7 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whose folder `path` is, by its name. Nothing if it is named in any other way.
+// Returns the writer of the staged model at `path`, which its name holds. Nothing if the name has
+// another form.
 std::optional<Incarnation> WriterOf(const fs::path& path) {
   const std::string name = path.filename().string();
   absl::string_view rest = name;
@@ -38,12 +39,12 @@ std::optional<Incarnation> WriterOf(const fs::path& path) {
       !absl::SimpleAtoi(numbers[1], &incarnation)) {
     return std::nullopt;
   }
-  // As it is written: no sign, no blank, no leading zero.
+  // The name must be as it is written: no sign, no blank, no leading zero.
   if (name != absl::StrCat(kStagedModelPrefix, rank, "-", incarnation)) return std::nullopt;
   return Incarnation(incarnation);
 }
 
-// A file that is in its place already was moved before.
+// Moves a file. It is no error if the file was moved before and is in its place already.
 absl::Status Move(const fs::path& from, const fs::path& to) {
   if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   const int error = errno;
@@ -76,7 +77,7 @@ absl::Status PublishModel(const std::string& staged, const std::string& folder, 
     if (other.writer < exporter) RemoveStagedModel(other.path);
   }
   for (const std::string& file : *files) {
-    // The last: what it names is there for good.
+    // The manifest is moved last, once the files that it names are durable.
     if (file == kModelManifestFile) CAPSTAN_RETURN_IF_ERROR(SyncDirectory(folder));
     CAPSTAN_RETURN_IF_ERROR(Move(fs::path(staged) / file, fs::path(folder) / file));
   }

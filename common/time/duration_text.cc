@@ -13,7 +13,7 @@ std::string DurationText(absl::Duration duration) {
     return absl::StrCat(absl::ToInt64Milliseconds(duration), " ms");
   }
   if (duration <= absl::ZeroDuration()) return "0.0 s";
-  // What rounds to 10.0 has no decimal.
+  // A duration that rounds to 10.0 s is shown without a decimal.
   if (duration < absl::Milliseconds(9950)) {
     return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration));
   }

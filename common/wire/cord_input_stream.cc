@@ -20,7 +20,7 @@ bool CordInputStream::Next(const void** data, int* size) {
 }
 
 void CordInputStream::BackUp(int count) {
-  used_ -= static_cast<size_t>(count);  // Of the piece that Next returned last.
+  used_ -= static_cast<size_t>(count);  // used_ counts bytes of the piece that Next returned last.
   count_ -= count;
 }
 

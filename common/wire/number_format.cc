@@ -17,7 +17,7 @@ namespace {
 
 __attribute__((always_inline)) inline uint16_t ToBf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
-  // Half of the last place that is kept, less one where that place is even.
+  // Adds half of the last place that is kept, less one where that place is even.
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const uint32_t quiet = (bits >> 16) | 0x40u;  // Rounding could turn a NaN into an infinity.
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
@@ -52,7 +52,7 @@ uint16_t ToFp16(float value) {
   }
   if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and above round to infinity.
   if (magnitude < 0x38800000u) {                        // Below 2^-14: denormal, steps of 2^-24.
-    // The sum has steps of 2^-24 itself: adding rounds, and leaves the number in its last bits.
+    // The sum has steps of 2^-24, so the addition rounds and leaves the number in its last bits.
     constexpr float kShift = 0.5f;
     const float sum = std::bit_cast<float>(magnitude) + kShift;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(sum) - 0x3f000000u));
@@ -108,7 +108,8 @@ __attribute__((target("avx2"))) void FromBf16Avx2(const char* in, int64_t n, flo
   FromBf16Loop(in, n, out);
 }
 
-// Half as long again for the same time as with AVX2; the way back is as fast as memory already.
+// This converts half as much again as AVX2 in the same time; the way back is as fast as memory
+// already.
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))) void
 ToBf16Avx512(const float* in, int64_t n, char* out) {
   ToBf16Loop(in, n, out);
@@ -188,7 +189,7 @@ void DecodeNumbers(NumberFormat format, const char* bytes, absl::Span<float> val
 
 absl::Cord EncodedNumbers(NumberFormat format, absl::Span<const float> values) {
   const size_t bytes = values.size() * static_cast<size_t>(BytesOf(format));
-  char* made = new char[bytes];  // Not cleared: all of it is written.
+  char* made = new char[bytes];  // It is not cleared, since all of it is written.
   EncodeNumbers(format, values, made);
   return absl::MakeCordFromExternal({made, bytes}, [made] { delete[] made; });
 }

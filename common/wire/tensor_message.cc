@@ -46,14 +46,15 @@ absl::Cord Join(const MessageLite& head, const std::vector<absl::Cord>& values) 
   return body;
 }
 
-// The parser lists every entry, however short it is: they are counted first.
+// Counts the entries before they are parsed, because the parser makes an object of each, however
+// short it is.
 absl::Status CountEntries(const absl::Cord& bytes, int field) {
   CordInputStream stream(bytes);
   google::protobuf::io::CodedInputStream in(&stream);
   int64_t entries = 0;
   for (uint32_t tag = in.ReadTag(); tag != 0; tag = in.ReadTag()) {
     if (WireFormatLite::GetTagFieldNumber(tag) == field) ++entries;
-    if (!WireFormatLite::SkipField(&in, tag)) break;  // The parser says so, too.
+    if (!WireFormatLite::SkipField(&in, tag)) break;  // The parser reports the error.
   }
   return entries <= kShardsPerMessageMax ? absl::OkStatus() : TooMany(entries);
 }
@@ -82,7 +83,7 @@ absl::StatusOr<Message> Split(const absl::Cord& body) {
   constexpr size_t kStartMax = kCountsBytes + kShardsPerMessageMax * sizeof(uint32_t);
   const absl::string_view first = body.empty() ? absl::string_view() : *body.chunk_begin();
   CAPSTAN_ASSIGN_OR_RETURN(std::optional<BodyStart> start, ReadBodyStart(first));
-  if (!start) {  // It is torn.
+  if (!start) {  // The start spans several chunks.
     CAPSTAN_ASSIGN_OR_RETURN(start, ReadBodyStart(std::string(body.Subcord(0, kStartMax))));
   }
   if (!start) return absl::InvalidArgumentError("a body that ends before its values' sizes");
@@ -145,7 +146,7 @@ absl::Cord Encode(const PushMessage& message) { return Join(message.head, messag
 absl::Cord Encode(const PullAnswer& answer) { return Join(answer.head, answer.values); }
 
 absl::StatusOr<std::optional<BodyStart>> ReadBodyStart(absl::string_view come) {
-  uint32_t counts[2];  // Bytes of the head, values.
+  uint32_t counts[2];  // Bytes of the head, and number of values.
   if (come.size() < sizeof counts) return std::nullopt;
   std::memcpy(counts, come.data(), sizeof counts);
   if (counts[1] > kShardsPerMessageMax) return TooMany(counts[1]);

@@ -58,7 +58,7 @@ const UnalignedFloat* WireValues::Read(int64_t begin, int64_t count, float* bloc
 void WireValues::CopyBytesTo(char* to) const {
   for (const Piece& piece : pieces_) {
     char* const place = to + piece.begin;
-    if (place == piece.data) continue;  // Received there.
+    if (place == piece.data) continue;  // It was received there.
     std::memcpy(place, piece.data, static_cast<size_t>(piece.end - piece.begin));
   }
 }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 256 * 1024;
 constexpr Bytef kGzipFirstByte = 0x1f;
-constexpr int kGzipWindowBits = 15 + 16;  // zlib: the largest window, a gzip header and trailer.
+constexpr int kGzipWindowBits = 15 + 16;  // 15: the largest window; 16: a gzip header and trailer.
 
 class GzipStream final : public ByteStream {
  public:
@@ -95,7 +95,7 @@ class GzipStream final : public ByteStream {
 
   const InputFile file_;
   std::vector<char> input_;
-  int64_t offset_ = 0;  // Of the file, behind what is in input_.
+  int64_t offset_ = 0;  // The file's offset behind the bytes in input_.
   bool started_ = false;
   bool between_members_ = false;  // A member has ended; the next one, if any, is still to begin.
   z_stream stream_ = {};

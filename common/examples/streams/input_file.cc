@@ -38,7 +38,7 @@ absl::Status ErrorOf(const std::string& path, int error_number) {
 }  // namespace
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
-  // O_NONBLOCK: opening a pipe without a writer must not wait for one.
+  // With O_NONBLOCK, opening a pipe that has no writer does not wait for one.
   InputFile file(path, open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.file_.ok()) return ErrorOf(path, errno);
   struct stat status;

@@ -37,7 +37,7 @@ class ZstdStream final : public ByteStream {
   absl::StatusOr<size_t> Read(absl::Span<char> room) override {
     ZSTD_outBuffer output = {room.data(), room.size(), 0};
     while (output.pos == 0) {
-      // What zstd holds back must come out before more goes in.
+      // zstd must return the output that it holds back before it gets more input.
       if (input_.pos == input_.size && !output_held_) {
         CAPSTAN_RETURN_IF_ERROR(Refill());
         if (input_.size == 0) {
@@ -84,7 +84,7 @@ class ZstdStream final : public ByteStream {
   std::vector<char> buffer_;
   const std::unique_ptr<ZSTD_DCtx, ContextDeleter> context_;
   ZSTD_inBuffer input_ = {nullptr, 0, 0};
-  int64_t offset_ = 0;           // Of the file, behind what is in buffer_.
+  int64_t offset_ = 0;           // The file's offset behind the bytes in buffer_.
   bool between_frames_ = false;  // A frame has ended; the next one, if any, is still to begin.
   bool output_held_ = false;     // The last call filled its room; zstd may have more.
 };

@@ -20,7 +20,7 @@ bool SameBits(absl::Span<const T> a, absl::Span<const T> b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// A batch that fills up with what could be parsed, so that most lines meet one that is not empty.
+// Keeps the parsed examples in its batch, so that most lines meet a batch that is not empty.
 class Survivor {
  public:
   explicit Survivor(LineParser& parser)
@@ -48,7 +48,7 @@ class Survivor {
 };
 
 void TryVariants(Survivor& survivor, const std::string& seed) {
-  // What formats are made of, and what they are not; the zero at its end, too.
+  // Some of these bytes belong to formats, others do not. The zero at the end is one of them.
   constexpr char kBytes[] = " \t\n\r\"#:,+-.0519aefxnXq\x7f\x80\xff";
   for (size_t i = 0; i <= seed.size(); ++i) {
     survivor.Try(seed.substr(0, i));
@@ -87,7 +87,7 @@ void CheckSurvives(LineParser& parser, const std::vector<std::string>& seeds) {
   for (const std::string& seed : seeds) TryVariants(survivor, seed);
   for (uint64_t i = 0; i < kRandomLines; ++i) {
     std::string line(PhiloxWord(i, 0) % 64, '\0');
-    // Every other line is random over all bytes, the others over those of a seed.
+    // Even lines consist of random bytes, odd lines of random bytes of a seed.
     const std::string& alphabet = seeds[i % seeds.size()];
     for (size_t j = 0; j < line.size(); ++j) {
       const uint32_t word = PhiloxWord(i, j + 1);

@@ -18,7 +18,7 @@ grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-// Takes the first error off the list; ok if it is empty.
+// Removes and returns the first error of the list; ok if it is empty.
 absl::Status TakeError(std::vector<absl::Status>* errors) {
   if (errors->empty()) return absl::OkStatus();
   const absl::Status error = errors->front();

@@ -45,7 +45,7 @@ void FakeRowSource::Route(const std::vector<std::string>& servers) {
     routing.add_servers()->set_node_id(name);
     routing.mutable_servers()->rbegin()->set_address(absl::StrCat(name, ":1"));
   }
-  routing.add_shards()->set_element_end(8);  // Of a dense table.
+  routing.add_shards()->set_element_end(8);  // The shard of a dense table.
   for (int32_t bucket = 0; bucket < table_.sparse().buckets(); ++bucket) {
     v1::ShardRoute& route = *routing.add_shards();
     route.set_table(table_.table());

@@ -24,7 +24,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-// fp32 sums of some dozen terms of size 1: a few units of 2^-24, relative to the largest.
+// fp32 sums of some dozen terms of size 1 err by a few units of 2^-24, relative to the largest.
 constexpr double kTolerance = 2e-5;
 
 void CheckClose(const char* what, size_t index, double actual, double expected, double scale) {
@@ -46,7 +46,8 @@ ExampleBatch PartOf(const ExampleBatch& examples, int64_t begin, int64_t end) {
   return part;
 }
 
-// The examples [begin, end) with the rows that they have in `whole`: places stay as they are.
+// Returns the examples [begin, end) with the rows that they have in `whole`; places stay as they
+// are.
 ModelCase CaseOfPart(const SparseModel& model, const ModelCase& whole, int64_t begin, int64_t end) {
   ModelCase part = whole;
   part.examples = PartOf(whole.examples, begin, end);
@@ -122,7 +123,7 @@ bool operator==(const Gradients& a, const Gradients& b) {
 }
 
 Gradients TrainOn(SparseModel& model, const ModelCase& on, int64_t gradient_samples) {
-  // What was there before must not matter.
+  // The earlier contents must not matter.
   Gradients gradients = {.rows = std::vector(on.rows.size(), 42.0f),
                          .dense = std::vector(on.dense.size(), 42.0f)};
   gradients.result = model.Train(on.Input(), gradient_samples, absl::MakeSpan(gradients.rows),
@@ -190,7 +191,7 @@ void CheckInvariants(SparseModel& model, const ExampleBatch& examples) {
   CHECK(nothing.result.losses == 0);
   CHECK(nothing.rows.empty());
   CHECK(nothing.dense == std::vector<float>(whole.dense.size(), 0.0f));
-  CHECK(once == TrainOn(model, whole));  // Other sizes before do not matter.
+  CHECK(once == TrainOn(model, whole));  // Batches of other sizes before do not matter.
 
   const Gradients halves = TrainOn(model, whole, 2);
   CHECK(halves.result.loss_sum == once.result.loss_sum);

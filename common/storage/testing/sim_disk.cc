@@ -11,7 +11,7 @@ namespace capstan {
 namespace {
 
 constexpr size_t kSectorBytes = 512;
-constexpr int kSectorSizes = 4;  // kAnySectors: down to an eighth of it.
+constexpr int kSectorSizes = 4;  // kAnySectors also uses 1/2, 1/4 and 1/8 of a sector.
 
 std::string ParentOf(const std::string& path) {
   const size_t slash = path.find_last_of('/');
@@ -66,7 +66,7 @@ bool SimDisk::DueLocked(Fault fault, double rate) {
   const auto planned = planned_.find(steps_ - 1);
   bool due = planned != planned_.end() && planned->second == fault;
   if (due) planned_.erase(planned);
-  // Drawn only where there is a chance, so that a disk without faults draws nothing.
+  // A number is drawn only where there is a chance, so that a disk without faults draws nothing.
   if (!due && rate > 0) due = static_cast<double>(RandomLocked(uint64_t{1} << 32)) < rate * 0x1p32;
   if (due) InjectLocked(fault);
   return due;
@@ -105,8 +105,8 @@ absl::Status SimDisk::Append(int64_t life, const FilePtr& file, const std::strin
   if (life != life_) return Failed("write", path, "it was opened before a crash");
   const absl::Status status = StepLocked("write", path);
   if (!status.ok()) {
-    // The bytes may have reached the cache before the power went: a crash decides. Only the call
-    // that was cut: what comes after it never happened.
+    // The bytes of the call that was cut may have reached the cache before the power went; a crash
+    // decides. Later calls never happened.
     if (steps_ - 1 == cut_at_) file->bytes.append(bytes.data(), bytes.size());
     return status;
   }
@@ -352,7 +352,7 @@ void SimDisk::DropSectorsLocked(File& file) {
     at = next;
   }
   if (hole) InjectLocked(Fault::kLostSector);
-  // Its length may have reached the disk before its last bytes did.
+  // The file's length may have reached the disk before its last bytes did.
   if (RandomLocked(2) == 0) file.bytes.resize(end);
 }
 

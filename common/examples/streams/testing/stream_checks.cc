@@ -20,7 +20,7 @@ Bytes FrontOf(Bytes bytes, size_t count) {
   return bytes;
 }
 
-// Compresses to little, so that one byte of input makes much output.
+// Returns bytes that compress well, so that one byte of input makes much output.
 Bytes RepeatingBytes(size_t count) {
   Bytes bytes(count);
   for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(i / 1000);
