@@ -219,8 +219,17 @@ JobCheck CheckLayers(const v1::JobSpec& spec) {
 // With backups only whole iterations are trained (scheduler/core/epoch_plan.h).
 void CheckBackups(const v1::JobSpec& spec, JobCheck* result) {
   const ConsistencyRule rule = ConsistencyOf(spec);
+  if (rule.backups == 0) return;
+  const int workers = spec.resources().workers();
+  const int slots_a_worker = (rule.slots + workers - 1) / workers;
+  if (slots_a_worker > rule.backups) {
+    result->warnings.push_back(absl::StrCat(
+        "consistency.bsp.backups: ", rule.backups, " is less than the ", slots_a_worker,
+        " slots of a worker, so that each iteration waits for every worker; as many workers as ",
+        "slots would make each a slot"));
+  }
   const int64_t iteration = int64_t{rule.slots} * spec.training().batch_size();
-  if (rule.backups == 0 || result->train_count >= iteration) return;
+  if (result->train_count >= iteration) return;
   FieldChecker("consistency.bsp", &result->diagnostics)
       .Wrong("backups", absl::StrCat(rule.backups),
              absl::StrCat("0, since an epoch of ", result->train_count,

@@ -188,7 +188,17 @@ TEST_CASE("CheckJob: with backups an epoch needs a whole iteration", "[job]") {
   v1::JobSpec spec = folder.Spec();
   spec.mutable_training()->set_slots(3);
   spec.mutable_consistency()->mutable_bsp()->set_backups(1);
-  CHECK(CheckJob(spec).diagnostics.empty());
+  spec.mutable_resources()->set_workers(3);
+  JobCheck enough = CheckJob(spec);
+  CHECK(enough.diagnostics.empty());
+  CHECK(enough.warnings.empty());
+  spec.mutable_resources()->set_workers(2);
+  enough = CheckJob(spec);
+  CHECK(enough.diagnostics.empty());
+  REQUIRE(enough.warnings.size() == 1);
+  CHECK(enough.warnings[0] ==
+        "consistency.bsp.backups: 1 is less than the 2 slots of a worker, so that each iteration "
+        "waits for every worker; as many workers as slots would make each a slot");
   spec.mutable_training()->set_slots(4);
   const JobCheck check = CheckJob(spec);
   REQUIRE(check.diagnostics.size() == 1);

@@ -324,6 +324,10 @@ class Planner {
 
   absl::Status PlanLayerNormalization(const v1::LayerNormalization& spec) {
     layer_.kind = LayerKind::kLayerNormalization;
+    if (layer_.in.c < 2) {
+      return Error(kind_, " reads ", ToString(layer_.in),
+                   ", expected 2 channels or more: one alone would always become 0");
+    }
     return PlanScaleAndShift(spec.has_epsilon() ? spec.epsilon() : 1e-5f);
   }
 

@@ -79,6 +79,12 @@ TEST_CASE("Model plan: layer normalisation has a scale and a shift a channel, an
       "layer \"n\": layer_normalization.epsilon is -1, expected a finite number more than");
 }
 
+TEST_CASE("Model plan: layer normalisation of one channel is refused", "[common][model]") {
+  CHECK_STATUS(Plan(R"(layers { name: "n" layer_normalization {} })", {8, 8, 1}),
+               absl::StatusCode::kInvalidArgument,
+               "layer \"n\": layer_normalization reads 8x8x1, expected 2 channels or more");
+}
+
 TEST_CASE("Model plan: initial values are PyTorch's defaults", "[common][model]") {
   REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, Plan(kResidual));
   CHECK(plan.parameters[0].initial.kind == Initial::Kind::kUniform);

@@ -34,7 +34,7 @@ int64_t EpochPlan::Samples(Epoch epoch) const {
 
 int64_t EpochPlan::samples_total() const {
   const Epoch last(epochs_ - 1);
-  return last.value() * train_count_ + Samples(last);
+  return SamplesBefore(last) + Samples(last);
 }
 
 int64_t EpochPlan::SlotSamples(SlotId slot, int64_t iterations) const {

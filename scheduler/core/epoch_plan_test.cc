@@ -33,6 +33,7 @@ TEST_CASE("Epoch plan: with backups only whole iterations are trained", "[schedu
   CHECK(plan.Steps(Epoch(1)) == Range{2, 4});
   CHECK(plan.Samples(Epoch(1)) == 80);
   CHECK(plan.samples_total() == 240);
+  CHECK(plan.SamplesBefore(Epoch(2)) == 160);
   CHECK(plan.SlotSamples(SlotId(3), 2) == 20);
 }
 

@@ -9,7 +9,6 @@ JobEpochs::JobEpochs(const JobPlan& plan)
       job_(plan.id),
       decide_(plan.decide),
       has_accuracy_(HasAccuracy(plan.objective)),
-      train_count_(plan.train_count),
       validation_count_(plan.validation_count),
       test_count_(plan.test_count) {}
 

@@ -35,7 +35,7 @@ class JobEpochs {
   // ---- the present epoch
   double Start(Epoch epoch, Instant started);  // The factor of its learning rate.
   Epoch epoch() const { return epoch_; }
-  int64_t samples_before() const { return epoch_.value() * train_count_; }
+  int64_t samples_before() const { return plan_.SamplesBefore(epoch_); }
   int64_t samples_end() const { return samples_before() + plan_.Samples(epoch_); }
   const EpochPlan& plan() const { return plan_; }
   void FinishTraining(const JobMetrics::Sums& sums);
@@ -84,7 +84,6 @@ class JobEpochs {
   const JobId job_;
   const DecisionPlan decide_;
   const bool has_accuracy_;
-  const int64_t train_count_;
   const int64_t validation_count_;
   const int64_t test_count_;
   Epoch epoch_;

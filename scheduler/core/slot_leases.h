@@ -7,8 +7,8 @@
 //   unheld --Assign--> held by a task --Assign after a death or a join--> held by another
 //                            \ Report(end) -> complete (not moved any more)
 //
-// With backups nobody waits for the slowest: all shards have applied an iteration that all but so
-// many slots have done, and what the others make of it is dropped.
+// With backups all shards have applied an iteration that all but so many slots have done, and drop
+// the gradients of the others. The phase ends without those; a segment, for a checkpoint, does not.
 // Thread safety: thread-compatible.
 // Invariants: (1) begin <= done <= end for each slot, and done never decreases.
 //             (2) after Assign with live tasks every incomplete slot has one holder, and the
@@ -56,7 +56,8 @@ class SlotLeases {
   // its holder stays the same.
   std::vector<SlotLease> HeldBy(Rank rank) const;
 
-  bool complete() const { return incomplete_ <= backups_; }  // All shards have applied all.
+  // All shards have applied all iterations; with backups some slots may still compute.
+  bool complete() const { return incomplete_ <= backups_; }
   // All shards have applied every iteration below it.
   Iteration finished() const;
   Iteration begin() const { return begin_; }

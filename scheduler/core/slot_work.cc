@@ -99,7 +99,7 @@ void SlotWork::PlanQuiet(bool due, int64_t due_steps, double samples_per_second,
   if (!leases.AtSegmentEnd()) at_end_since_.reset();
   if (due && leases.AtSegmentEnd()) {
     // The job does not become quiet if a task is at an iteration beyond the segment's end, because
-    // the other tasks will not complete that iteration.
+    // the other tasks do not take part in that iteration.
     if (!at_end_since_) at_end_since_ = now;
     margin_ = std::max(margin_, kSegmentMarginMin);
     if (now >= *at_end_since_ + kSegmentNotice) EndSegmentSoon(samples_per_second);
@@ -109,6 +109,9 @@ void SlotWork::PlanQuiet(bool due, int64_t due_steps, double samples_per_second,
     if (due || !leases.AtSegmentEnd()) return;
     margin_ = 0;  // No checkpoint is due any more.
   }
+  // With backups the slots that are needed may be at the end long before the slowest one, for which
+  // a checkpoint waits.
+  if (due && leases.finished() == leases.segment_end()) return;
   if (due) return EndSegmentSoon(samples_per_second);
   // The end of a checkpoint that is due after a number of iterations is known long before.
   const Iteration end = std::min(leases.end(), Iteration(due_steps));

@@ -123,6 +123,33 @@ TEST_CASE("Work leases: a job is quiet once its tasks have ended what they began
   CHECK_FALSE(work->IsQuiet(workers.tasks));
 }
 
+TEST_CASE("Work leases: with backups a slow task moves no checkpoint and holds up no epoch",
+          "[scheduler][core]") {
+  JobPlan plan = Plan(ConsistencyMode::kBsp);
+  plan.consistency.backups = 2;  // The slots of one task.
+  SlotWork work(plan);
+  work.StartTraining(Epoch(0), nullptr);
+  Workers workers(&work);
+  work.PlanQuiet(/*due=*/false, /*due_steps=*/5, /*samples_per_second=*/0, kNow);
+  workers.Grant();
+  workers.Finish(Rank(0));
+  CHECK(work.StepsDone(Epoch(0)) == 5);
+  work.PlanQuiet(/*due=*/true, 5, 0, kNow);
+  workers.Grant();
+  for (const Rank rank : kRanks) {
+    CHECK(workers.tasks.at(rank).assignment.slots.front().end == Iteration(5));
+  }
+  workers.Finish(Rank(0));
+  CHECK_FALSE(work.IsQuiet(workers.tasks));
+  workers.Finish(Rank(1));
+  CHECK(work.IsQuiet(workers.tasks));
+
+  work.GoOn();
+  workers.Grant();
+  workers.Finish(Rank(0));
+  CHECK(work.trained());
+}
+
 TEST_CASE("Work leases: ids of sample leases grow from phase to phase", "[scheduler][core]") {
   const auto work = Make(ConsistencyMode::kSsp);
   work->StartTraining(Epoch(0), nullptr);

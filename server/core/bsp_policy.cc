@@ -16,7 +16,7 @@ absl::Status BspPolicy::CheckPush(const PushHead& push, const ShardVersions& ver
   return tree_.CheckNode(push.slot_begin, push.slot_end);
 }
 
-bool BspPolicy::IsFirst(const PushHead& push) {
+bool BspPolicy::NoteArrival(const PushHead& push) {
   if (arrived_.empty()) return false;  // Without backups every update has all slots.
   Iteration& last = arrived_[static_cast<size_t>(push.slot_begin)];
   const bool is_first = last < push.iteration;
@@ -26,7 +26,7 @@ bool BspPolicy::IsFirst(const PushHead& push) {
 
 PushDecision BspPolicy::Push(const PushHead& push, const ShardVersions& versions) {
   PushDecision decision;
-  const bool is_new = IsFirst(push);
+  const bool is_new = NoteArrival(push);
   const bool is_past = push.iteration.value() < versions.current.value();
   if (is_past && !(is_new && Planted(PlantedBug::kCountLateSlot))) {
     decision.outcome = is_new ? PushOutcome::kLate : PushOutcome::kDuplicate;

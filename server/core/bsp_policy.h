@@ -1,13 +1,13 @@
 // BspPolicy: an iteration is M slots; when all are in they are summed in a fixed tree and applied
-// once. With b backups it is applied when M - b are in, and the others are dropped as they come.
+// once. With b backups it is applied when M - b are in (README.md).
 //
 // A pull at iteration c reads exactly version c. After iteration c is applied (version c + 1),
 // version c stays readable until the first push for iteration c + 1: its sender has seen the whole
 // model at c + 1, so every shard has finished c and nobody needs version c again. Until then a slot
-// of a worker that died can be computed once more by another. This holds with backups, too: whose
-// slot is dropped by one shard may be needed by another one, which has not finished c.
+// of a worker that died can be computed once more by another. This holds with backups, too: a slot
+// that one shard drops may be needed by another shard, which has not finished c.
 //
-//   version v, tree empty,  --first push at v-->  tree filling  --last slot-->  version v+1, tree
+//   version v, tree empty,  --first push at v-->  tree filling  --last needed-->  version v+1, tree
 //   v-1 readable                                  v readable                    empty, v readable
 //
 // Thread safety: thread-compatible.
@@ -42,8 +42,8 @@ class BspPolicy final : public ConsistencyPolicy {
   void Restore(const ShardCoreState&) override {}
 
  private:
-  // Whether neither the push nor a later one of its slot has come before; notes that it has.
-  bool IsFirst(const PushHead& push);
+  // Notes that the push has come. Returns whether neither it nor a later one of its slot had.
+  bool NoteArrival(const PushHead& push);
 
   SlotTree tree_;  // Of iteration `versions.current`.
   // With backups, by slot: the last iteration of which it has come. A shard that was restored knows

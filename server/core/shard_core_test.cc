@@ -135,8 +135,6 @@ TEST_CASE(
   }
 }
 
-// ---------------------------------------------------------------- SSP
-
 TEST_CASE("BSP with backups: all but so many slots make an update, and later ones are dropped",
           "[server][core]") {
   ShardFixture shard(Bsp(3, 1));
@@ -171,6 +169,8 @@ TEST_CASE("BSP with backups: numbers of backups that cannot be are refused", "[s
   CHECK_STATUS(ShardCore::Make(Bsp(3, backups)), StatusCode::kInvalidArgument,
                absl::StrCat("backups: ", backups, ", expected 0 to 2, fewer than slots"));
 }
+
+// ---------------------------------------------------------------- SSP
 
 TEST_CASE("SSP: a reader s iterations ahead reads, one at s + 1 waits", "[server][core]") {
   ShardFixture shard(Ssp(2));

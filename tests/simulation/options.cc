@@ -333,8 +333,9 @@ Options DrawOptions(uint64_t seed) {
   DrawMoreJobs(Prng(seed).Fork(kJobsStream), options);
   DrawLostSuccessor(Prng(seed).Fork(kSuccessorStream), options);
   DrawBackups(Prng(seed).Fork(kBackupsStream), options.job);
-  for (JobOptions& more : options.more_jobs)
+  for (JobOptions& more : options.more_jobs) {
     DrawBackups(Prng(more.seed).Fork(kBackupsStream), more);
+  }
   return options;
 }
 

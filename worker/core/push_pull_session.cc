@@ -310,6 +310,7 @@ void PushPullSession::RecordReplies(const InFlight& message, Op& op,
     --op.undone;
     if (op.request.kind == OpKind::kPush) {
       per_shard_[index].unanswered.erase(op.sequences[index]);
+      op.pushed_version = std::min(op.pushed_version.value_or(reply.version), reply.version);
       continue;
     }
     op.replies[index] = reply;
@@ -403,7 +404,8 @@ void PushPullSession::Finish(OpId id, const absl::Status& status, SessionActions
               .started = op.started,
               .repeated = op.repeated,
               .reread = op.reread,
-              .status = status};
+              .status = status,
+              .pushed_version = op.pushed_version.value_or(Version(0))};
   bool past = false;
   for (size_t i = 0; i < op.replies.size(); ++i) {
     const ShardReply& reply = op.replies[i];

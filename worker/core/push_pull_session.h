@@ -135,6 +135,7 @@ struct OpDone {
   Generation membership;  // Pull: that of all shards; 0: they differ, or one knows none.
   Iteration oldest;       // If kOutOfRange: the oldest iteration that all servers can still give.
   absl::btree_map<TableId, Version> versions;  // Pull: the lowest version of each table's shards.
+  Version pushed_version;  // Push: the lowest version that a shard had after it.
 };
 
 // The actions that the shell carries out after a call, in this order.
@@ -273,9 +274,10 @@ class PushPullSession {
     OpRequest request;
     Instant started;
     Instant heard;  // When it started, or last got a server's answer, routing table or release.
-    std::vector<ShardState> shards;   // By index in routing_.shards.
-    std::vector<Sequence> sequences;  // Push: by the same index.
-    std::vector<ShardReply> replies;  // Pull: by the same index, of the shards that are done.
+    std::vector<ShardState> shards;         // By index in routing_.shards.
+    std::vector<Sequence> sequences;        // Push: by the same index.
+    std::vector<ShardReply> replies;        // Pull: by the same index, of the shards that are done.
+    std::optional<Version> pushed_version;  // Push: OpDone's, of the shards that are done.
     int64_t undone = 0;
     bool repeated = false;
     bool reread = false;

@@ -231,7 +231,7 @@ Coroutine<absl::Status> TaskLoop::AwaitOldestPush() {
     co_await wait;
   }
   if (!done.status.ok()) co_return done.status;
-  WriteDown(outstanding_.front().work, outstanding_.front().result);
+  WriteDown(outstanding_.front().work, outstanding_.front().result, done.pushed_version);
   outstanding_.pop_front();
   co_return absl::OkStatus();
 }
@@ -244,10 +244,13 @@ Coroutine<absl::Status> TaskLoop::AwaitUninterrupted(OpId op, OpDone* done) {
   }
 }
 
-void TaskLoop::WriteDown(const Work& work, const WorkResult& result) {
+void TaskLoop::WriteDown(const Work& work, const WorkResult& result, Version pushed) {
+  const Iteration applied(pushed.value());  // BSP: every shard has applied those below it.
   bool report = false;
   port_.UseBoard([&](TaskBoard& board) {
     board.Done(work, result);
+    // BSP with backups: the others have gone on without this task.
+    if (applied > work.iteration.Next()) board.SkipTo(applied);
     report = board.Idle() || board.unfinished_leases() < kLeasesHeld;
   });
   if (report) port_.ReportSoon();
@@ -282,7 +285,7 @@ Coroutine<absl::Status> TaskLoop::EvaluateOne(const Work& work) {
   co_await evaluation;
   if (!result.ok()) co_return result.status();
   if (!Begin(work)) co_return PlanAgain();
-  WriteDown(work, *result);
+  WriteDown(work, *result, Version(0));
   co_return absl::OkStatus();
 }
 

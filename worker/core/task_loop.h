@@ -169,7 +169,8 @@ class TaskLoop {
   void GivePullUp();
   // True if the parameters that were pulled for `a` are those that `b` needs.
   bool SameParameters(const Work& a, const Work& b) const;
-  void WriteDown(const Work& work, const WorkResult& result);
+  // `pushed`: OpDone::pushed_version.
+  void WriteDown(const Work& work, const WorkResult& result, Version pushed);
   bool AwaitsIterations() const {
     return options_.acknowledgement == Acknowledgement::kWholeIteration;
   }

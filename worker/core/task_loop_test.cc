@@ -317,6 +317,18 @@ TEST_CASE(
   CHECK(story.most_outstanding == 2);  // There are as many gradients as slots, and no more.
 }
 
+TEST_CASE("TaskLoop: a task that was left behind goes on where the others are", "[worker][core]") {
+  Story story(2);
+  story.computing_blocked = true;
+  story.Slots({Slot(0, 0, 9)});
+  for (int64_t iteration = 0; iteration < 5; ++iteration) {  // With backups, or by another holder.
+    for (const int64_t slot : {0, 1}) story.servers.Arrive(iteration, slot);
+  }
+  story.computing_blocked = false;
+  story.Settle();
+  CHECK(story.trained == Names{"0/0", "5/0"});  // Not 4, which can still be read.
+}
+
 TEST_CASE(
     "TaskLoop: a push that waits for a dead worker's slot is interrupted by the assignment "
     "that gives the slot to this task",

@@ -3,14 +3,14 @@
 //
 // It is the only place where scales, keys, clipping and the check for divergence are applied;
 // worker tasks and the reference trainer use it. With n samples in the micro-batch and N =
-// gradient_samples in the whole update (an iteration's slots; N = n in SSP and ASP) the share of
-// the micro-batch is n / N, and
+// gradient_samples in the whole update (the slots of an iteration that it is made of; N = n in SSP
+// and ASP) the share of the micro-batch is n / N, and
 //   gradient    sum over its samples of d(loss)/d(parameter), divided by N, so that a server only
 //               adds; with clip_norm, scaled down so that its L2 norm is at most clip_norm * share,
 //               which clips the micro-batch's own mean gradient to clip_norm whatever the number of
 //               slots is
-//   statistics  the micro-batch's means and variances times its share: the sum over slots is their
-//               mean
+//   statistics  the micro-batch's means and variances times its share: the sum over the update's
+//               slots is their mean
 //   dropout     draws from MixKey(MixKey(MixKey(seed, 3), epoch), first position)
 // If tensors are fp16 the loss is scaled (loss_scale.h): no part leaves before the whole gradient
 // is known to be finite, and a batch that overflows is computed again with a smaller scale.
