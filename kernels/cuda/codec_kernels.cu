@@ -5,8 +5,6 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-constexpr int kWarp = 32;
-
 // ---------------------------------------------------------------- norm
 
 constexpr int kNormBlocksMax = 1024;

@@ -21,6 +21,8 @@ namespace capstan::kernels::cuda {
 inline constexpr int kBlockThreads = 256;
 inline constexpr int64_t kGridBlocksMax = 1 << 16;  // Kernels loop over the rest.
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
+inline constexpr int kWarp = 32;
+inline constexpr int kRowsOfBlock = kBlockThreads / kWarp;  // Where a warp handles a row.
 
 #if defined(__CUDACC__)
 // Enqueues kernel(args...) on all threads of a grid. An error stays for cudaGetLastError().
@@ -65,6 +67,18 @@ __device__ __forceinline__ float Load(const Fp16* p) { return FromFp16(p->bits);
 __device__ __forceinline__ void Store(float* p, float v) { *p = v; }
 __device__ __forceinline__ void Store(Bf16* p, float v) { p->bits = ToBf16(v); }
 __device__ __forceinline__ void Store(Fp16* p, float v) { p->bits = ToFp16(v); }
+
+// The sum of v over a warp, for all of its threads. T: float or double.
+template <typename T>
+__device__ __forceinline__ T WarpSum(T v) {
+  for (int step = kWarp / 2; step > 0; step /= 2) v += __shfl_xor_sync(kWholeWarp, v, step);
+  return v;
+}
+
+// 1 / standard deviation, as normalisations use it.
+__device__ __forceinline__ float InverseDeviation(float variance, float epsilon) {
+  return 1.0f / sqrtf(variance + epsilon);
+}
 
 // The most elements that a thread reads or writes at once: 16 bytes.
 template <typename T>

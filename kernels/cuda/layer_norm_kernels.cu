@@ -6,18 +6,6 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-constexpr int kWarp = 32;
-constexpr int kRowsOfBlock = kBlockThreads / kWarp;
-
-__device__ __forceinline__ float WarpSum(float v) {
-  for (int step = kWarp / 2; step > 0; step /= 2) v += __shfl_xor_sync(kWholeWarp, v, step);
-  return v;
-}
-
-__device__ __forceinline__ float Inverse(float variance, float epsilon) {
-  return 1.0f / sqrtf(variance + epsilon);
-}
-
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) LayerNormForwardKernel(LayerNormArgs a) {
   const int lane = threadIdx.x % kWarp;
@@ -36,7 +24,7 @@ __global__ void __launch_bounds__(kBlockThreads) LayerNormForwardKernel(LayerNor
       squares += deviation * deviation;
     }
     const float variance = WarpSum(squares) / count;
-    const float inverse = Inverse(variance, a.epsilon);
+    const float inverse = InverseDeviation(variance, a.epsilon);
     for (int c = lane; c < a.c; c += kWarp) {
       Store(y + c, (Load(x + c) - mean) * inverse * a.scale[c] + a.shift[c]);
     }
@@ -57,7 +45,7 @@ __global__ void __launch_bounds__(kBlockThreads) LayerNormBackwardKernel(LayerNo
     const T* const dy = static_cast<const T*>(a.dy) + row * a.c;
     T* const dx = static_cast<T*>(a.out) + row * a.c;
     const float mean = a.mean[row];
-    const float inverse = Inverse(a.variance[row], a.epsilon);
+    const float inverse = InverseDeviation(a.variance[row], a.epsilon);
     float sum = 0.0f, product = 0.0f;
     for (int c = lane; c < a.c; c += kWarp) {
       const float g = Load(dy + c) * a.scale[c];
@@ -91,7 +79,7 @@ struct ParameterValues {
     __device__ void Use(int64_t i, const Values& in) const {
       const int64_t row = i / a.c;
       const float mean = a.mean[row];
-      const float inverse = Inverse(a.variance[row], a.epsilon);
+      const float inverse = InverseDeviation(a.variance[row], a.epsilon);
       const Row<N> x = RowOf(in.x), dy = RowOf(in.dy);
 #pragma unroll
       for (int k = 0; k < N; ++k) {

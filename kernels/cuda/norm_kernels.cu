@@ -6,10 +6,6 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-__device__ __forceinline__ float Inverse(float variance, float epsilon) {
-  return 1.0f / sqrtf(variance + epsilon);
-}
-
 // ---------------------------------------------------------------- bias gradient
 
 template <int N, typename T>
@@ -87,7 +83,7 @@ struct Normal {
         shift() {
     if (a.shift != nullptr) shift = ChannelsAt<N>(a.shift, column);
 #pragma unroll
-    for (int k = 0; k < N; ++k) inverse.v[k] = Inverse(inverse.v[k], a.epsilon);
+    for (int k = 0; k < N; ++k) inverse.v[k] = InverseDeviation(inverse.v[k], a.epsilon);
   }
   __device__ float operator()(float x, int k) const {
     return (x - mean.v[k]) * inverse.v[k] * scale.v[k] + shift.v[k];

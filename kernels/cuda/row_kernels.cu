@@ -5,9 +5,6 @@
 namespace capstan::kernels::cuda {
 namespace {
 
-constexpr int kWarp = 32;
-constexpr int kRowsOfBlock = kBlockThreads / kWarp;
-
 __device__ __forceinline__ void Report(unsigned long long* fault, int64_t position, uint32_t bits) {
   atomicMin(fault, static_cast<unsigned long long>(position) << 32 | bits);
 }
@@ -18,10 +15,6 @@ __device__ __forceinline__ float WarpMax(float v) {
   for (int step = kWarp / 2; step > 0; step /= 2) {
     v = fmaxf(v, __shfl_xor_sync(kWholeWarp, v, step));  // fmaxf skips NaN; the sum keeps it.
   }
-  return v;
-}
-__device__ __forceinline__ double WarpSum(double v) {
-  for (int step = kWarp / 2; step > 0; step /= 2) v += __shfl_xor_sync(kWholeWarp, v, step);
   return v;
 }
 

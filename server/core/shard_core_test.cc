@@ -155,7 +155,7 @@ TEST_CASE("BSP with backups: all but so many slots make an update, and later one
   CHECK(shard.core().pushes_late() == 1);
   CHECK(shard.core().pushes_duplicate() == 3);
 
-  // Who was late computes the next iteration like the others.
+  // The late slot takes part in the next iteration like the others.
   shard.Push(SlotPush(1, 1), 1);
   shard.Push(SlotPush(1, 0), 2);
   CHECK(shard.value() == 14);
