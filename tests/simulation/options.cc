@@ -240,9 +240,7 @@ JobOptions DrawAnother(Prng& prng, const Options& options, int slots) {
   job.export_max = DrawLongWork(prng, kLongWorkersMax + 1);
   if (!prng.Chance(0.03)) DrawJobMeans(prng, job);
   const bool both = job.log && job.replicas > 0;
-  const bool older_disks =
-      options.chaos.old_disk > 0 || options.chaos.start_twice != absl::InfiniteDuration();
-  if (older_disks && !both && job.checkpoint_iterations == 0) {
+  if (options.chaos.older_disks() && !both && job.checkpoint_iterations == 0) {
     job.checkpoint_iterations = 2;
   }
   if (options.chaos.kill_link != absl::InfiniteDuration() && !MayLeaveServer(job)) job.log = true;
@@ -336,6 +334,7 @@ Options DrawOptions(uint64_t seed) {
   for (JobOptions& more : options.more_jobs) {
     DrawBackups(Prng(more.seed).Fork(kBackupsStream), more);
   }
+  DrawPutBack(options);
   return options;
 }
 

@@ -94,6 +94,9 @@ struct ChaosOptions {
   absl::Duration die_behind_fence = absl::InfiniteDuration();
   double slow_sync = 0;   // Share of groups of writes that take up to 5 s.
   double disk_fault = 0;  // Probability that a disk operation fails or lies.
+
+  // Whether a server may come back with a disk that it had before, or a copy of it.
+  bool older_disks() const { return old_disk > 0 || start_twice != absl::InfiniteDuration(); }
 };
 
 struct Options {

@@ -22,12 +22,6 @@ void DrawStore(Prng prng, ChaosOptions& chaos) {
   if (prng.Chance(0.1)) chaos.break_store = interval;
 }
 
-void DrawPutBack(Prng prng, ChaosOptions& chaos) {
-  if (!prng.Chance(0.03)) return;
-  chaos.put_back_store = prng.Between(absl::Seconds(2), absl::Seconds(20));
-  chaos.copy_age = prng.Between(absl::Milliseconds(100), chaos.put_back_store);
-}
-
 void DrawCheckpointDisk(Prng prng, Options& options) {
   ChaosOptions& chaos = options.chaos;
   const bool saved =
@@ -92,8 +86,16 @@ void DrawStores(Options& options) {
   DrawFence(prng.Fork(kFenceStream), options);
   DrawSmallSegments(prng.Fork(kSegmentsStream), options);
   DrawStore(prng.Fork(kStoreStream), options.chaos);
-  DrawPutBack(prng.Fork(kPutBackStream), options.chaos);
   DrawCheckpointDisk(prng.Fork(kCheckpointDiskStream), options);
+}
+
+void DrawPutBack(Options& options) {
+  ChaosOptions& chaos = options.chaos;
+  Prng prng = Prng(options.seed).Fork(kPutBackStream);
+  // The store alone knows that a server's disk is an older one (seed 1230678735).
+  if (chaos.older_disks() || !prng.Chance(0.03)) return;
+  chaos.put_back_store = prng.Between(absl::Seconds(2), absl::Seconds(20));
+  chaos.copy_age = prng.Between(absl::Milliseconds(100), chaos.put_back_store);
 }
 
 std::string DescribeStores(const ChaosOptions& chaos) {

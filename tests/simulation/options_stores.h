@@ -13,6 +13,8 @@ namespace capstan::sim {
 
 // `options` has all that is drawn before.
 void DrawStores(Options& options);
+// Whether the scheduler goes on from an older copy of its store. `options` is drawn to the end.
+void DrawPutBack(Options& options);
 std::string DescribeStores(const ChaosOptions& chaos);  // Half a line for people.
 
 }  // namespace capstan::sim
