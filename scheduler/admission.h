@@ -2,7 +2,7 @@
 // wrong with it.
 //
 // Admission reads the data files to check them and to count their examples. This may take seconds,
-// so SchedulerService calls it on a thread of its own and without a lock.
+// so JobSubmission calls it in the admission thread and without a lock.
 // Thread safety: functions of their arguments and of the files.
 #ifndef CAPSTAN_SCHEDULER_ADMISSION_H_
 #define CAPSTAN_SCHEDULER_ADMISSION_H_
@@ -37,7 +37,7 @@ struct AdmittedJob {
   std::vector<std::vector<float>> initial_values;
 };
 
-// The service and the answers that it has not sent yet share these jobs, which are immutable.
+// DurableState and the answers that it has not sent yet share these jobs, which are immutable.
 using AdmittedJobs = absl::btree_map<JobId, std::shared_ptr<const AdmittedJob>>;
 
 // Fills in the defaults that proto/job.proto names, so that all processes read the same job.

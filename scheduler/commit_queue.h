@@ -5,7 +5,7 @@
 //
 // Steps gather while a transaction is being written, so the rate of steps does not depend on the
 // rate of the disk. After a failed write no answer may be released: from then on every `then` gets
-// that error. SchedulerService uses it.
+// that error. DurableState uses it.
 // Thread safety: thread-safe, except that one thread calls Start and Stop.
 #ifndef CAPSTAN_SCHEDULER_COMMIT_QUEUE_H_
 #define CAPSTAN_SCHEDULER_COMMIT_QUEUE_H_

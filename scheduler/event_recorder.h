@@ -1,6 +1,6 @@
 // EventRecorder: writes the core's events to the log and to the output files of the jobs.
 //
-// Thread safety: thread-compatible; SchedulerService's output thread calls it.
+// Thread safety: thread-compatible; DurableState's output thread calls it.
 #ifndef CAPSTAN_SCHEDULER_EVENT_RECORDER_H_
 #define CAPSTAN_SCHEDULER_EVENT_RECORDER_H_
 
@@ -20,7 +20,7 @@ struct RecordedEvent {
   Event event;
   int64_t unix_ms = 0;
   std::shared_ptr<const AdmittedJob>
-      job;  // The job of the event, null if none. Shared with the service; immutable.
+      job;  // The job of the event, null if none. Shared with DurableState; immutable.
   // The status at that moment. Only for JobStarted, JobAdopted and JobEnded.
   std::shared_ptr<const v1::JobStatus> status;
 };

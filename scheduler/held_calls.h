@@ -1,18 +1,21 @@
 // HeldCalls: the calls that the core answers later, each found by its ticket. One map holds calls
-// of every method.
+// of every method. This header also defines Call, which a step answers at once, and CallAnswer.
 //
-// Thread safety: thread-compatible.
+// DurableState holds the calls. Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_HELD_CALLS_H_
 #define CAPSTAN_SCHEDULER_HELD_CALLS_H_
 
 #include <google/protobuf/message.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "common/net/grpc_status.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -22,6 +25,27 @@ struct HeldCall {
   grpc::ServerUnaryReactor* reactor = nullptr;
   google::protobuf::Message* response = nullptr;
 };
+
+// A call of one method that is not answered yet. gRPC owns both objects until Finish.
+template <typename Response>
+struct Call {
+  grpc::ServerUnaryReactor* reactor = nullptr;
+  Response* response = nullptr;
+};
+
+// The answer to one call. `fill` writes the response. Null: the response is complete already.
+struct CallAnswer {
+  grpc::ServerUnaryReactor* reactor = nullptr;
+  absl::Status status = {};
+  bool after_files = false;  // Send it after the files are written: it may report a job's end.
+  std::function<void()> fill = nullptr;
+};
+
+inline grpc::ServerUnaryReactor* FinishWith(grpc::ServerUnaryReactor* reactor,
+                                            const absl::Status& status) {
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
 
 class HeldCalls {
  public:

@@ -16,7 +16,7 @@
 
 namespace capstan::scheduler {
 
-// The records of jobs that their servers store (scheduler/store/job_record.h). The service and the
+// The records of jobs that their servers store (scheduler/store/job_record.h). DurableState and the
 // answers that it has not sent yet share them; they are immutable.
 using JobRecords = absl::btree_map<JobId, std::shared_ptr<const std::string>>;
 

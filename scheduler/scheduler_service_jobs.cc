@@ -1,5 +1,4 @@
-// The calls that delete and annotate jobs, and the parts of other calls that stop a job or find the
-// checkpoint that it restores.
+// The calls of users about jobs.
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,141 +6,41 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/checkpoint/checkpoint_folder.h"
 #include "common/job/diagnostic.h"
 #include "common/job/labels.h"
-#include "common/observability/log.h"
 #include "common/status/status_macros.h"
+#include "scheduler/admission.h"
 #include "scheduler/admitted_codec.h"
-#include "scheduler/initial_checkpoint.h"
-#include "scheduler/job_checkpoint.h"
 #include "scheduler/scheduler_service.h"
-#include "scheduler/scheduler_service_answers.h"
+#include "scheduler/shared_codec.h"
+#include "scheduler/status_codec.h"
 
 namespace capstan::scheduler {
+namespace {
 
-grpc::ServerUnaryReactor* SchedulerService::DeleteJob(grpc::CallbackServerContext* context,
-                                                      const v1::DeleteJobRequest* request,
-                                                      v1::DeleteJobResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::MutexLock lock(&mutex_);
-  absl::Status status = Running();
-  Actions actions;
-  if (status.ok()) {
-    if (const auto job = jobs_.find(request->job_id()); job != jobs_.end()) {
-      response->set_output_directory(job->second->output_directory);
-      response->set_output_host(hostname_);
-    }
-    status = core_->DeleteJob(request->job_id(), clock_->Now(), actions);
-  }
-  Commit(std::move(actions), {.answers = {{reactor, status, /*after_files=*/true}}});
-  return reactor;
-}
-
-// ---------------------------------------------------------------- ends and beginnings
-
-absl::Status SchedulerService::StopNow(const JobId& job, v1::StopJobResponse& response,
-                                       Actions& actions) {
-  CAPSTAN_ASSIGN_OR_RETURN(const JobState state, core_->StopJob(job, clock_->Now(), actions));
+// Errors of both: those of StopJob.
+absl::Status StopNow(const JobId& job, SchedulerCore& core, Instant now,
+                     v1::StopJobResponse& response, Actions& actions) {
+  CAPSTAN_ASSIGN_OR_RETURN(const JobState state, core.StopJob(job, now, actions));
   response.set_state(EncodeJobState(state));
   return absl::OkStatus();
 }
 
-absl::Status SchedulerService::SaveAndStop(const JobId& job, v1::StopJobResponse& response,
-                                           Actions& actions) {
-  const Instant now = clock_->Now();
-  CAPSTAN_ASSIGN_OR_RETURN(const CheckpointId id, core_->SaveAndStopJob(job, now, actions));
-  CAPSTAN_ASSIGN_OR_RETURN(const JobView view, core_->Job(job, now));
+absl::Status SaveAndStop(const JobId& job, SchedulerCore& core, Instant now,
+                         v1::StopJobResponse& response, Actions& actions) {
+  CAPSTAN_ASSIGN_OR_RETURN(const CheckpointId id, core.SaveAndStopJob(job, now, actions));
+  CAPSTAN_ASSIGN_OR_RETURN(const JobView view, core.Job(job, now));
   response.set_state(EncodeJobState(view.state));
   response.set_asked_id(id.value());
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> SchedulerService::FolderToRestore(const v1::SubmitJobRequest& request,
-                                                              v1::SubmitJobResponse& response) {
-  const bool resumes = !request.resume_job().empty();
-  if (resumes && !request.restore_folder().empty()) {
-    return absl::InvalidArgumentError("resume_job: expected either this or restore_folder");
-  }
-  if (!resumes && request.restore_folder().empty()) return "";
-  const std::string& weights = request.spec().training().initial_weights();
-  if (!weights.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("training.initial_weights: got \"", weights,
-                     "\", expected nothing: the job goes on with a checkpoint's parameters"));
-  }
-  if (!resumes) return request.restore_folder();
-  return NewestCheckpointOf(request.resume_job(), response);
-}
-
-absl::StatusOr<std::string> SchedulerService::NewestCheckpointOf(const JobId& job,
-                                                                 v1::SubmitJobResponse& response) {
-  std::string folder, begun_with;
-  CheckpointId floor;
-  {
-    absl::MutexLock lock(&mutex_);
-    CAPSTAN_ASSIGN_OR_RETURN(const JobView view, core_->Job(job, clock_->Now()));
-    if (!view.ended) {
-      return absl::FailedPreconditionError(absl::StrCat(job, " has not ended: ", view.detail,
-                                                        "; capstan job stop --save ", job,
-                                                        " saves and stops it"));
-    }
-    folder = jobs_.at(job)->plan.checkpoint_folder;
-    floor = jobs_.at(job)->plan.checkpoint_floor;
-    // A checkpoint of initial weights is removed by now; a new job reads its weights again.
-    const RestoreFrom* begun = core_->BeganWith(job);
-    if (begun != nullptr && jobs_.at(job)->submitted.training().initial_weights().empty()) {
-      begun_with = begun->folder;
-    }
-  }
-  // The checkpoints of an ended job are never removed, so removal_mutex_ need not be held while all
-  // their bytes are read.
-  const absl::StatusOr<FoundCheckpoint> found = NewestComplete(disk_, folder, job, floor);
-  if (found.ok()) {
-    for (const std::string& passed : found->passed_over) {
-      response.add_warnings(absl::StrCat("passed over ", passed));
-    }
-    return found->path;
-  }
-  if (!absl::IsNotFound(found.status())) return found.status();
-  if (!begun_with.empty() && VerifyCheckpoint(disk_, begun_with).ok()) {
-    response.add_warnings(absl::StrCat(job,
-                                       " took no checkpoint of its own: it goes on from the "
-                                       "one that it began with, ",
-                                       begun_with));
-    return begun_with;
-  }
-  return absl::NotFoundError(absl::StrCat(
-      job, " cannot go on: ", found.status().message(),
-      "; submit its job file again. A job takes "
-      "checkpoints with checkpoints { every_iterations: N }, or at capstan job stop --save"));
-}
-
-absl::StatusOr<RestoreFrom> SchedulerService::KeepInitialValues(AdmittedJob& job) {
-  const std::vector<std::vector<float>> values = std::exchange(job.initial_values, {});
-  const std::string folder = InitialCheckpointPath(data_folder_, job);
-  const absl::Status written =
-      WriteInitialCheckpoint(disk_, folder, job, values, calendar_.UnixMs(clock_->Now()));
-  if (written.ok()) return FindRestore(disk_, folder, job);
-  RemoveInitialValues(job);
-  return written;
-}
-
-void SchedulerService::RemoveInitialValues(const AdmittedJob& job) {
-  if (job.submitted.training().initial_weights().empty()) return;
-  const absl::Status removed =
-      RemoveInitialCheckpoint(disk_, InitialCheckpointPath(data_folder_, job));
-  if (removed.ok()) return;
-  LogWarning({.job = job.plan.id}, "its initial weights stay: {}", std::string(removed.message()));
-}
-
-// ---------------------------------------------------------------- labels and notes
-
-absl::Status SchedulerService::Annotate(const v1::AnnotateJobRequest& request,
-                                        v1::AnnotateJobResponse& response,
-                                        std::vector<StoreWrite>& writes) {
-  const auto found = jobs_.find(request.job_id());
-  if (found == jobs_.end()) {
+// Changes the labels and the note of a job. Changes nothing if it fails.
+// Errors: those of AnnotateJob.
+absl::Status Annotate(const v1::AnnotateJobRequest& request, AdmittedJobs& jobs,
+                      v1::AnnotateJobResponse& response, std::vector<StoreWrite>& writes) {
+  const auto found = jobs.find(request.job_id());
+  if (found == jobs.end()) {
     return absl::NotFoundError(absl::StrCat("there is no job \"", request.job_id(), "\""));
   }
   auto job = std::make_shared<AdmittedJob>(*found->second);
@@ -164,16 +63,214 @@ absl::Status SchedulerService::Annotate(const v1::AnnotateJobRequest& request,
   return absl::OkStatus();
 }
 
+}  // namespace
+
+grpc::ServerUnaryReactor* SchedulerService::PostAdmission(grpc::ServerUnaryReactor* reactor,
+                                                          std::function<absl::Status()> work,
+                                                          absl::string_view waiting) {
+  const bool posted = admission_.TryPost([reactor, work = std::move(work)] {
+    const absl::Status status = work();
+    if (!status.ok()) FinishWith(reactor, status);
+  });
+  if (posted) return reactor;
+  return FinishWith(reactor, absl::ResourceExhaustedError(
+                                 absl::StrCat(waiting, " jobs wait to be checked; try again")));
+}
+
+grpc::ServerUnaryReactor* SchedulerService::SubmitJob(grpc::CallbackServerContext* context,
+                                                      const v1::SubmitJobRequest* request,
+                                                      v1::SubmitJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (const absl::Status status = CheckProtocolVersion(request->protocol_version()); !status.ok()) {
+    return FinishWith(reactor, status);
+  }
+  return PostAdmission(
+      reactor,
+      [this, request, reactor, response] {
+        return submission_.Submit(*request, {reactor, response});
+      },
+      absl::StrCat("more than ", kAdmissionsMax));
+}
+
+grpc::ServerUnaryReactor* SchedulerService::ListJobs(grpc::CallbackServerContext* context,
+                                                     const v1::ListJobsRequest*,
+                                                     v1::ListJobsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::MutexLock lock(&state_->mutex());
+  for (const JobView& view : state_->core().Jobs(state_->Now())) {
+    *response->add_jobs() = state_->StatusOf(view, StatusDetail::kList);
+  }
+  state_->Commit({}, {{reactor, state_->Running(), /*after_files=*/true}});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* context,
+                                                   const v1::GetJobRequest* request,
+                                                   v1::GetJobResponse* response) {
+  return HoldUpTo(
+      context, request->wait_limit_ms(), response,
+      [this, request](SchedulerCore& core, Ticket ticket, absl::Duration limit, Actions& actions) {
+        return core.WatchJob(ticket, request->job_id(), request->after_revision(), limit,
+                             state_->Now(), actions);
+      });
+}
+
+grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext* context,
+                                                    const v1::StopJobRequest* request,
+                                                    v1::StopJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::MutexLock lock(&state_->mutex());
+  absl::Status status = state_->Running();
+  Actions actions;
+  if (status.ok()) {
+    const auto stop = request->save() ? SaveAndStop : StopNow;
+    status = stop(request->job_id(), state_->core(), state_->Now(), *response, actions);
+  }
+  state_->Commit(std::move(actions), {{reactor, status, /*after_files=*/true}});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::DeleteJob(grpc::CallbackServerContext* context,
+                                                      const v1::DeleteJobRequest* request,
+                                                      v1::DeleteJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::MutexLock lock(&state_->mutex());
+  absl::Status status = state_->Running();
+  Actions actions;
+  if (status.ok()) {
+    const AdmittedJobs& jobs = state_->jobs();
+    if (const auto job = jobs.find(request->job_id()); job != jobs.end()) {
+      response->set_output_directory(job->second->output_directory);
+      response->set_output_host(state_->hostname());
+    }
+    status = state_->core().DeleteJob(request->job_id(), state_->Now(), actions);
+  }
+  state_->Commit(std::move(actions), {{reactor, status, /*after_files=*/true}});
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* SchedulerService::AnnotateJob(grpc::CallbackServerContext* context,
                                                         const v1::AnnotateJobRequest* request,
                                                         v1::AnnotateJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::MutexLock lock(&mutex_);
-  absl::Status status = Running();
+  absl::MutexLock lock(&state_->mutex());
+  absl::Status status = state_->Running();
   std::vector<StoreWrite> writes;
-  if (status.ok()) status = Annotate(*request, *response, writes);
-  Commit({}, {.answers = {{reactor, status}}}, std::move(writes));
+  if (status.ok()) status = Annotate(*request, state_->jobs(), *response, writes);
+  state_->Commit({}, {{reactor, status}}, std::move(writes));
   return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::ExportJob(grpc::CallbackServerContext* context,
+                                                      const v1::ExportJobRequest* request,
+                                                      v1::ExportJobResponse* response) {
+  const Call<v1::ExportJobResponse> call{context->DefaultReactor(), response};
+  return PostAdmission(call.reactor, [this, request, call] { return BeginExport(*request, call); });
+}
+
+absl::Status SchedulerService::BeginExport(const v1::ExportJobRequest& request,
+                                           const Call<v1::ExportJobResponse>& call) {
+  const std::string& wished = request.folder();
+  const std::string& host = state_->hostname();
+  if (!wished.empty() && wished.front() != '/') {
+    return absl::InvalidArgumentError(
+        absl::StrCat("folder: \"", wished, "\", expected an absolute path on ", host));
+  }
+  std::string folder = wished;
+  int64_t bytes = 0;
+  {
+    absl::MutexLock lock(&state_->mutex());
+    CAPSTAN_RETURN_IF_ERROR(state_->Running());
+    CAPSTAN_ASSIGN_OR_RETURN(const JobView view,
+                             state_->core().Job(request.job_id(), state_->Now()));
+    if (!view.model_kept_until) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(view.id, " keeps no model that could not be written: ", view.detail));
+    }
+    if (folder.empty()) folder = view.model_folder;
+    bytes = ModelBytes(*state_->jobs().at(view.id));
+  }
+  const std::string field = absl::StrCat(host, host.empty() ? "folder" : ": folder");
+  if (!wished.empty() && !request.replace_model()) {
+    CAPSTAN_RETURN_IF_ERROR(CheckHoldsNoModel(field, folder));
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckWritable(field, folder, bytes));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string one_name, OneName(field, folder));
+  call.response->set_folder(folder);
+  call.response->set_host(host);
+  absl::MutexLock lock(&state_->mutex());
+  CAPSTAN_RETURN_IF_ERROR(state_->Running());
+  Actions actions;
+  CAPSTAN_RETURN_IF_ERROR(
+      state_->core().ExportJob(request.job_id(), wished, one_name, state_->Now(), actions));
+  state_->Commit(std::move(actions), {{call.reactor}});
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContext* context,
+                                                      const v1::GetTablesRequest* request,
+                                                      v1::GetTablesResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::MutexLock lock(&state_->mutex());
+  absl::Status status = state_->Running();
+  if (status.ok()) {
+    const auto routing = state_->core().RoutingOf(request->job_id());
+    status = routing.status();
+    if (status.ok()) {
+      for (const v1::TableSpec& table : state_->jobs().at(request->job_id())->tables) {
+        *response->add_tables() = table;
+      }
+      EncodeRouting(**routing, *response->mutable_routing());
+    }
+  }
+  state_->Commit({}, {{reactor, status}});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::OpenSnapshot(grpc::CallbackServerContext* context,
+                                                         const v1::OpenSnapshotRequest* request,
+                                                         v1::OpenSnapshotResponse* response) {
+  return HoldUpTo(
+      context, request->wait_limit_ms(), response,
+      [this, request](SchedulerCore& core, Ticket ticket, absl::Duration limit, Actions& actions) {
+        return core.OpenSnapshot(ticket, request->job_id(), request->reader(), limit, state_->Now(),
+                                 actions);
+      });
+}
+
+grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(grpc::CallbackServerContext* context,
+                                                           const v1::SaveCheckpointRequest* request,
+                                                           v1::SaveCheckpointResponse* response) {
+  return HoldUpTo(
+      context, request->wait_limit_ms(), response,
+      [this, request](SchedulerCore& core, Ticket ticket, absl::Duration limit, Actions& actions) {
+        const Instant now = state_->Now();
+        const JobId& job = request->job_id();
+        const CheckpointId asked(request->asked_id());
+        return asked == CheckpointId(0)
+                   ? core.SaveCheckpoint(ticket, job, limit, now, actions)
+                   : core.AwaitCheckpoint(ticket, job, asked, limit, now, actions);
+      });
+}
+
+grpc::ServerUnaryReactor* SchedulerService::ListRecoverable(grpc::CallbackServerContext* context,
+                                                            const v1::ListRecoverableRequest*,
+                                                            v1::ListRecoverableResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  recovery_.List({reactor, response});
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* SchedulerService::RecoverJob(grpc::CallbackServerContext* context,
+                                                       const v1::RecoverJobRequest* request,
+                                                       v1::RecoverJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (const absl::Status status = CheckProtocolVersion(request->protocol_version()); !status.ok()) {
+    return FinishWith(reactor, status);
+  }
+  return PostAdmission(reactor, [this, request, reactor, response] {
+    return recovery_.Recover(*request, {reactor, response});
+  });
 }
 
 }  // namespace capstan::scheduler

@@ -1,0 +1,182 @@
+// The results of a step: the answers to calls, the events and the work on files that its actions
+// ask for.
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/time/clock.h"
+#include "common/observability/log.h"
+#include "scheduler/admitted_codec.h"
+#include "scheduler/durable_state.h"
+#include "scheduler/node_codec.h"
+#include "scheduler/store/job_record.h"
+#include "scheduler/task_codec.h"
+
+namespace capstan::scheduler {
+
+void DurableState::Collect(Actions actions, Results& results) {
+  for (NodeReply& reply : actions.node_replies) Answer(std::move(reply), results);
+  for (TaskReply& reply : actions.task_replies) Answer(std::move(reply), results);
+  for (const JobReply& reply : actions.job_replies) Answer(reply, results);
+  for (const DrainReply& reply : actions.drain_replies) Answer(reply, results);
+  for (const CheckpointReply& reply : actions.checkpoint_replies) Answer(reply, results);
+  for (SnapshotReply& reply : actions.snapshot_replies) Answer(std::move(reply), results);
+  for (CheckpointPublish& publish : actions.publishes) {
+    const std::shared_ptr<const AdmittedJob> job = jobs_.at(publish.job);
+    results.files.manifests.push_back({std::move(publish), job});
+  }
+  results.files.removals = std::move(actions.removals);
+  results.files.models = std::move(actions.models);
+  CollectEvents(std::move(actions.events), results);
+}
+
+// ---------------------------------------------------------------- answers
+
+std::shared_ptr<const AdmittedJob> DurableState::Admitted(const JobId& job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : found->second;
+}
+
+v1::JobStatus DurableState::StatusOf(const JobView& view, StatusDetail detail) {
+  v1::JobStatus status;
+  EncodeJobStatus(view, *jobs_.at(view.id), calendar_, Now(), detail, status);
+  status.set_output_host(hostname_);
+  return status;
+}
+
+std::shared_ptr<const std::string> DurableState::RecordOf(const JobId& job, uint64_t number) {
+  const std::shared_ptr<const AdmittedJob> admitted = Admitted(job);
+  if (admitted == nullptr || !core_->HasJob(job)) return nullptr;
+  Record& record = records_[job];
+  if (record.number == number) return record.bytes;
+  const bool first = record.number == 0;
+  std::string bytes = EncodeJobRecord(*core_, job, EncodeAdmitted(*admitted), {Now(), absl::Now()});
+  const bool fits = bytes.size() <= kJobRecordBytesMax;
+  if (!fits && (first || record.bytes != nullptr)) {
+    LogWarning({.job = job},
+               "its servers keep no record of it, for that has {} bytes, more than {}: were this "
+               "scheduler's store lost, its logs could not be used",
+               bytes.size(), kJobRecordBytesMax);
+  }
+  record = {number, fits ? std::make_shared<const std::string>(std::move(bytes)) : nullptr};
+  return record.bytes;
+}
+
+void DurableState::Answer(NodeReply reply, Results& results) {
+  const std::optional<HeldCall> call = calls_.Take(reply.ticket);
+  if (!call) return;
+  AdmittedJobs jobs;
+  JobRecords records;
+  for (const TableAssignment& table : reply.tables) {
+    const JobId& job = table.routing->job;
+    jobs[job] = jobs_.at(job);
+    if (table.record == 0) continue;
+    if (auto record = RecordOf(job, table.record)) records[job] = std::move(record);
+  }
+  for (const TaskKey& task : reply.tasks) jobs[task.job] = jobs_.at(task.job);
+  auto* const response = static_cast<v1::SyncNodeResponse*>(call->response);
+  results.answers.push_back(
+      {.reactor = call->reactor,
+       .status = reply.status,
+       .fill = [reply = std::move(reply), jobs = std::move(jobs), records = std::move(records),
+                response] { EncodeNodeReply(reply, jobs, records, *response); }});
+}
+
+void DurableState::Answer(TaskReply reply, Results& results) {
+  const std::optional<HeldCall> call = calls_.Take(reply.ticket);
+  if (!call) return;
+  auto* const response = static_cast<v1::SyncTaskResponse*>(call->response);
+  results.answers.push_back(
+      {.reactor = call->reactor,
+       .status = reply.status,
+       .fill = [job = Admitted(reply.job), reply = std::move(reply), response] {
+         if (job != nullptr) EncodeTaskReply(reply, *job, *response);
+       }});
+}
+
+void DurableState::Answer(const JobReply& reply, Results& results) {
+  const std::optional<HeldCall> call = calls_.Take(reply.ticket);
+  if (!call) return;
+  const absl::StatusOr<JobView> view = core_->Job(reply.job, Now());
+  if (view.ok()) {
+    auto& response = static_cast<v1::GetJobResponse&>(*call->response);
+    *response.mutable_status() = StatusOf(*view, StatusDetail::kWhole);
+  }
+  results.answers.push_back({call->reactor, view.status(), /*after_files=*/true});
+}
+
+void DurableState::Answer(const DrainReply& reply, Results& results) {
+  const std::optional<HeldCall> call = calls_.Take(reply.ticket);
+  if (!call) return;
+  EncodeDrainReply(reply, static_cast<v1::DrainNodeResponse&>(*call->response));
+  results.answers.push_back({call->reactor});
+}
+
+void DurableState::Answer(const CheckpointReply& reply, Results& results) {
+  const std::optional<HeldCall> call = calls_.Take(reply.ticket);
+  if (!call) return;
+  auto& response = static_cast<v1::SaveCheckpointResponse&>(*call->response);
+  response.set_checkpoint_id(reply.id.value());
+  response.set_folder(reply.folder);
+  response.set_host(hostname_);
+  response.set_asked_id(reply.asked.value());
+  results.answers.push_back({call->reactor, reply.status});
+}
+
+void DurableState::Answer(SnapshotReply reply, Results& results) {
+  const std::optional<HeldCall> call = calls_.Take(reply.ticket);
+  if (!call) return;
+  auto* const response = static_cast<v1::OpenSnapshotResponse*>(call->response);
+  results.answers.push_back(
+      {.reactor = call->reactor,
+       .status = reply.status,
+       .fill = [job = Admitted(reply.job), reply = std::move(reply), response] {
+         if (reply.routing == nullptr || job == nullptr) return;
+         EncodeSnapshotReply(reply, *job, *response);
+       }});
+}
+
+// ---------------------------------------------------------------- events
+
+void DurableState::CollectEvents(Events events, Results& results) {
+  for (Event& event : events) {
+    if (const auto* left = std::get_if<JobLeft>(&event)) {
+      if (const auto job = Admitted(left->job)) {
+        results.files.left.push_back({job->output_directory, left->last});
+        results.files.over.push_back(job);
+      }
+      continue;
+    }
+    if (const auto* died = std::get_if<NodeDied>(&event)) {
+      grpc::ServerUnaryReactor* tie = ties_.TakeEnded(died->node, died->incarnation);
+      if (tie != nullptr) {
+        results.answers.push_back({tie, absl::AbortedError("the node's life is over")});
+      }
+    }
+    if (const auto* checkpoint = std::get_if<CheckpointEnded>(&event);
+        checkpoint != nullptr && !checkpoint->why.empty() && checkpoint->id != CheckpointId(0)) {
+      results.files.given_up.push_back(checkpoint->folder);
+    }
+    RecordedEvent recorded{.event = std::move(event), .unix_ms = UnixMs()};
+    const JobId* job = JobOf(recorded.event);
+    if (job != nullptr) recorded.job = Admitted(*job);
+    const bool ends = std::holds_alternative<JobEnded>(recorded.event);
+    const bool shown = ends || std::holds_alternative<JobStarted>(recorded.event) ||
+                       std::holds_alternative<JobAdopted>(recorded.event);
+    if (recorded.job != nullptr && shown) {
+      if (const auto view = core_->Job(*job, Now()); view.ok()) {
+        recorded.status =
+            std::make_shared<const v1::JobStatus>(StatusOf(*view, StatusDetail::kWhole));
+        if (ends && !view->started) results.files.over.push_back(recorded.job);
+      }
+    }
+    if (job != nullptr && ends) records_.erase(*job);
+    results.events.push_back(std::move(recorded));
+  }
+}
+
+}  // namespace capstan::scheduler

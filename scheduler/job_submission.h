@@ -1,0 +1,70 @@
+// JobSubmission: carries out SubmitJob. It checks a job and its data, finds the checkpoint that the
+// job restores, names the job, makes its folders and submits it to the core.
+//
+// The check reads all data of the job, so it runs before the step of the core and without the mutex
+// of DurableState. SchedulerService calls this class in its admission thread.
+// Thread safety: thread-compatible.
+// Invariant: a submission that is repeated under its id gives the job that the first call made.
+#ifndef CAPSTAN_SCHEDULER_JOB_SUBMISSION_H_
+#define CAPSTAN_SCHEDULER_JOB_SUBMISSION_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/storage/posix_disk.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/admission.h"
+#include "scheduler/artifact_publisher.h"
+#include "scheduler/core/resume_point.h"
+#include "scheduler/durable_state.h"
+#include "scheduler/held_calls.h"
+
+namespace capstan::scheduler {
+
+class JobSubmission {
+ public:
+  // `state` and `artifacts` outlive the submission.
+  JobSubmission(const std::string& data_folder, const std::string& cluster_id, DurableState* state,
+                ArtifactPublisher* artifacts);
+
+  // Answers the call unless it returns an error: then the caller answers the call with that error.
+  // The private methods that take the call do the same.
+  // Errors: those of SubmitJob.
+  absl::Status Submit(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
+      ABSL_LOCKS_EXCLUDED(state_->mutex());
+
+ private:
+  absl::Status Check(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
+      ABSL_LOCKS_EXCLUDED(state_->mutex());
+  absl::Status NameAndEnter(AdmittedJob job, OldModel old_model, std::optional<RestoreFrom> restore,
+                            const Call<v1::SubmitJobResponse>& call)
+      ABSL_LOCKS_EXCLUDED(state_->mutex());
+  absl::Status Enter(const std::shared_ptr<const AdmittedJob>& admitted,
+                     const std::optional<RestoreFrom>& restore,
+                     const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(state_->mutex());
+  // Returns the folder of the checkpoint that the job restores. Empty: it restores none. Each
+  // checkpoint that was passed over becomes a warning in `response`.
+  // Errors: kInvalidArgument  fields that exclude each other; else those of SubmitJob.
+  absl::StatusOr<std::string> FolderToRestore(const v1::SubmitJobRequest& request,
+                                              v1::SubmitJobResponse& response)
+      ABSL_LOCKS_EXCLUDED(state_->mutex());
+  absl::StatusOr<std::string> NewestCheckpointOf(const JobId& job, v1::SubmitJobResponse& response)
+      ABSL_LOCKS_EXCLUDED(state_->mutex());
+  // Writes job.initial_values as a checkpoint, and returns the point where the job begins.
+  // REQUIRES: the job has its ids.
+  absl::StatusOr<RestoreFrom> KeepInitialValues(AdmittedJob& job);
+
+  const std::string data_folder_;
+  const std::string cluster_id_;
+  DurableState* const state_;
+  ArtifactPublisher* const artifacts_;
+  PosixDisk disk_;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_JOB_SUBMISSION_H_
