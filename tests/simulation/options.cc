@@ -180,9 +180,12 @@ void DrawLeave(Prng prng, ChaosOptions& chaos) {
   if (prng.Chance(0.25)) chaos.leave = interval;
 }
 
-void DrawDisks(Prng prng, ChaosOptions& chaos) {
+void DrawDisks(Prng prng, Options& options) {
+  ChaosOptions& chaos = options.chaos;
   const absl::Duration interval = prng.Between(absl::Seconds(2), absl::Seconds(20));
-  if (prng.Chance(0.07)) {
+  // The job may need the disk of the server that its one worker still reaches (seed 3970785317).
+  const bool one_way = options.workers == 1 && chaos.kill_link != absl::InfiniteDuration();
+  if (prng.Chance(0.07) && !one_way) {
     chaos.flip_stored_bit = interval;
     chaos.cut_power =
         0;  // A record that was synced last and rots before a power cut is taken for torn.
@@ -315,7 +318,7 @@ Options DrawOptions(uint64_t seed) {
   DrawAimed(Prng(seed).Fork(kAimedStream), options);
   DrawDeadLink(Prng(seed).Fork(kDeadLinkStream), options);
   DrawUsers(Prng(seed).Fork(kUsersStream), options.chaos);
-  DrawDisks(Prng(seed).Fork(kDisksStream), options.chaos);
+  DrawDisks(Prng(seed).Fork(kDisksStream), options);
   DrawLeave(Prng(seed).Fork(kLeaveStream), options.chaos);
   DrawHeavyLoss(Prng(seed).Fork(kLossStream), options);
   DrawOldDisk(Prng(seed).Fork(kOldDiskStream), options);
