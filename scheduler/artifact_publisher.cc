@@ -66,7 +66,7 @@ void ArtifactPublisher::RemoveCheckpointsOf(const JobId& job) {
   {
     absl::MutexLock lock(&state_->mutex());
     if (!state_->Running().ok()) return;  // The next complete checkpoint removes them.
-    removal = state_->core().CheckpointsToRemove(job);
+    removal = state_->core().jobs().CheckpointsToRemove(job);
   }
   RemoveCheckpoints(disk_, removal);
 }
@@ -78,7 +78,7 @@ void ArtifactPublisher::Publish(const ModelPublish& publish) {
   const std::vector<StagedModel> staged = StagedModelsIn(publish.folder);
   {
     absl::MutexLock lock(&state_->mutex());
-    if (!state_->Running().ok() || !state_->core().AwaitsModel(publish.exporter)) return;
+    if (!state_->Running().ok() || !state_->core().jobs().AwaitsModel(publish.exporter)) return;
   }
   const absl::Status status = PublishModel(publish.staged, publish.folder, publish.exporter.job,
                                            publish.exporter.incarnation);

@@ -19,12 +19,12 @@
 namespace capstan::scheduler {
 
 void DurableState::Collect(Actions actions, Results& results) {
-  for (NodeReply& reply : actions.node_replies) Answer(std::move(reply), results);
-  for (TaskReply& reply : actions.task_replies) Answer(std::move(reply), results);
-  for (const JobReply& reply : actions.job_replies) Answer(reply, results);
-  for (const DrainReply& reply : actions.drain_replies) Answer(reply, results);
-  for (const CheckpointReply& reply : actions.checkpoint_replies) Answer(reply, results);
-  for (SnapshotReply& reply : actions.snapshot_replies) Answer(std::move(reply), results);
+  for (Reply& reply : actions.replies) {
+    const auto answer = [&](auto& each) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      Answer(std::move(each), results);
+    };
+    std::visit(answer, reply);
+  }
   for (CheckpointPublish& publish : actions.publishes) {
     const std::shared_ptr<const AdmittedJob> job = jobs_.at(publish.job);
     results.files.manifests.push_back({std::move(publish), job});
@@ -50,7 +50,7 @@ v1::JobStatus DurableState::StatusOf(const JobView& view, StatusDetail detail) {
 
 std::shared_ptr<const std::string> DurableState::RecordOf(const JobId& job, uint64_t number) {
   const std::shared_ptr<const AdmittedJob> admitted = Admitted(job);
-  if (admitted == nullptr || !core_->HasJob(job)) return nullptr;
+  if (admitted == nullptr || core_->jobs().Find(job) == nullptr) return nullptr;
   Record& record = records_[job];
   if (record.number == number) return record.bytes;
   const bool first = record.number == 0;

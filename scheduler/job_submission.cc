@@ -23,7 +23,7 @@ absl::Status JobSubmission::Submit(const v1::SubmitJobRequest& request,
   {
     absl::MutexLock lock(&state_->mutex());
     CAPSTAN_RETURN_IF_ERROR(state_->Running());
-    const JobId* made = state_->core().JobOfSubmission(request.submission_id());
+    const JobId* made = state_->core().jobs().JobOfSubmission(request.submission_id());
     if (made != nullptr) {
       call.response->set_job_id(*made);
       state_->Commit({}, {{call.reactor}});
@@ -122,9 +122,8 @@ absl::StatusOr<std::string> JobSubmission::NewestCheckpointOf(const JobId& job,
     folder = state_->jobs().at(job)->plan.checkpoint_folder;
     floor = state_->jobs().at(job)->plan.checkpoint_floor;
     // A checkpoint of initial weights is removed by now; a new job reads its weights again.
-    const RestoreFrom* begun = state_->core().BeganWith(job);
-    if (begun != nullptr &&
-        state_->jobs().at(job)->submitted.training().initial_weights().empty()) {
+    const std::optional<RestoreFrom>& begun = state_->core().jobs().Find(job)->restore;
+    if (begun && state_->jobs().at(job)->submitted.training().initial_weights().empty()) {
       begun_with = begun->folder;
     }
   }

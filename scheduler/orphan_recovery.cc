@@ -40,7 +40,7 @@ absl::Status OrphanRecovery::WouldRecover(const OrphanedJob& orphan) {
   CAPSTAN_RETURN_IF_ERROR(orphan.record.status());
   CAPSTAN_ASSIGN_OR_RETURN(const AdmittedJob job, JobIn(*orphan.record));
   const Instant now = state_->Now();
-  CAPSTAN_RETURN_IF_ERROR(state_->core().MayAdopt(job.plan, now));
+  CAPSTAN_RETURN_IF_ERROR(state_->core().jobs().CheckAdoption(job.plan, now));
   CAPSTAN_RETURN_IF_ERROR(
       LoadJob(orphan.record->rows, job.plan.id, {now, absl::Now()}, state_->core()));
   Adoption adoption = AdoptionOf(*orphan.record, orphan);
@@ -103,7 +103,7 @@ absl::Status OrphanRecovery::Recover(const v1::RecoverJobRequest& request,
     absl::MutexLock lock(&state_->mutex());
     CAPSTAN_RETURN_IF_ERROR(state_->Running());
     const absl::StatusOr<std::string> found = state_->orphans().Find(request.job());
-    if (absl::IsNotFound(found.status()) && state_->core().HasJob(request.job())) {
+    if (absl::IsNotFound(found.status()) && state_->core().jobs().Find(request.job()) != nullptr) {
       return absl::AlreadyExistsError(
           absl::StrCat(request.job(), " is a job of this cluster already"));
     }
@@ -136,7 +136,7 @@ absl::Status OrphanRecovery::TakeUp(const JobRecord& record, AdmittedJob job,
     return absl::NotFoundError(absl::StrCat("no server has a log of ", id, " any more"));
   }
   const Instant now = state_->Now();
-  CAPSTAN_RETURN_IF_ERROR(state_->core().MayAdopt(admitted->plan, now));
+  CAPSTAN_RETURN_IF_ERROR(state_->core().jobs().CheckAdoption(admitted->plan, now));
   CAPSTAN_RETURN_IF_ERROR(LoadJob(record.rows, id, {now, absl::Now()}, state_->core()));
   Adoption adoption = AdoptionOf(record, orphan->second);
   adoption.checkpoint_floor = checkpoint_floor;

@@ -71,17 +71,17 @@ void SchedulerService::Stop() {
 
 bool SchedulerService::MayWriteInto(const std::string& folder) {
   absl::MutexLock lock(&state_->mutex());
-  return state_->Running().ok() && state_->core().MayWriteInto(folder);
+  return state_->Running().ok() && state_->core().jobs().MayWriteInto(folder);
 }
 
 bool SchedulerService::MayReadFrom(const std::string& folder) {
   absl::MutexLock lock(&state_->mutex());
-  return state_->Running().ok() && state_->core().MayReadFrom(folder);
+  return state_->Running().ok() && state_->core().jobs().MayReadFrom(folder);
 }
 
 bool SchedulerService::HasJob(const JobId& job) {
   absl::MutexLock lock(&state_->mutex());
-  return state_->core().HasJob(job);
+  return state_->core().jobs().Find(job) != nullptr;
 }
 
 grpc::ServerUnaryReactor* SchedulerService::HoldUpTo(grpc::CallbackServerContext* context,

@@ -214,7 +214,7 @@ grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContex
   absl::MutexLock lock(&state_->mutex());
   absl::Status status = state_->Running();
   if (status.ok()) {
-    const auto routing = state_->core().RoutingOf(request->job_id());
+    const auto routing = state_->core().jobs().RoutingOf(request->job_id());
     status = routing.status();
     if (status.ok()) {
       for (const v1::TableSpec& table : state_->jobs().at(request->job_id())->tables) {
@@ -244,12 +244,9 @@ grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(grpc::CallbackServerC
   return HoldUpTo(
       context, request->wait_limit_ms(), response,
       [this, request](SchedulerCore& core, Ticket ticket, absl::Duration limit, Actions& actions) {
-        const Instant now = state_->Now();
-        const JobId& job = request->job_id();
-        const CheckpointId asked(request->asked_id());
-        return asked == CheckpointId(0)
-                   ? core.SaveCheckpoint(ticket, job, limit, now, actions)
-                   : core.AwaitCheckpoint(ticket, job, asked, limit, now, actions);
+        std::optional<CheckpointId> asked;
+        if (request->asked_id() != 0) asked = CheckpointId(request->asked_id());
+        return core.SaveCheckpoint(ticket, request->job_id(), asked, limit, state_->Now(), actions);
       });
 }
 

@@ -8,11 +8,13 @@
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/fake_cluster.h"
+#include "scheduler/core/testing/replies_of.h"
 
 namespace capstan::scheduler {
 namespace {
 
 using testing::FakeCluster;
+using testing::RepliesOf;
 
 JobPlan Plan(ConsistencyMode mode) {
   JobPlan plan;
@@ -110,9 +112,9 @@ TEST_CASE("Job checkpoints: one on request, in training, in evaluation, and none
   story.RunUntil([&] { return story.View("job-1").phase == JobPhase::kFinishing; },
                  absl::Minutes(5));
   Actions actions;
-  CHECK_STATUS(
-      story.core().SaveCheckpoint(Ticket(9999), "job-1", absl::Seconds(1), story.now(), actions),
-      absl::StatusCode::kFailedPrecondition, "trains no more");
+  CHECK_STATUS(story.core().SaveCheckpoint(Ticket(9999), "job-1", std::nullopt, absl::Seconds(1),
+                                           story.now(), actions),
+               absl::StatusCode::kFailedPrecondition, "trains no more");
   story.End();
 }
 
@@ -123,20 +125,20 @@ TEST_CASE("Job checkpoints: who asked is answered when it is complete, given up,
   REQUIRE_OK(story.Submit(Plan(ConsistencyMode::kBsp)));
   story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
   Actions actions;
-  REQUIRE_OK(story.core().SaveCheckpoint(Ticket(100'000), "job-1", absl::ZeroDuration(),
-                                         story.now(), actions));
-  REQUIRE(actions.checkpoint_replies.size() == 1);
-  CHECK(actions.checkpoint_replies[0].id == CheckpointId(0));
-  const CheckpointId asked = actions.checkpoint_replies[0].asked;
+  REQUIRE_OK(story.core().SaveCheckpoint(Ticket(100'000), "job-1", std::nullopt,
+                                         absl::ZeroDuration(), story.now(), actions));
+  REQUIRE(RepliesOf<CheckpointReply>(actions).size() == 1);
+  CHECK(RepliesOf<CheckpointReply>(actions)[0].id == CheckpointId(0));
+  const CheckpointId asked = RepliesOf<CheckpointReply>(actions)[0].asked;
   CHECK(asked == CheckpointId(1));
   const auto await = [&](CheckpointId id) {
     actions = {};
-    return story.core().AwaitCheckpoint(Ticket(100'001), "job-1", id, absl::ZeroDuration(),
-                                        story.now(), actions);
+    return story.core().SaveCheckpoint(Ticket(100'001), "job-1", id, absl::ZeroDuration(),
+                                       story.now(), actions);
   };
   REQUIRE_OK(await(asked));
-  REQUIRE(actions.checkpoint_replies.size() == 1);
-  CHECK(actions.checkpoint_replies[0].id == CheckpointId(0));
+  REQUIRE(RepliesOf<CheckpointReply>(actions).size() == 1);
+  CHECK(RepliesOf<CheckpointReply>(actions)[0].id == CheckpointId(0));
   CHECK_STATUS(await(CheckpointId(5)), absl::StatusCode::kFailedPrecondition, "never asked for");
   story.AskCheckpoint("job-1");
   const auto answered = [&] { return !story.checkpoint_replies().empty(); };
@@ -147,9 +149,9 @@ TEST_CASE("Job checkpoints: who asked is answered when it is complete, given up,
     REQUIRE_OK(reply.status);
     CHECK(reply.folder == "/checkpoints/checkpoint-1");
     REQUIRE_OK(await(asked));  // The client comes back later.
-    REQUIRE(actions.checkpoint_replies.size() == 1);
-    CHECK(actions.checkpoint_replies[0].id >= asked);
-    CHECK(actions.checkpoint_replies[0].folder == reply.folder);
+    REQUIRE(RepliesOf<CheckpointReply>(actions).size() == 1);
+    CHECK(RepliesOf<CheckpointReply>(actions)[0].id >= asked);
+    CHECK(RepliesOf<CheckpointReply>(actions)[0].folder == reply.folder);
   } else {
     CHECK_STATUS(reply.status, absl::StatusCode::kFailedPrecondition, "disk full");
   }
@@ -319,9 +321,9 @@ TEST_CASE("Job snapshots: a server that cannot keep it, a limit and a job's end 
   Actions actions;
   REQUIRE_OK(story.core().OpenSnapshot(Ticket(100'000), "job-1", 12, absl::ZeroDuration(),
                                        story.now(), actions));
-  REQUIRE(actions.snapshot_replies.size() == 1);
-  CHECK(actions.snapshot_replies[0].id == CheckpointId(0));
-  CHECK(actions.snapshot_replies[0].routing == nullptr);
+  REQUIRE(RepliesOf<SnapshotReply>(actions).size() == 1);
+  CHECK(RepliesOf<SnapshotReply>(actions)[0].id == CheckpointId(0));
+  CHECK(RepliesOf<SnapshotReply>(actions)[0].routing == nullptr);
   story.RunUntil([&] { return story.View("job-1").phase == JobPhase::kFinishing; },
                  absl::Minutes(5));
   CHECK_STATUS(
@@ -366,8 +368,8 @@ TEST_CASE("Saved stops: if the checkpoint is given up the job goes on, also past
   CHECK(story.View("job-1").saved_folder == "");
   Actions actions;
   const auto reason = [&](CheckpointId asked) {
-    return story.core().AwaitCheckpoint(Ticket(100'000), "job-1", asked, absl::Seconds(1),
-                                        story.now(), actions);
+    return story.core().SaveCheckpoint(Ticket(100'000), "job-1", asked, absl::Seconds(1),
+                                       story.now(), actions);
   };
   CHECK_STATUS(reason(CheckpointId(1)), absl::StatusCode::kFailedPrecondition,
                "of job-1 was given up: server-");

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -448,6 +449,10 @@ struct DrainReply {
   int tasks = 0;
   std::string detail;  // One sentence: what it waits for. Empty if it is safe.
 };
+
+// The answer to a call that the core has accepted.
+using Reply =
+    std::variant<NodeReply, TaskReply, JobReply, CheckpointReply, SnapshotReply, DrainReply>;
 
 }  // namespace capstan::scheduler
 

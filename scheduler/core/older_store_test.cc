@@ -9,14 +9,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/core/core_archive.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/testing/fake_cluster.h"
+#include "scheduler/core/testing/replies_of.h"
 #include "scheduler/core/testing/servers_fixture.h"
 #include "scheduler/store/state_codec.h"
 #include "scheduler/store/testing/memory_store.h"
 
 namespace capstan::scheduler {
 namespace {
+
+using testing::RepliesOf;
 
 constexpr char kJob[] = "job-1";
 constexpr char kLost[] =
@@ -36,10 +40,10 @@ struct Story {
     REQUIRE_OK(core->SubmitJob(plan, now, submitted));
     Keep(submitted);
     REQUIRE(core->Job(kJob, now)->state == (runs ? JobState::kRunning : JobState::kPending));
-    known = core->revisions().current();
+    known = CoreArchive(core.get()).revisions().current();
     const StoreRows copy = store.Load().value();
     Register({.name = "server-9", .address = "s:9"});
-    lost = core->revisions().current();
+    lost = CoreArchive(core.get()).revisions().current();
     REQUIRE(lost.count > known.count);
     core = RestoreCore(copy, {.first_incarnation = Incarnation(1000), .number = 9}, At(), actions)
                .value();
@@ -96,9 +100,10 @@ TEST_CASE("Older store: a job goes on that nobody has seen more of", "[scheduler
   SECTION("what it is told is of this scheduler") {
     story.now = story.now + absl::Seconds(1);
     story.core->Tick(story.now, story.actions);
-    REQUIRE(story.actions.node_replies.size() == 1);
-    CHECK(story.actions.node_replies[0].revision == story.core->revisions().current());
-    CHECK(story.actions.node_replies[0].revision.scheduler == 9);
+    REQUIRE(RepliesOf<NodeReply>(story.actions).size() == 1);
+    CHECK(RepliesOf<NodeReply>(story.actions)[0].revision ==
+          CoreArchive(story.core.get()).revisions().current());
+    CHECK(RepliesOf<NodeReply>(story.actions)[0].revision.scheduler == 9);
   }
 }
 
@@ -117,9 +122,9 @@ TEST_CASE("Older store: a node that has heard of more ends its jobs", "[schedule
   REQUIRE_OK(story.Sync(report));
   story.CheckEnded(report.node);
   // The node would ignore a desired state with a number that it has seen.
-  REQUIRE(story.actions.node_replies.size() == 1);
-  CHECK(story.actions.node_replies[0].generation > Generation(7));
-  CHECK(story.actions.node_replies[0].changed);
+  REQUIRE(RepliesOf<NodeReply>(story.actions).size() == 1);
+  CHECK(RepliesOf<NodeReply>(story.actions)[0].generation > Generation(7));
+  CHECK(RepliesOf<NodeReply>(story.actions)[0].changed);
 }
 
 // Even if all processes that knew later decisions have died, a server's log may have a later
@@ -129,9 +134,9 @@ TEST_CASE("Older store: memberships go on above those that logs may have", "[sch
   NodeReport report = story.Report(story.known);
   report.generation_seen = Generation(0);
   REQUIRE_OK(story.Sync(report));
-  REQUIRE(story.actions.node_replies.size() == 1);
-  REQUIRE(story.actions.node_replies[0].tables.size() == 1);
-  CHECK(story.actions.node_replies[0].tables[0].membership.generation >= Generation(1000));
+  REQUIRE(RepliesOf<NodeReply>(story.actions).size() == 1);
+  REQUIRE(RepliesOf<NodeReply>(story.actions)[0].tables.size() == 1);
+  CHECK(RepliesOf<NodeReply>(story.actions)[0].tables[0].membership.generation >= Generation(1000));
 }
 
 TEST_CASE("Older store: a node that the store does not know ends the jobs that it holds",

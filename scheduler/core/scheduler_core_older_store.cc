@@ -19,27 +19,27 @@ void SchedulerCore::OnOlderStore(const NodeReport& report, Instant now, Actions&
   absl::btree_set<JobId> concerned;
   for (const TableReport& table : report.tables) concerned.insert(table.job);
   for (const TaskState& state : report.tasks) concerned.insert(state.task.job);
-  for (const TaskKey& task : slots_.Desired(report.node)) concerned.insert(task.job);
-  for (const JobEntry* entry : Running()) {
+  for (const TaskKey& task : placer_.slots().Desired(report.node)) concerned.insert(task.job);
+  for (const JobEntry* entry : jobs_.Running()) {
     if (entry->run->UsesServer(report.node)) concerned.insert(entry->plan.id);
   }
   for (const JobId& job : concerned) {
-    const auto it = jobs_.find(job);
-    if (it == jobs_.end()) continue;
-    EndForOlderStore(it->second, report.node, now, actions.events);
+    JobEntry* entry = jobs_.Find(job);
+    if (entry != nullptr) EndForOlderStore(*entry, report.node, now, actions.events);
   }
   Settle(now, actions);
 }
 
 void SchedulerCore::EndForLaterLogs(const NodeId& server, absl::Span<const StoredShard> stored,
                                     Instant now, Events& events) {
-  for (auto& [id, entry] : jobs_) {
+  for (const JobEntry* entry : jobs_.All()) {
     const bool later = std::any_of(stored.begin(), stored.end(), [&](const StoredShard& log) {
-      const bool is_own = entry.run == nullptr ? entry.plan.HasLog(log.job, log.unique_id)
-                                               : entry.run->HasWritten(log);
+      const bool is_own = entry->run == nullptr ? entry->plan.HasLog(log.job, log.unique_id)
+                                                : entry->run->HasWritten(log);
       return is_own && !revisions_.Has(log.seen);
     });
-    if (later) EndForOlderStore(entry, absl::StrCat("the log of ", server), now, events);
+    if (!later) continue;
+    EndForOlderStore(*jobs_.Find(entry->plan.id), absl::StrCat("the log of ", server), now, events);
   }
 }
 

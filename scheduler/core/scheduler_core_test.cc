@@ -11,11 +11,13 @@
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/fake_cluster.h"
+#include "scheduler/core/testing/replies_of.h"
 
 namespace capstan::scheduler {
 namespace {
 
 using testing::Plan;
+using testing::RepliesOf;
 
 struct Desk {
   SchedulerCore core{{}};
@@ -39,8 +41,8 @@ struct Desk {
         now, actions);
   }
   std::vector<NodeReply> Take() {
-    std::vector<NodeReply> replies = std::move(actions.node_replies);
-    actions.node_replies.clear();
+    const std::vector<NodeReply> replies = RepliesOf<NodeReply>(actions);
+    actions.replies.clear();
     return replies;
   }
   // Lets `step` pass with a punctual timer.
@@ -172,7 +174,7 @@ TEST_CASE("Scheduler: a checkpoint that a job can go back to stays with its owne
   desk.Join("worker-1", Role::kWorker, 1);
   REQUIRE_OK(desk.core.SubmitJob(PlanIn("owner", "/one"), desk.now, desk.actions));
   using Pins = std::vector<std::pair<CheckpointId, CheckpointId>>;
-  const auto pinned = [&] { return desk.core.CheckpointsToRemove("owner").pinned; };
+  const auto pinned = [&] { return desk.core.jobs().CheckpointsToRemove("owner").pinned; };
   CHECK(pinned().empty());
   const auto submit = [&](const std::string& id, const std::string& pinned_in) {
     const RestoreFrom from{.folder = "/one/checkpoints/checkpoint-5",
@@ -191,7 +193,7 @@ TEST_CASE("Scheduler: a checkpoint that a job can go back to stays with its owne
   CHECK(pinned() == Pins{{CheckpointId(3), CheckpointId(5)}});
   REQUIRE_OK(desk.core.StopJob("waits", desk.now, desk.actions));
   CHECK(pinned().empty());
-  CHECK(desk.core.CheckpointsToRemove("nobody").staying.empty());
+  CHECK(desk.core.jobs().CheckpointsToRemove("nobody").staying.empty());
 }
 
 TEST_CASE("Scheduler: a job numbers its checkpoints above all that one before it began there",
@@ -269,13 +271,13 @@ TEST_CASE(
   plan.replicas = 1;
   REQUIRE_OK(desk.core.SubmitJob(plan, desk.now, desk.actions));
   const auto primaries = [&](const std::string& name) {
-    const Routing& routing = **desk.core.RoutingOf("job-1");
+    const Routing& routing = **desk.core.jobs().RoutingOf("job-1");
     return std::count_if(routing.shards.begin(), routing.shards.end(), [&](const ShardRoute& s) {
       return routing.servers[static_cast<size_t>(s.server)].node == name;
     });
   };
   // The first server's replicas are filled, so it can take over.
-  const Routing routing = **desk.core.RoutingOf("job-1");
+  const Routing routing = **desk.core.jobs().RoutingOf("job-1");
   for (const Registration& server : {desk.servers[0], desk.servers[1]}) {
     NodeReport report{.node = server.node, .incarnation = server.incarnation};
     TableReport& table = report.tables.emplace_back();
@@ -319,16 +321,16 @@ TEST_CASE("Scheduler: whoever watches a job hears of its next change, or of the 
                               desk.actions);
   };
   REQUIRE_OK(watch(1, 0));
-  CHECK(desk.actions.job_replies.size() == 1);
+  CHECK(RepliesOf<JobReply>(desk.actions).size() == 1);
   REQUIRE_OK(watch(2, revision));
-  CHECK(desk.actions.job_replies.size() == 1);
+  CHECK(RepliesOf<JobReply>(desk.actions).size() == 1);
   desk.Join("server-1", Role::kServer);  // This changes the reason why the job waits.
-  REQUIRE(desk.actions.job_replies.size() == 2);
-  CHECK(desk.actions.job_replies[1].ticket == Ticket(2));
+  REQUIRE(RepliesOf<JobReply>(desk.actions).size() == 2);
+  CHECK(RepliesOf<JobReply>(desk.actions)[1].ticket == Ticket(2));
 
   REQUIRE_OK(watch(3, desk.core.Job("job-1", desk.now)->revision));
   desk.Pass(absl::Seconds(10));
-  CHECK(desk.actions.job_replies.size() >= 3);
+  CHECK(RepliesOf<JobReply>(desk.actions).size() >= 3);
   CHECK_STATUS(
       desk.core.WatchJob(Ticket(4), "job-9", 0, absl::ZeroDuration(), desk.now, desk.actions),
       absl::StatusCode::kNotFound, "no job \"job-9\"");
@@ -342,9 +344,9 @@ TEST_CASE("Scheduler: unknown tasks and jobs are named in the error", "[schedule
                absl::StatusCode::kNotFound, "job-7");
   CHECK_STATUS(desk.core.StopJob("job-7", desk.now, desk.actions), absl::StatusCode::kNotFound,
                "job-7");
-  CHECK_STATUS(desk.core.RoutingOf("job-7"), absl::StatusCode::kNotFound, "job-7");
+  CHECK_STATUS(desk.core.jobs().RoutingOf("job-7"), absl::StatusCode::kNotFound, "job-7");
   REQUIRE_OK(desk.core.SubmitJob(Plan("job-1", 2), desk.now, desk.actions));
-  CHECK_STATUS(desk.core.RoutingOf("job-1"), absl::StatusCode::kFailedPrecondition,
+  CHECK_STATUS(desk.core.jobs().RoutingOf("job-1"), absl::StatusCode::kFailedPrecondition,
                "not started yet");
 }
 
@@ -365,14 +367,15 @@ TEST_CASE("Scheduler: a reported failure is acknowledged, the job's other tasks 
   TaskReport idle = report_of(0);
   idle.idle = true;
   REQUIRE_OK(desk.core.SyncTask(Ticket(1), idle, desk.now, desk.actions));
-  CHECK(desk.actions.task_replies.empty());
+  CHECK(RepliesOf<TaskReply>(desk.actions).empty());
   TaskReport failing = report_of(1);
   failing.failure = {FailureReason::kBadData, "train.gz is truncated"};
   REQUIRE_OK(desk.core.SyncTask(Ticket(2), failing, desk.now, desk.actions));
-  REQUIRE(desk.actions.task_replies.size() == 2);
-  CHECK(desk.actions.task_replies[0].ticket == Ticket(2));
-  CHECK(desk.actions.task_replies[0].status.ok());
-  CHECK_STATUS(desk.actions.task_replies[1].status, absl::StatusCode::kAborted, "not wanted");
+  REQUIRE(RepliesOf<TaskReply>(desk.actions).size() == 2);
+  CHECK(RepliesOf<TaskReply>(desk.actions)[0].ticket == Ticket(2));
+  CHECK(RepliesOf<TaskReply>(desk.actions)[0].status.ok());
+  CHECK_STATUS(RepliesOf<TaskReply>(desk.actions)[1].status, absl::StatusCode::kAborted,
+               "not wanted");
   CHECK(desk.core.Job("job-1", desk.now)->state == JobState::kFailed);
 }
 
@@ -438,8 +441,8 @@ TEST_CASE("Scheduler: a task whose GPU is lost starts again on another worker's"
     REQUIRE_OK(desk.core.SyncTask(Ticket(ticket), report, desk.now, desk.actions));
   };
   lose(1);
-  REQUIRE(desk.actions.task_replies.size() == 1);
-  CHECK(desk.actions.task_replies[0].status.ok());
+  REQUIRE(RepliesOf<TaskReply>(desk.actions).size() == 1);
+  CHECK(RepliesOf<TaskReply>(desk.actions)[0].status.ok());
   CHECK(desk.core.Job("job-1", desk.now)->state == JobState::kRunning);
   CHECK(desk.core.Job("job-1", desk.now)->tasks[0].state == "dead");  // The slots are free, though.
   CHECK(desk.core.Nodes()[1].gpus_lost == std::vector<int>{0});

@@ -108,10 +108,10 @@ TEST_CASE("Retention: ended jobs are forgotten by age, those that go on never",
   CHECK(jobs.core.NextDeadline() <= jobs.now + absl::Minutes(30));
   jobs.now = jobs.now + absl::Minutes(30);
   jobs.core.Tick(jobs.now, jobs.actions);
-  CHECK_FALSE(jobs.core.HasJob("a-1"));
+  CHECK(jobs.core.jobs().Find("a-1") == nullptr);
   CHECK(jobs.actions.changes.forgotten == absl::btree_set<JobId>{"a-1"});
-  CHECK(jobs.core.HasJob("waits-2"));
-  CHECK(jobs.core.HasJob("b-3"));
+  CHECK(jobs.core.jobs().Find("waits-2") != nullptr);
+  CHECK(jobs.core.jobs().Find("b-3") != nullptr);
 }
 
 TEST_CASE("Retention: at most so many ended jobs are kept, the newest", "[scheduler][core]") {
@@ -119,9 +119,9 @@ TEST_CASE("Retention: at most so many ended jobs are kept, the newest", "[schedu
   options.ended_jobs_max = 2;
   Ended jobs(options);
   for (int i = 1; i <= 4; ++i) jobs.Job(absl::StrCat("a-", i));
-  CHECK_FALSE(jobs.core.HasJob("a-2"));
-  CHECK(jobs.core.HasJob("a-3"));
-  CHECK(jobs.core.HasJob("a-4"));
+  CHECK(jobs.core.jobs().Find("a-2") == nullptr);
+  CHECK(jobs.core.jobs().Find("a-3") != nullptr);
+  CHECK(jobs.core.jobs().Find("a-4") != nullptr);
 }
 
 TEST_CASE("Delete: an ended job is forgotten, whoever watches it is told; others are refused",
@@ -134,7 +134,7 @@ TEST_CASE("Delete: an ended job is forgotten, whoever watches it is told; others
                absl::StatusCode::kFailedPrecondition, "a-1 is PENDING");
   REQUIRE_OK(jobs.core.StopJob("a-1", jobs.now, jobs.actions).status());
   REQUIRE_OK(jobs.core.DeleteJob("a-1", jobs.now, jobs.actions));
-  CHECK_FALSE(jobs.core.HasJob("a-1"));
+  CHECK(jobs.core.jobs().Find("a-1") == nullptr);
   CHECK(jobs.actions.changes.forgotten == absl::btree_set<JobId>{"a-1"});
   CHECK_STATUS(jobs.core.DeleteJob("a-1", jobs.now, jobs.actions), absl::StatusCode::kNotFound,
                "a-1");

@@ -11,12 +11,14 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/testing/fake_cluster.h"
+#include "scheduler/core/testing/replies_of.h"
 
 namespace capstan::scheduler {
 namespace {
 
 using testing::FakeCluster;
 using testing::Plan;
+using testing::RepliesOf;
 
 struct Story {
   explicit Story(int servers, int workers, int capacity = 1) : cluster({.seed = 7}) {
@@ -174,7 +176,7 @@ TEST_CASE("Scheduler: a killed server fails the jobs whose shards it held, and n
   REQUIRE_OK(story.cluster.Submit(second));
   REQUIRE(story.UntilTraining("job-2"));
   // The second job went to the server that held least.
-  CHECK((*story.cluster.core().RoutingOf("job-2"))->servers[0].node == "server-2");
+  CHECK((*story.cluster.core().jobs().RoutingOf("job-2"))->servers[0].node == "server-2");
   story.cluster.Kill("server-1");
   REQUIRE(story.Until(JobState::kFailed, "job-1", absl::Seconds(10)));
   CHECK(story.cluster.View("job-1").failure.reason == FailureReason::kServerLost);
@@ -196,7 +198,7 @@ TEST_CASE("Scheduler: a job with replicas survives the death of one server after
     story.cluster.Kill(server);
     REQUIRE(story.cluster.RunUntil(
         [&] {
-          const auto& routing = **story.cluster.core().RoutingOf("job-1");
+          const auto& routing = **story.cluster.core().jobs().RoutingOf("job-1");
           return std::none_of(routing.servers.begin(), routing.servers.end(),
                               [&](const ServerRef& ref) { return ref.node == server; });
         },
@@ -252,9 +254,9 @@ TEST_CASE("Scheduler: a server whose log a job waits for is not said to be safe 
     Actions actions;
     REQUIRE_OK(story.cluster.core().DrainNode(Ticket(ticket++), name, false, absl::ZeroDuration(),
                                               story.cluster.now(), actions));
-    REQUIRE(actions.drain_replies.size() == 1);
-    CHECK_FALSE(actions.drain_replies[0].safe_to_stop);
-    CHECK(actions.drain_replies[0].detail == "job-1 waits for the log on its disk");
+    REQUIRE(RepliesOf<DrainReply>(actions).size() == 1);
+    CHECK_FALSE(RepliesOf<DrainReply>(actions)[0].safe_to_stop);
+    CHECK(RepliesOf<DrainReply>(actions)[0].detail == "job-1 waits for the log on its disk");
     story.cluster.Drain(name, /*cancel=*/true);
   }
   story.cluster.AddServer("server-1");
@@ -329,7 +331,7 @@ TEST_CASE("Scheduler: a server that leaves stays until its shards have moved",
   REQUIRE(story.cluster.RunUntil(
       [&] { return story.cluster.AliveNodes(Role::kServer).size() == 1; }, absl::Seconds(10)));
   REQUIRE(story.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
-  CHECK((*story.cluster.core().RoutingOf("job-1"))->servers.size() == 1);
+  CHECK((*story.cluster.core().jobs().RoutingOf("job-1"))->servers.size() == 1);
   story.cluster.CheckTrained(plan);
 }
 
@@ -346,10 +348,11 @@ TEST_CASE("Scheduler: a drained worker's task moves; who asked hears when it is 
   Actions actions;
   REQUIRE_OK(core.DrainNode(Ticket(1'000'000), "server-1", false, absl::ZeroDuration(),
                             story.cluster.now(), actions));
-  REQUIRE(actions.drain_replies.size() == 1);
-  CHECK_FALSE(actions.drain_replies[0].safe_to_stop);
-  CHECK(actions.drain_replies[0].shards > 0);
-  CHECK(actions.drain_replies[0].detail == "there is no other server for its shards of job-1");
+  REQUIRE(RepliesOf<DrainReply>(actions).size() == 1);
+  CHECK_FALSE(RepliesOf<DrainReply>(actions)[0].safe_to_stop);
+  CHECK(RepliesOf<DrainReply>(actions)[0].shards > 0);
+  CHECK(RepliesOf<DrainReply>(actions)[0].detail ==
+        "there is no other server for its shards of job-1");
   CHECK_STATUS(core.DrainNode(Ticket(1), "server-9", false, absl::ZeroDuration(),
                               story.cluster.now(), actions),
                absl::StatusCode::kNotFound, "server-9");
@@ -365,8 +368,8 @@ TEST_CASE("Scheduler: a drained worker's task moves; who asked hears when it is 
   Actions later;
   REQUIRE_OK(core.DrainNode(Ticket(1'000'001), first, false, absl::Minutes(1), story.cluster.now(),
                             later));
-  REQUIRE(later.drain_replies.size() == 1);
-  CHECK(later.drain_replies[0].safe_to_stop);
+  REQUIRE(RepliesOf<DrainReply>(later).size() == 1);
+  CHECK(RepliesOf<DrainReply>(later)[0].safe_to_stop);
   REQUIRE(story.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
   story.cluster.CheckTrained(plan);
 }

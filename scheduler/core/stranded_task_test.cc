@@ -8,9 +8,12 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/testing/fake_cluster.h"
+#include "scheduler/core/testing/replies_of.h"
 
 namespace capstan::scheduler {
 namespace {
+
+using testing::RepliesOf;
 
 // Worker daemons that follow the scheduler. The test decides if their tasks reach the server.
 class Story {
@@ -44,7 +47,7 @@ class Story {
         }
       }
       core_.Tick(now_, actions);
-      for (const NodeReply& reply : actions.node_replies) Take(reply);
+      for (const NodeReply& reply : RepliesOf<NodeReply>(actions)) Take(reply);
     }
   }
   std::string NodeOf(const std::string& job, size_t rank = 0) {

@@ -29,8 +29,9 @@ std::string EncodeJobRecord(const SchedulerCore& core, const JobId& job, const S
     rows.emplace_back(std::move(write.key), *std::move(write.value));
   }
   return EncodeState(moment, [&](auto& archive) {
-    archive(kFormat, kSchema, job, core.UniqueIdOf(job), (*core.RoutingOf(job))->generation,
-            absl::ToUnixMillis(moment.wall), view.detail, rows);
+    archive(kFormat, kSchema, job, core.jobs().Find(job)->plan.unique_id,
+            (*core.jobs().RoutingOf(job))->generation, absl::ToUnixMillis(moment.wall), view.detail,
+            rows);
   });
 }
 

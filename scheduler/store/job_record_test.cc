@@ -33,7 +33,7 @@ struct OldCluster {
     REQUIRE_OK(cluster.Submit(plan));
     REQUIRE(cluster.RunUntil([this] { return cluster.View(kJob).samples_done > 200; },
                              absl::Minutes(1)));
-    routing = *cluster.core().RoutingOf(kJob).value();
+    routing = *cluster.core().jobs().RoutingOf(kJob).value();
     batches = cluster.View(kJob).iteration;
     record = EncodeJobRecord(cluster.core(), kJob, {"admitted/" + kJob, "as admitted"}, At());
   }
@@ -91,7 +91,7 @@ struct NewCluster {
                         .only_check = only_check},
                        now, actions);
   }
-  bool Knows() const { return core->HasJob(kJob); }
+  bool Knows() const { return core->jobs().Find(kJob) != nullptr; }
 
   std::unique_ptr<SchedulerCore> core;
   absl::btree_map<NodeId, std::vector<StoredShard>> logs;
@@ -140,7 +140,7 @@ TEST_CASE("Adoption: a job goes on from the logs that came (issue 20)", "[schedu
   CHECK(view.state == JobState::kRunning);
   CHECK(view.phase == JobPhase::kRecovering);
   CHECK(view.iteration >= old.batches);
-  const Routing routing = *fresh.core->RoutingOf(kJob).value();
+  const Routing routing = *fresh.core->jobs().RoutingOf(kJob).value();
   CHECK(routing.generation > Generation(kGenerationsPerAdoption));
   REQUIRE(routing.shards.size() == old.routing.shards.size());
   for (size_t i = 0; i < routing.shards.size(); ++i) {
@@ -211,20 +211,20 @@ TEST_CASE("Adoption: a job whose id or folders are taken is refused", "[schedule
   REQUIRE_OK(fresh.core->SubmitJob(plan, fresh.now, fresh.actions));
   JobPlan theirs = testing::Plan(kJob, 1);
   theirs.unique_id = "aa-1";
-  CHECK_STATUS(fresh.core->MayAdopt(theirs, fresh.now), absl::StatusCode::kAlreadyExists,
-               "capstan job delete job-7");
+  CHECK_STATUS(fresh.core->jobs().CheckAdoption(theirs, fresh.now),
+               absl::StatusCode::kAlreadyExists, "capstan job delete job-7");
   CHECK_STATUS(fresh.Adopt(old.record), absl::StatusCode::kDataLoss, "known already");
   CHECK(fresh.Knows());
   theirs.unique_id = "bb-2";
-  CHECK_STATUS(fresh.core->MayAdopt(theirs, fresh.now), absl::StatusCode::kAlreadyExists,
-               "already");
+  CHECK_STATUS(fresh.core->jobs().CheckAdoption(theirs, fresh.now),
+               absl::StatusCode::kAlreadyExists, "already");
   plan.id = "job-8";
   plan.folders.output = "/out";
   REQUIRE_OK(fresh.core->SubmitJob(plan, fresh.now, fresh.actions));
   theirs.id = "job-9";
   theirs.folders.output = "/out";
-  CHECK_STATUS(fresh.core->MayAdopt(theirs, fresh.now), absl::StatusCode::kFailedPrecondition,
-               "of job-8");
+  CHECK_STATUS(fresh.core->jobs().CheckAdoption(theirs, fresh.now),
+               absl::StatusCode::kFailedPrecondition, "of job-8");
 }
 
 TEST_CASE("Adoption: a check changes nothing", "[scheduler][store]") {
@@ -251,7 +251,7 @@ TEST_CASE("Records: sent with each new table, else at their interval, of jobs wi
   plan.log = log;
   REQUIRE_OK(cluster.Submit(plan));
   REQUIRE(cluster.RunUntil([&] { return cluster.View(kJob).samples_done > 0; }, absl::Minutes(1)));
-  const auto number = [&] { return cluster.core().RecordOf(kJob); };
+  const auto number = [&] { return cluster.core().jobs().Find(kJob)->record; };
   const uint64_t first = number();
   CHECK((first > 0) == log);
   cluster.Run(absl::Seconds(3));

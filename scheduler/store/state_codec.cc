@@ -9,6 +9,7 @@
 #include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "scheduler/core/core_archive.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -27,13 +28,13 @@ absl::Status LoadRow(const StoreRows::value_type& row, const Moment& moment, con
   const auto& [key, bytes] = row;
   if (key == kNodesKey) {
     return DecodeState(bytes, moment, [&core](auto& archive) {
-      core.SerializeNodes(archive);
+      CoreArchive(&core).SerializeNodes(archive);
       return absl::OkStatus();
     });
   }
   if (key == kRevisionsKey) {
     return DecodeState(bytes, moment, [&core](auto& archive) {
-      archive(core.revisions());
+      archive(CoreArchive(&core).revisions());
       return absl::OkStatus();
     });
   }
@@ -49,8 +50,13 @@ absl::Status LoadRow(const StoreRows::value_type& row, const Moment& moment, con
     if (!status.ok()) return Annotate(status, table->first);
   }
   return DecodeState(bytes, moment, [&](auto& archive) {
-    return core.LoadJob(job, std::move(routing), moment.now, archive);
+    return CoreArchive(&core).LoadJob(job, std::move(routing), moment.now, archive);
   });
+}
+
+// An output archive does not change its arguments.
+CoreArchive SourceOf(const SchedulerCore& core) {
+  return CoreArchive(const_cast<SchedulerCore*>(&core));
 }
 
 }  // namespace
@@ -58,8 +64,7 @@ absl::Status LoadRow(const StoreRows::value_type& row, const Moment& moment, con
 std::vector<StoreWrite> EncodeChanges(const SchedulerCore& core, const Changes& changes,
                                       const Moment& moment) {
   std::vector<StoreWrite> writes;
-  // An output archive does not change its arguments.
-  auto& source = const_cast<SchedulerCore&>(core);
+  CoreArchive source = SourceOf(core);
   if (!changes.empty()) {
     writes.push_back({std::string(kRevisionsKey), EncodeState(moment, [&source](auto& archive) {
                         archive(source.revisions());
@@ -78,14 +83,17 @@ std::vector<StoreWrite> EncodeJobs(const SchedulerCore& core, const Changes& cha
                                    const Moment& moment) {
   std::vector<StoreWrite> writes;
   for (const JobId& job : changes.routings) {
-    if (!core.HasJob(job)) continue;
-    writes.push_back({RoutingKey(job),
-                      EncodeState(moment, [&](auto& archive) { archive(**core.RoutingOf(job)); })});
+    const JobRun* run = core.jobs().RunOf(job);
+    if (run == nullptr) continue;
+    writes.push_back(
+        {RoutingKey(job), EncodeState(moment, [run](auto& archive) { archive(*run->routing()); })});
   }
   for (const JobId& job : changes.jobs) {
-    if (!core.HasJob(job) || (Planted(PlantedBug::kForgetToStoreJob) && !changes.nodes)) continue;
-    writes.push_back(
-        {JobKey(job), EncodeState(moment, [&](auto& archive) { core.SaveJob(job, archive); })});
+    if (core.jobs().Find(job) == nullptr) continue;
+    if (Planted(PlantedBug::kForgetToStoreJob) && !changes.nodes) continue;
+    writes.push_back({JobKey(job), EncodeState(moment, [&](auto& archive) {
+                        SourceOf(core).SaveJob(job, archive);
+                      })});
   }
   for (const JobId& job : changes.forgotten) {
     writes.push_back({JobKey(job), std::nullopt});
@@ -103,7 +111,7 @@ absl::StatusOr<std::unique_ptr<SchedulerCore>> RestoreCore(const StoreRows& rows
       return Annotate(status, absl::StrCat("the store's row \"", row.first, "\""));
     }
   }
-  core->Restored(moment.now, actions);
+  CoreArchive(core.get()).Restored(moment.now, actions);
   return core;
 }
 
@@ -111,9 +119,10 @@ absl::Status LoadJob(const StoreRows& rows, const JobId& job, const Moment& mome
                      SchedulerCore& core) {
   const auto row = rows.find(JobKey(job));
   if (row == rows.end()) return absl::DataLossError(absl::StrCat("there is no row of ", job));
-  if (core.HasJob(job)) return absl::DataLossError(absl::StrCat(job, " is known already"));
+  if (core.jobs().Find(job) != nullptr)
+    return absl::DataLossError(absl::StrCat(job, " is known already"));
   const absl::Status status = LoadRow(*row, moment, rows, core);
-  if (!status.ok()) core.Unload(job);
+  if (!status.ok()) CoreArchive(&core).Unload(job);
   return Annotate(status, absl::StrCat("the row of ", job));
 }
 

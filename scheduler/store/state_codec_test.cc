@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/core/testing/replies_of.h"
 #include "scheduler/store/testing/memory_store.h"
 
 namespace capstan::scheduler {
@@ -120,10 +121,11 @@ struct Desk {
     Write();
   }
   Assignment SyncTask(TaskReport report) {
-    actions.task_replies.clear();
+    actions.replies.clear();
     REQUIRE_OK(core->SyncTask(Ticket(++ticket), report, now, actions));
     Write();
-    return actions.task_replies.empty() ? Assignment() : actions.task_replies.back().assignment;
+    const std::vector<TaskReply> replies = testing::RepliesOf<TaskReply>(actions);
+    return replies.empty() ? Assignment() : replies.back().assignment;
   }
 };
 
@@ -174,7 +176,7 @@ TEST_CASE("State codec: a job that trains goes on after a restart where it was",
   REQUIRE(desk.core->Nodes().size() == nodes.size());
   for (const NodeView& node : desk.core->Nodes()) CHECK(node.alive);
   CHECK(desk.core->Nodes()[1].tasks == 1);
-  CHECK((*desk.core->RoutingOf("job-1"))->shards.size() == 1);
+  CHECK((*desk.core->jobs().RoutingOf("job-1"))->shards.size() == 1);
 
   // All incarnations are unchanged; the task holds the same leases and repeats its report.
   desk.SyncServer(server, 3);

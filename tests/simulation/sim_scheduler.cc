@@ -31,7 +31,7 @@ Moment MomentNow(const Process& process) {
 
 // " table/shard: primary replica (being filled) ..." of each shard.
 std::string HomesOf(const scheduler::SchedulerCore& core, const JobId& job) {
-  const auto routing = core.RoutingOf(job);
+  const auto routing = core.jobs().RoutingOf(job);
   std::string homes;
   if (!routing.ok()) return homes;
   const auto name = [&](int index) { return (*routing)->servers[static_cast<size_t>(index)].node; };
@@ -113,7 +113,9 @@ void SimScheduler::Commit(scheduler::Actions actions, std::vector<scheduler::Sto
        scheduler::EncodeChanges(*core_, actions.changes, MomentNow(process_))) {
     writes.push_back(std::move(write));
   }
-  for (const scheduler::NodeReply& reply : actions.node_replies) held_.erase(reply.ticket);
+  for (const scheduler::Reply& reply : actions.replies) {
+    if (const auto* node = std::get_if<scheduler::NodeReply>(&reply)) held_.erase(node->ticket);
+  }
   Arm();
   if (writes.empty() && steps_.empty()) {
     Perform(actions);
@@ -252,7 +254,7 @@ absl::Status SimScheduler::OpenSnapshot(const Call& call) {
   return status;
 }
 
-void SimScheduler::AnswerSnapshot(const scheduler::SnapshotReply& reply) {
+void SimScheduler::Answer(const scheduler::SnapshotReply& reply) {
   const auto call = calls_.extract(reply.ticket);
   if (call.empty()) return;
   v1::OpenSnapshotResponse response;
@@ -266,15 +268,13 @@ void SimScheduler::Perform(const scheduler::Actions& actions) {
   for (const scheduler::Event& event : actions.events) Note(event);
   for (const scheduler::CheckpointPublish& publish : actions.publishes) Publish(publish);
   for (const JobId& job : actions.removals) {
-    scheduler::RemoveCheckpoints(world_->shared_disk, core_->CheckpointsToRemove(job));
+    scheduler::RemoveCheckpoints(world_->shared_disk, core_->jobs().CheckpointsToRemove(job));
     world_->LookAtSharedDisk();
   }
   for (const scheduler::ModelPublish& publish : actions.models) Publish(publish);
-  for (const scheduler::NodeReply& reply : actions.node_replies) AnswerNode(reply);
-  for (const scheduler::TaskReply& reply : actions.task_replies) AnswerTask(reply);
-  for (const scheduler::SnapshotReply& reply : actions.snapshot_replies) AnswerSnapshot(reply);
-  for (const scheduler::CheckpointReply& reply : actions.checkpoint_replies) TellUser(reply);
-  for (const scheduler::DrainReply& reply : actions.drain_replies) TellUser(reply);
+  for (const scheduler::Reply& reply : actions.replies) {
+    std::visit([this](const auto& each) { Answer(each); }, reply);
+  }
 }
 
 void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {
@@ -306,7 +306,7 @@ void SimScheduler::Publish(const scheduler::ModelPublish& publish) {
   if (reached && world_->on_model_moves) world_->on_model_moves();
   process_.After(time, [this, publish, reached] {
     --models_moved_;
-    if (!core_->AwaitsModel(publish.exporter)) return;
+    if (!core_->jobs().AwaitsModel(publish.exporter)) return;
     if (reached) Move(publish);
     scheduler::Actions actions;
     core_->ModelPublished(publish.exporter,
@@ -327,7 +327,7 @@ void SimScheduler::Move(const scheduler::ModelPublish& publish) {
   }
 }
 
-void SimScheduler::AnswerNode(const scheduler::NodeReply& reply) {
+void SimScheduler::Answer(const scheduler::NodeReply& reply) {
   for (const scheduler::TableAssignment& table : reply.tables) {
     NoteRouting(*table.routing);
     world_->JobOf(table.routing->job).Tell([&](Checker& checker) {
@@ -347,7 +347,7 @@ void SimScheduler::NoteRouting(const scheduler::Routing& routing) {
   if (routing.generation > job.routing.generation) job.routing = routing;
 }
 
-void SimScheduler::AnswerTask(const scheduler::TaskReply& reply) {
+void SimScheduler::Answer(const scheduler::TaskReply& reply) {
   const auto call = calls_.extract(reply.ticket);
   const auto task = tasks_.extract(reply.ticket);
   if (call.empty()) return;

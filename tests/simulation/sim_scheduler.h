@@ -66,8 +66,8 @@ class SimScheduler {
   void SubmitDue();
   void Submit(const JobWorld& job);
   void Ask(const std::function<absl::Status(scheduler::Ticket, scheduler::Actions&)>& call);
-  void TellUser(const scheduler::DrainReply& reply);
-  void TellUser(const scheduler::CheckpointReply& reply);
+  void Answer(const scheduler::DrainReply& reply);
+  void Answer(const scheduler::CheckpointReply& reply);
   // Makes what a step has changed durable, then lets out what it said.
   void Commit(scheduler::Actions actions, std::vector<scheduler::StoreWrite> writes = {},
               std::function<void()> then = nullptr);
@@ -77,9 +77,10 @@ class SimScheduler {
   void Publish(const scheduler::ModelPublish& publish);       // Moves the model, if it can.
   void Move(const scheduler::ModelPublish& publish);
   void NoteRouting(const scheduler::Routing& routing);
-  void AnswerNode(const scheduler::NodeReply& reply);
-  void AnswerTask(const scheduler::TaskReply& reply);
-  void AnswerSnapshot(const scheduler::SnapshotReply& reply);
+  void Answer(const scheduler::NodeReply& reply);
+  void Answer(const scheduler::TaskReply& reply);
+  void Answer(const scheduler::SnapshotReply& reply);
+  void Answer(const scheduler::JobReply&) {}  // Nobody asks.
   void Note(const scheduler::Event& event);
   void NoteMoves(const scheduler::RoutingChanged& moved);
   void TellCheckers(const scheduler::Event& event);

@@ -58,7 +58,7 @@ bool SimScheduler::PutBackStore() {
 std::vector<std::string> SimScheduler::CompleteCheckpoints(const JobId& job) const {
   std::vector<std::string> folders;
   if (core_ == nullptr) return folders;
-  const scheduler::CheckpointRemoval removal = core_->CheckpointsToRemove(job);
+  const scheduler::CheckpointRemoval removal = core_->jobs().CheckpointsToRemove(job);
   for (const CheckpointId id : removal.staying) {
     folders.push_back(CheckpointPath(removal.job_folder, id));
   }

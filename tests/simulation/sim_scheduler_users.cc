@@ -39,7 +39,7 @@ void SimScheduler::EndDrain(const NodeId& node) {
 
 void SimScheduler::SaveCheckpoint(const JobId& job) {
   Ask([this, job](scheduler::Ticket ticket, scheduler::Actions& actions) {
-    return core_->SaveCheckpoint(ticket, job, kUserLimit, process_.Now(), actions);
+    return core_->SaveCheckpoint(ticket, job, std::nullopt, kUserLimit, process_.Now(), actions);
   });
 }
 
@@ -51,13 +51,13 @@ void SimScheduler::StopJob(JobWorld* job) {
   });
 }
 
-void SimScheduler::TellUser(const scheduler::DrainReply& reply) {
+void SimScheduler::Answer(const scheduler::DrainReply& reply) {
   const auto waits = drains_.extract(reply.ticket);
   if (!waits.empty() && reply.safe_to_stop) waits.mapped()();
 }
 
 // A checkpoint that a user was told of must be whole, to the last byte.
-void SimScheduler::TellUser(const scheduler::CheckpointReply& reply) {
+void SimScheduler::Answer(const scheduler::CheckpointReply& reply) {
   if (!reply.status.ok() || reply.id == CheckpointId(0)) return;
   ++world_->reached[Reached::kCheckpointSaved];
   world_->shared_disk.SetRates({});  // The checker's disk has no faults.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/random/philox.h"
+#include "scheduler/core/testing/replies_of.h"
 
 namespace capstan::scheduler::testing {
 namespace {
@@ -73,13 +74,14 @@ void FakeCluster::Drain(const std::string& name, bool cancel) {
       core_->DrainNode(ticket, name, cancel, absl::ZeroDuration(), now_, actions);
   // A node that the scheduler does not know cannot be drained.
   const size_t replies = status.ok() ? 1 : 0;
-  if (actions.drain_replies.size() != replies) Fail("a drain call that does not wait is answered");
+  if (RepliesOf<DrainReply>(actions).size() != replies)
+    Fail("a drain call that does not wait is answered");
   Perform(actions);
 }
 
 bool FakeCluster::CanLose(const std::string& name) {
   for (const auto& [id, ledger] : jobs_) {
-    const auto table = core_->RoutingOf(id);
+    const auto table = core_->jobs().RoutingOf(id);
     if (Ended(id)) continue;
     if (!table.ok()) return false;  // The job could be placed there before the death is noticed.
     const Routing& routing = **table;
@@ -330,10 +332,10 @@ bool FakeCluster::Perform(Actions& actions) {
     return false;
   }
   if (!store_.Write(EncodeChanges(*core_, actions.changes, Now())).ok()) Fail("the store failed");
-  for (CheckpointReply& reply : actions.checkpoint_replies) {
+  for (CheckpointReply& reply : RepliesOf<CheckpointReply>(actions)) {
     if (reply.id > CheckpointId(0)) checkpoint_replies_.push_back(std::move(reply));
   }
-  for (SnapshotReply& reply : actions.snapshot_replies) {
+  for (SnapshotReply& reply : RepliesOf<SnapshotReply>(actions)) {
     if (reply.id > CheckpointId(0)) snapshot_replies_.push_back(std::move(reply));
   }
   for (CheckpointPublish& publish : actions.publishes) {
@@ -348,11 +350,11 @@ bool FakeCluster::Perform(Actions& actions) {
     for (auto& [id, lease] : jobs_.at(job).leases) lease.durable = lease.done;
   }
   NoteEvents(actions.events);
-  for (const NodeReply& reply : actions.node_replies) {
+  for (const NodeReply& reply : RepliesOf<NodeReply>(actions)) {
     Answered(reply.ticket);
     if (!dice_.Chance(network_.lose_reply)) TakeReply(reply);
   }
-  for (const TaskReply& reply : actions.task_replies) {
+  for (const TaskReply& reply : RepliesOf<TaskReply>(actions)) {
     Answered(reply.ticket);
     NoteLeases(reply);
     if (!dice_.Chance(network_.lose_reply)) TakeReply(reply);

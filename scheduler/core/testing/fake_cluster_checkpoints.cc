@@ -10,7 +10,7 @@
 namespace capstan::scheduler::testing {
 
 bool FakeCluster::IsPrimary(const FakeNode& node, const JobId& job) const {
-  const auto table = core_->RoutingOf(job);
+  const auto table = core_->jobs().RoutingOf(job);
   return table.ok() && std::any_of((*table)->shards.begin(), (*table)->shards.end(),
                                    [&](const ShardRoute& route) {
                                      const size_t index = static_cast<size_t>(route.server);
@@ -39,7 +39,8 @@ void FakeCluster::AskCheckpoint(const JobId& job) {
   if (away_until_) return;
   Actions actions;
   const Ticket ticket(next_ticket_++);
-  core_->SaveCheckpoint(ticket, job, absl::ZeroDuration(), now_, actions).IgnoreError();
+  core_->SaveCheckpoint(ticket, job, std::nullopt, absl::ZeroDuration(), now_, actions)
+      .IgnoreError();
   Perform(actions);
 }
 
@@ -65,7 +66,7 @@ void FakeCluster::Damage(const std::string& folder, FailureReason reason) {
 void FakeCluster::Save(const JobId& job, absl::Duration limit) {
   Actions actions;
   const Ticket ticket(next_ticket_++);
-  if (!core_->SaveCheckpoint(ticket, job, limit, now_, actions).ok()) Fail("refused");
+  if (!core_->SaveCheckpoint(ticket, job, std::nullopt, limit, now_, actions).ok()) Fail("refused");
   Perform(actions);
 }
 
@@ -143,7 +144,7 @@ void FakeCluster::MoveDue() {
   while (!moves_.empty() && moves_.front().done <= now_) {
     const ModelPublish model = std::move(moves_.front().what);
     moves_.erase(moves_.begin());
-    if (!core_->AwaitsModel(model.exporter)) continue;
+    if (!core_->jobs().AwaitsModel(model.exporter)) continue;
     const bool fails = options_.checkpoint_fails > 0 && dice_.Chance(options_.checkpoint_fails);
     const absl::Status status = fails ? absl::NotFoundError("no such file") : absl::OkStatus();
     Actions actions;
@@ -155,7 +156,7 @@ void FakeCluster::MoveDue() {
 // Removes the checkpoints that may not stay. Checks that the bases of the others stay, too.
 void FakeCluster::KeepStaying(const JobId& job) {
   JobLedger& ledger = jobs_.at(job);
-  const CheckpointRemoval removal = core_->CheckpointsToRemove(job);
+  const CheckpointRemoval removal = core_->jobs().CheckpointsToRemove(job);
   if (removal.staying.empty()) return;
   const auto stays = [&removal](CheckpointId id) {
     const auto& staying = removal.staying;

@@ -175,7 +175,7 @@ void FakeCluster::Work(FakeTask& task) {
 }
 
 bool FakeCluster::ServersReady(const JobId& job) const {
-  const auto table = core_->RoutingOf(job);
+  const auto table = core_->jobs().RoutingOf(job);
   return table.ok() && std::all_of((*table)->shards.begin(), (*table)->shards.end(),
                                    [&](const ShardRoute& route) {
                                      const size_t index = static_cast<size_t>(route.server);

@@ -1,0 +1,74 @@
+// CoreArchive: saves and loads a SchedulerCore, for scheduler/store/state_codec.h.
+//
+// The members are templates in the form of scheduler/store/archive.h, so that the core knows no
+// format. Loading comes first, then Restored, then anything else.
+// Thread safety: as the core that it is made for.
+#ifndef CAPSTAN_SCHEDULER_CORE_CORE_ARCHIVE_H_
+#define CAPSTAN_SCHEDULER_CORE_CORE_ARCHIVE_H_
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/job_plan.h"
+#include "scheduler/core/job_run.h"
+#include "scheduler/core/scheduler_core.h"
+#include "scheduler/core/store_revisions.h"
+
+namespace capstan::scheduler {
+
+class CoreArchive {
+ public:
+  explicit CoreArchive(SchedulerCore* core) : core_(*core) {}
+
+  StoreRevisions& revisions() { return core_.revisions_; }
+
+  // Daemons, task slots, desired states, and the counters.
+  template <typename Archive>
+  void SerializeNodes(Archive& archive) {
+    archive(core_.incarnations_.next);
+    core_.jobs_.SerializeCounters(archive);
+    archive(core_.membership_, core_.placer_.slots(), core_.nodes_);
+  }
+
+  // REQUIRES: the core has the job.
+  template <typename Archive>
+  void SaveJob(const JobId& job, Archive& archive) {
+    JobEntry& entry = *core_.jobs_.Find(job);
+    archive(entry.plan, entry, entry.run != nullptr);
+    if (entry.run != nullptr) archive(*entry.run);
+  }
+
+  // `routing`: the job's table as it was saved; null: none was.
+  // Errors: kDataLoss  it is another job's, or known already; it runs and there is no table.
+  template <typename Archive>
+  absl::Status LoadJob(const JobId& job, std::shared_ptr<const Routing> routing, Instant now,
+                       Archive& archive) {
+    JobPlan plan;
+    archive(plan);
+    if (plan.id != job) return absl::DataLossError(absl::StrCat("it is of ", plan.id));
+    if (core_.jobs_.Find(job) != nullptr) return absl::DataLossError("the job is known already");
+    JobEntry& entry = core_.jobs_.Load(plan);
+    bool started = false;
+    archive(entry, started);
+    if (!started) return absl::OkStatus();
+    if (routing == nullptr) return absl::DataLossError("it runs and has no routing table");
+    entry.run = std::make_unique<JobRun>(plan, std::move(routing), core_.options_.job, now);
+    archive(*entry.run);
+    return absl::OkStatus();
+  }
+  void Unload(const JobId& job) { core_.jobs_.Remove(job); }  // As LoadJob has left it.
+
+  // The live get their whole time again, and nothing is held.
+  void Restored(Instant now, Actions& actions) { core_.Restored(now, actions); }
+
+ private:
+  SchedulerCore& core_;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_CORE_ARCHIVE_H_

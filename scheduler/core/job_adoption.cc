@@ -1,0 +1,87 @@
+#include "scheduler/core/job_adoption.h"
+
+#include <utility>
+
+#include "absl/container/btree_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::scheduler {
+namespace {
+
+constexpr size_t kShardsNamedMax = 4;  // Limit for each server.
+
+// Returns "server-1 (table/shard 0/1, 0/4); server-2 or server-3 (table/shard 0/2)".
+std::string TextOf(const std::vector<ShardMap::Lost>& lost) {
+  absl::btree_map<std::string, std::vector<std::string>> by_holders;
+  for (const ShardMap::Lost& shard : lost) {
+    by_holders[absl::StrJoin(shard.holders, " or ")].push_back(
+        absl::StrCat(shard.key.table.value(), "/", shard.key.shard.value()));
+  }
+  std::vector<std::string> parts;
+  for (auto& [holders, shards] : by_holders) {
+    if (shards.size() > kShardsNamedMax) {
+      shards.resize(kShardsNamedMax);
+      shards.push_back("...");
+    }
+    parts.push_back(absl::StrCat(holders, " (table/shard ", absl::StrJoin(shards, ", "), ")"));
+  }
+  return absl::StrJoin(parts, "; ");
+}
+
+// OK: every shard of the job is in a log here.
+absl::Status CheckLogs(const JobRun& run, const Adoption& from) {
+  if (!run.shards().has_lost()) return absl::OkStatus();
+  const std::vector<ShardMap::Lost> missing = run.shards().WithoutLog();
+  absl::btree_set<NodeId> others;
+  for (const auto& [node, stored] : from.stored) {
+    if (!stored.empty() && !run.UsesServer(node)) others.insert(node);
+  }
+  std::string message = absl::StrCat(
+      missing.size(), " of its ", run.routing()->shards.size(),
+      " shards are in no log here. The servers that held them last: ", TextOf(missing),
+      ". Start each again under its name (--name) and with its data folder (--data-dir)");
+  if (!others.empty()) {
+    absl::StrAppend(&message, "; ", absl::StrJoin(others, ", "),
+                    " brought logs of the job under another name");
+  }
+  return absl::FailedPreconditionError(message);
+}
+
+}  // namespace
+
+absl::Status TakeUpRun(const Adoption& from, const Membership& membership, const WorkerSlots& slots,
+                       Instant now, IncarnationCounter& incarnations, JobEntry& entry,
+                       Events& events) {
+  if (entry.run == nullptr || entry.run->ended() || !entry.plan.log) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(from.job, " did not run, or without a log, when it was recorded last"));
+  }
+  JobRun& run = *entry.run;
+  // The other scheduler's counter may be ahead of this one's, because it began with the calendar of
+  // another host (SchedulerCore::Options::first_incarnation).
+  incarnations.RaiseTo(run.last_life().Next());
+  for (const ServerRef& server : run.routing()->servers) {
+    incarnations.RaiseTo(server.incarnation.Next());
+  }
+  run.Adopt(from.cluster, incarnations.next, from.checkpoint_floor, now, events);
+  for (const Node* node : membership.All()) {
+    if (!node->alive || node->info.role != Role::kServer) continue;
+    const auto stored = from.stored.find(node->id);
+    run.OnServerJoined({node->id, node->info.address, node->incarnation},
+                       stored == from.stored.end() ? absl::Span<const StoredShard>()
+                                                   : absl::MakeConstSpan(stored->second),
+                       node->closing(), now, events);
+  }
+  if (run.ended()) return absl::FailedPreconditionError(run.View(now).failure.message);
+  CAPSTAN_RETURN_IF_ERROR(CheckLogs(run, from));
+  // After a restart, the workers that this scheduler knew have some time to come back.
+  if (slots.capacity(entry.plan.device) > 0 || membership.MayReturn(now)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("no worker that could run tasks of ", from.job,
+                   " is here: it would fail within a minute; start one and ask again"));
+}
+
+}  // namespace capstan::scheduler

@@ -1,0 +1,86 @@
+// JobPlacer: gives waiting jobs their servers and task slots, gives the tasks of running jobs
+// theirs, and moves tasks from nodes that are drained. Part of SchedulerCore.
+//
+// Older jobs come before younger ones, and running jobs before waiting ones. A task slot holds at
+// most one task.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SCHEDULER_CORE_JOB_PLACER_H_
+#define CAPSTAN_SCHEDULER_CORE_JOB_PLACER_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/events.h"
+#include "scheduler/core/job_plan.h"
+#include "scheduler/core/job_queue.h"
+#include "scheduler/core/job_run.h"
+#include "scheduler/core/job_table.h"
+#include "scheduler/core/membership.h"
+#include "scheduler/core/messages.h"
+#include "scheduler/core/placement.h"
+#include "scheduler/core/worker_slots.h"
+
+namespace capstan::scheduler {
+
+// Gives out incarnations of nodes and tasks: each once, in ascending order.
+struct IncarnationCounter {
+  Incarnation next;
+  Incarnation Take() { return std::exchange(next, next.Next()); }
+  void RaiseTo(Incarnation least) { next = std::max(next, least); }
+};
+
+class JobPlacer {
+ public:
+  // What it is given outlives it. `options`: of the runs of jobs that it starts.
+  JobPlacer(const JobRun::Options& options, JobTable* jobs, const Membership* membership,
+            IncarnationCounter* incarnations)
+      : options_(options), jobs_(*jobs), membership_(*membership), incarnations_(*incarnations) {}
+
+  WorkerSlots& slots() { return slots_; }
+  const WorkerSlots& slots() const { return slots_; }
+
+  // The job waits for its places. Errors: kResourceExhausted  too many jobs wait.
+  absl::Status Enqueue(const JobPlan& plan);
+  void Dequeue(const JobId& job);
+  // Names the resources that the cluster lacks for `job`, even if no other job ran. Empty: it lacks
+  // none, or the job does not wait, or not all nodes are heard again after a restart.
+  std::string WhyTooSmall(const JobId& job, Instant now) const;
+
+  void ReleaseSlots();  // Of tasks that their jobs do not want any more.
+  void MoveTasks(Instant now, Events& events);
+  void PlaceTasks(Instant now, Events& events);
+  void StartJobs(Instant now, Events& events);
+  void ExplainPending();  // Sets JobEntry::why_pending.
+  // Whether slots were taken or released, or jobs started, since the last call.
+  bool TakeChanged() { return std::exchange(changed_, false); }
+
+ private:
+  // Chooses a place for a rank of the job. It is on an avoided worker daemon only if none of the
+  // job's tasks has a place.
+  std::optional<WorkerSlots::Place> ChoosePlace(const JobEntry& job) const;
+  bool MayMoveTask(const TaskKey& key) const;
+  void MoveTask(const TaskKey& key, const std::string& why, Instant now, Events& events);
+  void MoveStranded(Instant now, Events& events);
+  void StartJob(JobEntry& entry, Instant now, Events& events);
+  std::vector<ServerRef> ChooseServers(const JobPlan& plan) const;
+  Supplies CurrentSupplies() const;
+
+  const JobRun::Options options_;
+  JobTable& jobs_;
+  const Membership& membership_;
+  IncarnationCounter& incarnations_;
+  WorkerSlots slots_;
+  JobQueue queue_;
+  Supplies explained_supplies_;  // The supplies that the pending jobs' reasons name.
+  bool queue_changed_ = true;    // Since then.
+  bool changed_ = false;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_JOB_PLACER_H_
