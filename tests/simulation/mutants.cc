@@ -123,7 +123,7 @@ std::vector<Mutant> MutantsOfWorkersAndScheduler() {
       {PlantedBug::kTakeBusyForHung, "take-busy-for-hung", "liveness",
        "a task that prepares or exports for long is ended, however it gets on", 55},
       {PlantedBug::kExportUnstaged, "export-unstaged", "exactly once",
-       "a task writes the model where users look for it, also when it was taken for dead"},
+       "a task writes the model where users look for it, also when it was taken for dead", 1300},
       {PlantedBug::kMissServersWhileMoving, "miss-servers-while-moving", "liveness",
        "a job fails, or goes back, for servers that die when its model is whole", 600},
       {PlantedBug::kExpireWhileIsolated, "expire-while-isolated", "liveness",
