@@ -73,11 +73,13 @@ void DurableState::Answer(NodeReply reply, Results& results) {
   JobRecords records;
   for (const TableAssignment& table : reply.tables) {
     const JobId& job = table.routing->job;
-    jobs[job] = jobs_.at(job);
+    if (auto admitted = Admitted(job)) jobs[job] = std::move(admitted);
     if (table.record == 0) continue;
     if (auto record = RecordOf(job, table.record)) records[job] = std::move(record);
   }
-  for (const TaskKey& task : reply.tasks) jobs[task.job] = jobs_.at(task.job);
+  for (const TaskKey& task : reply.tasks) {
+    if (auto admitted = Admitted(task.job)) jobs[task.job] = std::move(admitted);
+  }
   auto* const response = static_cast<v1::SyncNodeResponse*>(call->response);
   results.answers.push_back(
       {.reactor = call->reactor,

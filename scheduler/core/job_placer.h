@@ -7,6 +7,7 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_PLACER_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_PLACER_H_
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -51,7 +52,7 @@ class JobPlacer {
   // none, or the job does not wait, or not all nodes are heard again after a restart.
   std::string WhyTooSmall(const JobId& job, Instant now) const;
 
-  void ReleaseSlots();  // Of tasks that their jobs do not want any more.
+  void ReleaseSlots();  // Frees the slots of tasks that their jobs do not want any more.
   void MoveTasks(Instant now, Events& events);
   void PlaceTasks(Instant now, Events& events);
   void StartJobs(Instant now, Events& events);

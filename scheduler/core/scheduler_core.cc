@@ -87,7 +87,7 @@ absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, In
     placer_.slots().OpenNode(node.id);
   const bool current = report.generation_seen == state.generation;
   TakeNodeReport(node, report, current, now, actions);
-  placer_.ReleaseSlots();
+  ReleaseSlots();
   placer_.slots().Report(report.node, report.tasks, current);
   state.held = true;
   state.ticket = ticket;

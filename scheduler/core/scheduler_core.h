@@ -240,6 +240,7 @@ class SchedulerCore {
   void NoteHistory(Instant now, Actions& actions);
   void TakeFileWork(Actions& actions);
   void NoteDesiredVersions();
+  void ReleaseSlots();  // Looks at the tasks of all nodes only if a job wants others than before.
   void RefreshRecords(Instant now);
   void RefreshDesired(Actions& actions);
   void NoteChanges(Instant now, Actions& actions);

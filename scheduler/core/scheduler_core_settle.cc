@@ -15,8 +15,7 @@ namespace capstan::scheduler {
 void SchedulerCore::Settle(Instant now, Actions& actions) {
   NoteEnded();
   ForgetOutdated(now, actions);
-  NoteDesiredVersions();
-  if (desired_changed_) placer_.ReleaseSlots();
+  ReleaseSlots();
   NoteLeft(actions);
   placer_.MoveTasks(now, actions.events);
   placer_.PlaceTasks(now, actions.events);
@@ -178,6 +177,11 @@ void SchedulerCore::NoteDesiredVersions() {
     entry->desired_version = entry->run->desired_version();
     desired_changed_ = true;
   }
+}
+
+void SchedulerCore::ReleaseSlots() {
+  NoteDesiredVersions();
+  if (desired_changed_) placer_.ReleaseSlots();
 }
 
 void SchedulerCore::RefreshDesired(Actions& actions) {

@@ -35,7 +35,7 @@ struct CheckpointNews {
   JobId job;
   CheckpointId asked;
 };
-// Likewise for a snapshot.
+// This snapshot or a later one is taken or given up.
 struct SnapshotNews {
   static constexpr char kWhat[] = "snapshots";
   JobId job;
