@@ -104,8 +104,13 @@ void Liveness::CheckDeath(const scheduler::NodeDied& died) {
                     cut_off ? "is cut off itself: " : "could hear it: ", died.why));
 }
 
+// Messages that were on their way when the links were cut arrive after that: the scheduler hears
+// their senders.
 void Liveness::SchedulerCutOff(bool cut) {
-  cut_since_ = cut ? std::make_optional(world_->loop.Now()) : std::nullopt;
+  const LinkFaults& link = world_->options.chaos.link;
+  const absl::Duration delayed = link.delay > 0 ? link.delay_max : absl::ZeroDuration();
+  cut_since_.reset();
+  if (cut) cut_since_ = world_->loop.Now() + link.latency_max + delayed;
 }
 
 void Liveness::Exported(const Life&, const std::vector<std::vector<float>>&,

@@ -83,7 +83,7 @@ class Liveness final : public Checker {
 
   const World* const world_;
   const JobWorld* const job_;
-  std::optional<Instant> cut_since_;  // The scheduler is cut off from everybody.
+  std::optional<Instant> cut_since_;  // Nothing of anybody can reach the scheduler from then on.
   absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
   absl::btree_set<NodeId> alive_;           // Nodes that the scheduler has called alive.
   absl::btree_map<NodeId, Joined> joined_;  // Last.
