@@ -47,6 +47,7 @@ void JobMembers::Add(Rank rank, Incarnation incarnation, Instant now) {
   since_[rank] = membership_.generation;
   const Member fresh{.rank = rank, .incarnation = incarnation};
   if (Member* earlier = Find(rank)) {
+    left_out_ = membership_.generation;
     if (!Planted(PlantedBug::kKeepDeadMember)) *earlier = fresh;
     return;
   }
@@ -61,6 +62,7 @@ void JobMembers::Remove(Rank rank, Instant now) {
   if (since_.erase(rank) == 0) return;
   std::erase_if(membership_.members, [rank](const Member& member) { return member.rank == rank; });
   Changed(now);
+  left_out_ = membership_.generation;
 }
 
 void JobMembers::Fence(Incarnation floor, Instant now) {
@@ -68,11 +70,13 @@ void JobMembers::Fence(Incarnation floor, Instant now) {
   if (floor <= membership_.incarnation_floor) return;
   membership_.incarnation_floor = floor;
   Changed(now);
+  left_out_ = membership_.generation;
 }
 
 void JobMembers::Restored(Instant now, Generation first) {
   changed_ = now;
   membership_.generation = std::max(membership_.generation, first);
+  left_out_ = membership_.generation;
   first_life_ = std::max(first_life_, Incarnation(first.value()));
 }
 
@@ -174,20 +178,13 @@ Instant JobMembers::StandsSince(const NodeId& server) const {
   return making_.StandsSince(server, changed_);
 }
 
-std::optional<JobMembers::LateServer> JobMembers::Late(absl::Duration limit, Instant now) const {
+std::optional<JobMembers::LateServer> JobMembers::Latest() const {
+  std::optional<LateServer> latest;
   for (const auto& [server, table] : primaries_) {
     const Instant since = StandsSince(server);
-    if (IsBehind(server) && now >= since + limit) return LateServer{server, since};
+    if (IsBehind(server) && (!latest || since < latest->since)) latest = {server, since};
   }
-  return std::nullopt;
-}
-
-Instant JobMembers::NextLate(absl::Duration limit) const {
-  Instant next = Instant::InfiniteFuture();
-  for (const auto& [server, since] : primaries_) {
-    if (IsBehind(server)) next = std::min(next, StandsSince(server) + limit);
-  }
-  return next;
+  return latest;
 }
 
 Generation JobMembers::AppliedByAll() const {

@@ -69,17 +69,19 @@ class JobMembers {
   void Acknowledge(const NodeId& server, Generation routing, Generation membership);
   bool tables_ready() const;  // Every primary has applied the table that made it one.
 
+  // Every primary has applied a membership without the lives that have ended: it refuses what they
+  // sent before, and what arrives late.
+  bool AreDeadFenced() const { return AppliedByAll() >= left_out_; }
+
   // A primary that has not applied the newest membership or that table. Nothing if all have.
   std::optional<NodeId> Behind() const;
 
-  // A server that is behind, and has done nothing of what it is asked for during `limit`; and when
-  // the first one will, if nothing happens.
+  // The server that is behind and has done nothing of what it is asked for the longest.
   struct LateServer {
     NodeId node;
     Instant since;  // It has done nothing.
   };
-  std::optional<LateServer> Late(absl::Duration limit, Instant now) const;
-  Instant NextLate(absl::Duration limit) const;
+  std::optional<LateServer> Latest() const;
   MakingWatch& making() { return making_; }
   const MakingWatch& making() const { return making_; }
   const JobMembership& membership() const { return membership_; }
@@ -118,6 +120,7 @@ class JobMembers {
   // When the member was listed, activated or deactivated; 0: it is active and all know.
   absl::btree_map<Rank, Generation> since_;
   Generation factor_since_;  // When the learning rate changed; 0: all have applied it.
+  Generation left_out_;      // The newest that left out a life of an earlier one. Not durable.
   Primaries primaries_;
   absl::btree_map<NodeId, Applied> applied_;  // By server, once it has reported.
   MakingWatch making_;                        // Not durable.

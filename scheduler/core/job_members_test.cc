@@ -106,31 +106,49 @@ TEST_CASE(
 TEST_CASE("Job members: a server that gets on with making shards has its whole time again",
           "[scheduler][core]") {
   const auto at = [](int seconds) { return kNow + absl::Seconds(seconds); };
-  const absl::Duration limit = absl::Seconds(60);
   JobMembers members(TwoServers(), kNow);
-  CHECK(members.NextLate(limit) == at(60));
+  CHECK(members.Latest()->since == kNow);
   CHECK(members.making().Note("server-1", Making{1, 8, 5}, at(50)));
   CHECK_FALSE(members.making().Note("server-1", Making{1, 8, 5}, at(55)));
   CHECK(members.making().Of("server-1") == Making{1, 8, 5});
-  CHECK_FALSE(members.Late(limit, at(59)).has_value());
-  CHECK(members.Late(limit, at(60))->node == "server-2");  // The other is behind, but progresses.
+  CHECK(members.Latest()->node == "server-2");  // The other is behind, but progresses.
+  CHECK(members.Latest()->since == kNow);
   members.Acknowledge("server-2", Generation(1), Generation(1));
-  CHECK_FALSE(members.Late(limit, at(60)).has_value());
-  CHECK(members.NextLate(limit) == at(110));
+  CHECK(members.Latest()->node == "server-1");
+  CHECK(members.Latest()->since == at(50));
   // The server initializes another job's shards first.
   CHECK_FALSE(members.making().Note("server-1", Making{1, 8, 5}, at(90)));
   CHECK(members.making().Note("server-1", Making{1, 8, 6}, at(100)));
-  CHECK(members.Late(limit, at(160))->node == "server-1");
-  CHECK(members.Late(limit, at(160))->since == at(100));
-  // The limit starts again for its next incarnation.
+  CHECK(members.Latest()->since == at(100));
+  // Its next incarnation has all of its time again.
   members.Forget("server-1");
-  CHECK(members.NextLate(limit) == kNow + limit);
+  CHECK(members.Latest()->since == kNow);
   CHECK(members.making().Note("server-1", Making{0, 8, 1}, at(170)));
-  CHECK_FALSE(members.Late(limit, at(200)).has_value());
+  CHECK(members.Latest()->since == at(170));
   members.Acknowledge("server-1", Generation(1), Generation(1));
   CHECK(members.making().Note("server-1", std::nullopt, at(201)));
-  CHECK_FALSE(members.Late(limit, at(900)).has_value());
-  CHECK(members.NextLate(limit) == Instant::InfiniteFuture());
+  CHECK_FALSE(members.Latest().has_value());
+}
+
+TEST_CASE("Job members: who ended is fenced once every primary has a membership without it",
+          "[scheduler][core]") {
+  JobMembers members(TwoServers(), kNow);
+  members.Add(Rank(0), Incarnation(5), kNow);
+  members.Add(Rank(1), Incarnation(6), kNow);
+  CHECK(members.AreDeadFenced());  // None has ended.
+  const int how = GENERATE(0, 1, 2);
+  if (how == 0) members.Remove(Rank(0), kNow);
+  if (how == 1) members.Add(Rank(0), Incarnation(7), kNow);
+  if (how == 2) members.Fence(Incarnation(6), kNow);
+  CHECK_FALSE(members.AreDeadFenced());
+  members.Acknowledge("server-1", Generation(1), members.membership().generation);
+  CHECK_FALSE(members.AreDeadFenced());
+  members.Acknowledge("server-2", Generation(1), members.membership().generation);
+  CHECK(members.AreDeadFenced());
+  members.Activate(Rank(1), Iteration(0), kNow);  // Changes the membership, and ends nobody.
+  CHECK(members.AreDeadFenced());
+  members.Restored(kNow);  // Who had ended is not in the store.
+  CHECK_FALSE(members.AreDeadFenced());
 }
 
 TEST_CASE("Job members: who is ready stays ready when a server takes over, and others wait for it",
@@ -146,7 +164,7 @@ TEST_CASE("Job members: who is ready stays ready when a server takes over, and o
   members.Acknowledge("server-3", Generation(1), members.membership().generation);
   members.Forget("server-2");
   members.SetPrimaries({{"server-1", Generation(1)}, {"server-3", Generation(4)}}, later);
-  CHECK(members.NextLate(absl::Seconds(60)) == later + absl::Seconds(60));
+  CHECK(members.Latest()->since == later);
   CHECK(members.IsReady(Rank(0)));
   CHECK_FALSE(members.tables_ready());
   CHECK_FALSE(members.MayActivate(Rank(1)));

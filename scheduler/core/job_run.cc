@@ -385,8 +385,9 @@ Instant JobRun::NextDeadline() const {
   next = std::min(next, shards_.NextDeadline());
   if (IsModelWhole()) return next;
   next = std::min(next, links_.NextDeadline());
-  return std::min(next, recovery_.waiting() ? recovery_.NextDeadline()
-                                            : members_.NextLate(options_.server_limit));
+  if (recovery_.waiting()) return std::min(next, recovery_.NextDeadline());
+  const auto late = members_.Latest();
+  return late ? std::min(next, late->since + options_.server_limit) : next;
 }
 
 void JobRun::End(JobState state, const Failure& failure, Instant now, Events& events) {

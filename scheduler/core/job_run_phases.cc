@@ -1,6 +1,7 @@
 // JobRun: the phases of a job: their ends, their leases and their active tasks.
 #include <algorithm>
 
+#include "common/planted/planted_bug.h"
 #include "scheduler/core/job_run.h"
 
 namespace capstan::scheduler {
@@ -37,7 +38,9 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       checkpoints_.StartClock(IterationNow(), now);
       return true;
     case JobPhase::kTraining:
-      if (work_->trained()) {
+      // What is copied between here and the next epoch must not miss a part of a late push.
+      if (work_->trained() &&
+          (members_.AreDeadFenced() || Planted(PlantedBug::kTakeMomentUnfenced))) {
         if (TakeCheckpoint(CheckpointPause::At::kEndOfTraining, now, events)) return true;
         FinishTraining(now, events);
         return true;

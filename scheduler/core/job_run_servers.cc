@@ -198,8 +198,8 @@ void JobRun::OnServerFailed(const NodeId& server, const std::string& why, Instan
 
 void JobRun::CheckServers(Instant now, Events& events) {
   if (IsModelWhole() || recovery_.waiting()) return;
-  const auto late = members_.Late(options_.server_limit, now);
-  if (!late) return;
+  const auto late = members_.Latest();
+  if (!late || now < late->since + options_.server_limit) return;
   End(JobState::kFailed,
       {FailureReason::kHang,
        absl::StrCat(late->node, " has not applied what the job asks of it for ",

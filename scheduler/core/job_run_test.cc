@@ -391,6 +391,21 @@ TEST_CASE("Job: no moment is taken while a server may take a push of a task that
   CHECK(story.phase() == JobPhase::kCheckpointing);
 }
 
+// Seed 2671979549: what is copied at the end of an epoch is such a moment, too.
+TEST_CASE("Job: no epoch ends while a server may take a push of a task that died",
+          "[scheduler][core]") {
+  Story story(GENERATE(ConsistencyMode::kSsp, ConsistencyMode::kAsp));
+  story.Start();
+  REQUIRE_OK(story.run->AskCheckpoint(story.now, story.events).status());
+  story.Exit(1, 1);
+  while (!story.Of(0).samples.empty()) story.Finish(0);
+  CHECK(story.phase() == JobPhase::kTraining);
+  story.Apply("server-1");
+  CHECK(story.phase() == JobPhase::kTraining);
+  story.Apply("server-2");
+  CHECK(story.phase() == JobPhase::kCheckpointing);
+}
+
 TEST_CASE("Job: other hosts write into the folder of the checkpoint that is taken, and no other",
           "[scheduler][core]") {
   Story story(ConsistencyMode::kAsp, 2, 0, Objective::kClasses,
