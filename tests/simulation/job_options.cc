@@ -84,6 +84,10 @@ void DrawBackups(Prng prng, JobOptions& job) {
   job.row_life = RowLife();
 }
 
+void DrawPushRoom(Prng prng, JobOptions& job) {
+  if (prng.Chance(0.3)) job.push_bytes_max = prng.Between(1, 1024);
+}
+
 void DrawJobMeans(Prng& prng, JobOptions& job) {
   const int64_t every = prng.Between(1, 4);
   if (prng.Chance(0.75)) {
@@ -107,9 +111,10 @@ std::string Describe(const JobOptions& job) {
                          job.cached_rows, " kept for ", job.cached_iterations, ")")
           : "",
       ", optimizer ", job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "",
-      ", checkpoint every ", job.checkpoint_iterations, "; a batch takes ",
-      absl::FormatDuration(job.compute_min), " to ", absl::FormatDuration(job.compute_max),
-      ", a preparation up to ", absl::FormatDuration(job.prepare_max), ", the export up to ",
+      ", checkpoint every ", job.checkpoint_iterations, ", room for pushes ", job.push_bytes_max,
+      "; a batch takes ", absl::FormatDuration(job.compute_min), " to ",
+      absl::FormatDuration(job.compute_max), ", a preparation up to ",
+      absl::FormatDuration(job.prepare_max), ", the export up to ",
       absl::FormatDuration(job.export_max), "; submitted after ",
       absl::FormatDuration(job.submit_after));
 }

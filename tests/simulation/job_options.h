@@ -50,6 +50,7 @@ struct JobOptions {
   int optimizer = 0;  // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
   int replicas = 0;
   bool log = false;
+  int64_t push_bytes_max = 64 << 20;  // That a task has under way to one server.
   int64_t checkpoint_iterations = 0;
   int checkpoints_kept = 2;
   int max_restarts = 1000;
@@ -86,8 +87,9 @@ void DrawJob(Prng& prng, const JobPlaces& places, JobOptions& job);
 // How long a batch takes: the job is to be under way for most of `time`, or up to `longest` times
 // as long.
 void DrawPace(Prng& prng, absl::Duration time, double longest, JobOptions& job);
-void DrawSparse(Prng& prng, JobOptions& job);  // Makes its first table a sparse one.
-void DrawBackups(Prng prng, JobOptions& job);  // Makes some BSP jobs wait for fewer slots.
+void DrawSparse(Prng& prng, JobOptions& job);   // Makes its first table a sparse one.
+void DrawBackups(Prng prng, JobOptions& job);   // Makes some BSP jobs wait for fewer slots.
+void DrawPushRoom(Prng prng, JobOptions& job);  // Makes the pushes of some jobs wait for room.
 // A log, or a checkpoint to go back to.
 void DrawJobMeans(Prng& prng, JobOptions& job);
 

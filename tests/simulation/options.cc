@@ -32,6 +32,7 @@ constexpr uint64_t kJobsStream = 40;
 constexpr uint64_t kInstantsStream = 51;
 constexpr uint64_t kSuccessorStream = 53;
 constexpr uint64_t kBackupsStream = 54;
+constexpr uint64_t kPushRoomStream = 55;
 constexpr double kHeavyLoss = 0.3;
 constexpr absl::Duration kLongestBatch = absl::Minutes(4);
 constexpr absl::Duration kQuickIteration = absl::Milliseconds(300);
@@ -334,8 +335,10 @@ Options DrawOptions(uint64_t seed) {
   DrawMoreJobs(Prng(seed).Fork(kJobsStream), options);
   DrawLostSuccessor(Prng(seed).Fork(kSuccessorStream), options);
   DrawBackups(Prng(seed).Fork(kBackupsStream), options.job);
+  DrawPushRoom(Prng(seed).Fork(kPushRoomStream), options.job);
   for (JobOptions& more : options.more_jobs) {
     DrawBackups(Prng(more.seed).Fork(kBackupsStream), more);
+    DrawPushRoom(Prng(more.seed).Fork(kPushRoomStream), more);
   }
   DrawPutBack(options);
   return options;

@@ -5,6 +5,7 @@ namespace capstan::sim {
 absl::string_view ReachedName(Reached reached) {
   static constexpr std::array<absl::string_view, kReachedCount> kNames = {
       "a push was sent again",
+      "a push that waited for room was sent after all",
       "a repeated push was answered from the record",
       "a push came when its iteration had been applied without it",
       "a pull was answered 'not ready'",

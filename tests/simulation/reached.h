@@ -15,6 +15,7 @@ namespace capstan::sim {
 
 enum class Reached : uint8_t {
   kPushRepeated,
+  kPushSentLate,
   kPushDuplicateAnswered,
   kPushLate,
   kPullNotReady,

@@ -30,7 +30,7 @@ SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
       caller_{life_.job, life_.rank, life_.incarnation},
       exited_(std::move(exited)),
       board_(BoardOptions(*job_, assignment.spec())),
-      session_(SessionOptions(assignment.spec())),
+      core_(CoreOptions()),
       parameters_(job_->workload.Zeros()),
       row_cache_(MakeRowCache(job_->options, assignment.spec())) {}
 
@@ -119,14 +119,14 @@ void SimTask::FinishIfEnded() {
   ending_ = true;
   process_->CancelTimer(report_timer_);
   process_->CancelTimer(session_timer_);
+  process_->CancelTimer(late_push_timer_);
   if (fenced_) return exited_(0);
   LastWord(failure_.ok() ? 0 : 1);
 }
 
 bool SimTask::HasEnded(worker::OpId op, worker::OpDone* done) {
-  if (const auto ended = ended_.find(op); ended != ended_.end()) {
-    *done = std::move(ended->second);
-    ended_.erase(ended);
+  if (core_.FindEnded(op) != nullptr) {
+    *done = core_.TakeEnded(op);
     return true;
   }
   if (std::exchange(interrupted_, false)) {
@@ -189,17 +189,22 @@ bool SimTask::Train(const worker::Work& work, worker::OpId push,
 void SimTask::ReleasePart(worker::OpId push, const worker::Work& work, float forward, int step,
                           absl::StatusOr<worker::WorkResult>* result) {
   process_->After(ComputeStep(), [this, push, work, forward, step, result] {
-    worker::SessionActions actions;
-    const auto found = gradients_.find(push);
-    for (size_t t = 0; found != gradients_.end() && t < parameters_.size(); ++t) {
-      Gradient& gradient = found->second;
-      const auto elements = static_cast<int64_t>(parameters_[t].size());
-      const int64_t end = elements * (kReleaseSteps - step) / kReleaseSteps;
-      const int64_t begin = elements * (kReleaseSteps - step - 1) / kReleaseSteps;
-      job_->workload.Backward(gradient.batch, forward, work.gradient_samples, parameters_,
-                              static_cast<int>(t), begin, end, gradient.values.get());
-      session_.Release(push, TableId(static_cast<int32_t>(t)), FirstReady(t, begin),
-                       process_->Now(), &actions);
+    worker::PushPullCore::Actions actions;
+    if (core_.IsRunning(push)) {
+      Gradient& gradient = gradients_.at(push);
+      std::vector<int64_t> begins;
+      for (size_t t = 0; t < parameters_.size(); ++t) {
+        const auto elements = static_cast<int64_t>(parameters_[t].size());
+        const int64_t end = elements * (kReleaseSteps - step) / kReleaseSteps;
+        begins.push_back(elements * (kReleaseSteps - step - 1) / kReleaseSteps);
+        job_->workload.Backward(gradient.batch, forward, work.gradient_samples, parameters_,
+                                static_cast<int>(t), begins[t], end, gradient.values.get());
+      }
+      core_.SetPayload(push, PayloadOf(gradient));
+      for (size_t t = 0; t < begins.size(); ++t) {
+        core_.Release(push, TableId(static_cast<int32_t>(t)), FirstReady(t, begins[t]),
+                      process_->Now(), &actions);
+      }
     }
     Perform(std::move(actions));
     if (step + 1 < kReleaseSteps) return ReleasePart(push, work, forward, step + 1, result);

@@ -1,6 +1,5 @@
-// SimTask: one worker task's process: the real TaskLoop, TaskBoard, PushPullSession and message
-// codec over simulated calls, with a trainer of its own (workload.h) and a compute time drawn for
-// each batch.
+// SimTask: one worker task's process: the real TaskLoop, TaskBoard and PushPullCore over simulated
+// calls, with a trainer of its own (workload.h) and a compute time drawn for each batch.
 //
 // The shell of worker/task and worker/client without gRPC and threads: where those block, this one
 // suspends the loop and resumes it by virtual time. Thread safety: thread-compatible.
@@ -13,23 +12,25 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/net/agent_timing.h"
 #include "proto/scheduler.pb.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/sim_network.h"
 #include "tests/simulation/world.h"
-#include "worker/client/known_key_lists.h"
+#include "worker/client/call_queue.h"
+#include "worker/client/client_call.h"
 #include "worker/client/message_codec.h"
+#include "worker/client/push_pull_core.h"
 #include "worker/core/push_pull_session.h"
 #include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
 #include "worker/core/task_loop.h"
-#include "worker/task/report_pause.h"
+#include "worker/task/report_pacer.h"
 
 namespace capstan::sim {
 
@@ -47,7 +48,7 @@ class SimTask final : public worker::TaskPort {
   void UseBoard(const std::function<void(worker::TaskBoard&)>& use) override;
   bool Fenced() override { return fenced_; }
   void ReportSoon() override;
-  bool HasRouting() override { return session_.routing_generation().value() != 0; }
+  bool HasRouting() override { return core_.session().routing_generation().value() != 0; }
   absl::StatusOr<worker::OpId> Push(const worker::Work& work) override;
   absl::StatusOr<worker::OpId> Pull(const worker::Work& work, bool snapshot) override;
   void CancelPull(worker::OpId op) override;
@@ -65,8 +66,6 @@ class SimTask final : public worker::TaskPort {
   void Suspended(std::coroutine_handle<> loop) override { suspended_ = loop; }
 
  private:
-  static constexpr absl::Duration kReportInterval = worker::ReportPace().interval;
-
   // The loop waits for this.
   enum class Waiting { kNothing, kOp, kParameters, kWork, kTime };
   struct Gradient {  // The gradient of a push that has not ended.
@@ -74,9 +73,13 @@ class SimTask final : public worker::TaskPort {
     std::shared_ptr<Arrays> values;
   };
 
-  struct KeysSent {  // How a message named its keys, and to whom.
-    std::string address;
-    std::vector<worker::KeyForm> forms;
+  struct Server final : worker::Peer {
+    explicit Server(std::string at) : address(std::move(at)) {}
+    const std::string address;
+  };
+  struct Call final : worker::ClientCall {
+    void Cancel() override {}  // Its answer, if one comes, is not expected any more.
+    const std::string& address() const { return static_cast<const Server&>(*peer).address; }
   };
 
   void NoteWork();                                       // Tells the checkers what there is to do.
@@ -90,18 +93,20 @@ class SimTask final : public worker::TaskPort {
   // Ends with `done` after a time up to `longest`, and goes on visibly until then.
   void TakeTime(const std::string& what, absl::Duration longest, std::function<void()> done);
   void GoOn(absl::Duration rest, std::function<void()> done);
-  void Perform(worker::SessionActions actions);
-  void Send(const worker::SendMessage& message);
-  void LearnLists(const worker::SendMessage& message, const KeysSent& sent,
-                  const worker::DecodedReply& reply);
-  absl::StatusOr<std::string> BodyOf(const KeysSent& sent, const absl::Status& status,
-                                     const std::string& answer);
-  void OnPushReply(const worker::SendMessage& message, const KeysSent& sent,
-                   const absl::Status& status, const std::string& answer);
-  void OnPullReply(const worker::SendMessage& message, const KeysSent& sent,
-                   const absl::Status& status, const std::string& answer);
+  worker::PushPullCore::Options CoreOptions() const;
+  worker::OpPayload PayloadOf(const Gradient& gradient) const;
+  void Perform(worker::PushPullCore::Actions actions);
+  void StartQueued();  // As PushPullClient's sender.
+  void Send(const std::shared_ptr<worker::ClientCall>& call);
+  void TellSent(const Call& call);
+  void OnAnswer(const std::shared_ptr<worker::ClientCall>& call, const absl::Status& status,
+                const std::string& answer);
+  absl::StatusOr<worker::ClientCall::Answer> ParseAnswer(const Call& call,
+                                                         const absl::Status& status,
+                                                         const std::string& answer);
+  void TellAnswered(const Call& call, const worker::DecodedReply& reply);
   void ArmSession();
-  void AskRouting(int server);
+  void AskRouting(const worker::CallQueue::Question& question);
   void TakeRouting(const v1::RoutingTable& routing);
   int64_t FirstReady(size_t table, int64_t element) const;
   void ReleasePart(worker::OpId push, const worker::Work& work, float forward, int step,
@@ -124,21 +129,16 @@ class SimTask final : public worker::TaskPort {
   const std::function<void(int)> exited_;
 
   worker::TaskBoard board_;
-  worker::PushPullSession session_;
-  v1::RoutingTable routing_;
+  worker::PushPullCore core_;
   Arrays parameters_;
   std::optional<worker::RowCache> row_cache_;
   worker::AllTableKeys pulling_;  // The keys of the newest pull,
   Iteration pulled_for_;          // and its iteration, if it is no snapshot.
   absl::btree_map<worker::OpId, Gradient> gradients_;
-  absl::btree_map<std::string, worker::KnownKeyLists>
-      known_lists_;  // Keyed by the server's address.
-  absl::btree_map<worker::OpId, worker::OpDone> ended_;
   absl::btree_map<std::pair<worker::MessageId, ShardKey>, bool> repeats_;
   absl::btree_map<std::pair<ShardKey, Sequence>, int> sent_;
   v1::Activity activity_;
   bool prepared_ = false;
-  uint64_t next_op_ = 1;
   bool fenced_ = false;
   bool interrupted_ = false;
   bool needs_routing_ = false;
@@ -150,14 +150,14 @@ class SimTask final : public worker::TaskPort {
   std::coroutine_handle<> suspended_;
   bool resuming_ = false;
 
-  absl::Duration report_delay_ = kReportInterval;
-  absl::Duration report_timeout_ = agent_timing::kFirstSyncTimeout;
+  worker::ReportPacer pacer_;
   v1::StoreRevision revision_seen_;
   Process::TimerId report_timer_ = 0;
   bool reporting_ = false;
   bool report_woken_ = false;
   bool ending_ = false;
 
+  Process::TimerId late_push_timer_ = 0;
   Process::TimerId session_timer_ = 0;
   Instant session_timer_for_;
 

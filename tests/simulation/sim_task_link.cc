@@ -1,22 +1,12 @@
 // SimTask's link to the scheduler, as in worker/task/scheduler_link.h.
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
-#include "common/net/agent_timing.h"
 #include "tests/simulation/methods.h"
 #include "tests/simulation/sim_task.h"
 #include "worker/task/failures.h"
-#include "worker/task/report_pause.h"
+#include "worker/task/report_pacer.h"
 #include "worker/task/task_messages.h"
 
 namespace capstan::sim {
-namespace {
-
-constexpr absl::Duration kReportDelayMax = absl::Seconds(1);
-constexpr absl::Duration kLastWordTimeout = absl::Seconds(10);
-
-}  // namespace
-
 void SimTask::ReportSoon() {
   report_woken_ = true;
   if (reporting_ || ending_) return;
@@ -25,18 +15,11 @@ void SimTask::ReportSoon() {
 }
 
 v1::SyncTaskRequest SimTask::MakeReport() {
-  v1::SyncTaskRequest request;
-  request.set_job_id(life_.job);
-  request.set_rank(life_.rank.value());
-  request.set_incarnation(life_.incarnation.value());
-  request.set_assignment_seen(board_.assignment().generation.value());
-  request.set_routing_seen(session_.needs_routing() ? 0 : session_.routing_generation().value());
-  *request.mutable_progress() = worker::ProgressToProto(board_);
-  request.set_idle(prepared_ && board_.Idle());
-  request.set_preparing(!prepared_);
-  if (revision_seen_.scheduler() != 0) *request.mutable_revision_seen() = revision_seen_;
+  const worker::PushPullSession& session = core_.session();
+  v1::SyncTaskRequest request = worker::MakeReport(assignment_, board_, prepared_, revision_seen_);
+  request.set_routing_seen(session.needs_routing() ? 0 : session.routing_generation().value());
   if (!activity_.what().empty()) *request.mutable_activity() = activity_;
-  if (const worker::SessionWait wait = session_.CurrentWait(process_->Now()); wait.waiting) {
+  if (const worker::SessionWait wait = session.CurrentWait(process_->Now()); wait.waiting) {
     *request.mutable_wait() = worker::WaitToProto(wait, process_->Now());
   }
   if (!failure_.ok()) {
@@ -51,7 +34,7 @@ void SimTask::Report() {
   report_woken_ = false;
   const v1::SyncTaskRequest request = MakeReport();
   world_->network.Call(self_, world_->scheduler, kSyncTask, request.SerializeAsString(),
-                       report_timeout_,
+                       pacer_.timeout(),
                        [this, request, sent = process_->Now()](const absl::Status& status,
                                                                const std::string& answer) {
                          OnReported(request, process_->Now() - sent, status, answer);
@@ -70,15 +53,10 @@ void SimTask::OnReported(const v1::SyncTaskRequest& request, absl::Duration took
   }
   v1::SyncTaskResponse response;
   const bool answered = status.ok() && response.ParseFromString(answer);
-  if (status.ok()) {
-    report_delay_ = worker::ReportPause(request, response, took, {});
-  } else {
-    report_delay_ = std::min(std::max(report_delay_ * 2, kReportInterval), kReportDelayMax);
-  }
-  const absl::Duration delay = report_woken_ ? absl::ZeroDuration() : report_delay_;
+  answered ? pacer_.OnAnswer(request, response, took) : pacer_.OnFailure();
+  const absl::Duration delay = report_woken_ ? absl::ZeroDuration() : pacer_.pause();
   report_timer_ = process_->After(delay, [this] { Report(); });
   if (!answered) return;
-  report_timeout_ = agent_timing::SyncTimeout(response);
   revision_seen_ = response.revision();
   if (response.has_routing()) TakeRouting(response.routing());
   if (!response.has_assignment()) return;
@@ -95,7 +73,7 @@ void SimTask::OnReported(const v1::SyncTaskRequest& request, absl::Duration took
 
 void SimTask::LastWord(int exit_code) {
   world_->network.Call(self_, world_->scheduler, kSyncTask, MakeReport().SerializeAsString(),
-                       kLastWordTimeout,
+                       worker::ReportPacer::kLastTimeout,
                        [this, exit_code](const absl::Status& status, const auto&) {
                          exited_(exit_code != 0 && !status.ok() ? 3 : exit_code);
                        });

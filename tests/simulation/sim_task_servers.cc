@@ -1,6 +1,7 @@
-// SimTask's calls to servers: as worker/client makes them.
+// SimTask's calls to servers: what PushPullClient does with threads and connections.
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/net/frame.h"
@@ -14,45 +15,68 @@ namespace {
 constexpr absl::Duration kPullWaitLimit = absl::Milliseconds(500);
 constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 constexpr absl::Duration kAskTimeout = absl::Seconds(1);
+constexpr absl::Duration kPushPatience = absl::Milliseconds(100);
+
+std::string BodyOf(const PushMessage& push) { return std::string(Encode(push)); }
+std::string BodyOf(const v1::PullRequest& pull) { return pull.SerializeAsString(); }
 
 }  // namespace
 
+worker::PushPullCore::Options SimTask::CoreOptions() const {
+  return {.session = SessionOptions(assignment_.spec()),
+          .bucket_bytes = {},
+          .formats = {},
+          .push_bytes_max = job_->options.push_bytes_max,
+          .key_lists = {.keys_min = 1},
+          .make_peer = [](const std::string& at) { return std::make_shared<Server>(at); },
+          .make_call = [] { return std::make_shared<Call>(); }};
+}
+
+worker::OpPayload SimTask::PayloadOf(const Gradient& gradient) const {
+  Workload::Named named = job_->workload.NamedRows(gradient.values);
+  return {.gradient = std::move(named.values),
+          .gradient_halves = nullptr,
+          .keys = std::make_shared<const worker::AllTableKeys>(std::move(named.keys))};
+}
+
 absl::StatusOr<worker::OpId> SimTask::Push(const worker::Work& work) {
-  const worker::OpId op(next_op_++);
-  worker::SessionActions actions;
-  const absl::Status started = session_.Start(op,
-                                              {.kind = worker::OpKind::kPush,
-                                               .iteration = work.iteration,
-                                               .slots = work.slots,
-                                               .held = true},
-                                              process_->Now(), &actions);
-  if (!started.ok()) return started;
-  gradients_[op].values = std::make_shared<Arrays>(job_->workload.Zeros());
+  Gradient gradient{.values = std::make_shared<Arrays>(job_->workload.Zeros())};
+  worker::PushPullCore::Actions actions;
+  const absl::StatusOr<worker::OpId> op =
+      core_.Start({.kind = worker::OpKind::kPush,
+                   .iteration = work.iteration,
+                   .slots = work.slots,
+                   .held = true},
+                  PayloadOf(gradient), process_->Now(), &actions);
+  if (!op.ok()) return op;
+  gradients_[*op] = std::move(gradient);
   Perform(std::move(actions));
   return op;
 }
 
 absl::StatusOr<worker::OpId> SimTask::Pull(const worker::Work& work, bool snapshot) {
-  const worker::OpId op(next_op_++);
   pulling_ = job_->workload.keys();
   if (row_cache_.has_value() && !snapshot) {
     pulling_[0].wanted = std::make_shared<const WantedKeys>(
         row_cache_->Begin(pulling_[0].batch, work.iteration, absl::MakeSpan(parameters_[0])));
     pulled_for_ = work.iteration;
   }
-  worker::SessionActions actions;
-  const absl::Status started = session_.Start(
-      op, {.kind = worker::OpKind::kPull, .iteration = work.iteration, .snapshot = snapshot},
+  worker::PushPullCore::Actions actions;
+  const absl::StatusOr<worker::OpId> op = core_.Start(
+      {.kind = worker::OpKind::kPull, .iteration = work.iteration, .snapshot = snapshot},
+      {.gradient = nullptr,
+       .gradient_halves = nullptr,
+       .destination = &parameters_,
+       .keys = std::make_shared<const worker::AllTableKeys>(pulling_)},
       process_->Now(), &actions);
-  if (!started.ok()) return started;
+  if (!op.ok()) return op;
   Perform(std::move(actions));
   return op;
 }
 
 void SimTask::CancelPull(worker::OpId op) {
-  worker::SessionActions actions;
-  session_.CancelPull(op, process_->Now(), &actions);
-  ended_.erase(op);
+  worker::PushPullCore::Actions actions;
+  core_.CancelPull(op, process_->Now(), &actions);
   Perform(std::move(actions));
 }
 
@@ -66,198 +90,179 @@ worker::RowsRead SimTask::Pulled(const worker::OpDone& done) {
   return read;
 }
 
-void SimTask::Perform(worker::SessionActions actions) {
-  for (const worker::SendMessage& message : actions.send) Send(message);
-  for (const int server : actions.ask_routing) AskRouting(server);
-  for (worker::OpDone& done : actions.done) {
-    if (const auto push = gradients_.find(done.op); push != gradients_.end()) {
+void SimTask::Perform(worker::PushPullCore::Actions actions) {
+  for (const std::shared_ptr<worker::ClientCall>& call : actions.start) Send(call);
+  StartQueued();
+  for (const worker::OpId op : actions.ended) {
+    const absl::Status& status = core_.FindEnded(op)->status;
+    if (const auto push = gradients_.find(op); push != gradients_.end()) {
       const Batch batch = push->second.batch;
       gradients_.erase(push);
-      if (done.status.ok()) {
-        job_->Tell([&](Checker& checker) { checker.BatchDone(life_, batch); });
-      }
+      if (status.ok()) job_->Tell([&](Checker& checker) { checker.BatchDone(life_, batch); });
     }
-    if (absl::IsAborted(done.status)) ++world_->reached[Reached::kCallerFenced];
-    if (absl::IsOutOfRange(done.status)) ++world_->reached[Reached::kPullPast];
-    ended_[done.op] = std::move(done);
+    if (absl::IsAborted(status)) ++world_->reached[Reached::kCallerFenced];
+    if (absl::IsOutOfRange(status)) ++world_->reached[Reached::kPullPast];
   }
   if (actions.need_routing) ReportSoon();
   ArmSession();
   Changed();
 }
 
+void SimTask::StartQueued() {
+  while (core_.queue().IsReady()) {
+    const worker::CallQueue::Task task = core_.queue().Take();
+    if (task.question.has_value()) AskRouting(*task.question);
+    if (task.call != nullptr) Send(task.call);
+  }
+  if (!core_.queue().HasPushes() || late_push_timer_ != 0) return;
+  late_push_timer_ = process_->After(kPushPatience, [this] {
+    late_push_timer_ = 0;
+    if (core_.queue().HasPushes()) {
+      ++world_->reached[Reached::kPushSentLate];
+      if (const auto call = core_.queue().TakeLatePush()) Send(call);
+    }
+    StartQueued();
+  });
+}
+
 void SimTask::ArmSession() {
-  const Instant next = session_.NextDeadline();
+  const Instant next = core_.session().NextDeadline();
   if (session_timer_ != 0 && session_timer_for_ == next) return;
   process_->CancelTimer(session_timer_);
   session_timer_for_ = next;
   session_timer_ = process_->At(next, [this] {
     session_timer_ = 0;
-    worker::SessionActions actions;
-    session_.Tick(process_->Now(), &actions);
+    worker::PushPullCore::Actions actions;
+    core_.Tick(process_->Now(), &actions);
     Perform(std::move(actions));
   });
 }
 
-void SimTask::Send(const worker::SendMessage& message) {
-  const std::string& address = routing_.servers(message.server).address();
-  const auto endpoint = World::EndpointOf(address);
-  worker::KnownKeyLists& known =
-      known_lists_.try_emplace(address, worker::KnownKeyLists::Options{.keys_min = 1})
-          .first->second;
-  if (message.request.kind == worker::OpKind::kPush) {
-    const Gradient& gradient = gradients_.at(message.op);
-    const Workload::Named named = job_->workload.NamedRows(gradient.values);
-    const std::vector<worker::KeyForm> forms = known.Forms(message, named.keys);
-    const PushMessage push =
-        worker::EncodePush(caller_, message, named.values, {}, named.keys, forms);
-    for (const worker::SendMessage::Shard& shard : message.shards) {
-      if (sent_[{shard.key, shard.sequence}]++ > 0) ++world_->reached[Reached::kPushRepeated];
-      const std::vector<float>& table =
-          (*gradient.values)[static_cast<size_t>(shard.key.table.value())];
-      const Range part = job_->workload.PartOf(shard.key, shard.elements);
-      const ShardPush sent{.life = life_,
-                           .shard = shard.key,
-                           .sequence = shard.sequence,
-                           .batch = gradient.batch,
-                           .values = absl::MakeConstSpan(table).subspan(
-                               static_cast<size_t>(part.begin), static_cast<size_t>(part.size()))};
-      job_->Tell([&](Checker& checker) { checker.PushSent(sent); });
-    }
-    world_->network.Call(
-        self_, endpoint, kPush,
-        EncodeFrame({.kind = FrameKind::kRequest}, std::string(Encode(push))), kCallTimeout,
-        [this, message, forms, address](const absl::Status& status, const std::string& answer) {
-          OnPushReply(message, {address, forms}, status, answer);
-        });
-    return;
-  }
-  for (const worker::SendMessage::Shard& shard : message.shards) {
-    job_->Tell(
-        [&](Checker& checker) { checker.PullSent(life_, shard.key, message.request.iteration); });
-  }
-  v1::PullRequest request;
-  const std::vector<worker::KeyForm> forms = known.Forms(message, pulling_);
-  worker::EncodePull(caller_, message, kPullWaitLimit, &request, {}, pulling_, forms);
+void SimTask::Send(const std::shared_ptr<worker::ClientCall>& call) {
+  const auto& sent = static_cast<const Call&>(*call);
+  TellSent(sent);
+  const auto message = call->Encode(caller_, {}, kPullWaitLimit);
   world_->network.Call(
-      self_, endpoint, kPull,
-      EncodeFrame({.kind = FrameKind::kRequest}, request.SerializeAsString()), kCallTimeout,
-      [this, message, forms, address](const absl::Status& status, const std::string& answer) {
-        OnPullReply(message, {address, forms}, status, answer);
+      self_, World::EndpointOf(sent.address()), call->is_push() ? kPush : kPull,
+      EncodeFrame({.kind = FrameKind::kRequest},
+                  std::visit([](const auto& each) { return BodyOf(each); }, message)),
+      kCallTimeout, [this, call](const absl::Status& status, const std::string& answer) {
+        OnAnswer(call, status, answer);
       });
 }
 
-// Takes in the answer's word on the lists of keys that were named.
-void SimTask::LearnLists(const worker::SendMessage& message, const KeysSent& sent,
-                         const worker::DecodedReply& reply) {
-  worker::KnownKeyLists& known = known_lists_.at(sent.address);
-  if (!reply.unknown_key_list) {
-    return known.Answered(message, job_->workload.keys(), sent.forms);
-  }
-  known.Forget(message, job_->workload.keys(), sent.forms);
-  ++world_->reached[Reached::kKeyListUnknown];
-}
-
-// The body of an answer. A damaged one ends the connection, as in DataCaller.
-absl::StatusOr<std::string> SimTask::BodyOf(const KeysSent& sent, const absl::Status& status,
-                                            const std::string& answer) {
-  if (!status.ok()) return status;
-  absl::StatusOr<std::string> body = DecodeFrame(answer);
-  if (body.ok()) return body;
-  ++world_->reached[Reached::kDamagedFrame];
-  world_->network.Reset(self_, World::EndpointOf(sent.address));
-  return absl::UnavailableError(body.status().message());
-}
-
-void SimTask::OnPushReply(const worker::SendMessage& message, const KeysSent& sent,
-                          const absl::Status& status, const std::string& answer) {
-  if (!session_.Expects(message.message)) return;
-  const absl::StatusOr<std::string> body = BodyOf(sent, status, answer);
-  absl::Status outcome = body.status();
-  worker::DecodedReply decoded;
-  v1::PushResponse response;
-  if (outcome.ok() && !response.ParseFromString(*body)) {
-    outcome = absl::InternalError("unreadable answer");
-  }
-  if (outcome.ok()) {
-    auto read = worker::DecodePush(message, response);
-    outcome = read.status();
-    if (read.ok()) decoded = *std::move(read);
-  }
-  if (absl::IsFailedPrecondition(outcome)) ++world_->reached[Reached::kStaleRoutingRefused];
-  if (outcome.ok()) LearnLists(message, sent, decoded);
-  const bool taken = outcome.ok() && !decoded.unknown_key_list;
-  for (size_t i = 0; taken && i < message.shards.size(); ++i) {
-    const auto answered = response.shards(static_cast<int>(i)).outcome();
-    if (answered == v1::ShardPushResult::DUPLICATE) {
-      ++world_->reached[Reached::kPushDuplicateAnswered];
+void SimTask::TellSent(const Call& call) {
+  for (const worker::SendMessage::Shard& shard : call.message.shards) {
+    if (!call.is_push()) {
+      job_->Tell([&](Checker& checker) {
+        checker.PullSent(life_, shard.key, call.message.request.iteration);
+      });
+      continue;
     }
-    if (answered == v1::ShardPushResult::LATE) ++world_->reached[Reached::kPushLate];
-    job_->Tell([&](Checker& checker) {
-      checker.PushAcknowledged(life_, message.shards[i].key, gradients_.at(message.op).batch,
-                               decoded.shards[i].version);
-    });
+    if (sent_[{shard.key, shard.sequence}]++ > 0) ++world_->reached[Reached::kPushRepeated];
+    const Gradient& gradient = gradients_.at(call.message.op);
+    const std::vector<float>& table =
+        (*gradient.values)[static_cast<size_t>(shard.key.table.value())];
+    const Range part = job_->workload.PartOf(shard.key, shard.elements);
+    const ShardPush push{.life = life_,
+                         .shard = shard.key,
+                         .sequence = shard.sequence,
+                         .batch = gradient.batch,
+                         .values = absl::MakeConstSpan(table).subspan(
+                             static_cast<size_t>(part.begin), static_cast<size_t>(part.size()))};
+    job_->Tell([&](Checker& checker) { checker.PushSent(push); });
   }
-  worker::SessionActions actions;
-  session_.OnReply(message.message, outcome, decoded.shards, decoded.waiting, process_->Now(),
-                   &actions);
+}
+
+// A damaged answer ends the connection, as in DataCaller.
+absl::StatusOr<worker::ClientCall::Answer> SimTask::ParseAnswer(const Call& call,
+                                                                const absl::Status& status,
+                                                                const std::string& answer) {
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::string> body = DecodeFrame(answer);
+  if (!body.ok()) {
+    ++world_->reached[Reached::kDamagedFrame];
+    world_->network.Reset(self_, World::EndpointOf(call.address()));
+    return absl::UnavailableError(body.status().message());
+  }
+  if (!call.is_push()) {
+    absl::StatusOr<PullAnswer> pulled = DecodePullAnswer(absl::Cord(*body));
+    if (pulled.ok()) return *std::move(pulled);
+  } else if (v1::PushResponse pushed; pushed.ParseFromString(*body)) {
+    for (const v1::ShardPushResult& shard : pushed.shards()) {
+      const bool repeated = shard.outcome() == v1::ShardPushResult::DUPLICATE;
+      if (repeated) ++world_->reached[Reached::kPushDuplicateAnswered];
+      if (shard.outcome() == v1::ShardPushResult::LATE) ++world_->reached[Reached::kPushLate];
+    }
+    return pushed;
+  }
+  return absl::InternalError("unreadable answer");
+}
+
+void SimTask::OnAnswer(const std::shared_ptr<worker::ClientCall>& call, const absl::Status& status,
+                       const std::string& answer) {
+  if (!core_.IsExpected(*call)) {
+    core_.Drop(call);
+    return StartQueued();
+  }
+  const auto& sent = static_cast<const Call&>(*call);
+  const absl::StatusOr<worker::ClientCall::Answer> parsed = ParseAnswer(sent, status, answer);
+  absl::StatusOr<worker::DecodedReply> reply = parsed.status();
+  if (parsed.ok()) {
+    core_.BeginRead(*call);
+    reply = call->Decode(*parsed, {});
+  }
+  if (absl::IsFailedPrecondition(reply.status())) {
+    ++world_->reached[Reached::kStaleRoutingRefused];
+  }
+  if (reply.ok()) TellAnswered(sent, *reply);
+  worker::PushPullCore::Actions actions;
+  core_.OnReply(call, parsed.status(), reply, process_->Now(), &actions);
   Perform(std::move(actions));
 }
 
-void SimTask::OnPullReply(const worker::SendMessage& message, const KeysSent& sent,
-                          const absl::Status& status, const std::string& answer) {
-  if (!session_.Expects(message.message)) return;
-  const absl::StatusOr<std::string> body = BodyOf(sent, status, answer);
-  absl::Status outcome = body.status();
-  worker::DecodedReply decoded;
-  const absl::StatusOr<PullAnswer> parsed = DecodePullAnswer(absl::Cord(body.value_or("")));
-  if (outcome.ok() && !parsed.ok()) outcome = absl::InternalError("unreadable answer");
-  if (outcome.ok()) {
-    auto read = worker::DecodePull(message, *parsed, &parameters_, pulling_);
-    outcome = read.status();
-    if (read.ok()) decoded = *std::move(read);
-  }
-  if (absl::IsFailedPrecondition(outcome)) ++world_->reached[Reached::kStaleRoutingRefused];
-  if (outcome.ok()) LearnLists(message, sent, decoded);
-  for (size_t i = 0; outcome.ok() && i < message.shards.size(); ++i) {
-    if (decoded.shards[i].outcome == worker::ShardReply::Outcome::kNotReady) {
+void SimTask::TellAnswered(const Call& call, const worker::DecodedReply& reply) {
+  if (reply.unknown_key_list) ++world_->reached[Reached::kKeyListUnknown];
+  for (size_t i = 0; i < call.message.shards.size(); ++i) {
+    const ShardKey& key = call.message.shards[i].key;
+    const worker::ShardReply& shard = reply.shards[i];
+    if (shard.outcome == worker::ShardReply::Outcome::kNotReady && !call.is_push()) {
       ++world_->reached[Reached::kPullNotReady];
     }
-    if (decoded.shards[i].outcome != worker::ShardReply::Outcome::kDone) continue;
-    const ShardRead read{.life = life_,
-                         .shard = message.shards[i].key,
-                         .iteration = message.request.iteration,
-                         .snapshot = message.request.snapshot,
-                         .version = decoded.shards[i].version};
-    job_->Tell([&](Checker& checker) { checker.ReadDone(read); });
+    if (call.is_push()) {
+      if (reply.unknown_key_list) continue;
+      const Batch& batch = gradients_.at(call.message.op).batch;
+      job_->Tell(
+          [&](Checker& checker) { checker.PushAcknowledged(life_, key, batch, shard.version); });
+    } else if (shard.outcome == worker::ShardReply::Outcome::kDone) {
+      const ShardRead read{.life = life_,
+                           .shard = key,
+                           .iteration = call.message.request.iteration,
+                           .snapshot = call.message.request.snapshot,
+                           .version = shard.version};
+      job_->Tell([&](Checker& checker) { checker.ReadDone(read); });
+    }
   }
-  worker::SessionActions actions;
-  session_.OnReply(message.message, outcome, decoded.shards, decoded.waiting, process_->Now(),
-                   &actions);
-  Perform(std::move(actions));
 }
 
-void SimTask::AskRouting(int server) {
+void SimTask::AskRouting(const worker::CallQueue::Question& question) {
   v1::GetRoutingRequest request;
   request.set_job_id(life_.job);
-  world_->network.Call(self_, World::EndpointOf(routing_.servers(server).address()), kGetRouting,
-                       request.SerializeAsString(), kAskTimeout,
-                       [this, name = routing_.servers(server).node_id()](
-                           const absl::Status& status, const std::string& answer) {
-                         if (worker::IsAnswer(status)) session_.Heard(name, process_->Now());
-                         v1::GetRoutingResponse response;
-                         if (status.ok() && response.ParseFromString(answer)) {
-                           TakeRouting(response.routing());
-                         }
-                       });
+  const std::string& address = static_cast<const Server&>(*question.peer).address;
+  world_->network.Call(
+      self_, World::EndpointOf(address), kGetRouting, request.SerializeAsString(), kAskTimeout,
+      [this, name = question.server](const absl::Status& status, const std::string& answer) {
+        if (worker::IsAnswer(status)) core_.Heard(name, process_->Now());
+        v1::GetRoutingResponse response;
+        if (status.ok() && response.ParseFromString(answer)) TakeRouting(response.routing());
+      });
 }
 
 void SimTask::TakeRouting(const v1::RoutingTable& proto) {
-  const absl::StatusOr<worker::Routing> routing = worker::DecodeRouting(proto);
-  if (!routing.ok() || routing->generation <= session_.routing_generation()) return;
-  routing_ = proto;
-  worker::SessionActions actions;
-  session_.SetRouting(*routing, process_->Now(), &actions);
+  absl::StatusOr<worker::Routing> routing = worker::DecodeRouting(proto);
+  if (!routing.ok() || !core_.IsNewer(*routing).value_or(false)) return;
+  worker::PushPullCore::Actions actions;
+  core_.SetRouting(*std::move(routing), process_->Now(), &actions);
   Perform(std::move(actions));
 }
 

@@ -6,9 +6,9 @@
 //   client.Pull(Iteration(0), PullMode::kTrain, &parameters) -> op;  client.Wait(op);
 //   client.Push(Iteration(0), {0, 1}, gradient) -> op;  client.Wait(op);
 //
-// It is the shell around PushPullSession and owns connections and calls. Gradients are sent without
-// a copy; parameters are copied at most once, from the receive buffer to their places. The client
-// asks a server for a newer routing table when the session says so.
+// It is the shell around PushPullCore: threads, connections and waiting. Gradients are sent without
+// a copy; parameters are copied at most once, from the receive buffer to their places. It asks a
+// server for a newer routing table when the session says so.
 // Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor cancels the
 // calls that are in flight.
 #ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
@@ -16,12 +16,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
-#include <variant>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -35,11 +34,13 @@
 #include "common/types/ids.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "worker/client/call_history.h"
+#include "worker/client/call_queue.h"
+#include "worker/client/client_call.h"
 #include "worker/client/known_key_lists.h"
 #include "worker/client/message_codec.h"
+#include "worker/client/push_pull_core.h"
 #include "worker/client/server_peer.h"
 #include "worker/client/shared_lane.h"
-#include "worker/client/value_call.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
@@ -173,72 +174,41 @@ class PushPullClient {
  private:
   struct Call;
   struct Ask;
-  // Something for the sender to start: one field is set; none if it has become useless.
-  struct Task {
-    std::shared_ptr<Call> call;
-    std::shared_ptr<Ask> ask;
-    std::shared_ptr<ServerPeer> offer;  // Offer it shared memory, or open data connections.
-  };
-  using Calls = std::deque<std::shared_ptr<Call>>;
-  struct Payload {
-    std::shared_ptr<const TableArrays> gradient;        // Push.
-    std::shared_ptr<const HalfArrays> gradient_halves;  // Push; may be null.
-    PullArrays destination = nullptr;                   // Pull.
-    std::shared_ptr<const AllTableKeys> keys;           // Shared with the operation's calls.
-  };
+  using Calls = std::vector<std::shared_ptr<ClientCall>>;
 
   // The events that wake a waiting thread, beside the session's deadlines: the end of an operation,
   // or of any message.
   enum class Watch { kEnds, kMessages };
   // Runs the session until `over` returns true; `over` is called under the lock.
   void WaitUntil(Watch watch, const std::function<bool()>& over);
+  PushPullCore::Options CoreOptions();
+  // Called by core_, under the lock.
+  std::shared_ptr<ServerPeer> MakePeerLocked(const std::string& address)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The caller of WaitFor does not use parameters of an unfinished pull any more.
   void EndUseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<OpId> StartOp(const OpRequest& request, Payload payload);
-  absl::Status CheckArrays(const OpRequest& request, const Payload& payload) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<std::shared_ptr<ServerPeer>> PeersLocked(const v1::RoutingTable& routing)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes calls from the session's actions. Pushes, and pulls that wait for room in shared memory,
-  // go to the sender; the caller starts the returned ones after it has released the lock.
-  std::vector<std::shared_ptr<Call>> TakeActionsLocked(SessionActions& actions)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<Call> MakeCallLocked(const SendMessage& message)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AskLocked(int server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<OpId> StartOp(const OpRequest& request, OpPayload payload);
+  // Wakes those who wait for operations that have ended; what is to be started once the lock is
+  // released.
+  Calls TakeActionsLocked(PushPullCore::Actions actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendQueued();                       // The sender's loop.
+  bool NextQueued(CallQueue::Task* task);  // Waits for a task. Returns false when closing.
+  void AskRouting(const CallQueue::Question& question);
   void OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status);
-  // Inserts it among the waiting pushes: older operations first, then lower shards.
-  void QueuePushLocked(std::shared_ptr<Call> call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Called by a thread that has just queued all waiting pushes: moves them to `calls`, which the
-  // thread starts itself, if they are small and need not wait.
-  void TakeSmallPushesLocked(std::vector<std::shared_ptr<Call>>* calls)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendQueued();            // The sender's loop.
-  bool NextQueued(Task* task);  // Waits for a task. Returns false when closing.
-  // True if the first call need not wait for room or for answers, or has become useless.
-  bool MayTakeLocked(const Calls& calls) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes the first call from the queue. Null if it has become useless.
-  std::shared_ptr<Call> TakeLocked(Calls* calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MustWaitLocked(const Call& call) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PlaceLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Records which key lists the server has. Errors: kInternal  it misses one, but none was named.
-  absl::Status LearnListsLocked(const Call& call, const DecodedReply& reply)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `patience`: see DataCaller::Request.
-  void StartCalls(const std::vector<std::shared_ptr<Call>>& calls,
-                  absl::Duration patience = absl::ZeroDuration());
-  void OnCallDone(const std::shared_ptr<Call>& call, absl::StatusOr<ValueCall::Answer> answer);
-  // Values of a reply are written to their places under no lock, between BeginRead and
-  // EndReadLocked; large values of pulls are written while they are received. BeginRead returns
-  // false if the session does not expect the reply any more. The session learns of the values when
-  // the reading ends. CancelPull, SetRouting and Wait (for an ended operation) wait until no call
-  // reads for them; because receiving may take as long as the server likes, they cancel the calls
-  // first. If an operation failed or its answer was broken off during the reading, the session
-  // forgets which versions are held.
+  void StartCalls(const Calls& calls, absl::Duration patience = absl::ZeroDuration());
+  void StartCall(const std::shared_ptr<Call>& call, absl::Duration patience);
+  void OnCallDone(const std::shared_ptr<Call>& call, absl::StatusOr<ClientCall::Answer> answer);
+  // Returns whether the reply was accepted, and what is to be started then.
+  std::pair<bool, Calls> EndCall(const std::shared_ptr<Call>& call, const absl::Status& status,
+                                 const absl::StatusOr<DecodedReply>& reply);
+  // Values of a reply are written to their places under no lock, between BeginRead and the call's
+  // end; large values of pulls are written while they are received. BeginRead returns false if the
+  // session does not expect the reply any more. CancelPull, SetRouting and Wait (for an ended
+  // operation) wait until no call reads for them; because receiving may take as long as the server
+  // likes, they cancel the calls first.
   bool BeginRead(Call& call);
-  void CancelReadersLocked(std::optional<OpId> op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndReadLocked(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AwaitReadersLocked(const std::function<bool()>& gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AwaitReadersLocked(std::optional<OpId> op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<BodyPlaces> PlacesOf(const std::shared_ptr<Call>& call);
 
   const Options options_;  // Constant after construction.
@@ -249,31 +219,13 @@ class PushPullClient {
   std::atomic<int64_t> data_messages_ = 0, straight_messages_ = 0;
   mutable absl::Mutex mutex_;
   absl::CondVar changed_;
-  PushPullSession session_ ABSL_GUARDED_BY(mutex_);
-  Routing routing_ ABSL_GUARDED_BY(mutex_);
-  // By index in routing_.servers.
-  std::vector<std::shared_ptr<ServerPeer>> peers_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<std::string, std::shared_ptr<ServerPeer>> peer_by_address_
-      ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<OpId, Payload> payloads_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<OpId, OpDone> ended_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  PushPullCore core_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<ServerPeer>> peers_ ABSL_GUARDED_BY(mutex_);  // All that were made.
   absl::flat_hash_set<std::shared_ptr<Ask>> asks_ ABSL_GUARDED_BY(mutex_);
-  // The sender's queues. Calls that wait for room or answers hold back no call of another queue.
-  Calls placed_ ABSL_GUARDED_BY(mutex_);  // Pulls that need not wait for room.
-  Calls pushes_ ABSL_GUARDED_BY(mutex_);
-  Calls pulls_ ABSL_GUARDED_BY(mutex_);
   bool sending_ ABSL_GUARDED_BY(mutex_) = false;  // The sender is starting a task.
-  std::deque<std::shared_ptr<Ask>> ask_queue_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::shared_ptr<ServerPeer>> offers_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<const ServerPeer*, int64_t> pushing_ ABSL_GUARDED_BY(mutex_);  // Bytes.
-  absl::btree_map<const ServerPeer*, KnownKeyLists> known_lists_ ABSL_GUARDED_BY(mutex_);
-  PathCounts counts_ ABSL_GUARDED_BY(mutex_);                   // Without the two atomics above.
-  absl::btree_map<OpId, int> readers_ ABSL_GUARDED_BY(mutex_);  // Each is > 0.
-  int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;                   // Above 0: no reader may begin.
-  int watchers_ ABSL_GUARDED_BY(mutex_) = 0;                    // Threads that watch messages.
+  int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;     // Above 0: no reader may begin.
+  int watchers_ ABSL_GUARDED_BY(mutex_) = 0;      // Threads that watch messages.
   OpId used_ ABSL_GUARDED_BY(mutex_);  // The pull whose parameters WaitFor's caller uses; 0: none.
-  uint64_t next_op_ ABSL_GUARDED_BY(mutex_) = 1;
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,4 +1,4 @@
-// ServerPeer: a client's connections to one server, and the memory that both share.
+// ServerPeer: a real client's way to one server: connections, and the memory that both share.
 //
 // Thread safety: thread-safe, but for HasMoved, which one thread calls at a time.
 #ifndef CAPSTAN_WORKER_CLIENT_SERVER_PEER_H_
@@ -16,12 +16,14 @@
 #include "common/net/channel.h"
 #include "common/net/data_lane.h"
 #include "common/time/clock.h"
+#include "common/time/instant.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "worker/client/client_call.h"
 #include "worker/client/shared_lane.h"
 
 namespace capstan::worker {
 
-class ServerPeer {
+class ServerPeer final : public Peer {
  public:
   // `on_change`: see SharedLane. `clock` outlives it. If !data_connections, gRPC carries all.
   ServerPeer(const std::string& address, const Clock* clock, bool data_connections,
@@ -39,17 +41,41 @@ class ServerPeer {
 
   v1::ParameterServer::Stub& NextData() { return *data_[next_.fetch_add(1) % data_.size()]; }
   v1::ParameterServer::Stub& control() { return *control_; }
-  SharedLane& lane() { return lane_; }
   DataLane& data_lane() { return data_lane_; }
   // The bytes of values of all calls under way, to the server and from it.
   std::atomic<int64_t>& under_way() { return under_way_; }
-  // True if values have moved on data connections since the last call of this.
-  bool HasMoved() {
+
+  // ---- Peer
+  bool MustWaitForRoom(OpKind kind, int64_t bytes) const override {
+    return lane_.MustWait(DirectionOf(kind), bytes);
+  }
+  void SetSharedBytes(int64_t bytes) override { lane_.SetSize(bytes); }
+  bool WantsOffer(Instant now) const override {
+    return lane_.WantsOffer(now) || data_lane_.WantsOffer(now);
+  }
+  // On data connections.
+  bool HasMoved() override {
     const int64_t bytes = data_lane_.BytesMoved();
     return bytes > std::exchange(bytes_moved_, bytes);  // New connections begin at 0.
   }
 
+  SharedLane::Lease TakeRoom(OpKind kind, int64_t bytes) {
+    return lane_.Take(DirectionOf(kind), bytes);
+  }
+  // Offers the server to share memory, and opens data connections, where that is due.
+  void Offer(Instant now) {
+    if (lane_.WantsOffer(now)) lane_.Offer(now);
+    data_lane_.Offer(now);
+  }
+  void Close() {  // Neither calls on_change any more, nor makes offers.
+    lane_.Close();
+    data_lane_.Close();
+  }
+
  private:
+  static SharedLane::Direction DirectionOf(OpKind kind) {
+    return kind == OpKind::kPush ? SharedLane::Direction::kPush : SharedLane::Direction::kPull;
+  }
   static constexpr size_t kConnections = 2;  // gRPC serves each by one thread at a time.
 
   std::array<std::unique_ptr<v1::ParameterServer::Stub>, kConnections> data_;

@@ -1,18 +1,14 @@
 #include "worker/task/scheduler_link.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "common/net/agent_timing.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
 
 namespace capstan::worker {
 namespace {
-
-constexpr absl::Duration kLastWordTimeout = absl::Seconds(10);
 
 bool IsFenced(const absl::Status& status) {
   return status.code() == absl::StatusCode::kAborted ||
@@ -25,7 +21,7 @@ SchedulerLink::SchedulerLink(const Options& options, Callbacks callbacks)
     : options_(options),
       callbacks_(std::move(callbacks)),
       stub_(v1::Scheduler::NewStub(MakeChannel(options.scheduler, ChannelKind::kControl))),
-      call_timeout_(agent_timing::kFirstSyncTimeout) {}
+      pacer_(options.pace) {}
 
 SchedulerLink::~SchedulerLink() { Stop(); }
 
@@ -48,8 +44,6 @@ void SchedulerLink::Stop() {
 }
 
 void SchedulerLink::Loop() {
-  const absl::Duration interval = options_.pace.interval;
-  absl::Duration delay = interval;
   for (;;) {
     const v1::SyncTaskRequest request = callbacks_.report();
     v1::SyncTaskResponse response;
@@ -61,13 +55,12 @@ void SchedulerLink::Loop() {
       return;
     }
     if (status.ok()) {
-      call_timeout_ = agent_timing::SyncTimeout(response);
-      delay = ReportPause(request, response, absl::Now() - sent, options_.pace);
+      pacer_.OnAnswer(request, response, absl::Now() - sent);
       callbacks_.receive(response);
     } else {
-      delay = std::min(std::max(delay * 2, interval), options_.retry_delay_max);
+      pacer_.OnFailure();
     }
-    if (!Pause(delay)) return;
+    if (!Pause(pacer_.pause())) return;
   }
 }
 
@@ -82,7 +75,7 @@ bool SchedulerLink::Pause(absl::Duration time) {
 absl::Status SchedulerLink::Call(const v1::SyncTaskRequest& request,
                                  v1::SyncTaskResponse* response) {
   grpc::ClientContext context;
-  SetDeadline(context, call_timeout_);
+  SetDeadline(context, pacer_.timeout());
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return absl::CancelledError("stopping");
@@ -96,7 +89,7 @@ absl::Status SchedulerLink::Call(const v1::SyncTaskRequest& request,
 
 absl::Status SchedulerLink::ReportOnce(const v1::SyncTaskRequest& request) {
   grpc::ClientContext context;
-  SetDeadline(context, kLastWordTimeout);
+  SetDeadline(context, ReportPacer::kLastTimeout);
   v1::SyncTaskResponse response;
   return FromGrpcStatus(stub_->SyncTask(&context, request, &response));
 }

@@ -1,6 +1,6 @@
 // SchedulerLink: the thread that reports to the scheduler for a task, and receives its assignments.
 //
-// At its pace (report_pause.h), and at once after Wake(), it asks `report` for the task's state,
+// At its pace (report_pacer.h), and at once after Wake(), it asks `report` for the task's state,
 // sends it as a SyncTask call and passes the answer to `receive`. While the scheduler cannot be
 // reached it keeps trying, without limit (training goes on meanwhile), and logs this once.
 // Thread safety: thread-safe; the callbacks run on the link's thread.
@@ -17,7 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "proto/scheduler.grpc.pb.h"
-#include "worker/task/report_pause.h"
+#include "worker/task/report_pacer.h"
 
 namespace capstan::worker {
 
@@ -26,7 +26,6 @@ class SchedulerLink {
   struct Options {
     std::string scheduler;  // host:port
     ReportPace pace;
-    absl::Duration retry_delay_max = absl::Seconds(1);  // While the scheduler does not answer.
   };
   struct Callbacks {
     std::function<v1::SyncTaskRequest()> report;
@@ -58,7 +57,7 @@ class SchedulerLink {
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
   // Used by the thread alone.
   bool reachable_ = true;
-  absl::Duration call_timeout_;  // The timeout of the next report.
+  ReportPacer pacer_;
 
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

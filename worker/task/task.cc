@@ -314,23 +314,14 @@ absl::StatusOr<v1::RoutingTable> Task::NewestRouting() {
 }
 
 v1::SyncTaskRequest Task::Report() {
-  v1::SyncTaskRequest request;
-  request.set_job_id(assignment_.job_id());
-  request.set_rank(assignment_.rank());
-  request.set_incarnation(assignment_.incarnation());
   const uint64_t routing_seen = client_.needs_routing() ? 0 : client_.routing_generation().value();
-  if (const SessionWait wait = client_.CurrentWait(); wait.waiting) {
-    *request.mutable_wait() = WaitToProto(wait, clock_.Now());
-  }
-  activity_.AddTo(request);
+  const SessionWait wait = client_.CurrentWait();
   absl::MutexLock lock(&mutex_);
+  v1::SyncTaskRequest request = MakeReport(assignment_, board_, prepared_, revision_seen_);
   // A server may have sent the client a newer table, which routing_ needs, too (exports).
   request.set_routing_seen(std::min(routing_seen, routing_.generation()));
-  request.set_assignment_seen(board_.assignment().generation.value());
-  *request.mutable_progress() = ProgressToProto(board_);
-  request.set_idle(prepared_ && board_.Idle());
-  request.set_preparing(!prepared_);
-  if (revision_seen_.scheduler() != 0) *request.mutable_revision_seen() = revision_seen_;
+  if (wait.waiting) *request.mutable_wait() = WaitToProto(wait, clock_.Now());
+  activity_.AddTo(request);
   if (failure_.has_value()) *request.mutable_failure() = *failure_;
   return request;
 }

@@ -106,6 +106,20 @@ v1::TaskProgress ProgressToProto(const TaskBoard& board) {
   return progress;
 }
 
+v1::SyncTaskRequest MakeReport(const v1::TaskAssignment& task, const TaskBoard& board,
+                               bool prepared, const v1::StoreRevision& seen) {
+  v1::SyncTaskRequest report;
+  report.set_job_id(task.job_id());
+  report.set_rank(task.rank());
+  report.set_incarnation(task.incarnation());
+  report.set_assignment_seen(board.assignment().generation.value());
+  *report.mutable_progress() = ProgressToProto(board);
+  report.set_idle(prepared && board.Idle());
+  report.set_preparing(!prepared);
+  if (seen.scheduler() != 0) *report.mutable_revision_seen() = seen;
+  return report;
+}
+
 v1::Wait WaitToProto(const SessionWait& wait, Instant now) {
   v1::Wait proto;
   proto.set_what(wait.request.kind == OpKind::kPush ? "push" : "pull");

@@ -15,6 +15,11 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Assignment& proto);
 
 v1::TaskProgress ProgressToProto(const TaskBoard& board);
 
+// What every report has: which task it is, and how far it has come. `seen`: the newest revision of
+// the scheduler's store that it was told.
+v1::SyncTaskRequest MakeReport(const v1::TaskAssignment& task, const TaskBoard& board,
+                               bool prepared, const v1::StoreRevision& seen);
+
 v1::Wait WaitToProto(const SessionWait& wait, Instant now);
 
 }  // namespace capstan::worker

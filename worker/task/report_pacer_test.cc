@@ -1,4 +1,4 @@
-#include "worker/task/report_pause.h"
+#include "worker/task/report_pacer.h"
 
 #include <catch2/catch.hpp>
 
@@ -43,6 +43,26 @@ TEST_CASE("Report pause: a task at work reports at its interval, sooner if it la
   CHECK(ReportPause(Report(false, 3), {}, absl::ZeroDuration(), {}) == absl::Milliseconds(200));
   CHECK(ReportPause(Report(false, 0), {}, absl::Seconds(1), {}) == absl::Milliseconds(50));
   CHECK(ReportPause(Report(false, 0), {}, absl::Seconds(1), pace) == absl::Seconds(1));
+}
+
+TEST_CASE("Report pacer: an unreachable scheduler is asked ever more seldom", "[worker]") {
+  ReportPacer pacer;
+  CHECK(pacer.pause() == absl::Milliseconds(200));
+  CHECK(pacer.timeout() == agent_timing::kFirstSyncTimeout);
+  pacer.OnFailure();
+  CHECK(pacer.pause() == absl::Milliseconds(400));
+  for (int i = 0; i < 5; ++i) pacer.OnFailure();
+  CHECK(pacer.pause() == absl::Seconds(1));
+  v1::SyncTaskResponse answer;
+  answer.set_sync_interval_ms(1000);
+  answer.set_lease_ms(4000);
+  pacer.OnAnswer(Report(false, 3), answer, absl::Milliseconds(1));
+  CHECK(pacer.pause() == absl::Milliseconds(200));
+  CHECK(pacer.timeout() == absl::Seconds(2));
+  pacer.OnAnswer(Report(true, 3), answer, absl::Seconds(1));
+  CHECK(pacer.pause() == absl::ZeroDuration());
+  pacer.OnFailure();  // Also after a report that was held.
+  CHECK(pacer.pause() == absl::Milliseconds(200));
 }
 
 }  // namespace
