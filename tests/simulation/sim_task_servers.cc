@@ -207,10 +207,12 @@ void SimTask::OnAnswer(const std::shared_ptr<worker::ClientCall>& call, const ab
   }
   const auto& sent = static_cast<const Call&>(*call);
   const absl::StatusOr<worker::ClientCall::Answer> parsed = ParseAnswer(sent, status, answer);
-  absl::StatusOr<worker::DecodedReply> reply = parsed.status();
+  absl::StatusOr<worker::DecodedReply> reply = worker::DecodedReply();
   if (parsed.ok()) {
     core_.BeginRead(*call);
     reply = call->Decode(*parsed, {});
+  } else {
+    reply = parsed.status();
   }
   if (absl::IsFailedPrecondition(reply.status())) {
     ++world_->reached[Reached::kStaleRoutingRefused];

@@ -60,8 +60,7 @@ struct Fixture {
     server = *std::move(started);
     link = std::make_unique<SchedulerLink>(
         SchedulerLink::Options{.scheduler = server->address(),
-                               .pace = {.interval = interval},
-                               .retry_delay_max = absl::Milliseconds(1)},
+                               .pace = {.interval = interval, .retry_max = absl::Milliseconds(1)}},
         SchedulerLink::Callbacks{.report =
                                      [routing_seen] {
                                        v1::SyncTaskRequest request;
