@@ -159,8 +159,8 @@ void ServerAgent::FillState(v1::SyncNodeRequest& request) {
 }
 
 void ServerAgent::FillHeld(const Entry& entry, v1::TableState* state) {
-  state->set_routing_generation(entry.job->routing_generation().value());
-  state->set_membership_generation(entry.job->membership_generation().value());
+  state->set_routing_generation(entry.job->assignment().routing_generation().value());
+  state->set_membership_generation(entry.job->assignment().membership_generation().value());
   state->set_logs_begun(entry.job->logs_begun());
   for (v1::ReplicaState& replica : entry.job->ReplicaStates()) {
     *state->add_replicas() = std::move(replica);
@@ -238,7 +238,7 @@ void ServerAgent::Progress(Entry& entry, Work* work) {
   }
   const absl::StatusOr<Membership> membership = DecodeMembership(desired.membership());
   if (!membership.ok()) return Fail(entry, Annotate(membership.status(), "membership"), work);
-  const auto missing = entry.job->MissingShards(desired.routing(), SourcesOf(desired));
+  const auto missing = entry.job->assignment().MissingShards(desired.routing(), SourcesOf(desired));
   if (!missing.ok()) return Fail(entry, missing.status(), work);
   if (!missing->empty()) {
     entry.making = true;
@@ -260,8 +260,9 @@ void ServerAgent::Progress(Entry& entry, Work* work) {
 void ServerAgent::Perform(Work work) {
   for (const JobId& job : work.drop) options_.jobs->Drop(job);
   for (const auto& [job, desired] : work.apply) {
-    job->SetRouting(desired.routing(), {});
-    job->SetMembership(DecodeMembership(desired.membership()).value());  // Checked before.
+    job->assignment().SetRouting(desired.routing(), {});
+    job->assignment().SetMembership(
+        DecodeMembership(desired.membership()).value());  // Checked before.
   }
   for (const Order& order : work.orders) {
     if (options_.execute) {
@@ -316,7 +317,7 @@ void ServerAgent::Make(const Order& order) {
   }
   std::vector<MadeShard> shards;
   if (status.ok()) {
-    job->ForgetForRestore(desired.routing(), Term(desired.restore_term()));
+    job->assignment().ForgetForRestore(desired.routing(), Term(desired.restore_term()));
     absl::StatusOr<std::vector<MadeShard>> made = MakeShards(order, desired, *job);
     status = made.status();
     if (made.ok()) shards = *std::move(made);
@@ -328,8 +329,8 @@ void ServerAgent::Make(const Order& order) {
     if (!Hold(order, job)) return;
     // The membership comes first, because shards of a checkpoint still know incarnations that are
     // fenced off by now.
-    job->SetMembership(*membership);
-    job->SetRouting(desired.routing(), std::move(shards));
+    job->assignment().SetMembership(*membership);
+    job->assignment().SetRouting(desired.routing(), std::move(shards));
   }
 
   Work work;
@@ -361,7 +362,7 @@ bool ServerAgent::Hold(const Order& order, const std::shared_ptr<HeldJob>& job) 
   if (entry == nullptr) return false;
   if (entry->job != nullptr) return true;
   entry->job = job;
-  job->SetReadLease(read_lease_);
+  job->assignment().SetReadLease(read_lease_);
   options_.jobs->Add(job);
   return true;
 }
@@ -387,7 +388,7 @@ void ServerAgent::Capture(const Order& order) {
     if (order.checkpoint != entry->checkpoint.checkpoint_id()) return;
   }
   if (checkpoint.readers_size() > 0) {
-    const absl::Status kept = job->KeepSnapshot(checkpoint);
+    const absl::Status kept = job->snapshot_calls().Keep(checkpoint);
     if (!kept.ok()) LogWarning({.job = order.job}, "a snapshot: {}", kept.ToString());
     absl::MutexLock lock(&mutex_);
     Entry* entry = FindEntry(order);
@@ -401,7 +402,7 @@ void ServerAgent::Capture(const Order& order) {
     return CheckpointWritten(order, checkpoint.checkpoint_id(),
                              absl::FailedPreconditionError("this server writes no checkpoints"));
   }
-  absl::StatusOr<std::vector<CapturedShard>> shards = job->Capture(checkpoint);
+  absl::StatusOr<std::vector<CapturedShard>> shards = job->captures().Capture(checkpoint);
   if (!shards.ok()) {
     CheckpointWritten(order, checkpoint.checkpoint_id(), shards.status());
     return options_.on_change();

@@ -87,7 +87,7 @@ absl::StatusOr<std::vector<MadeShard>> ServerAgent::MakeShards(const Order& orde
                                                                const v1::TableAssignment& desired,
                                                                const HeldJob& job) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<ShardOrder> missing,
-                           job.MissingShards(desired.routing(), SourcesOf(desired)));
+                           job.assignment().MissingShards(desired.routing(), SourcesOf(desired)));
   if (options_.source != nullptr) options_.source->BeginMaking();
   std::vector<MadeShard> made;
   for (const ShardOrder& each : missing) {

@@ -138,7 +138,8 @@ TEST_CASE("Server agent: a new life drops everything and makes it afresh", "[ser
               .has_value());
   v1::PushResponse response;
   absl::Status ended;
-  first->Push(Detach(PushOf(0, 0, 0, 1.0f)), &response, [&](const auto& end) { ended = end; });
+  first->calls().Push(Detach(PushOf(0, 0, 0, 1.0f)), &response,
+                      [&](const auto& end) { ended = end; });
   CHECK_STATUS(ended, StatusCode::kNotFound, "new life");
 }
 
@@ -203,8 +204,8 @@ TEST_CASE("Server agent: a replica is promoted with what it holds, a primary is 
       request.set_routing_generation(1);
       *request.mutable_install() = made.Snapshot().value();
       v1::ReplicateResponse response;
-      node.job().Replicate(request, &response,
-                           [](const absl::Status& status) { REQUIRE_OK(status); });
+      node.job().replica_calls().Replicate(request, &response,
+                                           [](const absl::Status& status) { REQUIRE_OK(status); });
       CHECK(response.term() == 1);
     }
     routing = TestRouting(2, "server-1", 2);

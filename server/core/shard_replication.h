@@ -19,7 +19,7 @@
 // so in the present routing generation, and UNREACHABLE once it has not answered for a while.
 //
 // Pure: no clock, threads, sockets or logging. Records' payloads are the shell's, kept from
-// oldest_kept() on. Thread safety: thread-compatible; HeldJob serializes all calls.
+// oldest_kept() on. Thread safety: thread-compatible; a ShardEngine serializes all calls.
 // Invariants: (1) committed_position() and committed_version() never decrease in a term.
 //             (2) at most one message is in flight to a follower.
 //             (3) what a replica has of a term is a prefix of what the term's primary made: it is

@@ -60,7 +60,7 @@ class Node {
     v1::PushResponse response;
     absl::Status outcome;
     absl::Notification ended;
-    job_->Push(Detach(push), &response, [&](const absl::Status& status) {
+    job_->calls().Push(Detach(push), &response, [&](const absl::Status& status) {
       outcome = status;
       ended.Notify();
     });

@@ -42,9 +42,9 @@ absl::Status InstallStream::Take() {
   if (job_ == nullptr) CAPSTAN_RETURN_IF_ERROR(Enter());
   if (request_ == nullptr) {
     if (std::ssize(bytes_) + std::ssize(part_.request()) > request_bytes_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("an install's request of more than the ", request_bytes_,
-                       " bytes that its first part has announced"));
+      return absl::InvalidArgumentError(absl::StrCat("an install's request of more than the ",
+                                                     request_bytes_,
+                                                     " bytes that its first part has announced"));
     }
     bytes_ += part_.request();
     if (!part_.end() && !part_.has_piece()) return absl::OkStatus();
@@ -62,7 +62,8 @@ absl::Status InstallStream::Enter() {
                                                    " bytes beside its rows, expected at most ",
                                                    kRequestBytesMax));
   }
-  CAPSTAN_ASSIGN_OR_RETURN(memory_, job_->install_memory()->Take(kCopies * request_bytes_));
+  CAPSTAN_ASSIGN_OR_RETURN(memory_,
+                           job_->replica_calls().install_memory()->Take(kCopies * request_bytes_));
   return absl::OkStatus();
 }
 
@@ -76,7 +77,7 @@ absl::Status InstallStream::Begin() {
                                                    "\", its first part has announced \"",
                                                    job_->job(), "\""));
   }
-  CAPSTAN_ASSIGN_OR_RETURN(made_, job_->BeginInstall(*request_));
+  CAPSTAN_ASSIGN_OR_RETURN(made_, job_->replica_calls().BeginInstall(*request_));
   return absl::OkStatus();
 }
 
@@ -84,11 +85,11 @@ void InstallStream::Install() {
   // job->Install may call Finish, after which this object may be gone: these two must outlive it.
   const auto request = std::move(request_);
   const auto job = std::move(job_);
-  job->Install(*request, std::move(made_), response_,
-               [this](const absl::Status& status) {
-                 if (status.ok()) Seal(response_);
-                 Finish(ToGrpcStatus(status));
-               });
+  job->replica_calls().Install(*request, std::move(made_), response_,
+                               [this](const absl::Status& status) {
+                                 if (status.ok()) Seal(response_);
+                                 Finish(ToGrpcStatus(status));
+                               });
 }
 
 }  // namespace capstan::server

@@ -88,7 +88,8 @@ void PushRows(HeldJob& job, uint64_t keys, uint64_t sequence) {
   std::vector<uint64_t> named;
   for (uint64_t key = 1; key <= keys; ++key) named.push_back(key);
   v1::PushResponse response;
-  job.Push(Detach(RowPushOf(0, 1, named, 1.0f, sequence)), &response, [](const absl::Status&) {});
+  job.calls().Push(Detach(RowPushOf(0, 1, named, 1.0f, sequence)), &response,
+                   [](const absl::Status&) {});
 }
 
 std::string BucketIn(const HeldJob& job) {
@@ -157,8 +158,9 @@ TEST_CASE("Install stream: what cannot be taken, or is damaged, is refused at on
                  "an install's request of 1073741825 bytes beside its rows, expected at most");
   }
   SECTION("others take the memory for it") {
-    REQUIRE_OK_AND_ASSIGN(const InstallMemory::Share others,
-                          replica.job().install_memory()->Take(InstallMemory::kBytesMax));
+    REQUIRE_OK_AND_ASSIGN(
+        const InstallMemory::Share others,
+        replica.job().replica_calls().install_memory()->Take(InstallMemory::kBytesMax));
     CHECK_STATUS(replica.Install(parts), absl::StatusCode::kResourceExhausted,
                  "others hold 2147483648");
   }

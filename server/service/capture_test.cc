@@ -60,8 +60,8 @@ struct CapturedJob {
     for (uint64_t key = first; key <= last; ++key) keys.push_back(key);
     v1::PushResponse response;
     absl::Status ended = absl::UnknownError("the push waits");
-    job->Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence)), &response,
-              [&](const absl::Status& status) { ended = status; });
+    job->calls().Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence)), &response,
+                      [&](const absl::Status& status) { ended = status; });
     REQUIRE_OK(ended);
   }
   // Of the buckets, by shard.
@@ -69,7 +69,7 @@ struct CapturedJob {
     v1::CheckpointOrder order;
     order.set_checkpoint_id(id);
     order.set_base_id(base);
-    REQUIRE_OK_AND_ASSIGN(std::vector<CapturedShard> captured, job->Capture(order));
+    REQUIRE_OK_AND_ASSIGN(std::vector<CapturedShard> captured, job->captures().Capture(order));
     std::erase_if(captured, [](const CapturedShard& each) { return each.rows == nullptr; });
     REQUIRE(captured.size() == kBuckets);
     return captured;

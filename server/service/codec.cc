@@ -1,5 +1,9 @@
 #include "server/service/codec.h"
 
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "common/wire/number_format.h"
@@ -17,6 +21,11 @@ v1::ShardPushResult::Outcome OutcomeOf(PushOutcome outcome) {
       return v1::ShardPushResult::LATE;
   }
   return v1::ShardPushResult::OUTCOME_UNSPECIFIED;
+}
+
+std::optional<FollowerKey> ServerAt(const v1::RoutingTable& routing, int server) {
+  if (server < 0 || server >= routing.servers_size()) return std::nullopt;
+  return KeyOfServer(routing.servers(server));
 }
 
 }  // namespace
@@ -86,6 +95,31 @@ void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFo
   waiting->set_iteration(culprits.iteration.value());
   for (const Rank rank : culprits.ranks) waiting->add_ranks(rank.value());
   for (const SlotId slot : culprits.slots) waiting->add_slots(slot.value());
+}
+
+FollowerKey KeyOfServer(const v1::ServerAddress& server) {
+  return {.node = server.node_id(), .incarnation = Incarnation(server.incarnation())};
+}
+
+RoutingTable DecodeRouting(const v1::RoutingTable& routing) {
+  RoutingTable table{.generation = Generation(routing.generation()), .shards = {}};
+  for (const v1::ShardRoute& each : routing.shards()) {
+    ShardRoute route{.shard = {.key = {TableId(each.table()), ShardId(each.shard())},
+                               .elements = {each.element_begin(), each.element_end()}},
+                     // The first term is 1. A routing table that names no term is of the first.
+                     .term = Term(std::max<uint64_t>(1, each.term())),
+                     .primary = ServerAt(routing, each.server()),
+                     .replicas = {},
+                     .hands_over = each.hands_over(),
+                     .awaits_log = each.awaits_log()};
+    for (const v1::ShardReplica& replica : each.replicas()) {
+      std::optional<FollowerKey> server = ServerAt(routing, replica.server());
+      if (!server.has_value()) continue;
+      route.replicas.push_back({.key = *std::move(server), .in_sync = replica.in_sync()});
+    }
+    table.shards.push_back(std::move(route));
+  }
+  return table;
 }
 
 }  // namespace capstan::server

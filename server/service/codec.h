@@ -1,7 +1,7 @@
-// Codec: protobuf messages of the data plane <-> plain structs of the core.
+// Codec: protobuf messages of the data plane, and routing tables <-> plain structs of the core.
 //
 // Decoding checks what can be checked without state: ranges of numbers, value types. What depends
-// on the job (its generation, its shards and their sizes) is HeldJob's.
+// on the job (its generation, its shards and their sizes) is CallChecks's.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SERVER_SERVICE_CODEC_H_
 #define CAPSTAN_SERVER_SERVICE_CODEC_H_
@@ -12,6 +12,8 @@
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
+#include "proto/scheduler.pb.h"
+#include "server/core/job_routing.h"
 #include "server/core/messages.h"
 #include "server/table_store/state_codec.h"
 
@@ -36,6 +38,10 @@ void EncodePushReply(const ReplyPush& reply, v1::ShardPushResult* result);
 void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result);
 
 void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting);
+
+FollowerKey KeyOfServer(const v1::ServerAddress& server);
+// Servers that the table names and does not list are left out.
+RoutingTable DecodeRouting(const v1::RoutingTable& routing);
 
 }  // namespace capstan::server
 

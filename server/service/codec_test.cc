@@ -105,6 +105,36 @@ TEST_CASE("Codec: a membership survives the round trip", "[server]") {
   CHECK(decoded == membership);
 }
 
+TEST_CASE("Codec: a routing table names servers by life, and only those that it lists",
+          "[server]") {
+  v1::RoutingTable message;
+  message.set_generation(5);
+  v1::ServerAddress* server = message.add_servers();
+  server->set_node_id("server-1");
+  server->set_incarnation(3);
+  v1::ShardRoute* route = message.add_shards();
+  route->set_table(1);
+  route->set_shard(2);
+  route->set_element_begin(8);
+  route->set_element_end(16);
+  route->set_hands_over(true);
+  route->add_replicas()->set_in_sync(true);
+  route->add_replicas()->set_server(7);
+  const RoutingTable table = DecodeRouting(message);
+  const FollowerKey listed{"server-1", Incarnation(3)};
+  CHECK(table.generation == Generation(5));
+  REQUIRE(table.shards.size() == 1);
+  CHECK(table.shards[0].shard == HeldShard{{TableId(1), ShardId(2)}, {8, 16}});
+  CHECK(table.shards[0].term == Term(1));  // No term is named.
+  CHECK(table.shards[0].primary == listed);
+  REQUIRE(table.shards[0].replicas.size() == 1);
+  CHECK(table.shards[0].replicas[0].key == listed);
+  CHECK(table.shards[0].replicas[0].in_sync);
+  CHECK(table.shards[0].hands_over);
+  route->set_server(-1);
+  CHECK_FALSE(DecodeRouting(message).shards[0].primary.has_value());
+}
+
 TEST_CASE("Codec: numbers that cannot be are refused by name", "[server]") {
   const auto invalid = StatusCode::kInvalidArgument;
   v1::Caller caller;

@@ -56,7 +56,7 @@ absl::Status PushAndWait(HeldJob& job, const v1::PushRequest& push) {
   v1::PushResponse response;
   absl::Status result;
   absl::Notification ended;
-  job.Push(Detach(push), &response, [&](const absl::Status& status) {
+  job.calls().Push(Detach(push), &response, [&](const absl::Status& status) {
     result = status;
     ended.Notify();
   });
@@ -72,7 +72,7 @@ struct Pulled {
 Pulled PullAndWait(HeldJob& job, const v1::PullRequest& request) {
   Pulled pulled;
   absl::Notification ended;
-  job.Pull(request, &pulled.answer, [&](const absl::Status& status) {
+  job.calls().Pull(request, &pulled.answer, [&](const absl::Status& status) {
     pulled.status = status;
     ended.Notify();
   });
@@ -117,7 +117,7 @@ TEST_CASE("Concurrent calls: each push counts once, whatever is asked of the job
           "[server]") {
   const auto job =
       MakeTestJob({.consistency = {.mode = ConsistencyMode::kAsp}, .buckets = kBuckets});
-  job->SetMembership(MembersOf(kThreads));
+  job->assignment().SetMembership(MembersOf(kThreads));
   std::vector<absl::Status> results(kThreads);
   std::atomic<bool> over = false;
   int64_t kept = 0;
@@ -126,15 +126,15 @@ TEST_CASE("Concurrent calls: each push counts once, whatever is asked of the job
       v1::CheckpointOrder order;
       order.set_checkpoint_id(i);
       order.add_readers(1);
-      if (job->KeepSnapshot(order).ok()) ++kept;
+      if (job->snapshot_calls().Keep(order).ok()) ++kept;
       v1::CloseSnapshotRequest close;
       close.set_snapshot_id(i);
       close.set_reader(1);
-      job->CloseSnapshot(close);
-      job->SetMembership(MembersOf(kThreads));
-      job->SetReadLease(Instant() + absl::Seconds(static_cast<double>(i)));
+      job->snapshot_calls().Close(close);
+      job->assignment().SetMembership(MembersOf(kThreads));
+      job->assignment().SetReadLease(Instant() + absl::Seconds(static_cast<double>(i)));
       job->Tick(Instant());
-      if (!job->Capture({}).ok() || job->Describe().size() != 2) return;
+      if (!job->captures().Capture({}).ok() || job->Describe().size() != 2) return;
       std::this_thread::yield();
     }
   });
@@ -150,7 +150,7 @@ TEST_CASE("Concurrent calls: a pull that waits is answered by whoever completes 
           "[server][bsp]") {
   const auto job = MakeTestJob(
       {.consistency = {.mode = ConsistencyMode::kBsp, .slots = kThreads}, .buckets = 0});
-  job->SetMembership(MembersOf(kThreads));
+  job->assignment().SetMembership(MembersOf(kThreads));
   std::vector<std::vector<PullAnswer>> answers(kThreads);
   std::vector<absl::Status> results(kThreads);
   OnThreads([&](int32_t rank) {
@@ -176,20 +176,20 @@ TEST_CASE("Concurrent calls: a pull that waits is answered by whoever completes 
 
 TEST_CASE("Concurrent calls: a pull that is cancelled while it is answered ends once", "[server]") {
   const auto job = MakeTestJob(ConsistencyRule{.mode = ConsistencyMode::kBsp, .slots = 1});
-  job->SetMembership(MembersOf(2));
+  job->assignment().SetMembership(MembersOf(2));
   for (int64_t iteration = 0; iteration < 200; ++iteration) {
     PullAnswer answer;
     std::atomic<int> ends = 0;
     absl::Status status;
     absl::Notification ended;
-    const auto waits =
-        job->Pull(PullOf(1, iteration + 1, 60'000), &answer, [&](const absl::Status& result) {
-          if (++ends > 1) return;
-          status = result;
-          ended.Notify();
-        });
+    const auto waits = job->calls().Pull(PullOf(1, iteration + 1, 60'000), &answer,
+                                         [&](const absl::Status& result) {
+                                           if (++ends > 1) return;
+                                           status = result;
+                                           ended.Notify();
+                                         });
     REQUIRE(waits.has_value());
-    std::thread cancels([&] { job->Cancel(*waits); });
+    std::thread cancels([&] { job->calls().Cancel(*waits); });
     const absl::Status pushed = PushAndWait(*job, PushOf(0, iteration, 0, 1.0f));
     cancels.join();
     ended.WaitForNotification();
@@ -218,8 +218,9 @@ class Post final : public ReplicaTransport {
         *message.mutable_install()->add_pieces() = **piece;
       }
       auto response = std::make_shared<v1::ReplicateResponse>();
-      replica->Replicate(message, response.get(),
-                         [response, done](const absl::Status& status) { done(status, *response); });
+      replica->replica_calls().Replicate(
+          message, response.get(),
+          [response, done](const absl::Status& status) { done(status, *response); });
     });
   }
   void SendTogether(const v1::ServerAddress&, std::vector<ReplicaRequest> requests,
@@ -228,10 +229,10 @@ class Post final : public ReplicaTransport {
       v1::ReplicateBatch batch;
       for (const ReplicaRequest& each : requests) *batch.add_messages() = *each.message;
       auto answer = std::make_shared<v1::ReplicateBatchAnswer>();
-      replica->ReplicateBatch(batch, answer.get(),
-                              [answer, done, count = requests.size()](const absl::Status& status) {
-                                done(OutcomesOf(count, status, *answer));
-                              });
+      replica->replica_calls().ReplicateBatch(
+          batch, answer.get(), [answer, done, count = requests.size()](const absl::Status& status) {
+            done(OutcomesOf(count, status, *answer));
+          });
     });
   }
   void Stop() {
@@ -280,8 +281,9 @@ TEST_CASE("Concurrent calls: a replica has every push that was answered", "[serv
   AddReplica(&routing, "server-2", /*in_sync=*/true);
   TakeRouting(*post.replica, routing);
   TakeRouting(*primary, routing);
-  for (HeldJob* job : {primary.get(), post.replica.get()}) job->SetMembership(MembersOf(kThreads));
-  primary->SetReadLease(Instant() + absl::Hours(1));
+  for (HeldJob* job : {primary.get(), post.replica.get()})
+    job->assignment().SetMembership(MembersOf(kThreads));
+  primary->assignment().SetReadLease(Instant() + absl::Hours(1));
 
   std::vector<absl::Status> results(kThreads);
   OnThreads([&](int32_t rank) { results[static_cast<size_t>(rank)] = PushAll(*primary, rank); });

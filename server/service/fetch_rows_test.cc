@@ -43,16 +43,16 @@ struct DiskJob {
   absl::Status Push(const std::vector<uint64_t>& keys) {
     v1::PushResponse response;
     absl::Status ended = absl::UnknownError("the push waits");
-    job->Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence)), &response,
-              [&](const absl::Status& status) { ended = status; });
+    job->calls().Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence)), &response,
+                      [&](const absl::Status& status) { ended = status; });
     return ended;
   }
   // The row of the one key that is pulled.
   absl::StatusOr<float> Pull(uint64_t key) {
     PullAnswer answer;
     absl::Status ended = absl::UnknownError("the pull waits");
-    job->Pull(RowPullOf(0, kBuckets, {key}), &answer,
-              [&](const absl::Status& status) { ended = status; });
+    job->calls().Pull(RowPullOf(0, kBuckets, {key}), &answer,
+                      [&](const absl::Status& status) { ended = status; });
     if (!ended.ok()) return ended;
     const std::string bytes(answer.values.at(0));
     float value = 0;
@@ -117,7 +117,7 @@ TEST_CASE("HeldJob: a row that its disk has lost is a lost copy of the tables (i
   CHECK(disk.job->failure().code() == absl::StatusCode::kUnavailable);
   // Nobody is given what may be half of a push.
   disk.disks.read_error = absl::OkStatus();
-  CHECK(disk.job->Capture({}).status().code() == absl::StatusCode::kUnavailable);
+  CHECK(disk.job->captures().Capture({}).status().code() == absl::StatusCode::kUnavailable);
   CHECK(disk.job->Copies().empty());
   disk.tick = Instant::InfiniteFuture();
   v1::RoutingTable routing = TestRouting(2);

@@ -25,7 +25,7 @@ struct PullCall {
   std::optional<HeldJob::CallId> waits;
 
   void Start(HeldJob& job, const v1::PullRequest& request) {
-    waits = job.Pull(request, &response, [this](const absl::Status& status) {
+    waits = job.calls().Pull(request, &response, [this](const absl::Status& status) {
       REQUIRE_FALSE(ended.has_value());  // Exactly once.
       ended = status;
     });
@@ -34,8 +34,8 @@ struct PullCall {
 
 absl::Status PushInto(HeldJob& job, const v1::PushRequest& request, v1::PushResponse* response) {
   std::optional<absl::Status> ended;
-  const auto waits =
-      job.Push(Detach(request), response, [&](const absl::Status& status) { ended = status; });
+  const auto waits = job.calls().Push(Detach(request), response,
+                                      [&](const absl::Status& status) { ended = status; });
   REQUIRE(ended.has_value());  // Without replicas and log a push never waits.
   REQUIRE_FALSE(waits.has_value());
   return *ended;
@@ -62,30 +62,31 @@ TEST_CASE("Held job: what begins anew from a checkpoint makes room first", "[ser
   REQUIRE_FALSE(waiting.ended.has_value());
   v1::RoutingTable anew = TestRouting(2, "server-1", 2);
   SECTION("all of it") {
-    job->ForgetForRestore(anew, Term(2));
+    job->assignment().ForgetForRestore(anew, Term(2));
     CHECK(budget->HeldBy(job->job()) == 0);
     CHECK_STATUS(waiting.ended.value(), StatusCode::kFailedPrecondition, "no longer held");
-    const auto missing = job->MissingShards(anew, {.restore_term = Term(2), .log_term = Term(0)});
+    const auto missing =
+        job->assignment().MissingShards(anew, {.restore_term = Term(2), .log_term = Term(0)});
     REQUIRE_OK(missing);
     CHECK(missing->size() == 2);
   }
   SECTION("not where some shards live on") {
     anew.mutable_shards(1)->set_term(1);
-    job->ForgetForRestore(anew, Term(2));
+    job->assignment().ForgetForRestore(anew, Term(2));
     CHECK(budget->HeldBy(job->job()) == whole);
   }
   SECTION("not for another reason than a checkpoint") {
-    job->ForgetForRestore(anew, Term(0));
-    job->ForgetForRestore(anew, Term(3));
+    job->assignment().ForgetForRestore(anew, Term(0));
+    job->assignment().ForgetForRestore(anew, Term(3));
     CHECK(budget->HeldBy(job->job()) == whole);
   }
   SECTION("not by an older table") {
     anew.set_generation(1);
-    job->ForgetForRestore(anew, Term(2));
+    job->assignment().ForgetForRestore(anew, Term(2));
     CHECK(budget->HeldBy(job->job()) == whole);
   }
   SECTION("not what is held from that checkpoint already") {
-    job->ForgetForRestore(TestRouting(2, "server-1", 1), Term(1));
+    job->assignment().ForgetForRestore(TestRouting(2, "server-1", 1), Term(1));
     CHECK(budget->HeldBy(job->job()) == whole);
   }
 }
@@ -135,7 +136,7 @@ TEST_CASE("Held job: a snapshot is kept of the version that its order names, or 
     order.set_checkpoint_id(id);
     order.set_version(1);
     order.add_readers(1);
-    return job->KeepSnapshot(order);
+    return job->snapshot_calls().Keep(order);
   };
   REQUIRE_OK(Push(*job, PushOf(0, 0, 0, 1.0f)));
   REQUIRE_OK(Push(*job, PushOf(1, 0, 1, 1.0f)));
@@ -171,13 +172,13 @@ TEST_CASE("Held job: a new membership releases those who waited for the dead", "
   const auto job = MakeTestJob(kSsp0);
   const Member first{.rank = Rank(0), .incarnation = Incarnation(1), .active = true};
   const Member second{.rank = Rank(1), .incarnation = Incarnation(2), .active = true};
-  job->SetMembership({.generation = Generation(1), .members = {first, second}});
+  job->assignment().SetMembership({.generation = Generation(1), .members = {first, second}});
   REQUIRE_OK(Push(*job, PushOf(0, 0, -1, 1.0f)));
   PullCall pull;
   pull.Start(*job, PullOf(0, 1, 1000));
   CHECK_FALSE(pull.ended.has_value());
-  job->SetMembership({.generation = Generation(2), .members = {first}});
-  CHECK(job->membership_generation() == Generation(2));
+  job->assignment().SetMembership({.generation = Generation(2), .members = {first}});
+  CHECK(job->assignment().membership_generation() == Generation(2));
   REQUIRE(pull.ended.has_value());
   CHECK(NumberIn(pull.response) == -1.0f);
 }
@@ -187,8 +188,8 @@ TEST_CASE("Held job: a cancelled call is forgotten", "[server]") {
   PullCall pull;
   pull.Start(*job, PullOf(0, 1, 1000));
   REQUIRE(pull.waits.has_value());
-  job->Cancel(*pull.waits);
-  job->Cancel(*pull.waits);
+  job->calls().Cancel(*pull.waits);
+  job->calls().Cancel(*pull.waits);
   REQUIRE(pull.ended.has_value());
   CHECK(pull.ended->code() == StatusCode::kCancelled);
   CHECK(job->NextDeadline() == Instant::InfiniteFuture());
@@ -246,8 +247,8 @@ TEST_CASE("Held job: numbers come and go in any format, and are kept as fp32", "
 
 TEST_CASE("Held job: an old routing table is refused, a newer one asked for again", "[server]") {
   const auto job = MakeTestJob(kBsp);
-  job->SetRouting(TestRouting(3), {});
-  job->SetRouting(TestRouting(2), {});  // Never back.
+  job->assignment().SetRouting(TestRouting(3), {});
+  job->assignment().SetRouting(TestRouting(2), {});  // Never back.
   CHECK_STATUS(Push(*job, PushOf(0, 0, 0, 1.0f)), StatusCode::kFailedPrecondition,
                "push to lenet-1: routing generation 1: expected 3");
   v1::PullRequest pull = PullOf(0, 0, 0);
@@ -298,8 +299,9 @@ TEST_CASE("Held job: a bad push is refused whole, naming what was expected", "[s
     CHECK_STATUS(Push(*job, push), invalid, "a reader that is no worker may not push");
   }
   SECTION("a fenced life") {
-    job->SetMembership({.generation = Generation(1),
-                        .members = {{.rank = Rank(0), .incarnation = Incarnation(2)}}});
+    job->assignment().SetMembership(
+        {.generation = Generation(1),
+         .members = {{.rank = Rank(0), .incarnation = Incarnation(2)}}});
     CHECK_STATUS(Push(*job, push), StatusCode::kAborted, "incarnation 1 of rank 0 is fenced off");
   }
   CHECK(job->Describe()[0].pushes_applied() == 0);

@@ -50,12 +50,12 @@ void HeldJobs::DropAll(const absl::Status& reason) {
 }
 
 void HeldJobs::SetReadLease(Instant until) {
-  for (const std::shared_ptr<HeldJob>& job : All()) job->SetReadLease(until);
+  for (const std::shared_ptr<HeldJob>& job : All()) job->assignment().SetReadLease(until);
 }
 
 void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position) {
   const auto held = Find(job);
-  if (held.ok()) (*held)->OnLogged(shard, term, position);
+  if (held.ok()) (*held)->commits().OnLogged(shard, term, position);
 }
 
 void HeldJobs::OnLogFailed(const JobId& job, const absl::Status& status) {

@@ -36,7 +36,7 @@ class Pair final : public ReplicaTransport {
       const auto [request, done] = std::move(mail_.front());
       mail_.pop_front();
       auto response = std::make_shared<v1::ReplicateResponse>();
-      replica->Replicate(
+      replica->replica_calls().Replicate(
           *request.message, response.get(),
           [response, done = done](const absl::Status& status) { done(status, *response); });
     }
@@ -49,7 +49,7 @@ class Pair final : public ReplicaTransport {
     TestJobOptions options{.consistency = kAsp, .node = node, .safe_replies = true};
     options.transport = this;
     auto job = MakeEmptyTestJob(options);
-    job->SetReadLease(Instant() + absl::Hours(1));
+    job->assignment().SetReadLease(Instant() + absl::Hours(1));
     return job;
   }
 
@@ -59,10 +59,10 @@ class Pair final : public ReplicaTransport {
 // Pulls for `iteration`; the number that all elements have.
 float Pull(Pair& pair, HeldJob& job, int32_t rank, int64_t iteration) {
   v1::PullRequest request = PullOf(rank, iteration, 1000);
-  request.mutable_caller()->set_routing_generation(job.routing_generation().value());
+  request.mutable_caller()->set_routing_generation(job.assignment().routing_generation().value());
   PullAnswer answer;
   std::optional<absl::Status> ended;
-  job.Pull(request, &answer, [&](const absl::Status& status) { ended = status; });
+  job.calls().Pull(request, &answer, [&](const absl::Status& status) { ended = status; });
   pair.Deliver();
   REQUIRE(ended.has_value());
   REQUIRE_OK(*ended);
@@ -73,10 +73,10 @@ v1::ShardPushResult::Outcome Push(Pair& pair, HeldJob& job, int32_t rank, int64_
                                   float gradient) {
   v1::PushRequest request =
       PushOf(rank, iteration, /*slot=*/-1, gradient, static_cast<uint64_t>(iteration + 1));
-  request.mutable_caller()->set_routing_generation(job.routing_generation().value());
+  request.mutable_caller()->set_routing_generation(job.assignment().routing_generation().value());
   v1::PushResponse response;
   std::optional<absl::Status> ended;
-  job.Push(Detach(request), &response, [&](const absl::Status& status) { ended = status; });
+  job.calls().Push(Detach(request), &response, [&](const absl::Status& status) { ended = status; });
   pair.Deliver();
   REQUIRE(ended.has_value());
   REQUIRE_OK(*ended);

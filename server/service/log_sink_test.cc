@@ -53,14 +53,15 @@ TEST_CASE("Log sink: a shard that was read from the log goes on there", "[server
   log.ends = {{kFirst, {Term(1), Position(0)}}, {kSecond, {Term(1), Position(0)}}};
   const auto job = MakeLoggedJob(&log);
   const v1::RoutingTable routing = TestRouting(5, "server-1", 5);
-  REQUIRE_OK_AND_ASSIGN(const std::vector<ShardOrder> orders,
-                        job->MissingShards(routing, {.restore_term = {}, .log_term = Term(5)}));
+  REQUIRE_OK_AND_ASSIGN(
+      const std::vector<ShardOrder> orders,
+      job->assignment().MissingShards(routing, {.restore_term = {}, .log_term = Term(5)}));
   std::vector<MadeShard> made;
   for (const ShardOrder& order : orders) {
     CHECK(order.from == ShardOrder::From::kLog);
     made.push_back({.order = order, .shard = job->factory().Initial(order.shard).value()});
   }
-  job->SetRouting(routing, std::move(made));
+  job->assignment().SetRouting(routing, std::move(made));
   CHECK(log.begins == 0);
   CHECK(log.continues == 2);
   CHECK(log.ends.at(kSecond) == std::pair(Term(5), Position(0)));
@@ -88,8 +89,8 @@ TEST_CASE("Log sink: few of the shards that are due a snapshot are copied at a t
   uint64_t sequence = 0;
   const auto push = [&] {
     v1::PushResponse response;
-    job->Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence)), &response,
-              [](const absl::Status&) {});
+    job->calls().Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence)), &response,
+                      [](const absl::Status&) {});
   };
   const auto record_bytes = static_cast<int64_t>(keys.size() * (8 + kTestDim * 4)) / kBuckets;
   for (int64_t bytes = 0; bytes < ShardLink::kLogBytesMin * 11 / 10; bytes += record_bytes) push();
@@ -113,14 +114,14 @@ TEST_CASE("Log sink: what holds up the others is let go with its shard", "[serve
     routing.mutable_shards(0)->set_server(1);
     AddReplica(&routing, "server-2", /*in_sync=*/false);
     routing.mutable_shards(0)->clear_replicas();
-    job->SetRouting(routing, {});
+    job->assignment().SetRouting(routing, {});
     CHECK(log.begins == 2);
   }
   SECTION("that is installed anew") {
     const auto install = [&](uint64_t term, int shard) {
       v1::RoutingTable routing = TestRouting(term, "server-2", term);
       AddReplica(&routing, "server-1", /*in_sync=*/false);
-      job->SetRouting(routing, {});
+      job->assignment().SetRouting(routing, {});
       const HeldShard held{
           {TableId(0), ShardId(shard)},
           {routing.shards(shard).element_begin(), routing.shards(shard).element_end()}};
@@ -130,7 +131,7 @@ TEST_CASE("Log sink: what holds up the others is let go with its shard", "[serve
       request.set_routing_generation(term);
       *request.mutable_install() = job->factory().Initial(held)->Snapshot().value();
       v1::ReplicateResponse response;
-      job->Replicate(request, &response, [](const absl::Status&) {});
+      job->replica_calls().Replicate(request, &response, [](const absl::Status&) {});
     };
     install(1, 0);
     CHECK(log.begins == 1);
@@ -154,8 +155,8 @@ TEST_CASE("Log sink: what a log says late of a dropped job is not the next one's
   REQUIRE_OK(job->failure());
   v1::PushResponse response;
   std::optional<absl::Status> ended;
-  job->Push(Detach(PushOf(0, 0, -1, 1.0f, 1)), &response,
-            [&](const absl::Status& status) { ended = status; });
+  job->calls().Push(Detach(PushOf(0, 0, -1, 1.0f, 1)), &response,
+                    [&](const absl::Status& status) { ended = status; });
   CHECK_FALSE(ended.has_value());  // Its own log has not said anything yet.
   for (const auto& [shard, end] : log.ends) {
     jobs.OnLogged("lenet-1", shard, end.first, end.second);
@@ -170,8 +171,8 @@ TEST_CASE("Log sink: a log that fails fails the job", "[server]") {
   TakeRouting(*job, TestRouting(1));
   v1::PushResponse response;
   std::optional<absl::Status> ended;
-  job->Push(Detach(PushOf(0, 0, -1, 1.0f, 1)), &response,
-            [&](const absl::Status& status) { ended = status; });
+  job->calls().Push(Detach(PushOf(0, 0, -1, 1.0f, 1)), &response,
+                    [&](const absl::Status& status) { ended = status; });
   CHECK_FALSE(ended.has_value());
   job->Fail(absl::UnavailableError("wal-3: no space"));
   CHECK_STATUS(*ended, absl::StatusCode::kUnavailable, "no space");

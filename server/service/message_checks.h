@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/types/ids.h"
-#include "server/table_store/table_shard.h"
+#include "server/core/held_shard.h"
 
 namespace capstan::server {
 

@@ -43,7 +43,7 @@ class WaitingCall : public grpc::ServerUnaryReactor {
   void SetWaits(std::optional<HeldJob::CallId> id) { waits_ = id; }
 
   void OnCancel() override {
-    if (waits_.has_value()) job_->Cancel(*waits_);
+    if (waits_.has_value()) job_->calls().Cancel(*waits_);
   }
   void OnDone() override { delete this; }
 
@@ -172,7 +172,7 @@ grpc::ServerUnaryReactor* ParameterService::ScanRows(grpc::CallbackServerContext
   absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->caller().job_id());
   if (!job.ok()) return arrival.Refuse(context, job.status());
   auto* call = new WaitingCall(*std::move(job));
-  call->SetWaits(call->job().ScanRows(
+  call->SetWaits(call->job().calls().ScanRows(
       *request, response, [call, arrival, response](const absl::Status& status) {
         if (status.ok()) {
           arrival.metrics->CountValues(static_cast<int64_t>(response->rows().size()), 0);
@@ -191,7 +191,7 @@ grpc::ServerUnaryReactor* ParameterService::ReadSnapshot(grpc::CallbackServerCon
   absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
   if (!job.ok()) return arrival.Refuse(context, job.status());
   auto* call = new WaitingCall(*std::move(job));
-  call->SetWaits(call->job().ReadSnapshot(
+  call->SetWaits(call->job().snapshot_calls().Read(
       *request, response, [call, arrival, response](const absl::Status& status) {
         if (status.ok()) {
           arrival.metrics->CountValues(static_cast<int64_t>(response->values().size()), 0);
@@ -207,7 +207,7 @@ grpc::ServerUnaryReactor* ParameterService::CloseSnapshot(grpc::CallbackServerCo
                                                           const v1::CloseSnapshotRequest* request,
                                                           v1::CloseSnapshotResponse*) {
   const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
-  if (job.ok()) (*job)->CloseSnapshot(*request);
+  if (job.ok()) (*job)->snapshot_calls().Close(*request);
   return FinishNow(context, absl::OkStatus());
 }
 
@@ -224,10 +224,11 @@ grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContex
   if (status.ok()) status = job.status();
   if (!status.ok()) return FinishNow(context, status);
   auto* call = new WaitingCall(*std::move(job));  // It ends by itself and is never cancelled.
-  call->job().ReplicateBatch(*batch, answer, [call, answer](const absl::Status& outcome) {
-    if (outcome.ok()) Seal(answer);
-    call->Finish(ToGrpcStatus(outcome));
-  });
+  call->job().replica_calls().ReplicateBatch(*batch, answer,
+                                             [call, answer](const absl::Status& outcome) {
+                                               if (outcome.ok()) Seal(answer);
+                                               call->Finish(ToGrpcStatus(outcome));
+                                             });
   context->GetRpcAllocatorState()->FreeRequest();
   return call;
 }
@@ -264,11 +265,11 @@ void ParameterService::Replicate(const absl::Cord& request, DataServer::Done don
   const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(JobOf(batch));
   if (!job.ok()) return done(job.status());
   auto answer = std::make_shared<v1::ReplicateBatchAnswer>();  // The job shares it meanwhile.
-  (*job)->ReplicateBatch(batch, answer.get(),
-                         [answer, done = std::move(done)](const absl::Status& status) {
-                           if (!status.ok()) return done(status);
-                           done(absl::Cord(answer->SerializeAsString()));
-                         });
+  (*job)->replica_calls().ReplicateBatch(
+      batch, answer.get(), [answer, done = std::move(done)](const absl::Status& status) {
+        if (!status.ok()) return done(status);
+        done(absl::Cord(answer->SerializeAsString()));
+      });
 }
 
 grpc::ServerReadReactor<v1::InstallPart>* ParameterService::Install(
@@ -317,7 +318,7 @@ grpc::ServerUnaryReactor* ParameterService::GetRouting(grpc::CallbackServerConte
                                                        v1::GetRoutingResponse* response) {
   const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
   if (!job.ok()) return FinishNow(context, job.status());
-  *response->mutable_routing() = (*job)->routing();
+  *response->mutable_routing() = (*job)->assignment().routing();
   return FinishNow(context, absl::OkStatus());
 }
 
@@ -336,7 +337,7 @@ grpc::ServerUnaryReactor* ParameterService::DescribePath(grpc::CallbackServerCon
   }
   response->set_damaged_messages(damaged);
   for (const std::shared_ptr<HeldJob>& job : jobs_->All()) {
-    AddTo(response->mutable_key_lists(), job->key_list_counts());
+    AddTo(response->mutable_key_lists(), job->calls().key_list_counts());
   }
   return FinishNow(context, absl::OkStatus());
 }

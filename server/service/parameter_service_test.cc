@@ -187,15 +187,15 @@ TEST_CASE(
   const std::shared_ptr<HeldJob> job = server.AddJob();
   PullAnswer first, second, third;
   absl::Notification over, late;
-  const auto waits = job->Pull(PullOf(0, 1, 300), &first, [](const absl::Status&) {});
+  const auto waits = job->calls().Pull(PullOf(0, 1, 300), &first, [](const absl::Status&) {});
   REQUIRE(waits.has_value());
   // Told by the timer's thread, after its tick has looked for the next deadline.
-  job->Pull(PullOf(1, 1, 20), &second, [&](const absl::Status&) {
-    job->Cancel(*waits);
+  job->calls().Pull(PullOf(1, 1, 20), &second, [&](const absl::Status&) {
+    job->calls().Cancel(*waits);
     over.Notify();
   });
   over.WaitForNotification();
-  job->Pull(PullOf(0, 1, 400), &third, [&](const absl::Status&) { late.Notify(); });
+  job->calls().Pull(PullOf(0, 1, 400), &third, [&](const absl::Status&) { late.Notify(); });
   CHECK(late.WaitForNotificationWithTimeout(kPatience));
 }
 

@@ -43,7 +43,7 @@ class Cluster final : public ReplicaTransport {
       options.transport = this;
       options.log = logs.contains(node) ? &logs.at(node) : nullptr;
       job = MakeEmptyTestJob(options);
-      job->SetReadLease(Instant() + absl::Hours(1));
+      job->assignment().SetReadLease(Instant() + absl::Hours(1));
     }
     return *job;
   }
@@ -66,9 +66,9 @@ class Cluster final : public ReplicaTransport {
     }
     installs_.push_back([this, to = to.node_id(), message, done] {
       auto response = std::make_shared<v1::ReplicateResponse>();
-      (*this)[to].Replicate(message, response.get(), [response, done](const absl::Status& status) {
-        done(status, *response);
-      });
+      (*this)[to].replica_calls().Replicate(
+          message, response.get(),
+          [response, done](const absl::Status& status) { done(status, *response); });
     });
   }
   void SendTogether(const v1::ServerAddress& to, std::vector<ReplicaRequest> requests,
@@ -83,7 +83,7 @@ class Cluster final : public ReplicaTransport {
     auto batch = std::make_shared<v1::ReplicateBatch>();
     for (const ReplicaRequest& each : letter.requests) *batch->add_messages() = *each.message;
     auto answer = std::make_shared<v1::ReplicateBatchAnswer>();
-    (*this)[letter.to].ReplicateBatch(
+    (*this)[letter.to].replica_calls().ReplicateBatch(
         *batch, answer.get(), [answer, letter](const absl::Status& status) {
           letter.done(OutcomesOf(letter.requests.size(), status, *answer));
         });
@@ -118,8 +118,9 @@ struct PushFlight {
 std::unique_ptr<PushFlight> Push(Cluster& cluster, uint64_t sequence, int32_t rank = 0) {
   auto flight = std::make_unique<PushFlight>();
   const v1::PushRequest push = RowPushOf(rank, kBuckets, kKeys, 1.0f, sequence);
-  cluster["server-1"].Push(Detach(push), &flight->response,
-                           [&of = *flight](const absl::Status& status) { of.ended = status; });
+  cluster["server-1"].calls().Push(
+      Detach(push), &flight->response,
+      [&of = *flight](const absl::Status& status) { of.ended = status; });
   return flight;
 }
 
@@ -174,7 +175,7 @@ TEST_CASE("Replicate batch: it is answered once the log has all of it", "[server
   CHECK_FALSE(push->ended.has_value());
   for (const auto& [shard, end] : log.ends) {
     CHECK_FALSE(push->ended.has_value());
-    cluster["server-2"].OnLogged(shard, end.first, end.second);
+    cluster["server-2"].commits().OnLogged(shard, end.first, end.second);
   }
   REQUIRE_OK(*push->ended);
 }
@@ -191,8 +192,8 @@ TEST_CASE("Replicate batch: a message that does not fit changes nothing for the 
   v1::ReplicateBatchAnswer answer;
   std::optional<absl::Status> ended;
   const auto replicate = [&] {
-    cluster["server-2"].ReplicateBatch(batch, &answer,
-                                       [&](const absl::Status& status) { ended = status; });
+    cluster["server-2"].replica_calls().ReplicateBatch(
+        batch, &answer, [&](const absl::Status& status) { ended = status; });
     REQUIRE(ended.has_value());
     return *ended;
   };
@@ -233,8 +234,8 @@ TEST_CASE("Replicate batch: what is too much for one travels in several", "[serv
   for (uint64_t key = 0; key < 1'400'000; ++key) keys.push_back(key);  // 16 bytes each.
   std::optional<absl::Status> ended;
   v1::PushResponse response;
-  cluster["server-1"].Push(Detach(RowPushOf(0, kBuckets, keys, 1.0f)), &response,
-                           [&](const absl::Status& status) { ended = status; });
+  cluster["server-1"].calls().Push(Detach(RowPushOf(0, kBuckets, keys, 1.0f)), &response,
+                                   [&](const absl::Status& status) { ended = status; });
   CHECK(cluster.mail.size() == kBuckets);  // Some 5.6 MB each: no two are 8 MiB or less.
   while (!cluster.mail.empty()) cluster.DeliverOne();
   REQUIRE_OK(*ended);

@@ -40,7 +40,7 @@ class Cluster final : public ReplicaTransport {
       options.transport = this;
       options.log = logs.contains(node) ? &logs.at(node) : nullptr;
       job = MakeEmptyTestJob(options);
-      job->SetReadLease(Instant() + absl::Hours(1));
+      job->assignment().SetReadLease(Instant() + absl::Hours(1));
     }
     return *job;
   }
@@ -71,7 +71,7 @@ class Cluster final : public ReplicaTransport {
       *request.mutable_install()->add_pieces() = **std::move(piece);
     }
     auto response = std::make_shared<v1::ReplicateResponse>();
-    (*this)[letter.to].Replicate(
+    (*this)[letter.to].replica_calls().Replicate(
         request, response.get(),
         [response, done = letter.done](const absl::Status& status) { done(status, *response); });
   }
@@ -115,16 +115,16 @@ using PushFlight = Flight<v1::PushResponse>;
 using PullFlight = Flight<PullAnswer>;
 
 std::unique_ptr<PushFlight> Push(HeldJob& job, v1::PushRequest request) {
-  request.mutable_caller()->set_routing_generation(job.routing_generation().value());
+  request.mutable_caller()->set_routing_generation(job.assignment().routing_generation().value());
   auto flight = std::make_unique<PushFlight>();
-  job.Push(Detach(request), &flight->response, flight->Lander());
+  job.calls().Push(Detach(request), &flight->response, flight->Lander());
   return flight;
 }
 
 std::unique_ptr<PullFlight> Pull(HeldJob& job, v1::PullRequest request) {
-  request.mutable_caller()->set_routing_generation(job.routing_generation().value());
+  request.mutable_caller()->set_routing_generation(job.assignment().routing_generation().value());
   auto flight = std::make_unique<PullFlight>();
-  job.Pull(request, &flight->response, flight->Lander());
+  job.calls().Pull(request, &flight->response, flight->Lander());
   return flight;
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("Replication: an answer to a shard that was given up is not its succes
   HeldJob& job = cluster["server-1"];
   v1::RoutingTable later = TestRouting(2, "server-1", 2);
   AddReplica(&later, "server-2", /*in_sync=*/false);
-  job.ForgetForRestore(later, Term(2));
+  job.assignment().ForgetForRestore(later, Term(2));
   TakeRouting(job, later, {.restore_term = Term(2), .log_term = {}});
   REQUIRE(cluster.mail.size() == 2);
   for (const Cluster::Letter& letter : before) {
@@ -253,7 +253,7 @@ v1::ShardSnapshot TrainThroughFailover(ConsistencyRule mode, bool lose) {
     cluster.Deliver();
     REQUIRE_OK(*flights.back()->ended);
   }
-  const std::vector<CapturedShard> captured = cluster[primary].Capture({}).value();
+  const std::vector<CapturedShard> captured = cluster[primary].captures().Capture({}).value();
   REQUIRE(captured.size() == 2);
   CHECK(captured[0].snapshot->state().version() == captured[1].snapshot->state().version());
   return *captured[1].snapshot;
@@ -297,8 +297,8 @@ TEST_CASE("Replication: a replica is filled while pushes go on, then counts and 
   CHECK(states[0].node_id() == "server-2");
   CHECK(states[0].term() == 1);
   cluster.Route(Takeover(3, "server-2"), {"server-2"});
-  REQUIRE_OK_AND_ASSIGN(const auto first, cluster["server-1"].Capture({}));
-  REQUIRE_OK_AND_ASSIGN(const auto second, cluster["server-2"].Capture({}));
+  REQUIRE_OK_AND_ASSIGN(const auto first, cluster["server-1"].captures().Capture({}));
+  REQUIRE_OK_AND_ASSIGN(const auto second, cluster["server-2"].captures().Capture({}));
   for (const CapturedShard& each : second) {
     const v1::ShardSnapshot& other =
         *first[static_cast<size_t>(each.shard.key.shard.value())].snapshot;
@@ -361,7 +361,7 @@ TEST_CASE("Replication: a reader of a primary without a lease waits for the repl
     CHECK(second->ended->code() == StatusCode::kFailedPrecondition);
   }
   SECTION("and with a new lease it is as before") {
-    cluster["server-1"].SetReadLease(cluster.clock.Now() + absl::Seconds(1));
+    cluster["server-1"].assignment().SetReadLease(cluster.clock.Now() + absl::Seconds(1));
     REQUIRE_OK(EndOf(Pull(cluster["server-1"], PullOf(1, 0, 0))));
   }
 }
@@ -486,8 +486,8 @@ TEST_CASE("Replication: a message that does not fit is refused and changes nothi
   const auto replicate = [&] {
     std::optional<absl::Status> ended;
     v1::ReplicateResponse response;
-    cluster["server-2"].Replicate(request, &response,
-                                  [&](const absl::Status& status) { ended = status; });
+    cluster["server-2"].replica_calls().Replicate(
+        request, &response, [&](const absl::Status& status) { ended = status; });
     REQUIRE(ended.has_value());
     return *ended;
   };

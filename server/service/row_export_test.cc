@@ -57,8 +57,8 @@ class Server {
       v1::PushRequest request = RowPushOf(0, kBuckets, keys, 1.0f, push);
       request.mutable_caller()->set_routing_generation(generation);
       v1::PushResponse response;
-      job_->Push(Detach(request), &response,
-                 [](const absl::Status& status) { REQUIRE_OK(status); });
+      job_->calls().Push(Detach(request), &response,
+                         [](const absl::Status& status) { REQUIRE_OK(status); });
     }
     jobs_.Add(job_);
   }

@@ -34,7 +34,7 @@ std::vector<uint64_t> Keys(uint64_t count) {
 // A scan as its caller sees it.
 struct Scan {
   Scan(HeldJob& job, const v1::ScanRowsRequest& request) {
-    id = job.ScanRows(request, &response, [this](const absl::Status& status) {
+    id = job.calls().ScanRows(request, &response, [this](const absl::Status& status) {
       REQUIRE_FALSE(ended.has_value());
       ended = status;
     });
@@ -58,8 +58,8 @@ absl::Status EndOf(HeldJob& job, const v1::ScanRowsRequest& request) {
 void PushRows(HeldJob& job, const std::vector<uint64_t>& keys, uint64_t sequence = 1,
               int32_t buckets = kBuckets) {
   v1::PushResponse response;
-  job.Push(Detach(RowPushOf(0, buckets, keys, 1.0f, sequence)), &response,
-           [](const absl::Status&) {});
+  job.calls().Push(Detach(RowPushOf(0, buckets, keys, 1.0f, sequence)), &response,
+                   [](const absl::Status&) {});
 }
 
 // A log whose disk has what the test says, and replicas whose answers the test makes.
@@ -84,7 +84,7 @@ class SlowSafety final : public RecordSink, public ReplicaTransport {
   }
 
   void SyncLog(HeldJob& job) {
-    for (const auto& [shard, end] : ends) job.OnLogged(shard, end.first, end.second);
+    for (const auto& [shard, end] : ends) job.commits().OnLogged(shard, end.first, end.second);
   }
   // The replica takes everything that it is sent.
   void Answer() {
@@ -139,7 +139,7 @@ TEST_CASE("Scan: an answer has the weights behind the keys, and the version", "[
   const auto job = MakeTestJob(TestJobOptions{.consistency = kAsp, .buckets = 1});
   v1::PushResponse response;
   for (uint64_t i = 1; i <= 3; ++i) {
-    job->Push(Detach(RowPushOf(0, 1, {7}, 0.5f, i)), &response, [](const absl::Status&) {});
+    job->calls().Push(Detach(RowPushOf(0, 1, {7}, 0.5f, i)), &response, [](const absl::Status&) {});
   }
   const Scan scan(*job, ScanOf(0));
   REQUIRE_OK(*scan.ended);
@@ -219,7 +219,8 @@ TEST_CASE("Scan: versions of the time before the job went back mean nothing", "[
   request.mutable_since()->set_version(1);
   REQUIRE_OK(EndOf(*job, request));
   // Its membership comes before the routing table of the shards that are read from a checkpoint.
-  job->SetMembership({.generation = Generation(1), .incarnation_floor = Incarnation(4)});
+  job->assignment().SetMembership(
+      {.generation = Generation(1), .incarnation_floor = Incarnation(4)});
   REQUIRE_OK(EndOf(*job, request));
   v1::RoutingTable routing = TestRouting(2);
   AddBuckets(&routing, 1);
@@ -234,7 +235,7 @@ TEST_CASE("Scan: a task may ask, one whose life is over may not", "[server]") {
   v1::ScanRowsRequest task = ScanOf(0);
   *task.mutable_caller() = CallerOf(0, 2);
   REQUIRE_OK(EndOf(*job, task));
-  job->SetMembership(
+  job->assignment().SetMembership(
       {.generation = Generation(1), .members = {{.rank = Rank(0), .incarnation = Incarnation(3)}}});
   CHECK_STATUS(EndOf(*job, task), StatusCode::kAborted, "");
 }
@@ -261,7 +262,7 @@ TEST_CASE("Scan: nothing is shown that could still be lost", "[server]") {
     CHECK_STATUS(*scan.ended, StatusCode::kFailedPrecondition, "fetch the routing table");
   }
   SECTION("and a caller that is gone is forgotten") {
-    job->Cancel(*scan.id);
+    job->calls().Cancel(*scan.id);
     CHECK(scan.ended->code() == StatusCode::kCancelled);
   }
 }
@@ -275,7 +276,7 @@ TEST_CASE("Snapshot: nothing of it is shown that could still be lost", "[server]
   v1::CheckpointOrder order;
   order.set_checkpoint_id(1);
   order.add_readers(7);
-  REQUIRE_OK(job->KeepSnapshot(order));
+  REQUIRE_OK(job->snapshot_calls().Keep(order));
   v1::ReadSnapshotRequest request;
   request.set_snapshot_id(1);
   request.set_reader(7);
@@ -283,7 +284,8 @@ TEST_CASE("Snapshot: nothing of it is shown that could still be lost", "[server]
   request.mutable_bucket()->set_bytes_max(1 << 20);
   v1::ReadSnapshotResponse response;
   std::optional<absl::Status> ended;
-  job->ReadSnapshot(request, &response, [&](const absl::Status& status) { ended = status; });
+  job->snapshot_calls().Read(request, &response,
+                             [&](const absl::Status& status) { ended = status; });
   REQUIRE_FALSE(ended.has_value());
   SECTION("until the log has it") {
     safety.SyncLog(*job);
@@ -310,7 +312,7 @@ TEST_CASE("Scan: a primary without a read lease asks its replicas first", "[serv
   AddBuckets(&routing, 1);
   AddReplica(&routing, "server-2", /*in_sync=*/true);
   TakeRouting(*job, routing);
-  job->SetReadLease(Instant() + absl::Seconds(1));
+  job->assignment().SetReadLease(Instant() + absl::Seconds(1));
   safety.Answer();
   REQUIRE_OK(EndOf(*job, ScanOf(0)));
   clock.Advance(absl::Seconds(2));

@@ -41,7 +41,7 @@ class Cluster final : public ReplicaTransport {
   }
   void Deliver(const Letter& letter) {
     auto response = std::make_shared<v1::ReplicateResponse>();
-    (*this)[letter.to].Replicate(
+    (*this)[letter.to].replica_calls().Replicate(
         *letter.request.message, response.get(),
         [response, done = letter.done](const absl::Status& status) { done(status, *response); });
   }

@@ -107,7 +107,7 @@ ValueCalls::Cancel Begin(HeldJobs& jobs, const Arrival<Answer>& arrival, const v
       start(**job, &call->answer, [call](const absl::Status& status) { call->End(status); });
   arrival.CarriedOut();
   if (!waits.has_value()) return nullptr;
-  return [job = *job, id = *waits] { job->Cancel(id); };
+  return [job = *job, id = *waits] { job->calls().Cancel(id); };
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ ValueCalls::Cancel ValueCalls::Push(CallPath path, absl::StatusOr<PushMessage> p
   if (!shared.ok()) return arrival.Refuse(shared);
   return Begin(*jobs_, arrival, push->head.caller(), Rooms(),
                [&](HeldJob& job, v1::PushResponse* answer, HeldJob::Done ended) {
-                 return job.Push(*push, answer, std::move(ended));
+                 return job.calls().Push(*push, answer, std::move(ended));
                });
 }
 
@@ -130,7 +130,7 @@ ValueCalls::Cancel ValueCalls::Pull(CallPath path, const absl::StatusOr<v1::Pull
   if (!pull.ok()) return arrival.Refuse(pull.status());
   return Begin(*jobs_, arrival, pull->caller(), RoomsOf(*segments_, *pull),
                [&](HeldJob& job, PullAnswer* answer, HeldJob::Done ended) {
-                 return job.Pull(*pull, answer, std::move(ended));
+                 return job.calls().Pull(*pull, answer, std::move(ended));
                });
 }
 

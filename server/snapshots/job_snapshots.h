@@ -7,7 +7,8 @@
 // Nothing is copied when a moment is kept: an update writes lent values to another buffer, and
 // keeps a pinned row as it was (server/sparse_table/row_history.h). Both are accounted for. One
 // that has ended is known by the reason for as long as it has readers.
-// Thread safety: thread-compatible; HeldJob serializes all calls. IsFull: thread-safe.
+// Thread safety: thread-compatible; the mutex of a JobState serializes
+// all calls. IsFull: thread-safe.
 #ifndef CAPSTAN_SERVER_SNAPSHOTS_JOB_SNAPSHOTS_H_
 #define CAPSTAN_SERVER_SNAPSHOTS_JOB_SNAPSHOTS_H_
 

@@ -74,7 +74,8 @@ struct SnapshotJob {
   void Push(const v1::PushRequest& request) {
     v1::PushResponse response;
     absl::Status ended = absl::UnknownError("the push waits");
-    job->Push(Detach(request), &response, [&](const absl::Status& status) { ended = status; });
+    job->calls().Push(Detach(request), &response,
+                      [&](const absl::Status& status) { ended = status; });
     REQUIRE_OK(ended);
   }
 
@@ -82,7 +83,7 @@ struct SnapshotJob {
     v1::CheckpointOrder order;
     order.set_checkpoint_id(id);
     for (const uint64_t reader : readers) order.add_readers(reader);
-    return job->KeepSnapshot(order);
+    return job->snapshot_calls().Keep(order);
   }
   absl::StatusOr<v1::ReadSnapshotResponse> Ask(v1::ReadSnapshotRequest request, uint64_t id,
                                                uint64_t reader = kAnn) {
@@ -91,7 +92,8 @@ struct SnapshotJob {
     request.set_reader(reader);
     v1::ReadSnapshotResponse response;
     absl::Status ended = absl::UnknownError("the read waits");
-    job->ReadSnapshot(request, &response, [&](const absl::Status& status) { ended = status; });
+    job->snapshot_calls().Read(request, &response,
+                               [&](const absl::Status& status) { ended = status; });
     if (!ended.ok()) return ended;
     return response;
   }
@@ -100,7 +102,7 @@ struct SnapshotJob {
     v1::CloseSnapshotRequest request;
     request.set_snapshot_id(id);
     request.set_reader(reader);
-    job->CloseSnapshot(request);
+    job->snapshot_calls().Close(request);
   }
 
   // Of keys [0, kKeys), read by key.
@@ -193,7 +195,7 @@ TEST_CASE("Snapshots: rows are those of the moment, whatever is pushed meanwhile
   job.Close(1);
   CHECK((job.ReadBuckets(2) == second));
   CHECK((job.ReadByKey(2) == second));
-  CHECK(job.job->Snapshots() == std::vector<CheckpointId>{CheckpointId(2)});
+  CHECK(job.job->snapshot_calls().open() == std::vector<CheckpointId>{CheckpointId(2)});
 }
 
 TEST_CASE("Snapshots: values of a dense table are those of the moment", "[server]") {
@@ -237,7 +239,7 @@ TEST_CASE("Snapshots: what nobody reads any more is kept no longer", "[server]")
     job.job->Tick(job.clock.Now());
   }
   CHECK(job.Held() == before);
-  CHECK(job.job->Snapshots().empty());
+  CHECK(job.job->snapshot_calls().open().empty());
   CHECK_STATUS(job.Renew(1), absl::StatusCode::kNotFound, "snapshot 1 is not kept here");
 }
 
@@ -252,7 +254,8 @@ TEST_CASE("Snapshots: what is kept is on the job's account, and ends where it ha
   v1::CheckpointOrder order;
   order.set_checkpoint_id(5);
   order.set_folder("somewhere");
-  REQUIRE_OK_AND_ASSIGN(const std::vector<CapturedShard> captured, job.job->Capture(order));
+  REQUIRE_OK_AND_ASSIGN(const std::vector<CapturedShard> captured,
+                        job.job->captures().Capture(order));
   job.PushRange(0, 100, 1.0f);
   REQUIRE_OK(job.Renew(1));
   job.PushRange(0, kKeys, 1.0f);  // The push is not lost for it.

@@ -38,20 +38,20 @@ class Server final : public SnapshotSource {
     std::vector<uint64_t> keys;
     for (uint64_t key = first; key < last; ++key) keys.push_back(key);
     v1::PushResponse response;
-    job_->Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence_)), &response,
-               [](const absl::Status& status) { REQUIRE_OK(status); });
+    job_->calls().Push(Detach(RowPushOf(0, kBuckets, keys, -1.0f, ++sequence_)), &response,
+                       [](const absl::Status& status) { REQUIRE_OK(status); });
   }
 
   absl::StatusOr<v1::OpenSnapshotResponse> Open(const v1::OpenSnapshotRequest& request) override {
     v1::CheckpointOrder order;
     order.set_checkpoint_id(++snapshots_);
     order.add_readers(request.reader());
-    REQUIRE_OK(job_->KeepSnapshot(order));
+    REQUIRE_OK(job_->snapshot_calls().Keep(order));
     v1::OpenSnapshotResponse response;
     response.set_snapshot_id(snapshots_);
     *response.add_tables() = TestTable();
     *response.add_tables() = TestSparseTable(kBuckets);
-    *response.mutable_routing() = job_->routing();
+    *response.mutable_routing() = job_->assignment().routing();
     response.mutable_routing()->mutable_servers(0)->set_address(grpc_->address());
     return response;
   }
@@ -67,7 +67,7 @@ class Server final : public SnapshotSource {
     clock.Advance(time);
     return absl::OkStatus();
   }
-  std::vector<CheckpointId> OpenNow() const { return job_->Snapshots(); }
+  std::vector<CheckpointId> OpenNow() const { return job_->snapshot_calls().open(); }
 
   ManualClock clock;  // The readers'.
 

@@ -16,6 +16,7 @@
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/consistency_policy.h"
+#include "server/core/held_shard.h"
 #include "server/device/shard_device.h"
 #include "server/optimizer/optimizer.h"
 #include "server/sparse_table/row_disk.h"
@@ -25,13 +26,6 @@
 #include "server/table_store/table_shard.h"
 
 namespace capstan::server {
-
-// A shard that this server holds: elements of its table.
-struct HeldShard {
-  ShardKey key;
-  Range elements;
-  friend bool operator==(const HeldShard&, const HeldShard&) = default;
-};
 
 struct JobTablesConfig {
   std::vector<v1::TableSpec> tables;  // In the order of their index.

@@ -34,10 +34,6 @@ bool HasGradient(const ShardRecord& record) {
 
 }  // namespace
 
-std::string NameOf(const ShardKey& key) {
-  return absl::StrCat("table ", key.table.value(), " shard ", key.shard.value());
-}
-
 absl::Status TableShard::CarryOut(const ShardKey& key, const Actions& actions,
                                   const Gradient& payload, ReplySink& sink, Actions* later) {
   const auto done = absl::OkStatus();

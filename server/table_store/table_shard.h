@@ -15,15 +15,13 @@
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
+#include "server/core/held_shard.h"
 #include "server/core/messages.h"
 #include "server/core/shard_core.h"
 #include "server/table_store/memory_budget.h"
 #include "server/table_store/shard_store.h"
 
 namespace capstan::server {
-
-// "table 0 shard 3".
-std::string NameOf(const ShardKey& key);
 
 // Takes answers and records in, in the order in which the core made them. Arguments are valid
 // during the call only; what a store lends may be kept.

@@ -109,13 +109,13 @@ absl::StatusOr<std::shared_ptr<server::HeldJob>> MakeJob(const v1::TableSpec& ta
     route->set_element_end((shard + 1) * elements);
     route->set_term(1);
   }
-  CAPSTAN_ASSIGN_OR_RETURN(const auto orders, job->MissingShards(routing, {}));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto orders, job->assignment().MissingShards(routing, {}));
   std::vector<server::MadeShard> made;
   for (const server::ShardOrder& order : orders) {
     CAPSTAN_ASSIGN_OR_RETURN(server::TableShard initial, factory->Initial(order.shard));
     made.push_back({.order = order, .shard = std::move(initial)});
   }
-  job->SetRouting(routing, std::move(made));
+  job->assignment().SetRouting(routing, std::move(made));
   return job;
 }
 
@@ -155,7 +155,7 @@ struct Worker {
     for (const absl::Cord& values : message.values) bytes += static_cast<double>(values.size());
     absl::Status result = absl::InternalError("a push of a job without replicas waits");
     v1::PushResponse response;
-    job->Push(message, &response, [&](const absl::Status& status) { result = status; });
+    job->calls().Push(message, &response, [&](const absl::Status& status) { result = status; });
     return result;
   }
 };

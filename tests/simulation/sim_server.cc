@@ -263,23 +263,23 @@ std::string Serialize(const PullAnswer& answer) { return std::string(Encode(answ
 std::optional<server::HeldJob::CallId> Start(server::HeldJob& job, const PushMessage& push,
                                              v1::PushResponse* response,
                                              server::HeldJob::Done done) {
-  return job.Push(push, response, std::move(done));
+  return job.calls().Push(push, response, std::move(done));
 }
 std::optional<server::HeldJob::CallId> Start(server::HeldJob& job, const v1::PullRequest& request,
                                              PullAnswer* answer, server::HeldJob::Done done) {
-  return job.Pull(request, answer, std::move(done));
+  return job.calls().Pull(request, answer, std::move(done));
 }
 std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
                                              const v1::ReadSnapshotRequest& request,
                                              v1::ReadSnapshotResponse* response,
                                              const server::HeldJob::Done& done) {
-  return job.ReadSnapshot(request, response, done);
+  return job.snapshot_calls().Read(request, response, done);
 }
 std::optional<server::HeldJob::CallId> Start(server::HeldJob& job,
                                              const v1::CloseSnapshotRequest& request,
                                              v1::CloseSnapshotResponse*,
                                              const server::HeldJob::Done& done) {
-  job.CloseSnapshot(request);
+  job.snapshot_calls().Close(request);
   done(absl::OkStatus());
   return std::nullopt;
 }
@@ -311,7 +311,7 @@ void SimServer::Serve(const Call& call,
                                 });
   if (!waits.has_value()) return;
   call->on_cancel = [weak = std::weak_ptr<server::HeldJob>(*job), id = *waits] {
-    if (const auto held = weak.lock(); held != nullptr) held->Cancel(id);
+    if (const auto held = weak.lock(); held != nullptr) held->calls().Cancel(id);
   };
 }
 
@@ -376,10 +376,11 @@ void SimServer::Replicate(const Call& call) {
   const auto job = jobs_->Find(server::JobOf(*batch));
   if (!job.ok()) return call->Answer(job.status(), "");
   auto answer = std::make_shared<v1::ReplicateBatchAnswer>();
-  (*job)->ReplicateBatch(*batch, answer.get(), [call, batch, answer](const absl::Status& status) {
-    if (status.ok()) Seal(answer.get());
-    call->Answer(status, status.ok() ? answer->SerializeAsString() : "");
-  });
+  (*job)->replica_calls().ReplicateBatch(
+      *batch, answer.get(), [call, batch, answer](const absl::Status& status) {
+        if (status.ok()) Seal(answer.get());
+        call->Answer(status, status.ok() ? answer->SerializeAsString() : "");
+      });
 }
 
 // A whole shard is made aside, for a while in which the job goes on.
@@ -399,12 +400,12 @@ void SimServer::Install(const Call& call) {
     if (status.ok()) Seal(response.get());
     call->Answer(status, status.ok() ? response->SerializeAsString() : "");
   };
-  auto made = (*job)->BeginInstall(*request);
+  auto made = (*job)->replica_calls().BeginInstall(*request);
   if (!made.ok()) return call->Answer(made.status(), "");
   auto shard = std::make_shared<std::optional<server::TableShard>>(*std::move(made));
   process_.After(world_->prng.Between(absl::ZeroDuration(), kPieceMax),
                  [job = *job, request, response, done, shard] {
-                   job->Install(*request, std::move(*shard), response.get(), done);
+                   job->replica_calls().Install(*request, std::move(*shard), response.get(), done);
                  });
 }
 
@@ -431,7 +432,7 @@ absl::Status SimServer::GetRouting(const Call& call) {
   if (!request.ParseFromString(call->bytes)) return absl::InternalError("unreadable message");
   CAPSTAN_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.job_id()));
   v1::GetRoutingResponse response;
-  *response.mutable_routing() = job->routing();
+  *response.mutable_routing() = job->assignment().routing();
   call->Answer(absl::OkStatus(), response.SerializeAsString());
   return absl::OkStatus();
 }

@@ -155,7 +155,7 @@ class TestAgent {
     request.mutable_caller()->set_routing_generation(generation);
     PullAnswer response;
     absl::Status ended = absl::UnknownError("waits");
-    job().Pull(request, &response, [&](const absl::Status& status) { ended = status; });
+    job().calls().Pull(request, &response, [&](const absl::Status& status) { ended = status; });
     REQUIRE_OK(ended);
     return NumberIn(response);
   }
@@ -163,7 +163,7 @@ class TestAgent {
     v1::PushRequest request = PushOf(0, 0, -1, 1.0f, sequence);
     request.mutable_caller()->set_routing_generation(generation);
     v1::PushResponse response;
-    job().Push(Detach(request), &response, [](const absl::Status&) {});
+    job().calls().Push(Detach(request), &response, [](const absl::Status&) {});
   }
 
   ManualClock clock;

@@ -114,14 +114,15 @@ void AddReplica(v1::RoutingTable* routing, const NodeId& node, bool in_sync) {
 
 void TakeRouting(HeldJob& job, const v1::RoutingTable& routing, const ShardSources& sources) {
   const bool restored = sources.restore_term != Term(0) || sources.log_term != Term(0);
-  REQUIRE_OK_AND_ASSIGN(const std::vector<ShardOrder> orders, job.MissingShards(routing, sources));
+  REQUIRE_OK_AND_ASSIGN(const std::vector<ShardOrder> orders,
+                        job.assignment().MissingShards(routing, sources));
   std::vector<MadeShard> made;
   for (const ShardOrder& order : orders) {
     REQUIRE((restored || order.from == ShardOrder::From::kInitialValues));
     REQUIRE_OK_AND_ASSIGN(TableShard shard, job.factory().Initial(order.shard));
     made.push_back({.order = order, .shard = std::move(shard)});
   }
-  job.SetRouting(routing, std::move(made));
+  job.assignment().SetRouting(routing, std::move(made));
 }
 
 std::shared_ptr<HeldJob> MakeTestJob(const TestJobOptions& options) {

@@ -41,14 +41,14 @@ class MemoryLog final : public RecordSink {
   void ForgetJob(const JobId&) override { ends.clear(); }
 
   void Sync(HeldJob& job) {
-    for (const auto& [shard, end] : ends) job.OnLogged(shard, end.first, end.second);
+    for (const auto& [shard, end] : ends) job.commits().OnLogged(shard, end.first, end.second);
   }
 
   // Only the shard that was begun last.
   void SyncBegun(HeldJob& job) {
     const ShardKey shard = begun;
     const auto [term, position] = ends.at(shard);
-    job.OnLogged(shard, term, position);
+    job.commits().OnLogged(shard, term, position);
   }
 
   std::map<ShardKey, std::pair<Term, Position>> ends;

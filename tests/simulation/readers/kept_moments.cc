@@ -63,7 +63,7 @@ std::string CheckBucket(const v1::SnapshotBucket& asked, int32_t buckets,
 
 void KeptMoments::Look(int server, const server::HeldJob& job) {
   auto& of_server = kept_[server];
-  std::vector<CheckpointId> open = job.Snapshots();
+  std::vector<CheckpointId> open = job.snapshot_calls().open();
   const std::vector<CheckpointId> before = std::exchange(open_[server], open);
   for (const CheckpointId id : open) {
     if (std::find(before.begin(), before.end(), id) != before.end()) continue;

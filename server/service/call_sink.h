@@ -1,23 +1,33 @@
-// HeldJob::Sink: where the tables' answers and records go during one operation of a job: into the
-// calls that wait for them, to replicas and the log.
+// CallSink: where the tables' answers and records go during one operation of a job: into the calls
+// that wait for them, to replicas and the log.
 //
 // Lives on the stack of one operation, under the job's mutex; notes which shards the operation
-// touched and which pulls need a barrier, for HeldJob::SettleLocked.
+// touched and which pulls need a barrier, for CommitPipeline::SettleLocked.
 // Thread safety: thread-compatible.
-#ifndef CAPSTAN_SERVER_SERVICE_HELD_JOB_SINK_H_
-#define CAPSTAN_SERVER_SERVICE_HELD_JOB_SINK_H_
+#ifndef CAPSTAN_SERVER_SERVICE_CALL_SINK_H_
+#define CAPSTAN_SERVER_SERVICE_CALL_SINK_H_
 
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "server/service/held_job.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "server/core/messages.h"
+#include "server/service/job_state.h"
+#include "server/service/shard_link.h"
+#include "server/service/waiting_calls.h"
+#include "server/table_store/gradient.h"
+#include "server/table_store/shard_store.h"
+#include "server/table_store/table_shard.h"
 
 namespace capstan::server {
 
-class HeldJob::Sink final : public ReplySink {
+class CallSink final : public ReplySink {
  public:
-  Sink(HeldJob* job, EndedCalls* ended) : job_(job), ended_(ended) {}
+  using CallId = WaitingCalls::CallId;
+
+  CallSink(JobState* state, EndedCalls* ended) : state_(state), ended_(ended) {}
 
   // The call of the pushes being handled, which is held until they are safe.
   void SetPushCall(CallId call) { push_call_ = call; }
@@ -42,7 +52,7 @@ class HeldJob::Sink final : public ReplySink {
  private:
   bool NeedsBarrier(const ShardLink& link);
 
-  HeldJob* const job_;
+  JobState* const state_;
   EndedCalls* const ended_;
   v1::ShardPushResult* push_ = nullptr;
   CallId push_call_;
@@ -53,4 +63,4 @@ class HeldJob::Sink final : public ReplySink {
 
 }  // namespace capstan::server
 
-#endif  // CAPSTAN_SERVER_SERVICE_HELD_JOB_SINK_H_
+#endif  // CAPSTAN_SERVER_SERVICE_CALL_SINK_H_

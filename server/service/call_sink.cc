@@ -1,4 +1,4 @@
-#include "server/service/held_job_sink.h"
+#include "server/service/call_sink.h"
 
 #include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
@@ -9,18 +9,17 @@ namespace capstan::server {
 // The tables call these under the shard's lock, which the analysis cannot see. Other shards of the
 // same pull may be answered at the same time.
 
-void HeldJob::Sink::OnPush(const ShardKey& key,
-                           const ReplyPush& reply) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+void CallSink::OnPush(const ShardKey& key, const ReplyPush& reply) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   EncodePushReply(reply, push_);
-  const ShardLink& link = job_->engines_.at(key)->link;
+  const ShardLink& link = state_->engines.at(key)->link;
   if (link.HoldsPush(reply.rests_on)) {
-    job_->calls_.HoldForVersion(push_call_, key, reply.rests_on);
+    state_->calls.HoldForVersion(push_call_, key, reply.rests_on);
   }
 }
 
-absl::Status HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
-                                   const ShardStore& store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  const WaitingCalls::Part part = job_->calls_.PartOf(reply.token);
+absl::Status CallSink::OnPull(const ShardKey& key, const ReplyPull& reply,
+                              const ShardStore& store) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const WaitingCalls::Part part = state_->calls.PartOf(reply.token);
   v1::ShardValues* head = part.answer->head.mutable_shards(part.index);
   EncodePullReply(reply, head);
   // The type that was asked for is in the answer already.
@@ -32,36 +31,36 @@ absl::Status HeldJob::Sink::OnPull(const ShardKey& key, const ReplyPull& reply,
                              store.Lend(reply.read_from, part.keys, format));
   }
   if (reply.outcome == PullOutcome::kNotReady) {
-    absl::MutexLock lock(&job_->waiting_for_mutex_);
+    absl::MutexLock lock(&state_->waiting_for_mutex);
     EncodeCulprits(key, reply.waiting_for, part.answer->head.add_waiting_for());
   } else {
     HoldRead(key, part.call, reply.rests_on());
   }
-  job_->calls_.TakePart(reply.token, ended_);
+  state_->calls.TakePart(reply.token, ended_);
   return absl::OkStatus();
 }
 
-void HeldJob::Sink::HoldRead(const ShardKey& key, CallId call,
-                             Version version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+void CallSink::HoldRead(const ShardKey& key, CallId call,
+                        Version version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   HoldVersion(key, call, version);
-  const ShardLink& link = job_->engines_.at(key)->link;
+  const ShardLink& link = state_->engines.at(key)->link;
   if (link.holds_replies() && NeedsBarrier(link)) {
-    job_->calls_.Open(call);
+    state_->calls.Open(call);
     barriers_.emplace_back(key, call);
   }
 }
 
-void HeldJob::Sink::HoldVersion(const ShardKey& key, CallId call,
-                                Version version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  const ShardLink& link = job_->engines_.at(key)->link;
+void CallSink::HoldVersion(const ShardKey& key, CallId call,
+                           Version version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const ShardLink& link = state_->engines.at(key)->link;
   if (link.holds_replies() && version > link.replication().committed_version()) {
-    job_->calls_.HoldForVersion(call, key, version);
+    state_->calls.HoldForVersion(call, key, version);
   }
 }
 
-void HeldJob::Sink::OnRecord(const ShardKey& key, const MakeRecord& made,
-                             const Gradient& gradient) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  ShardLink& link = job_->engines_.at(key)->link;
+void CallSink::OnRecord(const ShardKey& key, const MakeRecord& made,
+                        const Gradient& gradient) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  ShardLink& link = state_->engines.at(key)->link;
   if (!link.holds_replies()) return;
   link.OnRecord(made, gradient);
   Touch(key);
@@ -69,12 +68,12 @@ void HeldJob::Sink::OnRecord(const ShardKey& key, const MakeRecord& made,
 
 // A primary that hands over, or whose read lease has run out, may have been replaced: what it shows
 // must first be confirmed by the replicas, one of which would be the new one.
-bool HeldJob::Sink::NeedsBarrier(const ShardLink& link) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+bool CallSink::NeedsBarrier(const ShardLink& link) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (!link.replication().HasCountedFollowers()) return false;
   if (Planted(PlantedBug::kReadWithoutLease)) return false;
   if (link.replication().hands_over() && !Planted(PlantedBug::kReadWhileHandingOver)) return true;
-  if (!now_.has_value()) now_ = job_->options_.clock->Now();
-  return *now_ >= job_->read_lease_;
+  if (!now_.has_value()) now_ = state_->options.clock->Now();
+  return !state_->routing.HasReadLease(*now_);
 }
 
 }  // namespace capstan::server

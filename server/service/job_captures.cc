@@ -1,14 +1,12 @@
-// HeldJob: captures shards that are read while the job goes on, for checkpoints, replicas and the
-// log.
+#include "server/service/job_captures.h"
+
 #include <algorithm>
 #include <deque>
-#include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/time/time.h"
 #include "common/status/status_macros.h"
-#include "server/service/held_job.h"
+#include "common/time/clock.h"
 
 namespace capstan::server {
 namespace {
@@ -20,18 +18,18 @@ constexpr absl::Duration kReadTurn = absl::Milliseconds(20);
 
 // Reads the pinned rows of a shard piece by piece. It may outlive the job and the shard; then
 // reading fails.
-class HeldJob::Rows final : public CapturedRows {
+class JobCaptures::Rows final : public CapturedRows {
  public:
-  Rows(std::weak_ptr<HeldJob> job, const ShardKey& key, PinId pin, std::optional<int64_t> since,
-       IfDamaged if_damaged)
+  Rows(std::weak_ptr<JobCaptures> captures, const ShardKey& key, PinId pin,
+       std::optional<int64_t> since, IfDamaged if_damaged)
       : if_damaged_(if_damaged),
-        job_(std::move(job)),
+        captures_(std::move(captures)),
         key_(key),
         read_{.pin = pin, .since = since, .bytes_max = kPieceBytes, .passes = true} {}
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
   ~Rows() override {
-    if (const auto job = job_.lock()) job->Unpin(key_, read_.pin);
+    if (const auto captures = captures_.lock()) captures->Unpin(key_, read_.pin);
   }
 
   absl::StatusOr<std::optional<v1::ShardSnapshot>> Next() override {
@@ -65,19 +63,19 @@ class HeldJob::Rows final : public CapturedRows {
 
  private:
   absl::Status Read() {
-    const auto job = job_.lock();
-    if (job == nullptr) return absl::AbortedError("the job is held here no more");
-    const absl::Status read = job->ReadTurn(*this);
+    const auto captures = captures_.lock();
+    if (captures == nullptr) return absl::AbortedError("the job is held here no more");
+    const absl::Status read = captures->ReadTurn(*this);
     const bool vital = if_damaged_ == IfDamaged::kJobFails;
     // This server cannot give anybody what it cannot read: its copy is lost.
     if (vital && (absl::IsDataLoss(read) || absl::IsUnavailable(read))) {
-      job->Fail(absl::UnavailableError(read.message()));
+      captures->fail_(absl::UnavailableError(read.message()));
     }
     return read;
   }
 
   const IfDamaged if_damaged_;
-  const std::weak_ptr<HeldJob> job_;
+  const std::weak_ptr<JobCaptures> captures_;
   const ShardKey key_;
   PinnedRead read_;
   std::deque<v1::ShardSnapshot> pieces_;  // They were read and not taken.
@@ -85,11 +83,11 @@ class HeldJob::Rows final : public CapturedRows {
   std::weak_ptr<Rows> next_;
 };
 
-absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::CheckpointOrder& order) {
+absl::StatusOr<std::vector<CapturedShard>> JobCaptures::Capture(const v1::CheckpointOrder& order) {
   std::vector<ShardKey> keys;
   {
-    absl::MutexLock lock(&mutex_);
-    for (const auto& [key, engine] : engines_) keys.push_back(key);
+    absl::MutexLock lock(&state_->mutex);
+    for (const auto& [key, engine] : state_->engines) keys.push_back(key);
   }
   // Shards are captured one at a time, because large jobs take seconds and the daemon's report to
   // the scheduler must not wait so long. The mutex is not fair: now and then it is left to others.
@@ -98,21 +96,21 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
   int64_t bytes = 0;
   const auto never = [] { return false; };
   for (const ShardKey& key : keys) {
-    absl::MutexLock lock(&mutex_);
+    absl::MutexLock lock(&state_->mutex);
     if (bytes >= kCaptureTurnBytes) {
       bytes = 0;
-      mutex_.AwaitWithTimeout(absl::Condition(&never), absl::Milliseconds(1));
+      state_->mutex.AwaitWithTimeout(absl::Condition(&never), absl::Milliseconds(1));
     }
-    const auto engine = engines_.find(key);
-    if (engine == engines_.end()) continue;
+    const auto engine = state_->engines.find(key);
+    if (engine == state_->engines.end()) continue;
     absl::MutexLock shard_lock(&engine->second->mutex);
     if (!engine->second->link.is_primary()) continue;
     // A failed push may have changed only half of the shard's rows.
-    CAPSTAN_RETURN_IF_ERROR(tables_.failure());
-    const PinId pin{++pins_};
+    CAPSTAN_RETURN_IF_ERROR(state_->tables.failure());
+    const PinId pin{++state_->pins};
     CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy,
-                             tables_.at(key).Capture(CheckpointId(order.checkpoint_id()),
-                                                     CheckpointId(order.base_id()), pin));
+                             state_->tables.at(key).Capture(CheckpointId(order.checkpoint_id()),
+                                                            CheckpointId(order.base_id()), pin));
     captured.push_back(CapturedLocked(key, std::move(copy)));
     bytes += captured.back().bytes;  // The capture has looked at all of them.
     const std::shared_ptr<Rows> rows =
@@ -124,52 +122,53 @@ absl::StatusOr<std::vector<CapturedShard>> HeldJob::Capture(const v1::Checkpoint
   return captured;
 }
 
-absl::StatusOr<CapturedShard> HeldJob::CaptureAll(const ShardKey& key) {
-  CAPSTAN_RETURN_IF_ERROR(tables_.failure());
-  const PinId pin{++pins_};
-  CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy, tables_.at(key).CaptureAll(pin));
+absl::StatusOr<CapturedShard> JobCaptures::CaptureAll(const ShardKey& key) {
+  CAPSTAN_RETURN_IF_ERROR(state_->tables.failure());
+  const PinId pin{++state_->pins};
+  CAPSTAN_ASSIGN_OR_RETURN(v1::ShardSnapshot copy, state_->tables.at(key).CaptureAll(pin));
   CapturedShard captured = CapturedLocked(key, std::move(copy));
   captured.rows = RowsLocked(key, pin, *captured.snapshot, IfDamaged::kJobFails);
   return captured;
 }
 
-CapturedShard HeldJob::CapturedLocked(const ShardKey& key, v1::ShardSnapshot copy) {
-  const ShardStore& store = tables_.Find(key)->store();
-  return {.shard = engines_.at(key)->link.shard(),
+CapturedShard JobCaptures::CapturedLocked(const ShardKey& key, v1::ShardSnapshot copy) {
+  const ShardStore& store = state_->tables.Find(key)->store();
+  return {.shard = state_->engines.at(key)->link.shard(),
           .snapshot = std::make_shared<const v1::ShardSnapshot>(std::move(copy)),
           .rows = nullptr,
           .bytes = std::max(store.lasting_bytes(),
                             store.elements() * static_cast<int64_t>(sizeof(float)))};
 }
 
-std::shared_ptr<HeldJob::Rows> HeldJob::RowsLocked(const ShardKey& key, PinId pin,
-                                                   const v1::ShardSnapshot& snapshot,
-                                                   IfDamaged if_damaged) {
-  if (tables_.Find(key)->rows() == nullptr) return nullptr;
+std::shared_ptr<JobCaptures::Rows> JobCaptures::RowsLocked(const ShardKey& key, PinId pin,
+                                                           const v1::ShardSnapshot& snapshot,
+                                                           IfDamaged if_damaged) {
+  if (state_->tables.Find(key)->rows() == nullptr) return nullptr;
   std::optional<int64_t> since;
   if (snapshot.has_since()) since = snapshot.since().version();
-  return std::make_shared<Rows>(weak_from_this(), key, pin, since, if_damaged);
+  return std::make_shared<Rows>(state_->WeakOf(this), key, pin, since, if_damaged);
 }
 
 // A busy shard is free for a reader some twenty times a second. A reader reads for as long as it
 // had to wait, within limits: otherwise it would read a large table for many minutes, and the
 // server would keep a copy of every row that is written meanwhile.
-absl::Status HeldJob::ReadTurn(Rows& first) {
-  const Clock& clock = *options_.clock;
+absl::Status JobCaptures::ReadTurn(Rows& first) {
+  const Clock& clock = *state_->options.clock;
   std::shared_ptr<Rows> next;
   const Instant asked = clock.Now();
   std::optional<Instant> until;
-  absl::ReaderMutexLock lock(&mutex_);
+  absl::ReaderMutexLock lock(&state_->mutex);
   Rows* rows = &first;
   do {
-    const auto engine = engines_.find(rows->key());
-    const bool is_held = engine != engines_.end();
+    const auto engine = state_->engines.find(rows->key());
+    const bool is_held = engine != state_->engines.end();
     absl::MutexLockMaybe shard_lock(is_held ? &engine->second->mutex : nullptr);
     if (!until.has_value()) {
       const Instant began = clock.Now();
       until = began + std::min(began - asked, kReadTurn);
     }
-    const absl::Status read = rows->ReadPiece(tables_);  // An error if the shard is held no more.
+    const absl::Status read =
+        rows->ReadPiece(state_->tables);  // An error if the shard is held no more.
     // Rows other than the first meet their error again when they are asked for.
     if (!read.ok()) return rows == &first ? read : absl::OkStatus();
     if (!rows->ended()) continue;
@@ -180,19 +179,10 @@ absl::Status HeldJob::ReadTurn(Rows& first) {
 }
 
 // The thread that drops rows may hold a lock of the job, so this does not wait for the mutex.
-void HeldJob::Unpin(const ShardKey& key, PinId pin) {
-  if (!mutex_.TryLock()) return unread_.Add(key, pin);
-  tables_.Unpin(key, pin);
-  mutex_.Unlock();
-}
-
-void HeldJob::UnpinUnreadLocked() {
-  for (const auto& [key, pin] : unread_.Take()) {
-    const auto engine = engines_.find(key);
-    if (engine == engines_.end()) continue;
-    absl::MutexLock shard_lock(&engine->second->mutex);
-    tables_.Unpin(key, pin);
-  }
+void JobCaptures::Unpin(const ShardKey& key, PinId pin) {
+  if (!state_->mutex.TryLock()) return state_->unread.Add(key, pin);
+  state_->tables.Unpin(key, pin);
+  state_->mutex.Unlock();
 }
 
 }  // namespace capstan::server
