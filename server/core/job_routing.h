@@ -25,7 +25,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "server/core/held_shard.h"
-#include "server/core/shard_replication.h"
+#include "server/core/shard_primary.h"
 
 namespace capstan::server {
 

@@ -109,7 +109,7 @@ class World {
         if (dice_.OneIn(6)) Crash(process);
         break;
       default:
-        process.replication->Tick(now_);
+        process.replication->primary().Tick(now_);
         break;
     }
     for (Process& each : processes_) Pump(each);
@@ -166,9 +166,10 @@ class World {
 
   void Write(Process& process) {
     if (process.replication->role() != ShardRole::kPrimary) return;
-    if (process.replication->deposed()) return;
+    if (process.replication->primary().deposed()) return;
     process.values.push_back(++next_value_);
-    process.replication->Append(PositionOf(process), VersionOf(process), dice_.Below(1 << 20));
+    process.replication->primary().Append(PositionOf(process), VersionOf(process),
+                                          dice_.Below(1 << 20));
     Note(process);
   }
 
@@ -176,8 +177,9 @@ class World {
   void Note(const Process& process) {
     const ShardReplication& replication = *process.replication;
     if (replication.role() != ShardRole::kPrimary) return;
-    REQUIRE(replication.committed_position().value() == replication.committed_version().value());
-    const int64_t committed = replication.committed_position().value();
+    REQUIRE(replication.primary().committed_position().value() ==
+            replication.primary().committed_version().value());
+    const int64_t committed = replication.primary().committed_position().value();
     for (int64_t position = 1; position <= committed; ++position) {
       const int64_t value = process.values[position - 1];
       REQUIRE(ledger_.insert({position, value}).first->second == value);
@@ -188,7 +190,8 @@ class World {
     ShardReplication& replication = *process.replication;
     const auto next = [&] {
       const bool may_install = !dice_.OneIn(4);
-      return replication.NextMessage(now_, [=](const FollowerKey&) { return may_install; });
+      return replication.primary().NextMessage(now_,
+                                               [=](const FollowerKey&) { return may_install; });
     };
     while (const auto message = next()) {
       Letter letter{.from = process.key,
@@ -204,7 +207,7 @@ class World {
         letter.head.install = PositionOf(process);
       } else {
         REQUIRE(message->end <= PositionOf(process).Next());
-        if (letter.head.records > 0) REQUIRE(message->begin >= replication.oldest_kept());
+        if (letter.head.records > 0) REQUIRE(message->begin >= replication.primary().oldest_kept());
         letter.values.assign(process.values.begin() + message->begin.value() - 1,
                              process.values.begin() + message->end.value() - 1);
       }
@@ -251,7 +254,7 @@ class World {
     if (!dice_.OneIn(8)) answers_.erase(answers_.begin() + chosen);
     Process* to = Find(answer.to);
     if (to == nullptr) return;
-    to->replication->OnAnswer(answer.from, answer.id, answer.answer, now_);
+    to->replication->primary().OnAnswer(answer.from, answer.id, answer.answer, now_);
     Note(*to);
   }
 
@@ -303,7 +306,7 @@ class World {
     const Process* primary = Find(table_.primary);
     if (primary == nullptr || primary->generation != table_.generation) return;
     bool changed = false;
-    for (const ReplicaReport& report : primary->replication->Reports()) {
+    for (const ReplicaReport& report : primary->replication->primary().Reports()) {
       for (auto copy = table_.replicas.begin(); copy != table_.replicas.end();) {
         if (copy->key == report.replica && !report.filled) {
           copy = table_.replicas.erase(copy);
@@ -341,7 +344,7 @@ class World {
       HearReports();
       for (Process& each : processes_) {
         if (each.generation < table_.generation) Take(each, table_);
-        each.replication->Tick(now_);
+        each.replication->primary().Tick(now_);
         Pump(each);
       }
       for (size_t left = letters_.size(); left > 0 && !letters_.empty(); --left) DeliverLetter();
@@ -349,7 +352,7 @@ class World {
     }
     const Process* primary = Find(table_.primary);
     REQUIRE(primary != nullptr);
-    CHECK(primary->replication->committed_position() == PositionOf(*primary));
+    CHECK(primary->replication->primary().committed_position() == PositionOf(*primary));
     for (const Copy& copy : table_.replicas) {
       INFO("replica " << copy.key.node);
       CHECK(copy.in_sync);

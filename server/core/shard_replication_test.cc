@@ -29,17 +29,17 @@ class Primary {
   }
   void Write(int64_t bytes = 100) {
     ++position_;
-    replication.Append(Position(position_), Version(position_), bytes);
+    replication.primary().Append(Position(position_), Version(position_), bytes);
   }
-  std::optional<ReplicaMessage> Next() { return replication.NextMessage(now, Always); }
+  std::optional<ReplicaMessage> Next() { return replication.primary().NextMessage(now, Always); }
   void Answer(const ReplicaMessage& message, uint64_t term, int64_t position) {
-    replication.OnAnswer(
+    replication.primary().OnAnswer(
         message.to, message.id,
         {.kind = ReplicaAnswer::Kind::kHolds, .term = Term(term), .position = Position(position)},
         now);
   }
   void Fail(const ReplicaMessage& message, ReplicaAnswer::Kind kind) {
-    replication.OnAnswer(message.to, message.id, {.kind = kind}, now);
+    replication.primary().OnAnswer(message.to, message.id, {.kind = kind}, now);
   }
   // Asks and installs the one follower.
   void Fill() {
@@ -51,7 +51,7 @@ class Primary {
     REQUIRE(message->install);
     Answer(*message, 5, position_);
   }
-  int64_t committed() const { return replication.committed_position().value(); }
+  int64_t committed() const { return replication.primary().committed_position().value(); }
 
   ShardReplication replication;
   Instant now = Instant() + absl::Seconds(100);
@@ -64,11 +64,11 @@ TEST_CASE("Shard replication: without followers and log everything is committed 
           "[server][core]") {
   Primary primary({});
   CHECK(primary.committed() == 7);
-  CHECK_FALSE(primary.replication.keeps_records());
+  CHECK_FALSE(primary.replication.primary().keeps_records());
   primary.Write();
-  CHECK(primary.replication.committed_version() == Version(8));
+  CHECK(primary.replication.primary().committed_version() == Version(8));
   CHECK_FALSE(primary.Next().has_value());
-  CHECK(primary.replication.NextDeadline(Always) == Instant::InfiniteFuture());
+  CHECK(primary.replication.primary().NextDeadline(Always) == Instant::InfiniteFuture());
 }
 
 TEST_CASE("Shard replication: a new primary commits nothing before its replicas in sync hold it",
@@ -103,16 +103,16 @@ TEST_CASE("Shard replication: a follower being filled counts from its first answ
   primary.Write();
   CHECK(primary.committed() == 8);  // It does not count yet.
   primary.Answer(*install, 5, 7);
-  CHECK(primary.replication.Reports().empty());  // It lacks what is committed.
+  CHECK(primary.replication.primary().Reports().empty());  // It lacks what is committed.
   primary.Write();
   CHECK(primary.committed() == 8);  // It counts.
   const auto records = primary.Next();
   CHECK(records->begin == Position(8));
   primary.Answer(*records, 5, 9);
   CHECK(primary.committed() == 9);
-  CHECK(primary.replication.Reports() ==
+  CHECK(primary.replication.primary().Reports() ==
         std::vector<ReplicaReport>{{.replica = kFirst, .filled = true}});
-  CHECK(primary.replication.oldest_kept() == Position(10));
+  CHECK(primary.replication.primary().oldest_kept() == Position(10));
 }
 
 TEST_CASE("Shard replication: a whole shard that leaves slowly is neither silence nor lost",
@@ -125,11 +125,11 @@ TEST_CASE("Shard replication: a whole shard that leaves slowly is neither silenc
   REQUIRE(install->install);
   for (int piece = 0; piece < 64; ++piece) {
     primary.now = primary.now + absl::Seconds(5);
-    primary.replication.OnProgress(kFirst, install->id, kPiece, primary.now);
-    primary.replication.Tick(primary.now);
+    primary.replication.primary().OnProgress(kFirst, install->id, kPiece, primary.now);
+    primary.replication.primary().Tick(primary.now);
     for (int i = 0; i < 40; ++i) primary.Write(50'000);  // Beyond what is kept otherwise.
   }
-  CHECK(primary.replication.Reports().empty());
+  CHECK(primary.replication.primary().Reports().empty());
   SECTION("what was written meanwhile is there when it has arrived, until it is caught up with") {
     primary.Answer(*install, 5, 7);
     for (int64_t held = 7; held < 7 + 64 * 40;) {
@@ -144,14 +144,14 @@ TEST_CASE("Shard replication: a whole shard that leaves slowly is neither silenc
   }
   SECTION("what has left may take its time to be taken in") {
     primary.now = primary.now + absl::Seconds(13);  // 10 s, and 4 s for 64 MiB.
-    primary.replication.Tick(primary.now);
-    CHECK(primary.replication.Reports().empty());
+    primary.replication.primary().Tick(primary.now);
+    CHECK(primary.replication.primary().Reports().empty());
     primary.now = primary.now + absl::Seconds(2);
-    primary.replication.Tick(primary.now);
-    CHECK(primary.replication.Reports() ==
+    primary.replication.primary().Tick(primary.now);
+    CHECK(primary.replication.primary().Reports() ==
           std::vector<ReplicaReport>{{.replica = kFirst, .filled = false}});
     primary.Answer(*install, 5, 7);
-    CHECK(primary.replication.Reports().empty());
+    CHECK(primary.replication.primary().Reports().empty());
   }
 }
 
@@ -164,13 +164,13 @@ TEST_CASE("Shard replication: attempts that move and come to nothing are silence
     REQUIRE(install.has_value());
     REQUIRE(install->install);
     primary.now = primary.now + absl::Seconds(1);
-    primary.replication.OnProgress(kFirst, install->id, 1000, primary.now);
-    primary.replication.Tick(primary.now);
+    primary.replication.primary().OnProgress(kFirst, install->id, 1000, primary.now);
+    primary.replication.primary().Tick(primary.now);
     primary.Fail(*install, ReplicaAnswer::Kind::kFailed);
-    primary.now = primary.now + ShardReplication::kBackOffMax;
-    primary.replication.Tick(primary.now);
+    primary.now = primary.now + ShardPrimary::kBackOffMax;
+    primary.replication.primary().Tick(primary.now);
   }
-  CHECK(primary.replication.Reports() ==
+  CHECK(primary.replication.primary().Reports() ==
         std::vector<ReplicaReport>{{.replica = kFirst, .filled = false}});
 }
 
@@ -178,12 +178,12 @@ TEST_CASE("Shard replication: a record too large for a message is brought by a w
           "[server][core]") {
   Primary primary({{.key = kFirst, .in_sync = true}});
   primary.Fill();
-  primary.Write(ShardReplication::kRecordBytesMax);
+  primary.Write(ShardPrimary::kRecordBytesMax);
   auto message = primary.Next();
   REQUIRE(message.has_value());
   CHECK_FALSE(message->install);
   primary.Answer(*message, 5, 8);
-  primary.Write(ShardReplication::kRecordBytesMax + 1);
+  primary.Write(ShardPrimary::kRecordBytesMax + 1);
   message = primary.Next();
   REQUIRE(message.has_value());
   CHECK(message->install);
@@ -197,20 +197,20 @@ TEST_CASE("Shard replication: FILLED is said anew in each generation, after an a
           "[server][core]") {
   Primary primary({{.key = kFirst}});
   primary.Fill();
-  CHECK(primary.replication.Reports().size() == 1);
+  CHECK(primary.replication.primary().Reports().size() == 1);
   primary.Route(6, {{.key = kFirst}});
-  CHECK(primary.replication.Reports().empty());
+  CHECK(primary.replication.primary().Reports().empty());
   const auto question = primary.Next();
   REQUIRE(question.has_value());
   CHECK_FALSE(question->install);
   CHECK(question->begin == question->end);
   SECTION("it still holds the shard") {
     primary.Answer(*question, 5, 7);
-    CHECK(primary.replication.Reports().size() == 1);
+    CHECK(primary.replication.primary().Reports().size() == 1);
   }
   SECTION("it had been taken away in between, and dropped everything") {
     primary.Answer(*question, 0, 0);
-    CHECK(primary.replication.Reports().empty());
+    CHECK(primary.replication.primary().Reports().empty());
     CHECK(primary.Next()->install);
   }
 }
@@ -234,18 +234,19 @@ TEST_CASE("Shard replication: retries back off from 20 ms to 500 ms, and an answ
     REQUIRE(message.has_value());
     primary.Fail(*message, ReplicaAnswer::Kind::kFailed);
     CHECK_FALSE(primary.Next().has_value());
-    if (!primary.replication.Reports().empty()) {
+    if (!primary.replication.primary().Reports().empty()) {
       CHECK(delay == 500);
     }
-    CHECK(primary.replication.NextDeadline(Always) <= primary.now + absl::Milliseconds(delay));
+    CHECK(primary.replication.primary().NextDeadline(Always) <=
+          primary.now + absl::Milliseconds(delay));
     primary.now = primary.now + absl::Milliseconds(delay);
-    primary.replication.Tick(primary.now);
+    primary.replication.primary().Tick(primary.now);
   }
-  CHECK(primary.replication.Reports() ==
+  CHECK(primary.replication.primary().Reports() ==
         std::vector<ReplicaReport>{{.replica = kFirst, .filled = false}});
   CHECK(primary.committed() == 7);  // It is not dropped.
   primary.Answer(*primary.Next(), 5, 8);
-  CHECK(primary.replication.Reports().empty());
+  CHECK(primary.replication.primary().Reports().empty());
   CHECK(primary.committed() == 8);
 }
 
@@ -254,21 +255,21 @@ TEST_CASE("Shard replication: silence is reported after exactly one second", "[s
   primary.Fill();
   primary.Write();
   REQUIRE(primary.Next().has_value());
-  CHECK(primary.replication.NextDeadline(Always) == primary.now + absl::Seconds(1));
-  primary.replication.Tick(primary.now + absl::Milliseconds(999));
-  CHECK(primary.replication.Reports().empty());
-  primary.replication.Tick(primary.now + absl::Seconds(1));
-  CHECK(primary.replication.Reports().size() == 1);
+  CHECK(primary.replication.primary().NextDeadline(Always) == primary.now + absl::Seconds(1));
+  primary.replication.primary().Tick(primary.now + absl::Milliseconds(999));
+  CHECK(primary.replication.primary().Reports().empty());
+  primary.replication.primary().Tick(primary.now + absl::Seconds(1));
+  CHECK(primary.replication.primary().Reports().size() == 1);
 }
 
 TEST_CASE("Shard replication: a fenced primary sends and commits nothing more", "[server][core]") {
   Primary primary({{.key = kFirst, .in_sync = true}, {.key = kSecond, .in_sync = true}});
   const auto message = primary.Next();
   primary.Fail(*message, ReplicaAnswer::Kind::kFenced);
-  CHECK(primary.replication.deposed());
+  CHECK(primary.replication.primary().deposed());
   CHECK_FALSE(primary.Next().has_value());
   CHECK(primary.committed() == -1);
-  CHECK(primary.replication.NextDeadline(Always) == Instant::InfiniteFuture());
+  CHECK(primary.replication.primary().NextDeadline(Always) == Instant::InfiniteFuture());
 }
 
 TEST_CASE("Shard replication: a logged record waits for the log too", "[server][core]") {
@@ -303,12 +304,12 @@ TEST_CASE("Shard replication: who lags too far gets the whole shard again", "[se
   Primary primary({{.key = kFirst}});
   primary.Fill();
   SECTION("too many bytes") {
-    for (int i = 0; i < 9; ++i) primary.Write(ShardReplication::kKeptBytesMax / 8);
+    for (int i = 0; i < 9; ++i) primary.Write(ShardPrimary::kKeptBytesMax / 8);
   }
   SECTION("too many records") {
-    for (size_t i = 0; i <= ShardReplication::kKeptRecordsMax; ++i) primary.Write(1);
+    for (size_t i = 0; i <= ShardPrimary::kKeptRecordsMax; ++i) primary.Write(1);
   }
-  CHECK(primary.replication.oldest_kept() == Position(9));
+  CHECK(primary.replication.primary().oldest_kept() == Position(9));
   CHECK(primary.Next()->install);
 }
 
@@ -333,14 +334,14 @@ TEST_CASE("Shard replication: a message holds at most 64 records or 8 MiB", "[se
 TEST_CASE("Shard replication: a barrier is shared until a message carries it", "[server][core]") {
   Primary primary({{.key = kFirst, .in_sync = true}});
   primary.Fill();
-  CHECK_FALSE(primary.replication.UnsentBarrier().has_value());
-  primary.replication.AppendBarrier(Position(8), 0);
-  CHECK(primary.replication.UnsentBarrier() == Position(8));
+  CHECK_FALSE(primary.replication.primary().UnsentBarrier().has_value());
+  primary.replication.primary().AppendBarrier(Position(8), 0);
+  CHECK(primary.replication.primary().UnsentBarrier() == Position(8));
   const auto message = primary.Next();
-  CHECK_FALSE(primary.replication.UnsentBarrier().has_value());
+  CHECK_FALSE(primary.replication.primary().UnsentBarrier().has_value());
   primary.Answer(*message, 5, 8);
   CHECK(primary.committed() == 8);
-  CHECK(primary.replication.committed_version() == Version(7));
+  CHECK(primary.replication.primary().committed_version() == Version(7));
 }
 
 TEST_CASE("Shard replication: what a replica does with a message", "[server][core]") {
@@ -394,9 +395,9 @@ TEST_CASE("Shard replication: an install that must wait for another is no deadli
   const auto question = primary.Next();
   REQUIRE(question.has_value());
   primary.Answer(*question, 0, 0);  // It holds nothing: an install is due.
-  CHECK_FALSE(primary.replication.NextMessage(primary.now, Never).has_value());
-  CHECK(primary.replication.NextDeadline(Always) <= primary.now);
-  CHECK(primary.replication.NextDeadline(Never) > primary.now);
+  CHECK_FALSE(primary.replication.primary().NextMessage(primary.now, Never).has_value());
+  CHECK(primary.replication.primary().NextDeadline(Always) <= primary.now);
+  CHECK(primary.replication.primary().NextDeadline(Never) > primary.now);
 }
 
 }  // namespace

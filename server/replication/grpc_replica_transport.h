@@ -28,7 +28,7 @@ class GrpcReplicaTransport final : public ReplicaTransport {
   // For a message without values; larger ones get a second more for each 16 MiB.
   static constexpr absl::Duration kTimeout = absl::Seconds(2);
   // Of a whole shard, and a second more for each 256 KiB: a replica that is gone is found by gRPC's
-  // pings, one that takes nothing in by ShardReplication.
+  // pings, one that takes nothing in by ShardPrimary.
   static constexpr absl::Duration kInstallTimeout = absl::Seconds(10);
 
   ~GrpcReplicaTransport() override;  // Stops.

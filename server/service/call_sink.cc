@@ -53,7 +53,7 @@ void CallSink::HoldRead(const ShardKey& key, CallId call,
 void CallSink::HoldVersion(const ShardKey& key, CallId call,
                            Version version) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   const ShardLink& link = state_->engines.at(key)->link;
-  if (link.holds_replies() && version > link.replication().committed_version()) {
+  if (link.holds_replies() && version > link.replication().primary().committed_version()) {
     state_->calls.HoldForVersion(call, key, version);
   }
 }
@@ -69,9 +69,10 @@ void CallSink::OnRecord(const ShardKey& key, const MakeRecord& made,
 // A primary that hands over, or whose read lease has run out, may have been replaced: what it shows
 // must first be confirmed by the replicas, one of which would be the new one.
 bool CallSink::NeedsBarrier(const ShardLink& link) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  if (!link.replication().HasCountedFollowers()) return false;
+  if (!link.replication().primary().HasCountedFollowers()) return false;
   if (Planted(PlantedBug::kReadWithoutLease)) return false;
-  if (link.replication().hands_over() && !Planted(PlantedBug::kReadWhileHandingOver)) return true;
+  if (link.replication().primary().hands_over() && !Planted(PlantedBug::kReadWhileHandingOver))
+    return true;
   if (!now_.has_value()) now_ = state_->options.clock->Now();
   return !state_->routing.HasReadLease(*now_);
 }

@@ -41,8 +41,9 @@ void CommitPipeline::SettleLocked(CallSink& sink, JobEffects* effects) {
     ShardEngine& engine = *state_->engines.at(key);
     absl::MutexLock shard_lock(&engine.mutex);
     ShardLink& link = engine.link;
-    if (!link.replication().UnsentBarrier().has_value()) state_->tables.MakeBarrier(key, sink);
-    state_->calls.HoldForPosition(call, key, *link.replication().UnsentBarrier());
+    if (!link.replication().primary().UnsentBarrier().has_value())
+      state_->tables.MakeBarrier(key, sink);
+    state_->calls.HoldForPosition(call, key, *link.replication().primary().UnsentBarrier());
     state_->calls.Seal(call, &effects->ended);
     sink.Touch(key);
   }
@@ -70,19 +71,19 @@ void CommitPipeline::SettleLogsLocked(JobEffects* effects) {
 
 void CommitPipeline::SettleLinkLocked(ShardLink& link, JobEffects* effects) {
   const ShardKey key = link.shard().key;
-  const ShardReplication& replication = link.replication();
+  const ShardPrimary& primary = link.replication().primary();
   if (!link.is_primary()) return;
-  if (replication.deposed()) {
+  if (primary.deposed()) {
     effects->deposed.push_back(key);
     return;
   }
-  state_->calls.Release(key, replication.committed_version(), replication.committed_position(),
+  state_->calls.Release(key, primary.committed_version(), primary.committed_position(),
                         &effects->ended);
   link.Settle();
   SendLocked(link, effects);
   state_->tables.Fail(link.failure());
   if (link.ReportsChanged() || !link.failure().ok()) effects->report = true;
-  state_->TickAt(NextDeadlineOf(replication), effects);
+  state_->TickAt(NextDeadlineOf(primary), effects);
 }
 
 void CommitPipeline::TickLocked(Instant now, JobEffects* effects) {
@@ -90,7 +91,7 @@ void CommitPipeline::TickLocked(Instant now, JobEffects* effects) {
     absl::MutexLock shard_lock(&engine->mutex);
     ShardLink& link = engine->link;
     if (!link.holds_replies() || !link.is_primary()) continue;
-    link.replication().Tick(now);
+    link.replication().primary().Tick(now);
     SettleLinkLocked(link, effects);
   }
 }
@@ -99,7 +100,7 @@ Instant CommitPipeline::NextDeadlineLocked() const {
   Instant next = Instant::InfiniteFuture();
   for (const auto& [key, engine] : state_->engines) {
     absl::MutexLock shard_lock(&engine->mutex);
-    next = std::min(next, NextDeadlineOf(engine->link.replication()));
+    next = std::min(next, NextDeadlineOf(engine->link.replication().primary()));
   }
   return next;
 }
@@ -124,7 +125,8 @@ void CommitPipeline::PerformAlone(JobEffects* effects) {
     absl::Status lost;
     {
       absl::MutexLock shard_lock(&(*engine)->mutex);
-      if ((*engine)->link.replication().deposed()) lost = state_->CheckPrimaryLocked(**engine);
+      if ((*engine)->link.replication().primary().deposed())
+        lost = state_->CheckPrimaryLocked(**engine);
     }
     if (!lost.ok()) state_->EndWaitingForLocked(key, lost, &effects->ended);
   }
@@ -181,8 +183,8 @@ void CommitPipeline::OnProgress(const ShardKey& key, const ReplicaMessage& messa
   const auto it = state_->engines.find(key);
   if (it == state_->engines.end()) return;
   absl::MutexLock shard_lock(&it->second->mutex);
-  it->second->link.replication().OnProgress(message.to, message.id, bytes,
-                                            state_->options.clock->Now());
+  it->second->link.replication().primary().OnProgress(message.to, message.id, bytes,
+                                                      state_->options.clock->Now());
 }
 
 void CommitPipeline::OnInstalled(const ShardKey& key, const ReplicaMessage& message,
@@ -226,8 +228,8 @@ void CommitPipeline::OnAnswerLocked(const ShardKey& key, const ReplicaMessage& m
   if (it == state_->engines.end()) return;
   absl::MutexLock shard_lock(&it->second->mutex);
   ShardLink& link = it->second->link;
-  link.replication().OnAnswer(message.to, message.id, AnswerOf(status, response),
-                              state_->options.clock->Now());
+  link.replication().primary().OnAnswer(message.to, message.id, AnswerOf(status, response),
+                                        state_->options.clock->Now());
   SettleLinkLocked(link, effects);
 }
 
@@ -267,18 +269,19 @@ std::optional<ReplicaMessage> CommitPipeline::NextMessage(ShardLink& link) {
   const auto may_install = [this](const FollowerKey& to)
                                ABSL_NO_THREAD_SAFETY_ANALYSIS { return MayInstall(to); };
   absl::MutexLock lock(&installs_mutex_);
-  const auto message = link.replication().NextMessage(state_->options.clock->Now(), may_install);
+  const auto message =
+      link.replication().primary().NextMessage(state_->options.clock->Now(), may_install);
   if (message && message->install) ++installs_in_flight_[message->to];
   return message;
 }
 
-Instant CommitPipeline::NextDeadlineOf(const ShardReplication& replication) const {
+Instant CommitPipeline::NextDeadlineOf(const ShardPrimary& primary) const {
   if (!state_->tables.failure().ok())
     return Instant::InfiniteFuture();  // Nothing is sent any more.
   const auto may_install = [this](const FollowerKey& to)
                                ABSL_NO_THREAD_SAFETY_ANALYSIS { return MayInstall(to); };
   absl::MutexLock lock(&installs_mutex_);
-  return replication.NextDeadline(may_install);
+  return primary.NextDeadline(may_install);
 }
 
 void CommitPipeline::SendLocked(ShardLink& link, JobEffects* effects) {
@@ -298,7 +301,7 @@ void CommitPipeline::SendLocked(ShardLink& link, JobEffects* effects) {
                               .to = link.AddressOf(message->to),
                               .request = std::move(request)});
   }
-  state_->TickAt(NextDeadlineOf(link.replication()), effects);
+  state_->TickAt(NextDeadlineOf(link.replication().primary()), effects);
 }
 
 }  // namespace capstan::server

@@ -9,7 +9,7 @@
 //                  |                '--> JobEffects --> Perform, under no lock
 //                  '-- answers of replicas, OnLogged, TickLocked
 //
-// The decisions are ShardReplication's, one shard at a time (ShardLink carries them out); the
+// The decisions are ShardPrimary's, one shard at a time (ShardLink carries them out); the
 // pipeline bounds what all shards of the job send together.
 // Called by the other parts of the job; by the transport and, through HeldJobs, by the log.
 // Thread safety: thread-safe; functions named Locked need the job's mutex (JobState).
@@ -29,7 +29,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/shard_replication.h"
+#include "server/core/shard_primary.h"
 #include "server/replication/replica_transport.h"
 #include "server/service/call_sink.h"
 #include "server/service/job_state.h"
@@ -88,8 +88,7 @@ class CommitPipeline {
   bool MayInstall(const FollowerKey& to) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(installs_mutex_);
   void EndInstall(const FollowerKey& to) ABSL_LOCKS_EXCLUDED(installs_mutex_);
   std::optional<ReplicaMessage> NextMessage(ShardLink& link) ABSL_LOCKS_EXCLUDED(installs_mutex_);
-  Instant NextDeadlineOf(const ShardReplication& replication) const
-      ABSL_LOCKS_EXCLUDED(installs_mutex_);
+  Instant NextDeadlineOf(const ShardPrimary& primary) const ABSL_LOCKS_EXCLUDED(installs_mutex_);
 
   JobState* const state_;
   mutable absl::Mutex installs_mutex_;  // Is locked after a shard's mutex.

@@ -60,7 +60,7 @@ absl::Status JobState::NotHeldLocked(const ShardKey& key) const {
 absl::Status JobState::CheckPrimaryLocked(const ShardEngine& engine) const {
   const ShardKey key = engine.link.shard().key;
   if (!engine.link.is_primary()) return NotHeldLocked(key);
-  if (engine.link.replication().deposed()) {
+  if (engine.link.replication().primary().deposed()) {
     return absl::FailedPreconditionError(absl::StrCat(
         NameOf(key), " has another primary now; fetch the routing table and send again"));
   }

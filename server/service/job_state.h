@@ -37,7 +37,7 @@
 #include "proto/scheduler.pb.h"
 #include "server/core/job_routing.h"
 #include "server/core/membership.h"
-#include "server/core/shard_replication.h"
+#include "server/core/shard_primary.h"
 #include "server/replication/replica_transport.h"
 #include "server/service/install_memory.h"
 #include "server/service/key_lists.h"

@@ -38,7 +38,7 @@ void ShardLink::SetRole(const RoleRoute& route,
                         absl::btree_map<FollowerKey, v1::ServerAddress> servers,
                         const TableShard* held, EndedCalls* ended) {
   const Term term_before = replication_.held_term();
-  const bool kept_records = replication_.keeps_records();
+  const bool kept_records = replication_.primary().keeps_records();
   const Position position = held != nullptr ? held->core().position() : Position(0);
   const Version version = held != nullptr ? held->core().version() : Version(0);
   replication_.SetRole(route, position, version);
@@ -62,15 +62,15 @@ void ShardLink::OnRecord(const MakeRecord& made, const Gradient& gradient) {
   if (!holds_replies()) return;
   const Position position = made.record.position;
   const int64_t bytes = gradient.bytes();
-  if (replication_.keeps_records()) {
+  if (replication_.primary().keeps_records()) {
     auto record = std::make_shared<const v1::ShardRecord>(EncodeRecord(made.record, gradient));
     if (options_->log != nullptr) AppendLog(record);
     kept_.push_back(std::move(record));
   }
   if (made.record.kind == ShardRecord::Kind::kBarrier) {
-    replication_.AppendBarrier(position, bytes);
+    replication_.primary().AppendBarrier(position, bytes);
   } else {
-    replication_.Append(position, made.version_after, bytes);
+    replication_.primary().Append(position, made.version_after, bytes);
   }
 }
 
@@ -103,7 +103,8 @@ ReplicaRequest ShardLink::MessageFor(const ReplicaMessage& message, Generation r
 }
 
 void ShardLink::Settle() {
-  while (!kept_.empty() && Position(kept_.front()->position()) < replication_.oldest_kept()) {
+  while (!kept_.empty() &&
+         Position(kept_.front()->position()) < replication_.primary().oldest_kept()) {
     kept_.pop_front();
   }
   if (LogWantsSnapshot()) BeginLog();
@@ -112,8 +113,8 @@ void ShardLink::Settle() {
 std::vector<v1::ReplicaState> ShardLink::Reports() const {
   std::vector<v1::ReplicaState> states;
   if (!is_primary()) return states;
-  for (const ReplicaReport& report : replication_.Reports()) {
-    if (report.filled && replication_.committed_version() < filled_from_) continue;
+  for (const ReplicaReport& report : replication_.primary().Reports()) {
+    if (report.filled && replication_.primary().committed_version() < filled_from_) continue;
     v1::ReplicaState& state = states.emplace_back();
     state.set_table(shard_.key.table.value());
     state.set_shard(shard_.key.shard.value());
@@ -127,9 +128,9 @@ std::vector<v1::ReplicaState> ShardLink::Reports() const {
 
 bool ShardLink::ReportsChanged() {
   std::vector<ReplicaReport> reports;
-  if (is_primary()) reports = replication_.Reports();
+  if (is_primary()) reports = replication_.primary().Reports();
   std::erase_if(reports, [&](const ReplicaReport& report) {
-    return report.filled && replication_.committed_version() < filled_from_;
+    return report.filled && replication_.primary().committed_version() < filled_from_;
   });
   if (reports == reported_) return false;
   reported_ = std::move(reports);

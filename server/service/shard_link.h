@@ -72,13 +72,15 @@ class ShardLink {
   const ShardReplication& replication() const { return replication_; }
   bool is_primary() const { return replication_.role() == ShardRole::kPrimary; }
   // Replies wait until what they rest on is committed, since it may be later than now.
-  bool holds_replies() const { return options_->safe_replies || replication_.keeps_records(); }
+  bool holds_replies() const {
+    return options_->safe_replies || replication_.primary().keeps_records();
+  }
   // Whether a push that rests on this version is answered once that is committed. Not where only a
   // move keeps records and the version is that of the iteration that was partly in when it began:
   // the copy does not count before it has all of that, and the slots that are missing may be of
   // those who wait for this answer.
   bool HoldsPush(Version rests_on) const {
-    if (!holds_replies() || rests_on <= replication_.committed_version()) return false;
+    if (!holds_replies() || rests_on <= replication_.primary().committed_version()) return false;
     return options_->safe_replies || rests_on > filled_from_;
   }
 
