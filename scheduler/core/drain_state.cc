@@ -13,7 +13,7 @@ namespace {
 std::vector<JobId> AwaitLogOf(const NodeId& node, const JobTable& jobs) {
   std::vector<JobId> waiting;
   for (const JobEntry* entry : jobs.Running()) {
-    if (entry->run->AwaitsLogOf(node)) waiting.push_back(entry->plan.id);
+    if (entry->run->parts().server_watch.AwaitsLogOf(node)) waiting.push_back(entry->plan.id);
   }
   return waiting;
 }
@@ -23,7 +23,7 @@ void ExplainShards(const NodeId& node, const JobTable& jobs, std::vector<std::st
   std::vector<JobId> moving;
   std::vector<JobId> stuck;
   for (const JobEntry* entry : jobs.Running()) {
-    const ShardMap& shards = entry->run->shards();
+    const ShardMap& shards = entry->run->parts().shards;
     if (shards.CopiesOn(node) == 0) continue;
     (shards.servers().CanMoveFrom(node) ? moving : stuck).push_back(entry->plan.id);
   }

@@ -25,7 +25,7 @@ struct Story : JobFixture {
   }
   // Both servers join as new incarnations, with logs of later terms, and tasks start.
   void TakeUp() {
-    const Routing before = *run->routing();
+    const Routing before = *run->parts().routing;
     events.clear();
     run->Adopt("aa", Incarnation(50), CheckpointId(7), now, events);
     for (const ServerRef& server : before.servers) {
@@ -103,25 +103,25 @@ TEST_CASE("Restored job: who goes back fences off lives that the store does not 
   job.run->Restored(job.now, absl::ZeroDuration(), Generation(1000));
   job.Died("server-1");
   REQUIRE(job.phase() == JobPhase::kRecovering);
-  CHECK(job.run->membership().incarnation_floor == Incarnation(1000));
+  CHECK(job.run->parts().members.membership().incarnation_floor == Incarnation(1000));
 }
 
 TEST_CASE("Adopted job: that the other cluster is gone is no event, and what follows is above it",
           "[scheduler][core]") {
   Story job(GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp));
-  const JobMembership before = job.run->membership();
-  const uint64_t revision = job.run->revision();
+  const JobMembership before = job.run->parts().members.membership();
+  const uint64_t revision = job.run->parts().revision;
   job.TakeUp();
   CHECK(job.Happened<ServerLost>() == nullptr);
   CHECK(job.Happened<TaskDied>() == nullptr);
-  CHECK(job.run->state() == JobState::kRunning);
-  CHECK(job.run->routing()->generation > Generation(kGenerationsPerAdoption));
-  CHECK(job.run->restore_source().log_term > Term(kGenerationsPerAdoption));
-  const JobMembership& members = job.run->membership();
+  CHECK(job.run->parts().state == JobState::kRunning);
+  CHECK(job.run->parts().routing->generation > Generation(kGenerationsPerAdoption));
+  CHECK(job.run->parts().server_watch.source().log_term > Term(kGenerationsPerAdoption));
+  const JobMembership& members = job.run->parts().members.membership();
   CHECK(members.generation.value() > before.generation.value() + kGenerationsPerAdoption);
   CHECK(members.incarnation_floor == Incarnation(50));
-  CHECK(job.run->checkpoints().last_begun() == CheckpointId(7));
-  CHECK(job.run->revision() > revision + (uint64_t{1} << 31));
+  CHECK(job.run->parts().checkpoints.all().last_begun() == CheckpointId(7));
+  CHECK(job.run->parts().revision > revision + (uint64_t{1} << 31));
 }
 
 TEST_CASE("Adopted job: how many batches may be trained once more is said once",
@@ -131,8 +131,10 @@ TEST_CASE("Adopted job: how many batches may be trained once more is said once",
   const int64_t version = GENERATE(0, 5);
   job.TakeUp();
   for (const std::string server : {"server-1", "server-2"}) {
-    TableReport report{
-        "job-1", job.run->routing()->generation, job.run->membership().generation, {}};
+    TableReport report{"job-1",
+                       job.run->parts().routing->generation,
+                       job.run->parts().members.membership().generation,
+                       {}};
     // The servers differ by a push that reached only one of them.
     report.version_max =
         Version(server == "server-1" ? std::max<int64_t>(version - 1, 0) : version);
@@ -153,17 +155,17 @@ TEST_CASE("Adopted job: how many batches may be trained once more is said once",
 
 TEST_CASE("Adopted job: shards without a log keep it waiting, and are told", "[scheduler][core]") {
   Story job(ConsistencyMode::kBsp);
-  const Routing before = *job.run->routing();
+  const Routing before = *job.run->parts().routing;
   job.run->Adopt("aa", Incarnation(50), CheckpointId(0), job.now, job.events);
-  CHECK(job.run->shards().has_lost());
-  CHECK(job.run->shards().WithoutLog().size() == before.shards.size());
+  CHECK(job.run->parts().shards.has_lost());
+  CHECK(job.run->parts().shards.WithoutLog().size() == before.shards.size());
   CHECK(job.phase() == JobPhase::kRecovering);
   // A log of another job does not count.
   const StoredShard other{"job-1", before.shards[0].key, Term(1), Position(9),
                           "bb",    Incarnation(1)};
   job.run->OnServerJoined({"server-1", "h:1", Incarnation(61)}, {{other}}, false, job.now,
                           job.events);
-  CHECK(job.run->shards().WithoutLog().size() == before.shards.size());
+  CHECK(job.run->parts().shards.WithoutLog().size() == before.shards.size());
 }
 
 }  // namespace

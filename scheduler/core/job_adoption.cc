@@ -33,14 +33,14 @@ std::string TextOf(const std::vector<ShardMap::Lost>& lost) {
 
 // OK: every shard of the job is in a log here.
 absl::Status CheckLogs(const JobRun& run, const Adoption& from) {
-  if (!run.shards().has_lost()) return absl::OkStatus();
-  const std::vector<ShardMap::Lost> missing = run.shards().WithoutLog();
+  if (!run.parts().shards.has_lost()) return absl::OkStatus();
+  const std::vector<ShardMap::Lost> missing = run.parts().shards.WithoutLog();
   absl::btree_set<NodeId> others;
   for (const auto& [node, stored] : from.stored) {
-    if (!stored.empty() && !run.UsesServer(node)) others.insert(node);
+    if (!stored.empty() && !run.parts().server_watch.Uses(node)) others.insert(node);
   }
   std::string message = absl::StrCat(
-      missing.size(), " of its ", run.routing()->shards.size(),
+      missing.size(), " of its ", run.parts().routing->shards.size(),
       " shards are in no log here. The servers that held them last: ", TextOf(missing),
       ". Start each again under its name (--name) and with its data folder (--data-dir)");
   if (!others.empty()) {
@@ -55,15 +55,15 @@ absl::Status CheckLogs(const JobRun& run, const Adoption& from) {
 absl::Status TakeUpRun(const Adoption& from, const Membership& membership, const WorkerSlots& slots,
                        Instant now, IncarnationCounter& incarnations, JobEntry& entry,
                        Events& events) {
-  if (entry.run == nullptr || entry.run->ended() || !entry.plan.log) {
+  if (entry.run == nullptr || entry.run->parts().ended() || !entry.plan.log) {
     return absl::FailedPreconditionError(
         absl::StrCat(from.job, " did not run, or without a log, when it was recorded last"));
   }
   JobRun& run = *entry.run;
   // The other scheduler's counter may be ahead of this one's, because it began with the calendar of
   // another host (SchedulerCore::Options::first_incarnation).
-  incarnations.RaiseTo(run.last_life().Next());
-  for (const ServerRef& server : run.routing()->servers) {
+  incarnations.RaiseTo(run.parts().tasks.LastLife().Next());
+  for (const ServerRef& server : run.parts().routing->servers) {
     incarnations.RaiseTo(server.incarnation.Next());
   }
   run.Adopt(from.cluster, incarnations.next, from.checkpoint_floor, now, events);
@@ -75,7 +75,7 @@ absl::Status TakeUpRun(const Adoption& from, const Membership& membership, const
                                                    : absl::MakeConstSpan(stored->second),
                        node->closing(), now, events);
   }
-  if (run.ended()) return absl::FailedPreconditionError(run.View(now).failure.message);
+  if (run.parts().ended()) return absl::FailedPreconditionError(run.parts().failure.message);
   CAPSTAN_RETURN_IF_ERROR(CheckLogs(run, from));
   // After a restart, the workers that this scheduler knew have some time to come back.
   if (slots.capacity(entry.plan.device) > 0 || membership.MayReturn(now)) return absl::OkStatus();

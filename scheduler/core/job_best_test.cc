@@ -241,12 +241,12 @@ TEST_CASE("Learning rate: no work of an epoch is leased before every server has 
   JobFixture job(mode, 2, /*test_count=*/20, Objective::kClasses, std::nullopt, /*log=*/false,
                  decide);
   job.Start();
-  CHECK(job.run->membership().learning_rate_factor == 1);
+  CHECK(job.run->parts().members.membership().learning_rate_factor == 1);
   while (job.View().results.empty()) {
     for (int rank = 0; rank < 2; ++rank) job.Finish(rank);
   }
   CHECK(job.phase() == JobPhase::kTraining);
-  CHECK(job.run->membership().learning_rate_factor == 0.5);
+  CHECK(job.run->parts().members.membership().learning_rate_factor == 0.5);
   const auto has_work = [&] { return !job.Of(0).slots.empty() || !job.Of(0).samples.empty(); };
   CHECK_FALSE(has_work());
   job.Apply("server-1");
@@ -257,7 +257,7 @@ TEST_CASE("Learning rate: no work of an epoch is leased before every server has 
     job.Apply("server-1");
   }
   CHECK(has_work());
-  CHECK(job.run->membership().learning_rate_factor == 0.5);
+  CHECK(job.run->parts().members.membership().learning_rate_factor == 0.5);
 }
 
 }  // namespace

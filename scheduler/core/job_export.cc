@@ -37,16 +37,28 @@ void JobExport::OnTaskEnded(Rank rank) {
   if (left_to_writer_) Clear();
 }
 
-bool JobExport::WritesInto(const std::string& folder, const TaskKey& writer) const {
-  return writer_ == writer.rank && !staged_ && StagedPath(writer) == folder;
+bool JobExport::WritesInto(const std::string& folder) const {
+  if (!IsExporting() || folder.empty() || !writer_ || staged_) return false;
+  const Task& task = job_.tasks.at(*writer_);
+  return task.live() && StagedPath({job_.plan.id, task.rank, task.incarnation}) == folder;
 }
 
-bool JobExport::IsStaged() const {
-  return staged_ && !Planted(PlantedBug::kMissServersWhileMoving);
+bool JobExport::IsWhole() const {
+  if (job_.phase == JobPhase::kFinishing) return true;
+  return job_.phase == JobPhase::kExporting && staged_ &&
+         !Planted(PlantedBug::kMissServersWhileMoving);
+}
+
+bool JobExport::IsNeeded(Rank rank) const {
+  return !IsWhole() || (job_.phase == JobPhase::kExporting && IsLeftTo(rank));
+}
+
+bool JobExport::Awaits(const TaskKey& writer) const {
+  return IsExporting() && staged_ == writer && !left_to_writer_;
 }
 
 std::optional<ModelPublish> JobExport::TakePublish() {
-  if (taken_ || !staged_ || left_to_writer_) return std::nullopt;
+  if (!IsExporting() || taken_ || !staged_ || left_to_writer_) return std::nullopt;
   taken_ = true;
   return ModelPublish{*staged_, StagedPath(*staged_), folder_};
 }
@@ -74,8 +86,8 @@ void JobExport::Clear() {
 
 void JobExport::Keep(const std::string& why, Instant now, Events& events) {
   Clear();
-  kept_ = {now + keep_, why};
-  events.push_back(ModelKept{job_, why});
+  kept_ = {now + job_.options.keep_model, why};
+  events.push_back(ModelKept{job_.plan.id, why});
 }
 
 std::optional<Instant> JobExport::kept_until() const {
@@ -90,22 +102,22 @@ void JobExport::Ask(const std::string& folder) {
 std::optional<Failure> JobExport::Overdue(Instant now) const {
   if (!kept_ || now < kept_->until) return std::nullopt;
   return Failure{FailureReason::kOutputFailed,
-                 absl::StrCat(kept_->why, " (the model was kept for ", DurationText(keep_),
-                              ", and nobody exported it)")};
+                 absl::StrCat(kept_->why, " (the model was kept for ",
+                              DurationText(job_.options.keep_model), ", and nobody exported it)")};
 }
 
 std::string JobExport::Detail(const std::string& progress, Instant now) const {
   if (kept_) {
     return absl::StrCat("the model cannot be written to ", folder_, "; it is kept for ",
-                        DurationText(kept_->until - now), " more: capstan job export ", job_,
-                        " --to=FOLDER writes it; ", kept_->why);
+                        DurationText(kept_->until - now), " more: capstan job export ",
+                        job_.plan.id, " --to=FOLDER writes it; ", kept_->why);
   }
   if (staged_) return absl::StrCat("moves the model to ", folder_);
   return absl::StrCat("writes the model to ", folder_, progress);
 }
 
 void JobExport::RestartLimits(Instant now) {
-  if (kept_) kept_->until = now + keep_;
+  if (kept_) kept_->until = now + job_.options.keep_model;
 }
 
 }  // namespace capstan::scheduler

@@ -10,8 +10,9 @@
 //     \--------------------------------------------------- Ask --/
 //   any --Clear (the job goes back)--> NOBODY
 //
-// Called by JobRun, which says when the job exports, ends tasks and fails the job. Pure: no clock;
-// the time comes in. Thread safety: thread-compatible.
+// Once the model is whole, neither servers nor tasks are missed, but a writer that is to move it.
+// Called by JobRun, which enters and leaves the phase and fails the job, and by TaskWatch, which
+// ends tasks. Pure: no clock; the time comes in. Thread safety: thread-compatible.
 // Invariants: (1) at most one task writes or moves the model.   (2) DONE stays, until Clear.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_EXPORT_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_EXPORT_H_
@@ -20,36 +21,36 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/events.h"
+#include "scheduler/core/job_shared.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
 
 class JobExport {
  public:
-  // `folder`: the model's place. `keep`: for how long a model that cannot be written is kept.
-  JobExport(const JobId& job, const std::string& folder, absl::Duration keep)
-      : job_(job), keep_(keep), folder_(folder) {}
+  explicit JobExport(const JobShared* job) : job_(*job), folder_(job->plan.export_path) {}
 
   // ---- its writer
   bool WantsWriter() const { return !writer_ && !staged_ && !kept_; }
   void Assign(Rank writer) { writer_ = writer; }
   std::optional<Rank> writer() const { return writer_; }
-  bool IsLeftTo(Rank rank) const { return left_to_writer_ && writer_ == rank; }
   bool HasWork(Rank rank) const { return writer_ == rank && (!staged_ || left_to_writer_); }
   void AddTo(Assignment* assignment, const TaskKey& task) const;  // No effect on other tasks'.
   // The writer has done what it is assigned, and says so until it is assigned something else.
   // True: a decision was made.
   bool OnWritten(const TaskKey& writer);
   void OnTaskEnded(Rank rank);
-  bool WritesInto(const std::string& folder, const TaskKey& writer) const;
+  bool WritesInto(const std::string& folder) const;  // A live task writes the model there now.
 
   // ---- its place
-  bool IsStaged() const;  // A task has written all of it.
-  bool Awaits(const TaskKey& writer) const { return staged_ == writer && !left_to_writer_; }
+  // A task has written all of it: servers and tasks are missed only if it cannot be moved.
+  bool IsWhole() const;
+  bool IsNeeded(Rank rank) const;  // The model is not whole, or this task alone can move it.
+  // The model of that life is to be moved, still.
+  bool Awaits(const TaskKey& writer) const;
   std::optional<ModelPublish> TakePublish();  // Given once in each life of the scheduler.
   // REQUIRES: Awaits(its writer).
   void OnPublished(const absl::Status& status, Events& events);
@@ -62,7 +63,7 @@ class JobExport {
   bool IsKept() const { return kept_.has_value(); }
   std::optional<Instant> kept_until() const;
   void Ask(const std::string& folder);  // Empty: where it was to be. REQUIRES: IsKept().
-  std::optional<Failure> Overdue(Instant now) const;
+  std::optional<Failure> Overdue(Instant now) const;  // Nobody has asked in time.
 
   // `progress`: of its writer.
   std::string Detail(const std::string& progress, Instant now) const;
@@ -84,10 +85,11 @@ class JobExport {
     }
   };
 
+  bool IsExporting() const { return !job_.ended() && job_.phase == JobPhase::kExporting; }
+  bool IsLeftTo(Rank rank) const { return left_to_writer_ && writer_ == rank; }
   std::string StagedPath(const TaskKey& writer) const;
 
-  const JobId job_;
-  const absl::Duration keep_;
+  const JobShared& job_;
   std::string folder_;
   std::optional<Rank> writer_;
   std::optional<TaskKey> staged_;  // It has written the model, into its own folder.

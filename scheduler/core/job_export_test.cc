@@ -24,7 +24,7 @@ struct Story : testing::JobFixture {
       Finish(0);
       Finish(1);
     }
-    REQUIRE(run->View(now).phase == JobPhase::kExporting);
+    REQUIRE(ViewOf(run->parts(), now).phase == JobPhase::kExporting);
     REQUIRE(Of(0).phase == TaskPhase::kExport);
   }
 };
@@ -34,40 +34,40 @@ TEST_CASE("Job export: the model is written apart, and in its place once it has 
   Story job;
   CHECK(job.Of(0).export_path == "/out/.export-0-10");
   CHECK(job.Of(0).staged_path.empty());
-  const uint64_t durable = job.run->durable_version();
+  const uint64_t durable = job.run->parts().durable_version();
   job.Finish(0);
-  CHECK(job.run->durable_version() > durable);
+  CHECK(job.run->parts().durable_version() > durable);
   CHECK(job.phase() == JobPhase::kExporting);
   CHECK(job.View().detail == "moves the model to /out");
-  const auto model = job.run->TakeModelPublish();
+  const auto model = job.run->TakeFiles().model;
   REQUIRE(model);
   CHECK(model->exporter == job.Key(0));
   CHECK(model->staged == "/out/.export-0-10");
   CHECK(model->folder == "/out");
-  const uint64_t staged = job.run->durable_version();
+  const uint64_t staged = job.run->parts().durable_version();
   job.Finish(0);  // The report is repeated.
-  CHECK(job.run->durable_version() == staged);
-  CHECK_FALSE(job.run->TakeModelPublish());
-  CHECK(job.run->AwaitsModel(job.Key(0)));
+  CHECK(job.run->parts().durable_version() == staged);
+  CHECK_FALSE(job.run->TakeFiles().model);
+  CHECK(job.run->parts().exporter.Awaits(job.Key(0)));
   job.run->OnModelPublished(model->exporter, absl::OkStatus(), job.now, job.events);
   CHECK(job.phase() == JobPhase::kFinishing);
-  CHECK_FALSE(job.run->AwaitsModel(job.Key(0)));
+  CHECK_FALSE(job.run->parts().exporter.Awaits(job.Key(0)));
 }
 
 TEST_CASE("Job export: other hosts write into the folder of its writer, and while it writes",
           "[scheduler][core]") {
   Story job;
-  CHECK(job.run->WritesInto("/out/.export-0-10"));
+  CHECK(job.run->parts().WritesInto("/out/.export-0-10"));
   for (const char* folder : {"", "/out", "/out/.export-1-11", "/checkpoints/checkpoint-1"}) {
-    CHECK_FALSE(job.run->WritesInto(folder));
+    CHECK_FALSE(job.run->parts().WritesInto(folder));
   }
   SECTION("until the model is whole") { job.Finish(0); }
   SECTION("or its writer has died") {
     job.Died("worker-0");
-    CHECK(job.run->WritesInto("/out/.export-1-11"));
+    CHECK(job.run->parts().WritesInto("/out/.export-1-11"));
   }
-  SECTION("or the job has ended") { job.run->Stop(job.now, job.events); }
-  CHECK_FALSE(job.run->WritesInto("/out/.export-0-10"));
+  SECTION("or the job has ended") { job.run->End(JobState::kStopped, {}, job.now, job.events); }
+  CHECK_FALSE(job.run->parts().WritesInto("/out/.export-0-10"));
 }
 
 struct FailedExport : Story {
@@ -81,9 +81,9 @@ struct FailedExport : Story {
 TEST_CASE("Job export: a model that cannot be written is kept, and the job says for how long",
           "[scheduler][core]") {
   FailedExport job;
-  CHECK(job.run->state() == JobState::kRunning);
+  CHECK(job.run->parts().state == JobState::kRunning);
   CHECK(job.phase() == JobPhase::kExporting);
-  CHECK_FALSE(job.run->WritesInto("/out/.export-0-10"));
+  CHECK_FALSE(job.run->parts().WritesInto("/out/.export-0-10"));
   CHECK(job.Of(1).phase == TaskPhase::kIdle);  // No task writes the model without a request.
   const JobView view = job.View();
   REQUIRE(view.model_kept_until);
@@ -95,14 +95,14 @@ TEST_CASE("Job export: a model that cannot be written is kept, and the job says 
                               Catch::Contains("No space left on device"));
   CHECK(view.restarts == 0);
   SECTION("it is written where somebody asks for it") {
-    const uint64_t durable = job.run->durable_version();
+    const uint64_t durable = job.run->parts().durable_version();
     REQUIRE_OK(job.run->AskExport("/new", job.now, job.events));
-    CHECK(job.run->durable_version() > durable);
+    CHECK(job.run->parts().durable_version() > durable);
     CHECK(job.Of(1).export_path == "/new/.export-1-11");
     CHECK(job.View().model_folder == "/new");
     CHECK_FALSE(job.View().model_kept_until);
     job.Finish(1);
-    const auto model = job.run->TakeModelPublish();
+    const auto model = job.run->TakeFiles().model;
     REQUIRE(model);
     CHECK(model->folder == "/new");
     job.run->OnModelPublished(model->exporter, absl::OkStatus(), job.now, job.events);
@@ -116,13 +116,13 @@ TEST_CASE("Job export: a model that cannot be written is kept, and the job says 
     TaskReport report = job.Base(1);
     report.failure = {FailureReason::kOutputFailed, "Permission denied"};
     REQUIRE_OK(job.Send(report));
-    CHECK(job.run->state() == JobState::kRunning);
+    CHECK(job.run->parts().state == JobState::kRunning);
     REQUIRE(job.View().model_kept_until);
   }
   SECTION("after that hour the job has failed") {
     job.ApplyAll();
     job.Advance(absl::Hours(1));
-    CHECK(job.run->state() == JobState::kFailed);
+    CHECK(job.run->parts().state == JobState::kFailed);
     CHECK(job.View().failure.reason == FailureReason::kOutputFailed);
     CHECK_THAT(job.View().failure.message,
                Catch::Contains("No space left on device") && Catch::Contains("nobody exported it"));
@@ -136,8 +136,8 @@ TEST_CASE("Job export: a model that cannot be written is kept, and the job says 
     CHECK(*job.View().model_kept_until == job.now + absl::Hours(1));
   }
   SECTION("the job can be stopped") {
-    job.run->Stop(job.now, job.events);
-    CHECK(job.run->state() == JobState::kStopped);
+    job.run->End(JobState::kStopped, {}, job.now, job.events);
+    CHECK(job.run->parts().state == JobState::kStopped);
   }
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("Job export: that a model cannot be written is no failure of any other
   TaskReport report = job.Base(1);
   report.failure = {FailureReason::kOutputFailed, "Permission denied"};
   REQUIRE_OK(job.Send(report));
-  CHECK(job.run->state() == JobState::kFailed);
+  CHECK(job.run->parts().state == JobState::kFailed);
 }
 
 TEST_CASE("Job export: once the model is written its writer may die", "[scheduler][core]") {
@@ -259,7 +259,7 @@ TEST_CASE("Job export: while a model is moved nobody else is missed", "[schedule
     job.Died("worker-1");
     job.Advance(2 * job.plan.worker_wait);
     CHECK(job.run->NextDeadline() > job.now);
-    CHECK(job.run->UnplacedRanks().empty());
+    CHECK(job.run->parts().UnplacedRanks().empty());
   }
   SECTION("tasks crash more often than they may") {
     job.Exit(0, 1);
@@ -271,13 +271,13 @@ TEST_CASE("Job export: while a model is moved nobody else is missed", "[schedule
     TaskReport report = job.Base(1);
     report.failure = {FailureReason::kOutOfMemory, "no memory"};
     REQUIRE_OK(job.Send(report));
-    CHECK(job.run->FindLife(job.Key(1)) == nullptr);
+    CHECK(job.run->parts().tasks.Find(job.Key(1)) == nullptr);
   }
   SECTION("a server stands") { job.Advance(2 * JobRun::Options().server_limit); }
   CHECK(job.phase() == JobPhase::kExporting);
   job.Publish();
   for (int rank = 0; rank < 2; ++rank) job.Exit(rank, 0);
-  CHECK(job.run->state() == JobState::kSucceeded);
+  CHECK(job.run->parts().state == JobState::kSucceeded);
 }
 
 TEST_CASE("Job export: who died while a model was moved is missed if it cannot be moved",
@@ -288,7 +288,7 @@ TEST_CASE("Job export: who died while a model was moved is missed if it cannot b
     job.Died("server-1");
     job.Died("worker-0");
     job.Publish(absl::NotFoundError("no such file"));
-    REQUIRE(job.run->ended());
+    REQUIRE(job.run->parts().ended());
     CHECK(job.View().failure.reason == FailureReason::kServerLost);
   }
   SECTION("servers, once the writer that was to move it dies") {
@@ -297,7 +297,7 @@ TEST_CASE("Job export: who died while a model was moved is missed if it cannot b
     CHECK(job.phase() == JobPhase::kExporting);
     job.Exit(0, 1);
     CHECK(job.Seen<TaskDied>().back().counted);
-    REQUIRE(job.run->ended());
+    REQUIRE(job.run->parts().ended());
     CHECK(job.View().failure.reason == FailureReason::kServerLost);
   }
   SECTION("workers, from then on") {
@@ -307,9 +307,9 @@ TEST_CASE("Job export: who died while a model was moved is missed if it cannot b
     job.Advance(2 * job.plan.worker_wait);
     job.Publish(absl::NotFoundError("no such file"));
     CHECK(job.phase() == JobPhase::kExporting);
-    CHECK(job.run->UnplacedRanks().size() == 2);
+    CHECK(job.run->parts().UnplacedRanks().size() == 2);
     job.Advance(job.plan.worker_wait);
-    REQUIRE(job.run->ended());
+    REQUIRE(job.run->parts().ended());
     CHECK(job.View().failure.reason == FailureReason::kNoHeartbeat);
   }
   SECTION("the writer, that cannot move it either") {
@@ -317,7 +317,7 @@ TEST_CASE("Job export: who died while a model was moved is missed if it cannot b
     TaskReport report = job.Base(0);
     report.failure = {FailureReason::kUserError, "cannot move it"};
     REQUIRE_OK(job.Send(report));
-    REQUIRE(job.run->ended());
+    REQUIRE(job.run->parts().ended());
     CHECK(job.View().failure.message == "task 0 on worker-0: cannot move it");
   }
 }
@@ -332,7 +332,7 @@ TEST_CASE("Job export: a job that goes back forgets the model that it had writte
   job.Died("worker-0");
   job.Publish(absl::NotFoundError("no such file"));
   REQUIRE(job.Seen<WentBack>().size() == 1);
-  CHECK_FALSE(job.run->AwaitsModel(before));
+  CHECK_FALSE(job.run->parts().exporter.Awaits(before));
   // This report is late, and has no effect on the job, which trains again.
   job.run->OnModelPublished(before, absl::OkStatus(), job.now, job.events);
   CHECK(job.phase() == JobPhase::kRecovering);

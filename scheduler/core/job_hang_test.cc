@@ -123,8 +123,9 @@ TEST_CASE("Job: a task gets no work, and the job does not begin, before it has p
   }
   SECTION("it falls silent") {
     job.now = job.now + absl::Seconds(3);
-    CHECK(job.run->ExpiredTasks(job.now).size() == 2);
-    job.run->OnTaskExpired(Rank(0), job.now, job.events);
+    CHECK(job.run->parts().tasks.Expired(job.now).size() == 2);
+    job.run->ExpireTasks([](const NodeId& node) { return node == "worker-1"; }, job.now,
+                         job.events);
     CHECK(job.Seen<TaskDied>()[0].failure ==
           Failure{FailureReason::kNoHeartbeat, "no report for 3.0 s"});
   }
@@ -141,7 +142,7 @@ TEST_CASE("Job: the others train while a task that comes back prepares", "[sched
   REQUIRE_OK(job.Send(report));
   job.ApplyAll();
   CHECK(job.Of(1).phase == TaskPhase::kIdle);
-  CHECK_FALSE(job.run->membership().members[1].active);
+  CHECK_FALSE(job.run->parts().members.membership().members[1].active);
   CHECK(job.Of(0).phase == TaskPhase::kTrain);
   job.Hello(1);
   job.ApplyAll();
@@ -158,7 +159,7 @@ std::string DetailWhile(Story& job, const std::function<int(int)>& made_at) {
     report.making->progress = 100 + static_cast<uint64_t>(report.making->made);
     job.run->OnTableReport("server-2", report, job.now, job.events);
     job.Advance(absl::Seconds(1));
-    if (job.run->ended()) return job.View().failure.message;
+    if (job.run->parts().ended()) return job.View().failure.message;
   }
   return job.View().detail;
 }
@@ -177,7 +178,7 @@ TEST_CASE("Job: a server may make its shards for as long as it gets on with it, 
     CHECK(DetailWhile(job, [](int second) { return second < 50 ? 0 : 1; }) ==
           "server-2 has not applied what the job asks of it for 1 min 0 s (1 of 8 shards are "
           "made)");
-    CHECK(job.run->state() == JobState::kFailed);
+    CHECK(job.run->parts().state == JobState::kFailed);
     CHECK(job.View().failure.reason == FailureReason::kHang);
     CHECK(job.now == begin + absl::Seconds(110));
   }
@@ -189,14 +190,14 @@ TEST_CASE("Job: a task that fails as another life may not is started again (issu
   job.Start();
   const auto reason = GENERATE(FailureReason::kInternal, FailureReason::kHang);
   for (int crash = 0; crash <= job.plan.max_restarts; ++crash) {
-    REQUIRE_FALSE(job.run->ended());
+    REQUIRE_FALSE(job.run->parts().ended());
     if (crash > 0) job.Place(1);
     TaskReport report = job.Base(1);
     report.failure = {reason, absl::StrCat("failure ", crash)};
     REQUIRE_OK(job.Send(report));
     CHECK(job.Seen<TaskDied>().back().counted);
   }
-  CHECK(job.run->state() == JobState::kFailed);
+  CHECK(job.run->parts().state == JobState::kFailed);
   CHECK(job.View().failure.reason == reason);
   CHECK_THAT(job.View().failure.message, Catch::Contains("failure 0 (the first of 2 crashes"));
 }

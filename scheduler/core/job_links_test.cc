@@ -20,7 +20,7 @@ void Report(Story& job, const std::vector<int>& cut, absl::Duration time,
             const std::vector<NodeId>& servers = {"server-1"}) {
   for (const Instant end = job.now + time; job.now < end; job.now = job.now + absl::Seconds(1)) {
     for (int rank = 0; rank < job.plan.workers; ++rank) {
-      if (!job.run->task(Rank(rank)).placed()) continue;
+      if (!job.run->parts().tasks.at(Rank(rank)).placed()) continue;
       TaskReport report = job.Base(rank);
       report.wait = {.what = "pull", .peer = "server-1"};
       if (std::count(cut.begin(), cut.end(), rank) > 0) report.wait.silent = servers;
@@ -32,14 +32,14 @@ void Report(Story& job, const std::vector<int>& cut, absl::Duration time,
 
 // Places rank 1 on the worker of rank 0.
 void PlaceBesideTheFirst(Story& job) {
-  job.run->OnTaskExpired(Rank(1), job.now, job.events);
+  job.Exit(1, /*code=*/1);
   job.lives[1] = 2;
   job.run->PlaceTask(Rank(1), job.Key(1).incarnation, "worker-0", "w:1", job.now, job.events);
 }
 
 bool Holds(const Story& job, const std::string& server) {
-  for (const ShardRoute& shard : job.run->routing()->shards) {
-    const auto& primary = job.run->routing()->servers[static_cast<size_t>(shard.server)];
+  for (const ShardRoute& shard : job.run->parts().routing->shards) {
+    const auto& primary = job.run->parts().routing->servers[static_cast<size_t>(shard.server)];
     if (primary.node == server) return true;
   }
   return false;
@@ -47,7 +47,7 @@ bool Holds(const Story& job, const std::string& server) {
 
 // Returns true if `server` has a replica of a shard, which is filled there to take over.
 bool Fills(const Story& job, const std::string& server) {
-  const Routing& routing = *job.run->routing();
+  const Routing& routing = *job.run->parts().routing;
   return std::ranges::any_of(routing.shards, [&](const ShardRoute& shard) {
     return std::ranges::any_of(shard.replicas, [&](const ReplicaRef& replica) {
       return routing.servers[static_cast<size_t>(replica.server)].node == server;
@@ -60,10 +60,11 @@ TEST_CASE("Job: a task that cannot reach a server which others reach leaves its 
   Story job(ConsistencyMode::kBsp);
   job.Start();
   Report(job, {0}, absl::Seconds(10));
-  CHECK(job.run->task(Rank(0)).placed());
+  CHECK(job.run->parts().tasks.at(Rank(0)).placed());
   Report(job, {0}, absl::Seconds(1));
-  CHECK_FALSE(job.run->task(Rank(0)).placed());
-  CHECK(job.run->AvoidedWorkers() == absl::btree_set<NodeId>{"worker-0"});
+  CHECK_FALSE(job.run->parts().tasks.at(Rank(0)).placed());
+  CHECK(job.run->parts().task_watch.links().AvoidedWorkers() ==
+        absl::btree_set<NodeId>{"worker-0"});
   const std::vector<TaskDied> died = job.Seen<TaskDied>();
   REQUIRE(died.size() == 1);
   CHECK_FALSE(died[0].counted);
@@ -80,9 +81,9 @@ TEST_CASE("Job: all tasks of a worker that cannot reach a server leave it", "[sc
   job.Start();
   Report(job, {0}, absl::Seconds(3));
   Report(job, {0, 1}, absl::Seconds(14));
-  CHECK_FALSE(job.run->task(Rank(0)).placed());
-  CHECK_FALSE(job.run->task(Rank(1)).placed());
-  CHECK(job.run->task(Rank(2)).placed());
+  CHECK_FALSE(job.run->parts().tasks.at(Rank(0)).placed());
+  CHECK_FALSE(job.run->parts().tasks.at(Rank(1)).placed());
+  CHECK(job.run->parts().tasks.at(Rank(2)).placed());
   CHECK(job.Seen<LinkDied>().size() == 1);
 }
 
@@ -104,12 +105,14 @@ TEST_CASE("Job: the shards of a server that no task reaches move to one that the
   CHECK(job.Seen<LinkDied>()[0].shards_move);
   CHECK(job.Seen<TaskDied>().empty());
   // A copy is filled at the other server, which becomes primary when it has proved that it lives.
-  const std::shared_ptr<const Routing> routing = job.run->routing();
+  const std::shared_ptr<const Routing> routing = job.run->parts().routing;
   for (const ShardRoute& shard : routing->shards) {
     if (routing->servers[static_cast<size_t>(shard.server)].node != "server-1") continue;
     REQUIRE(shard.replicas.size() == 1);
-    TableReport filled{
-        "job-1", job.run->routing()->generation, job.run->membership().generation, {}};
+    TableReport filled{"job-1",
+                       job.run->parts().routing->generation,
+                       job.run->parts().members.membership().generation,
+                       {}};
     filled.replicas.push_back({.shard = shard.key,
                                .term = shard.term,
                                .node = "server-2",
@@ -117,8 +120,10 @@ TEST_CASE("Job: the shards of a server that no task reaches move to one that the
     job.run->OnTableReport("server-1", filled, job.now, job.events);
   }
   CHECK(Holds(job, "server-1"));  // The other one may be dead.
-  const TableReport applied{
-      "job-1", job.run->routing()->generation, job.run->membership().generation, {}};
+  const TableReport applied{"job-1",
+                            job.run->parts().routing->generation,
+                            job.run->parts().members.membership().generation,
+                            {}};
   job.run->OnTableReport("server-2", applied, job.now, job.events);
   CHECK(Holds(job, "server-1"));  // The former primary may still answer reads alone.
   job.run->OnTableReport("server-1", applied, job.now, job.events);
@@ -133,16 +138,16 @@ TEST_CASE("Job: shards whose pushes are nowhere else move only if no other worke
   job.Start();
   Report(job, {0, 1}, absl::Seconds(12));
   CHECK_FALSE(job.Seen<LinkDied>()[0].shards_move);
-  CHECK_FALSE(job.run->task(Rank(0)).placed());
-  CHECK_FALSE(job.run->task(Rank(1)).placed());
+  CHECK_FALSE(job.run->parts().tasks.at(Rank(0)).placed());
+  CHECK_FALSE(job.run->parts().tasks.at(Rank(1)).placed());
   for (const int rank : {0, 1}) {  // There is no other worker.
     job.Place(rank);
     job.Hello(rank);
   }
   job.ApplyAll();
   Report(job, {0, 1}, absl::Seconds(12));
-  CHECK(job.run->task(Rank(0)).placed());
-  CHECK(job.run->task(Rank(1)).placed());
+  CHECK(job.run->parts().tasks.at(Rank(0)).placed());
+  CHECK(job.run->parts().tasks.at(Rank(1)).placed());
   CHECK(job.Seen<LinkDied>().back().shards_move);
 }
 
@@ -180,14 +185,14 @@ TEST_CASE("Job: one worker, which cannot reach the one server, is tried elsewher
   job.Start();
   job.run->OnServerDraining({"server-2", "h:2", Incarnation(2)}, true, job.now, job.events);
   Report(job, {0}, absl::Seconds(12));
-  CHECK_FALSE(job.run->task(Rank(0)).placed());
+  CHECK_FALSE(job.run->parts().tasks.at(Rank(0)).placed());
   job.Place(0);
   job.Hello(0);
   job.ApplyAll();
   Report(job, {0}, absl::Minutes(4));
-  CHECK(job.run->task(Rank(0)).placed());
+  CHECK(job.run->parts().tasks.at(Rank(0)).placed());
   CHECK(job.Seen<TaskDied>().size() == 1);
-  CHECK_FALSE(job.run->ended());
+  CHECK_FALSE(job.run->parts().ended());
 }
 
 TEST_CASE("Job: a server that is dead for the scheduler, too, is no dead link",

@@ -28,7 +28,7 @@ void JobPlacer::ReleaseSlots() {
   for (const Node* node : membership_.All()) {
     for (const TaskKey& key : slots_.Desired(node->id)) {
       const JobRun* run = jobs_.RunOf(key.job);
-      if (run != nullptr && run->FindLife(key) != nullptr) continue;
+      if (run != nullptr && run->parts().tasks.Find(key) != nullptr) continue;
       slots_.Release(node->id, key);
       changed_ = true;
     }
@@ -36,14 +36,15 @@ void JobPlacer::ReleaseSlots() {
 }
 
 std::optional<WorkerSlots::Place> JobPlacer::ChoosePlace(const JobEntry& job) const {
-  const auto place = slots_.Choose(job.plan.device, job.run->AvoidedWorkers());
-  if (place || !job.run->PlacedTasks().empty()) return place;
+  const auto place =
+      slots_.Choose(job.plan.device, job.run->parts().task_watch.links().AvoidedWorkers());
+  if (place || !job.run->parts().PlacedTasks().empty()) return place;
   return slots_.Choose(job.plan.device);
 }
 
 void JobPlacer::PlaceTasks(Instant now, Events& events) {
   for (JobEntry* entry : jobs_.Running()) {
-    for (const Rank rank : entry->run->UnplacedRanks()) {
+    for (const Rank rank : entry->run->parts().UnplacedRanks()) {
       const std::optional<WorkerSlots::Place> place = ChoosePlace(*entry);
       if (!place) break;  // A younger job may need less of a worker.
       const TaskKey key{entry->plan.id, rank, incarnations_.Take()};
@@ -60,9 +61,9 @@ void JobPlacer::PlaceTasks(Instant now, Events& events) {
 bool JobPlacer::MayMoveTask(const TaskKey& key) const {
   if (slots_.free(jobs_.Find(key.job)->plan.device) > 0) return true;
   const JobRun& run = *jobs_.RunOf(key.job);
-  const std::vector<TaskKey> placed = run.PlacedTasks();
+  const std::vector<TaskKey> placed = run.parts().PlacedTasks();
   return std::any_of(placed.begin(), placed.end(), [&](const TaskKey& other) {
-    const Node* node = membership_.Find(run.task(other.rank).node);
+    const Node* node = membership_.Find(run.parts().tasks.at(other.rank).node);
     return node != nullptr && !node->closing();
   });
 }
@@ -79,7 +80,7 @@ void JobPlacer::MoveTasks(Instant now, Events& events) {
     if (!node->alive || !node->draining || node->leaving) continue;
     for (const TaskKey& key : slots_.Desired(node->id)) {
       const JobRun* run = jobs_.RunOf(key.job);
-      if (run == nullptr || run->FindLife(key) == nullptr || !MayMoveTask(key)) continue;
+      if (run == nullptr || run->parts().tasks.Find(key) == nullptr || !MayMoveTask(key)) continue;
       MoveTask(key, absl::StrCat(node->id, " is drained"), now, events);
     }
   }
@@ -91,10 +92,11 @@ void JobPlacer::MoveTasks(Instant now, Events& events) {
 void JobPlacer::MoveStranded(Instant now, Events& events) {
   for (const JobEntry* entry : jobs_.Running()) {
     const JobRun& run = *entry->run;
-    for (const TaskKey& key : run.PlacedTasks()) {
-      const NodeId server = run.StrandedFrom(key.rank);
+    for (const TaskKey& key : run.parts().PlacedTasks()) {
+      const NodeId server = run.parts().task_watch.links().StrandedFrom(key.rank);
       if (server.empty()) continue;
-      if (!slots_.Choose(entry->plan.device, run.AvoidedWorkers())) break;
+      if (!slots_.Choose(entry->plan.device, run.parts().task_watch.links().AvoidedWorkers()))
+        break;
       MoveTask(key, absl::StrCat("it cannot reach ", server), now, events);
     }
   }

@@ -1,14 +1,15 @@
-// JobRun: the reports of tasks, and the end of a job. job_run_phases.cc has the phases,
-// job_run_servers.cc servers and lost shards, job_run_links.cc dead links, job_run_view.cc views.
+// JobRun: the facts that come in, and the end of a job. job_run_phases.cc has the phases.
 #include "scheduler/core/job_run.h"
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
+#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
-#include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
 #include "common/time/duration_text.h"
+#include "scheduler/core/view_of_job.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -25,11 +26,6 @@ std::string Describe(const TaskExit& exit) {
   return text;
 }
 
-absl::Status OutOfRange(const TaskKey& task, absl::string_view field, int64_t value) {
-  return absl::InvalidArgumentError(absl::StrCat(task.job, " task ", task.rank.value(), ": ", field,
-                                                 " is ", value, ", expected 0 or more"));
-}
-
 // Returns true if another incarnation of the task, perhaps on another daemon, may not fail in this
 // way. Such failures count against max_restarts.
 bool MayPass(FailureReason reason) {
@@ -37,425 +33,312 @@ bool MayPass(FailureReason reason) {
          reason == FailureReason::kHang;
 }
 
-bool HasGoneOn(const Activity& before, const Activity& now) {
-  if (Planted(PlantedBug::kTakeBusyForHung)) return false;
-  return now.what != before.what || now.done > before.done;
-}
-
-ShardMap::Options MapOptions(const JobPlan& plan, ShardMap::Options options) {
-  options.replicas = plan.replicas;
-  options.servers = plan.servers;
-  return options;
-}
-
-std::unique_ptr<WorkLeases> MakeWork(const JobPlan& plan, const JobRun::Options& options) {
-  if (plan.consistency.synchronous()) return std::make_unique<SlotWork>(plan);
-  return std::make_unique<SampleWork>(plan, options.lease_ahead);
+std::string WhyEnded(const JobParts& job, Instant now) {
+  return job.ended() ? "it has ended" : DetailOf(job, now);
 }
 
 }  // namespace
 
 JobRun::JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
                Instant now, std::optional<RestoreFrom> restore)
-    : plan_(plan),
-      options_(options),
-      shards_(*routing, MapOptions(plan, options.shards)),
-      routing_(std::move(routing)),
-      started_(now),
-      tasks_(plan.workers, options.tasks),
-      links_(options.links),
-      work_(MakeWork(plan, options)),
-      members_(shards_.Primaries(), now, restore ? restore->at.membership.Next() : Generation(1)),
-      epochs_(plan),
-      export_(plan.id, plan.export_path, options.keep_model),
-      checkpoints_(plan),
-      recovery_(plan, std::move(restore)),
-      last_report_event_(now) {}
+    : parts_(plan, std::move(routing), options, now, std::move(restore)) {}
 
 // ---------------------------------------------------------------- tasks
 
 void JobRun::PlaceTask(Rank rank, Incarnation incarnation, const NodeId& node,
                        const std::string& address, Instant now, Events& events) {
-  const bool restart = tasks_.at(rank).incarnation > Incarnation(0);
-  if (restart) ++restarts_;
-  tasks_.Place(rank, incarnation, node, address, now);
-  members_.Add(rank, incarnation, now);
-  events.push_back(TaskPlaced{{plan_.id, rank, incarnation}, node, restart});
-  ++desired_version_;
-  ++revision_;
+  parts_.task_watch.Place(rank, incarnation, node, address, now, events);
   Advance(now, events);
 }
 
-absl::Status JobRun::ValidateReport(const TaskReport& report) const {
-  const TaskTotals& totals = report.totals;
-  if (report.iterations < Iteration(0)) {
-    return OutOfRange(report.task, "iterations", report.iterations.value());
-  }
-  if (totals.samples < 0) return OutOfRange(report.task, "samples_total", totals.samples);
-  if (totals.correct < 0) return OutOfRange(report.task, "correct_total", totals.correct);
-  if (report.activity.done < 0) {
-    return OutOfRange(report.task, "activity.done", report.activity.done);
-  }
-  if (totals.rows_cached < 0) return OutOfRange(report.task, "rows_cached", totals.rows_cached);
-  if (totals.rows_pulled < 0) return OutOfRange(report.task, "rows_pulled", totals.rows_pulled);
-  if (totals.staleness_counts.size() > kStalenessBuckets) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("staleness_counts: ", totals.staleness_counts.size(),
-                     " entries, expected at most ", kStalenessBuckets));
-  }
-  for (const int64_t count : totals.staleness_counts) {
-    if (count < 0) return OutOfRange(report.task, "staleness_counts", count);
-  }
-  return work_->Validate(report);
-}
-
 absl::Status JobRun::OnTaskReport(const TaskReport& report, Instant now, Events& events) {
-  Task* task = ended() ? nullptr : tasks_.FindLife(report.task.rank, report.task.incarnation);
-  if (task == nullptr) {
-    return absl::AbortedError(absl::StrCat(report.task.job, " task ", report.task.rank.value(),
-                                           ": incarnation ", report.task.incarnation.value(),
-                                           " is not wanted any more"));
-  }
-  CAPSTAN_RETURN_IF_ERROR(ValidateReport(report));
-  tasks_.Renew(*task, report.preparing, now);
-  ++revision_;
-  const bool moved = TakeProgress(*task, report, now);
-  if (!report.failure.happened()) {
-    NoteContradiction(*task, moved, now);
-    if (training() && now >= last_report_event_ + options_.report_interval) EmitReport(now, events);
-    Advance(now, events);
-  } else if (IsOfExport(*task, report.failure)) {
-    // The task continues in another incarnation, which waits; the tables stay unchanged.
-    const std::string why =
-        absl::StrCat("task ", task->rank.value(), " on ", task->node, ": ", report.failure.message);
-    EndTask(task->rank, report.failure, /*counted=*/false, now, events);
-    export_.Keep(why, now, events);
-    ++decisions_;
-    Advance(now, events);
-  } else if (MayPass(report.failure.reason) || !IsNeeded(task->rank)) {
-    EndTask(task->rank, report.failure, /*counted=*/true, now, events);
-    Advance(now, events);
+  CAPSTAN_RETURN_IF_ERROR(parts_.task_watch.OnReport(report, now));
+  if (report.failure.happened()) {
+    OnTaskFailed(report, now, events);
   } else {
-    const std::string where = absl::StrCat("task ", task->rank.value(), " on ", task->node, ": ");
-    End(JobState::kFailed, {report.failure.reason, where + report.failure.message}, now, events);
+    parts_.training.EmitReportIfDue(now, events);
   }
+  Advance(now, events);
   return absl::OkStatus();
 }
 
-Failure JobRun::OlderStore(const std::string& witness) {
-  return {FailureReason::kInternal,
-          absl::StrCat(witness,
-                       " knows of decisions that the scheduler does not know: the scheduler's "
-                       "store is an older copy of itself, and what it decided since is lost; go on "
-                       "from a checkpoint")};
-}
-
-void JobRun::OnOlderStore(const std::string& witness, Instant now, Events& events) {
-  if (!ended()) End(JobState::kFailed, OlderStore(witness), now, events);
-}
-
-// An older report does no harm, because all figures only grow.
-bool JobRun::TakeProgress(Task& task, const TaskReport& report, Instant now) {
-  bool moved = report.totals.samples > task.totals.samples || report.iterations > task.iterations ||
-               HasGoneOn(task.activity, report.activity);
-  metrics_.Add(report.totals, task.totals, now);
-  if (training()) task.rate.Add(task.totals.samples, now);
-  task.iterations = std::max(task.iterations, report.iterations);
-  task.assignment_seen = std::max(task.assignment_seen, report.assignment_seen);
-  task.idle = task.live() && report.idle && report.assignment_seen == task.assignment.generation;
-  task.wait = report.wait;
-  links_.OnReport(task.rank, task.node, task.wait.silent, now);
-  task.activity = report.activity;
-  if (work_->Report(report)) moved = true;
-  const bool current = report.assignment_seen == task.assignment.generation;
-  if (report.exported && current && export_.writer() == task.rank &&
-      export_.OnWritten(report.task)) {
-    ++decisions_;
+void JobRun::OnTaskFailed(const TaskReport& report, Instant now, Events& events) {
+  const Rank rank = report.task.rank;
+  const Failure& failure = report.failure;
+  const std::string why = absl::StrCat("task ", rank.value(), " on ", parts_.tasks.at(rank).node,
+                                       ": ", failure.message);
+  if (failure.reason == FailureReason::kOutputFailed && parts_.phase == JobPhase::kExporting &&
+      parts_.exporter.writer() == rank) {
+    // The task continues in another incarnation, which waits; the tables stay unchanged.
+    parts_.task_watch.EndUncounted(rank, failure, now, events);
+    parts_.exporter.Keep(why, now, events);
+    ++parts_.decisions;
+  } else if (MayPass(failure.reason) || !parts_.exporter.IsNeeded(rank)) {
+    EndTask(rank, failure, now, events);
+  } else {
+    End(JobState::kFailed, {failure.reason, why}, now, events);
   }
-  return moved;
-}
-
-void JobRun::NoteContradiction(Task& task, bool moved, Instant now) {
-  const bool works = HasUnfinishedWork(task);
-  if (!task.idle || !works) {
-    task.contradicts_since.reset();
-  } else if (!task.contradicts_since) {
-    task.contradicts_since = now;
-  }
-  if (moved || !works || !task.wait.what.empty()) {
-    task.stuck_since.reset();
-  } else if (!task.stuck_since) {
-    task.stuck_since = now;
-  }
-}
-
-bool JobRun::HasUnfinishedWork(const Task& task) const {
-  if (task.preparing()) return true;
-  if (task.assignment.paused) return false;
-  switch (phase_) {
-    case JobPhase::kTraining:
-      return work_->HasUnfinished(task.rank);
-    case JobPhase::kEvaluating:
-      return work_->evaluation().HeldCount(task.rank) > 0;
-    case JobPhase::kExporting:
-      return export_.HasWork(task.rank);
-    case JobPhase::kFinishing:
-      return true;
-    case JobPhase::kPlacing:
-    case JobPhase::kStarting:
-    case JobPhase::kCheckpointing:
-    case JobPhase::kRecovering:
-      return false;
-  }
-  return false;
 }
 
 void JobRun::OnTaskExited(const TaskKey& key, const TaskExit& exit, bool node_leaving, Instant now,
                           Events& events) {
-  const Task* task = ended() ? nullptr : tasks_.FindLife(key.rank, key.incarnation);
+  const Task* task = parts_.tasks.FindLife(key.rank, key.incarnation);
   if (task == nullptr) return;
   Failure why{FailureReason::kTaskCrashed, Describe(exit)};
   if (node_leaving) why = {FailureReason::kNone, absl::StrCat(task->node, " leaves")};
-  if (!IsNeeded(key.rank) && exit.signal == 0 && exit.exit_code == 0) {
+  if (!parts_.exporter.IsNeeded(key.rank) && exit.signal == 0 && exit.exit_code == 0) {
     why = {FailureReason::kNone, "its work is done"};
   }
-  EndTask(key.rank, why, /*counted=*/!node_leaving, now, events);
+  if (node_leaving) {
+    parts_.task_watch.EndUncounted(key.rank, why, now, events);
+  } else {
+    EndTask(key.rank, why, now, events);
+  }
   Advance(now, events);
 }
 
+void JobRun::ExpireTasks(absl::FunctionRef<bool(const NodeId&)> is_silent, Instant now,
+                         Events& events) {
+  if (parts_.ended()) return;
+  for (const Rank rank : parts_.tasks.Expired(now)) {
+    if (is_silent(parts_.tasks.at(rank).node)) {
+      parts_.tasks.Excuse(rank, now);
+    } else {
+      OnTaskExpired(rank, now, events);
+    }
+  }
+}
+
 void JobRun::OnTaskExpired(Rank rank, Instant now, Events& events) {
-  const Task& task = tasks_.at(rank);
-  if (ended() || !task.placed()) return;
+  const Task& task = parts_.tasks.at(rank);
+  if (!task.placed()) return;
   const std::string silence = DurationText(now - task.last_report);
   const bool starting = task.state == Task::State::kStarting;
   const std::string message =
       absl::StrCat(starting ? "did not start within " : "no report for ", silence);
-  EndTask(rank, {FailureReason::kNoHeartbeat, message}, /*counted=*/true, now, events);
+  EndTask(rank, {FailureReason::kNoHeartbeat, message}, now, events);
   Advance(now, events);
 }
 
-void JobRun::EndTask(Rank rank, const Failure& failure, bool counted, Instant now, Events& events) {
-  const Task& task = tasks_.at(rank);
-  const TaskKey key{plan_.id, rank, task.incarnation};
-  const NodeId node = task.node;
-  counted = counted && IsNeeded(rank);
-  events.push_back(TaskDied{key, node, failure, counted});
-  last_death_ = absl::StrCat("task ", rank.value(), " on ", node, ": ", failure.message);
-  members_.Remove(rank, now);
-  if (!Planted(PlantedBug::kLoseLeaseOfTheDead)) work_->Return(rank);
-  export_.OnTaskEnded(rank);
-  tasks_.End(rank);
-  links_.OnTaskEnded(rank);
-  tasks_.at(rank).let_go = !failure.happened();
-  changed_assignments_.erase(rank);
-  ++desired_version_;
-  ++revision_;
-  if (!counted) return;
-  if (!first_failure_.happened()) first_failure_ = {failure.reason, last_death_};
-  if (++crashes_ <= plan_.max_restarts) return;
-  End(JobState::kFailed,
-      {first_failure_.reason, absl::StrCat(first_failure_.message, " (the first of ", crashes_,
-                                           " crashes; max_restarts is ", plan_.max_restarts, ")")},
-      now, events);
+void JobRun::MoveTask(Rank rank, const std::string& why, Instant now, Events& events) {
+  if (parts_.exporter.IsWhole() || !parts_.tasks.at(rank).placed()) return;
+  parts_.task_watch.EndUncounted(rank, {FailureReason::kNone, why}, now, events);
+  Advance(now, events);
 }
 
-// ---------------------------------------------------------------- the export
-
-bool JobRun::IsModelWhole() const {
-  return phase_ == JobPhase::kFinishing || (phase_ == JobPhase::kExporting && export_.IsStaged());
+void JobRun::EndTask(Rank rank, const Failure& failure, Instant now, Events& events) {
+  EndIf(parts_.task_watch.End(rank, failure, now, events), now, events);
 }
 
-bool JobRun::IsNeeded(Rank rank) const {
-  return !IsModelWhole() || (phase_ == JobPhase::kExporting && export_.IsLeftTo(rank));
+void JobRun::EndHungTasks(Instant now, Events& events) {
+  for (const auto& [rank, why] : parts_.task_watch.Hung(now)) {
+    EndTask(rank, why, now, events);
+    if (parts_.ended()) return;
+  }
 }
 
-bool JobRun::AwaitsModel(const TaskKey& exporter) const {
-  return !ended() && phase_ == JobPhase::kExporting && export_.Awaits(exporter);
+// ---------------------------------------------------------------- nodes and servers
+
+void JobRun::OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events) {
+  if (parts_.ended()) return;
+  for (const DeadNode& dead : nodes) {
+    parts_.server_watch.OnDied(dead.node, dead.why, dead.fenced_at, events);
+    parts_.task_watch.OnNodeDied(dead.node, dead.why, now, events);
+  }
+  Advance(now, events);
 }
 
-std::optional<ModelPublish> JobRun::TakeModelPublish() {
-  return ended() || phase_ != JobPhase::kExporting ? std::nullopt : export_.TakePublish();
+void JobRun::OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored,
+                            bool draining, Instant now, Events& events) {
+  if (parts_.ended()) return;
+  parts_.server_watch.OnJoined(server, stored, draining, events);
+  Advance(now, events);
 }
 
-bool JobRun::WritesInto(const std::string& folder) const {
-  if (ended() || folder.empty()) return false;
-  if (checkpoints_.order().folder == folder) return true;
-  const std::optional<Rank> writer = export_.writer();
-  if (phase_ != JobPhase::kExporting || !writer || !tasks_.at(*writer).live()) return false;
-  return export_.WritesInto(folder, {plan_.id, *writer, tasks_.at(*writer).incarnation});
+void JobRun::OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events) {
+  if (parts_.ended()) return;
+  parts_.shards.SetServer(server, draining);
+  Advance(now, events);
+}
+
+void JobRun::OnTableReport(const NodeId& server, const TableReport& report, Instant now,
+                           Events& events) {
+  if (parts_.ended()) return;
+  if (!parts_.server_watch.Uses(server) || parts_.shards.servers().HasFailed(server)) return;
+  if (report.failure.happened()) return OnTableFailed(server, report, now, events);
+  parts_.server_watch.OnReport(server, report, now);
+  Advance(now, events);
+}
+
+void JobRun::OnTableFailed(const NodeId& server, const TableReport& report, Instant now,
+                           Events& events) {
+  const Failure& failure = report.failure;
+  parts_.shards.NoteApplied(server, report.routing);
+  if (parts_.server_watch.HasLostShards(failure)) {
+    if (parts_.phase == JobPhase::kFinishing) return;
+    parts_.server_watch.OnFailed(server, failure.message, now, events);
+    return Advance(now, events);
+  }
+  // The server repeats the report if the table is still needed.
+  if (parts_.exporter.IsWhole()) return;
+  // A lack of memory is no damage of the checkpoint.
+  if (failure.reason != FailureReason::kOutOfMemory &&
+      parts_.server_watch.TryOlderCheckpoint(server, failure.message, now, events)) {
+    return Advance(now, events);
+  }
+  End(JobState::kFailed, {failure.reason, absl::StrCat(server, ": ", failure.message)}, now,
+      events);
+}
+
+void JobRun::Adopt(const std::string& cluster, Incarnation first_life, CheckpointId floor,
+                   Instant now, Events& events) {
+  Restored(now, absl::ZeroDuration());
+  absl::btree_set<NodeId> nodes;
+  for (const ServerRef& server : parts_.routing->servers) nodes.insert(server.node);
+  for (const Task& task : parts_.tasks.all()) {
+    if (task.placed()) nodes.insert(task.node);
+  }
+  parts_.server_watch.Adopt(now);
+  parts_.checkpoints.all().Abandon(absl::StrCat("its servers were of cluster ", cluster));
+  parts_.checkpoints.all().SkipTo(floor);
+  parts_.members.Fence(first_life, now);
+  std::vector<DeadNode> gone;
+  for (const NodeId& node : nodes) {
+    gone.push_back({node, absl::StrCat("it was of cluster ", cluster), now});
+  }
+  Events happened;
+  OnNodesDied(gone, now, happened);
+  for (Event& event : happened) {
+    // All nodes of the other cluster are gone, which needs no event.
+    if (std::holds_alternative<ServerLost>(event) || std::holds_alternative<TaskDied>(event)) {
+      continue;
+    }
+    events.push_back(std::move(event));
+  }
+}
+
+// ---------------------------------------------------------------- files
+
+JobRun::Files JobRun::TakeFiles() {
+  return {parts_.checkpoints.all().TakePublish(), parts_.exporter.TakePublish()};
+}
+
+void JobRun::OnCheckpointPublished(CheckpointId id, const absl::Status& status, Instant now,
+                                   Events& events) {
+  parts_.checkpoints.all().Published(id, status);
+  parts_.checkpoints.Note(events);  // This event comes before the job goes back to the checkpoint.
+  if (!parts_.ended()) Advance(now, events);
 }
 
 void JobRun::OnModelPublished(const TaskKey& exporter, const absl::Status& status, Instant now,
                               Events& events) {
-  if (!AwaitsModel(exporter)) return;
-  ++decisions_;
-  export_.OnPublished(status, events);
+  if (!parts_.exporter.Awaits(exporter)) return;
+  ++parts_.decisions;
+  parts_.exporter.OnPublished(status, events);
   Advance(now, events);
 }
 
-bool JobRun::IsOfExport(const Task& task, const Failure& failure) const {
-  return failure.reason == FailureReason::kOutputFailed && phase_ == JobPhase::kExporting &&
-         export_.writer() == task.rank;
+// ---------------------------------------------------------------- users
+
+absl::Status JobRun::CheckTrains(Instant now) const {
+  const bool late = parts_.phase == JobPhase::kExporting || parts_.phase == JobPhase::kFinishing;
+  if (!parts_.ended() && !late) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(parts_.plan.id, " trains no more: ", WhyEnded(parts_, now)));
+}
+
+absl::StatusOr<CheckpointId> JobRun::AskCheckpoint(AndThen then, Instant now, Events& events) {
+  const CheckpointPause& pause = parts_.checkpoints.pause();
+  if (then == AndThen::kStop && pause.MustStop()) return pause.stops_after();
+  CAPSTAN_RETURN_IF_ERROR(CheckTrains(now));
+  const CheckpointId id =
+      then == AndThen::kStop ? parts_.checkpoints.AskLast() : parts_.checkpoints.Ask();
+  Advance(now, events);
+  return id;
+}
+
+absl::StatusOr<CheckpointId> JobRun::AskSnapshot(uint64_t reader, Instant now, Events& events) {
+  CAPSTAN_RETURN_IF_ERROR(CheckTrains(now));
+  CAPSTAN_RETURN_IF_ERROR(parts_.checkpoints.all().AskSnapshot(reader));
+  const CheckpointId id = parts_.checkpoints.all().last_begun().Next();
+  Advance(now, events);
+  return id;
 }
 
 absl::Status JobRun::AskExport(const std::string& folder, Instant now, Events& events) {
-  if (ended() || !export_.IsKept()) {
+  if (parts_.ended() || !parts_.exporter.IsKept()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        plan_.id,
-        " keeps no model that could not be written: ", ended() ? "it has ended" : Detail(now)));
+        parts_.plan.id, " keeps no model that could not be written: ", WhyEnded(parts_, now)));
   }
-  export_.Ask(folder);
-  ++decisions_;
-  ++revision_;
+  parts_.exporter.Ask(folder);
+  ++parts_.decisions;
+  ++parts_.revision;
   Advance(now, events);
   return absl::OkStatus();
 }
 
-void JobRun::CheckKeptModel(Instant now, Events& events) {
-  if (const auto overdue = export_.Overdue(now)) End(JobState::kFailed, *overdue, now, events);
-}
-
-// ---------------------------------------------------------------- time and ends
-
-void JobRun::CheckWorkers(Instant now, Events& events) {
-  if (ended()) return;
-  if (IsModelWhole() || tasks_.CountIn(Task::State::kUnplaced) < plan_.workers) {
-    without_worker_since_.reset();
-    return;
-  }
-  if (!without_worker_since_) without_worker_since_ = now;
-  if (now < *without_worker_since_ + plan_.worker_wait) return;
-  std::string message =
-      absl::StrCat("no live worker task for ", DurationText(now - *without_worker_since_));
-  if (!last_death_.empty()) absl::StrAppend(&message, "; the last to die was ", last_death_);
-  End(JobState::kFailed, {FailureReason::kNoHeartbeat, message}, now, events);
-}
-
-void JobRun::Stop(Instant now, Events& events) {
-  if (!ended()) End(JobState::kStopped, {}, now, events);
-}
-
-void JobRun::Tick(Instant now, Events& events) {
-  if (ended()) return;
-  EndHungTasks(now, events);
-  if (!ended()) CheckLinks(now, events);
-  if (!ended()) CheckServers(now, events);
-  if (!ended()) CheckKeptModel(now, events);
-  checkpoints_.Tick(now);
-  if (!ended()) Advance(now, events);
-}
-
-void JobRun::EndHungTasks(Instant now, Events& events) {
-  for (Task& task : tasks_.all()) {
-    std::string why;
-    if (task.contradicts_since && now >= *task.contradicts_since + options_.contradiction_limit) {
-      why = "it says that it is idle, and has not reported its work done";
-    } else if (task.stuck_since && now >= *task.stuck_since + options_.task_progress_limit) {
-      why = absl::StrCat("it has not moved on with ",
-                         task.preparing() ? "its preparation" : "its work", " for ",
-                         DurationText(now - *task.stuck_since), TextOf(task.activity),
-                         ", and names nothing that it waits for");
-    } else {
-      continue;
-    }
-    EndTask(task.rank, {FailureReason::kHang, why}, /*counted=*/true, now, events);
-    if (ended()) return;
-  }
-}
-
-Instant JobRun::NextDeadline() const {
-  if (ended()) return Instant::InfiniteFuture();
-  Instant next = tasks_.NextDeadline();
-  for (const Task& task : tasks_.all()) {
-    if (task.contradicts_since) {
-      next = std::min(next, *task.contradicts_since + options_.contradiction_limit);
-    }
-    if (task.stuck_since) next = std::min(next, *task.stuck_since + options_.task_progress_limit);
-  }
-  next = std::min(next, checkpoints_.Limit());
-  if (checkpoints_.IsIdle()) next = std::min(next, pause_.NextAttempt());
-  next = std::min(next, export_.kept_until().value_or(next));
-  if (phase_ == JobPhase::kTraining && training_begun_ && !work_->quieting() &&
-      !recovery_.active() && checkpoints_.IsIdle()) {
-    next = std::min(next, checkpoints_.DueAt());
-  }
-  if (phase_ == JobPhase::kFinishing)
-    return std::min(next, finishing_since_ + options_.finish_limit);
-  if (without_worker_since_) next = std::min(next, *without_worker_since_ + plan_.worker_wait);
-  next = std::min(next, shards_.NextDeadline());
-  if (IsModelWhole()) return next;
-  next = std::min(next, links_.NextDeadline());
-  if (recovery_.waiting()) return std::min(next, recovery_.NextDeadline());
-  const auto late = members_.Latest();
-  return late ? std::min(next, late->since + options_.server_limit) : next;
+void JobRun::EndIf(const std::optional<Failure>& failure, Instant now, Events& events) {
+  if (failure) End(JobState::kFailed, *failure, now, events);
 }
 
 void JobRun::End(JobState state, const Failure& failure, Instant now, Events& events) {
-  state_ = state;
-  failure_ = failure;
-  ended_ = now;
-  for (const Task& task : tasks_.all()) {
-    if (task.placed()) tasks_.End(task.rank);
+  if (parts_.ended()) return;
+  parts_.state = state;
+  parts_.failure = failure;
+  parts_.ended_at = now;
+  for (const Task& task : parts_.tasks.all()) {
+    if (task.placed()) parts_.tasks.End(task.rank);
   }
-  changed_assignments_.clear();
-  checkpoints_.Abandon("the job ended");
-  NoteCheckpoints(events);
-  ++desired_version_;
-  ++revision_;
-  events.push_back(JobEnded{plan_.id, state, failure});
+  parts_.checkpoints.all().Abandon("the job ended");
+  parts_.checkpoints.Note(events);
+  ++parts_.desired_version;
+  ++parts_.revision;
+  events.push_back(JobEnded{parts_.plan.id, state, failure});
 }
 
-std::vector<Rank> JobRun::UnplacedRanks() const {
-  if (ended() || IsModelWhole()) return {};
-  return tasks_.Unplaced();
+// ---------------------------------------------------------------- time
+
+void JobRun::Tick(Instant now, Events& events) {
+  if (parts_.ended()) return;
+  EndHungTasks(now, events);
+  if (!parts_.ended()) parts_.task_watch.CheckLinks(now, events);
+  if (!parts_.ended()) EndIf(parts_.server_watch.CheckServers(now), now, events);
+  if (!parts_.ended()) EndIf(parts_.exporter.Overdue(now), now, events);
+  parts_.checkpoints.all().Tick(now);
+  if (!parts_.ended()) Advance(now, events);
 }
 
-std::vector<Rank> JobRun::ExpiredTasks(Instant now) const {
-  return ended() ? std::vector<Rank>{} : tasks_.Expired(now);
-}
-
-std::vector<TaskKey> JobRun::PlacedTasks() const {
-  std::vector<TaskKey> keys;
-  for (const Task& task : tasks_.all()) {
-    if (task.placed()) keys.push_back({plan_.id, task.rank, task.incarnation});
+Instant JobRun::NextDeadline() const {
+  if (parts_.ended()) return Instant::InfiniteFuture();
+  Instant next = std::min(parts_.task_watch.NextDeadline(), parts_.checkpoints.NextDeadline());
+  next = std::min(next, parts_.server_watch.NextDeadline());
+  next = std::min(next, parts_.exporter.kept_until().value_or(next));
+  if (!parts_.server_watch.recovery().active()) {
+    next = std::min(next, parts_.training.NextQuiet());
   }
-  return keys;
-}
-
-const Task* JobRun::FindLife(const TaskKey& key) const {
-  const int64_t rank = key.rank.value();
-  if (ended() || rank < 0 || rank >= plan_.workers) return nullptr;
-  const Task& task = tasks_.at(key.rank);
-  return task.placed() && task.incarnation == key.incarnation ? &task : nullptr;
+  if (parts_.phase != JobPhase::kFinishing) return next;
+  return std::min(next, finishing_since_ + parts_.options.finish_limit);
 }
 
 void JobRun::RestartLimits(Instant now, absl::Duration rejoin) {
-  if (ended()) return;
-  tasks_.Restored(now, rejoin);
-  members_.Restored(now);
-  links_.RestartLimits(now);
-  checkpoints_.Restored(now);
-  recovery_.RestartLimits(now);
-  if (without_worker_since_) without_worker_since_ = now;
-  export_.RestartLimits(now);
+  if (parts_.ended()) return;
+  parts_.tasks.Restored(now, rejoin);
+  parts_.members.Restored(now);
+  parts_.task_watch.RestartLimits(now);
+  parts_.checkpoints.all().Restored(now);
+  parts_.server_watch.RestartLimits(now);
+  parts_.exporter.RestartLimits(now);
   finishing_since_ = now;
 }
 
 void JobRun::Restored(Instant now, absl::Duration rejoin, Generation first) {
-  if (ended()) return;
+  if (parts_.ended()) return;
   RestartLimits(now, rejoin);
-  members_.Restored(now, first);
-  work_->Restored();
-  last_report_event_ = now;
+  parts_.members.Restored(now, first);
+  parts_.training.Restored(now);
   // Users saw fewer than this many revisions (reports) that were not stored.
-  revision_ += kRevisionsPerLife;
-  ++decisions_;  // Stores the new revision, to which the next incarnation adds.
-}
-
-std::vector<Rank> JobRun::TakeChangedAssignments() {
-  std::vector<Rank> ranks(changed_assignments_.begin(), changed_assignments_.end());
-  changed_assignments_.clear();
-  return ranks;
+  parts_.revision += kRevisionsPerLife;
+  ++parts_.decisions;  // Stores the new revision, to which the next incarnation adds.
 }
 
 }  // namespace capstan::scheduler

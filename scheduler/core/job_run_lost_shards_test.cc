@@ -19,7 +19,7 @@ TEST_CASE("Job: with neither a copy, a log nor a checkpoint, lost shards end it"
   SECTION("no replicas") {
     Story job(0);
     job.Kill({"server-2"});
-    REQUIRE(job.run->state() == JobState::kFailed);
+    REQUIRE(job.run->parts().state == JobState::kFailed);
     CHECK(job.View().failure ==
           Failure{FailureReason::kServerLost,
                   "server-2, which held shards of the job, is gone: no sync for 3s"});
@@ -27,7 +27,7 @@ TEST_CASE("Job: with neither a copy, a log nor a checkpoint, lost shards end it"
   SECTION("more servers die at a time than there are replicas") {
     Story job(1);
     job.Kill({"server-1", "server-2"});
-    CHECK(job.run->state() == JobState::kFailed);
+    CHECK(job.run->parts().state == JobState::kFailed);
   }
 }
 
@@ -38,7 +38,7 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
   const std::vector<int> shards = job.ShardsOf("server-2");
   const std::vector<SampleLease> leases = job.Of().samples;
   job.Kill({"server-2"});
-  CHECK_FALSE(job.run->ended());
+  CHECK_FALSE(job.run->parts().ended());
   CHECK(job.View().phase == JobPhase::kRecovering);
   CHECK(job.Of().paused);
   CHECK(job.Of().samples == leases);
@@ -48,15 +48,15 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
                                           "the log; 40 s are left"));
   CHECK(job.run->NextDeadline() <= job.now + absl::Seconds(40));
   job.Send(/*idle=*/true);  // A paused task may be idle.
-  CHECK_FALSE(job.run->HasUnfinishedWork(job.run->task(Rank(0))));
+  CHECK_FALSE(job.run->parts().task_watch.HasUnfinishedWork(job.run->parts().tasks.at(Rank(0))));
 
   SECTION("it comes back with its log") {
     job.Start(2, shards);
     CHECK(job.ShardsOf("server-2") == shards);
-    const Term term(job.run->routing()->generation.value());
-    CHECK(job.run->restore_source() ==
+    const Term term(job.run->parts().routing->generation.value());
+    CHECK(job.run->parts().server_watch.source() ==
           RestoreSource{.restore_term = Term(0), .restore_folder = "", .log_term = term});
-    for (const ShardRoute& route : job.run->routing()->shards) {
+    for (const ShardRoute& route : job.run->parts().routing->shards) {
       const bool recovered = job.Primary(route).node == "server-2";
       CHECK(route.term == (recovered ? term : Term(1)));
       if (recovered) CHECK(job.Primary(route) == job.servers.at("server-2"));
@@ -71,19 +71,19 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
   }
   SECTION("it comes back with the log of another job that had this id (issue 20)") {
     job.Start(2, shards, "aa-1");
-    CHECK(job.run->restore_source().log_term == Term(0));
+    CHECK(job.run->parts().server_watch.source().log_term == Term(0));
   }
   SECTION("it comes back with a disk that it had before") {
     job.written_by["server-2"] = Incarnation(1);
     job.Start(2, shards);
-    CHECK(job.run->restore_source().log_term == Term(0));
+    CHECK(job.run->parts().server_watch.source().log_term == Term(0));
     CHECK(job.View().phase == JobPhase::kRecovering);
   }
   SECTION("it comes back without one, and the time runs out") {
     job.Start(2, {shards[0]});
     CHECK(job.View().phase == JobPhase::kRecovering);
     job.Pass(absl::Seconds(40));
-    REQUIRE(job.run->state() == JobState::kFailed);
+    REQUIRE(job.run->parts().state == JobState::kFailed);
     CHECK(job.View().failure.reason == FailureReason::kServerLost);
     CHECK_THAT(job.View().failure.message,
                Catch::StartsWith("server-2, which held shards of the job, is gone: ") &&
@@ -94,9 +94,9 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
     const std::vector<int> others = job.ShardsOf("server-3");
     job.Kill({"server-3"});
     job.Start(2, shards);
-    CHECK(job.run->restore_source().log_term == Term(0));
+    CHECK(job.run->parts().server_watch.source().log_term == Term(0));
     job.Start(3, others);
-    CHECK(job.run->restore_source().log_term > Term(0));
+    CHECK(job.run->parts().server_watch.source().log_term > Term(0));
     job.ApplyAll();
     CHECK(job.View().phase == JobPhase::kTraining);
   }
@@ -106,27 +106,27 @@ TEST_CASE("Job: servers that die before any work is leased cost it nothing", "[s
   const bool log = GENERATE(false, true);
   Story job(0, log, /*server_count=*/3, Story::Tables::kNotMade);
   REQUIRE(job.View().phase == JobPhase::kPlacing);
-  const Task& task = job.run->task(Rank(0));
+  const Task& task = job.run->parts().tasks.at(Rank(0));
   job.Kill({"server-2"});
-  CHECK_FALSE(job.run->ended());
+  CHECK_FALSE(job.run->parts().ended());
   CHECK_FALSE(task.placed());
-  const Term term(job.run->routing()->generation.value());
-  CHECK(job.run->restore_source() ==
+  const Term term(job.run->parts().routing->generation.value());
+  CHECK(job.run->parts().server_watch.source() ==
         RestoreSource{.restore_term = term, .restore_folder = "", .log_term = Term(0)});
-  for (const ShardRoute& route : job.run->routing()->shards) CHECK(route.term == term);
+  for (const ShardRoute& route : job.run->parts().routing->shards) CHECK(route.term == term);
   CHECK(job.ShardsOf("server-2").empty());
   job.run->PlaceTask(Rank(0), Incarnation(101), "worker-1", "w:1", job.now, job.events);
   job.ApplyAll();
   CHECK(job.View().phase == JobPhase::kStarting);
 
   SECTION("not without end") {
-    for (int i = 0; i < 30 && !job.run->ended(); ++i) {
+    for (int i = 0; i < 30 && !job.run->parts().ended(); ++i) {
       job.Kill({"server-1", "server-3"});
       job.Pass(absl::Seconds(61));
       job.Start(1);
       job.Start(3);
     }
-    CHECK(job.run->state() == JobState::kFailed);
+    CHECK(job.run->parts().state == JobState::kFailed);
     CHECK(job.View().failure.reason == FailureReason::kServerLost);
   }
 }
@@ -139,24 +139,24 @@ TEST_CASE(
   int beginnings = 0;
   absl::Duration waited;
   for (int i = 0; i < 40; ++i) {
-    const NodeId primary = job.Primary(job.run->routing()->shards[0]).node;
+    const NodeId primary = job.Primary(job.run->parts().routing->shards[0]).node;
     job.Kill({primary});
     job.Start(primary == "server-1" ? 1 : 2);
     // Like the shell, the test lets time pass to the job's next deadline, and calls the job.
-    while (!job.run->ended() && job.run->shards().has_lost()) {
+    while (!job.run->parts().ended() && job.run->parts().shards.has_lost()) {
       const absl::Duration step = job.run->NextDeadline() - job.now;
       REQUIRE(step > absl::ZeroDuration());
       waited += step;
       job.Pass(step);
     }
-    if (job.run->ended()) break;
+    if (job.run->parts().ended()) break;
     ++beginnings;
     job.run->PlaceTask(Rank(0), Incarnation(101 + static_cast<uint64_t>(i)), "worker-1", "w:1",
                        job.now, job.events);
   }
   CHECK(beginnings == 20);
   CHECK(waited > absl::Minutes(2));
-  REQUIRE(job.run->state() == JobState::kFailed);
+  REQUIRE(job.run->parts().state == JobState::kFailed);
   CHECK_THAT(job.View().failure.message,
              Catch::Contains("the job has begun 20 times") &&
                  Catch::Contains("servers died each time before it trained"));
@@ -171,7 +171,7 @@ TEST_CASE("Job: servers that die before any work is done cost it nothing but tim
   CHECK(job.View().phase == JobPhase::kRecovering);
   job.Start(2);
   if (log) job.Pass(absl::Seconds(61));  // The server has no log of the shards.
-  CHECK_FALSE(job.run->ended());
+  CHECK_FALSE(job.run->parts().ended());
   job.run->PlaceTask(Rank(0), Incarnation(101), "worker-1", "w:1", job.now, job.events);
   job.ApplyAll();
   CHECK(job.View().phase == JobPhase::kStarting);
@@ -199,7 +199,8 @@ TEST_CASE("Job: a server may restore its log for as long as it gets on with it",
 TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][core]") {
   Story job(1, /*log=*/true, /*server_count=*/2);
   std::vector<int> all;
-  for (const ShardRoute& route : job.run->routing()->shards) all.push_back(route.key.shard.value());
+  for (const ShardRoute& route : job.run->parts().routing->shards)
+    all.push_back(route.key.shard.value());
   job.Kill({"server-1", "server-2"});
   const bool first = GENERATE(false, true);  // The other server is back before the first has read.
   job.Start(1, all);
@@ -209,7 +210,7 @@ TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][
   TableReport report{"job-1", Generation(0), Generation(0), {}, {}};
   report.failure = {FailureReason::kBadData, "wal-1: record 7: checksum is wrong"};
   job.run->OnTableReport("server-1", report, job.now, job.events);
-  CHECK_FALSE(job.run->ended());
+  CHECK_FALSE(job.run->parts().ended());
   if (!first) job.Start(2, all);
   CHECK(job.ShardsOf("server-1").empty());
   job.servers.erase("server-1");
@@ -231,7 +232,7 @@ TEST_CASE("Job: two logs that cannot be read back are two lost logs", "[schedule
   job.run->OnTableReport("server-1", report, job.now, job.events);
   REQUIRE(job.View().phase == JobPhase::kRecovering);
   job.run->OnTableReport("server-2", report, job.now, job.events);
-  CHECK_FALSE(job.run->ended());
+  CHECK_FALSE(job.run->parts().ended());
   CHECK(job.View().phase == JobPhase::kRecovering);
 }
 
@@ -241,21 +242,24 @@ TEST_CASE("Job: a late report does not make the log of an earlier life one of an
   Story job(0, /*log=*/true);
   const std::vector<int> shards = job.ShardsOf("server-2");
   const Incarnation writer = job.written_by["server-2"];
-  TableReport late{
-      "job-1", job.run->routing()->generation, job.run->membership().generation, {}, {}};
+  TableReport late{"job-1",
+                   job.run->parts().routing->generation,
+                   job.run->parts().members.membership().generation,
+                   {},
+                   {}};
   late.logs_begun = true;
   job.Kill({"server-2"});
   job.Start(2, shards);
   job.logs_begun = false;
   job.ApplyAll();
-  const Term read = job.run->restore_source().log_term;
+  const Term read = job.run->parts().server_watch.source().log_term;
   REQUIRE(read > Term(0));
   job.run->OnTableReport("server-2", late, job.now, job.events);
   // The server dies before its log records that this incarnation has the shards.
   job.Kill({"server-2"});
   job.written_by["server-2"] = writer;
   job.Start(2, shards);
-  CHECK(job.run->restore_source().log_term > read);
+  CHECK(job.run->parts().server_watch.source().log_term > read);
 }
 
 // sim --seed=3210225116: the log of a successor of the first, on an older disk, was used.
@@ -263,9 +267,10 @@ TEST_CASE("Job: the logs of before count until it is known that who took over ha
           "[scheduler][core]") {
   Story job(1, /*log=*/true, /*server_count=*/2);
   std::vector<int> all;
-  for (const ShardRoute& route : job.run->routing()->shards) all.push_back(route.key.shard.value());
+  for (const ShardRoute& route : job.run->parts().routing->shards)
+    all.push_back(route.key.shard.value());
   const auto awaits_log = [&job] {
-    return std::ranges::all_of(job.run->routing()->shards, &ShardRoute::awaits_log);
+    return std::ranges::all_of(job.run->parts().routing->shards, &ShardRoute::awaits_log);
   };
   job.Kill({"server-1", "server-2"});
   const Incarnation writer = job.written_by["server-1"];
@@ -273,7 +278,7 @@ TEST_CASE("Job: the logs of before count until it is known that who took over ha
   job.Start(2, all);
   REQUIRE(job.ShardsOf("server-1") == all);
   REQUIRE(awaits_log());  // Until then it acknowledges no push.
-  TableReport report{"job-1", job.run->routing()->generation, Generation(0), {}, {}};
+  TableReport report{"job-1", job.run->parts().routing->generation, Generation(0), {}, {}};
   SECTION("it dies before that") {
     job.Kill({"server-1"});
     CHECK(job.ShardsOf("server-2") == all);
@@ -313,9 +318,9 @@ TEST_CASE("Job: what a server registered with is durable at once", "[scheduler][
   const std::vector<int> shards = job.ShardsOf("server-2");
   const std::vector<int> others = job.ShardsOf("server-3");
   job.Kill({"server-2", "server-3"});
-  const uint64_t before = job.run->durable_version();
+  const uint64_t before = job.run->parts().durable_version();
   job.Start(2, shards);
-  CHECK(job.run->durable_version() > before);
+  CHECK(job.run->parts().durable_version() > before);
 }
 
 TEST_CASE("Job: a log that an earlier primary left is not taken for the last one's",
@@ -326,13 +331,14 @@ TEST_CASE("Job: a log that an earlier primary left is not taken for the last one
   job.Kill({"server-2", "server-3"});
   REQUIRE(job.View().phase == JobPhase::kRecovering);
   std::vector<int> all;
-  for (const ShardRoute& route : job.run->routing()->shards) all.push_back(route.key.shard.value());
+  for (const ShardRoute& route : job.run->parts().routing->shards)
+    all.push_back(route.key.shard.value());
   job.Start(1, all);
-  CHECK(job.run->restore_source().log_term == Term(0));
+  CHECK(job.run->parts().server_watch.source().log_term == Term(0));
   job.Start(2, all);
-  CHECK(job.run->restore_source().log_term == Term(0));
+  CHECK(job.run->parts().server_watch.source().log_term == Term(0));
   job.Start(3, all);
-  CHECK(job.run->restore_source().log_term > Term(0));
+  CHECK(job.run->parts().server_watch.source().log_term > Term(0));
   CHECK(job.ShardsOf("server-1").empty());
 }
 

@@ -1,262 +1,267 @@
-// JobRun: the phases of a job: their ends, their leases and their active tasks.
+// JobRun: the phases of a job: what begins and ends them, and what tasks are assigned in each.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
-#include "common/planted/planted_bug.h"
 #include "scheduler/core/job_run.h"
 
 namespace capstan::scheduler {
 
 void JobRun::Advance(Instant now, Events& events) {
-  if (!ended() && phase_ == JobPhase::kExporting && export_.done()) EnterFinishing(now, events);
-  SettleShards(now, events);
-  CheckWorkers(now, events);
-  while (!ended() && !recovery_.active() && AdvancePhase(now, events)) {
+  if (parts_.ended()) return;
+  if (parts_.phase == JobPhase::kExporting && parts_.exporter.done()) EnterFinishing(now, events);
+  EndIf(parts_.server_watch.Settle(now, events), now, events);
+  if (!parts_.ended()) EndIf(parts_.task_watch.CheckWorkers(now), now, events);
+  while (!parts_.ended() && !parts_.server_watch.recovery().active() && AdvancePhase(now, events)) {
   }
-  if (ended()) return;
-  NoteCheckpoints(events);
+  if (parts_.ended()) return;
+  parts_.checkpoints.Note(events);
   RefreshAssignments();
 }
 
 // Does the work of the phase that is possible now. Returns true if another phase was entered.
 bool JobRun::AdvancePhase(Instant now, Events& events) {
-  switch (phase_) {
+  WorkLeases& work = parts_.training.work();
+  switch (parts_.phase) {
     case JobPhase::kPlacing:
-      if (!members_.tables_ready()) return false;
-      SetPhase(JobPhase::kStarting, events);
+      if (!parts_.members.tables_ready()) return false;
+      parts_.SetPhase(JobPhase::kStarting, events);
       return true;
     case JobPhase::kStarting:
-      if (tasks_.Live().empty() || tasks_.CountIn(Task::State::kStarting) > 0 ||
-          tasks_.CountIn(Task::State::kPreparing) > 0) {
-        return false;
-      }
-      recovery_.OnTraining();
-      if (recovery_.restore()) {
-        ResumeAt(recovery_.restore()->at, now, events);
-      } else {
-        EnterTraining(Epoch(0), nullptr, now, events);
-      }
-      checkpoints_.StartClock(IterationNow(), now);
-      return true;
+      return LeaveStarting(now, events);
     case JobPhase::kTraining:
-      // What is copied between here and the next epoch must not miss a part of a late push.
-      if (work_->trained() &&
-          (members_.AreDeadFenced() || Planted(PlantedBug::kTakeMomentUnfenced))) {
-        if (TakeCheckpoint(CheckpointPause::At::kEndOfTraining, now, events)) return true;
-        FinishTraining(now, events);
-        return true;
-      }
-      if (IsQuiet() && TakeCheckpoint(CheckpointPause::At::kWithinEpoch, now, events)) return true;
-      if (training_begun_ || BeginTraining(now)) AdvanceTraining(now);
-      return false;
+      return AdvanceTraining(now, events);
     case JobPhase::kCheckpointing:
-      if (pause_.keeping()) return KeepBest(now, events);
-      if (!pause_.IsOver(checkpoints_)) return false;
+      if (parts_.checkpoints.pause().keeping()) return KeepBest(now, events);
+      if (!parts_.checkpoints.IsOver()) return false;
       LeaveCheckpoint(now, events);
       return true;
     case JobPhase::kEvaluating:
-      if (work_->evaluation().complete()) {
+      if (work.evaluation().complete()) {
         FinishEvaluation(now, events);
         return true;
       }
-      work_->GrantEvaluation(tasks_.Live());
+      work.GrantEvaluation(parts_.tasks.Live());
       return false;
     case JobPhase::kExporting:
-      if (MustReturn()) return ReturnToBest(now, events);
-      if (const std::vector<Rank> live = tasks_.Live(); export_.WantsWriter() && !live.empty()) {
-        export_.Assign(live.front());
-      }
-      return false;
+      return AdvanceExport(now, events);
     case JobPhase::kFinishing:
-      if ((tasks_.CountIn(Task::State::kUnplaced) == plan_.workers && checkpoints_.IsIdle()) ||
-          now >= finishing_since_ + options_.finish_limit) {
-        End(IsSaved() ? JobState::kStopped : JobState::kSucceeded, {}, now, events);
-      }
+      AdvanceFinishing(now, events);
       return false;
-    case JobPhase::kRecovering:  // phase_ is never kRecovering, which only views show.
+    case JobPhase::kRecovering:  // Only views show it.
       return false;
   }
   return false;
 }
 
-// From now on the tables are not needed, so deaths of servers do not matter.
-void JobRun::EnterFinishing(Instant now, Events& events) {
-  recovery_.End();
-  finishing_since_ = now;
-  SetPhase(JobPhase::kFinishing, events);
-}
-
-void JobRun::SetPhase(JobPhase phase, Events& events) {
-  phase_ = phase;
-  ++decisions_;
-  ++revision_;
-  events.push_back(PhaseStarted{plan_.id, phase, epochs_.epoch()});
-}
-
-// ---------------------------------------------------------------- training
-
-void JobRun::EnterTraining(Epoch epoch, const ResumePoint* from, Instant now, Events& events) {
-  const double factor = epochs_.Start(epoch, from == nullptr ? now : now - from->epoch_time);
-  members_.SetLearningRateFactor(factor, now);
-  training_begun_ = false;
-  metrics_.StartEpoch();
-  for (Task& task : tasks_.all()) task.rate.Begin();
-  work_->StartTraining(epoch, from);
-  SetPhase(JobPhase::kTraining, events);
-}
-
-// Activates all live tasks at one iteration when all servers know them as inactive. Returns true
-// when that is done.
-bool JobRun::BeginTraining(Instant now) {
-  const std::vector<Rank> live = tasks_.Live();
-  const bool possible = std::all_of(live.begin(), live.end(), [this](Rank rank) {
-    return members_.IsActive(rank) || members_.MayActivate(rank);
-  });
-  if (live.empty() || !possible || !members_.HasLearningRate()) return false;
-  training_begun_ = true;
-  ActivateJoiners(now);
+bool JobRun::LeaveStarting(Instant now, Events& events) {
+  const JobTasks& tasks = parts_.tasks;
+  if (tasks.Live().empty() || tasks.CountIn(Task::State::kStarting) > 0 ||
+      tasks.CountIn(Task::State::kPreparing) > 0) {
+    return false;
+  }
+  parts_.server_watch.OnTraining();
+  if (const auto& restore = parts_.server_watch.recovery().restore()) {
+    ResumeAt(restore->at, now, events);
+  } else {
+    parts_.training.Enter(Epoch(0), nullptr, now, events);
+  }
+  parts_.checkpoints.all().StartClock(parts_.training.StepsDone(), now);
   return true;
 }
 
-// Activates tasks that joined, and tasks that were deactivated when there was no work for them.
-void JobRun::ActivateJoiners(Instant now) {
-  if (!work_->HasWorkForMore()) return;
-  const Iteration start = tasks_.HighestIteration();
-  for (const Rank rank : tasks_.Live()) {
-    if (!members_.MayActivate(rank)) continue;
-    members_.Activate(rank, work_->has_task_clocks() ? start : Iteration(0), now);
-    Task& task = tasks_.at(rank);
-    task.iterations = std::max(task.iterations, start);
+void JobRun::ResumeAt(const ResumePoint& at, Instant now, Events& events) {
+  if (!parts_.epochs.Resume(at)) {
+    // After a return the figures cover all epochs.
+    if (!parts_.epochs.returned()) parts_.metrics = at.metrics;
+    return EnterEnd(events);
   }
+  parts_.training.Resume(at, now, events);
+  if (!parts_.checkpoints.IsSaved()) return;
+  parts_.checkpoints.StandWithinEpoch();
+  ExportAndStop(now, events);
 }
 
-std::vector<Rank> JobRun::ReadyRanks() const {
-  std::vector<Rank> ready = tasks_.Live();
-  std::erase_if(ready, [this](Rank rank) { return !members_.IsReady(rank); });
-  return ready;
-}
+// ---------------------------------------------------------------- training and evaluation
 
-void JobRun::AdvanceTraining(Instant now) {
-  PlanQuiet(now);
-  if (!work_->paused()) GrantTraining(now);
-}
-
-void JobRun::GrantTraining(Instant now) {
-  ActivateJoiners(now);
-  work_->Grant(ReadyRanks(), tasks_);
-  DeactivateWorkless(now);
-}
-
-// Deactivates tasks without work, because the SSP rule must not wait for them.
-void JobRun::DeactivateWorkless(Instant now) {
-  if (work_->HasWorkForMore()) return;
-  for (const Rank rank : tasks_.Live()) {
-    if (!work_->HasUnfinished(rank)) members_.Deactivate(rank, now);
+bool JobRun::AdvanceTraining(Instant now, Events& events) {
+  if (parts_.training.IsOver()) {
+    if (!TakeCheckpoint(CheckpointPause::At::kEndOfTraining, now, events)) {
+      FinishTraining(now, events);
+    }
+    return true;
   }
-}
-
-void JobRun::RestMembers(Instant now) {
-  if (!work_->has_task_clocks()) return;
-  for (const Rank rank : tasks_.Live()) members_.Deactivate(rank, now);
+  if (parts_.training.IsQuiet() && TakeCheckpoint(CheckpointPause::At::kWithinEpoch, now, events)) {
+    return true;
+  }
+  parts_.training.Advance(now);
+  return false;
 }
 
 void JobRun::FinishTraining(Instant now, Events& events) {
-  EmitReport(now, events);
-  epochs_.FinishTraining(metrics_.epoch());
-  RestMembers(now);
-  if (epochs_.Evaluated().empty()) {
+  parts_.training.EmitReport(now, events);
+  parts_.epochs.FinishTraining(parts_.metrics.epoch());
+  parts_.training.Rest(now);
+  if (parts_.epochs.Evaluated().empty()) {
     FinishEpoch(now, events);
   } else {
     EnterEvaluating(events);
   }
 }
 
-// ---------------------------------------------------------------- evaluation
-
 void JobRun::EnterEvaluating(Events& events) {
-  work_->StartEvaluation(epochs_.Evaluated());
-  SetPhase(JobPhase::kEvaluating, events);
+  parts_.training.work().StartEvaluation(parts_.epochs.Evaluated());
+  parts_.SetPhase(JobPhase::kEvaluating, events);
 }
 
 void JobRun::FinishEvaluation(Instant now, Events& events) {
-  std::optional<ModelTested> tested = epochs_.TakeFigures(
-      FiguresOf(plan_.objective, work_->evaluation().Sum(), work_->evaluation().scores()));
+  const SampleLeases& evaluation = parts_.training.work().evaluation();
+  std::optional<ModelTested> tested = parts_.epochs.TakeFigures(
+      FiguresOf(parts_.plan.objective, evaluation.Sum(), evaluation.scores()));
   if (!tested) return FinishEpoch(now, events);
   events.push_back(*std::move(tested));
-  SetPhase(JobPhase::kExporting, events);
+  parts_.SetPhase(JobPhase::kExporting, events);
 }
 
 void JobRun::FinishEpoch(Instant now, Events& events) {
-  events.push_back(epochs_.Finish(now));
-  if (epochs_.MustKeep()) {
-    pause_.BeginKeeping(now);
-    return SetPhase(JobPhase::kCheckpointing, events);
+  events.push_back(parts_.epochs.Finish(now));
+  if (parts_.epochs.MustKeep()) {
+    parts_.checkpoints.BeginKeeping(now);
+    return parts_.SetPhase(JobPhase::kCheckpointing, events);
   }
-  if (!TakeCheckpoint(CheckpointPause::At::kBetweenEpochs, now, events))
+  if (!TakeCheckpoint(CheckpointPause::At::kBetweenEpochs, now, events)) {
     EnterNextEpoch(now, events);
+  }
 }
 
 void JobRun::EnterNextEpoch(Instant now, Events& events) {
-  if (epochs_.IsLast()) {
+  if (parts_.epochs.IsLast()) {
     EnterEnd(events);
   } else {
-    EnterTraining(epochs_.epoch().Next(), nullptr, now, events);
+    parts_.training.Enter(parts_.epochs.epoch().Next(), nullptr, now, events);
   }
 }
+
+// ---------------------------------------------------------------- checkpoints
+
+bool JobRun::TakeCheckpoint(CheckpointPause::At at, Instant now, Events& events) {
+  const bool between = at == CheckpointPause::At::kBetweenEpochs;
+  const int64_t steps = between ? parts_.training.StepsAtEnd() : parts_.training.StepsDone();
+  if (!parts_.checkpoints.all().IsDue(steps, now)) return false;
+  parts_.checkpoints.Begin(at, *parts_.routing, parts_.training.PointNow(at, now), steps, now);
+  parts_.SetPhase(JobPhase::kCheckpointing, events);
+  return true;
+}
+
+// The job pauses until a checkpoint of its best model is complete, and tries again after failures,
+// because this model is lost when training goes on. Returns true if it left the pause.
+bool JobRun::KeepBest(Instant now, Events& events) {
+  const CheckpointPause::At at = parts_.checkpoints.pause().at();
+  switch (parts_.checkpoints.KeepBest(now)) {
+    case JobCheckpoints::Keeping::kWait:
+      return false;
+    case JobCheckpoints::Keeping::kBegin:
+      parts_.checkpoints.Begin(at, *parts_.routing, parts_.training.PointNow(at, now),
+                               parts_.training.StepsAtEnd(), now);
+      return false;
+    case JobCheckpoints::Keeping::kOver:
+      LeaveCheckpoint(now, events);
+      return true;
+  }
+  return false;
+}
+
+// The job goes on, whether the checkpoint was captured or abandoned.
+void JobRun::LeaveCheckpoint(Instant now, Events& events) {
+  using Then = CheckpointPause::Then;
+  parts_.training.work().GoOn();
+  switch (parts_.checkpoints.Leave()) {
+    case Then::kTrainOn:
+      return parts_.SetPhase(JobPhase::kTraining, events);
+    case Then::kFinishTraining:
+      return FinishTraining(now, events);
+    case Then::kNextEpoch:
+      return EnterNextEpoch(now, events);
+    case Then::kExport:
+      return ExportAndStop(now, events);
+  }
+}
+
+void JobRun::ExportAndStop(Instant now, Events& events) {
+  parts_.training.Rest(now);
+  parts_.SetPhase(JobPhase::kExporting, events);
+}
+
+// ---------------------------------------------------------------- the end
 
 // Enters the export. Before it, the job may have to return to the best model and to test it.
 void JobRun::EnterEnd(Events& events) {
-  if (MustReturn() || !epochs_.StartFinalTest()) return SetPhase(JobPhase::kExporting, events);
+  if (parts_.checkpoints.MustReturn() || !parts_.epochs.StartFinalTest()) {
+    return parts_.SetPhase(JobPhase::kExporting, events);
+  }
   EnterEvaluating(events);
 }
 
-// Goes back to the best epoch's checkpoint, as after a loss of all shards, but does not train
-// again. Returns false if there are too few servers now.
-bool JobRun::ReturnToBest(Instant now, Events& events) {
-  epochs_.ReturnTo(*checkpoints_.kept());
-  if (!GoBack(now, events)) {
-    epochs_.CancelReturn();
-    return false;
+bool JobRun::AdvanceExport(Instant now, Events& events) {
+  if (parts_.checkpoints.MustReturn()) return parts_.server_watch.ReturnToBest(now, events);
+  if (const std::vector<Rank> live = parts_.tasks.Live();
+      parts_.exporter.WantsWriter() && !live.empty()) {
+    parts_.exporter.Assign(live.front());
   }
-  recovery_.Placed(now);
-  TakeRouting(now, events);
-  return true;
+  return false;
+}
+
+// From now on the tables are not needed, so deaths of servers do not matter.
+void JobRun::EnterFinishing(Instant now, Events& events) {
+  parts_.server_watch.EndRecovery();
+  finishing_since_ = now;
+  parts_.SetPhase(JobPhase::kFinishing, events);
+}
+
+void JobRun::AdvanceFinishing(Instant now, Events& events) {
+  const bool exited = parts_.tasks.CountIn(Task::State::kUnplaced) == parts_.plan.workers;
+  if ((exited && parts_.checkpoints.all().IsIdle()) ||
+      now >= finishing_since_ + parts_.options.finish_limit) {
+    End(parts_.checkpoints.IsSaved() ? JobState::kStopped : JobState::kSucceeded, {}, now, events);
+  }
 }
 
 // ---------------------------------------------------------------- assignments
 
 Assignment JobRun::WantedAssignment(const Task& task) const {
+  const WorkLeases& work = parts_.training.work();
   Assignment wanted;
-  switch (phase_) {
+  switch (parts_.phase) {
     case JobPhase::kPlacing:
     case JobPhase::kStarting:
     case JobPhase::kRecovering:
       break;
     case JobPhase::kTraining:
     case JobPhase::kCheckpointing:
-      if (!training()) break;
-      wanted.paused = recovery_.active() || work_->paused();
-      wanted.start_iteration = members_.StartIteration(task.rank);
-      work_->AddTo(&wanted, task.rank);
+      if (!parts_.training.IsTraining()) break;
+      wanted.paused = parts_.server_watch.recovery().active() || work.paused();
+      wanted.start_iteration = parts_.members.StartIteration(task.rank);
+      work.AddTo(&wanted, task.rank);
       if (!wanted.slots.empty() || !wanted.samples.empty()) wanted.phase = TaskPhase::kTrain;
       break;
     case JobPhase::kEvaluating:
-      wanted.samples = work_->evaluation().HeldBy(task.rank);
+      wanted.samples = work.evaluation().HeldBy(task.rank);
       if (!wanted.samples.empty()) wanted.phase = TaskPhase::kEvaluate;
       break;
     case JobPhase::kExporting:
-      export_.AddTo(&wanted, {plan_.id, task.rank, task.incarnation});
+      parts_.exporter.AddTo(&wanted, {parts_.plan.id, task.rank, task.incarnation});
       break;
     case JobPhase::kFinishing:
       wanted.phase = TaskPhase::kFinish;
       break;
   }
   if (wanted.phase == TaskPhase::kIdle) return {};
-  wanted.epoch = epochs_.epoch();
+  wanted.epoch = parts_.epochs.epoch();
   return wanted;
 }
 
 void JobRun::RefreshAssignments() {
-  for (Task& task : tasks_.all()) {
+  for (Task& task : parts_.tasks.all()) {
     if (!task.live()) continue;
     Assignment wanted = WantedAssignment(task);
     wanted.generation = task.assignment.generation;
@@ -264,16 +269,15 @@ void JobRun::RefreshAssignments() {
     ++wanted.generation;
     task.assignment = wanted;
     task.idle = false;  // The task reported it for the earlier assignment.
-    ++decisions_;
+    ++parts_.decisions;
     task.contradicts_since.reset();
     task.stuck_since.reset();
-    changed_assignments_.insert(task.rank);
+    parts_.tasks.NoteChanged(task.rank);
   }
-  const CheckpointId order = checkpoints_.order().id;
-  if (membership().generation == membership_seen_ && order == order_seen_) return;
-  membership_seen_ = membership().generation;
-  order_seen_ = order;
-  ++desired_version_;
+  const Generation membership = parts_.members.membership().generation;
+  const bool members_changed = std::exchange(membership_seen_, membership) != membership;
+  const bool order_changed = parts_.checkpoints.TakeOrderChanged();
+  if (members_changed || order_changed) ++parts_.desired_version;
 }
 
 }  // namespace capstan::scheduler

@@ -20,9 +20,9 @@ TEST_CASE("Job: it begins with its replicas unfilled, and counts them once they 
           "[scheduler][core]") {
   Story job(1);
   CHECK(job.View().phase == JobPhase::kTraining);
-  CHECK(job.run->shards().complete());
-  CHECK(job.run->routing()->generation > Generation(1));
-  for (const ShardRoute& route : job.run->routing()->shards) {
+  CHECK(job.run->parts().shards.complete());
+  CHECK(job.run->parts().routing->generation > Generation(1));
+  for (const ShardRoute& route : job.run->parts().routing->shards) {
     CHECK(route.term == Term(1));
     REQUIRE(route.replicas.size() == 1);
     CHECK(route.replicas[0].in_sync);
@@ -32,28 +32,28 @@ TEST_CASE("Job: it begins with its replicas unfilled, and counts them once they 
 TEST_CASE("Job: a dead server's shards are promoted, its replicas placed anew, and it trains on",
           "[scheduler][core]") {
   Story job(1);
-  const Generation before = job.run->routing()->generation;
+  const Generation before = job.run->parts().routing->generation;
   const std::vector<SampleLease> leases = job.Of().samples;
   job.run->TakeChangedAssignments();
   job.Kill({"server-2"});
-  CHECK_FALSE(job.run->ended());
-  CHECK(job.run->routing()->generation == before.Next());
-  CHECK_FALSE(job.run->UsesServer("server-2"));
+  CHECK_FALSE(job.run->parts().ended());
+  CHECK(job.run->parts().routing->generation == before.Next());
+  CHECK_FALSE(job.run->parts().server_watch.Uses("server-2"));
   CHECK(job.run->TakeChangedAssignments() == std::vector<Rank>{Rank(0)});  // It gets the new table.
   CHECK(job.Of().samples == leases);
   CHECK(job.View().phase == JobPhase::kTraining);
-  CHECK_FALSE(job.run->shards().complete());
+  CHECK_FALSE(job.run->parts().shards.complete());
   job.ApplyAll();
-  CHECK(job.run->shards().complete());
+  CHECK(job.run->parts().shards.complete());
   // There are two servers, so each holds a copy of all shards.
-  CHECK(job.run->shards().CopiesOn("server-1") ==
-        static_cast<int>(job.run->routing()->shards.size()));
+  CHECK(job.run->parts().shards.CopiesOn("server-1") ==
+        static_cast<int>(job.run->parts().routing->shards.size()));
 }
 
 TEST_CASE("Job: a server that comes back is primary of its share again, and no copy is given up",
           "[scheduler][core]") {
   Story job(1, /*log=*/false, /*server_count=*/2);
-  const size_t all = job.run->routing()->shards.size();
+  const size_t all = job.run->parts().routing->shards.size();
   job.Kill({"server-2"});
   job.ApplyAll();
   CHECK(job.ShardsOf("server-1").size() == all);
@@ -65,7 +65,7 @@ TEST_CASE("Job: a server that comes back is primary of its share again, and no c
   job.ApplyAll();
   CHECK(job.ShardsOf("server-1").size() == all / 2);
   CHECK(job.ShardsOf("server-2").size() == all / 2);
-  CHECK(job.run->shards().complete());
+  CHECK(job.run->parts().shards.complete());
   int swapped = 0;
   for (const Event& event : job.events) {
     const auto* changed = std::get_if<RoutingChanged>(&event);
@@ -105,7 +105,7 @@ TEST_CASE("Shard map: primaries change roles with replicas two at a time, with a
 TEST_CASE("Job: nobody is promoted before the dead primary's read lease is over",
           "[scheduler][core]") {
   Story job(1);
-  const Generation before = job.run->routing()->generation;
+  const Generation before = job.run->parts().routing->generation;
   job.Kill({"server-2"}, absl::Milliseconds(500));
   CHECK_FALSE(job.ShardsOf("server-2").empty());
   CHECK(job.run->NextDeadline() == job.now + absl::Milliseconds(500));
@@ -113,19 +113,19 @@ TEST_CASE("Job: nobody is promoted before the dead primary's read lease is over"
   CHECK_FALSE(job.ShardsOf("server-2").empty());
   job.Pass(absl::Milliseconds(1));
   CHECK(job.ShardsOf("server-2").empty());
-  CHECK(job.run->routing()->generation > before);
+  CHECK(job.run->parts().routing->generation > before);
 }
 
 TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[scheduler][core]") {
   const Failure failed{FailureReason::kServerLost, "wal-3: no space"};
   const auto fail = [&](Story& job, const NodeId& server) {
-    TableReport report{"job-1", job.run->routing()->generation, Generation(0), failed, {}};
+    TableReport report{"job-1", job.run->parts().routing->generation, Generation(0), failed, {}};
     job.run->OnTableReport(server, report, job.now, job.events);
   };
   SECTION("its replicas take over, and it gets nothing more in this life") {
     Story job(1, /*log=*/true);
     fail(job, "server-2");
-    CHECK_FALSE(job.run->ended());
+    CHECK_FALSE(job.run->parts().ended());
     CHECK(job.View().phase == JobPhase::kTraining);
     const bool told = std::any_of(job.events.begin(), job.events.end(), [](const Event& event) {
       const auto* said = std::get_if<ServerFailed>(&event);
@@ -133,14 +133,14 @@ TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[sche
     });
     CHECK(told);
     job.ApplyAll();
-    CHECK(job.run->shards().complete());
+    CHECK(job.run->parts().shards.complete());
     job.run->OnServerDraining(job.servers.at("server-2"), false, job.now, job.events);
-    CHECK(job.run->shards().CopiesOn("server-2") == 0);
+    CHECK(job.run->parts().shards.CopiesOn("server-2") == 0);
     job.Kill({"server-2"});
     job.Start(2);
     job.ApplyAll();
     job.ApplyAll();
-    CHECK(job.run->shards().CopiesOn("server-2") > 0);
+    CHECK(job.run->parts().shards.CopiesOn("server-2") > 0);
   }
   SECTION("without replicas it is awaited with its log, and may say so again") {
     Story job(0, /*log=*/true);
@@ -156,7 +156,7 @@ TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[sche
   SECTION("without a log either, the job ends, and says why") {
     Story job(0);
     fail(job, "server-2");
-    REQUIRE(job.run->state() == JobState::kFailed);
+    REQUIRE(job.run->parts().state == JobState::kFailed);
     CHECK(job.View().failure ==
           Failure{FailureReason::kServerLost,
                   "server-2, which held shards of the job, is gone: wal-3: no space"});
@@ -165,28 +165,29 @@ TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[sche
 
 TEST_CASE("Job: a replica that does not answer leaves and is filled again", "[scheduler][core]") {
   Story job(1, /*log=*/false, /*server_count=*/2);
-  const ShardRoute route = job.run->routing()->shards[0];
+  const ShardRoute route = job.run->parts().routing->shards[0];
   const ServerRef primary = job.Primary(route);
   const ServerRef replica =
-      job.run->routing()->servers[static_cast<size_t>(route.replicas[0].server)];
+      job.run->parts().routing->servers[static_cast<size_t>(route.replicas[0].server)];
   const auto report = [&](Generation applied, ReplicaReport::State state) {
     const ReplicaReport said{route.key, route.term, replica.node, replica.incarnation, state};
-    job.run->OnTableReport(primary.node,
-                           {"job-1", applied, job.run->membership().generation, {}, {said}},
-                           job.now, job.events);
+    job.run->OnTableReport(
+        primary.node,
+        {"job-1", applied, job.run->parts().members.membership().generation, {}, {said}}, job.now,
+        job.events);
   };
-  const Generation before = job.run->routing()->generation;
+  const Generation before = job.run->parts().routing->generation;
   report(before, ReplicaReport::State::kUnreachable);
-  CHECK(job.run->routing()->shards[0].replicas.empty());
+  CHECK(job.run->parts().routing->shards[0].replicas.empty());
   // The copy comes back only when the primary knows that it left. Earlier reports do not count.
   report(before, ReplicaReport::State::kFilled);
-  CHECK(job.run->routing()->shards[0].replicas.empty());
-  report(job.run->routing()->generation, ReplicaReport::State::kUnreachable);
-  REQUIRE(job.run->routing()->shards[0].replicas.size() == 1);
+  CHECK(job.run->parts().routing->shards[0].replicas.empty());
+  report(job.run->parts().routing->generation, ReplicaReport::State::kUnreachable);
+  REQUIRE(job.run->parts().routing->shards[0].replicas.size() == 1);
   report(before, ReplicaReport::State::kFilled);
-  CHECK_FALSE(job.run->routing()->shards[0].replicas[0].in_sync);
-  report(job.run->routing()->generation, ReplicaReport::State::kFilled);
-  CHECK(job.run->routing()->shards[0].replicas[0].in_sync);
+  CHECK_FALSE(job.run->parts().routing->shards[0].replicas[0].in_sync);
+  report(job.run->parts().routing->generation, ReplicaReport::State::kFilled);
+  CHECK(job.run->parts().routing->shards[0].replicas[0].in_sync);
 }
 
 TEST_CASE("Job: a drained server's shards are filled elsewhere first, also without replicas",
@@ -198,9 +199,9 @@ TEST_CASE("Job: a drained server's shards are filled elsewhere first, also witho
     CHECK(job.ShardsOf("server-2") == shards);  // No shard moves to a copy that is not filled.
     job.ApplyAll();
     job.ApplyAll();
-    CHECK(job.run->shards().CopiesOn("server-2") == 0);
-    CHECK_FALSE(job.run->UsesServer("server-2"));
-    CHECK(job.run->shards().complete());
+    CHECK(job.run->parts().shards.CopiesOn("server-2") == 0);
+    CHECK_FALSE(job.run->parts().server_watch.Uses("server-2"));
+    CHECK(job.run->parts().shards.complete());
     CHECK(job.View().phase == JobPhase::kTraining);
   }
 }
@@ -209,17 +210,17 @@ TEST_CASE("Job: the only server cannot be drained until another comes", "[schedu
   Story job(0, /*log=*/false, /*server_count=*/1);
   job.run->OnServerDraining(job.servers.at("server-1"), true, job.now, job.events);
   job.ApplyAll();
-  CHECK(job.run->shards().CopiesOn("server-1") > 0);
-  CHECK_FALSE(job.run->shards().servers().CanMoveFrom("server-1"));
+  CHECK(job.run->parts().shards.CopiesOn("server-1") > 0);
+  CHECK_FALSE(job.run->parts().shards.servers().CanMoveFrom("server-1"));
   job.Start(2);
   job.ApplyAll();
   job.ApplyAll();
-  CHECK(job.run->shards().CopiesOn("server-1") == 0);
+  CHECK(job.run->parts().shards.CopiesOn("server-1") == 0);
 }
 
 TEST_CASE("Job: a server that joins takes its part of the shards", "[scheduler][core]") {
   Story job(0, /*log=*/false, /*server_count=*/1);
-  const size_t shards = job.run->routing()->shards.size();
+  const size_t shards = job.run->parts().routing->shards.size();
   REQUIRE(shards >= 4);
   job.Start(2);
   for (size_t i = 0; i < shards; ++i) job.ApplyAll();

@@ -56,9 +56,9 @@ TEST_CASE("Job: BSP from the first epoch to the export", "[scheduler][core]") {
   job.Finish(0);
   CHECK(job.Of(1).phase == TaskPhase::kFinish);
   job.Exit(0, 0);
-  CHECK_FALSE(job.run->ended());
+  CHECK_FALSE(job.run->parts().ended());
   job.Exit(1, 0);
-  CHECK(job.run->state() == JobState::kSucceeded);
+  CHECK(job.run->parts().state == JobState::kSucceeded);
   CHECK(job.View().samples_done == 160);
   CHECK(job.View().results.size() == 2);
   CHECK(job.View().tasks[0].state == "finished");
@@ -123,26 +123,26 @@ TEST_CASE("Job: SSP members start an epoch together, and who runs out of leases 
           "[scheduler][core]") {
   Story job(ConsistencyMode::kSsp);
   job.Start();
-  for (const Member& member : job.run->membership().members) {
+  for (const Member& member : job.run->parts().members.membership().members) {
     CHECK(member.active);
     CHECK(member.start_iteration == Iteration(0));
   }
   CHECK(job.Of(0).samples.size() == 2);
   CHECK(job.Of(1).samples.size() == 2);
   while (job.phase() == JobPhase::kTraining && job.Of(0).phase == TaskPhase::kTrain) job.Finish(0);
-  CHECK_FALSE(job.run->membership().members[0].active);
-  CHECK(job.run->membership().members[1].active);
+  CHECK_FALSE(job.run->parts().members.membership().members[0].active);
+  CHECK(job.run->parts().members.membership().members[1].active);
   job.Finish(1);
   // The next epoch waits until every server has seen both inactive, and then active.
   CHECK(job.View().epoch == Epoch(1));
   CHECK(job.Of(0).phase == TaskPhase::kIdle);
-  CHECK_FALSE(job.run->membership().members[1].active);
+  CHECK_FALSE(job.run->parts().members.membership().members[1].active);
   job.Apply("server-1");
-  CHECK_FALSE(job.run->membership().members[0].active);
+  CHECK_FALSE(job.run->parts().members.membership().members[0].active);
   job.Apply("server-2");
-  CHECK(job.run->membership().members[0].active);
-  CHECK(job.run->membership().members[0].start_iteration == Iteration(6));
-  CHECK(job.run->membership().members[1].start_iteration == Iteration(6));
+  CHECK(job.run->parts().members.membership().members[0].active);
+  CHECK(job.run->parts().members.membership().members[0].start_iteration == Iteration(6));
+  CHECK(job.run->parts().members.membership().members[1].start_iteration == Iteration(6));
   CHECK(job.Of(0).samples.empty());
   job.ApplyAll();
   CHECK(job.Of(0).start_iteration == Iteration(6));
@@ -153,16 +153,16 @@ TEST_CASE("Job: a crashed task's leases go to the others, its rank comes back as
           "[scheduler][core]") {
   Story job(ConsistencyMode::kAsp);
   job.Start();
-  const Generation before = job.run->membership().generation;
+  const Generation before = job.run->parts().members.membership().generation;
   TaskReport report = job.Base(1);
   const SampleLease lease = job.Of(1).samples[0];
   report.iterations = Iteration(1);
   report.samples = {{lease.id, lease.positions.begin + 10, 0, 0}};
   REQUIRE_OK(job.Send(report));
   job.Exit(1, 139);
-  CHECK(job.run->membership().generation > before);
-  CHECK(job.run->membership().members.size() == 1);
-  CHECK(job.run->UnplacedRanks() == std::vector<Rank>{Rank(1)});
+  CHECK(job.run->parts().members.membership().generation > before);
+  CHECK(job.run->parts().members.membership().members.size() == 1);
+  CHECK(job.run->parts().UnplacedRanks() == std::vector<Rank>{Rank(1)});
   CHECK_STATUS(job.Send(report), absl::StatusCode::kAborted, "incarnation 11 is not wanted");
   int64_t trained = 10;
   const auto take = [&](int rank) {
@@ -175,7 +175,7 @@ TEST_CASE("Job: a crashed task's leases go to the others, its rank comes back as
   CHECK(job.Of(1).phase == TaskPhase::kIdle);
   job.ApplyAll();
   CHECK(job.Of(1).phase == TaskPhase::kTrain);
-  CHECK(job.Of(1).start_iteration == job.run->task(Rank(0)).iterations);
+  CHECK(job.Of(1).start_iteration == job.run->parts().tasks.at(Rank(0)).iterations);
   while (job.View().epoch == Epoch(0)) {
     if (!job.Of(0).samples.empty()) take(0);
     if (job.View().epoch == Epoch(0) && !job.Of(1).samples.empty()) take(1);
@@ -189,10 +189,10 @@ TEST_CASE("Job: one crash too many fails it with the first error", "[scheduler][
   job.Start();
   job.run->OnTaskExited(job.Key(1), {.exit_code = 0, .signal = 11, .last_lines = "boom"},
                         /*node_leaving=*/false, job.now, job.events);
-  CHECK_FALSE(job.run->ended());
+  CHECK_FALSE(job.run->parts().ended());
   job.Place(1);
   job.Exit(1, 3);
-  REQUIRE(job.run->state() == JobState::kFailed);
+  REQUIRE(job.run->parts().state == JobState::kFailed);
   CHECK(job.View().failure.reason == FailureReason::kTaskCrashed);
   CHECK_THAT(job.View().failure.message,
              Catch::Contains("task 1 on worker-1: ") && Catch::Contains("signal 11") &&
@@ -204,7 +204,7 @@ TEST_CASE("Job: a worker daemon's death is nobody's crash", "[scheduler][core]")
   job.Start();
   for (int i = 0; i < 5; ++i) {
     job.Died("worker-1");
-    CHECK_FALSE(job.run->ended());
+    CHECK_FALSE(job.run->parts().ended());
     CHECK(job.Of(0).slots.size() == 4);
     job.Place(1);
     job.Hello(1);
@@ -220,17 +220,16 @@ TEST_CASE("Job: a silent task is dead and counts as a crash, unless it is excuse
   job.Start();
   CHECK(job.run->NextDeadline() == job.now + absl::Seconds(3));
   job.now = job.now + absl::Seconds(3);
-  CHECK(job.run->ExpiredTasks(job.now).size() == 2);
-  job.run->OnTaskExpired(Rank(0), job.now, job.events);
-  job.run->ExcuseTask(Rank(1), job.now);
+  CHECK(job.run->parts().tasks.Expired(job.now).size() == 2);
+  job.run->ExpireTasks([](const NodeId& node) { return node == "worker-1"; }, job.now, job.events);
   const std::vector<TaskDied> died = job.Seen<TaskDied>();
   REQUIRE(died.size() == 1);
   CHECK(died[0].counted);
   CHECK(died[0].failure == Failure{FailureReason::kNoHeartbeat, "no report for 3.0 s"});
   job.now = job.now + absl::Milliseconds(2999);
-  CHECK(job.run->ExpiredTasks(job.now).empty());
+  CHECK(job.run->parts().tasks.Expired(job.now).empty());
   job.now = job.now + absl::Milliseconds(1);
-  CHECK(job.run->ExpiredTasks(job.now) == std::vector<Rank>{Rank(1)});
+  CHECK(job.run->parts().tasks.Expired(job.now) == std::vector<Rank>{Rank(1)});
 }
 
 TEST_CASE("Job: without any worker it waits, then fails and names the last to die",
@@ -246,7 +245,7 @@ TEST_CASE("Job: without any worker it waits, then fails and names the last to di
   CHECK_THAT(job.View().detail, Catch::Contains("no worker task is alive since 59 s"));
   SECTION("nobody comes") {
     job.Advance(absl::Seconds(1));
-    REQUIRE(job.run->state() == JobState::kFailed);
+    REQUIRE(job.run->parts().state == JobState::kFailed);
     CHECK(job.View().failure.reason == FailureReason::kNoHeartbeat);
     CHECK_THAT(job.View().failure.message, Catch::Contains("no live worker task for 1 min") &&
                                                Catch::Contains("worker-1 is gone"));
@@ -254,7 +253,7 @@ TEST_CASE("Job: without any worker it waits, then fails and names the last to di
   SECTION("one comes in time") {
     job.Place(0);
     job.Advance(absl::Seconds(10));
-    CHECK_FALSE(job.run->ended());
+    CHECK_FALSE(job.run->parts().ended());
   }
 }
 
@@ -283,8 +282,8 @@ TEST_CASE("Job: a lost server, a server's error and a task's error end it at onc
     CHECK(job.View().failure ==
           Failure{FailureReason::kDiverged, "task 1 on worker-1: layer conv1, iteration 40"});
   }
-  CHECK(job.run->state() == JobState::kFailed);
-  CHECK(job.run->PlacedTasks().empty());
+  CHECK(job.run->parts().state == JobState::kFailed);
+  CHECK(job.run->parts().PlacedTasks().empty());
   CHECK_STATUS(job.Send(job.Base(0)), absl::StatusCode::kAborted, "not wanted");
 }
 
@@ -294,7 +293,7 @@ TEST_CASE("Job: a server that does not apply what it is sent fails the job by na
   job.Apply("server-1");
   CHECK(job.run->NextDeadline() <= job.now + absl::Seconds(60));
   job.Advance(absl::Seconds(60));
-  REQUIRE(job.run->state() == JobState::kFailed);
+  REQUIRE(job.run->parts().state == JobState::kFailed);
   CHECK(job.View().failure.reason == FailureReason::kHang);
   CHECK_THAT(job.View().failure.message, Catch::StartsWith("server-2 has not applied"));
 }
@@ -313,13 +312,13 @@ TEST_CASE("Job: the exporter's death hands the export to another", "[scheduler][
   CHECK(job.phase() == JobPhase::kFinishing);
   // A task that does not exit does not prevent the job's end.
   job.Advance(absl::Seconds(10));
-  CHECK(job.run->state() == JobState::kSucceeded);
+  CHECK(job.run->parts().state == JobState::kSucceeded);
 }
 
 TEST_CASE("Job: impossible figures are refused, and nothing changes", "[scheduler][core]") {
   Story job(ConsistencyMode::kAsp);
   job.Start();
-  const uint64_t revision = job.run->revision();
+  const uint64_t revision = job.run->parts().revision;
   TaskReport report = job.Base(0);
   report.totals.samples = -1;
   CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "samples_total is -1");
@@ -332,7 +331,7 @@ TEST_CASE("Job: impossible figures are refused, and nothing changes", "[schedule
   report = job.Base(0);
   report.totals.staleness_counts.resize(65);
   CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "65 entries");
-  CHECK(job.run->revision() == revision);
+  CHECK(job.run->parts().revision == revision);
 }
 
 TEST_CASE("Job: figures are reported at most once a second, over all tasks", "[scheduler][core]") {
@@ -362,14 +361,14 @@ TEST_CASE("Job: figures are reported at most once a second, over all tasks", "[s
 TEST_CASE("Job: stop ends it; what comes later changes nothing", "[scheduler][core]") {
   Story job(ConsistencyMode::kBsp);
   job.Start();
-  job.run->Stop(job.now, job.events);
-  CHECK(job.run->state() == JobState::kStopped);
-  const uint64_t revision = job.run->revision();
-  job.run->Stop(job.now, job.events);
+  job.run->End(JobState::kStopped, {}, job.now, job.events);
+  CHECK(job.run->parts().state == JobState::kStopped);
+  const uint64_t revision = job.run->parts().revision;
+  job.run->End(JobState::kStopped, {}, job.now, job.events);
   job.Died("server-1");
   job.Advance(absl::Hours(1));
-  CHECK(job.run->state() == JobState::kStopped);
-  CHECK(job.run->revision() == revision);
+  CHECK(job.run->parts().state == JobState::kStopped);
+  CHECK(job.run->parts().revision == revision);
   CHECK(job.run->NextDeadline() == Instant::InfiniteFuture());
 }
 
@@ -378,7 +377,7 @@ TEST_CASE("Job: no moment is taken while a server may take a push of a task that
           "[scheduler][core]") {
   Story story(GENERATE(ConsistencyMode::kSsp, ConsistencyMode::kAsp));
   story.Start();
-  REQUIRE_OK(story.run->AskCheckpoint(story.now, story.events).status());
+  REQUIRE_OK(story.run->AskCheckpoint(JobRun::AndThen::kTrainOn, story.now, story.events).status());
   REQUIRE(story.Of(0).paused);
   story.Exit(1, 1);
   TaskReport report = story.Base(0);
@@ -410,28 +409,28 @@ TEST_CASE("Job: other hosts write into the folder of the checkpoint that is take
           "[scheduler][core]") {
   Story story(ConsistencyMode::kAsp, 2, 0, Objective::kClasses,
               RestoreFrom{.folder = "/old/checkpoint-4", .at = {.epoch = Epoch(0)}});
-  CHECK(story.run->MayGoBackTo("/old/checkpoint-4"));
-  CHECK(story.run->MayGoBackTo("/old/checkpoint-3"));  // The restored one may rest on it.
-  CHECK(story.run->MayGoBackTo("/checkpoints/checkpoint-1"));
+  CHECK(story.run->parts().MayGoBackTo("/old/checkpoint-4"));
+  CHECK(story.run->parts().MayGoBackTo("/old/checkpoint-3"));  // The restored one may rest on it.
+  CHECK(story.run->parts().MayGoBackTo("/checkpoints/checkpoint-1"));
   for (const char* folder : {"", "/", "/old", "/out", "/etc/checkpoint-1"}) {
-    CHECK_FALSE(story.run->MayGoBackTo(folder));
+    CHECK_FALSE(story.run->parts().MayGoBackTo(folder));
   }
-  story.run->Stop(story.now, story.events);
-  CHECK_FALSE(story.run->MayGoBackTo("/checkpoints/checkpoint-1"));
+  story.run->End(JobState::kStopped, {}, story.now, story.events);
+  CHECK_FALSE(story.run->parts().MayGoBackTo("/checkpoints/checkpoint-1"));
 
   Story saves(ConsistencyMode::kAsp);
   saves.Start();
-  REQUIRE_OK(saves.run->AskCheckpoint(saves.now, saves.events).status());
-  CHECK_FALSE(saves.run->WritesInto("/checkpoints/checkpoint-1"));
+  REQUIRE_OK(saves.run->AskCheckpoint(JobRun::AndThen::kTrainOn, saves.now, saves.events).status());
+  CHECK_FALSE(saves.run->parts().WritesInto("/checkpoints/checkpoint-1"));
   for (int rank = 0; rank < 2; ++rank) {
     TaskReport report = saves.Base(rank);
     report.idle = true;
     REQUIRE_OK(saves.Send(report));
   }
   REQUIRE(saves.phase() == JobPhase::kCheckpointing);
-  CHECK(saves.run->WritesInto("/checkpoints/checkpoint-1"));
-  CHECK_FALSE(saves.run->WritesInto("/checkpoints/checkpoint-2"));
-  CHECK_FALSE(saves.run->WritesInto("/checkpoints"));
+  CHECK(saves.run->parts().WritesInto("/checkpoints/checkpoint-1"));
+  CHECK_FALSE(saves.run->parts().WritesInto("/checkpoints/checkpoint-2"));
+  CHECK_FALSE(saves.run->parts().WritesInto("/checkpoints"));
 }
 
 }  // namespace

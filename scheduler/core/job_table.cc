@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/epoch_plan.h"
+#include "scheduler/core/view_of_job.h"
 
 namespace capstan::scheduler {
 
@@ -14,14 +15,14 @@ absl::Status NoSuchJob(const JobId& job) {
 
 int ShardsOn(const JobTable& jobs, const NodeId& node) {
   int count = 0;
-  for (const JobEntry* entry : jobs.Running()) count += entry->run->shards().CopiesOn(node);
+  for (const JobEntry* entry : jobs.Running()) count += entry->run->parts().shards.CopiesOn(node);
   return count;
 }
 
 // ---------------------------------------------------------------- one job
 
 JobState JobEntry::state() const {
-  if (run != nullptr) return run->state();
+  if (run != nullptr) return run->parts().state;
   if (!stopped) return JobState::kPending;
   return failure.happened() ? JobState::kFailed : JobState::kStopped;
 }
@@ -29,7 +30,7 @@ JobState JobEntry::state() const {
 JobView JobEntry::View(Instant now) const {
   JobView view;
   if (run != nullptr) {
-    view = run->View(now);
+    view = ViewOf(run->parts(), now);
   } else {
     view.id = plan.id;
     view.state = state();
@@ -167,7 +168,7 @@ const JobId* JobTable::JobOfSubmission(uint64_t submission_id) const {
 absl::StatusOr<std::shared_ptr<const Routing>> JobTable::RoutingOf(const JobId& job) const {
   const JobEntry* entry = Find(job);
   if (entry == nullptr) return NoSuchJob(job);
-  if (entry->run != nullptr) return entry->run->routing();
+  if (entry->run != nullptr) return entry->run->parts().routing;
   return absl::FailedPreconditionError(
       absl::StrCat(job, " has no servers: it ",
                    entry->stopped ? "was stopped before it started" : "has not started yet"));
@@ -205,7 +206,7 @@ CheckpointId JobTable::FloorIn(const JobFolders& folders, CheckpointId floor) co
   if (folders.checkpoints.empty()) return floor;
   for (const auto& [id, entry] : jobs_) {
     if (entry.run == nullptr || entry.plan.folders.checkpoints != folders.checkpoints) continue;
-    floor = std::max(floor, entry.run->checkpoints().last_begun());
+    floor = std::max(floor, entry.run->parts().checkpoints.all().last_begun());
   }
   return floor;
 }
@@ -213,10 +214,10 @@ CheckpointId JobTable::FloorIn(const JobFolders& folders, CheckpointId floor) co
 CheckpointRemoval JobTable::CheckpointsToRemove(const JobId& job) const {
   const JobRun* run = RunOf(job);
   if (run == nullptr) return {};
-  CheckpointRemoval removal = run->checkpoints().Removal();
+  CheckpointRemoval removal = run->parts().checkpoints.all().Removal();
   for (const auto& [id, entry] : jobs_) {
     if (!entry.restore || entry.ended()) continue;
-    if (entry.restore->pinned_in != run->plan().folders.checkpoints) continue;
+    if (entry.restore->pinned_in != run->parts().plan.folders.checkpoints) continue;
     removal.pinned.emplace_back(entry.restore->rests_on, entry.restore->id);
   }
   return removal;
@@ -224,17 +225,19 @@ CheckpointRemoval JobTable::CheckpointsToRemove(const JobId& job) const {
 
 bool JobTable::AwaitsModel(const TaskKey& exporter) const {
   const JobRun* run = RunOf(exporter.job);
-  return run != nullptr && run->AwaitsModel(exporter);
+  return run != nullptr && run->parts().exporter.Awaits(exporter);
 }
 
 bool JobTable::MayWriteInto(const std::string& folder) const {
-  return std::any_of(running_.begin(), running_.end(),
-                     [&](const auto& entry) { return RunOf(entry.second)->WritesInto(folder); });
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
+    return RunOf(entry.second)->parts().WritesInto(folder);
+  });
 }
 
 bool JobTable::MayReadFrom(const std::string& folder) const {
-  return std::any_of(running_.begin(), running_.end(),
-                     [&](const auto& entry) { return RunOf(entry.second)->MayGoBackTo(folder); });
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
+    return RunOf(entry.second)->parts().MayGoBackTo(folder);
+  });
 }
 
 }  // namespace capstan::scheduler

@@ -60,10 +60,10 @@ struct JobEntry {
   Generation record_routing;
   Instant record_at;
 
-  bool ended() const { return run == nullptr ? stopped : run->ended(); }
-  Instant ended_at() const { return run == nullptr ? stopped_at : run->ended_at(); }
+  bool ended() const { return run == nullptr ? stopped : run->parts().ended(); }
+  Instant ended_at() const { return run == nullptr ? stopped_at : run->parts().ended_at; }
   JobState state() const;
-  uint64_t revision() const { return told_revision + (run == nullptr ? 0 : run->revision()); }
+  uint64_t revision() const { return told_revision + (run == nullptr ? 0 : run->parts().revision); }
   JobView View(Instant now) const;  // Without the GPUs of its tasks.
 
   template <typename Archive>

@@ -36,6 +36,7 @@ void JobTasks::End(Rank rank) {
   task.activity = {};
   task.contradicts_since.reset();
   task.stuck_since.reset();
+  changed_.erase(rank);
 }
 
 Task* JobTasks::FindLife(Rank rank, Incarnation incarnation) {
@@ -43,6 +44,19 @@ Task* JobTasks::FindLife(Rank rank, Incarnation incarnation) {
   Task& task = at(rank);
   const bool same = task.incarnation == incarnation || Planted(PlantedBug::kTakeReportOfTheDead);
   return task.placed() && same ? &task : nullptr;
+}
+
+const Task* JobTasks::Find(const TaskKey& life) const {
+  const int64_t rank = life.rank.value();
+  if (rank < 0 || rank >= static_cast<int64_t>(tasks_.size())) return nullptr;
+  const Task& task = at(life.rank);
+  return task.placed() && task.incarnation == life.incarnation ? &task : nullptr;
+}
+
+std::vector<Rank> JobTasks::TakeChanged() {
+  std::vector<Rank> ranks(changed_.begin(), changed_.end());
+  changed_.clear();
+  return ranks;
 }
 
 std::vector<Rank> JobTasks::Unplaced() const {

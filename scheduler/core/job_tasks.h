@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -76,6 +77,7 @@ class JobTasks {
   Task& at(Rank rank) { return tasks_[static_cast<size_t>(rank.value())]; }
   const Task& at(Rank rank) const { return tasks_[static_cast<size_t>(rank.value())]; }
   Task* FindLife(Rank rank, Incarnation incarnation);  // Null: not a placed life.
+  const Task* Find(const TaskKey& life) const;         // The same, of a life of this job.
 
   std::vector<Rank> Unplaced() const;
   std::vector<Rank> Live() const;
@@ -85,6 +87,10 @@ class JobTasks {
   Incarnation LastLife() const;        // The highest of all ranks; 0: none was placed.
   Iteration HighestIteration() const;  // Over live tasks; 0 if none.
   Instant NextDeadline() const;
+
+  // ---- assignments that are newer than at the last TakeChanged; not durable
+  void NoteChanged(Rank rank) { changed_.insert(rank); }
+  std::vector<Rank> TakeChanged();
 
   std::vector<Task>& all() { return tasks_; }
   const std::vector<Task>& all() const { return tasks_; }
@@ -99,7 +105,8 @@ class JobTasks {
 
  private:
   const Options options_;
-  std::vector<Task> tasks_;  // By rank.
+  std::vector<Task> tasks_;        // By rank.
+  absl::btree_set<Rank> changed_;  // Placed ones.
 };
 
 }  // namespace capstan::scheduler

@@ -108,7 +108,7 @@ void SchedulerCore::TakeNodeReport(const Node& node, const NodeReport& report, b
   }
   for (const TaskState& state : report.tasks) {
     JobRun* run = state.exited ? jobs_.RunOf(state.task.job) : nullptr;
-    const Task* task = run == nullptr ? nullptr : run->FindLife(state.task);
+    const Task* task = run == nullptr ? nullptr : run->parts().tasks.Find(state.task);
     if (task == nullptr || task->node != node.id) continue;
     run->OnTaskExited(state.task, state.exit, node.leaving, now, actions.events);
   }
@@ -125,7 +125,7 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
   }
   JobRun* run = jobs_.RunOf(report.task.job);
   if (run == nullptr) return NoSuchJob(report.task.job);
-  const Task* reporter = run->FindLife(report.task);
+  const Task* reporter = run->parts().tasks.Find(report.task);
   const NodeId node = reporter == nullptr ? NodeId() : reporter->node;
   CAPSTAN_RETURN_IF_ERROR(run->OnTaskReport(report, now, actions.events));
   if (report.failure.reason == FailureReason::kDeviceLost) {
@@ -139,12 +139,13 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
                               .hold_until = now + options_.sync_interval};
   // The core has accepted a failure, which may have ended the job or the task. It answers OK now,
   // because Settle() would refuse the task.
-  if (run->ended() || report.failure.happened()) AnswerTask(report.task, actions);
+  if (run->parts().ended() || report.failure.happened()) AnswerTask(report.task, actions);
   Settle(now, actions);
-  const Task* task = run->FindLife(report.task);
-  const bool hold = task != nullptr && task->idle && !run->HasUnfinishedWork(*task) &&
+  const Task* task = run->parts().tasks.Find(report.task);
+  const bool hold = task != nullptr && task->idle &&
+                    !run->parts().task_watch.HasUnfinishedWork(*task) &&
                     report.assignment_seen == task->assignment.generation &&
-                    report.routing_seen == run->routing()->generation;
+                    report.routing_seen == run->parts().routing->generation;
   if (!hold) AnswerTask(report.task, actions);
   return absl::OkStatus();
 }
@@ -188,7 +189,7 @@ absl::StatusOr<JobState> SchedulerCore::StopJob(const JobId& job, Instant now, A
   JobEntry* entry = jobs_.Find(job);
   if (entry == nullptr) return NoSuchJob(job);
   if (entry->run != nullptr) {
-    entry->run->Stop(now, actions.events);
+    entry->run->End(JobState::kStopped, {}, now, actions.events);
   } else if (!entry->stopped) {
     EndUnstarted(*entry, {}, now, actions.events);
   }
@@ -200,7 +201,8 @@ absl::StatusOr<JobState> SchedulerCore::StopJob(const JobId& job, Instant now, A
 absl::StatusOr<CheckpointId> SchedulerCore::SaveAndStopJob(const JobId& job, Instant now,
                                                            Actions& actions) {
   CAPSTAN_ASSIGN_OR_RETURN(JobRun* const run, RunToSave(job));
-  CAPSTAN_ASSIGN_OR_RETURN(const CheckpointId id, run->SaveAndStop(now, actions.events));
+  CAPSTAN_ASSIGN_OR_RETURN(const CheckpointId id,
+                           run->AskCheckpoint(JobRun::AndThen::kStop, now, actions.events));
   Settle(now, actions);
   return id;
 }
@@ -246,14 +248,16 @@ absl::Status SchedulerCore::SaveCheckpoint(Ticket ticket, const JobId& job,
   CAPSTAN_ASSIGN_OR_RETURN(JobRun* const run, RunToSave(job));
   CAPSTAN_RETURN_IF_ERROR(waiting_.CheckRoom<CheckpointNews>());
   if (asked) {
-    CAPSTAN_ASSIGN_OR_RETURN(const RestoreFrom* const complete, run->checkpoints().Find(*asked));
+    CAPSTAN_ASSIGN_OR_RETURN(const RestoreFrom* const complete,
+                             run->parts().checkpoints.all().Find(*asked));
     if (complete != nullptr) {
       actions.replies.push_back(
           CheckpointReply{ticket, absl::OkStatus(), complete->id, complete->folder, *asked});
       return absl::OkStatus();
     }
   } else {
-    CAPSTAN_ASSIGN_OR_RETURN(asked, run->AskCheckpoint(now, actions.events));
+    CAPSTAN_ASSIGN_OR_RETURN(asked,
+                             run->AskCheckpoint(JobRun::AndThen::kTrainOn, now, actions.events));
   }
   waiting_.Hold(ticket, CheckpointNews{job, *asked}, now + limit);
   Settle(now, actions);
@@ -325,14 +329,11 @@ void SchedulerCore::Tick(Instant now, Actions& actions) {
 // If the daemon is silent, too, its tasks die when the daemon's lease ends. If this scheduler is
 // isolated, no node dies.
 void SchedulerCore::ExpireTasks(JobRun& run, Instant now, Events& events) {
-  for (const Rank rank : run.ExpiredTasks(now)) {
-    const Node* node = membership_.Find(run.task(rank).node);
-    if (node != nullptr && node->alive && now - node->last_seen >= options_.lease / 2) {
-      run.ExcuseTask(rank, now);
-    } else {
-      run.OnTaskExpired(rank, now, events);
-    }
-  }
+  const auto is_silent = [&](const NodeId& id) {
+    const Node* node = membership_.Find(id);
+    return node != nullptr && node->alive && now - node->last_seen >= options_.lease / 2;
+  };
+  run.ExpireTasks(is_silent, now, events);
 }
 
 Instant SchedulerCore::NextDeadline() const {

@@ -8,6 +8,20 @@
 #include "scheduler/core/scheduler_core.h"
 
 namespace capstan::scheduler {
+namespace {
+
+// `witness` has heard of decisions that are not in the scheduler's store, or a log that it has is
+// of such. The job ends, for its routing may name copies that are out of date, and what its tasks
+// have done may be unknown.
+Failure OlderStore(const std::string& witness) {
+  return {FailureReason::kInternal,
+          absl::StrCat(witness,
+                       " knows of decisions that the scheduler does not know: the scheduler's "
+                       "store is an older copy of itself, and what it decided since is lost; go on "
+                       "from a checkpoint")};
+}
+
+}  // namespace
 
 void SchedulerCore::OnOlderStore(const NodeReport& report, Instant now, Actions& actions) {
   if (const auto node = nodes_.find(report.node); node != nodes_.end()) {
@@ -21,7 +35,7 @@ void SchedulerCore::OnOlderStore(const NodeReport& report, Instant now, Actions&
   for (const TaskState& state : report.tasks) concerned.insert(state.task.job);
   for (const TaskKey& task : placer_.slots().Desired(report.node)) concerned.insert(task.job);
   for (const JobEntry* entry : jobs_.Running()) {
-    if (entry->run->UsesServer(report.node)) concerned.insert(entry->plan.id);
+    if (entry->run->parts().server_watch.Uses(report.node)) concerned.insert(entry->plan.id);
   }
   for (const JobId& job : concerned) {
     JobEntry* entry = jobs_.Find(job);
@@ -35,7 +49,7 @@ void SchedulerCore::EndForLaterLogs(const NodeId& server, absl::Span<const Store
   for (const JobEntry* entry : jobs_.All()) {
     const bool later = std::any_of(stored.begin(), stored.end(), [&](const StoredShard& log) {
       const bool is_own = entry->run == nullptr ? entry->plan.HasLog(log.job, log.unique_id)
-                                                : entry->run->HasWritten(log);
+                                                : entry->run->parts().server_watch.HasWritten(log);
       return is_own && !revisions_.Has(log.seen);
     });
     if (!later) continue;
@@ -45,8 +59,9 @@ void SchedulerCore::EndForLaterLogs(const NodeId& server, absl::Span<const Store
 
 void SchedulerCore::EndForOlderStore(JobEntry& entry, const std::string& witness, Instant now,
                                      Events& events) {
-  if (entry.run != nullptr) return entry.run->OnOlderStore(witness, now, events);
-  if (!entry.stopped) EndUnstarted(entry, JobRun::OlderStore(witness), now, events);
+  const Failure failure = OlderStore(witness);
+  if (entry.run != nullptr) return entry.run->End(JobState::kFailed, failure, now, events);
+  if (!entry.stopped) EndUnstarted(entry, failure, now, events);
 }
 
 }  // namespace capstan::scheduler

@@ -35,7 +35,7 @@ void SchedulerCore::Settle(Instant now, Actions& actions) {
 
 void SchedulerCore::NoteEnded() {
   for (JobEntry* entry : jobs_.Running()) {
-    if (!entry->run->ended()) continue;
+    if (!entry->run->parts().ended()) continue;
     jobs_.NoteEnded(*entry);
     leaving_.insert(entry->plan.id);
     changed_jobs_.insert(entry->plan.id);
@@ -66,7 +66,7 @@ void SchedulerCore::Forget(const JobId& job, Actions& actions) {
   // Processes of the job may still run. Their end will not be noticed any more, so the event comes
   // now.
   if (leaving_.erase(job) > 0) {
-    actions.events.push_back(JobLeft{job, jobs_.RunOf(job)->last_life()});
+    actions.events.push_back(JobLeft{job, jobs_.RunOf(job)->parts().tasks.LastLife()});
   }
   actions.changes.forgotten.insert(job);
   changed_jobs_.erase(job);
@@ -79,7 +79,7 @@ void SchedulerCore::NoteLeft(Actions& actions) {
       ++job;
       continue;
     }
-    actions.events.push_back(JobLeft{*job, jobs_.RunOf(*job)->last_life()});
+    actions.events.push_back(JobLeft{*job, jobs_.RunOf(*job)->parts().tasks.LastLife()});
     job = leaving_.erase(job);
   }
 }
@@ -102,8 +102,9 @@ void SchedulerCore::NoteHistory(Instant now, Actions& actions) {
 // The manifests and models that the shell is to write.
 void SchedulerCore::TakeFileWork(Actions& actions) {
   for (JobEntry* entry : jobs_.Running()) {
-    if (auto publish = entry->run->TakePublish()) actions.publishes.push_back(*std::move(publish));
-    if (auto model = entry->run->TakeModelPublish()) actions.models.push_back(*std::move(model));
+    JobRun::Files files = entry->run->TakeFiles();
+    if (files.checkpoint) actions.publishes.push_back(*std::move(files.checkpoint));
+    if (files.model) actions.models.push_back(*std::move(files.model));
   }
 }
 
@@ -142,9 +143,10 @@ SchedulerCore::Desired SchedulerCore::WantedOf(const Node& node) const {
   }
   for (const JobEntry* entry : jobs_.Running()) {
     const JobRun& run = *entry->run;
-    if (!run.UsesServer(node.id)) continue;
-    wanted.tables.push_back({entry->plan.id, run.routing()->generation, run.membership().generation,
-                             run.checkpoint_order().id, entry->record});
+    if (!run.parts().server_watch.Uses(node.id)) continue;
+    wanted.tables.push_back({entry->plan.id, run.parts().routing->generation,
+                             run.parts().members.membership().generation,
+                             run.parts().checkpoints.all().order().id, entry->record});
   }
   return wanted;
 }
@@ -157,9 +159,9 @@ void SchedulerCore::RefreshRecords(Instant now) {
   for (JobEntry* entry : jobs_.Running()) {
     if (!entry->plan.log) continue;
     const JobRun& run = *entry->run;
-    const Routing& routing = *run.routing();
-    const uint64_t state =
-        entry->plan.consistency.synchronous() ? run.durable_version() : run.revision();
+    const Routing& routing = *run.parts().routing;
+    const uint64_t state = entry->plan.consistency.synchronous() ? run.parts().durable_version()
+                                                                 : run.parts().revision;
     const absl::Duration interval =
         options_.record_interval + kRecordIntervalPerShard * routing.shards.size();
     const bool due = state != entry->record && now >= entry->record_at + interval;
@@ -173,8 +175,8 @@ void SchedulerCore::RefreshRecords(Instant now) {
 
 void SchedulerCore::NoteDesiredVersions() {
   for (JobEntry* entry : jobs_.Running()) {
-    if (entry->desired_version == entry->run->desired_version()) continue;
-    entry->desired_version = entry->run->desired_version();
+    if (entry->desired_version == entry->run->parts().desired_version) continue;
+    entry->desired_version = entry->run->parts().desired_version;
     desired_changed_ = true;
   }
 }
@@ -209,16 +211,16 @@ void SchedulerCore::NoteChanges(Instant now, Actions& actions) {
   for (const JobId& job : std::exchange(changed_jobs_, {})) changes.jobs.insert(job);
   for (JobEntry* entry : jobs_.Running()) {
     const JobRun& run = *entry->run;
-    if (entry->written_routing != run.routing()->generation) {
-      entry->written_routing = run.routing()->generation;
+    if (entry->written_routing != run.parts().routing->generation) {
+      entry->written_routing = run.parts().routing->generation;
       changes.routings.insert(entry->plan.id);
     }
-    const bool decided = entry->written_version != run.durable_version();
-    const bool progressed = entry->written_revision != run.revision() &&
+    const bool decided = entry->written_version != run.parts().durable_version();
+    const bool progressed = entry->written_revision != run.parts().revision &&
                             now - entry->written_at >= options_.progress_interval;
     if (!decided && !progressed) continue;
-    entry->written_version = run.durable_version();
-    entry->written_revision = run.revision();
+    entry->written_version = run.parts().durable_version();
+    entry->written_revision = run.parts().revision;
     entry->written_at = now;
     changes.jobs.insert(entry->plan.id);
   }
@@ -273,8 +275,9 @@ void SchedulerCore::AnswerNode(const NodeId& id, NodeState& state, Actions& acti
   if (reply.changed) {
     for (const auto& [job, routing, membership, checkpoint, record] : state.desired.tables) {
       const JobRun& run = *jobs_.RunOf(job);
-      reply.tables.push_back(
-          {run.routing(), run.membership(), run.restore_source(), run.checkpoint_order(), record});
+      reply.tables.push_back({run.parts().routing, run.parts().members.membership(),
+                              run.parts().server_watch.source(),
+                              run.parts().checkpoints.all().order(), record});
     }
     reply.tasks = state.desired.tasks;
     for (const TaskKey& task : reply.tasks) {
@@ -295,11 +298,11 @@ void SchedulerCore::AnswerTask(const TaskKey& key, Actions& actions) {
   reply.sync_interval = options_.sync_interval;
   reply.revision = revisions_.current();
   const JobRun* run = jobs_.RunOf(key.job);
-  const Task* task = run == nullptr ? nullptr : run->FindLife(key);
+  const Task* task = run == nullptr ? nullptr : run->parts().tasks.Find(key);
   if (task != nullptr) {
     reply.has_assignment = task->assignment.generation > held.assignment_seen;
     if (reply.has_assignment) reply.assignment = task->assignment;
-    if (run->routing()->generation > held.routing_seen) reply.routing = run->routing();
+    if (run->parts().routing->generation > held.routing_seen) reply.routing = run->parts().routing;
     reply.first_routing = held.routing_seen == Generation(0);
   }
   actions.replies.push_back(std::move(reply));
@@ -309,7 +312,7 @@ void SchedulerCore::RefuseTasks(Actions& actions) {
   absl::erase_if(held_tasks_, [&](const auto& entry) {
     const auto& [key, held] = entry;
     const JobRun* run = jobs_.RunOf(key.job);
-    if (run != nullptr && run->FindLife(key) != nullptr) return false;
+    if (run != nullptr && run->parts().tasks.Find(key) != nullptr) return false;
     TaskReply reply{.ticket = held.ticket, .status = absl::OkStatus(), .job = key.job};
     reply.status =
         absl::AbortedError(absl::StrCat(key.job, " task ", key.rank.value(), ": incarnation ",
@@ -325,7 +328,7 @@ void SchedulerCore::AnswerChanged(Actions& actions) {
   }
   for (JobEntry* entry : jobs_.Running()) {
     for (const Rank rank : entry->run->TakeChangedAssignments()) {
-      AnswerTask({entry->plan.id, rank, entry->run->task(rank).incarnation}, actions);
+      AnswerTask({entry->plan.id, rank, entry->run->parts().tasks.at(rank).incarnation}, actions);
     }
   }
 }
@@ -383,7 +386,7 @@ class SchedulerCore::Answerer {
     if (const SnapshotTaken* taken = FindEnd<SnapshotTaken>(awaited.job, awaited.asked)) {
       reply.id = taken->id;
       reply.iteration = taken->iteration;
-      reply.routing = core_.jobs_.RunOf(awaited.job)->routing();
+      reply.routing = core_.jobs_.RunOf(awaited.job)->parts().routing;
       if (!taken->why.empty()) {
         reply.status = absl::FailedPreconditionError(
             absl::StrCat("no snapshot of ", taken->job, ": ", taken->why));
@@ -408,7 +411,7 @@ class SchedulerCore::Answerer {
 
   absl::Status CheckRuns(const JobId& job, absl::string_view what) const {
     const JobRun* run = core_.jobs_.RunOf(job);
-    if (run != nullptr && !run->ended()) return absl::OkStatus();
+    if (run != nullptr && !run->parts().ended()) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat(job, " ended before the ", what, " was begun"));
   }

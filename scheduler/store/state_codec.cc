@@ -85,8 +85,9 @@ std::vector<StoreWrite> EncodeJobs(const SchedulerCore& core, const Changes& cha
   for (const JobId& job : changes.routings) {
     const JobRun* run = core.jobs().RunOf(job);
     if (run == nullptr) continue;
-    writes.push_back(
-        {RoutingKey(job), EncodeState(moment, [run](auto& archive) { archive(*run->routing()); })});
+    writes.push_back({RoutingKey(job), EncodeState(moment, [run](auto& archive) {
+                        archive(*run->parts().routing);
+                      })});
   }
   for (const JobId& job : changes.jobs) {
     if (core.jobs().Find(job) == nullptr) continue;

@@ -21,6 +21,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/job_run.h"
+#include "scheduler/core/view_of_job.h"
 
 namespace capstan::scheduler::testing {
 
@@ -61,13 +62,16 @@ struct JobFixture {
   TaskKey Key(int rank) const {
     return {"job-1", Rank(rank), Incarnation(lives[static_cast<size_t>(rank)] * 10 + rank)};
   }
-  const Assignment& Of(int rank) const { return run->task(Rank(rank)).assignment; }
+  const Assignment& Of(int rank) const { return run->parts().tasks.at(Rank(rank)).assignment; }
 
   // A server says that it has applied the newest state.
   void Apply(const std::string& server) {
     run->OnTableReport(server,
-                       {"job-1", run->routing()->generation, run->membership().generation, {}}, now,
-                       events);
+                       {"job-1",
+                        run->parts().routing->generation,
+                        run->parts().members.membership().generation,
+                        {}},
+                       now, events);
   }
   void ApplyAll() {
     for (int i = 0; i < 3; ++i) {  // Listed, active.
@@ -80,8 +84,8 @@ struct JobFixture {
     report.task = Key(rank);
     report.assignment_seen = Of(rank).generation;
     report.routing_seen = Generation(1);
-    report.iterations = run->task(Rank(rank)).iterations;
-    report.totals = run->task(Rank(rank)).totals;
+    report.iterations = run->parts().tasks.at(Rank(rank)).iterations;
+    report.totals = run->parts().tasks.at(Rank(rank)).totals;
     return report;
   }
   absl::Status Send(const TaskReport& report) {
@@ -91,7 +95,7 @@ struct JobFixture {
   }
   // The shell moves the model to its place, if there is one to be moved.
   void Publish(const absl::Status& status = absl::OkStatus()) {
-    const auto model = run->TakeModelPublish();
+    const auto model = run->TakeFiles().model;
     if (model) run->OnModelPublished(model->exporter, status, now, events);
   }
   void Hello(int rank) { REQUIRE_OK(Send(Base(rank))); }
@@ -138,7 +142,7 @@ struct JobFixture {
     now = now + step;
     run->Tick(now, events);
   }
-  JobView View() const { return run->View(now); }
+  JobView View() const { return ViewOf(run->parts(), now); }
   JobPhase phase() const { return *View().phase; }
   template <typename T>
   std::vector<T> Seen() const {

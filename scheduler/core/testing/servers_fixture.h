@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/job_run.h"
+#include "scheduler/core/view_of_job.h"
 
 namespace capstan::scheduler {
 
@@ -63,7 +64,7 @@ struct ServersFixture {
     report.totals.samples = samples;
     REQUIRE_OK(run->OnTaskReport(report, now, events));
   }
-  const Assignment& Of() const { return run->task(Rank(0)).assignment; }
+  const Assignment& Of() const { return run->parts().tasks.at(Rank(0)).assignment; }
   // Servers apply what there is and, once a table is applied, have filled its replicas.
   void ApplyAll() {
     for (int i = 0; i < 6; ++i) {
@@ -71,8 +72,9 @@ struct ServersFixture {
     }
   }
   void Apply(const NodeId& name) {
-    const Routing& table = *run->routing();
-    TableReport report{"job-1", table.generation, run->membership().generation, {}, {}};
+    const Routing& table = *run->parts().routing;
+    TableReport report{
+        "job-1", table.generation, run->parts().members.membership().generation, {}, {}};
     report.logs_begun = logs_begun;
     const auto at = [&](int index) { return table.servers[static_cast<size_t>(index)]; };
     for (const ShardRoute& route : table.shards) {
@@ -110,15 +112,15 @@ struct ServersFixture {
   }
   std::vector<int> ShardsOf(const NodeId& name) const {
     std::vector<int> shards;
-    for (const ShardRoute& route : run->routing()->shards) {
+    for (const ShardRoute& route : run->parts().routing->shards) {
       if (Primary(route).node == name) shards.push_back(route.key.shard.value());
     }
     return shards;
   }
   const ServerRef& Primary(const ShardRoute& route) const {
-    return run->routing()->servers[static_cast<size_t>(route.server)];
+    return run->parts().routing->servers[static_cast<size_t>(route.server)];
   }
-  JobView View() const { return run->View(now); }
+  JobView View() const { return ViewOf(run->parts(), now); }
 
   JobPlan plan;
   int64_t samples = 0;     // Samples that the task has trained.

@@ -1,0 +1,89 @@
+#include "scheduler/core/job_checkpoints.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace capstan::scheduler {
+
+// ---------------------------------------------------------------- requests
+
+CheckpointId JobCheckpoints::Ask() {
+  checkpoints_.Ask();
+  return checkpoints_.last_begun().Next();
+}
+
+CheckpointId JobCheckpoints::AskLast() {
+  pause_.StopAfter(checkpoints_.last_begun().Next());
+  ++job_.decisions;
+  ++job_.revision;
+  return Ask();
+}
+
+// ---------------------------------------------------------------- the pause
+
+void JobCheckpoints::Begin(CheckpointPause::At at, const Routing& routing, const ResumePoint& point,
+                           int64_t steps, Instant now) {
+  checkpoints_.Begin(routing, point, steps, now);
+  pause_.Begin(at);
+}
+
+CheckpointPause::Then JobCheckpoints::Leave() {
+  return pause_.Leave(checkpoints_, IsBetweenEpochs() && job_.epochs.IsLast());
+}
+
+// The job tries again after failures.
+JobCheckpoints::Keeping JobCheckpoints::KeepBest(Instant now) {
+  if (!checkpoints_.IsIdle()) return Keeping::kWait;
+  const std::vector<RestoreFrom>& complete = checkpoints_.complete();
+  const bool kept = !complete.empty() && complete.back().at.epoch == job_.epochs.epoch().Next() &&
+                    complete.back().at.results.size() == job_.epochs.results().size();
+  if (!kept && pause_.MayTryAgain()) {
+    if (!pause_.TryAgain(now)) return Keeping::kWait;
+    ++job_.decisions;
+    checkpoints_.Ask();
+    return Keeping::kBegin;
+  }
+  if (kept) checkpoints_.KeepNewest();
+  pause_.EndKeeping();
+  return Keeping::kOver;
+}
+
+// ---------------------------------------------------------------- failures
+
+void JobCheckpoints::GoBack(const std::string& why) {
+  checkpoints_.Abandon(why);
+  pause_.EndKeeping();
+}
+
+void JobCheckpoints::Forget(CheckpointId id) {
+  checkpoints_.Forget(id);
+  job_.epochs.CancelReturn();
+  if (pause_.MustStop()) checkpoints_.Ask();
+}
+
+// ---------------------------------------------------------------- others
+
+void JobCheckpoints::Note(Events& events) {
+  for (CheckpointEnded& ended : checkpoints_.TakeEnded()) {
+    ++job_.revision;
+    pause_.OnEnded(ended);
+    events.push_back(std::move(ended));
+  }
+  for (SnapshotTaken& taken : checkpoints_.TakeTaken()) {
+    ++job_.revision;
+    events.push_back(std::move(taken));
+  }
+}
+
+bool JobCheckpoints::TakeOrderChanged() {
+  const CheckpointId before = std::exchange(order_seen_, checkpoints_.order().id);
+  return order_seen_ != before;
+}
+
+Instant JobCheckpoints::NextDeadline() const {
+  const Instant next = checkpoints_.Limit();
+  return checkpoints_.IsIdle() ? std::min(next, pause_.NextAttempt()) : next;
+}
+
+}  // namespace capstan::scheduler
