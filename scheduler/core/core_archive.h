@@ -31,7 +31,7 @@ class CoreArchive {
   void SerializeNodes(Archive& archive) {
     archive(core_.incarnations_.next);
     core_.jobs_.SerializeCounters(archive);
-    archive(core_.membership_, core_.placer_.slots(), core_.nodes_);
+    archive(core_.membership_, core_.placer_.slots(), core_.desired_);
   }
 
   // REQUIRES: the core has the job.

@@ -29,6 +29,10 @@ SchedulerCore::SchedulerCore(const Options& options)
                    .silence = options_.broken_limit,
                    .rejoin = options_.rejoin}),
       placer_(options_.job, &jobs_, &membership_, &incarnations_),
+      desired_({.lease = options_.lease,
+                .sync_interval = options_.sync_interval,
+                .record_interval = options_.record_interval},
+               &jobs_, &membership_, &placer_.slots(), &revisions_),
       waiting_(options_.held_calls_max) {}
 
 // ---------------------------------------------------------------- daemons
@@ -40,7 +44,7 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
                            membership_.Register(info, incarnations_.next, now, actions.events));
   const Incarnation incarnation = incarnations_.Take();
   TakeNodeDeaths(first_event, now, actions);
-  nodes_[id] = NodeState{.generation = Generation(1), .desired = {}};
+  desired_.AddNode(id);
   const Node& node = *membership_.Find(id);
   if (info.role == Role::kWorker) {
     placer_.slots().AddNode(id, info.task_capacity, info.devices);
@@ -52,7 +56,7 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
                                  actions.events);
     }
   }
-  desired_changed_ = true;
+  desired_.NoteChanged();
   nodes_changed_ = true;
   Settle(now, actions);
   Registration registration{.node = id,
@@ -80,21 +84,16 @@ absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, In
   if (!revisions_.Has(report.revision_seen)) OnOlderStore(report, now, actions);
   CAPSTAN_RETURN_IF_ERROR(membership_.Renew(report.node, report.incarnation, report.leaving, now));
   const Node& node = *membership_.Find(report.node);
-  NodeState& state = nodes_[report.node];
-  if (state.held) AnswerNode(node.id, state, actions);  // The node gave up its earlier call.
+  desired_.AnswerNode(node.id, actions.replies);  // The node gave up its earlier call.
   if (node.closing() && !was_closing) NoteClosing(node, now, actions);
   if (!was_heard && node.info.role == Role::kWorker && !node.closing())
     placer_.slots().OpenNode(node.id);
-  const bool current = report.generation_seen == state.generation;
+  const bool current = desired_.IsNewest(node.id, report.generation_seen);
   TakeNodeReport(node, report, current, now, actions);
   ReleaseSlots();
   placer_.slots().Report(report.node, report.tasks, current);
-  state.held = true;
-  state.ticket = ticket;
-  state.seen = report.generation_seen;
-  state.hold_until = now + options_.sync_interval;
+  desired_.HoldNode(ticket, node.id, report.generation_seen, now);
   Settle(now, actions);
-  if (state.held && state.seen != state.generation) AnswerNode(node.id, state, actions);
   return absl::OkStatus();
 }
 
@@ -132,21 +131,13 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
     placer_.slots().LoseGpus(node, report.task, report.gpus_lost);
     nodes_changed_ = true;
   }
-  AnswerTask(report.task, actions);  // The task gave up an earlier call that is still held.
-  held_tasks_[report.task] = {.ticket = ticket,
-                              .assignment_seen = report.assignment_seen,
-                              .routing_seen = report.routing_seen,
-                              .hold_until = now + options_.sync_interval};
+  desired_.HoldTask(ticket, report, now, actions.replies);
   // The core has accepted a failure, which may have ended the job or the task. It answers OK now,
   // because Settle() would refuse the task.
-  if (run->parts().ended() || report.failure.happened()) AnswerTask(report.task, actions);
+  if (run->parts().ended() || report.failure.happened())
+    desired_.AnswerTask(report.task, actions.replies);
   Settle(now, actions);
-  const Task* task = run->parts().tasks.Find(report.task);
-  const bool hold = task != nullptr && task->idle &&
-                    !run->parts().task_watch.HasUnfinishedWork(*task) &&
-                    report.assignment_seen == task->assignment.generation &&
-                    report.routing_seen == run->parts().routing->generation;
-  if (!hold) AnswerTask(report.task, actions);
+  desired_.AnswerTaskUnlessItWaits(report.task, actions.replies);
   return absl::OkStatus();
 }
 
@@ -180,7 +171,7 @@ absl::Status SchedulerCore::Adopt(const Adoption& from, Instant now, Actions& ac
   actions.events.push_back(JobAdopted{from.job, from.cluster, from.record_age});
   for (Event& event : events) actions.events.push_back(std::move(event));
   nodes_changed_ = true;  // That row has the counters.
-  desired_changed_ = true;
+  desired_.NoteChanged();
   Settle(now, actions);
   return absl::OkStatus();
 }
@@ -322,7 +313,7 @@ void SchedulerCore::Tick(Instant now, Actions& actions) {
     run.Tick(now, actions.events);
   }
   Settle(now, actions);
-  AnswerExpired(now, actions);
+  desired_.AnswerExpired(now, actions.replies);
   due_ = NextDeadline();
 }
 
@@ -337,11 +328,8 @@ void SchedulerCore::ExpireTasks(JobRun& run, Instant now, Events& events) {
 }
 
 Instant SchedulerCore::NextDeadline() const {
-  Instant next = std::min(membership_.NextDeadline(), waiting_.NextDeadline());
-  for (const auto& [id, state] : nodes_) {
-    if (state.held) next = std::min(next, state.hold_until);
-  }
-  for (const auto& [key, held] : held_tasks_) next = std::min(next, held.hold_until);
+  Instant next =
+      std::min({membership_.NextDeadline(), waiting_.NextDeadline(), desired_.NextDeadline()});
   for (const JobEntry* entry : jobs_.Running()) next = std::min(next, entry->run->NextDeadline());
   return std::min(next, jobs_.FirstEnd() + options_.ended_jobs_age);
 }

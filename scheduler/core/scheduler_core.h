@@ -10,10 +10,9 @@
 // (core_archive.h), after which daemons and tasks go on as if it had been away.
 //
 // Pure: no clock, threads, sockets or logging. Thread safety: thread-compatible.
-// Invariants: (1) a node's desired state has a generation that grows with every change.
-//             (2) a task slot holds at most one task; a rank has at most one life.
-//             (3) jobs start in the order of their submission.
-//             (4) no server becomes primary within read_lease of the last contact with the one
+// Invariants: (1) a task slot holds at most one task; a rank has at most one life.
+//             (2) jobs start in the order of their submission.
+//             (3) no server becomes primary within read_lease of the last contact with the one
 //                 before it, unless that one is known to ask its replicas before each read, or
 //                 becomes a replica without which nothing is committed.
 #ifndef CAPSTAN_SCHEDULER_CORE_SCHEDULER_CORE_H_
@@ -23,10 +22,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,6 +33,7 @@
 #include "common/types/ids.h"
 #include "scheduler/core/changes.h"
 #include "scheduler/core/checkpoints.h"
+#include "scheduler/core/desired_states.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_adoption.h"
 #include "scheduler/core/job_placer.h"
@@ -86,11 +84,10 @@ class SchedulerCore {
     // Progress that tasks would report again is written this often, if nothing else is.
     absl::Duration progress_interval = absl::Seconds(1);
     // Servers keep a record of where a job with a log stands beside the log. A new one is sent with
-    // each new routing table, else no more often than this, and kRecordIntervalPerShard for each
-    // shard: it comes with the whole table. By default none is.
+    // each new routing table, else no more often than this, and a millisecond for each shard
+    // (DesiredStates): it comes with the whole table. By default none is.
     absl::Duration record_interval = absl::InfiniteDuration();
   };
-  static constexpr absl::Duration kRecordIntervalPerShard = absl::Milliseconds(1);
   explicit SchedulerCore(const Options& options);
 
   // ---- daemons
@@ -187,36 +184,6 @@ class SchedulerCore {
   friend class CoreArchive;  // Saves and loads it.
   class Answerer;            // scheduler_core_settle.cc
 
-  // The desired state of a node, as ids; the reply has the details.
-  struct Desired {
-    // Job, routing, membership, checkpoint, record.
-    std::vector<std::tuple<JobId, Generation, Generation, CheckpointId, uint64_t>> tables;
-    std::vector<TaskKey> tasks;
-    friend bool operator==(const Desired&, const Desired&) = default;
-    template <typename Archive>
-    void serialize(Archive& archive) {
-      archive(tables, tasks);
-    }
-  };
-  struct NodeState {
-    Generation generation;
-    Desired desired;
-    template <typename Archive>
-    void serialize(Archive& archive) {
-      archive(generation, desired);
-    }
-    bool held = false;  // A sync is being held:
-    Ticket ticket;
-    Generation seen;
-    Instant hold_until;
-  };
-  struct HeldTask {
-    Ticket ticket;
-    Generation assignment_seen;
-    Generation routing_seen;
-    Instant hold_until;
-  };
-
   // A node knows decisions that are not in this scheduler's store. Ends all jobs in which it takes
   // part, by its report or by the scheduler's state.
   void OnOlderStore(const NodeReport& report, Instant now, Actions& actions);
@@ -239,19 +206,11 @@ class SchedulerCore {
   void NoteLeft(Actions& actions);
   void NoteHistory(Instant now, Actions& actions);
   void TakeFileWork(Actions& actions);
-  void NoteDesiredVersions();
   void ReleaseSlots();  // Looks at the tasks of all nodes only if a job wants others than before.
-  void RefreshRecords(Instant now);
-  void RefreshDesired(Actions& actions);
+  void RefreshDesired(Instant now, Actions& actions);
+  void AnswerUsers(Instant now, Actions& actions);  // Their calls that wait for news.
   void NoteChanges(Instant now, Actions& actions);
 
-  // Answers.
-  void AnswerChanged(Actions& actions);
-  void AnswerHeld(Instant now, Actions& actions);
-  void AnswerExpired(Instant now, Actions& actions);
-  void AnswerNode(const NodeId& id, NodeState& state, Actions& actions);
-  void AnswerTask(const TaskKey& key, Actions& actions);
-  void RefuseTasks(Actions& actions);  // The tasks that are not wanted any more.
   // Errors: kNotFound, kFailedPrecondition  as SaveCheckpoint.
   absl::StatusOr<JobRun*> RunToSave(const JobId& job);
 
@@ -260,7 +219,6 @@ class SchedulerCore {
   void TakeNodeReport(const Node& node, const NodeReport& report, bool current, Instant now,
                       Actions& actions);
   void NoteClosing(const Node& node, Instant now, Actions& actions);
-  Desired WantedOf(const Node& node) const;
   std::vector<std::string> LivingLogs() const;
 
   const Options options_;
@@ -269,11 +227,9 @@ class SchedulerCore {
   Membership membership_;
   JobTable jobs_;
   JobPlacer placer_;
-  absl::btree_set<JobId> leaving_;            // Ended jobs whose tasks may still run.
-  absl::btree_map<NodeId, NodeState> nodes_;  // Live ones.
-  absl::btree_map<TaskKey, HeldTask> held_tasks_;
+  DesiredStates desired_;
+  absl::btree_set<JobId> leaving_;  // Ended jobs whose tasks may still run.
   WaitingCalls waiting_;
-  bool desired_changed_ = false;             // Since the nodes' desired states were made.
   Instant due_ = Instant::InfiniteFuture();  // When the timer was to come, since it came last.
   // Since Changes named them last; those of a running job are told by its versions.
   bool nodes_changed_ = false;

@@ -8,9 +8,8 @@ void SchedulerCore::OnSyncBroken(const NodeId& node, Incarnation incarnation, In
                                  Actions& actions) {
   NoteStall(now, actions);
   const Node* found = membership_.Find(node);
-  const auto state = nodes_.find(node);
-  if (found == nullptr || found->incarnation != incarnation || state == nodes_.end()) return;
-  if (state->second.held) AnswerNode(node, state->second, actions);
+  if (found == nullptr || !found->alive || found->incarnation != incarnation) return;
+  desired_.AnswerNode(node, actions.replies);
   membership_.Broken(node, incarnation, now);
 }
 

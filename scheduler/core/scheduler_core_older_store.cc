@@ -24,12 +24,8 @@ Failure OlderStore(const std::string& witness) {
 }  // namespace
 
 void SchedulerCore::OnOlderStore(const NodeReport& report, Instant now, Actions& actions) {
-  if (const auto node = nodes_.find(report.node); node != nodes_.end()) {
-    // The node would take a new desired state with a number that it has seen for the old state.
-    Generation& generation = node->second.generation;
-    generation = std::max(generation, report.generation_seen).Next();
-    nodes_changed_ = true;
-  }
+  // Else the node could take a new desired state for an old one with the same number.
+  if (desired_.RaiseGeneration(report.node, report.generation_seen)) nodes_changed_ = true;
   absl::btree_set<JobId> concerned;
   for (const TableReport& table : report.tables) concerned.insert(table.job);
   for (const TaskState& state : report.tasks) concerned.insert(state.task.job);

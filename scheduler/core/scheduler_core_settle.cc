@@ -1,7 +1,6 @@
 // SchedulerCore: the consequences of a message. Jobs end and start, slots are freed and taken,
 // nodes get a new desired state, held calls are answered.
 #include <algorithm>
-#include <memory>
 #include <utility>
 #include <variant>
 
@@ -21,12 +20,11 @@ void SchedulerCore::Settle(Instant now, Actions& actions) {
   placer_.PlaceTasks(now, actions.events);
   placer_.StartJobs(now, actions.events);
   placer_.ExplainPending();
-  RefreshRecords(now);
-  RefreshDesired(actions);
+  RefreshDesired(now, actions);
   NoteHistory(now, actions);
   TakeFileWork(actions);
-  AnswerChanged(actions);
-  AnswerHeld(now, actions);
+  desired_.AnswerChanged(actions.replies);
+  AnswerUsers(now, actions);
   NoteChanges(now, actions);
   due_ = std::min(due_, NextDeadline());
 }
@@ -39,7 +37,7 @@ void SchedulerCore::NoteEnded() {
     jobs_.NoteEnded(*entry);
     leaving_.insert(entry->plan.id);
     changed_jobs_.insert(entry->plan.id);
-    desired_changed_ = true;
+    desired_.NoteChanged();
   }
 }
 
@@ -118,15 +116,7 @@ void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& act
     const NodeDied* found = std::get_if<NodeDied>(&actions.events[i]);
     if (found == nullptr) continue;
     const NodeDied& died = *found;
-    if (const auto it = nodes_.find(died.node); it != nodes_.end()) {
-      if (it->second.held) {
-        NodeReply reply{.ticket = it->second.ticket};
-        reply.status = absl::AbortedError(absl::StrCat(
-            died.node, ": incarnation ", died.incarnation.value(), " is dead: ", died.why));
-        actions.replies.push_back(std::move(reply));
-      }
-      nodes_.erase(it);
-    }
+    desired_.RemoveNode(died, actions.replies);
     placer_.slots().RemoveNode(died.node);
     nodes_changed_ = true;
     dead.push_back({died.node, died.why, died.last_seen + options_.read_lease});
@@ -135,72 +125,16 @@ void SchedulerCore::TakeNodeDeaths(size_t first_event, Instant now, Actions& act
   for (JobEntry* entry : jobs_.Running()) entry->run->OnNodesDied(dead, now, actions.events);
 }
 
-SchedulerCore::Desired SchedulerCore::WantedOf(const Node& node) const {
-  Desired wanted;
-  if (node.info.role == Role::kWorker) {
-    wanted.tasks = placer_.slots().Desired(node.id);
-    return wanted;
-  }
-  for (const JobEntry* entry : jobs_.Running()) {
-    const JobRun& run = *entry->run;
-    if (!run.parts().server_watch.Uses(node.id)) continue;
-    wanted.tables.push_back({entry->plan.id, run.parts().routing->generation,
-                             run.parts().members.membership().generation,
-                             run.parts().checkpoints.all().order().id, entry->record});
-  }
-  return wanted;
-}
-
-// The progress of a BSP job is the version of its tables, so only decisions change its record. A
-// new routing table changes the record at once, because no push may be acknowledged under a table
-// that the record does not have.
-void SchedulerCore::RefreshRecords(Instant now) {
-  if (options_.record_interval == absl::InfiniteDuration()) return;
-  for (JobEntry* entry : jobs_.Running()) {
-    if (!entry->plan.log) continue;
-    const JobRun& run = *entry->run;
-    const Routing& routing = *run.parts().routing;
-    const uint64_t state = entry->plan.consistency.synchronous() ? run.parts().durable_version()
-                                                                 : run.parts().revision;
-    const absl::Duration interval =
-        options_.record_interval + kRecordIntervalPerShard * routing.shards.size();
-    const bool due = state != entry->record && now >= entry->record_at + interval;
-    if (!due && entry->record_routing == routing.generation) continue;
-    entry->record = state;
-    entry->record_routing = routing.generation;
-    entry->record_at = now;
-    desired_changed_ = true;
-  }
-}
-
-void SchedulerCore::NoteDesiredVersions() {
-  for (JobEntry* entry : jobs_.Running()) {
-    if (entry->desired_version == entry->run->parts().desired_version) continue;
-    entry->desired_version = entry->run->parts().desired_version;
-    desired_changed_ = true;
-  }
-}
-
 void SchedulerCore::ReleaseSlots() {
-  NoteDesiredVersions();
-  if (desired_changed_) placer_.ReleaseSlots();
+  if (desired_.IsOutdated()) placer_.ReleaseSlots();
 }
 
-void SchedulerCore::RefreshDesired(Actions& actions) {
-  NoteDesiredVersions();
+void SchedulerCore::RefreshDesired(Instant now, Actions& actions) {
   if (placer_.TakeChanged()) {
     nodes_changed_ = true;
-    desired_changed_ = true;
+    desired_.NoteChanged();
   }
-  if (!std::exchange(desired_changed_, false)) return;
-  RefuseTasks(actions);
-  for (auto& [id, state] : nodes_) {
-    Desired wanted = WantedOf(*membership_.Find(id));
-    if (wanted == state.desired) continue;
-    state.desired = std::move(wanted);
-    ++state.generation;
-    nodes_changed_ = true;
-  }
+  if (desired_.Refresh(now, actions.replies)) nodes_changed_ = true;
 }
 
 // ---------------------------------------------------------------- durable state
@@ -241,7 +175,7 @@ void SchedulerCore::Restored(Instant now, Actions& actions) {
   incarnations_.RaiseTo(options_.first_incarnation);
   if (Planted(PlantedBug::kReuseIncarnations)) incarnations_.next = options_.first_incarnation;
   for (const JobEntry* each : jobs_.All()) RestoreJob(*jobs_.Find(each->plan.id), now);
-  desired_changed_ = true;
+  desired_.NoteChanged();
   for (JobEntry* entry : jobs_.Running()) entry->run->Tick(now, actions.events);
   Settle(now, actions);
 }
@@ -263,87 +197,7 @@ void SchedulerCore::RestoreJob(JobEntry& entry, Instant now) {
   placer_.Enqueue(entry.plan).IgnoreError();
 }
 
-// ---------------------------------------------------------------- answers
-
-void SchedulerCore::AnswerNode(const NodeId& id, NodeState& state, Actions& actions) {
-  NodeReply reply{
-      .ticket = state.ticket, .status = absl::OkStatus(), .generation = state.generation};
-  reply.revision = revisions_.current();
-  state.held = false;
-  reply.changed = state.seen != state.generation;
-  reply.may_stop = MayStop(id, membership_, placer_.slots(), jobs_);
-  if (reply.changed) {
-    for (const auto& [job, routing, membership, checkpoint, record] : state.desired.tables) {
-      const JobRun& run = *jobs_.RunOf(job);
-      reply.tables.push_back({run.parts().routing, run.parts().members.membership(),
-                              run.parts().server_watch.source(),
-                              run.parts().checkpoints.all().order(), record});
-    }
-    reply.tasks = state.desired.tasks;
-    for (const TaskKey& task : reply.tasks) {
-      std::vector<int> gpus = placer_.slots().GpusOf(id, task);
-      if (!gpus.empty()) reply.gpus.push_back({task, std::move(gpus)});
-    }
-  }
-  actions.replies.push_back(std::move(reply));
-}
-
-void SchedulerCore::AnswerTask(const TaskKey& key, Actions& actions) {
-  const auto it = held_tasks_.find(key);
-  if (it == held_tasks_.end()) return;
-  const HeldTask held = it->second;
-  held_tasks_.erase(it);
-  TaskReply reply{.ticket = held.ticket, .status = absl::OkStatus(), .job = key.job};
-  reply.lease = options_.lease;
-  reply.sync_interval = options_.sync_interval;
-  reply.revision = revisions_.current();
-  const JobRun* run = jobs_.RunOf(key.job);
-  const Task* task = run == nullptr ? nullptr : run->parts().tasks.Find(key);
-  if (task != nullptr) {
-    reply.has_assignment = task->assignment.generation > held.assignment_seen;
-    if (reply.has_assignment) reply.assignment = task->assignment;
-    if (run->parts().routing->generation > held.routing_seen) reply.routing = run->parts().routing;
-    reply.first_routing = held.routing_seen == Generation(0);
-  }
-  actions.replies.push_back(std::move(reply));
-}
-
-void SchedulerCore::RefuseTasks(Actions& actions) {
-  absl::erase_if(held_tasks_, [&](const auto& entry) {
-    const auto& [key, held] = entry;
-    const JobRun* run = jobs_.RunOf(key.job);
-    if (run != nullptr && run->parts().tasks.Find(key) != nullptr) return false;
-    TaskReply reply{.ticket = held.ticket, .status = absl::OkStatus(), .job = key.job};
-    reply.status =
-        absl::AbortedError(absl::StrCat(key.job, " task ", key.rank.value(), ": incarnation ",
-                                        key.incarnation.value(), " is not wanted any more"));
-    actions.replies.push_back(std::move(reply));
-    return true;
-  });
-}
-
-void SchedulerCore::AnswerChanged(Actions& actions) {
-  for (auto& [id, state] : nodes_) {
-    if (state.held && state.seen != state.generation) AnswerNode(id, state, actions);
-  }
-  for (JobEntry* entry : jobs_.Running()) {
-    for (const Rank rank : entry->run->TakeChangedAssignments()) {
-      AnswerTask({entry->plan.id, rank, entry->run->parts().tasks.at(rank).incarnation}, actions);
-    }
-  }
-}
-
-// Syncs whose time is over.
-void SchedulerCore::AnswerExpired(Instant now, Actions& actions) {
-  for (auto& [id, state] : nodes_) {
-    if (state.held && now >= state.hold_until) AnswerNode(id, state, actions);
-  }
-  std::vector<TaskKey> expired;
-  for (const auto& [key, held] : held_tasks_) {
-    if (now >= held.hold_until) expired.push_back(key);
-  }
-  for (const TaskKey& key : expired) AnswerTask(key, actions);
-}
+// ---------------------------------------------------------------- answers to users
 
 // Finds the answers to the calls that WaitingCalls has, for each kind. None: there is no news, and
 // the call is not late.
@@ -420,7 +274,7 @@ class SchedulerCore::Answerer {
   const Events& events_;
 };
 
-void SchedulerCore::AnswerHeld(Instant now, Actions& actions) {
+void SchedulerCore::AnswerUsers(Instant now, Actions& actions) {
   waiting_.AnswerEach(now, Answerer(*this, actions.events), actions.replies);
 }
 
