@@ -5,7 +5,6 @@
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/types/span.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::scheduler {
@@ -67,14 +66,7 @@ absl::Status TakeUpRun(const Adoption& from, const Membership& membership, const
     incarnations.RaiseTo(server.incarnation.Next());
   }
   run.Adopt(from.cluster, incarnations.next, from.checkpoint_floor, now, events);
-  for (const Node* node : membership.All()) {
-    if (!node->alive || node->info.role != Role::kServer) continue;
-    const auto stored = from.stored.find(node->id);
-    run.OnServerJoined({node->id, node->info.address, node->incarnation},
-                       stored == from.stored.end() ? absl::Span<const StoredShard>()
-                                                   : absl::MakeConstSpan(stored->second),
-                       node->closing(), now, events);
-  }
+  JoinLiveServers(membership, from.stored, now, run, events);
   if (run.parts().ended()) return absl::FailedPreconditionError(run.parts().failure.message);
   CAPSTAN_RETURN_IF_ERROR(CheckLogs(run, from));
   // After a restart, the workers that this scheduler knew have some time to come back.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 namespace capstan::scheduler {
 
@@ -143,11 +144,7 @@ void JobPlacer::StartJob(JobEntry& entry, Instant now, Events& events) {
   events.push_back(std::move(started));
   entry.run = std::make_unique<JobRun>(plan, std::move(routing), options_, now, entry.restore);
   jobs_.NoteRunning(entry);
-  for (const Node* node : membership_.All()) {
-    if (!node->alive || node->info.role != Role::kServer) continue;
-    entry.run->OnServerJoined({node->id, node->info.address, node->incarnation}, {},
-                              node->closing(), now, events);
-  }
+  JoinLiveServers(membership_, /*stored=*/{}, now, *entry.run, events);
   changed_ = true;
 }
 
@@ -181,6 +178,19 @@ void JobPlacer::ExplainPending() {
     if (why == entry.why_pending) continue;
     entry.why_pending = std::move(why);
     ++entry.told_revision;
+  }
+}
+
+void JoinLiveServers(const Membership& membership,
+                     const absl::btree_map<NodeId, std::vector<StoredShard>>& stored, Instant now,
+                     JobRun& run, Events& events) {
+  for (const Node* node : membership.All()) {
+    if (!node->alive || node->info.role != Role::kServer) continue;
+    const auto logs = stored.find(node->id);
+    run.OnServerJoined(
+        {node->id, node->info.address, node->incarnation},
+        logs == stored.end() ? absl::Span<const StoredShard>() : absl::MakeConstSpan(logs->second),
+        node->closing(), now, events);
   }
 }
 

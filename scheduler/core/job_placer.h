@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -81,6 +82,11 @@ class JobPlacer {
   bool queue_changed_ = true;    // Since then.
   bool changed_ = false;
 };
+
+// Gives `run` every server that lives, each with the job's shards in its logs (`stored`).
+void JoinLiveServers(const Membership& membership,
+                     const absl::btree_map<NodeId, std::vector<StoredShard>>& stored, Instant now,
+                     JobRun& run, Events& events);
 
 }  // namespace capstan::scheduler
 
