@@ -395,7 +395,7 @@ TEST_CASE("Job: no epoch ends while a server may take a push of a task that died
           "[scheduler][core]") {
   Story story(GENERATE(ConsistencyMode::kSsp, ConsistencyMode::kAsp));
   story.Start();
-  REQUIRE_OK(story.run->AskCheckpoint(story.now, story.events).status());
+  REQUIRE_OK(story.run->AskCheckpoint(JobRun::AndThen::kTrainOn, story.now, story.events).status());
   story.Exit(1, 1);
   while (!story.Of(0).samples.empty()) story.Finish(0);
   CHECK(story.phase() == JobPhase::kTraining);
