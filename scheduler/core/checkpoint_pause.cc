@@ -8,7 +8,8 @@ namespace capstan::scheduler {
 
 bool CheckpointPause::IsOver(const Checkpoints& checkpoints) const {
   const bool is_last = MustStop() && checkpoints.last_begun() >= stops_after_;
-  return is_last ? checkpoints.IsIdle() : !checkpoints.IsCapturing();
+  return is_last ? checkpoints.state() == Checkpoints::State::kIdle
+                 : checkpoints.state() != Checkpoints::State::kCapturing;
 }
 
 CheckpointPause::Then CheckpointPause::Leave(const Checkpoints& checkpoints, bool all_trained) {
@@ -31,7 +32,7 @@ void CheckpointPause::OnEnded(const CheckpointEnded& ended) {
 }
 
 bool CheckpointPause::IsSaved(const Checkpoints& checkpoints) const {
-  const std::vector<RestoreFrom>& complete = checkpoints.complete();
+  const std::vector<RestoreFrom>& complete = checkpoints.complete().all();
   return MustStop() && !complete.empty() && complete.back().id >= stops_after_;
 }
 

@@ -8,7 +8,7 @@
 //
 // To stop a job, a user names the checkpoint after which it ends (StopAfter). If that checkpoint is
 // given up, the job trains on.
-// Called by JobRun. Pure: no clock; the time comes in. Thread safety: thread-compatible.
+// Owned by JobCheckpoints. Pure: no clock; the time comes in. Thread safety: thread-compatible.
 // Invariant: a job that IsSaved trains no more, unless all was trained anyway.
 #ifndef CAPSTAN_SCHEDULER_CORE_CHECKPOINT_PAUSE_H_
 #define CAPSTAN_SCHEDULER_CORE_CHECKPOINT_PAUSE_H_

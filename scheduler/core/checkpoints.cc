@@ -1,16 +1,17 @@
 #include "scheduler/core/checkpoints.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/planted/planted_bug.h"
+#include "absl/time/time.h"
 
 namespace capstan::scheduler {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+// Limits for the servers to capture, and to write.
+constexpr absl::Duration kCaptureLimit = absl::Seconds(60);
+constexpr absl::Duration kWriteLimit = absl::Minutes(30);
 
 absl::string_view PrimaryOf(const Routing& routing, const ShardRoute& route) {
   return routing.servers[static_cast<size_t>(route.server)].node;
@@ -25,70 +26,32 @@ std::string Name(const ShardKey& key) {
 Checkpoints::Checkpoints(const JobPlan& plan)
     : job_(plan.id),
       bsp_(plan.consistency.synchronous()),
-      every_steps_(plan.checkpoint_iterations),
-      every_(plan.checkpoint_interval),
-      kept_(plan.checkpoints_kept),
-      incremental_(plan.checkpoints_incremental &&
-                   std::any_of(plan.tables.begin(), plan.tables.end(),
-                               [](const TableSize& table) { return table.sparse; })),
       folder_(plan.checkpoint_folder),
-      floor_(plan.checkpoint_floor),
-      due_steps_(kNever),
-      last_begun_(floor_) {}
-
-// ---------------------------------------------------------------- when
-
-void Checkpoints::SkipTo(CheckpointId floor) {
-  if (floor <= last_begun_ || !IsIdle()) return;
-  last_begun_ = floor;
-  ++changes_;
-}
-
-void Checkpoints::StartClock(int64_t steps, Instant now) {
-  due_steps_ = every_steps_ > 0 ? steps + every_steps_ : kNever;
-  due_at_ = every_ > absl::ZeroDuration() ? now + every_ : Instant::InfiniteFuture();
-}
-
-void Checkpoints::Ask() {
-  asked_ = true;
-  ++changes_;
-}
-
-absl::Status Checkpoints::AskSnapshot(uint64_t reader) {
-  if (std::find(readers_asked_.begin(), readers_asked_.end(), reader) != readers_asked_.end()) {
-    return absl::OkStatus();
-  }
-  if (readers_asked_.size() >= kReadersMax) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        readers_asked_.size(), " readers wait for the next snapshot of ", job_, "; try again"));
-  }
-  readers_asked_.push_back(reader);
-  ++changes_;
-  return absl::OkStatus();
-}
+      clock_(plan),
+      complete_(plan),
+      last_begun_(plan.checkpoint_floor) {}
 
 bool Checkpoints::IsDue(int64_t steps, Instant now) const {
-  return IsIdle() && (!readers_asked_.empty() || IsWriteDue(steps, now));
-}
-
-bool Checkpoints::IsWriteDue(int64_t steps, Instant now) const {
-  return asked_ || steps >= due_steps_ || now >= due_at_;
-}
-
-Instant Checkpoints::Limit() const {
-  return IsCapturing() || state_ == State::kWriting ? deadline_ : Instant::InfiniteFuture();
+  return state_ == State::kIdle && (clock_.IsSnapshotDue() || clock_.IsCheckpointDue(steps, now));
 }
 
 // ---------------------------------------------------------------- the present one
 
+void Checkpoints::SkipTo(CheckpointId floor) {
+  if (floor <= last_begun_ || state_ != State::kIdle) return;
+  last_begun_ = floor;
+  ++changes_;
+}
+
+Instant Checkpoints::Limit() const { return IsAwaited() ? deadline_ : Instant::InfiniteFuture(); }
+
 void Checkpoints::Begin(const Routing& routing, ResumePoint at, int64_t steps, Instant now) {
-  writes_ = IsWriteDue(steps, now) || readers_asked_.empty();
+  writes_ = clock_.IsCheckpointDue(steps, now) || !clock_.IsSnapshotDue();
   if (writes_) {
-    StartClock(steps, now);
-    asked_ = false;
-    base_ = NextBase();
+    clock_.Begun(steps, now);
+    base_ = complete_.NextBase();
   }
-  readers_ = std::exchange(readers_asked_, {});
+  readers_ = clock_.TakeReaders();
   not_kept_.clear();
   publish_taken_ = false;
   ++last_begun_;
@@ -115,7 +78,7 @@ void Checkpoints::AllCaptured(Instant now) {
 }
 
 void Checkpoints::TellSnapshot(const std::string& why) {
-  if (!readers_.empty()) taken_.push_back({job_, last_begun_, at_.iteration.value(), why});
+  if (!readers_.empty()) ends_.snapshots.push_back({job_, last_begun_, at_.iteration.value(), why});
 }
 
 bool Checkpoints::AllAtLeast(Progress progress) const {
@@ -125,8 +88,7 @@ bool Checkpoints::AllAtLeast(Progress progress) const {
 
 void Checkpoints::OnReport(const NodeId& server, const CheckpointReport& report, Instant now) {
   const auto known = progress_.find(server);
-  const bool awaited = IsCapturing() || state_ == State::kWriting;
-  if (!awaited || report.id != last_begun_ || known == progress_.end()) return;
+  if (!IsAwaited() || report.id != last_begun_ || known == progress_.end()) return;
   if (known->second == Progress::kWritten) return;
   if (not_kept_.empty() && !report.not_kept.empty()) {
     not_kept_ = absl::StrCat(server, ": ", report.not_kept);
@@ -179,7 +141,7 @@ std::string Checkpoints::TakeParts(const NodeId& server, const std::vector<Check
 }
 
 void Checkpoints::OnRouting(const Routing& routing) {
-  if (!IsCapturing() && state_ != State::kWriting) return;
+  if (!IsAwaited()) return;
   for (size_t i = 0; i < routing_.shards.size(); ++i) {
     const ShardRoute& before = routing_.shards[i];
     if (routing.shards[i].term == before.term) continue;
@@ -192,8 +154,7 @@ void Checkpoints::OnRouting(const Routing& routing) {
 void Checkpoints::OnServerDied(const NodeId& server) {
   // The checkpoint ends even if the server has written its parts, because its next incarnation
   // would capture again and overwrite them.
-  const bool awaited = IsCapturing() || state_ == State::kWriting;
-  if (awaited && progress_.contains(server)) Abandon(absl::StrCat(server, " is gone"), server);
+  if (IsAwaited() && progress_.contains(server)) Abandon(absl::StrCat(server, " is gone"), server);
 }
 
 void Checkpoints::Tick(Instant now) {
@@ -204,92 +165,31 @@ void Checkpoints::Tick(Instant now) {
 }
 
 void Checkpoints::Abandon(const std::string& why, const NodeId& node) {
-  if (!IsIdle()) End(why, node);
+  if (state_ != State::kIdle) End(why, node);
 }
 
 void Checkpoints::Published(CheckpointId id, const absl::Status& status) {
-  if (!MustPublish() || id != last_begun_) return;
+  if (state_ != State::kPublishing || id != last_begun_) return;
   if (status.ok()) {
-    const std::vector<CheckpointId> staying = StayingWith(id, RestsOn());
-    AddToChain();
-    complete_.push_back({.folder = FolderOf(id), .at = at_, .id = id, .rests_on = RestsOn()});
-    std::erase_if(complete_, [&staying](const RestoreFrom& one) {
-      return std::find(staying.begin(), staying.end(), one.id) == staying.end();
-    });
+    Complete();
   } else {
-    chain_ = {};  // The base may be damaged, so the next checkpoint has none.
+    complete_.EndChain();  // The base may be damaged, so the next checkpoint has none.
   }
   End(std::string(status.message()));
 }
 
-// ---------------------------------------------------------------- chains
-
-CheckpointId Checkpoints::NextBase() const {
-  const bool full = chain_.length == 0 || chain_.length >= kChainMax ||
-                    2 * chain_.added_bytes > chain_.first_bytes;
-  return !incremental_ || full || complete_.empty() ? CheckpointId(0) : complete_.back().id;
-}
-
-CheckpointId Checkpoints::RestsOn() const {
-  const bool rests = std::any_of(parts_.begin(), parts_.end(), [](const auto& entry) {
-    return entry.second.base != CheckpointId(0);
-  });
-  // The base is the newest complete checkpoint.
-  return rests ? complete_.back().rests_on : last_begun_;
-}
-
-void Checkpoints::AddToChain() {
-  int64_t all = 0;
-  int64_t added = 0;
+void Checkpoints::Complete() {
+  bool rests = false;  // Its base is the newest complete checkpoint.
+  int64_t bytes = 0;
+  int64_t added_bytes = 0;
   for (const auto& [key, part] : parts_) {
-    all += part.bytes;
-    if (part.base != CheckpointId(0)) added += part.bytes;
+    bytes += part.bytes;
+    if (part.base == CheckpointId(0)) continue;
+    rests = true;
+    added_bytes += part.bytes;
   }
-  if (RestsOn() == last_begun_) chain_ = {.length = 0, .first_bytes = all, .added_bytes = 0};
-  ++chain_.length;
-  chain_.added_bytes += added;
-}
-
-std::vector<CheckpointId> Checkpoints::StayingWith(CheckpointId present,
-                                                   CheckpointId rests_on) const {
-  std::vector<CheckpointId> staying = {present};
-  int chains = 1;
-  const bool forgets = Planted(PlantedBug::kForgetBases);
-  CheckpointId needed = forgets ? present : rests_on;  // This checkpoint and all later ones stay.
-  for (auto it = complete_.rbegin(); it != complete_.rend(); ++it) {
-    if (it->id < needed) {
-      if (chains == kept_) break;
-      ++chains;
-      needed = forgets ? it->id : it->rests_on;
-    }
-    staying.push_back(it->id);
-  }
-  const RestoreFrom* const best = kept();
-  if (best == nullptr) return staying;
-  for (const RestoreFrom& one : complete_) {
-    if (one.id < best->rests_on || one.id > best->id) continue;
-    if (std::find(staying.begin(), staying.end(), one.id) == staying.end()) {
-      staying.push_back(one.id);
-    }
-  }
-  return staying;
-}
-
-void Checkpoints::KeepNewest() {
-  kept_best_ = complete_.back().id;
-  ++changes_;
-}
-
-const RestoreFrom* Checkpoints::kept() const {
-  const auto best = std::find_if(complete_.begin(), complete_.end(),
-                                 [this](const RestoreFrom& one) { return one.id == kept_best_; });
-  return best == complete_.end() ? nullptr : &*best;
-}
-
-void Checkpoints::Forget(CheckpointId id) {
-  if (id == kept_best_) kept_best_ = CheckpointId(0);
-  std::erase_if(complete_, [id](const RestoreFrom& one) { return one.id == id; });
-  chain_ = {};
+  complete_.Add({.folder = FolderOf(last_begun_), .at = at_, .id = last_begun_}, rests, bytes,
+                added_bytes);
 }
 
 // ---------------------------------------------------------------- ends
@@ -297,7 +197,9 @@ void Checkpoints::Forget(CheckpointId id) {
 void Checkpoints::End(const std::string& why, const NodeId& node) {
   if (IsCapturing()) TellSnapshot(why);
   state_ = State::kIdle;
-  if (writes_) ended_.push_back({job_, last_begun_, FolderOf(last_begun_), why, node});
+  if (writes_) {
+    ends_.checkpoints.push_back({job_, last_begun_, FolderOf(last_begun_), why, node});
+  }
   if (writes_ && !why.empty()) {
     last_failed_ = last_begun_;
     why_failed_ = why;
@@ -311,7 +213,7 @@ std::string Checkpoints::FolderOf(CheckpointId id) const {
 
 // When all parts are written there is no order any more, because a new server would capture again.
 CheckpointOrder Checkpoints::order() const {
-  if (!IsCapturing() && state_ != State::kWriting) return {};
+  if (!IsAwaited()) return {};
   CheckpointOrder order{.id = last_begun_, .folder = "", .readers = readers_};
   if (writes_) order.folder = FolderOf(last_begun_);
   if (writes_) order.base = base_;
@@ -319,7 +221,9 @@ CheckpointOrder Checkpoints::order() const {
   return order;
 }
 
-CheckpointPublish Checkpoints::ToPublish() const {
+std::optional<CheckpointPublish> Checkpoints::TakePublish() {
+  if (publish_taken_ || state_ != State::kPublishing) return std::nullopt;
+  publish_taken_ = true;
   CheckpointPublish publish{.job = job_,
                             .id = last_begun_,
                             .folder = FolderOf(last_begun_),
@@ -337,18 +241,6 @@ CheckpointPublish Checkpoints::ToPublish() const {
   return publish;
 }
 
-std::optional<CheckpointPublish> Checkpoints::TakePublish() {
-  if (publish_taken_ || !MustPublish()) return std::nullopt;
-  publish_taken_ = true;
-  return ToPublish();
-}
-
-CheckpointRemoval Checkpoints::Removal() const {
-  CheckpointRemoval removal{.job_folder = folder_, .floor = floor_, .staying = {}};
-  for (const RestoreFrom& one : complete_) removal.staying.push_back(one.id);
-  return removal;
-}
-
 NodeId Checkpoints::Awaited() const {
   const Progress wanted = IsCapturing() ? Progress::kCaptured : Progress::kWritten;
   for (const auto& [server, progress] : progress_) {
@@ -357,14 +249,14 @@ NodeId Checkpoints::Awaited() const {
   return "nobody";
 }
 
-std::vector<CheckpointEnded> Checkpoints::TakeEnded() { return std::exchange(ended_, {}); }
-
-std::vector<SnapshotTaken> Checkpoints::TakeTaken() { return std::exchange(taken_, {}); }
+Checkpoints::Ends Checkpoints::TakeEnds() { return std::exchange(ends_, {}); }
 
 absl::StatusOr<const RestoreFrom*> Checkpoints::Find(CheckpointId asked) const {
-  if (!complete_.empty() && complete_.back().id >= asked) return &complete_.back();
-  const bool may_come = IsIdle() ? asked_ && asked == last_begun_.Next()
-                                 : asked == last_begun_ || asked == last_begun_.Next();
+  const std::vector<RestoreFrom>& complete = complete_.all();
+  if (!complete.empty() && complete.back().id >= asked) return &complete.back();
+  const bool is_next = asked == last_begun_.Next();
+  const bool may_come =
+      state_ == State::kIdle ? clock_.asked() && is_next : asked == last_begun_ || is_next;
   if (may_come) return nullptr;
   if (last_failed_ >= asked) {
     return absl::FailedPreconditionError(absl::StrCat("checkpoint ", last_failed_.value(), " of ",

@@ -11,6 +11,8 @@
 namespace capstan::scheduler {
 namespace {
 
+using State = Checkpoints::State;
+
 const Instant kNow = Instant::FromOrigin(absl::Seconds(100));
 
 JobPlan Plan() {
@@ -46,7 +48,7 @@ CheckpointPart Part(int shard, int64_t begin, int64_t end, int64_t version = 7) 
 
 struct Fixture {
   Fixture() {
-    checkpoints.StartClock(0, kNow);
+    checkpoints.clock().Start(0, kNow);
     checkpoints.Begin(TwoServers(), {.iteration = Iteration(7)}, 7, kNow);
   }
   void Captured(const NodeId& server) {
@@ -56,8 +58,8 @@ struct Fixture {
     checkpoints.OnReport(server, Report(1, CheckpointReport::State::kWritten, {part}), kNow);
   }
   std::string WhyAbandoned() {
-    CHECK(checkpoints.IsIdle());
-    const std::vector<CheckpointEnded> ended = checkpoints.TakeEnded();
+    CHECK(checkpoints.state() == State::kIdle);
+    const std::vector<CheckpointEnded> ended = checkpoints.TakeEnds().checkpoints;
     return ended.size() == 1 ? ended[0].why : absl::StrCat(ended.size(), " ended");
   }
   Checkpoints checkpoints{Plan()};
@@ -66,13 +68,13 @@ struct Fixture {
 TEST_CASE("Checkpoints: one is due after so many steps, after so long, or when asked for",
           "[scheduler][core]") {
   Checkpoints checkpoints(Plan());
-  checkpoints.StartClock(100, kNow);
-  CHECK(checkpoints.DueSteps() == 110);
+  checkpoints.clock().Start(100, kNow);
+  CHECK(checkpoints.clock().DueSteps() == 110);
   CHECK_FALSE(checkpoints.IsDue(109, kNow));
   CHECK(checkpoints.IsDue(110, kNow));
-  CHECK(checkpoints.DueAt() == kNow + absl::Seconds(30));
+  CHECK(checkpoints.clock().DueAt() == kNow + absl::Seconds(30));
   CHECK(checkpoints.IsDue(100, kNow + absl::Seconds(30)));
-  checkpoints.Ask();
+  checkpoints.clock().Ask();
   CHECK(checkpoints.IsDue(100, kNow));
   checkpoints.Begin(TwoServers(), {}, 100, kNow);
   CHECK_FALSE(checkpoints.IsDue(1000, kNow));  // The present one has not ended.
@@ -83,9 +85,9 @@ TEST_CASE("Checkpoints: one is due after so many steps, after so long, or when a
   plan.checkpoint_iterations = 0;
   plan.checkpoint_interval = absl::ZeroDuration();
   Checkpoints never(plan);
-  never.StartClock(0, kNow);
+  never.clock().Start(0, kNow);
   CHECK_FALSE(never.IsDue(1'000'000, kNow + absl::Hours(1000)));
-  CHECK(never.DueAt() == Instant::InfiniteFuture());
+  CHECK(never.clock().DueAt() == Instant::InfiniteFuture());
 }
 
 TEST_CASE("Checkpoints: all capture, all write, the manifest is written: complete",
@@ -97,27 +99,28 @@ TEST_CASE("Checkpoints: all capture, all write, the manifest is written: complet
   CHECK(f.checkpoints.Awaited() == "a");
   f.Captured("a");
   f.Captured("a");
-  CHECK(f.checkpoints.IsCapturing());
+  CHECK(f.checkpoints.state() == State::kCapturing);
   f.Captured("b");
-  CHECK_FALSE(f.checkpoints.IsCapturing());
+  CHECK(f.checkpoints.state() != State::kCapturing);
   f.Written("b", Part(1, 50, 80));
-  CHECK_FALSE(f.checkpoints.MustPublish());
+  CHECK(f.checkpoints.state() != State::kPublishing);
   CHECK(f.checkpoints.Awaited() == "a");
   f.Written("a", Part(0, 0, 50));
-  REQUIRE(f.checkpoints.MustPublish());
-  const CheckpointPublish publish = f.checkpoints.ToPublish();
+  REQUIRE(f.checkpoints.state() == State::kPublishing);
+  const CheckpointPublish publish = *f.checkpoints.TakePublish();
+  CHECK_FALSE(f.checkpoints.TakePublish());
   CHECK(publish.folder == "/c/checkpoint-1");
   REQUIRE(publish.writers.size() == 2);
   CHECK(publish.writers[0].node == "a");
   CHECK(publish.writers[1].node == "b");
-  CHECK(f.checkpoints.Removal().staying.empty());  // Nothing is complete.
+  CHECK(f.checkpoints.complete().Removal().staying.empty());  // Nothing is complete.
   CHECK(publish.at.iteration == Iteration(7));
   REQUIRE(publish.parts.size() == 2);
   CHECK(publish.parts[0].file == "shard-0");
   f.checkpoints.Published(CheckpointId(9), absl::OkStatus());  // This id is another checkpoint's.
-  CHECK(f.checkpoints.complete().empty());
+  CHECK(f.checkpoints.complete().all().empty());
   f.checkpoints.Published(CheckpointId(1), absl::OkStatus());
-  REQUIRE(f.checkpoints.complete().size() == 1);
+  REQUIRE(f.checkpoints.complete().all().size() == 1);
   CHECK(f.WhyAbandoned() == "");
   CHECK(f.checkpoints.order().id == CheckpointId(0));
 }
@@ -126,13 +129,13 @@ TEST_CASE("Checkpoints: only the newest are remembered", "[scheduler][core]") {
   Checkpoints checkpoints(Plan());
   for (uint64_t id = 1; id <= 3; ++id) {
     checkpoints.Begin(Routing{}, {}, 0, kNow);  // There are no shards to write.
-    REQUIRE(checkpoints.MustPublish());
+    REQUIRE(checkpoints.state() == State::kPublishing);
     checkpoints.Published(CheckpointId(id), absl::OkStatus());
   }
-  REQUIRE(checkpoints.complete().size() == 2);
-  CHECK(checkpoints.complete()[0].folder == "/c/checkpoint-2");
-  checkpoints.Forget(checkpoints.complete().back().id);
-  CHECK(checkpoints.complete().back().folder == "/c/checkpoint-2");
+  REQUIRE(checkpoints.complete().all().size() == 2);
+  CHECK(checkpoints.complete().all()[0].folder == "/c/checkpoint-2");
+  checkpoints.complete().Forget(checkpoints.complete().all().back().id);
+  CHECK(checkpoints.complete().all().back().folder == "/c/checkpoint-2");
 }
 
 TEST_CASE("Checkpoints: what the job's folder held before is neither written over nor removed",
@@ -141,14 +144,14 @@ TEST_CASE("Checkpoints: what the job's folder held before is neither written ove
   plan.checkpoint_floor = CheckpointId(6);
   Checkpoints checkpoints(plan);
   checkpoints.Begin(Routing{}, {}, 0, kNow);
-  REQUIRE(checkpoints.MustPublish());
-  const CheckpointPublish publish = checkpoints.ToPublish();
+  REQUIRE(checkpoints.state() == State::kPublishing);
+  const CheckpointPublish publish = *checkpoints.TakePublish();
   CHECK(publish.id == CheckpointId(7));
   CHECK(publish.folder == "/c/checkpoint-7");
-  CHECK(checkpoints.Removal().floor == CheckpointId(6));
+  CHECK(checkpoints.complete().Removal().floor == CheckpointId(6));
   checkpoints.Published(CheckpointId(7), absl::OkStatus());
-  checkpoints.Forget(
-      checkpoints.complete().back().id);  // It cannot be read; its id is not used again.
+  // It cannot be read; its id is not used again.
+  checkpoints.complete().Forget(checkpoints.complete().all().back().id);
   checkpoints.Begin(Routing{}, {}, 0, kNow);
   CHECK(checkpoints.last_begun() == CheckpointId(8));
 }
@@ -184,7 +187,7 @@ class Chained {
   }
   std::vector<uint64_t> Kept() const {
     std::vector<uint64_t> ids;
-    for (const RestoreFrom& one : checkpoints.complete()) ids.push_back(one.id.value());
+    for (const RestoreFrom& one : checkpoints.complete().all()) ids.push_back(one.id.value());
     return ids;
   }
   uint64_t Id() const { return checkpoints.last_begun().value(); }
@@ -198,19 +201,19 @@ TEST_CASE("Checkpoints: of sparse tables the next one is of what changed, until 
   CHECK(f.Begin() == CheckpointId(0));
   f.Write(1000);
   f.Complete();
-  for (uint64_t id = 2; id <= Checkpoints::kChainMax; ++id) {
+  for (uint64_t id = 2; id <= CompleteCheckpoints::kChainMax; ++id) {
     CHECK(f.Begin() == CheckpointId(id - 1));
     f.Write(10);
     f.Complete();
-    CHECK(f.checkpoints.Removal().staying.size() == id);
-    CHECK(f.checkpoints.complete().back().rests_on == CheckpointId(1));
+    CHECK(f.checkpoints.complete().Removal().staying.size() == id);
+    CHECK(f.checkpoints.complete().all().back().rests_on == CheckpointId(1));
   }
   CHECK(f.Begin() == CheckpointId(0));
   f.Write(1000);
   f.Complete();
   CHECK(f.Kept() == std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9});
   // The next checkpoint is complete, so the chain before the last one is not needed.
-  for (int i = 1; i < Checkpoints::kChainMax; ++i) f.Take(10);
+  for (int i = 1; i < CompleteCheckpoints::kChainMax; ++i) f.Take(10);
   f.Take(1000);
   CHECK(f.Kept() == std::vector<uint64_t>{9, 10, 11, 12, 13, 14, 15, 16, 17});
 }
@@ -232,7 +235,7 @@ TEST_CASE("Checkpoints: one whose servers wrote all begins a chain", "[scheduler
   f.Take(1000);
   f.Take(10);
   f.Take(900, /*whole=*/true);
-  CHECK(f.checkpoints.complete().back().rests_on == CheckpointId(3));
+  CHECK(f.checkpoints.complete().all().back().rests_on == CheckpointId(3));
   CHECK(f.Kept() == std::vector<uint64_t>{1, 2, 3});
   f.Take(1000, /*whole=*/true);
   CHECK(f.Kept() == std::vector<uint64_t>{3, 4});
@@ -254,13 +257,13 @@ TEST_CASE("Checkpoints: what is wrong with a chain ends it", "[scheduler][core]"
     CHECK(f.Begin() == CheckpointId(0));
   }
   SECTION("the newest cannot be read") {
-    f.checkpoints.Forget(f.checkpoints.complete().back().id);
+    f.checkpoints.complete().Forget(f.checkpoints.complete().all().back().id);
     CHECK(f.Begin() == CheckpointId(0));
     f.Write(1000);
     // No checkpoint is removed before the new one is complete.
-    CHECK(f.checkpoints.Removal().staying == std::vector<CheckpointId>{CheckpointId(1)});
+    CHECK(f.checkpoints.complete().Removal().staying == std::vector<CheckpointId>{CheckpointId(1)});
     f.Complete();
-    CHECK(f.checkpoints.Removal().staying ==
+    CHECK(f.checkpoints.complete().Removal().staying ==
           std::vector<CheckpointId>{CheckpointId(1), CheckpointId(3)});
   }
   SECTION("a part rests on another one than was ordered") {
@@ -268,7 +271,7 @@ TEST_CASE("Checkpoints: what is wrong with a chain ends it", "[scheduler][core]"
     CheckpointPart part = Part(0, 0, 1);
     part.base = CheckpointId(1);
     f.checkpoints.OnReport("a", Report(3, CheckpointReport::State::kWritten, {part}), kNow);
-    const std::vector<CheckpointEnded> ended = f.checkpoints.TakeEnded();
+    const std::vector<CheckpointEnded> ended = f.checkpoints.TakeEnds().checkpoints;
     CHECK(ended.back().why == "a: table 0 shard 0 rests on checkpoint 1, expected 2 or all of it");
   }
 }
@@ -281,7 +284,7 @@ TEST_CASE("Checkpoints: dense tables and jobs that do not want it have all of ev
   Checkpoints checkpoints(plan);
   for (uint64_t id = 1; id <= 2; ++id) {
     checkpoints.Begin(Routing{}, {}, 0, kNow);
-    CHECK(checkpoints.ToPublish().base == CheckpointId(0));
+    CHECK(checkpoints.TakePublish()->base == CheckpointId(0));
     checkpoints.Published(CheckpointId(id), absl::OkStatus());
   }
 }
@@ -307,7 +310,7 @@ TEST_CASE("Checkpoints: what goes wrong gives the present one up, and says why",
   }
   SECTION("a server does not copy in time") {
     f.Captured("a");
-    CHECK(f.checkpoints.Limit() == kNow + Checkpoints::kCaptureLimit);
+    CHECK(f.checkpoints.Limit() == kNow + absl::Seconds(60));
     f.checkpoints.Tick(f.checkpoints.Limit());
     CHECK(f.WhyAbandoned() == "b has not copied its part in time");
   }
@@ -328,7 +331,7 @@ TEST_CASE("Checkpoints: what goes wrong gives the present one up, and says why",
     f.Written("b", Part(1, 50, 80));
     f.checkpoints.Published(CheckpointId(1), absl::UnavailableError("no disk"));
     CHECK(f.WhyAbandoned() == "no disk");
-    CHECK(f.checkpoints.complete().empty());
+    CHECK(f.checkpoints.complete().all().empty());
   }
 }
 
@@ -352,7 +355,7 @@ TEST_CASE("Checkpoints: until all have written, who has may not die, nor its sha
     f.Written("a", Part(0, 0, 50));
     f.checkpoints.OnServerDied("b");
     f.checkpoints.OnRouting(moved);
-    CHECK(f.checkpoints.MustPublish());
+    CHECK(f.checkpoints.state() == State::kPublishing);
     CHECK(f.checkpoints.order().id == CheckpointId(0));
   }
 }
@@ -362,7 +365,7 @@ TEST_CASE("Checkpoints: reports of strangers, of other checkpoints and late ones
   Fixture f;
   f.checkpoints.OnReport("c", Report(1, CheckpointReport::State::kFailed), kNow);
   f.checkpoints.OnReport("a", Report(2, CheckpointReport::State::kFailed), kNow);
-  CHECK(f.checkpoints.IsCapturing());
+  CHECK(f.checkpoints.state() == State::kCapturing);
   f.Written("a", Part(0, 0, 50));
   f.checkpoints.OnReport("a", Report(1, CheckpointReport::State::kFailed), kNow);
   f.Captured("a");
@@ -371,12 +374,12 @@ TEST_CASE("Checkpoints: reports of strangers, of other checkpoints and late ones
   f.checkpoints.Abandon("twice");
   CHECK(f.WhyAbandoned() == "enough");
   f.Written("b", Part(1, 50, 80));
-  CHECK(f.checkpoints.IsIdle());
+  CHECK(f.checkpoints.state() == State::kIdle);
 }
 
 // A job without periodic checkpoints: only requested ones are due.
 struct Asked {
-  Asked() { checkpoints.StartClock(0, kNow); }
+  Asked() { checkpoints.clock().Start(0, kNow); }
   void Captured(const NodeId& server) {
     checkpoints.OnReport(server, Report(1, CheckpointReport::State::kCaptured), kNow);
   }
@@ -392,33 +395,33 @@ TEST_CASE("Checkpoints: a snapshot is there once all servers keep it, and is not
           "[scheduler][core]") {
   Asked f;
   CHECK_FALSE(f.checkpoints.IsDue(7, kNow));
-  REQUIRE_OK(f.checkpoints.AskSnapshot(11));
-  REQUIRE_OK(f.checkpoints.AskSnapshot(12));
-  REQUIRE_OK(f.checkpoints.AskSnapshot(11));
+  REQUIRE_OK(f.checkpoints.clock().AskSnapshot(11));
+  REQUIRE_OK(f.checkpoints.clock().AskSnapshot(12));
+  REQUIRE_OK(f.checkpoints.clock().AskSnapshot(11));
   CHECK(f.checkpoints.IsDue(7, kNow));
   f.Begin();
   CHECK(f.checkpoints.order() ==
         CheckpointOrder{CheckpointId(1), "", CheckpointId(0), {11, 12}, Version(7)});
   f.Captured("a");
-  CHECK(f.checkpoints.TakeTaken().empty());
+  CHECK(f.checkpoints.TakeEnds().snapshots.empty());
   f.Captured("b");
-  CHECK(f.checkpoints.IsIdle());
-  const std::vector<SnapshotTaken> taken = f.checkpoints.TakeTaken();
+  CHECK(f.checkpoints.state() == State::kIdle);
+  const auto [ended, taken] = f.checkpoints.TakeEnds();
   REQUIRE(taken.size() == 1);
   CHECK(taken[0].id == CheckpointId(1));
   CHECK(taken[0].iteration == 7);
   CHECK(taken[0].why == "");
-  CHECK(f.checkpoints.TakeEnded().empty());
+  CHECK(ended.empty());
   CHECK(f.checkpoints.order().id == CheckpointId(0));
-  CHECK_FALSE(f.checkpoints.IsDue(7, kNow));  // All readers have the snapshot.
-  CHECK(f.checkpoints.DueSteps() == 10);      // The checkpoints' clock goes on.
-  CHECK(f.checkpoints.DueAt() == kNow + absl::Seconds(30));
+  CHECK_FALSE(f.checkpoints.IsDue(7, kNow));      // All readers have the snapshot.
+  CHECK(f.checkpoints.clock().DueSteps() == 10);  // The checkpoints' clock goes on.
+  CHECK(f.checkpoints.clock().DueAt() == kNow + absl::Seconds(30));
 }
 
 TEST_CASE("Checkpoints: a moment may be both, and each goes its way", "[scheduler][core]") {
   Asked f;
-  REQUIRE_OK(f.checkpoints.AskSnapshot(11));
-  f.checkpoints.Ask();
+  REQUIRE_OK(f.checkpoints.clock().AskSnapshot(11));
+  f.checkpoints.clock().Ask();
   f.Begin();
   CHECK(f.checkpoints.order() ==
         CheckpointOrder{CheckpointId(1), "/c/checkpoint-1", CheckpointId(0), {11}, Version(7)});
@@ -427,26 +430,27 @@ TEST_CASE("Checkpoints: a moment may be both, and each goes its way", "[schedule
     report.not_kept = "no room";
     f.checkpoints.OnReport("a", report, kNow);
     f.Captured("b");
-    CHECK(f.checkpoints.TakeTaken().at(0).why == "a: no room");
+    CHECK(f.checkpoints.TakeEnds().snapshots.at(0).why == "a: no room");
   }
   SECTION("one has written before another has captured") {
     f.Written("a", Part(0, 0, 50));
-    CHECK(f.checkpoints.TakeTaken().empty());
+    CHECK(f.checkpoints.TakeEnds().snapshots.empty());
     f.Captured("b");
-    CHECK(f.checkpoints.TakeTaken().at(0).why == "");
+    CHECK(f.checkpoints.TakeEnds().snapshots.at(0).why == "");
   }
-  CHECK_FALSE(f.checkpoints.IsIdle());
+  CHECK(f.checkpoints.state() != State::kIdle);
   f.Written("a", Part(0, 0, 50));
   f.Written("b", Part(1, 50, 80));
-  REQUIRE(f.checkpoints.MustPublish());
+  REQUIRE(f.checkpoints.state() == State::kPublishing);
   f.checkpoints.Published(CheckpointId(1), absl::OkStatus());
-  CHECK(f.checkpoints.TakeEnded().size() == 1);
-  CHECK(f.checkpoints.TakeTaken().empty());
+  const auto [ended, taken] = f.checkpoints.TakeEnds();
+  CHECK(ended.size() == 1);
+  CHECK(taken.empty());
 }
 
 TEST_CASE("Checkpoints: a snapshot that cannot be taken is told, once", "[scheduler][core]") {
   Asked f;
-  REQUIRE_OK(f.checkpoints.AskSnapshot(11));
+  REQUIRE_OK(f.checkpoints.clock().AskSnapshot(11));
   f.Begin();
   f.Captured("a");
   std::string why;
@@ -462,22 +466,22 @@ TEST_CASE("Checkpoints: a snapshot that cannot be taken is told, once", "[schedu
     f.checkpoints.Abandon("its shards are lost");
     why = "its shards are lost";
   }
-  CHECK(f.checkpoints.IsIdle());
-  CHECK(f.checkpoints.TakeEnded().empty());  // There was no checkpoint.
-  const std::vector<SnapshotTaken> taken = f.checkpoints.TakeTaken();
+  CHECK(f.checkpoints.state() == State::kIdle);
+  const auto [ended, taken] = f.checkpoints.TakeEnds();
+  CHECK(ended.empty());  // There was no checkpoint.
   REQUIRE(taken.size() == 1);
   CHECK(taken[0].why == why);
   f.Captured("b");
   f.checkpoints.Abandon("again");
-  CHECK(f.checkpoints.TakeTaken().empty());
+  CHECK(f.checkpoints.TakeEnds().snapshots.empty());
 }
 
 TEST_CASE("Checkpoints: as many readers as there may be", "[scheduler][core]") {
   Asked f;
-  for (uint64_t reader = 0; reader < Checkpoints::kReadersMax; ++reader) {
-    REQUIRE_OK(f.checkpoints.AskSnapshot(reader));
+  for (uint64_t reader = 0; reader < CheckpointClock::kReadersMax; ++reader) {
+    REQUIRE_OK(f.checkpoints.clock().AskSnapshot(reader));
   }
-  CHECK_STATUS(f.checkpoints.AskSnapshot(5000), absl::StatusCode::kResourceExhausted,
+  CHECK_STATUS(f.checkpoints.clock().AskSnapshot(5000), absl::StatusCode::kResourceExhausted,
                "1024 readers wait for the next snapshot of job-1");
 }
 

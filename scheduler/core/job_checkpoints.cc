@@ -9,7 +9,7 @@ namespace capstan::scheduler {
 // ---------------------------------------------------------------- requests
 
 CheckpointId JobCheckpoints::Ask() {
-  checkpoints_.Ask();
+  checkpoints_.clock().Ask();
   return checkpoints_.last_begun().Next();
 }
 
@@ -34,17 +34,17 @@ CheckpointPause::Then JobCheckpoints::Leave() {
 
 // The job tries again after failures.
 JobCheckpoints::Keeping JobCheckpoints::KeepBest(Instant now) {
-  if (!checkpoints_.IsIdle()) return Keeping::kWait;
-  const std::vector<RestoreFrom>& complete = checkpoints_.complete();
+  if (checkpoints_.state() != Checkpoints::State::kIdle) return Keeping::kWait;
+  const std::vector<RestoreFrom>& complete = checkpoints_.complete().all();
   const bool kept = !complete.empty() && complete.back().at.epoch == job_.epochs.epoch().Next() &&
                     complete.back().at.results.size() == job_.epochs.results().size();
   if (!kept && pause_.MayTryAgain()) {
     if (!pause_.TryAgain(now)) return Keeping::kWait;
     ++job_.decisions;
-    checkpoints_.Ask();
+    checkpoints_.clock().Ask();
     return Keeping::kBegin;
   }
-  if (kept) checkpoints_.KeepNewest();
+  if (kept) checkpoints_.complete().KeepNewest();
   pause_.EndKeeping();
   return Keeping::kOver;
 }
@@ -57,20 +57,21 @@ void JobCheckpoints::GoBack(const std::string& why) {
 }
 
 void JobCheckpoints::Forget(CheckpointId id) {
-  checkpoints_.Forget(id);
+  checkpoints_.complete().Forget(id);
   job_.epochs.CancelReturn();
-  if (pause_.MustStop()) checkpoints_.Ask();
+  if (pause_.MustStop()) checkpoints_.clock().Ask();
 }
 
 // ---------------------------------------------------------------- others
 
 void JobCheckpoints::Note(Events& events) {
-  for (CheckpointEnded& ended : checkpoints_.TakeEnded()) {
+  Checkpoints::Ends ends = checkpoints_.TakeEnds();
+  for (CheckpointEnded& ended : ends.checkpoints) {
     ++job_.revision;
     pause_.OnEnded(ended);
     events.push_back(std::move(ended));
   }
-  for (SnapshotTaken& taken : checkpoints_.TakeTaken()) {
+  for (SnapshotTaken& taken : ends.snapshots) {
     ++job_.revision;
     events.push_back(std::move(taken));
   }
@@ -83,7 +84,8 @@ bool JobCheckpoints::TakeOrderChanged() {
 
 Instant JobCheckpoints::NextDeadline() const {
   const Instant next = checkpoints_.Limit();
-  return checkpoints_.IsIdle() ? std::min(next, pause_.NextAttempt()) : next;
+  const bool idle = checkpoints_.state() == Checkpoints::State::kIdle;
+  return idle ? std::min(next, pause_.NextAttempt()) : next;
 }
 
 }  // namespace capstan::scheduler

@@ -57,7 +57,9 @@ class JobCheckpoints {
   enum class Keeping { kWait, kBegin, kOver };
   Keeping KeepBest(Instant now);  // kBegin: Begin a checkpoint now.   REQUIRES: keeping.
   // A job that a user has saved and stopped leaves the model of that moment.
-  bool MustReturn() const { return !IsSaved() && job_.epochs.MustReturnTo(checkpoints_.kept()); }
+  bool MustReturn() const {
+    return !IsSaved() && job_.epochs.MustReturnTo(checkpoints_.complete().kept());
+  }
 
   // ---- failures
   void GoBack(const std::string& why);  // The one under way is given up, and nothing is kept.

@@ -6,8 +6,8 @@
 //     IsLast --> MustReturnTo(the best) --ReturnTo, the job goes back--> all is trained
 //     all is trained --StartFinalTest, TakeFigures--> the model's epoch is tested, too
 //
-// Called by JobRun. All decisions follow from the results (epoch_decisions.h). Pure: no clock; the
-// time comes in. Thread safety: thread-compatible.
+// Called by JobRun and its parts. All decisions follow from the results (epoch_decisions.h). Pure:
+// no clock; the time comes in. Thread safety: thread-compatible.
 // Invariant: results are of epochs in their order, none twice.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_EPOCHS_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_EPOCHS_H_

@@ -8,7 +8,7 @@
 //
 // A job whose servers die before it trains goes back at most kBeginningsMax times, with growing
 // pauses. Which logs there are and where shards are placed is ShardMap's; what else ends when the
-// job goes back is JobRun's, which calls this.
+// job goes back is ServerWatch's, which calls this.
 // Pure: no clock; the time comes in. Thread safety: thread-compatible.
 // Invariant: a job that has trained goes back to a checkpoint only.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_RECOVERY_H_

@@ -259,7 +259,7 @@ absl::StatusOr<CheckpointId> JobRun::AskCheckpoint(AndThen then, Instant now, Ev
 
 absl::StatusOr<CheckpointId> JobRun::AskSnapshot(uint64_t reader, Instant now, Events& events) {
   CAPSTAN_RETURN_IF_ERROR(CheckTrains(now));
-  CAPSTAN_RETURN_IF_ERROR(parts_.checkpoints.all().AskSnapshot(reader));
+  CAPSTAN_RETURN_IF_ERROR(parts_.checkpoints.all().clock().AskSnapshot(reader));
   const CheckpointId id = parts_.checkpoints.all().last_begun().Next();
   Advance(now, events);
   return id;

@@ -28,8 +28,8 @@
 //
 // Facts come in through the methods below; what the job wants is read from its parts, and what
 // happened is appended to `events`. Thread safety: thread-compatible.
-// Invariants: (1) after each fact the job has gone as far as it can.   (2) an ended job never
-// changes.
+// Invariants: (1) after each fact the job has gone as far as it can.
+//             (2) an ended job never changes.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_RUN_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_RUN_H_
 
@@ -125,7 +125,7 @@ class JobRun {
   // repetition is the same question.
   // Errors: kFailedPrecondition  the job trains no more.
   absl::StatusOr<CheckpointId> AskCheckpoint(AndThen then, Instant now, Events& events);
-  // The same, for a snapshot. Errors: also those of Checkpoints::AskSnapshot.
+  // The same, for a snapshot. Errors: also those of CheckpointClock::AskSnapshot.
   absl::StatusOr<CheckpointId> AskSnapshot(uint64_t reader, Instant now, Events& events);
   // Writes the model that is kept into `folder`; empty: where it was to be.
   // Errors: kFailedPrecondition  none is kept.

@@ -66,7 +66,7 @@ bool JobRun::LeaveStarting(Instant now, Events& events) {
   } else {
     parts_.training.Enter(Epoch(0), nullptr, now, events);
   }
-  parts_.checkpoints.all().StartClock(parts_.training.StepsDone(), now);
+  parts_.checkpoints.all().clock().Start(parts_.training.StepsDone(), now);
   return true;
 }
 
@@ -220,8 +220,8 @@ void JobRun::EnterFinishing(Instant now, Events& events) {
 
 void JobRun::AdvanceFinishing(Instant now, Events& events) {
   const bool exited = parts_.tasks.CountIn(Task::State::kUnplaced) == parts_.plan.workers;
-  if ((exited && parts_.checkpoints.all().IsIdle()) ||
-      now >= finishing_since_ + parts_.options.finish_limit) {
+  const bool idle = parts_.checkpoints.all().state() == Checkpoints::State::kIdle;
+  if ((exited && idle) || now >= finishing_since_ + parts_.options.finish_limit) {
     End(parts_.checkpoints.IsSaved() ? JobState::kStopped : JobState::kSucceeded, {}, now, events);
   }
 }

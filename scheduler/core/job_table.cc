@@ -214,7 +214,7 @@ CheckpointId JobTable::FloorIn(const JobFolders& folders, CheckpointId floor) co
 CheckpointRemoval JobTable::CheckpointsToRemove(const JobId& job) const {
   const JobRun* run = RunOf(job);
   if (run == nullptr) return {};
-  CheckpointRemoval removal = run->parts().checkpoints.all().Removal();
+  CheckpointRemoval removal = run->parts().checkpoints.all().complete().Removal();
   for (const auto& [id, entry] : jobs_) {
     if (!entry.restore || entry.ended()) continue;
     if (entry.restore->pinned_in != run->parts().plan.folders.checkpoints) continue;

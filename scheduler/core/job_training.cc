@@ -113,14 +113,16 @@ void JobTraining::PlanQuiet(Instant now) {
   const Checkpoints& all = checkpoints_.all();
   // A checkpoint that is due after a number of iterations is known long before, if the last
   // checkpoint has ended.
-  const int64_t counted = all.IsIdle() ? all.DueSteps() : std::numeric_limits<int64_t>::max();
+  const bool idle = all.state() == Checkpoints::State::kIdle;
+  const int64_t counted = idle ? all.clock().DueSteps() : std::numeric_limits<int64_t>::max();
   work_->PlanQuiet(all.IsDue(StepsDone(), now), counted, job_.metrics.SamplesPerSecond(now), now);
 }
 
 Instant JobTraining::NextQuiet() const {
+  const Checkpoints& all = checkpoints_.all();
   const bool waits = job_.phase == JobPhase::kTraining && begun_ && !work_->quieting() &&
-                     checkpoints_.all().IsIdle();
-  return waits ? checkpoints_.all().DueAt() : Instant::InfiniteFuture();
+                     all.state() == Checkpoints::State::kIdle;
+  return waits ? all.clock().DueAt() : Instant::InfiniteFuture();
 }
 
 ResumePoint JobTraining::PointNow(CheckpointPause::At moment, Instant now) const {

@@ -1,7 +1,7 @@
 // MakingWatch: what each server makes for a job, and since when it gets on with nothing.
 //
 // Making shards may take long, and a server that gets on with it is not late. Called by JobMembers
-// and JobRun. Thread safety: thread-compatible.
+// and ServerWatch. Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_MAKING_WATCH_H_
 #define CAPSTAN_SCHEDULER_CORE_MAKING_WATCH_H_
 

@@ -4,7 +4,7 @@
 //
 //   GRANTING --PlanQuiet, due--> PAUSED --PlanQuiet, not due; GoOn--> GRANTING
 //
-// Called by JobRun, as WorkLeases. Thread safety: thread-compatible.
+// Owned by JobTraining, as WorkLeases. Thread safety: thread-compatible.
 // Invariant: nothing is granted while paused.
 #ifndef CAPSTAN_SCHEDULER_CORE_SAMPLE_WORK_H_
 #define CAPSTAN_SCHEDULER_CORE_SAMPLE_WORK_H_

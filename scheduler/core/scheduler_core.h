@@ -149,7 +149,7 @@ class SchedulerCore {
                               absl::Duration limit, Instant now, Actions& actions);
   // Answers once a snapshot that was begun after this call can be read, or cannot be taken, or
   // after `limit`. `reader`: its name for itself; a repetition is the same question.
-  // Errors: as above; those of Checkpoints::AskSnapshot.
+  // Errors: as above; those of CheckpointClock::AskSnapshot.
   absl::Status OpenSnapshot(Ticket ticket, const JobId& job, uint64_t reader, absl::Duration limit,
                             Instant now, Actions& actions);
   // Accepts the result of a CheckpointPublish. No effect if the job does not wait for it.

@@ -233,7 +233,7 @@ std::optional<Failure> ServerWatch::Recover(Instant now, Events& events) {
   const bool found = recovery_.ReadsLogs() && job_.shards.RecoverFromLog(now);
   // A checkpoint that is being published removes others when it is complete, so the job waits until
   // the remaining ones are known.
-  if (!found && checkpoints_.all().MustPublish()) return std::nullopt;
+  if (!found && checkpoints_.all().state() == Checkpoints::State::kPublishing) return std::nullopt;
   const bool may_go_back = recovery_.IsTimeToGoBack(found, now);
   if (found || (may_go_back && GoBack(now, events))) {
     Place(now, events);
@@ -249,9 +249,9 @@ void ServerWatch::Place(Instant now, Events& events) {
 }
 
 const RestoreFrom* ServerWatch::NewestCheckpoint() const {
-  const Checkpoints& all = checkpoints_.all();
-  const RestoreFrom* const best = job_.epochs.returned() ? all.kept() : nullptr;
-  return best != nullptr ? best : recovery_.Newest(all.complete());
+  const CompleteCheckpoints& complete = checkpoints_.all().complete();
+  const RestoreFrom* const best = job_.epochs.returned() ? complete.kept() : nullptr;
+  return best != nullptr ? best : recovery_.Newest(complete.all());
 }
 
 // A job that has not trained yet begins with its initial values.
@@ -284,7 +284,7 @@ void ServerWatch::EndTasks(Instant now, Events& events) {
 
 bool ServerWatch::TryOlderCheckpoint(const NodeId& server, const std::string& why, Instant now,
                                      Events& events) {
-  const std::vector<RestoreFrom>& complete = checkpoints_.all().complete();
+  const std::vector<RestoreFrom>& complete = checkpoints_.all().complete().all();
   const RestoreFrom* const newest = NewestCheckpoint();
   const auto& restore = recovery_.restore();
   const bool restoring = job_.phase == JobPhase::kPlacing && restore && !complete.empty() &&
@@ -304,7 +304,7 @@ bool ServerWatch::TryOlderCheckpoint(const NodeId& server, const std::string& wh
 }
 
 bool ServerWatch::ReturnToBest(Instant now, Events& events) {
-  job_.epochs.ReturnTo(*checkpoints_.all().kept());
+  job_.epochs.ReturnTo(*checkpoints_.all().complete().kept());
   if (!GoBack(now, events)) {
     job_.epochs.CancelReturn();
     return false;

@@ -5,7 +5,7 @@
 //   segment ends with the epoch --PlanQuiet, due--> ends soon (margin) --a task is beyond it
 //   already--> ends further ahead (twice the margin) ... --AtSegmentEnd--> quiet --GoOn--> epoch
 //
-// Called by JobRun, as WorkLeases. Thread safety: thread-compatible.
+// Owned by JobTraining, as WorkLeases. Thread safety: thread-compatible.
 // Invariant: no slot is held back below an iteration that another one has done.
 #ifndef CAPSTAN_SCHEDULER_CORE_SLOT_WORK_H_
 #define CAPSTAN_SCHEDULER_CORE_SLOT_WORK_H_

@@ -47,9 +47,11 @@ std::string CheckpointDetail(const JobParts& job, absl::string_view epoch) {
     return absl::StrCat("keeps the model of epoch ", job.epochs.epoch().value() + 1,
                         ", the best so far: waits for ", all.Awaited());
   }
-  return absl::StrCat(
-      "waits for ", all.Awaited(),
-      all.IsCapturing() ? " to copy its tables, " : " to write the job's last checkpoint, ", epoch);
+  return absl::StrCat("waits for ", all.Awaited(),
+                      all.state() == Checkpoints::State::kCapturing
+                          ? " to copy its tables, "
+                          : " to write the job's last checkpoint, ",
+                      epoch);
 }
 
 std::string ExportDetail(const JobParts& job, Instant now) {
@@ -188,7 +190,7 @@ JobView ViewOf(const JobParts& job, Instant now) {
   view.model_folder = job.exporter.folder();
   view.has_model = job.exporter.done();
   if (job.checkpoints.IsSaved()) {
-    view.saved_folder = job.checkpoints.all().complete().back().folder;
+    view.saved_folder = job.checkpoints.all().complete().all().back().folder;
   }
   for (const Task& task : job.tasks.all()) view.tasks.push_back(ViewOfTask(job, task));
   return view;

@@ -9,7 +9,7 @@
 //   RUNNING --PlanQuiet, one is due--> QUIETING --all live tasks are at rest--> IsQuiet
 //      ^----------------- GoOn, or PlanQuiet: none is due any more ----/----------------/
 //
-// Called by JobRun. Pure: no clock; the time comes in. Thread safety: thread-compatible.
+// Owned by JobTraining. Pure: no clock; the time comes in. Thread safety: thread-compatible.
 // Invariant: the ids of sample leases grow through all phases of the job.
 #ifndef CAPSTAN_SCHEDULER_CORE_WORK_LEASES_H_
 #define CAPSTAN_SCHEDULER_CORE_WORK_LEASES_H_
