@@ -42,7 +42,6 @@ _EXTRA_LINKOPTS = {
 }
 
 _PLAIN_LIBRARIES = {
-    "cereal": {"cereal": []},
     "onednn": {"onednn": ["-ldnnl", "-lgomp"]},
     "posix": {"threads": ["-pthread"]},
 }

@@ -29,12 +29,13 @@ class CoreArchive {
   // Daemons, task slots, desired states, and the counters.
   template <typename Archive>
   void SerializeNodes(Archive& archive) {
-    archive(core_.incarnations_.next);
-    core_.jobs_.SerializeCounters(archive);
-    archive(core_.membership_, core_.placer_.slots(), core_.desired_);
+    Counters counters{core_.jobs_};
+    archive(core_.incarnations_.next, counters, core_.membership_, core_.placer_.slots(),
+            core_.desired_);
   }
 
-  // REQUIRES: the core has the job.
+  // The run, which only jobs have that were started, must remain the last value: whatever a job
+  // gets more is a value of JobEntry. REQUIRES: the core has the job.
   template <typename Archive>
   void SaveJob(const JobId& job, Archive& archive) {
     JobEntry& entry = *core_.jobs_.Find(job);
@@ -66,6 +67,14 @@ class CoreArchive {
   void Restored(Instant now, Actions& actions) { core_.Restored(now, actions); }
 
  private:
+  struct Counters {
+    JobTable& jobs;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      jobs.SerializeCounters(archive);
+    }
+  };
+
   SchedulerCore& core_;
 };
 

@@ -42,8 +42,8 @@ class SampleWork final : public WorkLeases {
 
   template <typename Archive>
   void serialize(Archive& archive) {
-    WorkLeases::serialize(archive);
-    archive(paused_);
+    Durable durable{*this};
+    archive(durable, paused_);
   }
 
  private:

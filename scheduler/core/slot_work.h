@@ -44,8 +44,8 @@ class SlotWork final : public WorkLeases {
 
   template <typename Archive>
   void serialize(Archive& archive) {
-    WorkLeases::serialize(archive);
-    archive(slots_, margin_);
+    Durable durable{*this};
+    archive(durable, slots_, margin_);
   }
 
  private:

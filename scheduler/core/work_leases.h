@@ -85,11 +85,15 @@ class WorkLeases {
   void GrantSamples(absl::Span<const Rank> ranks, absl::Span<const SampleLeases::Pace> paces);
   void StartSamples(SampleLeases::Use use, Range positions, int64_t scores);
 
-  // ---- durable state, in the form of scheduler/store/archive.h
-  template <typename Archive>
-  void serialize(Archive& archive) {
-    archive(next_lease_, samples_);
-  }
+  // What this class adds to the durable state of a derived one, as one value, in the form of
+  // scheduler/store/archive.h.
+  struct Durable {
+    WorkLeases& leases;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+      archive(leases.next_lease_, leases.samples_);
+    }
+  };
 
   const EpochPlan epochs_;
   std::optional<SampleLeases> samples_;  // The leases of the phase, or of the last that had some.

@@ -1,40 +1,57 @@
-// Archives: convert state to bytes and back, with cereal.
+// Archives: convert state to bytes and back. The bytes are in protobuf's wire format, so that a
+// newer Capstan reads what an older one has written.
 //
-// A struct or class supports them by a public member template (the name is cereal's):
+// A struct or class supports them by a public member template:
 //
 //   template <typename Archive>
 //   void serialize(Archive& archive) { archive(a, b); }
 //
-// so that the cores need not know cereal. This file has the archives, and the functions for
-// Capstan's and Abseil's types. The bytes are the same on every machine; they carry no names and no
-// versions (SqliteStore::kSchemaVersion is the version of all).
+// so that the cores need not know the format. This file has the archives, and the functions for
+// the standard library's types, Abseil's and those of common/types. A struct is a message. Its
+// values are the fields 1, 2, 3..., in the order in which serialize() gives them to the archive,
+// over all its calls.
+//
+//   bool, integers, enums, StrongInt, Duration (nanoseconds)   varint, a negative one as int64
+//   double, float                                              fixed64, fixed32
+//   string                                                     its bytes
+//   struct, pair, tuple, Instant                               a message
+//   vector, deque, set, map, optional                          a message of many fields 1; an entry
+//                                                              of a map is a pair
+//
+// Every value is written, an empty container, too. So a missing field means that an older Capstan
+// wrote the bytes: loading leaves the value as it was. Fields that a message has beyond those that
+// serialize() names are passed over.
+//
+// HOW TO CHANGE A STRUCT. Append the new value behind all others of its serialize(), with a default
+// that is right for the states of older versions, and raise kFieldsVersion (schema_version.h, which
+// says what else has a version). Never reorder values and never change a value's kind. Never remove
+// one: where a member is gone, archive a local variable of its type in its place. What a base class
+// or another object contributes is one value (WorkLeases::Durable), so that both can grow. A value
+// that is archived only sometimes is the last for ever.
 //
 // An Instant has no meaning in another process. A past Instant is written as calendar time, so an
 // event keeps its date. A future Instant is written as the time left, so a deadline keeps its
 // remaining time. Loading never turns a future Instant into a past one, or the reverse.
-// Thread safety: functions of their arguments.
+// Thread safety: thread-compatible; functions of their arguments.
 #ifndef CAPSTAN_SCHEDULER_STORE_ARCHIVE_H_
 #define CAPSTAN_SCHEDULER_STORE_ARCHIVE_H_
 
 #include <algorithm>
-#include <cereal/archives/portable_binary.hpp>
-#include <cereal/types/deque.hpp>
-#include <cereal/types/optional.hpp>
-#include <cereal/types/string.hpp>
-#include <cereal/types/tuple.hpp>
-#include <cereal/types/utility.hpp>
-#include <cereal/types/vector.hpp>
+#include <cstddef>
 #include <cstdint>
-#include <exception>
+#include <deque>
 #include <limits>
-#include <sstream>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -47,60 +64,287 @@ struct Moment {
   absl::Time wall;  // Only for dates that users see; no decision depends on it.
 };
 
-class OutputArchive final : public cereal::PortableBinaryOutputArchive {
+// The wire types of protobuf that are written; others are refused.
+enum class WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
+
+// Writes the values that it is called with as the fields of one message.
+class OutputArchive final {
  public:
-  OutputArchive(const Moment& at, std::ostream& bytes)
-      : cereal::PortableBinaryOutputArchive(bytes), moment(at) {}
+  using is_loading = std::false_type;
+
+  explicit OutputArchive(const Moment& at);
+
+  template <typename... Values>
+  void operator()(const Values&... values) {
+    (Field(values), ...);
+  }
+  std::string Finish() &&;  // Returns the bytes.
+
   const Moment moment;
+
+ private:
+  static constexpr int64_t kInfiniteNanoseconds = std::numeric_limits<int64_t>::max();
+
+  template <typename Value>
+  void Field(const Value& value) {
+    ++number_;
+    Save(value);
+  }
+
+  // Each writes the field `number_`.
+  template <typename Value>
+  void Save(const Value& value) {
+    if constexpr (std::is_enum_v<Value>) {
+      Save(static_cast<std::underlying_type_t<Value>>(value));
+    } else if constexpr (std::is_integral_v<Value> && std::is_signed_v<Value>) {
+      PutVarint(static_cast<uint64_t>(int64_t{value}));
+    } else if constexpr (std::is_integral_v<Value>) {
+      PutVarint(uint64_t{value});
+    } else {
+      // serialize() of an output archive does not change the value.
+      Message([&] { SerializeWith(const_cast<Value&>(value)); });
+    }
+  }
+  void Save(double value);
+  void Save(float value);
+  void Save(const std::string& value);
+  void Save(const absl::Duration& value);
+  template <typename Tag, typename Value>
+  void Save(const StrongInt<Tag, Value>& value) {
+    Save(value.value());
+  }
+  template <typename Value>
+  void Save(const std::optional<Value>& value) {
+    Message([&] {
+      if (value) Field(*value);
+    });
+  }
+  template <typename Value>
+  void Save(const std::vector<Value>& values) {
+    SaveAll(values);
+  }
+  template <typename Value>
+  void Save(const std::deque<Value>& values) {
+    SaveAll(values);
+  }
+  template <typename Value>
+  void Save(const absl::btree_set<Value>& values) {
+    SaveAll(values);
+  }
+  template <typename Key, typename Value>
+  void Save(const absl::btree_map<Key, Value>& values) {
+    SaveAll(values);
+  }
+  template <typename Values>
+  void SaveAll(const Values& values) {
+    Message([&] {
+      for (const auto& value : values) {
+        number_ = 0;
+        Field(value);
+      }
+    });
+  }
+  template <typename Value>
+  void SerializeWith(Value& value) {
+    if constexpr (requires { value.serialize(*this); }) {
+      value.serialize(*this);
+    } else {
+      serialize(*this, value);
+    }
+  }
+
+  // Writes a message with the fields that `write()` writes.
+  template <typename Write>
+  void Message(Write write) {
+    const uint32_t number = number_;
+    const size_t begin = BeginMessage();
+    write();
+    EndMessage(begin);
+    number_ = number;
+  }
+  size_t BeginMessage();  // Returns where its length will be.
+  void EndMessage(size_t begin);
+  void PutTag(WireType type);
+  void PutVarint(uint64_t value);
+  void AppendVarint(uint64_t value);
+  void AppendFixed(uint64_t bits, int bytes);
+
+  std::string bytes_;
+  uint32_t number_ = 0;  // Of the last field of the present message.
 };
 
-class InputArchive final : public cereal::PortableBinaryInputArchive {
+// Reads the fields of one message into the values that it is called with. After an error it leaves
+// all values as they are. The bytes may be anything: memory is bounded by their number, times the
+// size of an empty element.
+class InputArchive final {
  public:
-  InputArchive(const Moment& at, std::istream& bytes)
-      : cereal::PortableBinaryInputArchive(bytes), moment(at) {}
+  using is_loading = std::true_type;
+
+  // `bytes`: what OutputArchive::Finish has returned; they must outlive the archive.
+  InputArchive(const Moment& at, absl::string_view bytes);
+  InputArchive(const InputArchive&) = delete;
+  InputArchive& operator=(const InputArchive&) = delete;
+
+  template <typename... Values>
+  void operator()(Values&... values) {
+    (Field(values), ...);
+  }
+  bool ok() const { return status_.ok(); }
+  // Reads to the end. Errors: kDataLoss  the first error, with the path of the field's numbers.
+  absl::Status Finish();
+  void Fail(const std::string& why);  // An error at the present field. Only the first one counts.
+
   const Moment moment;
+
+ private:
+  static constexpr int64_t kInfiniteNanoseconds = std::numeric_limits<int64_t>::max();
+
+  // A message that is being read.
+  struct Level {
+    Level* around = nullptr;  // Null: the outermost one.
+    const char* end = nullptr;
+    uint32_t asked = 0;   // The number of the last field that was wanted.
+    uint32_t number = 0;  // The field whose tag was read, but not its value. 0: none.
+    WireType type = WireType::kVarint;
+  };
+
+  template <typename Value>
+  void Field(Value& value) {
+    if (Find(level_->asked + 1)) Load(value);
+  }
+
+  // Each reads the value of the field that was found.
+  template <typename Value>
+  void Load(Value& value) {
+    if constexpr (std::is_enum_v<Value>) {
+      auto number = static_cast<std::underlying_type_t<Value>>(value);
+      Load(number);
+      value = static_cast<Value>(number);
+    } else if constexpr (std::is_same_v<Value, bool>) {
+      value = Unsigned(value, 1) != 0;
+    } else if constexpr (std::is_integral_v<Value> && std::is_signed_v<Value>) {
+      value = static_cast<Value>(
+          Signed(value, std::numeric_limits<Value>::min(), std::numeric_limits<Value>::max()));
+    } else if constexpr (std::is_integral_v<Value>) {
+      value = static_cast<Value>(Unsigned(value, std::numeric_limits<Value>::max()));
+    } else {
+      Message([&] {
+        if constexpr (requires { value.serialize(*this); }) {
+          value.serialize(*this);
+        } else {
+          serialize(*this, value);
+        }
+      });
+    }
+  }
+  void Load(double& value);
+  void Load(float& value);
+  void Load(std::string& value);
+  void Load(absl::Duration& value);
+  template <typename Tag, typename Value>
+  void Load(StrongInt<Tag, Value>& value) {
+    Value number = value.value();
+    Load(number);
+    value = StrongInt<Tag, Value>(number);
+  }
+  template <typename Value>
+  void Load(std::optional<Value>& value) {
+    value.reset();
+    LoadAll([&] {
+      if (value) return Fail("two values, expected at most one");
+      Load(value.emplace());
+    });
+  }
+  template <typename Value>
+  void Load(std::vector<Value>& values) {
+    values.clear();
+    LoadAll([&] { Load(values.emplace_back()); });
+  }
+  template <typename Value>
+  void Load(std::deque<Value>& values) {
+    values.clear();
+    LoadAll([&] { Load(values.emplace_back()); });
+  }
+  template <typename Value>
+  void Load(absl::btree_set<Value>& values) {
+    values.clear();
+    LoadAll([&] {
+      Value value{};
+      Load(value);
+      values.insert(values.end(), std::move(value));
+    });
+  }
+  template <typename Key, typename Value>
+  void Load(absl::btree_map<Key, Value>& values) {
+    values.clear();
+    LoadAll([&] {
+      Key key{};
+      Value value{};
+      Message([&] { (*this)(key, value); });
+      values.emplace_hint(values.end(), std::move(key), std::move(value));
+    });
+  }
+  // Reads a message of fields 1: calls `load` for each.
+  template <typename LoadOne>
+  void LoadAll(LoadOne load) {
+    Message([&] {
+      while (Find(1)) load();
+    });
+  }
+
+  // Reads a message: `read()` asks for its fields, in ascending order.
+  template <typename Read>
+  void Message(Read read) {
+    Level level;
+    if (!Enter(level)) return;
+    read();
+    Leave();
+  }
+  bool Enter(Level& level);  // False: it failed.
+  void Leave();
+  // True if the present message's next field has this number. Its value must then be loaded.
+  // REQUIRES: a number not below the last one.
+  bool Find(uint32_t number);
+  bool ReadTag();  // False at the end of the message.
+  bool ReadVarint(uint64_t& value);
+  bool ReadSize(size_t& size);
+  uint64_t ReadFixed(WireType type, size_t bytes, uint64_t fallback);
+  // Takes the value that was found. False: it has another wire type.
+  bool Take(WireType type);
+  void Pass();  // Over the value that was found.
+  // Each returns the value that was found, or, if it is no such number, `fallback`.
+  int64_t Signed(int64_t fallback, int64_t min, int64_t max);
+  uint64_t Unsigned(uint64_t fallback, uint64_t max);
+  size_t left() const { return static_cast<size_t>(level_->end - position_); }
+
+  const char* position_;
+  Level outermost_;
+  Level state_;  // The message in it that has the values.
+  Level* level_ = &outermost_;
+  absl::Status status_;
 };
 
 // Returns the bytes that `write(archive)` writes.
 template <typename Write>
 std::string EncodeState(const Moment& moment, Write write) {
-  std::ostringstream bytes;
-  {
-    OutputArchive archive(moment, bytes);
-    write(archive);
-  }
-  return std::move(bytes).str();
+  OutputArchive archive(moment);
+  write(archive);
+  return std::move(archive).Finish();
 }
 
 // Runs `read(archive)`, which returns a Status, on `bytes`.
-// Errors: kDataLoss  the bytes end early, or have unread bytes at the end.   And those of `read`.
-//         The objects that were read are then in an undefined state.
+// Errors: kDataLoss  the bytes are damaged, end early, or something follows their end.
+//         And those of `read`. The objects that were read are then in an undefined state.
 template <typename Read>
 absl::Status DecodeState(const std::string& bytes, const Moment& moment, Read read) {
-  std::istringstream stream(bytes);
-  try {
-    InputArchive archive(moment, stream);
-    if (absl::Status status = read(archive); !status.ok()) return status;
-  } catch (const std::exception& error) {
-    return absl::DataLossError(absl::StrCat("cannot be read: ", error.what()));
-  }
-  if (stream.peek() == std::istringstream::traits_type::eof()) return absl::OkStatus();
-  return absl::DataLossError("something follows its end");
+  InputArchive archive(moment, bytes);
+  // What `read` says of damaged bytes is only a consequence. Where it has stopped by itself, there
+  // may be anything behind.
+  const absl::Status status = read(archive);
+  return archive.ok() && !status.ok() ? status : archive.Finish();
 }
 
-// ---------------------------------------------------------------- Capstan's types
-
-template <typename Archive, typename Tag, typename Value>
-void save(Archive& archive, const StrongInt<Tag, Value>& number) {
-  archive(number.value());
-}
-
-template <typename Archive, typename Tag, typename Value>
-void load(Archive& archive, StrongInt<Tag, Value>& number) {
-  Value value = 0;
-  archive(value);
-  number = StrongInt<Tag, Value>(value);
-}
+// ---------------------------------------------------------------- messages
 
 template <typename Archive>
 void serialize(Archive& archive, Range& range) {
@@ -112,95 +356,49 @@ void serialize(Archive& archive, ShardKey& key) {
   archive(key.table, key.shard);
 }
 
+template <typename Archive, typename First, typename Second>
+void serialize(Archive& archive, std::pair<First, Second>& pair) {
+  archive(pair.first, pair.second);
+}
+
+template <typename Archive, typename... Values>
+void serialize(Archive& archive, std::tuple<Values...>& tuple) {
+  std::apply([&archive](auto&... values) { archive(values...); }, tuple);
+}
+
 enum class InstantKind : uint8_t { kPast, kFuture, kInfinite };
 
-// cereal passes these functions the base classes of the archives above, hence the casts.
-inline void save(cereal::PortableBinaryOutputArchive& archive, const Instant& instant) {
-  const Moment& saved = dynamic_cast<const OutputArchive&>(archive).moment;
-  const absl::Duration ahead = instant - saved.now;
+inline void serialize(OutputArchive& archive, Instant& instant) {
+  const absl::Duration ahead = instant - archive.moment.now;
   if (instant == Instant::InfiniteFuture()) {
     archive(InstantKind::kInfinite, int64_t{0});
   } else if (ahead > absl::ZeroDuration()) {
     archive(InstantKind::kFuture, absl::ToInt64Nanoseconds(ahead));
   } else {
-    archive(InstantKind::kPast, absl::ToUnixNanos(saved.wall + ahead));
+    archive(InstantKind::kPast, absl::ToUnixNanos(archive.moment.wall + ahead));
   }
 }
 
-inline void load(cereal::PortableBinaryInputArchive& archive, Instant& instant) {
-  const Moment& loaded = dynamic_cast<const InputArchive&>(archive).moment;
+inline void serialize(InputArchive& archive, Instant& instant) {
+  const Moment& loaded = archive.moment;
   InstantKind kind = InstantKind::kPast;
   int64_t nanoseconds = 0;
   archive(kind, nanoseconds);
-  if (kind == InstantKind::kInfinite) {
-    instant = Instant::InfiniteFuture();
-  } else if (kind == InstantKind::kFuture) {
-    instant = loaded.now + absl::Nanoseconds(nanoseconds);
-  } else {
-    const absl::Duration ahead = absl::FromUnixNanos(nanoseconds) - loaded.wall;
-    instant = loaded.now + std::min(ahead, absl::ZeroDuration());
+  switch (kind) {
+    case InstantKind::kInfinite:
+      instant = Instant::InfiniteFuture();
+      return;
+    case InstantKind::kFuture:
+      instant = loaded.now + absl::Nanoseconds(nanoseconds);
+      return;
+    case InstantKind::kPast:
+      instant = loaded.now +
+                std::min(absl::FromUnixNanos(nanoseconds) - loaded.wall, absl::ZeroDuration());
+      return;
   }
+  archive.Fail("an instant of an unknown kind");
 }
 
 }  // namespace capstan
-
-// ---------------------------------------------------------------- Abseil's types
-
-namespace cereal {
-
-constexpr int64_t kInfiniteNanoseconds = std::numeric_limits<int64_t>::max();
-
-template <typename Archive>
-void save(Archive& archive, const absl::Duration& duration) {
-  const bool infinite = duration == absl::InfiniteDuration();
-  archive(infinite ? kInfiniteNanoseconds : absl::ToInt64Nanoseconds(duration));
-}
-
-template <typename Archive>
-void load(Archive& archive, absl::Duration& duration) {
-  int64_t nanoseconds = 0;
-  archive(nanoseconds);
-  const bool infinite = nanoseconds == kInfiniteNanoseconds;
-  duration = infinite ? absl::InfiniteDuration() : absl::Nanoseconds(nanoseconds);
-}
-
-template <typename Archive, typename Key, typename Value>
-void save(Archive& archive, const absl::btree_map<Key, Value>& map) {
-  archive(make_size_tag(static_cast<size_type>(map.size())));
-  for (const auto& [key, value] : map) archive(key, value);
-}
-
-template <typename Archive, typename Key, typename Value>
-void load(Archive& archive, absl::btree_map<Key, Value>& map) {
-  size_type size = 0;
-  archive(make_size_tag(size));
-  map.clear();
-  for (size_type i = 0; i < size; ++i) {
-    Key key;
-    Value value;
-    archive(key, value);
-    map.emplace_hint(map.end(), std::move(key), std::move(value));
-  }
-}
-
-template <typename Archive, typename Key>
-void save(Archive& archive, const absl::btree_set<Key>& set) {
-  archive(make_size_tag(static_cast<size_type>(set.size())));
-  for (const Key& key : set) archive(key);
-}
-
-template <typename Archive, typename Key>
-void load(Archive& archive, absl::btree_set<Key>& set) {
-  size_type size = 0;
-  archive(make_size_tag(size));
-  set.clear();
-  for (size_type i = 0; i < size; ++i) {
-    Key key;
-    archive(key);
-    set.insert(set.end(), std::move(key));
-  }
-}
-
-}  // namespace cereal
 
 #endif  // CAPSTAN_SCHEDULER_STORE_ARCHIVE_H_

@@ -3,19 +3,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status/annotate.h"
-#include "scheduler/store/sqlite_store.h"
+#include "common/status/status_macros.h"
+#include "scheduler/store/schema_version.h"
 #include "scheduler/store/state_codec.h"
 
 namespace capstan::scheduler {
-namespace {
-
-constexpr uint32_t kFormat = 1;
-constexpr uint32_t kSchema = SqliteStore::kSchemaVersion;  // Schema of the rows.
-
-}  // namespace
 
 bool JobRecord::IsNewerThan(const JobRecord& other) const {
   return std::pair(routing, unix_ms) > std::pair(other.routing, other.unix_ms);
@@ -29,7 +23,7 @@ std::string EncodeJobRecord(const SchedulerCore& core, const JobId& job, const S
     rows.emplace_back(std::move(write.key), *std::move(write.value));
   }
   return EncodeState(moment, [&](auto& archive) {
-    archive(kFormat, kSchema, job, core.jobs().Find(job)->plan.unique_id,
+    archive(kSchemaVersion, kFieldsVersion, job, core.jobs().Find(job)->plan.unique_id,
             (*core.jobs().RoutingOf(job))->generation, absl::ToUnixMillis(moment.wall), view.detail,
             rows);
   });
@@ -38,14 +32,10 @@ std::string EncodeJobRecord(const SchedulerCore& core, const JobId& job, const S
 absl::StatusOr<JobRecord> DecodeJobRecord(const std::string& bytes) {
   JobRecord record;
   const absl::Status status = DecodeState(bytes, Moment(), [&record](auto& archive) {
-    uint32_t format = 0;
-    uint32_t schema = 0;
-    archive(format, schema);
-    if (format != kFormat || schema != kSchema) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("another release of Capstan wrote it, in format ", format, " with schema ",
-                       schema, "; this one reads format ", kFormat, " with schema ", kSchema));
-    }
+    int64_t schema = 0;
+    int64_t fields = 0;
+    archive(schema, fields);
+    CAPSTAN_RETURN_IF_ERROR(CheckVersions(schema, fields));
     std::vector<std::pair<std::string, std::string>> rows;
     archive(record.job, record.unique_id, record.routing, record.unix_ms, record.stood, rows);
     record.rows.insert(rows.begin(), rows.end());

@@ -36,7 +36,7 @@ struct JobRecord {
 // (scheduler/admitted_codec.h). REQUIRES: the job runs.
 std::string EncodeJobRecord(const SchedulerCore& core, const JobId& job, const StoreWrite& admitted,
                             const Moment& moment);
-// Errors: kFailedPrecondition  another release of Capstan wrote it; names both versions.
+// Errors: kFailedPrecondition  CheckVersions() refuses it.
 //         kDataLoss            it cannot be read.
 absl::StatusOr<JobRecord> DecodeJobRecord(const std::string& bytes);
 

@@ -6,10 +6,12 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/fake_cluster.h"
 #include "scheduler/store/archive.h"
+#include "scheduler/store/schema_version.h"
 #include "scheduler/store/state_codec.h"
 
 namespace capstan::scheduler {
@@ -124,9 +126,15 @@ TEST_CASE("Job record: bytes that are none, or of another release, are refused",
     CHECK_STATUS(DecodeJobRecord(old.record.substr(0, bytes)), absl::StatusCode::kDataLoss,
                  "the record of where the job stands");
   }
-  const std::string newer = EncodeState(
-      Moment(), [](auto& archive) { archive(uint32_t{1}, uint32_t{9999}, std::string("more")); });
-  CHECK_STATUS(DecodeJobRecord(newer), absl::StatusCode::kFailedPrecondition, "schema 9999");
+  const auto of = [](int64_t schema, int64_t fields) {
+    return DecodeJobRecord(EncodeState(
+        Moment(), [&](auto& archive) { archive(schema, fields, int64_t{1}, std::string("x")); }));
+  };
+  CHECK_STATUS(of(9999, 0), absl::StatusCode::kFailedPrecondition, "schema version 9999");
+  CHECK_STATUS(of(kSchemaVersion, kFieldsVersion + 1), absl::StatusCode::kFailedPrecondition,
+               absl::StrCat("fields version ", kFieldsVersion + 1));
+  CHECK_STATUS(DecodeJobRecord(std::string("\1\1\0\0\0\33\0\0\0", 9)), absl::StatusCode::kDataLoss,
+               "earlier release");
 }
 
 TEST_CASE("Adoption: a job goes on from the logs that came (issue 20)", "[scheduler][store]") {

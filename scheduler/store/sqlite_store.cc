@@ -13,11 +13,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "common/storage/crc32c.h"
+#include "scheduler/store/schema_version.h"
 
 namespace capstan::scheduler {
 namespace {
 
 constexpr int kApplicationId = 0x43505354;  // "CPST": marks a SQLite file as a store.
+// PRAGMA user_version: kSchemaVersion + kFieldsUnit * kFieldsVersion.
+constexpr int64_t kFieldsUnit = 1000;
+static_assert(kSchemaVersion < kFieldsUnit);
 
 // The checksum covers the key, too, because a value under a wrong key is also damage.
 int64_t Checksum(const std::string& key, const std::string& value) {
@@ -97,16 +101,21 @@ absl::Status SqliteStore::CheckVersion() {
     CAPSTAN_RETURN_IF_ERROR(
         Run("CREATE TABLE rows(key BLOB PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL)"));
     CAPSTAN_RETURN_IF_ERROR(Run(absl::StrCat("PRAGMA application_id=", kApplicationId).c_str()));
-    return Run(absl::StrCat("PRAGMA user_version=", kSchemaVersion).c_str());
+    return SetVersion();
   }
   if (application != kApplicationId) {
     return absl::DataLossError(
         absl::StrCat(path_, ": a SQLite file of another program, expected a scheduler's store"));
   }
-  if (version == kSchemaVersion) return absl::OkStatus();
+  const absl::Status readable = CheckVersions(version % kFieldsUnit, version / kFieldsUnit);
+  if (readable.ok()) return SetVersion();
   return absl::FailedPreconditionError(
-      absl::StrCat(path_, ": a store of schema version ", version, ", this scheduler reads ",
-                   kSchemaVersion, "; use the Capstan release that wrote it, or move it away"));
+      absl::StrCat(path_, ": a store of ", readable.message(), ", or move the store away"));
+}
+
+absl::Status SqliteStore::SetVersion() {
+  const int64_t version = kSchemaVersion + kFieldsUnit * kFieldsVersion;
+  return Run(absl::StrCat("PRAGMA user_version=", version).c_str());
 }
 
 absl::StatusOr<StoreRows> SqliteStore::Load() {

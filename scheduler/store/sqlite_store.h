@@ -21,12 +21,9 @@ namespace capstan::scheduler {
 
 class SqliteStore final : public Store {
  public:
-  // The version of the table and of the encoded values (scheduler/store/state_codec.h). A store of
-  // another version is refused, not converted.
-  static constexpr int kSchemaVersion = 27;
-
-  // Opens or creates the file `path`. Its folder must exist.
-  // Errors: kFailedPrecondition  another process has it open, or its schema version differs.
+  // Opens or creates the file `path`, which then has the versions of schema_version.h. Its folder
+  // must exist.
+  // Errors: kFailedPrecondition  another process has it open, or CheckVersions() refuses it.
   //         kDataLoss            it is not a store, or it is damaged.
   //         kUnavailable, kResourceExhausted  it cannot be created or read.   All name the path.
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path);
@@ -47,6 +44,7 @@ class SqliteStore final : public Store {
   SqliteStore(std::string path, sqlite3* database);
   absl::Status Prepare();  // Locks the file, creates or checks the table.
   absl::Status CheckVersion();
+  absl::Status SetVersion();
   absl::Status Run(const char* sql);
   absl::StatusOr<Statement> Compile(const char* sql);
   absl::StatusOr<int64_t> Number(const char* sql);  // Returns the number that `sql` selects.

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/store/schema_version.h"
 #include "scheduler/testing/temporary_folder.h"
 
 namespace capstan::scheduler {
@@ -29,6 +30,17 @@ struct Folder {
     REQUIRE(sqlite3_open(path().c_str(), &database) == SQLITE_OK);
     CHECK(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK);
     REQUIRE(sqlite3_close(database) == SQLITE_OK);
+  }
+  int64_t Version() const {
+    sqlite3* database = nullptr;
+    sqlite3_stmt* statement = nullptr;
+    REQUIRE(sqlite3_open(path().c_str(), &database) == SQLITE_OK);
+    sqlite3_prepare_v2(database, "PRAGMA user_version", -1, &statement, nullptr);
+    REQUIRE(sqlite3_step(statement) == SQLITE_ROW);
+    const int64_t version = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    REQUIRE(sqlite3_close(database) == SQLITE_OK);
+    return version;
   }
   testing::TemporaryFolder folder;
 };
@@ -77,9 +89,18 @@ TEST_CASE("SQLite store: a store of another version, a foreign file and a bad fo
   const Folder folder;
   SECTION("another version") {
     folder.Open().reset();
-    folder.Tamper(absl::StrCat("PRAGMA user_version=", SqliteStore::kSchemaVersion + 1));
+    const int64_t version = kSchemaVersion + GENERATE(-1, 1);
+    folder.Tamper(absl::StrCat("PRAGMA user_version=", version));
     CHECK_STATUS(SqliteStore::Open(folder.path()), absl::StatusCode::kFailedPrecondition,
-                 absl::StrCat("schema version ", SqliteStore::kSchemaVersion + 1));
+                 absl::StrCat("schema version ", version));
+    CHECK(folder.Version() == version);
+  }
+  SECTION("a newer one of that version") {
+    folder.Open().reset();
+    folder.Tamper(
+        absl::StrCat("PRAGMA user_version=", kSchemaVersion + 1000 * (kFieldsVersion + 1)));
+    CHECK_STATUS(SqliteStore::Open(folder.path()), absl::StatusCode::kFailedPrecondition,
+                 absl::StrCat("a store of fields version ", kFieldsVersion + 1));
   }
   SECTION("another program's database") {
     folder.Tamper("CREATE TABLE other(x)");

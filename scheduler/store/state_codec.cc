@@ -10,11 +10,14 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "scheduler/core/core_archive.h"
+#include "scheduler/store/schema_version.h"
 
 namespace capstan::scheduler {
 namespace {
 
-constexpr uint32_t kResumeFormat = 3;  // Format of job_state in checkpoints.
+// The schema version of job_state in checkpoints, which other states do not share: most changes of
+// those leave older checkpoints readable.
+constexpr uint32_t kResumeFormat = 4;
 constexpr absl::string_view kNodesKey = "nodes";
 constexpr absl::string_view kRevisionsKey = "revisions";
 constexpr absl::string_view kJobPrefix = "job/";
@@ -123,22 +126,25 @@ absl::Status LoadJob(const StoreRows& rows, const JobId& job, const Moment& mome
   if (core.jobs().Find(job) != nullptr)
     return absl::DataLossError(absl::StrCat(job, " is known already"));
   const absl::Status status = LoadRow(*row, moment, rows, core);
-  if (!status.ok()) CoreArchive(&core).Unload(job);
+  if (!status.ok() && core.jobs().Find(job) != nullptr) CoreArchive(&core).Unload(job);
   return Annotate(status, absl::StrCat("the row of ", job));
 }
 
 std::string EncodeResumePoint(const ResumePoint& at) {
-  return EncodeState(Moment(), [&at](auto& archive) { archive(kResumeFormat, at); });
+  return EncodeState(Moment(),
+                     [&at](auto& archive) { archive(kResumeFormat, kFieldsVersion, at); });
 }
 
 absl::StatusOr<ResumePoint> DecodeResumePoint(const std::string& bytes) {
   ResumePoint at;
   const absl::Status status = DecodeState(bytes, Moment(), [&at](auto& archive) {
     uint32_t format = 0;
-    archive(format);
-    if (format != kResumeFormat) {
-      return absl::DataLossError(
-          absl::StrCat("job_state: format ", format, ", this scheduler reads ", kResumeFormat));
+    int64_t fields = 0;
+    archive(format, fields);
+    if (format != kResumeFormat || fields > kFieldsVersion) {
+      return absl::DataLossError(absl::StrCat("format ", format, " with fields version ", fields,
+                                              ", this scheduler reads ", kResumeFormat,
+                                              " up to fields version ", kFieldsVersion));
     }
     archive(at);
     return absl::OkStatus();

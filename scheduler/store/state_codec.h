@@ -5,7 +5,8 @@
 //   "job/<id>"      the job's plan and its present state
 //   "routing/<id>"  its routing table, if it has one
 //
-// The codec ignores rows with other names. Thread safety: functions of their arguments.
+// Other owners' rows are passed over. The versions are in schema_version.h.
+// Thread safety: functions of their arguments.
 #ifndef CAPSTAN_SCHEDULER_STORE_STATE_CODEC_H_
 #define CAPSTAN_SCHEDULER_STORE_STATE_CODEC_H_
 
@@ -46,7 +47,7 @@ absl::Status LoadJob(const StoreRows& rows, const JobId& job, const Moment& mome
 
 // Returns the bytes for CheckpointManifest.job_state.
 std::string EncodeResumePoint(const ResumePoint& at);
-// Errors: kDataLoss  the bytes are damaged or have another format.
+// Errors: kDataLoss  the bytes are damaged, have another format, or a newer Capstan wrote them.
 absl::StatusOr<ResumePoint> DecodeResumePoint(const std::string& bytes);
 
 }  // namespace capstan::scheduler

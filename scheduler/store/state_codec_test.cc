@@ -6,76 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/replies_of.h"
+#include "scheduler/store/schema_version.h"
 #include "scheduler/store/testing/memory_store.h"
 
 namespace capstan::scheduler {
 namespace {
 
 const absl::Time kNoon = absl::FromUnixSeconds(1'700'000'000);
-
-// Saves a value at one moment, loads it at another, and returns the result.
-template <typename T>
-T Again(const T& value, const Moment& saved, const Moment& loaded) {
-  const std::string bytes = EncodeState(saved, [&](auto& archive) { archive(value); });
-  T again;
-  REQUIRE_OK(DecodeState(bytes, loaded, [&](auto& archive) {
-    archive(again);
-    return absl::OkStatus();
-  }));
-  return again;
-}
-
-TEST_CASE("Archive: what happened keeps its date, a limit keeps its rest, never stays never",
-          "[scheduler][store]") {
-  const Instant saved_now = Instant::FromOrigin(absl::Hours(100));
-  const Instant loaded_now = Instant::FromOrigin(absl::Seconds(7));  // The machine was restarted.
-  const Moment saved{saved_now, kNoon};
-  const Moment loaded{loaded_now, kNoon + absl::Minutes(10)};
-  const auto again = [&](Instant instant) { return Again(instant, saved, loaded); };
-  CHECK(again(saved_now - absl::Minutes(5)) == loaded_now - absl::Minutes(15));
-  CHECK(again(saved_now) == loaded_now - absl::Minutes(10));
-  CHECK(again(saved_now + absl::Seconds(3)) == loaded_now + absl::Seconds(3));
-  CHECK(again(Instant::InfiniteFuture()) == Instant::InfiniteFuture());
-  // The calendar was set back between saving and loading.
-  const Moment before{loaded_now, kNoon - absl::Hours(1)};
-  CHECK(Again(saved_now, saved, before) == loaded_now);
-}
-
-TEST_CASE("Archive: containers, optional values and durations come back equal",
-          "[scheduler][store]") {
-  const Moment moment{Instant::FromOrigin(absl::Seconds(1)), kNoon};
-  const absl::btree_map<std::string, absl::btree_set<Rank>> map{{"a", {Rank(3), Rank(1)}},
-                                                                {"b", {}}};
-  CHECK(Again(map, moment, moment) == map);
-  CHECK(Again(std::optional<Rank>(), moment, moment) == std::nullopt);
-  CHECK(Again(std::optional<Rank>(Rank(4)), moment, moment) == Rank(4));
-  for (const absl::Duration duration :
-       {absl::ZeroDuration(), absl::Nanoseconds(-1), absl::Hours(5), absl::InfiniteDuration()}) {
-    CHECK(Again(duration, moment, moment) == duration);
-  }
-}
-
-TEST_CASE("Archive: bytes that end early and bytes that go on are refused", "[scheduler][store]") {
-  const Moment moment{Instant::FromOrigin(absl::Seconds(1)), kNoon};
-  const std::string bytes =
-      EncodeState(moment, [](auto& archive) { archive(std::string("hello"), int64_t{5}); });
-  const auto read = [&](const std::string& from) {
-    return DecodeState(from, moment, [](auto& archive) {
-      std::string text;
-      int64_t number = 0;
-      archive(text, number);
-      return absl::OkStatus();
-    });
-  };
-  REQUIRE_OK(read(bytes));
-  for (size_t size = 0; size < bytes.size(); ++size) {
-    CHECK_STATUS(read(bytes.substr(0, size)), absl::StatusCode::kDataLoss, "cannot be read");
-  }
-  CHECK_STATUS(read(bytes + "x"), absl::StatusCode::kDataLoss, "follows its end");
-}
 
 // A scheduler core, whose nodes and tasks the test plays; the changes of each step are written at
 // once.
@@ -319,6 +260,46 @@ TEST_CASE("State codec: a damaged row is named", "[scheduler][store]") {
     CHECK_STATUS(RestoreCore(rows, {}, {desk.now, kNoon}, actions).status(),
                  absl::StatusCode::kDataLoss, "no routing table");
   }
+}
+
+TEST_CASE("State codec: a job whose row is cut short anywhere is not loaded, others stay",
+          "[scheduler][store]") {
+  Desk desk;
+  desk.Join(Role::kServer, "server-1");
+  desk.Join(Role::kWorker, "worker-1");
+  REQUIRE_OK(desk.core->SubmitJob(Plan("job-1"), desk.now, desk.actions));
+  desk.Write();
+  const StoreRows rows = desk.store.Load().value();
+  const std::string key = GENERATE("job/job-1", "routing/job-1");
+  SchedulerCore core{SchedulerCore::Options()};
+  for (size_t size = 0; size < rows.at(key).size(); ++size) {
+    StoreRows cut = rows;
+    cut.at(key).resize(size);
+    CHECK_STATUS(LoadJob(cut, "job-1", {desk.now, kNoon}, core), absl::StatusCode::kDataLoss,
+                 "the row of job-1");
+    CHECK(core.jobs().Find("job-1") == nullptr);
+  }
+  REQUIRE_OK(LoadJob(rows, "job-1", {desk.now, kNoon}, core));
+  // A row under another job's name.
+  StoreRows other = rows;
+  other["job/job-2"] = rows.at("job/job-1");
+  CHECK_STATUS(LoadJob(other, "job-2", {desk.now, kNoon}, core), absl::StatusCode::kDataLoss,
+               "it is of job-1");
+}
+
+TEST_CASE("State codec: a job_state of another format or of a newer version is refused",
+          "[scheduler][store]") {
+  ResumePoint at;
+  at.batches = 7;
+  CHECK(DecodeResumePoint(EncodeResumePoint(at))->batches == 7);
+  const auto of = [&](uint32_t format, int64_t fields) {
+    return DecodeResumePoint(
+        EncodeState(Moment(), [&](auto& archive) { archive(format, fields, at); }));
+  };
+  CHECK_STATUS(of(3, 0), absl::StatusCode::kDataLoss, "format 3");
+  CHECK_STATUS(of(4, kFieldsVersion + 1), absl::StatusCode::kDataLoss,
+               absl::StrCat("fields version ", kFieldsVersion + 1));
+  CHECK_STATUS(DecodeResumePoint(""), absl::StatusCode::kDataLoss, "job_state");
 }
 
 }  // namespace
