@@ -45,7 +45,8 @@ void CallQueue::Remove(const std::shared_ptr<ClientCall>& call) {
 }
 
 bool CallQueue::MustWait(const ClientCall& call) const {
-  if (call.is_push() && push_bytes_max_.has_value()) {
+  if (call.is_push()) {
+    if (!push_bytes_max_.has_value()) return false;
     const auto pushing = pushing_.find(call.peer.get());
     if (pushing != pushing_.end() && pushing->second > 0 &&
         pushing->second + RoomBytes(call.sizes) > *push_bytes_max_) {

@@ -11,8 +11,8 @@
 // still wait, so that their parameters return first, too.
 // Called by PushPullCore (what comes in) and by its owner (what is started).
 // Thread safety: thread-compatible.
-// Invariant: pushes under way to one server have at most push_bytes_max bytes of values together,
-//            but for those that TakeLatePush took; one push may always be under way.
+// Invariant: if there is a push_bytes_max, pushes under way to one server have at most so many
+//            bytes of values, but for those that TakeLatePush took; one may always be under way.
 #ifndef CAPSTAN_WORKER_CLIENT_CALL_QUEUE_H_
 #define CAPSTAN_WORKER_CLIENT_CALL_QUEUE_H_
 
@@ -50,7 +50,8 @@ class CallQueue {
   };
 
   // Which calls the session still expects decides which are useless. It outlives the queue.
-  // `push_bytes_max`: none if pushes do not wait for each other.
+  // `push_bytes_max`: none if a push is answered when later ones have come, which it must not hold
+  // back: then pushes wait for no room at all.
   CallQueue(const PushPullSession* session, std::optional<int64_t> push_bytes_max)
       : session_(*session), push_bytes_max_(push_bytes_max) {}
 

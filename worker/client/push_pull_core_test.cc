@@ -15,9 +15,7 @@ namespace {
 constexpr int64_t kShardBytes = 32;  // 8 elements.
 
 struct FakePeer final : Peer {
-  bool MustWaitForRoom(OpKind kind, int64_t /*bytes*/) const override {
-    return full && kind == OpKind::kPull;
-  }
+  bool MustWaitForRoom(OpKind /*kind*/, int64_t /*bytes*/) const override { return full; }
   void SetSharedBytes(int64_t bytes) override { shared_bytes = bytes; }
   bool WantsOffer(Instant /*now*/) const override { return wants_offer; }
   bool full = false;
@@ -152,6 +150,7 @@ TEST_CASE("Push/pull core: a push that waits for long is taken without room", "[
 TEST_CASE("Push/pull core: pushes that are answered by iteration do not wait for room",
           "[worker]") {
   CoreFixture fixture(kShardBytes, Acknowledgement::kWholeIteration);
+  for (const auto& [address, peer] : fixture.peers) peer->full = true;
   REQUIRE_OK(fixture.Push(0));
   CHECK(fixture.Taken().size() == 3);
 }
