@@ -47,12 +47,8 @@ class CheckpointClock {
   // ---- durable state, in the form of scheduler/store/archive.h
   uint64_t changes() const { return changes_; }  // Grows with whatever must be durable.
   template <typename Archive>
-  void SerializeDue(Archive& archive) {
-    archive(asked_, due_steps_, due_at_);
-  }
-  template <typename Archive>
-  void SerializeReaders(Archive& archive) {
-    archive(readers_);
+  void serialize(Archive& archive) {
+    archive(asked_, due_steps_, due_at_, readers_);
   }
 
  private:

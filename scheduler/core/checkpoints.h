@@ -101,15 +101,8 @@ class Checkpoints {
   uint64_t changes() const { return changes_ + clock_.changes() + complete_.changes(); }
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(state_);
-    clock_.SerializeDue(archive);
-    archive(last_begun_, deadline_, routing_, progress_, parts_, at_);
-    complete_.SerializeAll(archive);
-    archive(base_);
-    complete_.SerializeChain(archive);
-    clock_.SerializeReaders(archive);
-    archive(readers_, writes_, not_kept_, last_failed_, why_failed_);
-    complete_.SerializeKept(archive);
+    archive(state_, clock_, last_begun_, deadline_, routing_, progress_, parts_, at_, complete_,
+            base_, readers_, writes_, not_kept_, last_failed_, why_failed_);
   }
   void Restored(Instant now);
 

@@ -62,16 +62,8 @@ class CompleteCheckpoints {
   // ---- durable state, in the form of scheduler/store/archive.h
   uint64_t changes() const { return changes_; }  // By KeepNewest, which must be durable.
   template <typename Archive>
-  void SerializeAll(Archive& archive) {
-    archive(complete_);
-  }
-  template <typename Archive>
-  void SerializeChain(Archive& archive) {
-    archive(chain_);
-  }
-  template <typename Archive>
-  void SerializeKept(Archive& archive) {
-    archive(kept_best_);
+  void serialize(Archive& archive) {
+    archive(complete_, chain_, kept_best_);
   }
 
  private:

@@ -124,7 +124,7 @@ void SlotWork::EndSegmentSoon(double samples_per_second) {
   const double notice = absl::ToDoubleSeconds(kSegmentNotice);
   const auto made =
       static_cast<int64_t>(samples_per_second * notice / static_cast<double>(iteration_samples_));
-  margin_ = std::max({kSegmentMarginMin, made, 2 * margin_});
+  margin_ = std::max({kSegmentMarginMin, made, 2 * std::min(margin_, slots_->end().value())});
   at_end_since_.reset();
   slots_->SetSegmentEnd(std::min(slots_->end(), Iteration(slots_->furthest().value() + margin_)));
 }

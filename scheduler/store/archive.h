@@ -40,6 +40,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <string>
@@ -51,6 +52,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
@@ -174,8 +176,8 @@ class OutputArchive final {
 };
 
 // Reads the fields of one message into the values that it is called with. After an error it leaves
-// all values as they are. The bytes may be anything: memory is bounded by their number, times the
-// size of an empty element.
+// all later values as they are. The bytes may be anything: memory is bounded by their number, times
+// the size of an empty element.
 class InputArchive final {
  public:
   using is_loading = std::true_type;
@@ -340,8 +342,12 @@ absl::Status DecodeState(const std::string& bytes, const Moment& moment, Read re
   InputArchive archive(moment, bytes);
   // What `read` says of damaged bytes is only a consequence. Where it has stopped by itself, there
   // may be anything behind.
-  const absl::Status status = read(archive);
-  return archive.ok() && !status.ok() ? status : archive.Finish();
+  try {
+    const absl::Status status = read(archive);
+    return archive.ok() && !status.ok() ? status : archive.Finish();
+  } catch (const std::exception& error) {  // Of containers whose size a forged value says.
+    return absl::DataLossError(absl::StrCat("cannot be read: ", error.what()));
+  }
 }
 
 // ---------------------------------------------------------------- messages

@@ -453,5 +453,16 @@ TEST_CASE("Archive: random bytes never crash", "[scheduler][store]") {
   }
 }
 
+TEST_CASE("Archive: what a forged size makes a container throw is damage, too", "[scheduler]") {
+  const std::string bytes = EncodeState(Moment(), [](auto& archive) { archive(int64_t{-1}); });
+  const auto read = [](auto& archive) {
+    int64_t size = 0;
+    archive(size);
+    const std::vector<int> sized(static_cast<size_t>(size));
+    return absl::OkStatus();
+  };
+  CHECK_STATUS(DecodeState(bytes, Moment(), read), absl::StatusCode::kDataLoss, "cannot be read");
+}
+
 }  // namespace
 }  // namespace capstan

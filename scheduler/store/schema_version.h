@@ -8,7 +8,9 @@
 //                   has its default. An older one would pass over what it does not know, and lose
 //                   it with its next write, so it refuses states of a higher version.
 //   kSchemaVersion  counts the changes of what was there already: the meaning, unit or kind of a
-//                   value. States of another schema version are refused.
+//                   value. States of another schema version are refused. The job_state of
+//                   checkpoints has kResumeFormat (state_codec.cc) instead: a change of what
+//                   ResumePoint reaches raises that, too.
 //
 // A store has the versions of its newest writer, from that writer's start on: after an upgrade,
 // only a backup of the store leads back to the older Capstan. Each pair of versions that is read
