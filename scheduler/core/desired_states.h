@@ -33,7 +33,7 @@ namespace capstan::scheduler {
 class DesiredStates {
  public:
   struct Options {
-    absl::Duration lease;            // Of tasks.
+    absl::Duration lease;            // The lease of a task.
     absl::Duration sync_interval;    // Longest hold of a sync.
     absl::Duration record_interval;  // SchedulerCore::Options::record_interval.
   };

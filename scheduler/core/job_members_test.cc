@@ -147,7 +147,7 @@ TEST_CASE("Job members: who ended is fenced once every primary has a membership 
   CHECK(members.AreDeadFenced());
   members.Activate(Rank(1), Iteration(0), kNow);  // Changes the membership, and ends nobody.
   CHECK(members.AreDeadFenced());
-  members.Restored(kNow);  // Who had ended is not in the store.
+  members.Restored(kNow);  // The store does not say who had ended.
   CHECK_FALSE(members.AreDeadFenced());
 }
 

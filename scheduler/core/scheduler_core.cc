@@ -152,7 +152,7 @@ absl::Status SchedulerCore::SubmitJob(const JobPlan& plan, Instant now, Actions&
   // The shards store the incarnations of the tasks that trained them, perhaps in another cluster.
   if (restore) incarnations_.RaiseTo(restore->at.incarnation.Next());
   actions.events.push_back(JobSubmitted{plan.id});
-  nodes_changed_ = true;  // That row has the counters.
+  nodes_changed_ = true;  // The row of nodes has the counters.
   changed_jobs_.insert(plan.id);
   Settle(now, actions);
   return absl::OkStatus();
@@ -170,7 +170,7 @@ absl::Status SchedulerCore::Adopt(const Adoption& from, Instant now, Actions& ac
   jobs_.TakeUp(entry);
   actions.events.push_back(JobAdopted{from.job, from.cluster, from.record_age});
   for (Event& event : events) actions.events.push_back(std::move(event));
-  nodes_changed_ = true;  // That row has the counters.
+  nodes_changed_ = true;  // The row of nodes has the counters.
   desired_.NoteChanged();
   Settle(now, actions);
   return absl::OkStatus();

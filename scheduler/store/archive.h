@@ -172,7 +172,7 @@ class OutputArchive final {
   void AppendFixed(uint64_t bits, int bytes);
 
   std::string bytes_;
-  uint32_t number_ = 0;  // Of the last field of the present message.
+  uint32_t number_ = 0;  // The number of the present message's last field.
 };
 
 // Reads the fields of one message into the values that it is called with. After an error it leaves
@@ -345,7 +345,7 @@ absl::Status DecodeState(const std::string& bytes, const Moment& moment, Read re
   try {
     const absl::Status status = read(archive);
     return archive.ok() && !status.ok() ? status : archive.Finish();
-  } catch (const std::exception& error) {  // Of containers whose size a forged value says.
+  } catch (const std::exception& error) {  // A forged value was the size of a container.
     return absl::DataLossError(absl::StrCat("cannot be read: ", error.what()));
   }
 }

@@ -55,7 +55,7 @@ enum class ShardRole { kNone, kPrimary, kReplica };
 struct RoleRoute {
   Generation generation;
   ShardRole role = ShardRole::kNone;
-  Term term;                             // Of the shard's primary, whoever it is.
+  Term term;                             // The term of the shard's primary, whoever it is.
   std::vector<FollowerRoute> followers;  // kPrimary.
   bool hands_over = false;  // kPrimary. A follower that is in sync is about to become primary.
   bool awaits_log = false;  // kPrimary. The scheduler does not know yet that its log has begun.
@@ -106,7 +106,7 @@ class ShardPrimary {
   static constexpr int64_t kBytesARecord = 16 << 10;
   static constexpr size_t kKeptRecordsMax = 1024;
   static constexpr int64_t kKeptBytesMax = 64 << 20;
-  // Of one message, unless its first record alone is larger.
+  // The limit for one message, unless its first record alone is larger.
   static constexpr int64_t kMessageRecordsMax = 64;
   static constexpr int64_t kMessageBytesMax = 8 << 20;
   // A record with more bytes travels in no message: a whole shard brings it.
@@ -176,7 +176,7 @@ class ShardPrimary {
     std::optional<Instant>
         silent_since;   // First message that was not answered since the last answer.
     bool slow = false;  // What is not answered is a whole shard, or waits for a routing table.
-    int64_t install_bytes = 0;  // That have left of a whole shard, until what followed it is there.
+    int64_t install_bytes = 0;  // Bytes of a whole shard that have left, until it has caught up.
     bool unreachable = false;
   };
   struct Kept {
@@ -200,7 +200,7 @@ class ShardPrimary {
   Instant SilentTooLong(const Follower& follower) const;
   void Commit();
   void Trim();
-  int64_t InstallBytes() const;  // Of the follower that was sent most.
+  int64_t InstallBytes() const;  // The bytes of the follower that was sent most.
 
   const bool logged_;
   Generation generation_;
@@ -209,7 +209,7 @@ class ShardPrimary {
   bool hands_over_ = false;
   bool awaits_log_ = false;
   bool deposed_ = false;
-  Position last_;          // Of the shard.
+  Position last_;          // The shard's last position.
   Position sent_;          // Highest that any message has carried.
   std::deque<Kept> kept_;  // Records up to last_.
   int64_t kept_bytes_ = 0;
