@@ -16,8 +16,8 @@ namespace {
 using testing::JobFixture;
 
 // A job with a log, in its first epoch.
-struct Story : JobFixture {
-  explicit Story(ConsistencyMode mode)
+struct Fixture : JobFixture {
+  explicit Fixture(ConsistencyMode mode)
       : JobFixture(mode, /*workers=*/2, /*test_count=*/0, Objective::kClasses, std::nullopt,
                    /*log=*/true) {
     Start();
@@ -66,7 +66,7 @@ struct Story : JobFixture {
 
 TEST_CASE("Adopted job: BSP tasks may find iterations beyond the epoch of its record (issue 20)",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  Fixture job(ConsistencyMode::kBsp);
   TaskReport ahead = job.Base(0);
   for (const SlotLease& lease : job.Of(0).slots) {
     ahead.slots.push_back({lease.slot, Iteration(lease.end.value() + 3)});
@@ -88,7 +88,7 @@ TEST_CASE("Adopted job: BSP tasks may find iterations beyond the epoch of its re
 // reports were refused, and the tasks ended one after the other.
 TEST_CASE("Restored job: its store may be of an earlier epoch than its tables (issue 20)",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  Fixture job(ConsistencyMode::kBsp);
   job.run->Restored(job.now, absl::ZeroDuration());
   job.ReportNextEpoch();
   CHECK(job.View().results.size() == 1);
@@ -108,7 +108,7 @@ TEST_CASE("Restored job: who goes back fences off lives that the store does not 
 
 TEST_CASE("Adopted job: that the other cluster is gone is no event, and what follows is above it",
           "[scheduler][core]") {
-  Story job(GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp));
+  Fixture job(GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp));
   const JobMembership before = job.run->parts().members.membership();
   const uint64_t revision = job.run->parts().revision;
   job.TakeUp();
@@ -126,7 +126,7 @@ TEST_CASE("Adopted job: that the other cluster is gone is no event, and what fol
 
 TEST_CASE("Adopted job: how many batches may be trained once more is said once",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kAsp);
+  Fixture job(ConsistencyMode::kAsp);
   const int64_t known = job.View().iteration;
   const int64_t version = GENERATE(0, 5);
   job.TakeUp();
@@ -154,7 +154,7 @@ TEST_CASE("Adopted job: how many batches may be trained once more is said once",
 }
 
 TEST_CASE("Adopted job: shards without a log keep it waiting, and are told", "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  Fixture job(ConsistencyMode::kBsp);
   const Routing before = *job.run->parts().routing;
   job.run->Adopt("aa", Incarnation(50), CheckpointId(0), job.now, job.events);
   CHECK(job.run->parts().shards.has_lost());

@@ -18,9 +18,9 @@ namespace {
 using testing::FakeCluster;
 using testing::JobFixture;
 
-struct Story : FakeCluster {
-  Story(ConsistencyMode mode, std::vector<double> losses, double checkpoint_fails = 0,
-        uint64_t seed = 1)
+struct Fixture : FakeCluster {
+  Fixture(ConsistencyMode mode, std::vector<double> losses, double checkpoint_fails = 0,
+          uint64_t seed = 1)
       : FakeCluster(Given(std::move(losses), checkpoint_fails, seed)) {
     AddServer("server-1");
     AddServer("server-2");
@@ -72,10 +72,10 @@ struct Story : FakeCluster {
 TEST_CASE("Best epoch: its model is restored, tested and exported", "[scheduler][core]") {
   const ConsistencyMode mode =
       GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp);
-  Story story(mode, {0.5, 0.3, 0.4, 0.6});
-  story.Submit();
-  story.End();
-  const JobView view = story.Now();
+  Fixture fixture(mode, {0.5, 0.3, 0.4, 0.6});
+  fixture.Submit();
+  fixture.End();
+  const JobView view = fixture.Now();
   REQUIRE(view.results.size() == 4);
   CHECK(view.best_epoch == Epoch(1));
   CHECK_THAT(view.detail, Catch::Contains("trained 4 of 4 epochs") &&
@@ -83,76 +83,76 @@ TEST_CASE("Best epoch: its model is restored, tested and exported", "[scheduler]
   for (size_t i = 0; i < 4; ++i) {
     REQUIRE(view.results[i].validation.has_value());
     CHECK(view.results[i].validation->samples == 60);
-    CHECK(story.WasTested(i) == (i == 1));
+    CHECK(fixture.WasTested(i) == (i == 1));
   }
-  const std::vector<WentBack> back = story.Seen<WentBack>();
+  const std::vector<WentBack> back = fixture.Seen<WentBack>();
   REQUIRE(back.size() == 1);
   CHECK(back[0].best == Epoch(1));
   CHECK(back[0].folder == "/checkpoints/checkpoint-2");
-  CHECK(story.Complete("job-1").size() == 2);  // One for each epoch that was the best so far.
-  const std::vector<ModelTested> tested = story.Seen<ModelTested>();
+  CHECK(fixture.Complete("job-1").size() == 2);  // One for each epoch that was the best so far.
+  const std::vector<ModelTested> tested = fixture.Seen<ModelTested>();
   REQUIRE(tested.size() == 1);
   CHECK(tested[0].result.epoch == Epoch(1));
 }
 
 TEST_CASE("Best epoch: if it is the last one nothing is restored", "[scheduler][core]") {
-  Story story(ConsistencyMode::kBsp, {0.5, 0.4, 0.3, 0.2});
-  story.Submit();
-  story.End();
-  CHECK(story.Now().best_epoch == Epoch(3));
-  CHECK(story.Seen<WentBack>().empty());
-  CHECK(story.Complete("job-1").size() == 3);
-  CHECK(story.WasTested(3));
+  Fixture fixture(ConsistencyMode::kBsp, {0.5, 0.4, 0.3, 0.2});
+  fixture.Submit();
+  fixture.End();
+  CHECK(fixture.Now().best_epoch == Epoch(3));
+  CHECK(fixture.Seen<WentBack>().empty());
+  CHECK(fixture.Complete("job-1").size() == 3);
+  CHECK(fixture.WasTested(3));
 }
 
 TEST_CASE("Best epoch: its checkpoint stays, however many newer ones there are",
           "[scheduler][core]") {
-  Story story(ConsistencyMode::kBsp, {0.1, 0.3, 0.4, 0.6});
-  story.plan.checkpoint_iterations = 20;
-  story.plan.checkpoints_kept = 1;
-  story.Submit();
-  story.End();
-  const std::vector<WentBack> back = story.Seen<WentBack>();
+  Fixture fixture(ConsistencyMode::kBsp, {0.1, 0.3, 0.4, 0.6});
+  fixture.plan.checkpoint_iterations = 20;
+  fixture.plan.checkpoints_kept = 1;
+  fixture.Submit();
+  fixture.End();
+  const std::vector<WentBack> back = fixture.Seen<WentBack>();
   REQUIRE(back.size() == 1);
   CHECK(back[0].best == Epoch(0));
-  CHECK(story.Complete("job-1").size() > 4);
+  CHECK(fixture.Complete("job-1").size() > 4);
 }
 
 TEST_CASE("Early stopping: the epochs that are left are not trained", "[scheduler][core]") {
   const bool keep_best = GENERATE(false, true);
-  Story story(ConsistencyMode::kAsp, {0.5, 0.3, 0.4, 0.6});
-  story.plan.epochs = 100;
-  story.plan.decide.keep_best = keep_best;
-  story.plan.decide.stop_patience = 2;
-  story.Submit();
-  story.End();
-  CHECK(story.Now().results.size() == 4);
-  CHECK(story.WasTested(keep_best ? 1 : 3));
-  CHECK(story.Now().best_epoch.has_value() == keep_best);
+  Fixture fixture(ConsistencyMode::kAsp, {0.5, 0.3, 0.4, 0.6});
+  fixture.plan.epochs = 100;
+  fixture.plan.decide.keep_best = keep_best;
+  fixture.plan.decide.stop_patience = 2;
+  fixture.Submit();
+  fixture.End();
+  CHECK(fixture.Now().results.size() == 4);
+  CHECK(fixture.WasTested(keep_best ? 1 : 3));
+  CHECK(fixture.Now().best_epoch.has_value() == keep_best);
 }
 
 TEST_CASE("Early stopping: without a validation split the test split decides",
           "[scheduler][core]") {
-  Story story(ConsistencyMode::kBsp, {0.5, 0.3, 0.4, 0.6});
-  story.plan.epochs = 100;
-  story.plan.validation_count = 0;
-  story.plan.decide = {.keep_best = true, .stop_patience = 1};
-  story.Submit();
-  story.End();
-  CHECK(story.Now().results.size() == 3);
-  CHECK(story.Now().best_epoch == Epoch(1));
-  for (size_t i = 0; i < 3; ++i) CHECK(story.WasTested(i));
-  CHECK(story.Seen<ModelTested>().empty());
+  Fixture fixture(ConsistencyMode::kBsp, {0.5, 0.3, 0.4, 0.6});
+  fixture.plan.epochs = 100;
+  fixture.plan.validation_count = 0;
+  fixture.plan.decide = {.keep_best = true, .stop_patience = 1};
+  fixture.Submit();
+  fixture.End();
+  CHECK(fixture.Now().results.size() == 3);
+  CHECK(fixture.Now().best_epoch == Epoch(1));
+  for (size_t i = 0; i < 3; ++i) CHECK(fixture.WasTested(i));
+  CHECK(fixture.Seen<ModelTested>().empty());
 }
 
 TEST_CASE("Best epoch: a checkpoint of it that fails is taken again", "[scheduler][core]") {
   int failed = 0;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
-    Story story(ConsistencyMode::kBsp, {0.5, 0.3, 0.4, 0.6}, /*checkpoint_fails=*/0.15, seed);
-    story.Submit();
-    story.End();
-    CHECK(story.Now().best_epoch == Epoch(1));
-    for (const CheckpointEnded& ended : story.Seen<CheckpointEnded>()) {
+    Fixture fixture(ConsistencyMode::kBsp, {0.5, 0.3, 0.4, 0.6}, /*checkpoint_fails=*/0.15, seed);
+    fixture.Submit();
+    fixture.End();
+    CHECK(fixture.Now().best_epoch == Epoch(1));
+    for (const CheckpointEnded& ended : fixture.Seen<CheckpointEnded>()) {
       failed += ended.why.empty() ? 0 : 1;
     }
   }
@@ -163,70 +163,72 @@ TEST_CASE(
     "Best epoch: where none of its checkpoints can be written the job goes on, and exports "
     "the last",
     "[scheduler][core]") {
-  Story story(ConsistencyMode::kBsp, {0.3, 0.5, 0.4, 0.6}, /*checkpoint_fails=*/1);
-  story.Submit();
-  story.RunUntil([&] { return story.Now().phase == JobPhase::kExporting; }, absl::Minutes(30));
-  CHECK(story.Now().results.size() == 4);
-  CHECK(story.Seen<WentBack>().empty());
-  CHECK(story.Seen<CheckpointEnded>().size() == 6);
+  Fixture fixture(ConsistencyMode::kBsp, {0.3, 0.5, 0.4, 0.6}, /*checkpoint_fails=*/1);
+  fixture.Submit();
+  fixture.RunUntil([&] { return fixture.Now().phase == JobPhase::kExporting; }, absl::Minutes(30));
+  CHECK(fixture.Now().results.size() == 4);
+  CHECK(fixture.Seen<WentBack>().empty());
+  CHECK(fixture.Seen<CheckpointEnded>().size() == 6);
 }
 
 TEST_CASE("Best epoch: it is exported whatever dies, and whenever", "[scheduler][core]") {
   const int moment = GENERATE(0, 1, 2, 3, 4, 5);
   CAPTURE(moment);
-  Story story(ConsistencyMode::kBsp, {0.5, 0.3, 0.4, 0.6});
-  story.plan.decide.stop_patience = 2;
-  story.plan.epochs = 9;
-  story.Submit();
+  Fixture fixture(ConsistencyMode::kBsp, {0.5, 0.3, 0.4, 0.6});
+  fixture.plan.decide.stop_patience = 2;
+  fixture.plan.epochs = 9;
+  fixture.Submit();
   const auto until = [&](JobPhase phase, size_t results) {
-    REQUIRE(story.RunUntil(
-        [&] { return story.Now().phase == phase && story.Now().results.size() == results; },
+    REQUIRE(fixture.RunUntil(
+        [&] { return fixture.Now().phase == phase && fixture.Now().results.size() == results; },
         absl::Minutes(5)));
   };
   switch (moment) {
     case 0:  // While the best model is saved.
       until(JobPhase::kCheckpointing, 2);
-      story.Kill("server-2");
+      fixture.Kill("server-2");
       break;
     case 1:
       until(JobPhase::kTraining, 2);
-      story.Kill("server-1");
+      fixture.Kill("server-1");
       break;
     case 2:  // While the job goes back to it.
-      REQUIRE(story.RunUntil([&] { return !story.Seen<WentBack>().empty(); }, absl::Minutes(5)));
-      story.Kill("server-2");
+      REQUIRE(
+          fixture.RunUntil([&] { return !fixture.Seen<WentBack>().empty(); }, absl::Minutes(5)));
+      fixture.Kill("server-2");
       break;
     case 3:  // While the best model is tested.
       until(JobPhase::kEvaluating, 4);
-      story.Kill("server-2");
+      fixture.Kill("server-2");
       break;
     case 4:
       until(JobPhase::kCheckpointing, 2);
-      story.KillScheduler(absl::Seconds(1), FakeCluster::Death::kBetweenSteps);
+      fixture.KillScheduler(absl::Seconds(1), FakeCluster::Death::kBetweenSteps);
       break;
     case 5:
-      REQUIRE(story.RunUntil([&] { return !story.Seen<WentBack>().empty(); }, absl::Minutes(5)));
-      story.KillScheduler(absl::Seconds(1), FakeCluster::Death::kInStep);
+      REQUIRE(
+          fixture.RunUntil([&] { return !fixture.Seen<WentBack>().empty(); }, absl::Minutes(5)));
+      fixture.KillScheduler(absl::Seconds(1), FakeCluster::Death::kInStep);
       break;
   }
-  story.Run(absl::Milliseconds(1500));
+  fixture.Run(absl::Milliseconds(1500));
   if (moment <= 3) {
-    story.AddServer("server-3");
-    story.AddServer("server-4");
+    fixture.AddServer("server-3");
+    fixture.AddServer("server-4");
   }
-  story.End();
-  CHECK(story.Now().best_epoch == Epoch(1));
-  CHECK(story.Now().results.size() == 4);
-  CHECK(story.WasTested(1));
+  fixture.End();
+  CHECK(fixture.Now().best_epoch == Epoch(1));
+  CHECK(fixture.Now().results.size() == 4);
+  CHECK(fixture.WasTested(1));
 }
 
 TEST_CASE("Learning rate: it is reduced between epochs", "[scheduler][core]") {
-  Story story(ConsistencyMode::kBsp, {0.5, 0.5, 0.5, 0.4});
-  story.plan.decide = {.on_validation = true, .plateau_patience = 1, .plateau_factor = 0.5};
-  story.Submit();
-  story.End();
+  Fixture fixture(ConsistencyMode::kBsp, {0.5, 0.5, 0.5, 0.4});
+  fixture.plan.decide = {.on_validation = true, .plateau_patience = 1, .plateau_factor = 0.5};
+  fixture.Submit();
+  fixture.End();
   std::vector<double> factors;
-  for (const EpochResult& result : story.Now().results) {
+  for (const EpochResult& result : fixture.Now().results) {
     factors.push_back(result.learning_rate_factor);
   }
   CHECK(factors == std::vector<double>{1, 1, 0.5, 0.25});

@@ -32,9 +32,9 @@ JobPlan Plan(ConsistencyMode mode) {
   return plan;
 }
 
-struct Story : FakeCluster {
-  explicit Story(double checkpoint_fails = 0) : Story(Given(checkpoint_fails)) {}
-  explicit Story(const Options& options) : FakeCluster(options) {
+struct Fixture : FakeCluster {
+  explicit Fixture(double checkpoint_fails = 0) : Fixture(Given(checkpoint_fails)) {}
+  explicit Fixture(const Options& options) : FakeCluster(options) {
     AddServer("server-1");
     AddServer("server-2");
     AddWorker("worker-1", 1);
@@ -63,88 +63,88 @@ struct Story : FakeCluster {
 
 TEST_CASE("Job checkpoints: in BSP they are taken at exactly the iterations that were asked for",
           "[scheduler][core]") {
-  Story story;
+  Fixture fixture;
   JobPlan plan = Plan(ConsistencyMode::kBsp);
   plan.checkpoint_iterations = 150;  // The job has 2 * 500 iterations.
-  REQUIRE_OK(story.Submit(plan));
-  story.End();
+  REQUIRE_OK(fixture.Submit(plan));
+  fixture.End();
   std::vector<int64_t> iterations;
-  for (const CheckpointPublish& checkpoint : story.Complete("job-1")) {
+  for (const CheckpointPublish& checkpoint : fixture.Complete("job-1")) {
     iterations.push_back(checkpoint.at.iteration.value());
   }
   CHECK(iterations == std::vector<int64_t>{150, 300, 450, 600, 750, 900});
-  story.CheckTrained(plan);
+  fixture.CheckTrained(plan);
 }
 
 TEST_CASE("Job checkpoints: SSP and ASP pause for them, and say what is not trained",
           "[scheduler][core]") {
   const ConsistencyMode mode = GENERATE(ConsistencyMode::kSsp, ConsistencyMode::kAsp);
-  Story story;
+  Fixture fixture;
   JobPlan plan = Plan(mode);
   plan.checkpoint_interval = absl::Seconds(1);
-  REQUIRE_OK(story.Submit(plan));
-  story.End();
-  REQUIRE(story.Count() >= 3);
-  const ResumePoint at = story.Complete("job-1")[0].at;
+  REQUIRE_OK(fixture.Submit(plan));
+  fixture.End();
+  REQUIRE(fixture.Count() >= 3);
+  const ResumePoint at = fixture.Complete("job-1")[0].at;
   CHECK(at.epoch == Epoch(0));
   REQUIRE_FALSE(at.untrained.empty());
   int64_t untrained = 0;
   for (const Range& range : at.untrained) untrained += range.size();
   CHECK(untrained + at.batches * plan.batch_size == plan.train_count);
-  story.CheckTrained(plan);
+  fixture.CheckTrained(plan);
 }
 
 TEST_CASE("Job checkpoints: one on request, in training, in evaluation, and none at the end",
           "[scheduler][core]") {
   const ConsistencyMode mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
-  Story story;
-  REQUIRE_OK(story.Submit(Plan(mode)));
-  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
-  story.AskCheckpoint("job-1");
-  REQUIRE(story.RunUntil([&] { return story.Count() == 1; }, absl::Seconds(10)));
-  CHECK(story.Complete("job-1")[0].at.epoch == Epoch(0));
-  story.RunUntil([&] { return story.View("job-1").phase == JobPhase::kEvaluating; },
-                 absl::Minutes(5));
-  story.AskCheckpoint("job-1");
-  REQUIRE(story.RunUntil([&] { return story.Count() == 2; }, absl::Seconds(10)));
-  CHECK(story.Complete("job-1")[1].at.epoch == Epoch(1));
-  CHECK(story.Complete("job-1")[1].at.results.size() == 1);
-  story.RunUntil([&] { return story.View("job-1").phase == JobPhase::kFinishing; },
-                 absl::Minutes(5));
+  Fixture fixture;
+  REQUIRE_OK(fixture.Submit(Plan(mode)));
+  fixture.RunUntil([&] { return fixture.View("job-1").iteration > 20; }, absl::Minutes(5));
+  fixture.AskCheckpoint("job-1");
+  REQUIRE(fixture.RunUntil([&] { return fixture.Count() == 1; }, absl::Seconds(10)));
+  CHECK(fixture.Complete("job-1")[0].at.epoch == Epoch(0));
+  fixture.RunUntil([&] { return fixture.View("job-1").phase == JobPhase::kEvaluating; },
+                   absl::Minutes(5));
+  fixture.AskCheckpoint("job-1");
+  REQUIRE(fixture.RunUntil([&] { return fixture.Count() == 2; }, absl::Seconds(10)));
+  CHECK(fixture.Complete("job-1")[1].at.epoch == Epoch(1));
+  CHECK(fixture.Complete("job-1")[1].at.results.size() == 1);
+  fixture.RunUntil([&] { return fixture.View("job-1").phase == JobPhase::kFinishing; },
+                   absl::Minutes(5));
   Actions actions;
-  CHECK_STATUS(story.core().SaveCheckpoint(Ticket(9999), "job-1", std::nullopt, absl::Seconds(1),
-                                           story.now(), actions),
+  CHECK_STATUS(fixture.core().SaveCheckpoint(Ticket(9999), "job-1", std::nullopt, absl::Seconds(1),
+                                             fixture.now(), actions),
                absl::StatusCode::kFailedPrecondition, "trains no more");
-  story.End();
+  fixture.End();
 }
 
 TEST_CASE("Job checkpoints: who asked is answered when it is complete, given up, or late",
           "[scheduler][core]") {
   const double fails = GENERATE(0.0, 1.0);
-  Story story(fails);
-  REQUIRE_OK(story.Submit(Plan(ConsistencyMode::kBsp)));
-  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
+  Fixture fixture(fails);
+  REQUIRE_OK(fixture.Submit(Plan(ConsistencyMode::kBsp)));
+  fixture.RunUntil([&] { return fixture.View("job-1").iteration > 20; }, absl::Minutes(5));
   Actions actions;
-  REQUIRE_OK(story.core().SaveCheckpoint(Ticket(100'000), "job-1", std::nullopt,
-                                         absl::ZeroDuration(), story.now(), actions));
+  REQUIRE_OK(fixture.core().SaveCheckpoint(Ticket(100'000), "job-1", std::nullopt,
+                                           absl::ZeroDuration(), fixture.now(), actions));
   REQUIRE(RepliesOf<CheckpointReply>(actions).size() == 1);
   CHECK(RepliesOf<CheckpointReply>(actions)[0].id == CheckpointId(0));
   const CheckpointId asked = RepliesOf<CheckpointReply>(actions)[0].asked;
   CHECK(asked == CheckpointId(1));
   const auto await = [&](CheckpointId id) {
     actions = {};
-    return story.core().SaveCheckpoint(Ticket(100'001), "job-1", id, absl::ZeroDuration(),
-                                       story.now(), actions);
+    return fixture.core().SaveCheckpoint(Ticket(100'001), "job-1", id, absl::ZeroDuration(),
+                                         fixture.now(), actions);
   };
   REQUIRE_OK(await(asked));
   REQUIRE(RepliesOf<CheckpointReply>(actions).size() == 1);
   CHECK(RepliesOf<CheckpointReply>(actions)[0].id == CheckpointId(0));
   CHECK_STATUS(await(CheckpointId(5)), absl::StatusCode::kFailedPrecondition, "never asked for");
-  story.AskCheckpoint("job-1");
-  const auto answered = [&] { return !story.checkpoint_replies().empty(); };
-  story.Save("job-1", absl::Minutes(1));
-  REQUIRE(story.RunUntil(answered, absl::Minutes(1)));
-  const CheckpointReply reply = story.checkpoint_replies().front();
+  fixture.AskCheckpoint("job-1");
+  const auto answered = [&] { return !fixture.checkpoint_replies().empty(); };
+  fixture.Save("job-1", absl::Minutes(1));
+  REQUIRE(fixture.RunUntil(answered, absl::Minutes(1)));
+  const CheckpointReply reply = fixture.checkpoint_replies().front();
   if (fails == 0) {
     REQUIRE_OK(reply.status);
     CHECK(reply.folder == "/checkpoints/checkpoint-1");
@@ -155,282 +155,287 @@ TEST_CASE("Job checkpoints: who asked is answered when it is complete, given up,
   } else {
     CHECK_STATUS(reply.status, absl::StatusCode::kFailedPrecondition, "disk full");
   }
-  story.End();  // A failed checkpoint does not harm the job.
+  fixture.End();  // A failed checkpoint does not harm the job.
 }
 
 TEST_CASE("Job checkpoints: a job whose shards are lost goes back to its newest checkpoint",
           "[scheduler][core]") {
   const ConsistencyMode mode =
       GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp);
-  Story story;
+  Fixture fixture;
   JobPlan plan = Plan(mode);
   plan.checkpoint_interval = absl::Milliseconds(700);
-  REQUIRE_OK(story.Submit(plan));
-  REQUIRE(story.RunUntil([&] { return story.Count() == 2; }, absl::Minutes(1)));
-  story.Run(absl::Milliseconds(300));
-  story.Kill("server-2");
-  story.End();
-  CHECK(story.Entered(JobPhase::kRecovering) == 1);
-  CHECK(story.View("job-1").results.size() == 2);
-  story.CheckTrained(plan);
+  REQUIRE_OK(fixture.Submit(plan));
+  REQUIRE(fixture.RunUntil([&] { return fixture.Count() == 2; }, absl::Minutes(1)));
+  fixture.Run(absl::Milliseconds(300));
+  fixture.Kill("server-2");
+  fixture.End();
+  CHECK(fixture.Entered(JobPhase::kRecovering) == 1);
+  CHECK(fixture.View("job-1").results.size() == 2);
+  fixture.CheckTrained(plan);
 }
 
 TEST_CASE("Job checkpoints: a job goes back to one whose manifest is being written",
           "[scheduler][core]") {
-  FakeCluster::Options options = Story::Given(0);
+  FakeCluster::Options options = Fixture::Given(0);
   options.publishing_ms = 20'000;
-  Story story(options);
+  Fixture fixture(options);
   JobPlan plan = Plan(ConsistencyMode::kAsp);
   plan.checkpoint_interval = absl::Milliseconds(700);
   plan.epochs = 20;
   plan.checkpoints_kept = 1;  // It removes the one before.
-  REQUIRE_OK(story.Submit(plan));
-  REQUIRE(story.RunUntil([&] { return story.Count() == 1; }, absl::Minutes(1)));
-  REQUIRE(story.RunUntil([&] { return story.IsPublishing(); }, absl::Minutes(1)));
-  story.Kill("server-2");
-  REQUIRE(
-      story.RunUntil([&] { return story.Entered(JobPhase::kRecovering) == 1; }, absl::Minutes(1)));
-  CHECK(story.IsPublishing());
-  story.End();
+  REQUIRE_OK(fixture.Submit(plan));
+  REQUIRE(fixture.RunUntil([&] { return fixture.Count() == 1; }, absl::Minutes(1)));
+  REQUIRE(fixture.RunUntil([&] { return fixture.IsPublishing(); }, absl::Minutes(1)));
+  fixture.Kill("server-2");
+  REQUIRE(fixture.RunUntil([&] { return fixture.Entered(JobPhase::kRecovering) == 1; },
+                           absl::Minutes(1)));
+  CHECK(fixture.IsPublishing());
+  fixture.End();
   const auto back_to_it = [](const Event& event) {
     const auto* back = std::get_if<WentBack>(&event);
     return back != nullptr && back->folder == "/checkpoints/checkpoint-2";
   };
-  CHECK(std::any_of(story.events().begin(), story.events().end(), back_to_it));
-  story.CheckTrained(plan);
+  CHECK(std::any_of(fixture.events().begin(), fixture.events().end(), back_to_it));
+  fixture.CheckTrained(plan);
 }
 
 TEST_CASE("Job checkpoints: of a damaged one the one before is used, and it is named",
           "[scheduler][core]") {
-  Story story;
+  Fixture fixture;
   JobPlan plan = Plan(ConsistencyMode::kAsp);
   plan.checkpoint_interval = absl::Milliseconds(700);
   plan.checkpoints_kept = 2;
-  REQUIRE_OK(story.Submit(plan));
-  REQUIRE(story.RunUntil([&] { return story.Count() == 3; }, absl::Minutes(1)));
-  story.Damage("/checkpoints/checkpoint-3");
+  REQUIRE_OK(fixture.Submit(plan));
+  REQUIRE(fixture.RunUntil([&] { return fixture.Count() == 3; }, absl::Minutes(1)));
+  fixture.Damage("/checkpoints/checkpoint-3");
   const bool both = GENERATE(false, true);
-  if (both) story.Damage("/checkpoints/checkpoint-2");
-  story.Kill("server-2");
+  if (both) fixture.Damage("/checkpoints/checkpoint-2");
+  fixture.Kill("server-2");
   if (both) {
-    REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(1)));
-    CHECK_THAT(story.View("job-1").failure.message, Catch::Contains("checksum"));
+    REQUIRE(fixture.RunUntil([&] { return fixture.Ended("job-1"); }, absl::Minutes(1)));
+    CHECK_THAT(fixture.View("job-1").failure.message, Catch::Contains("checksum"));
     return;
   }
-  story.End();
+  fixture.End();
   const auto named = [](const Event& event) {
     const auto* ended = std::get_if<CheckpointEnded>(&event);
     return ended != nullptr && ended->folder == "/checkpoints/checkpoint-3" && !ended->why.empty();
   };
-  CHECK(std::any_of(story.events().begin(), story.events().end(), named));
-  story.CheckTrained(plan);
+  CHECK(std::any_of(fixture.events().begin(), fixture.events().end(), named));
+  fixture.CheckTrained(plan);
 }
 
 // sim --seed=311048927
 TEST_CASE("Job checkpoints: the one before a damaged one waits for a server that is not drained",
           "[scheduler][core]") {
-  Story story;
+  Fixture fixture;
   JobPlan plan = Plan(ConsistencyMode::kAsp);
   plan.checkpoint_interval = absl::Milliseconds(700);
   plan.checkpoints_kept = 2;
-  REQUIRE_OK(story.Submit(plan));
-  REQUIRE(story.RunUntil([&] { return story.Count() == 3; }, absl::Minutes(1)));
-  story.Damage("/checkpoints/checkpoint-3");
-  story.Kill("server-2");
-  story.set_network({.lose_reply = 0.5});  // The other server does not know yet what to read.
-  REQUIRE(
-      story.RunUntil([&] { return story.Entered(JobPhase::kRecovering) == 1; }, absl::Minutes(1)));
-  story.Drain("server-1", /*cancel=*/false);
-  story.set_network({});
-  const auto given_up = [&story] {
-    return std::ranges::any_of(story.events(), [](const Event& event) {
+  REQUIRE_OK(fixture.Submit(plan));
+  REQUIRE(fixture.RunUntil([&] { return fixture.Count() == 3; }, absl::Minutes(1)));
+  fixture.Damage("/checkpoints/checkpoint-3");
+  fixture.Kill("server-2");
+  fixture.set_network({.lose_reply = 0.5});  // The other server does not know yet what to read.
+  REQUIRE(fixture.RunUntil([&] { return fixture.Entered(JobPhase::kRecovering) == 1; },
+                           absl::Minutes(1)));
+  fixture.Drain("server-1", /*cancel=*/false);
+  fixture.set_network({});
+  const auto given_up = [&fixture] {
+    return std::ranges::any_of(fixture.events(), [](const Event& event) {
       const auto* ended = std::get_if<CheckpointEnded>(&event);
       return ended != nullptr && ended->folder == "/checkpoints/checkpoint-3" &&
              !ended->why.empty();
     });
   };
   REQUIRE_FALSE(given_up());
-  REQUIRE(story.RunUntil(given_up, absl::Minutes(1)));
-  CHECK_THAT(story.View("job-1").detail, Catch::Contains("waits for a server to restore them on"));
-  story.AddServer("server-3");
-  story.End();
-  story.CheckTrained(plan);
+  REQUIRE(fixture.RunUntil(given_up, absl::Minutes(1)));
+  CHECK_THAT(fixture.View("job-1").detail,
+             Catch::Contains("waits for a server to restore them on"));
+  fixture.AddServer("server-3");
+  fixture.End();
+  fixture.CheckTrained(plan);
 }
 
 TEST_CASE("Job checkpoints: one that finds no memory is kept, and ends the job",
           "[scheduler][core]") {
-  Story story;
+  Fixture fixture;
   JobPlan plan = Plan(ConsistencyMode::kAsp);
   plan.checkpoint_interval = absl::Milliseconds(700);
   plan.checkpoints_kept = 2;
-  REQUIRE_OK(story.Submit(plan));
-  REQUIRE(story.RunUntil([&] { return story.Count() == 3; }, absl::Minutes(1)));
-  story.Damage("/checkpoints/checkpoint-3", FailureReason::kOutOfMemory);
-  story.Kill("server-2");
-  REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(1)));
-  CHECK(story.View("job-1").failure.reason == FailureReason::kOutOfMemory);
+  REQUIRE_OK(fixture.Submit(plan));
+  REQUIRE(fixture.RunUntil([&] { return fixture.Count() == 3; }, absl::Minutes(1)));
+  fixture.Damage("/checkpoints/checkpoint-3", FailureReason::kOutOfMemory);
+  fixture.Kill("server-2");
+  REQUIRE(fixture.RunUntil([&] { return fixture.Ended("job-1"); }, absl::Minutes(1)));
+  CHECK(fixture.View("job-1").failure.reason == FailureReason::kOutOfMemory);
   const auto given_up = [](const Event& event) {
     const auto* ended = std::get_if<CheckpointEnded>(&event);
     return ended != nullptr && ended->folder == "/checkpoints/checkpoint-3" && !ended->why.empty();
   };
-  CHECK(std::none_of(story.events().begin(), story.events().end(), given_up));
+  CHECK(std::none_of(fixture.events().begin(), fixture.events().end(), given_up));
 }
 
 TEST_CASE("Job checkpoints: without one, and without a copy, lost shards end the job",
           "[scheduler][core]") {
-  Story story;
-  REQUIRE_OK(story.Submit(Plan(ConsistencyMode::kBsp)));
-  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
-  story.Kill("server-2");
-  REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(1)));
-  CHECK(story.View("job-1").failure.reason == FailureReason::kServerLost);
+  Fixture fixture;
+  REQUIRE_OK(fixture.Submit(Plan(ConsistencyMode::kBsp)));
+  fixture.RunUntil([&] { return fixture.View("job-1").iteration > 20; }, absl::Minutes(5));
+  fixture.Kill("server-2");
+  REQUIRE(fixture.RunUntil([&] { return fixture.Ended("job-1"); }, absl::Minutes(1)));
+  CHECK(fixture.View("job-1").failure.reason == FailureReason::kServerLost);
 }
 
 TEST_CASE("Job snapshots: taken at one moment, answered with where it lies, training goes on",
           "[scheduler][core]") {
   const ConsistencyMode mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
-  Story story;
+  Fixture fixture;
   const JobPlan plan = Plan(mode);
-  REQUIRE_OK(story.Submit(plan));
-  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
-  story.AskSnapshot("job-1", 11, absl::Seconds(10));
-  story.AskSnapshot("job-1", 12, absl::Seconds(10));
-  REQUIRE(story.RunUntil([&] { return story.snapshot_replies().size() == 2; }, absl::Seconds(10)));
-  const SnapshotReply& reply = story.snapshot_replies()[0];
+  REQUIRE_OK(fixture.Submit(plan));
+  fixture.RunUntil([&] { return fixture.View("job-1").iteration > 20; }, absl::Minutes(5));
+  fixture.AskSnapshot("job-1", 11, absl::Seconds(10));
+  fixture.AskSnapshot("job-1", 12, absl::Seconds(10));
+  REQUIRE(
+      fixture.RunUntil([&] { return fixture.snapshot_replies().size() == 2; }, absl::Seconds(10)));
+  const SnapshotReply& reply = fixture.snapshot_replies()[0];
   REQUIRE_OK(reply.status);
-  CHECK(reply.id == story.snapshot_replies()[1].id);  // Both readers get the same snapshot.
+  CHECK(reply.id == fixture.snapshot_replies()[1].id);  // Both readers get the same snapshot.
   CHECK(reply.iteration > 20);
   REQUIRE(reply.routing != nullptr);
   CHECK(reply.routing->servers.size() == 2);
-  story.End();
-  CHECK(story.Count() == 0);  // No checkpoint was written.
-  story.CheckTrained(plan);
+  fixture.End();
+  CHECK(fixture.Count() == 0);  // No checkpoint was written.
+  fixture.CheckTrained(plan);
 }
 
 TEST_CASE("Job snapshots: a server that cannot keep it, a limit and a job's end are told",
           "[scheduler][core]") {
   FakeCluster::Options options;
   options.snapshot_fails = 1;
-  Story story(options);
-  REQUIRE_OK(story.Submit(Plan(ConsistencyMode::kBsp)));
-  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
-  story.AskSnapshot("job-1", 11, absl::Seconds(10));
-  REQUIRE(story.RunUntil([&] { return story.snapshot_replies().size() == 1; }, absl::Seconds(10)));
-  CHECK_STATUS(story.snapshot_replies()[0].status, absl::StatusCode::kFailedPrecondition,
+  Fixture fixture(options);
+  REQUIRE_OK(fixture.Submit(Plan(ConsistencyMode::kBsp)));
+  fixture.RunUntil([&] { return fixture.View("job-1").iteration > 20; }, absl::Minutes(5));
+  fixture.AskSnapshot("job-1", 11, absl::Seconds(10));
+  REQUIRE(
+      fixture.RunUntil([&] { return fixture.snapshot_replies().size() == 1; }, absl::Seconds(10)));
+  CHECK_STATUS(fixture.snapshot_replies()[0].status, absl::StatusCode::kFailedPrecondition,
                "no snapshot of job-1: server-1: no room");
   Actions actions;
-  REQUIRE_OK(story.core().OpenSnapshot(Ticket(100'000), "job-1", 12, absl::ZeroDuration(),
-                                       story.now(), actions));
+  REQUIRE_OK(fixture.core().OpenSnapshot(Ticket(100'000), "job-1", 12, absl::ZeroDuration(),
+                                         fixture.now(), actions));
   REQUIRE(RepliesOf<SnapshotReply>(actions).size() == 1);
   CHECK(RepliesOf<SnapshotReply>(actions)[0].id == CheckpointId(0));
   CHECK(RepliesOf<SnapshotReply>(actions)[0].routing == nullptr);
-  story.RunUntil([&] { return story.View("job-1").phase == JobPhase::kFinishing; },
-                 absl::Minutes(5));
-  CHECK_STATUS(
-      story.core().OpenSnapshot(Ticket(9999), "job-1", 13, absl::Seconds(1), story.now(), actions),
-      absl::StatusCode::kFailedPrecondition, "trains no more");
-  story.End();
+  fixture.RunUntil([&] { return fixture.View("job-1").phase == JobPhase::kFinishing; },
+                   absl::Minutes(5));
+  CHECK_STATUS(fixture.core().OpenSnapshot(Ticket(9999), "job-1", 13, absl::Seconds(1),
+                                           fixture.now(), actions),
+               absl::StatusCode::kFailedPrecondition, "trains no more");
+  fixture.End();
 }
 
 TEST_CASE("Saved stops: the job takes a checkpoint, writes its model, and is stopped",
           "[scheduler][core]") {
   const ConsistencyMode mode =
       GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp);
-  Story story;
-  REQUIRE_OK(story.Submit(Plan(mode)));
-  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
-  REQUIRE_OK_AND_ASSIGN(const CheckpointId asked, story.SaveAndStop("job-1"));
-  CHECK(story.SaveAndStop("job-1").value() == asked);  // Its answer was lost.
-  REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(1)));
-  const JobView view = story.View("job-1");
+  Fixture fixture;
+  REQUIRE_OK(fixture.Submit(Plan(mode)));
+  fixture.RunUntil([&] { return fixture.View("job-1").iteration > 20; }, absl::Minutes(5));
+  REQUIRE_OK_AND_ASSIGN(const CheckpointId asked, fixture.SaveAndStop("job-1"));
+  CHECK(fixture.SaveAndStop("job-1").value() == asked);  // Its answer was lost.
+  REQUIRE(fixture.RunUntil([&] { return fixture.Ended("job-1"); }, absl::Minutes(1)));
+  const JobView view = fixture.View("job-1");
   CHECK(view.state == JobState::kStopped);
   CHECK(view.has_model);
   CHECK(view.saved_folder == "/checkpoints/checkpoint-1");
-  CHECK(story.Entered(JobPhase::kEvaluating) == 0);
-  REQUIRE(story.Count() == 1);
-  const ResumePoint& at = story.Complete("job-1")[0].at;
+  CHECK(fixture.Entered(JobPhase::kEvaluating) == 0);
+  REQUIRE(fixture.Count() == 1);
+  const ResumePoint& at = fixture.Complete("job-1")[0].at;
   CHECK(at.epoch == Epoch(0));
   CHECK(view.iteration == at.iteration.value());  // Nothing was trained after it.
   CHECK(view.samples_done < view.samples_total / 2);
-  CHECK(story.SaveAndStop("job-1").value() == asked);
-  CHECK(story.error() == "");
+  CHECK(fixture.SaveAndStop("job-1").value() == asked);
+  CHECK(fixture.error() == "");
 }
 
 TEST_CASE("Saved stops: if the checkpoint is given up the job goes on, also past later ones",
           "[scheduler][core]") {
-  Story story(/*checkpoint_fails=*/1);
+  Fixture fixture(/*checkpoint_fails=*/1);
   JobPlan plan = Plan(ConsistencyMode::kBsp);
   plan.checkpoint_iterations = 200;
-  REQUIRE_OK(story.Submit(plan));
-  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
-  REQUIRE_OK(story.SaveAndStop("job-1").status());
-  REQUIRE(story.RunUntil([&] { return story.View("job-1").iteration > 210; }, absl::Minutes(5)));
-  CHECK(story.View("job-1").saved_folder == "");
+  REQUIRE_OK(fixture.Submit(plan));
+  fixture.RunUntil([&] { return fixture.View("job-1").iteration > 20; }, absl::Minutes(5));
+  REQUIRE_OK(fixture.SaveAndStop("job-1").status());
+  REQUIRE(
+      fixture.RunUntil([&] { return fixture.View("job-1").iteration > 210; }, absl::Minutes(5)));
+  CHECK(fixture.View("job-1").saved_folder == "");
   Actions actions;
   const auto reason = [&](CheckpointId asked) {
-    return story.core().SaveCheckpoint(Ticket(100'000), "job-1", asked, absl::Seconds(1),
-                                       story.now(), actions);
+    return fixture.core().SaveCheckpoint(Ticket(100'000), "job-1", asked, absl::Seconds(1),
+                                         fixture.now(), actions);
   };
   CHECK_STATUS(reason(CheckpointId(1)), absl::StatusCode::kFailedPrecondition,
                "of job-1 was given up: server-");
-  story.End();
-  story.CheckTrained(plan);
+  fixture.End();
+  fixture.CheckTrained(plan);
 }
 
 TEST_CASE("Saved stops: a job whose shards are lost once it is saved trains nothing again",
           "[scheduler][core]") {
   const ConsistencyMode mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
-  Story story;
-  REQUIRE_OK(story.Submit(Plan(mode)));
-  story.RunUntil([&] { return story.View("job-1").iteration > 20; }, absl::Minutes(5));
-  REQUIRE_OK(story.SaveAndStop("job-1").status());
-  REQUIRE(
-      story.RunUntil([&] { return story.Entered(JobPhase::kExporting) == 1; }, absl::Minutes(1)));
-  story.Kill("server-2");
-  REQUIRE(story.RunUntil([&] { return story.Ended("job-1"); }, absl::Minutes(2)));
-  const JobView view = story.View("job-1");
+  Fixture fixture;
+  REQUIRE_OK(fixture.Submit(Plan(mode)));
+  fixture.RunUntil([&] { return fixture.View("job-1").iteration > 20; }, absl::Minutes(5));
+  REQUIRE_OK(fixture.SaveAndStop("job-1").status());
+  REQUIRE(fixture.RunUntil([&] { return fixture.Entered(JobPhase::kExporting) == 1; },
+                           absl::Minutes(1)));
+  fixture.Kill("server-2");
+  REQUIRE(fixture.RunUntil([&] { return fixture.Ended("job-1"); }, absl::Minutes(2)));
+  const JobView view = fixture.View("job-1");
   CHECK(view.state == JobState::kStopped);
   CHECK(view.has_model);
-  CHECK(view.iteration == story.Complete("job-1")[0].at.iteration.value());
-  CHECK(story.error() == "");
+  CHECK(view.iteration == fixture.Complete("job-1")[0].at.iteration.value());
+  CHECK(fixture.error() == "");
 }
 
 TEST_CASE("Saved stops: a job that has trained all, or trains no more, ends as always",
           "[scheduler][core]") {
-  Story story;
+  Fixture fixture;
   const JobPlan plan = Plan(ConsistencyMode::kAsp);
-  REQUIRE_OK(story.Submit(plan));
-  story.RunUntil(
+  REQUIRE_OK(fixture.Submit(plan));
+  fixture.RunUntil(
       [&] {
-        const JobView view = story.View("job-1");
+        const JobView view = fixture.View("job-1");
         return view.phase == JobPhase::kEvaluating && view.epoch == Epoch(1);
       },
       absl::Minutes(5));
-  REQUIRE_OK(story.SaveAndStop("job-1").status());
-  story.RunUntil([&] { return story.View("job-1").phase == JobPhase::kFinishing; },
-                 absl::Minutes(5));
-  CHECK_STATUS(story.SaveAndStop("job-1"), absl::StatusCode::kFailedPrecondition, "trains no more");
-  story.End();
-  CHECK(story.Count() == 1);
-  CHECK_STATUS(story.SaveAndStop("job-9"), absl::StatusCode::kNotFound, "job-9");
+  REQUIRE_OK(fixture.SaveAndStop("job-1").status());
+  fixture.RunUntil([&] { return fixture.View("job-1").phase == JobPhase::kFinishing; },
+                   absl::Minutes(5));
+  CHECK_STATUS(fixture.SaveAndStop("job-1"), absl::StatusCode::kFailedPrecondition,
+               "trains no more");
+  fixture.End();
+  CHECK(fixture.Count() == 1);
+  CHECK_STATUS(fixture.SaveAndStop("job-9"), absl::StatusCode::kNotFound, "job-9");
 }
 
 TEST_CASE("Job checkpoints: from the one behind the last epoch more epochs are trained, whole",
           "[scheduler][core]") {
   const ConsistencyMode mode =
       GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp);
-  Story story;
-  REQUIRE_OK(story.Submit(Plan(mode)));
-  story.RunUntil(
+  Fixture fixture;
+  REQUIRE_OK(fixture.Submit(Plan(mode)));
+  fixture.RunUntil(
       [&] {
-        const JobView view = story.View("job-1");
+        const JobView view = fixture.View("job-1");
         return view.phase == JobPhase::kEvaluating && view.epoch == Epoch(1);
       },
       absl::Minutes(5));
-  story.AskCheckpoint("job-1");
-  story.End();
-  REQUIRE(story.Count() == 1);
-  const CheckpointPublish& saved = story.Complete("job-1")[0];
+  fixture.AskCheckpoint("job-1");
+  fixture.End();
+  REQUIRE(fixture.Count() == 1);
+  const CheckpointPublish& saved = fixture.Complete("job-1")[0];
   REQUIRE(saved.at.epoch == Epoch(2));
   JobPlan plan = Plan(mode);
   plan.id = "job-2";
@@ -438,15 +443,15 @@ TEST_CASE("Job checkpoints: from the one behind the last epoch more epochs are t
   plan.checkpoint_folder = "/more";
   RestoreFrom from{saved.folder, saved.at};
   for (const CheckpointPart& part : saved.parts) from.shards.push_back({part.shard, part.elements});
-  REQUIRE_OK(story.Submit(plan, from));
-  REQUIRE(story.RunUntil([&] { return story.Ended("job-2"); }, absl::Minutes(30)));
-  const JobView view = story.View("job-2");
+  REQUIRE_OK(fixture.Submit(plan, from));
+  REQUIRE(fixture.RunUntil([&] { return fixture.Ended("job-2"); }, absl::Minutes(30)));
+  const JobView view = fixture.View("job-2");
   CHECK(view.state == JobState::kSucceeded);
   CHECK(view.results.size() == 3);
   int64_t trained = 0;
   for (const TaskView& task : view.tasks) trained += task.samples;
   CHECK(trained == plan.train_count);
-  CHECK(story.error() == "");
+  CHECK(fixture.error() == "");
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace {
 
 // A BSP job of two tasks that has ended its training; rank 0 exports. The shell publishes only when
 // the test calls it.
-struct Story : testing::JobFixture {
-  explicit Story(std::optional<RestoreFrom> restore = std::nullopt, bool log = false)
+struct Fixture : testing::JobFixture {
+  explicit Fixture(std::optional<RestoreFrom> restore = std::nullopt, bool log = false)
       : JobFixture(ConsistencyMode::kBsp, /*workers=*/2, /*test_count=*/0, Objective::kClasses,
                    restore, log) {
     shell_publishes = false;
@@ -31,7 +31,7 @@ struct Story : testing::JobFixture {
 
 TEST_CASE("Job export: the model is written apart, and in its place once it has been moved",
           "[scheduler][core]") {
-  Story job;
+  Fixture job;
   CHECK(job.Of(0).export_path == "/out/.export-0-10");
   CHECK(job.Of(0).staged_path.empty());
   const uint64_t durable = job.run->parts().durable_version();
@@ -56,7 +56,7 @@ TEST_CASE("Job export: the model is written apart, and in its place once it has 
 
 TEST_CASE("Job export: other hosts write into the folder of its writer, and while it writes",
           "[scheduler][core]") {
-  Story job;
+  Fixture job;
   CHECK(job.run->parts().WritesInto("/out/.export-0-10"));
   for (const char* folder : {"", "/out", "/out/.export-1-11", "/checkpoints/checkpoint-1"}) {
     CHECK_FALSE(job.run->parts().WritesInto(folder));
@@ -70,7 +70,7 @@ TEST_CASE("Job export: other hosts write into the folder of its writer, and whil
   CHECK_FALSE(job.run->parts().WritesInto("/out/.export-0-10"));
 }
 
-struct FailedExport : Story {
+struct FailedExport : Fixture {
   FailedExport() {
     TaskReport report = Base(0);
     report.failure = {FailureReason::kOutputFailed, "/out: No space left on device"};
@@ -143,7 +143,7 @@ TEST_CASE("Job export: a model that cannot be written is kept, and the job says 
 
 TEST_CASE("Job export: that a model cannot be written is no failure of any other task",
           "[scheduler][core]") {
-  Story job;
+  Fixture job;
   TaskReport report = job.Base(1);
   report.failure = {FailureReason::kOutputFailed, "Permission denied"};
   REQUIRE_OK(job.Send(report));
@@ -151,7 +151,7 @@ TEST_CASE("Job export: that a model cannot be written is no failure of any other
 }
 
 TEST_CASE("Job export: once the model is written its writer may die", "[scheduler][core]") {
-  Story job;
+  Fixture job;
   job.Finish(0);
   job.Died("worker-0");
   CHECK(job.Of(1).phase == TaskPhase::kIdle);
@@ -170,7 +170,7 @@ TEST_CASE("Job export: once the model is written its writer may die", "[schedule
 
 TEST_CASE("Job export: who has written what the scheduler cannot move is told to move it",
           "[scheduler][core]") {
-  Story job;
+  Fixture job;
   job.Finish(0);
   job.Publish(absl::NotFoundError("no such file"));
   REQUIRE(job.Seen<ModelLeftToTask>().size() == 1);
@@ -208,7 +208,7 @@ TEST_CASE("Job export: who has written what the scheduler cannot move is told to
 
 TEST_CASE("Job export: servers that die once the model is in its place do not matter",
           "[scheduler][core]") {
-  Story job(std::nullopt, /*log=*/true);
+  Fixture job(std::nullopt, /*log=*/true);
   SECTION("before it is written they are waited for") {
     job.Died("server-1");
     CHECK(job.phase() == JobPhase::kRecovering);
@@ -239,7 +239,7 @@ TEST_CASE("Job export: servers that die once the model is in its place do not ma
 
 // The job has no log and no checkpoint, so lost shards end it if it needs them.
 TEST_CASE("Job export: while a model is moved nobody else is missed", "[scheduler][core]") {
-  Story job;
+  Fixture job;
   job.Finish(0);
   SECTION("servers die") {
     job.Died("server-1");
@@ -282,7 +282,7 @@ TEST_CASE("Job export: while a model is moved nobody else is missed", "[schedule
 
 TEST_CASE("Job export: who died while a model was moved is missed if it cannot be moved",
           "[scheduler][core]") {
-  Story job;
+  Fixture job;
   job.Finish(0);
   SECTION("servers, once the writer is dead, too") {
     job.Died("server-1");
@@ -324,7 +324,7 @@ TEST_CASE("Job export: who died while a model was moved is missed if it cannot b
 
 TEST_CASE("Job export: a job that goes back forgets the model that it had written",
           "[scheduler][core]") {
-  Story job(RestoreFrom{.folder = "/old/checkpoint-1"});
+  Fixture job(RestoreFrom{.folder = "/old/checkpoint-1"});
   const TaskKey before = job.Key(0);
   job.Finish(0);
   job.Died("server-1");

@@ -12,11 +12,11 @@
 namespace capstan::scheduler {
 namespace {
 
-using Story = testing::JobFixture;
+using testing::JobFixture;
 
 TEST_CASE("Job: a task that is idle and leaves its work undone is taken for hung",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kAsp);
+  JobFixture job(ConsistencyMode::kAsp);
   job.Start();
   TaskReport report = job.Base(0);
   report.idle = true;
@@ -32,7 +32,7 @@ TEST_CASE("Job: a task that is idle and leaves its work undone is taken for hung
 // Lets a task report `report(second)` at each second for six minutes. Returns its death, or nullopt
 // if it lives.
 template <typename ReportAt>
-std::optional<TaskDied> SixMinutesOf(Story& job, const ReportAt& report) {
+std::optional<TaskDied> SixMinutesOf(JobFixture& job, const ReportAt& report) {
   for (int second = 1; second <= 360; ++second) {
     job.Advance(absl::Seconds(1));
     if (const auto died = job.Seen<TaskDied>(); !died.empty()) return died.front();
@@ -51,7 +51,7 @@ void CheckHung(const std::optional<TaskDied>& died, const std::string& why) {
 
 TEST_CASE("Job: a task that has work and does not move on is hung, one that waits is not",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kAsp, /*workers=*/1);
+  JobFixture job(ConsistencyMode::kAsp, /*workers=*/1);
   job.Start();
   TaskReport report = job.Base(0);
   TaskReport waiting = report;
@@ -68,7 +68,7 @@ TEST_CASE("Job: a task that has work and does not move on is hung, one that wait
 
 TEST_CASE("Job: a task may export for as long as it gets on with that, and no longer",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp, /*workers=*/1);
+  JobFixture job(ConsistencyMode::kBsp, /*workers=*/1);
   job.Start();
   job.Finish(0);
   job.Finish(0);
@@ -93,7 +93,7 @@ TEST_CASE("Job: a task may export for as long as it gets on with that, and no lo
 
 TEST_CASE("Job: a task gets no work, and the job does not begin, before it has prepared",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.ApplyAll();
   TaskReport report = job.Base(0);
   report.preparing = true;
@@ -133,7 +133,7 @@ TEST_CASE("Job: a task gets no work, and the job does not begin, before it has p
 
 TEST_CASE("Job: the others train while a task that comes back prepares", "[scheduler][core]") {
   const ConsistencyMode mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp);
-  Story job(mode);
+  JobFixture job(mode);
   job.Start();
   job.Exit(1, 3);
   job.Place(1);
@@ -151,7 +151,7 @@ TEST_CASE("Job: the others train while a task that comes back prepares", "[sched
 
 // Lets server-2 report its initialized shards each second for three minutes. Returns the job's
 // detail afterwards.
-std::string DetailWhile(Story& job, const std::function<int(int)>& made_at) {
+std::string DetailWhile(JobFixture& job, const std::function<int(int)>& made_at) {
   job.Apply("server-1");
   for (int second = 0; second < 180; ++second) {
     TableReport report{"job-1", Generation(0), Generation(0), {}};
@@ -166,7 +166,7 @@ std::string DetailWhile(Story& job, const std::function<int(int)>& made_at) {
 
 TEST_CASE("Job: a server may make its shards for as long as it gets on with it, and no longer",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   const Instant begin = job.now;
   SECTION("one in 50 seconds") {
     CHECK(DetailWhile(job, [](int second) { return second / 50; }) ==
@@ -186,7 +186,7 @@ TEST_CASE("Job: a server may make its shards for as long as it gets on with it, 
 
 TEST_CASE("Job: a task that fails as another life may not is started again (issue 20)",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Start();
   const auto reason = GENERATE(FailureReason::kInternal, FailureReason::kHang);
   for (int crash = 0; crash <= job.plan.max_restarts; ++crash) {

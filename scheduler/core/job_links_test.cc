@@ -13,10 +13,10 @@
 namespace capstan::scheduler {
 namespace {
 
-using Story = testing::JobFixture;
+using testing::JobFixture;
 
 // Lets the tasks report for `time`. The tasks in `cut` report that `servers` do not answer.
-void Report(Story& job, const std::vector<int>& cut, absl::Duration time,
+void Report(JobFixture& job, const std::vector<int>& cut, absl::Duration time,
             const std::vector<NodeId>& servers = {"server-1"}) {
   for (const Instant end = job.now + time; job.now < end; job.now = job.now + absl::Seconds(1)) {
     for (int rank = 0; rank < job.plan.workers; ++rank) {
@@ -31,13 +31,13 @@ void Report(Story& job, const std::vector<int>& cut, absl::Duration time,
 }
 
 // Places rank 1 on the worker of rank 0.
-void PlaceBesideTheFirst(Story& job) {
+void PlaceBesideTheFirst(JobFixture& job) {
   job.Exit(1, /*code=*/1);
   job.lives[1] = 2;
   job.run->PlaceTask(Rank(1), job.Key(1).incarnation, "worker-0", "w:1", job.now, job.events);
 }
 
-bool Holds(const Story& job, const std::string& server) {
+bool Holds(const JobFixture& job, const std::string& server) {
   for (const ShardRoute& shard : job.run->parts().routing->shards) {
     const auto& primary = job.run->parts().routing->servers[static_cast<size_t>(shard.server)];
     if (primary.node == server) return true;
@@ -46,7 +46,7 @@ bool Holds(const Story& job, const std::string& server) {
 }
 
 // Returns true if `server` has a replica of a shard, which is filled there to take over.
-bool Fills(const Story& job, const std::string& server) {
+bool Fills(const JobFixture& job, const std::string& server) {
   const Routing& routing = *job.run->parts().routing;
   return std::ranges::any_of(routing.shards, [&](const ShardRoute& shard) {
     return std::ranges::any_of(shard.replicas, [&](const ReplicaRef& replica) {
@@ -57,7 +57,7 @@ bool Fills(const Story& job, const std::string& server) {
 
 TEST_CASE("Job: a task that cannot reach a server which others reach leaves its worker",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Start();
   Report(job, {0}, absl::Seconds(10));
   CHECK(job.run->parts().tasks.at(Rank(0)).placed());
@@ -76,7 +76,7 @@ TEST_CASE("Job: a task that cannot reach a server which others reach leaves its 
 }
 
 TEST_CASE("Job: all tasks of a worker that cannot reach a server leave it", "[scheduler][core]") {
-  Story job(ConsistencyMode::kAsp, 3);
+  JobFixture job(ConsistencyMode::kAsp, 3);
   PlaceBesideTheFirst(job);
   job.Start();
   Report(job, {0}, absl::Seconds(3));
@@ -88,7 +88,7 @@ TEST_CASE("Job: all tasks of a worker that cannot reach a server leave it", "[sc
 }
 
 TEST_CASE("Job: a task on the same worker says nothing about the server", "[scheduler][core]") {
-  Story job(ConsistencyMode::kSsp);
+  JobFixture job(ConsistencyMode::kSsp);
   PlaceBesideTheFirst(job);
   job.Start();
   Report(job, {0}, absl::Seconds(11));
@@ -98,7 +98,7 @@ TEST_CASE("Job: a task on the same worker says nothing about the server", "[sche
 
 TEST_CASE("Job: the shards of a server that no task reaches move to one that they reach",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kSsp);
+  JobFixture job(ConsistencyMode::kSsp);
   job.Start();
   Report(job, {0, 1}, absl::Seconds(11));
   REQUIRE(job.Seen<LinkDied>().size() >= 1);
@@ -134,7 +134,7 @@ TEST_CASE("Job: the shards of a server that no task reaches move to one that the
 
 TEST_CASE("Job: shards whose pushes are nowhere else move only if no other worker helps",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Start();
   Report(job, {0, 1}, absl::Seconds(12));
   CHECK_FALSE(job.Seen<LinkDied>()[0].shards_move);
@@ -154,7 +154,7 @@ TEST_CASE("Job: shards whose pushes are nowhere else move only if no other worke
 // sim --seed=2294163455: every server was avoided for a link that had been dead for a while.
 TEST_CASE("Job: where nothing else is left, links that were dead are tried again",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kSsp);
+  JobFixture job(ConsistencyMode::kSsp);
   job.Start();
   Report(job, {0, 1}, absl::Seconds(11), {"server-2"});
   REQUIRE(job.Seen<LinkDied>().size() == 2);
@@ -168,7 +168,7 @@ TEST_CASE("Job: where nothing else is left, links that were dead are tried again
 
 TEST_CASE("Job: shards do not move from one server that is not reached to another",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kSsp);
+  JobFixture job(ConsistencyMode::kSsp);
   job.Start();
   Report(job, {0, 1}, absl::Seconds(11), {"server-1", "server-2"});
   absl::btree_set<NodeId> left;
@@ -181,7 +181,7 @@ TEST_CASE("Job: shards do not move from one server that is not reached to anothe
 
 TEST_CASE("Job: one worker, which cannot reach the one server, is tried elsewhere once",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kAsp, 1);
+  JobFixture job(ConsistencyMode::kAsp, 1);
   job.Start();
   job.run->OnServerDraining({"server-2", "h:2", Incarnation(2)}, true, job.now, job.events);
   Report(job, {0}, absl::Seconds(12));
@@ -197,7 +197,7 @@ TEST_CASE("Job: one worker, which cannot reach the one server, is tried elsewher
 
 TEST_CASE("Job: a server that is dead for the scheduler, too, is no dead link",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp, 2, 0, Objective::kClasses, std::nullopt, /*log=*/true);
+  JobFixture job(ConsistencyMode::kBsp, 2, 0, Objective::kClasses, std::nullopt, /*log=*/true);
   job.Start();
   job.Died("server-1");
   Report(job, {0, 1}, absl::Seconds(30));

@@ -12,12 +12,10 @@
 namespace capstan::scheduler {
 namespace {
 
-using Story = ServersFixture;
-
 TEST_CASE("Job: with neither a copy, a log nor a checkpoint, lost shards end it",
           "[scheduler][core]") {
   SECTION("no replicas") {
-    Story job(0);
+    ServersFixture job(0);
     job.Kill({"server-2"});
     REQUIRE(job.run->parts().state == JobState::kFailed);
     CHECK(job.View().failure ==
@@ -25,7 +23,7 @@ TEST_CASE("Job: with neither a copy, a log nor a checkpoint, lost shards end it"
                   "server-2, which held shards of the job, is gone: no sync for 3s"});
   }
   SECTION("more servers die at a time than there are replicas") {
-    Story job(1);
+    ServersFixture job(1);
     job.Kill({"server-1", "server-2"});
     CHECK(job.run->parts().state == JobState::kFailed);
   }
@@ -33,7 +31,7 @@ TEST_CASE("Job: with neither a copy, a log nor a checkpoint, lost shards end it"
 
 TEST_CASE("Job: a job with a log pauses while shards are lost, until their server is back",
           "[scheduler][core]") {
-  Story job(0, /*log=*/true);
+  ServersFixture job(0, /*log=*/true);
   REQUIRE(job.Of().phase == TaskPhase::kTrain);
   const std::vector<int> shards = job.ShardsOf("server-2");
   const std::vector<SampleLease> leases = job.Of().samples;
@@ -104,7 +102,7 @@ TEST_CASE("Job: a job with a log pauses while shards are lost, until their serve
 
 TEST_CASE("Job: servers that die before any work is leased cost it nothing", "[scheduler][core]") {
   const bool log = GENERATE(false, true);
-  Story job(0, log, /*server_count=*/3, Story::Tables::kNotMade);
+  ServersFixture job(0, log, /*server_count=*/3, ServersFixture::Tables::kNotMade);
   REQUIRE(job.View().phase == JobPhase::kPlacing);
   const Task& task = job.run->parts().tasks.at(Rank(0));
   job.Kill({"server-2"});
@@ -135,7 +133,7 @@ TEST_CASE("Job: servers that die before any work is leased cost it nothing", "[s
 TEST_CASE(
     "Job: one whose servers die again and again before it trains begins ever later, then ends",
     "[scheduler][core]") {
-  Story job(0, /*log=*/false, /*server_count=*/2, Story::Tables::kNotMade);
+  ServersFixture job(0, /*log=*/false, /*server_count=*/2, ServersFixture::Tables::kNotMade);
   int beginnings = 0;
   absl::Duration waited;
   for (int i = 0; i < 40; ++i) {
@@ -165,7 +163,7 @@ TEST_CASE(
 TEST_CASE("Job: servers that die before any work is done cost it nothing but time",
           "[scheduler][core]") {
   const bool log = GENERATE(false, true);
-  Story job(0, log, /*server_count=*/3, Story::Tables::kMade);
+  ServersFixture job(0, log, /*server_count=*/3, ServersFixture::Tables::kMade);
   REQUIRE(job.View().phase == JobPhase::kTraining);
   job.Kill({"server-2"});
   CHECK(job.View().phase == JobPhase::kRecovering);
@@ -179,7 +177,7 @@ TEST_CASE("Job: servers that die before any work is done cost it nothing but tim
 
 TEST_CASE("Job: a server may restore its log for as long as it gets on with it",
           "[scheduler][core]") {
-  Story job(0, /*log=*/true);
+  ServersFixture job(0, /*log=*/true);
   const std::vector<int> logged = job.ShardsOf("server-2");
   job.Kill({"server-2"});
   job.Pass(absl::Seconds(1));
@@ -197,7 +195,7 @@ TEST_CASE("Job: a server may restore its log for as long as it gets on with it",
 }
 
 TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][core]") {
-  Story job(1, /*log=*/true, /*server_count=*/2);
+  ServersFixture job(1, /*log=*/true, /*server_count=*/2);
   std::vector<int> all;
   for (const ShardRoute& route : job.run->parts().routing->shards)
     all.push_back(route.key.shard.value());
@@ -220,7 +218,7 @@ TEST_CASE("Job: a log that cannot be read back leaves the others", "[scheduler][
 
 // sim --seed=2163978408: the second report came while the job waited for the first server.
 TEST_CASE("Job: two logs that cannot be read back are two lost logs", "[scheduler][core]") {
-  Story job(0, /*log=*/true, /*server_count=*/2);
+  ServersFixture job(0, /*log=*/true, /*server_count=*/2);
   const std::vector<int> first = job.ShardsOf("server-1");
   const std::vector<int> second = job.ShardsOf("server-2");
   job.Kill({"server-1", "server-2"});
@@ -239,7 +237,7 @@ TEST_CASE("Job: two logs that cannot be read back are two lost logs", "[schedule
 // sim --seed=222560216: the server sent the report before it read its log, and it arrived twice.
 TEST_CASE("Job: a late report does not make the log of an earlier life one of an older disk",
           "[scheduler][core]") {
-  Story job(0, /*log=*/true);
+  ServersFixture job(0, /*log=*/true);
   const std::vector<int> shards = job.ShardsOf("server-2");
   const Incarnation writer = job.written_by["server-2"];
   TableReport late{"job-1",
@@ -265,7 +263,7 @@ TEST_CASE("Job: a late report does not make the log of an earlier life one of an
 // sim --seed=3210225116: the log of a successor of the first, on an older disk, was used.
 TEST_CASE("Job: the logs of before count until it is known that who took over has begun its own",
           "[scheduler][core]") {
-  Story job(1, /*log=*/true, /*server_count=*/2);
+  ServersFixture job(1, /*log=*/true, /*server_count=*/2);
   std::vector<int> all;
   for (const ShardRoute& route : job.run->parts().routing->shards)
     all.push_back(route.key.shard.value());
@@ -314,7 +312,7 @@ TEST_CASE("Job: the logs of before count until it is known that who took over ha
 }
 
 TEST_CASE("Job: what a server registered with is durable at once", "[scheduler][core]") {
-  Story job(0, /*log=*/true);
+  ServersFixture job(0, /*log=*/true);
   const std::vector<int> shards = job.ShardsOf("server-2");
   const std::vector<int> others = job.ShardsOf("server-3");
   job.Kill({"server-2", "server-3"});
@@ -325,7 +323,7 @@ TEST_CASE("Job: what a server registered with is durable at once", "[scheduler][
 
 TEST_CASE("Job: a log that an earlier primary left is not taken for the last one's",
           "[scheduler][core]") {
-  Story job(1, /*log=*/true);
+  ServersFixture job(1, /*log=*/true);
   const std::vector<int> shards = job.ShardsOf("server-1");
   job.Kill({"server-1"});  // Its replicas take over, without other copies until some are filled.
   job.Kill({"server-2", "server-3"});

@@ -14,11 +14,9 @@
 namespace capstan::scheduler {
 namespace {
 
-using Story = ServersFixture;
-
 TEST_CASE("Job: it begins with its replicas unfilled, and counts them once they are",
           "[scheduler][core]") {
-  Story job(1);
+  ServersFixture job(1);
   CHECK(job.View().phase == JobPhase::kTraining);
   CHECK(job.run->parts().shards.complete());
   CHECK(job.run->parts().routing->generation > Generation(1));
@@ -31,7 +29,7 @@ TEST_CASE("Job: it begins with its replicas unfilled, and counts them once they 
 
 TEST_CASE("Job: a dead server's shards are promoted, its replicas placed anew, and it trains on",
           "[scheduler][core]") {
-  Story job(1);
+  ServersFixture job(1);
   const Generation before = job.run->parts().routing->generation;
   const std::vector<SampleLease> leases = job.Of().samples;
   job.run->TakeChangedAssignments();
@@ -52,7 +50,7 @@ TEST_CASE("Job: a dead server's shards are promoted, its replicas placed anew, a
 
 TEST_CASE("Job: a server that comes back is primary of its share again, and no copy is given up",
           "[scheduler][core]") {
-  Story job(1, /*log=*/false, /*server_count=*/2);
+  ServersFixture job(1, /*log=*/false, /*server_count=*/2);
   const size_t all = job.run->parts().routing->shards.size();
   job.Kill({"server-2"});
   job.ApplyAll();
@@ -104,7 +102,7 @@ TEST_CASE("Shard map: primaries change roles with replicas two at a time, with a
 
 TEST_CASE("Job: nobody is promoted before the dead primary's read lease is over",
           "[scheduler][core]") {
-  Story job(1);
+  ServersFixture job(1);
   const Generation before = job.run->parts().routing->generation;
   job.Kill({"server-2"}, absl::Milliseconds(500));
   CHECK_FALSE(job.ShardsOf("server-2").empty());
@@ -118,12 +116,12 @@ TEST_CASE("Job: nobody is promoted before the dead primary's read lease is over"
 
 TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[scheduler][core]") {
   const Failure failed{FailureReason::kServerLost, "wal-3: no space"};
-  const auto fail = [&](Story& job, const NodeId& server) {
+  const auto fail = [&](ServersFixture& job, const NodeId& server) {
     TableReport report{"job-1", job.run->parts().routing->generation, Generation(0), failed, {}};
     job.run->OnTableReport(server, report, job.now, job.events);
   };
   SECTION("its replicas take over, and it gets nothing more in this life") {
-    Story job(1, /*log=*/true);
+    ServersFixture job(1, /*log=*/true);
     fail(job, "server-2");
     CHECK_FALSE(job.run->parts().ended());
     CHECK(job.View().phase == JobPhase::kTraining);
@@ -143,7 +141,7 @@ TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[sche
     CHECK(job.run->parts().shards.CopiesOn("server-2") > 0);
   }
   SECTION("without replicas it is awaited with its log, and may say so again") {
-    Story job(0, /*log=*/true);
+    ServersFixture job(0, /*log=*/true);
     const std::vector<int> shards = job.ShardsOf("server-2");
     fail(job, "server-2");
     fail(job, "server-2");
@@ -154,7 +152,7 @@ TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[sche
     CHECK(job.View().phase == JobPhase::kTraining);
   }
   SECTION("without a log either, the job ends, and says why") {
-    Story job(0);
+    ServersFixture job(0);
     fail(job, "server-2");
     REQUIRE(job.run->parts().state == JobState::kFailed);
     CHECK(job.View().failure ==
@@ -164,7 +162,7 @@ TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[sche
 }
 
 TEST_CASE("Job: a replica that does not answer leaves and is filled again", "[scheduler][core]") {
-  Story job(1, /*log=*/false, /*server_count=*/2);
+  ServersFixture job(1, /*log=*/false, /*server_count=*/2);
   const ShardRoute route = job.run->parts().routing->shards[0];
   const ServerRef primary = job.Primary(route);
   const ServerRef replica =
@@ -193,7 +191,7 @@ TEST_CASE("Job: a replica that does not answer leaves and is filled again", "[sc
 TEST_CASE("Job: a drained server's shards are filled elsewhere first, also without replicas",
           "[scheduler][core]") {
   for (const int replicas : {0, 1}) {
-    Story job(replicas);
+    ServersFixture job(replicas);
     const std::vector<int> shards = job.ShardsOf("server-2");
     job.run->OnServerDraining(job.servers.at("server-2"), true, job.now, job.events);
     CHECK(job.ShardsOf("server-2") == shards);  // No shard moves to a copy that is not filled.
@@ -207,7 +205,7 @@ TEST_CASE("Job: a drained server's shards are filled elsewhere first, also witho
 }
 
 TEST_CASE("Job: the only server cannot be drained until another comes", "[scheduler][core]") {
-  Story job(0, /*log=*/false, /*server_count=*/1);
+  ServersFixture job(0, /*log=*/false, /*server_count=*/1);
   job.run->OnServerDraining(job.servers.at("server-1"), true, job.now, job.events);
   job.ApplyAll();
   CHECK(job.run->parts().shards.CopiesOn("server-1") > 0);
@@ -219,7 +217,7 @@ TEST_CASE("Job: the only server cannot be drained until another comes", "[schedu
 }
 
 TEST_CASE("Job: a server that joins takes its part of the shards", "[scheduler][core]") {
-  Story job(0, /*log=*/false, /*server_count=*/1);
+  ServersFixture job(0, /*log=*/false, /*server_count=*/1);
   const size_t shards = job.run->parts().routing->shards.size();
   REQUIRE(shards >= 4);
   job.Start(2);

@@ -15,11 +15,11 @@
 namespace capstan::scheduler {
 namespace {
 
-using Story = testing::JobFixture;
+using testing::JobFixture;
 
 TEST_CASE("Job: placing until the servers are ready, starting until the tasks are, then training",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   CHECK(job.phase() == JobPhase::kPlacing);
   job.Hello(0);
   CHECK(job.Of(0).phase == TaskPhase::kIdle);
@@ -37,7 +37,7 @@ TEST_CASE("Job: placing until the servers are ready, starting until the tasks ar
 }
 
 TEST_CASE("Job: BSP from the first epoch to the export", "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Start();
   CHECK(job.Of(0).slots[0] == SlotLease{SlotId(0), Iteration(0), Iteration(2)});
   job.Finish(0);
@@ -67,7 +67,7 @@ TEST_CASE("Job: BSP from the first epoch to the export", "[scheduler][core]") {
 
 TEST_CASE("Job: evaluation is leased to all, and its sums become the epoch's result",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp, 2, /*test_count=*/400);
+  JobFixture job(ConsistencyMode::kBsp, 2, /*test_count=*/400);
   job.Start();
   job.Finish(0);
   job.Finish(1);
@@ -87,7 +87,7 @@ TEST_CASE("Job: evaluation is leased to all, and its sums become the epoch's res
 
 // Returns the result of an epoch with these scores of clicks in the parts of two tasks.
 EpochResult Evaluate(Objective objective, float first, float second) {
-  Story job(ConsistencyMode::kBsp, 2, /*test_count=*/400, objective);
+  JobFixture job(ConsistencyMode::kBsp, 2, /*test_count=*/400, objective);
   job.Start();
   for (const int rank : {0, 1}) job.Finish(rank);
   job.Finish(0, 80.0, 120, first);
@@ -121,7 +121,7 @@ TEST_CASE("Job: ratings have the root of their loss, and no accuracy; words have
 
 TEST_CASE("Job: SSP members start an epoch together, and who runs out of leases is not waited for",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kSsp);
+  JobFixture job(ConsistencyMode::kSsp);
   job.Start();
   for (const Member& member : job.run->parts().members.membership().members) {
     CHECK(member.active);
@@ -151,7 +151,7 @@ TEST_CASE("Job: SSP members start an epoch together, and who runs out of leases 
 
 TEST_CASE("Job: a crashed task's leases go to the others, its rank comes back as a new life",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kAsp);
+  JobFixture job(ConsistencyMode::kAsp);
   job.Start();
   const Generation before = job.run->parts().members.membership().generation;
   TaskReport report = job.Base(1);
@@ -185,7 +185,7 @@ TEST_CASE("Job: a crashed task's leases go to the others, its rank comes back as
 }
 
 TEST_CASE("Job: one crash too many fails it with the first error", "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Start();
   job.run->OnTaskExited(job.Key(1), {.exit_code = 0, .signal = 11, .last_lines = "boom"},
                         /*node_leaving=*/false, job.now, job.events);
@@ -200,7 +200,7 @@ TEST_CASE("Job: one crash too many fails it with the first error", "[scheduler][
 }
 
 TEST_CASE("Job: a worker daemon's death is nobody's crash", "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Start();
   for (int i = 0; i < 5; ++i) {
     job.Died("worker-1");
@@ -216,7 +216,7 @@ TEST_CASE("Job: a worker daemon's death is nobody's crash", "[scheduler][core]")
 
 TEST_CASE("Job: a silent task is dead and counts as a crash, unless it is excused",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Start();
   CHECK(job.run->NextDeadline() == job.now + absl::Seconds(3));
   job.now = job.now + absl::Seconds(3);
@@ -234,7 +234,7 @@ TEST_CASE("Job: a silent task is dead and counts as a crash, unless it is excuse
 
 TEST_CASE("Job: without any worker it waits, then fails and names the last to die",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Start();
   for (const char* node : {"worker-0", "worker-1"}) {
     job.Died(node);
@@ -259,7 +259,7 @@ TEST_CASE("Job: without any worker it waits, then fails and names the last to di
 
 TEST_CASE("Job: a lost server, a server's error and a task's error end it at once",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kSsp);
+  JobFixture job(ConsistencyMode::kSsp);
   job.Start();
   SECTION("server lost") {
     TaskReport trained = job.Base(0);
@@ -289,7 +289,7 @@ TEST_CASE("Job: a lost server, a server's error and a task's error end it at onc
 
 TEST_CASE("Job: a server that does not apply what it is sent fails the job by name",
           "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Apply("server-1");
   CHECK(job.run->NextDeadline() <= job.now + absl::Seconds(60));
   job.Advance(absl::Seconds(60));
@@ -299,7 +299,7 @@ TEST_CASE("Job: a server that does not apply what it is sent fails the job by na
 }
 
 TEST_CASE("Job: the exporter's death hands the export to another", "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Start();
   for (int epoch = 0; epoch < 2; ++epoch) {
     job.Finish(0);
@@ -316,7 +316,7 @@ TEST_CASE("Job: the exporter's death hands the export to another", "[scheduler][
 }
 
 TEST_CASE("Job: impossible figures are refused, and nothing changes", "[scheduler][core]") {
-  Story job(ConsistencyMode::kAsp);
+  JobFixture job(ConsistencyMode::kAsp);
   job.Start();
   const uint64_t revision = job.run->parts().revision;
   TaskReport report = job.Base(0);
@@ -335,7 +335,7 @@ TEST_CASE("Job: impossible figures are refused, and nothing changes", "[schedule
 }
 
 TEST_CASE("Job: figures are reported at most once a second, over all tasks", "[scheduler][core]") {
-  Story job(ConsistencyMode::kSsp);
+  JobFixture job(ConsistencyMode::kSsp);
   job.Start();
   TaskReport report = job.Base(0);
   report.totals = {20, 40.0, 10, {1, 1}};
@@ -359,7 +359,7 @@ TEST_CASE("Job: figures are reported at most once a second, over all tasks", "[s
 }
 
 TEST_CASE("Job: stop ends it; what comes later changes nothing", "[scheduler][core]") {
-  Story job(ConsistencyMode::kBsp);
+  JobFixture job(ConsistencyMode::kBsp);
   job.Start();
   job.run->End(JobState::kStopped, {}, job.now, job.events);
   CHECK(job.run->parts().state == JobState::kStopped);
@@ -375,50 +375,52 @@ TEST_CASE("Job: stop ends it; what comes later changes nothing", "[scheduler][co
 // Issue 20: one server copied its tables before a push of the dead task arrived, another one after.
 TEST_CASE("Job: no moment is taken while a server may take a push of a task that died",
           "[scheduler][core]") {
-  Story story(GENERATE(ConsistencyMode::kSsp, ConsistencyMode::kAsp));
-  story.Start();
-  REQUIRE_OK(story.run->AskCheckpoint(JobRun::AndThen::kTrainOn, story.now, story.events).status());
-  REQUIRE(story.Of(0).paused);
-  story.Exit(1, 1);
-  TaskReport report = story.Base(0);
+  JobFixture fixture(GENERATE(ConsistencyMode::kSsp, ConsistencyMode::kAsp));
+  fixture.Start();
+  REQUIRE_OK(
+      fixture.run->AskCheckpoint(JobRun::AndThen::kTrainOn, fixture.now, fixture.events).status());
+  REQUIRE(fixture.Of(0).paused);
+  fixture.Exit(1, 1);
+  TaskReport report = fixture.Base(0);
   report.idle = true;
-  REQUIRE_OK(story.Send(report));
-  CHECK(story.phase() == JobPhase::kTraining);
-  story.Apply("server-1");
-  CHECK(story.phase() == JobPhase::kTraining);
-  story.Apply("server-2");
-  CHECK(story.phase() == JobPhase::kCheckpointing);
+  REQUIRE_OK(fixture.Send(report));
+  CHECK(fixture.phase() == JobPhase::kTraining);
+  fixture.Apply("server-1");
+  CHECK(fixture.phase() == JobPhase::kTraining);
+  fixture.Apply("server-2");
+  CHECK(fixture.phase() == JobPhase::kCheckpointing);
 }
 
 // Seed 2671979549: what is copied at the end of an epoch is such a moment, too.
 TEST_CASE("Job: no epoch ends while a server may take a push of a task that died",
           "[scheduler][core]") {
-  Story story(GENERATE(ConsistencyMode::kSsp, ConsistencyMode::kAsp));
-  story.Start();
-  REQUIRE_OK(story.run->AskCheckpoint(JobRun::AndThen::kTrainOn, story.now, story.events).status());
-  story.Exit(1, 1);
-  while (!story.Of(0).samples.empty()) story.Finish(0);
-  CHECK(story.phase() == JobPhase::kTraining);
-  story.Apply("server-1");
-  CHECK(story.phase() == JobPhase::kTraining);
-  story.Apply("server-2");
-  CHECK(story.phase() == JobPhase::kCheckpointing);
+  JobFixture fixture(GENERATE(ConsistencyMode::kSsp, ConsistencyMode::kAsp));
+  fixture.Start();
+  REQUIRE_OK(
+      fixture.run->AskCheckpoint(JobRun::AndThen::kTrainOn, fixture.now, fixture.events).status());
+  fixture.Exit(1, 1);
+  while (!fixture.Of(0).samples.empty()) fixture.Finish(0);
+  CHECK(fixture.phase() == JobPhase::kTraining);
+  fixture.Apply("server-1");
+  CHECK(fixture.phase() == JobPhase::kTraining);
+  fixture.Apply("server-2");
+  CHECK(fixture.phase() == JobPhase::kCheckpointing);
 }
 
 TEST_CASE("Job: other hosts write into the folder of the checkpoint that is taken, and no other",
           "[scheduler][core]") {
-  Story story(ConsistencyMode::kAsp, 2, 0, Objective::kClasses,
-              RestoreFrom{.folder = "/old/checkpoint-4", .at = {.epoch = Epoch(0)}});
-  CHECK(story.run->parts().MayGoBackTo("/old/checkpoint-4"));
-  CHECK(story.run->parts().MayGoBackTo("/old/checkpoint-3"));  // The restored one may rest on it.
-  CHECK(story.run->parts().MayGoBackTo("/checkpoints/checkpoint-1"));
+  JobFixture fixture(ConsistencyMode::kAsp, 2, 0, Objective::kClasses,
+                     RestoreFrom{.folder = "/old/checkpoint-4", .at = {.epoch = Epoch(0)}});
+  CHECK(fixture.run->parts().MayGoBackTo("/old/checkpoint-4"));
+  CHECK(fixture.run->parts().MayGoBackTo("/old/checkpoint-3"));  // The restored one may rest on it.
+  CHECK(fixture.run->parts().MayGoBackTo("/checkpoints/checkpoint-1"));
   for (const char* folder : {"", "/", "/old", "/out", "/etc/checkpoint-1"}) {
-    CHECK_FALSE(story.run->parts().MayGoBackTo(folder));
+    CHECK_FALSE(fixture.run->parts().MayGoBackTo(folder));
   }
-  story.run->End(JobState::kStopped, {}, story.now, story.events);
-  CHECK_FALSE(story.run->parts().MayGoBackTo("/checkpoints/checkpoint-1"));
+  fixture.run->End(JobState::kStopped, {}, fixture.now, fixture.events);
+  CHECK_FALSE(fixture.run->parts().MayGoBackTo("/checkpoints/checkpoint-1"));
 
-  Story saves(ConsistencyMode::kAsp);
+  JobFixture saves(ConsistencyMode::kAsp);
   saves.Start();
   REQUIRE_OK(saves.run->AskCheckpoint(JobRun::AndThen::kTrainOn, saves.now, saves.events).status());
   CHECK_FALSE(saves.run->parts().WritesInto("/checkpoints/checkpoint-1"));

@@ -29,8 +29,8 @@ constexpr char kLost[] =
 
 // A server, a worker, and a job that runs there or waits; then the next scheduler, on a copy of the
 // store from before the decision `lost`.
-struct Story {
-  explicit Story(bool runs = true, bool log = false) {
+struct Fixture {
+  explicit Fixture(bool runs = true, bool log = false) {
     core = std::make_unique<SchedulerCore>(SchedulerCore::Options{.number = 7});
     server = Register({.name = "server-1", .address = "s:1"});
     if (runs) worker = Register(Worker());
@@ -92,145 +92,147 @@ struct Story {
 };
 
 TEST_CASE("Older store: a job goes on that nobody has seen more of", "[scheduler][core]") {
-  Story story;
-  NodeReport report = story.Report(story.known);
+  Fixture fixture;
+  NodeReport report = fixture.Report(fixture.known);
   report.tables = {{kJob, Generation(1), Generation(0), {}}};
-  REQUIRE_OK(story.Sync(report));
-  CHECK(story.View().state == JobState::kRunning);
+  REQUIRE_OK(fixture.Sync(report));
+  CHECK(fixture.View().state == JobState::kRunning);
   SECTION("what it is told is of this scheduler") {
-    story.now = story.now + absl::Seconds(1);
-    story.core->Tick(story.now, story.actions);
-    REQUIRE(RepliesOf<NodeReply>(story.actions).size() == 1);
-    CHECK(RepliesOf<NodeReply>(story.actions)[0].revision ==
-          CoreArchive(story.core.get()).revisions().current());
-    CHECK(RepliesOf<NodeReply>(story.actions)[0].revision.scheduler == 9);
+    fixture.now = fixture.now + absl::Seconds(1);
+    fixture.core->Tick(fixture.now, fixture.actions);
+    REQUIRE(RepliesOf<NodeReply>(fixture.actions).size() == 1);
+    CHECK(RepliesOf<NodeReply>(fixture.actions)[0].revision ==
+          CoreArchive(fixture.core.get()).revisions().current());
+    CHECK(RepliesOf<NodeReply>(fixture.actions)[0].revision.scheduler == 9);
   }
 }
 
 TEST_CASE("Older store: a node that has heard of more ends its jobs", "[scheduler][core]") {
-  Story story;
+  Fixture fixture;
   const bool of_server = GENERATE(true, false);
   const bool later = GENERATE(true, false);  // The new scheduler has made as many decisions.
   // The node holds nothing, because it was told to drop everything.
-  NodeReport report = story.Report(story.lost);
+  NodeReport report = fixture.Report(fixture.lost);
   if (!of_server) report.node = "worker-1";
-  if (!of_server) report.incarnation = story.worker;
+  if (!of_server) report.incarnation = fixture.worker;
   report.generation_seen = Generation(7);
   for (int i = 0; later && i < 10; ++i) {
-    story.Register({.name = absl::StrCat("server-", 20 + i), .address = "s:20"});
+    fixture.Register({.name = absl::StrCat("server-", 20 + i), .address = "s:20"});
   }
-  REQUIRE_OK(story.Sync(report));
-  story.CheckEnded(report.node);
+  REQUIRE_OK(fixture.Sync(report));
+  fixture.CheckEnded(report.node);
   // The node would ignore a desired state with a number that it has seen.
-  REQUIRE(RepliesOf<NodeReply>(story.actions).size() == 1);
-  CHECK(RepliesOf<NodeReply>(story.actions)[0].generation > Generation(7));
-  CHECK(RepliesOf<NodeReply>(story.actions)[0].changed);
+  REQUIRE(RepliesOf<NodeReply>(fixture.actions).size() == 1);
+  CHECK(RepliesOf<NodeReply>(fixture.actions)[0].generation > Generation(7));
+  CHECK(RepliesOf<NodeReply>(fixture.actions)[0].changed);
 }
 
 // Even if all processes that knew later decisions have died, a server's log may have a later
 // membership than the store, and it accepts no earlier one.
 TEST_CASE("Older store: memberships go on above those that logs may have", "[scheduler][core]") {
-  Story story;
-  NodeReport report = story.Report(story.known);
+  Fixture fixture;
+  NodeReport report = fixture.Report(fixture.known);
   report.generation_seen = Generation(0);
-  REQUIRE_OK(story.Sync(report));
-  REQUIRE(RepliesOf<NodeReply>(story.actions).size() == 1);
-  REQUIRE(RepliesOf<NodeReply>(story.actions)[0].tables.size() == 1);
-  CHECK(RepliesOf<NodeReply>(story.actions)[0].tables[0].membership.generation >= Generation(1000));
+  REQUIRE_OK(fixture.Sync(report));
+  REQUIRE(RepliesOf<NodeReply>(fixture.actions).size() == 1);
+  REQUIRE(RepliesOf<NodeReply>(fixture.actions)[0].tables.size() == 1);
+  CHECK(RepliesOf<NodeReply>(fixture.actions)[0].tables[0].membership.generation >=
+        Generation(1000));
 }
 
 TEST_CASE("Older store: a node that the store does not know ends the jobs that it holds",
           "[scheduler][core]") {
-  Story story;
-  NodeReport report = story.Report(story.lost);
+  Fixture fixture;
+  NodeReport report = fixture.Report(fixture.lost);
   report.node = "server-9";
   report.incarnation = Incarnation(999);
   report.tables = {{kJob, Generation(1), Generation(0), {}}};
   SECTION("as it is of a newer store") {
-    CHECK(absl::IsNotFound(story.Sync(report)));
-    story.CheckEnded("server-9");
+    CHECK(absl::IsNotFound(fixture.Sync(report)));
+    fixture.CheckEnded("server-9");
   }
   SECTION("not if it has heard of nothing that this one does not know") {
-    report.revision_seen = story.known;
-    CHECK(absl::IsNotFound(story.Sync(report)));
-    CHECK(story.View().state == JobState::kRunning);
+    report.revision_seen = fixture.known;
+    CHECK(absl::IsNotFound(fixture.Sync(report)));
+    CHECK(fixture.View().state == JobState::kRunning);
   }
   SECTION("not if it holds nothing") {
     report.tables.clear();
-    CHECK(absl::IsNotFound(story.Sync(report)));
-    CHECK(story.View().state == JobState::kRunning);
+    CHECK(absl::IsNotFound(fixture.Sync(report)));
+    CHECK(fixture.View().state == JobState::kRunning);
   }
 }
 
 TEST_CASE("Older store: a job that ran, and by the store has not begun, ends",
           "[scheduler][core]") {
-  Story story(/*runs=*/false);
-  NodeReport report = story.Report(story.lost);
+  Fixture fixture(/*runs=*/false);
+  NodeReport report = fixture.Report(fixture.lost);
   report.tables = {{kJob, Generation(1), Generation(0), {}}};
-  REQUIRE_OK(story.Sync(report));
-  story.CheckEnded("server-1");
-  story.Register(Story::Worker());
-  CHECK(story.View().state == JobState::kFailed);
+  REQUIRE_OK(fixture.Sync(report));
+  fixture.CheckEnded("server-1");
+  fixture.Register(Fixture::Worker());
+  CHECK(fixture.View().state == JobState::kFailed);
 }
 
 TEST_CASE("Older store: a task that has heard of more ends its job", "[scheduler][core]") {
-  Story story;
+  Fixture fixture;
   TaskReport report;
   report.task = {kJob, Rank(0), Incarnation(998)};
-  report.revision_seen = story.lost;
-  CHECK(absl::IsAborted(story.core->SyncTask(Ticket(77), report, story.now, story.actions)));
-  story.CheckEnded("task 0");
+  report.revision_seen = fixture.lost;
+  CHECK(absl::IsAborted(fixture.core->SyncTask(Ticket(77), report, fixture.now, fixture.actions)));
+  fixture.CheckEnded("task 0");
 }
 
 // A power cut ended all processes that knew later decisions.
 TEST_CASE("Older store: a log whose writer had heard of more ends its job", "[scheduler][core]") {
-  Story story(/*runs=*/true, /*log=*/true);
+  Fixture fixture(/*runs=*/true, /*log=*/true);
   StoredShard log{kJob, {TableId(0), ShardId(0)}, Term(1), Position(5), "", Incarnation(50)};
-  log.seen = story.lost;
+  log.seen = fixture.lost;
   SECTION("if it is this job's") {
-    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
-    story.CheckEnded("the log of server-2");
+    fixture.Register({.name = "server-2", .address = "s:2", .stored = {log}});
+    fixture.CheckEnded("the log of server-2");
   }
   SECTION("not if the store has it, too") {
-    log.seen = story.known;
-    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
-    CHECK(story.View().state == JobState::kRunning);
+    log.seen = fixture.known;
+    fixture.Register({.name = "server-2", .address = "s:2", .stored = {log}});
+    CHECK(fixture.View().state == JobState::kRunning);
   }
   SECTION("not if it is of another job that had this one's id") {
     log.unique_id = "aa-1";
-    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
-    CHECK(story.View().state == JobState::kRunning);
+    fixture.Register({.name = "server-2", .address = "s:2", .stored = {log}});
+    CHECK(fixture.View().state == JobState::kRunning);
   }
 }
 
 // Seed 3744246546: the copy was of before the job began, and only logs were left of it.
 TEST_CASE("Older store: a log, or a task, ends a job that by the store has not begun",
           "[scheduler][core]") {
-  Story story(/*runs=*/false, /*log=*/true);
+  Fixture fixture(/*runs=*/false, /*log=*/true);
   StoredShard log{kJob, {TableId(0), ShardId(0)}, Term(1), Position(5), "", Incarnation(50)};
-  log.seen = story.lost;
+  log.seen = fixture.lost;
   SECTION("its log") {
-    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
-    story.CheckEnded("the log of server-2");
-    story.Register(Story::Worker());
-    CHECK(story.View().state == JobState::kFailed);
+    fixture.Register({.name = "server-2", .address = "s:2", .stored = {log}});
+    fixture.CheckEnded("the log of server-2");
+    fixture.Register(Fixture::Worker());
+    CHECK(fixture.View().state == JobState::kFailed);
   }
   SECTION("its task") {
     TaskReport report;
     report.task = {kJob, Rank(0), Incarnation(998)};
-    report.revision_seen = story.lost;
-    CHECK(absl::IsNotFound(story.core->SyncTask(Ticket(77), report, story.now, story.actions)));
-    story.CheckEnded("task 0");
+    report.revision_seen = fixture.lost;
+    CHECK(
+        absl::IsNotFound(fixture.core->SyncTask(Ticket(77), report, fixture.now, fixture.actions)));
+    fixture.CheckEnded("task 0");
   }
   SECTION("not the log of another job that had this one's id") {
     log.unique_id = "aa-1";
-    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
-    CHECK(story.View().state == JobState::kPending);
+    fixture.Register({.name = "server-2", .address = "s:2", .stored = {log}});
+    CHECK(fixture.View().state == JobState::kPending);
   }
   SECTION("nor one that the store has, too") {
-    log.seen = story.known;
-    story.Register({.name = "server-2", .address = "s:2", .stored = {log}});
-    CHECK(story.View().state == JobState::kPending);
+    log.seen = fixture.known;
+    fixture.Register({.name = "server-2", .address = "s:2", .stored = {log}});
+    CHECK(fixture.View().state == JobState::kPending);
   }
 }
 

@@ -16,9 +16,9 @@ namespace {
 using testing::RepliesOf;
 
 // Worker daemons that follow the scheduler. The test decides if their tasks reach the server.
-class Story {
+class Fixture {
  public:
-  Story() { AddServer("server-1"); }
+  Fixture() { AddServer("server-1"); }
 
   void AddServer(const std::string& name) {
     nodes_[name].life = Register({.name = name, .address = "s:1"});
@@ -99,58 +99,58 @@ class Story {
 
 TEST_CASE("Scheduler: a task that cannot reach a server moves when another worker has room",
           "[scheduler][core]") {
-  Story story;
-  story.AddWorker("worker-1");
-  story.Submit("job-1");
-  REQUIRE(story.NodeOf("job-1") == "worker-1");
+  Fixture fixture;
+  fixture.AddWorker("worker-1");
+  fixture.Submit("job-1");
+  REQUIRE(fixture.NodeOf("job-1") == "worker-1");
   SECTION("as another job ends there") {
-    story.AddWorker("worker-2");
-    story.Submit("job-2");
-    REQUIRE(story.NodeOf("job-2") == "worker-2");
-    story.Run(absl::Seconds(40), "job-1", "worker-1");
-    CHECK(story.NodeOf("job-1") == "worker-1");  // There is no room elsewhere.
-    story.Stop("job-2");
+    fixture.AddWorker("worker-2");
+    fixture.Submit("job-2");
+    REQUIRE(fixture.NodeOf("job-2") == "worker-2");
+    fixture.Run(absl::Seconds(40), "job-1", "worker-1");
+    CHECK(fixture.NodeOf("job-1") == "worker-1");  // There is no room elsewhere.
+    fixture.Stop("job-2");
   }
   SECTION("as another worker comes") {
-    story.Run(absl::Seconds(40), "job-1", "worker-1");
-    CHECK(story.NodeOf("job-1") == "worker-1");
-    story.AddWorker("worker-2");
+    fixture.Run(absl::Seconds(40), "job-1", "worker-1");
+    CHECK(fixture.NodeOf("job-1") == "worker-1");
+    fixture.AddWorker("worker-2");
   }
-  story.Run(absl::Seconds(5), "job-1", "worker-1");
-  CHECK(story.NodeOf("job-1") == "worker-2");
+  fixture.Run(absl::Seconds(5), "job-1", "worker-1");
+  CHECK(fixture.NodeOf("job-1") == "worker-2");
 }
 
 // The pushes of an incomplete iteration keep the shards on their server.
 TEST_CASE("Scheduler: tasks of a BSP job leave a dead link though its shards were to leave it",
           "[scheduler][core]") {
-  Story story;
-  story.AddServer("server-2");
-  story.AddWorker("worker-1", 2);
-  story.Submit(testing::Plan("job-1", 2, ConsistencyMode::kBsp));
-  story.AddWorker("worker-2");
-  story.Submit("job-2");
-  REQUIRE(story.NodeOf("job-2") == "worker-2");
-  story.Run(absl::Seconds(40), "job-1", "worker-1");
-  CHECK(story.NodeOf("job-1", 0) == "worker-1");  // There is no room elsewhere.
-  CHECK(story.NodeOf("job-1", 1) == "worker-1");
-  story.Stop("job-2");
-  story.Run(absl::Seconds(5), "job-1", "worker-1");
-  CHECK(story.NodeOf("job-1", 0) == "worker-2");
-  story.Run(absl::Seconds(11), "job-1", "worker-1");
-  CHECK(story.NodeOf("job-1", 0) == "worker-2");  // The task reaches the server, and goes on.
-  CHECK(story.IsStopped("job-1", 1));
+  Fixture fixture;
+  fixture.AddServer("server-2");
+  fixture.AddWorker("worker-1", 2);
+  fixture.Submit(testing::Plan("job-1", 2, ConsistencyMode::kBsp));
+  fixture.AddWorker("worker-2");
+  fixture.Submit("job-2");
+  REQUIRE(fixture.NodeOf("job-2") == "worker-2");
+  fixture.Run(absl::Seconds(40), "job-1", "worker-1");
+  CHECK(fixture.NodeOf("job-1", 0) == "worker-1");  // There is no room elsewhere.
+  CHECK(fixture.NodeOf("job-1", 1) == "worker-1");
+  fixture.Stop("job-2");
+  fixture.Run(absl::Seconds(5), "job-1", "worker-1");
+  CHECK(fixture.NodeOf("job-1", 0) == "worker-2");
+  fixture.Run(absl::Seconds(11), "job-1", "worker-1");
+  CHECK(fixture.NodeOf("job-1", 0) == "worker-2");  // The task reaches the server, and goes on.
+  CHECK(fixture.IsStopped("job-1", 1));
 }
 
 TEST_CASE("Scheduler: a task that reaches the server again stays where it is",
           "[scheduler][core]") {
-  Story story;
-  story.AddWorker("worker-1");
-  story.Submit("job-1");
-  story.Run(absl::Seconds(20), "job-1", "worker-1");
-  story.Run(absl::Seconds(2), "job-1", "");
-  story.AddWorker("worker-2");
-  story.Run(absl::Seconds(20), "job-1", "");
-  CHECK(story.NodeOf("job-1") == "worker-1");
+  Fixture fixture;
+  fixture.AddWorker("worker-1");
+  fixture.Submit("job-1");
+  fixture.Run(absl::Seconds(20), "job-1", "worker-1");
+  fixture.Run(absl::Seconds(2), "job-1", "");
+  fixture.AddWorker("worker-2");
+  fixture.Run(absl::Seconds(20), "job-1", "");
+  CHECK(fixture.NodeOf("job-1") == "worker-1");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ ConsistencyRule Compensated(ConsistencyRule config) {
 }
 
 // Three workers that have pulled the first version.
-ShardFixture StoryOfThree(const ConsistencyRule& config) {
+ShardFixture FixtureOfThree(const ConsistencyRule& config) {
   ShardFixture shard(config);
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 1), ActiveMember(2, 1)});
   for (int32_t rank = 0; rank < 3; ++rank) shard.Pull(0, rank);
@@ -29,7 +29,7 @@ ShardFixture StoryOfThree(const ConsistencyRule& config) {
 }
 
 TEST_CASE("Late gradients: the rate is divided by the updates since the pull", "[server][core]") {
-  ShardFixture shard = StoryOfThree(ByStaleness());
+  ShardFixture shard = FixtureOfThree(ByStaleness());
   CHECK(shard.values_kept() == 0);
   ShardFixture copy(ByStaleness(), shard);
   shard.Push(BatchPush(0, 1, 0, 1), 12);
@@ -50,7 +50,7 @@ TEST_CASE("Late gradients: the rate is divided by the updates since the pull", "
 
 TEST_CASE("Late gradients: delay compensation uses the values that were pulled", "[server][core]") {
   const ConsistencyRule config = Compensated(GENERATE(Asp(), Ssp(5)));
-  ShardFixture shard = StoryOfThree(config);
+  ShardFixture shard = FixtureOfThree(config);
   CHECK(shard.values_kept() == 1);
   ShardFixture copy(config, shard);
   shard.Push(BatchPush(0, 1, 0, 1), 2);  // On time.
@@ -100,7 +100,7 @@ TEST_CASE("Late gradients: a pull that waited counts from its answer on", "[serv
 
 TEST_CASE("Late gradients: a restored shard corrects nothing before a worker's next pull",
           "[server][core]") {
-  ShardFixture shard = StoryOfThree(Compensated(Asp()));
+  ShardFixture shard = FixtureOfThree(Compensated(Asp()));
   shard.Push(BatchPush(0, 1, 0, 1), 2);
   ShardFixture restored(Compensated(Asp()), shard);
   restored.Push(BatchPush(1, 1, 0, 1), 3);
@@ -113,7 +113,7 @@ TEST_CASE("Late gradients: a restored shard corrects nothing before a worker's n
 
 TEST_CASE("Late gradients: nothing is kept for the dead, or for readers of snapshots",
           "[server][core]") {
-  ShardFixture shard = StoryOfThree(Compensated(Asp()));
+  ShardFixture shard = FixtureOfThree(Compensated(Asp()));
   shard.Push(BatchPush(0, 1, 0, 1), 2);
   CHECK(shard.values_kept() == 1);
   shard.SetMembers({ActiveMember(0, 1)});

@@ -40,12 +40,12 @@ struct Letter {
 // clocks and marks are the shard's. Fences that came with a pull or a slot are in no record.
 class Replica {
  public:
-  Replica(const ConsistencyRule& config, const ShardFixture& primary) : story_(config, primary) {}
+  Replica(const ConsistencyRule& config, const ShardFixture& primary) : fixture_(config, primary) {}
 
   void Catch(const ShardFixture& primary) {
-    story_.Replay(primary);
-    REQUIRE(story_.value() == primary.value());
-    ShardCoreState mine = story_.core().Save(), other = primary.core().Save();
+    fixture_.Replay(primary);
+    REQUIRE(fixture_.value() == primary.value());
+    ShardCoreState mine = fixture_.core().Save(), other = primary.core().Save();
     CHECK(mine.position == other.position);
     CHECK(mine.version == other.version);
     CHECK(mine.membership_generation == other.membership_generation);
@@ -61,7 +61,7 @@ class Replica {
   }
 
  private:
-  ShardFixture story_;
+  ShardFixture fixture_;
 };
 
 // Workers of a BSP job: any rank pushes any node of the current iteration; letters arrive late,

@@ -11,13 +11,13 @@ namespace {
 
 using absl::StatusCode;
 
-#define CHECK_READS(story, token, expected_value, expected_version) \
-  do {                                                              \
-    const auto answer = (story).AnswerTo(token);                    \
-    REQUIRE(answer.has_value());                                    \
-    CHECK(answer->reply.outcome == PullOutcome::kValues);           \
-    CHECK(answer->value == (expected_value));                       \
-    CHECK(answer->reply.version == Version(expected_version));      \
+#define CHECK_READS(fixture, token, expected_value, expected_version) \
+  do {                                                                \
+    const auto answer = (fixture).AnswerTo(token);                    \
+    REQUIRE(answer.has_value());                                      \
+    CHECK(answer->reply.outcome == PullOutcome::kValues);             \
+    CHECK(answer->value == (expected_value));                         \
+    CHECK(answer->reply.version == Version(expected_version));        \
   } while (false)
 
 // ---------------------------------------------------------------- BSP

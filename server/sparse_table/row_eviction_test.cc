@@ -17,9 +17,10 @@ namespace {
 constexpr KeyIndex::Places kPlaces{1};
 
 // Rows that are only a key and a stamp.
-class Story {
+class Fixture {
  public:
-  explicit Story(const RowEviction::Config& config) : index_(Made()), eviction_(config, kPlaces) {}
+  explicit Fixture(const RowEviction::Config& config)
+      : index_(Made()), eviction_(config, kPlaces) {}
 
   // One update: names these keys.
   void Update(const std::vector<uint64_t>& keys) {
@@ -77,89 +78,89 @@ class Story {
 };
 
 TEST_CASE("RowEviction: without rules nobody leaves", "[server][sparse]") {
-  Story story({});
-  for (uint64_t i = 0; i < 100; ++i) story.UpdateRange(i * 100, i * 100 + 100);
-  CHECK(story.rows() == 10'000);
+  Fixture fixture({});
+  for (uint64_t i = 0; i < 100; ++i) fixture.UpdateRange(i * 100, i * 100 + 100);
+  CHECK(fixture.rows() == 10'000);
 }
 
 TEST_CASE("RowEviction: a small bucket's rows leave at the very version", "[server][sparse]") {
-  Story story({.after = 3});
-  story.Update({1, 2, 3});
-  story.Update({2});
-  story.Update({3});
-  CHECK(story.left().empty());
-  story.Update({4});
-  REQUIRE(story.left().size() == 1);
-  CHECK(story.left()[0].key == 1);
-  CHECK(story.left()[0].age == 3);
-  CHECK(story.left()[0].by_age);
-  story.Update({});
-  CHECK_FALSE(story.Has(2));
-  story.Update({});
-  CHECK_FALSE(story.Has(3));
-  story.Update({});
-  CHECK(story.rows() == 0);
+  Fixture fixture({.after = 3});
+  fixture.Update({1, 2, 3});
+  fixture.Update({2});
+  fixture.Update({3});
+  CHECK(fixture.left().empty());
+  fixture.Update({4});
+  REQUIRE(fixture.left().size() == 1);
+  CHECK(fixture.left()[0].key == 1);
+  CHECK(fixture.left()[0].age == 3);
+  CHECK(fixture.left()[0].by_age);
+  fixture.Update({});
+  CHECK_FALSE(fixture.Has(2));
+  fixture.Update({});
+  CHECK_FALSE(fixture.Has(3));
+  fixture.Update({});
+  CHECK(fixture.rows() == 0);
 }
 
 TEST_CASE("RowEviction: rows leave soon after their time, while others come", "[server][sparse]") {
   constexpr int64_t kAfter = 100;
   const uint64_t per_update = GENERATE(1, 50, 300);
-  Story story({.after = kAfter});
+  Fixture fixture({.after = kAfter});
   int64_t most = 0, early = 0;
   for (uint64_t i = 0; i < 4 * kAfter; ++i) {
-    story.UpdateRange(i * per_update, (i + 1) * per_update);
-    most = std::max(most, story.rows());
-    for (const Story::Left& left : story.left()) early += left.age < kAfter || !left.by_age;
+    fixture.UpdateRange(i * per_update, (i + 1) * per_update);
+    most = std::max(most, fixture.rows());
+    for (const Fixture::Left& left : fixture.left()) early += left.age < kAfter || !left.by_age;
   }
   CHECK(early == 0);
-  CHECK(story.wrong_places() == 0);
+  CHECK(fixture.wrong_places() == 0);
   // A third of those that are young enough, and what the hand finds in a round.
   CHECK(most <= static_cast<int64_t>(per_update) * kAfter * 4 / 3 + 200);
 }
 
 TEST_CASE("RowEviction: a bucket has rows_max rows after each update, unless one names more",
           "[server][sparse]") {
-  Story story({.rows_max = 1000});
+  Fixture fixture({.rows_max = 1000});
   int64_t gone = 0;
   for (uint64_t i = 0; i < 300; ++i) {
-    story.UpdateRange(i * 20, i * 20 + 30);  // Ten of the update before.
-    CHECK(story.rows() == std::min<int64_t>(1000, static_cast<int64_t>(i) * 20 + 30));
-    for (uint64_t key = i * 20; key < i * 20 + 30; ++key) gone += !story.Has(key);
+    fixture.UpdateRange(i * 20, i * 20 + 30);  // Ten of the update before.
+    CHECK(fixture.rows() == std::min<int64_t>(1000, static_cast<int64_t>(i) * 20 + 30));
+    for (uint64_t key = i * 20; key < i * 20 + 30; ++key) gone += !fixture.Has(key);
   }
   CHECK(gone == 0);
-  story.UpdateRange(100'000, 105'000);
-  CHECK(story.rows() == 5000);  // All of the update at hand, and nobody else.
-  story.Update({1});
-  CHECK(story.rows() == 1000);
-  CHECK(story.Has(1));
+  fixture.UpdateRange(100'000, 105'000);
+  CHECK(fixture.rows() == 5000);  // All of the update at hand, and nobody else.
+  fixture.Update({1});
+  CHECK(fixture.rows() == 1000);
+  CHECK(fixture.Has(1));
 }
 
 TEST_CASE("RowEviction: beyond the limit those updated longest ago leave, more or less",
           "[server][sparse]") {
   constexpr uint64_t kHot = 300;
   constexpr uint64_t kRounds = 1500;
-  Story story({.rows_max = 1000});
+  Fixture fixture({.rows_max = 1000});
   int64_t hot_left = 0, all_left = 0;
   for (uint64_t i = 0; i < kRounds; ++i) {
     std::vector<uint64_t> keys;
     for (uint64_t k = 0; k < 10; ++k) keys.push_back((i * 10 + k) % kHot);  // Every 30 updates.
     for (uint64_t k = 0; k < 10; ++k) keys.push_back(1'000'000 + i * 10 + k);
-    story.Update(keys);
-    for (const Story::Left& left : story.left()) hot_left += left.key < kHot;
-    all_left += static_cast<int64_t>(story.left().size());
+    fixture.Update(keys);
+    for (const Fixture::Left& left : fixture.left()) hot_left += left.key < kHot;
+    all_left += static_cast<int64_t>(fixture.left().size());
   }
   CHECK(all_left > 10'000);
   CHECK(hot_left < all_left / 50);  // A row at random would be hot three times of ten.
 }
 
 TEST_CASE("RowEviction: both rules: rows that are too old make room first", "[server][sparse]") {
-  Story story({.after = 2, .rows_max = 50});
-  story.UpdateRange(0, 40);
-  story.UpdateRange(100, 110);
-  story.UpdateRange(200, 240);
-  CHECK(story.rows() == 50);
-  for (const Story::Left& left : story.left()) CHECK(left.by_age);
-  CHECK(story.left().size() == 40);
+  Fixture fixture({.after = 2, .rows_max = 50});
+  fixture.UpdateRange(0, 40);
+  fixture.UpdateRange(100, 110);
+  fixture.UpdateRange(200, 240);
+  CHECK(fixture.rows() == 50);
+  for (const Fixture::Left& left : fixture.left()) CHECK(left.by_age);
+  CHECK(fixture.left().size() == 40);
 }
 
 }  // namespace

@@ -183,10 +183,10 @@ TEST_CASE("DiskTableSource: a shard is read from the log up to where its reader 
   REQUIRE_OK(log.Open());
   const ShardKey shard{TableId(0), ShardId(0)};
   log.Begin("job-1", shard, Term(1),
-            std::make_shared<v1::ShardSnapshot>(testing::StorySnapshot(7, 1, 10)), nullptr);
+            std::make_shared<v1::ShardSnapshot>(testing::FixtureSnapshot(7, 1, 10)), nullptr);
   for (const int64_t i : {8, 9, 10}) {
     log.Append("job-1", shard, Term(1),
-               std::make_shared<v1::ShardRecord>(testing::StoryRecord(i, 1, 10)));
+               std::make_shared<v1::ShardRecord>(testing::FixtureRecord(i, 1, 10)));
   }
   tasks.front()();
 

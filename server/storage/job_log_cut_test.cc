@@ -24,33 +24,33 @@ absl::StatusOr<std::unique_ptr<JobLog>> Open(SimDisk& disk) {
   return JobLog::Open(&disk, "log/job-1", kOptions);
 }
 
-// What a run of the story came to.
+// The result of a run of the fixture.
 struct Run {
   int committed = 0;
   int tried = 0;
 };
 
-Run RunStory(SimDisk& disk, const LogFixture& story) {
+Run RunFixture(SimDisk& disk, const LogFixture& fixture) {
   Run run;
   const absl::StatusOr<std::unique_ptr<JobLog>> log = Open(disk);
-  if (log.ok()) run.committed = story.Run(**log, &run.tried);
+  if (log.ok()) run.committed = fixture.Run(**log, &run.tried);
   return run;
 }
 
 // Whether the state is that after the committed steps, or after some more of those that were tried.
-bool IsPrefix(const LogState& state, const LogFixture& story, const Run& run) {
+bool IsPrefix(const LogState& state, const LogFixture& fixture, const Run& run) {
   for (int i = run.committed; i <= run.tried; ++i) {
-    if (state == story.states()[static_cast<size_t>(i)]) return true;
+    if (state == fixture.states()[static_cast<size_t>(i)]) return true;
   }
   return false;
 }
 
 // The same of each shard by itself, which is what is promised. They may differ in how far they got
 // where a recovery read what was never synced, and had moved on a part of it when the power went.
-bool IsPrefixOfEachShard(const LogState& state, const LogFixture& story, const Run& run) {
+bool IsPrefixOfEachShard(const LogState& state, const LogFixture& fixture, const Run& run) {
   std::set<ShardKey> shards;
   for (int i = run.committed; i <= run.tried; ++i) {
-    for (const auto& [shard, text] : story.states()[static_cast<size_t>(i)]) shards.insert(shard);
+    for (const auto& [shard, text] : fixture.states()[static_cast<size_t>(i)]) shards.insert(shard);
   }
   for (const auto& [shard, text] : state) shards.insert(shard);
   const auto text_in = [](const LogState& of, const ShardKey& shard) {
@@ -60,22 +60,22 @@ bool IsPrefixOfEachShard(const LogState& state, const LogFixture& story, const R
   for (const ShardKey& shard : shards) {
     bool found = false;
     for (int i = run.committed; i <= run.tried && !found; ++i) {
-      found = text_in(state, shard) == text_in(story.states()[static_cast<size_t>(i)], shard);
+      found = text_in(state, shard) == text_in(fixture.states()[static_cast<size_t>(i)], shard);
     }
     if (!found) return false;
   }
   return true;
 }
 
-void CheckRecovery(SimDisk& disk, const LogFixture& story, const Run& run,
+void CheckRecovery(SimDisk& disk, const LogFixture& fixture, const Run& run,
                    bool check(const LogState&, const LogFixture&, const Run&) = IsPrefix) {
   REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<JobLog> log, Open(disk));
   REQUIRE_OK_AND_ASSIGN(const LogState state, ReadState(*log));
   INFO("committed " << run.committed << ", tried " << run.tried);
-  REQUIRE(check(state, story, run));
+  REQUIRE(check(state, fixture, run));
   // It goes on from there, and what was recovered stays.
   const ShardKey fresh{TableId(7), ShardId(7)};
-  const v1::ShardSnapshot snapshot = testing::StorySnapshot(0, 1, 50);
+  const v1::ShardSnapshot snapshot = testing::FixtureSnapshot(0, 1, 50);
   log->Begin(fresh, Term(1), snapshot);
   REQUIRE_OK(log->Commit());
   disk.Crash(Unsynced::kLost);
@@ -94,9 +94,9 @@ constexpr Variant kVariants[] = {{Unsynced::kLost, 1},        {Unsynced::kKept, 
                                  {Unsynced::kTornZeros, 12},  {Unsynced::kAnySectors, 12}};
 
 TEST_CASE("JobLog: a power cut at any step loses nothing that was committed", "[server][storage]") {
-  const LogFixture story(3, kSteps);
+  const LogFixture fixture(3, kSteps);
   SimDisk whole(1);
-  REQUIRE(RunStory(whole, story).committed == kSteps);
+  REQUIRE(RunFixture(whole, fixture).committed == kSteps);
   const int64_t steps = whole.steps();
   int64_t cuts = 0;
   int64_t torn = 0;
@@ -107,11 +107,11 @@ TEST_CASE("JobLog: a power cut at any step loses nothing that was committed", "[
                             << seed);
         SimDisk disk(static_cast<uint64_t>(seed));
         disk.CutAt(step);
-        const Run run = RunStory(disk, story);
+        const Run run = RunFixture(disk, fixture);
         REQUIRE(disk.cut());
         disk.Crash(variant.how);
         torn += disk.injected(SimDisk::Fault::kTornWrite);
-        CheckRecovery(disk, story, run);
+        CheckRecovery(disk, fixture, run);
         ++cuts;
       }
     }
@@ -123,9 +123,9 @@ TEST_CASE("JobLog: a power cut at any step loses nothing that was committed", "[
 
 TEST_CASE("JobLog: a second cut, while it recovers from the first, loses nothing either",
           "[server][storage]") {
-  const LogFixture story(4, kSteps);
+  const LogFixture fixture(4, kSteps);
   SimDisk whole(1);
-  RunStory(whole, story);
+  RunFixture(whole, fixture);
   int64_t cuts = 0;
   for (int64_t step = 3; step < whole.steps(); step += 3) {
     for (uint64_t seed = 0; seed < 12; ++seed) {
@@ -136,7 +136,7 @@ TEST_CASE("JobLog: a second cut, while it recovers from the first, loses nothing
         INFO("cut at step " << step << ", then at " << second << " of the recovery, seed " << seed);
         SimDisk disk(seed);
         disk.CutAt(step);
-        const Run run = RunStory(disk, story);
+        const Run run = RunFixture(disk, fixture);
         if (process) {
           disk.KillProcess();
         } else {
@@ -147,7 +147,7 @@ TEST_CASE("JobLog: a second cut, while it recovers from the first, loses nothing
         constexpr Unsynced kSecond[] = {Unsynced::kTornZeros, Unsynced::kTornAtByte,
                                         Unsynced::kAnySectors};
         disk.Crash(kSecond[seed / 4]);
-        CheckRecovery(disk, story, run, IsPrefixOfEachShard);
+        CheckRecovery(disk, fixture, run, IsPrefixOfEachShard);
         ++cuts;
       }
     }
@@ -157,9 +157,9 @@ TEST_CASE("JobLog: a second cut, while it recovers from the first, loses nothing
 }
 
 TEST_CASE("JobLog: any failing step leaves what was committed", "[server][storage]") {
-  const LogFixture story(5, kSteps);
+  const LogFixture fixture(5, kSteps);
   SimDisk whole(1);
-  RunStory(whole, story);
+  RunFixture(whole, fixture);
   int failed = 0;
   for (int64_t step = 0; step < whole.steps(); ++step) {
     for (const SimDisk::Fault fault :
@@ -168,14 +168,14 @@ TEST_CASE("JobLog: any failing step leaves what was committed", "[server][storag
         INFO("step " << step << ", fault " << static_cast<int>(fault) << ", power cut " << power);
         SimDisk disk(7);
         disk.FailAt(step, fault);
-        const Run run = RunStory(disk, story);
+        const Run run = RunFixture(disk, fixture);
         failed += run.committed < kSteps;
         if (power) {
           disk.Crash(Unsynced::kTornAtByte);
         } else {
           disk.KillProcess();
         }
-        CheckRecovery(disk, story, run);
+        CheckRecovery(disk, fixture, run);
       }
     }
   }

@@ -14,11 +14,11 @@
 namespace capstan::server {
 namespace {
 
+using testing::FixtureRecord;
+using testing::FixtureSnapshot;
 using testing::LogFixture;
 using testing::LogState;
 using testing::ReadState;
-using testing::StoryRecord;
-using testing::StorySnapshot;
 using Fault = SimDisk::Fault;
 using Unsynced = SimDisk::Unsynced;
 
@@ -44,12 +44,12 @@ TEST_CASE("JobLog: what was committed is read again, by a log opened anew too",
   }
   std::unique_ptr<JobLog> log = Open(*disk, 1 << 20, folder);
   CHECK(log->Stored().empty());
-  log->Begin(kA, Term(3), StorySnapshot(10, 1, 500));
-  log->Append(kA, Term(3), StoryRecord(11, 2, 500));
+  log->Begin(kA, Term(3), FixtureSnapshot(10, 1, 500));
+  log->Append(kA, Term(3), FixtureRecord(11, 2, 500));
   CHECK(log->Stored().empty());  // Not yet.
   REQUIRE_OK(log->Commit());
-  log->Begin(kB, Term(1), StorySnapshot(0, 3, 5));
-  log->Append(kA, Term(3), StoryRecord(12, 4, 500));
+  log->Begin(kB, Term(1), FixtureSnapshot(0, 3, 5));
+  log->Append(kA, Term(3), FixtureRecord(12, 4, 500));
   REQUIRE_OK(log->Commit());
   REQUIRE_OK(log->Commit());  // Nothing to do.
   const std::vector<StoredState> stored = {{kA, Term(3), Position(12)}, {kB, Term(1), Position(0)}};
@@ -62,7 +62,7 @@ TEST_CASE("JobLog: what was committed is read again, by a log opened anew too",
     REQUIRE_OK_AND_ASSIGN(const LogState after, ReadState(*log));
     CHECK(after == before);
   }
-  log->Append(kA, Term(3), StoryRecord(13, 5, 500));
+  log->Append(kA, Term(3), FixtureRecord(13, 5, 500));
   log->Forget(kB);
   REQUIRE_OK(log->Commit());
   CHECK(log->Stored() == std::vector<StoredState>{{kA, Term(3), Position(13)}});
@@ -80,9 +80,9 @@ TEST_CASE("JobLog: a later Begin replaces all, whatever its term and position",
           "[server][storage]") {
   SimDisk disk(1);
   std::unique_ptr<JobLog> log = Open(disk);
-  log->Begin(kA, Term(9), StorySnapshot(100, 1, 10));
-  log->Append(kA, Term(9), StoryRecord(101, 2, 10));
-  log->Begin(kA, Term(2), StorySnapshot(5, 3, 10));
+  log->Begin(kA, Term(9), FixtureSnapshot(100, 1, 10));
+  log->Append(kA, Term(9), FixtureRecord(101, 2, 10));
+  log->Begin(kA, Term(2), FixtureSnapshot(5, 3, 10));
   REQUIRE_OK(log->Commit());
   CHECK(log->Stored() == std::vector<StoredState>{{kA, Term(2), Position(5)}});
   CHECK(Open(disk)->Stored() == std::vector<StoredState>{{kA, Term(2), Position(5)}});
@@ -91,14 +91,14 @@ TEST_CASE("JobLog: a later Begin replaces all, whatever its term and position",
 TEST_CASE("JobLog: a record that does not follow fails it", "[server][storage]") {
   SimDisk disk(1);
   std::unique_ptr<JobLog> log = Open(disk);
-  SECTION("no base") { log->Append(kA, Term(1), StoryRecord(1, 1, 1)); }
+  SECTION("no base") { log->Append(kA, Term(1), FixtureRecord(1, 1, 1)); }
   SECTION("a gap") {
-    log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
-    log->Append(kA, Term(1), StoryRecord(2, 1, 1));
+    log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 10));
+    log->Append(kA, Term(1), FixtureRecord(2, 1, 1));
   }
   SECTION("another term") {
-    log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
-    log->Append(kA, Term(2), StoryRecord(1, 1, 1));
+    log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 10));
+    log->Append(kA, Term(2), FixtureRecord(1, 1, 1));
   }
   CHECK_STATUS(log->Commit(), absl::StatusCode::kInternal, "shard 0 of table 0");
 }
@@ -107,16 +107,16 @@ TEST_CASE("JobLog: after a failed write or sync it is failed for good", "[server
   for (const Fault fault : {Fault::kSyncError, Fault::kDiskFull, Fault::kWriteError}) {
     SimDisk disk(1);
     std::unique_ptr<JobLog> log = Open(disk);
-    log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+    log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 10));
     REQUIRE_OK(log->Commit());
-    log->Append(kA, Term(1), StoryRecord(1, 1, 100));
+    log->Append(kA, Term(1), FixtureRecord(1, 1, 100));
     disk.FailAt(disk.steps() + (fault == Fault::kSyncError ? 1 : 0), fault);
     const absl::Status status = log->Commit();
     CHECK_STATUS(status,
                  fault == Fault::kDiskFull ? absl::StatusCode::kResourceExhausted
                                            : absl::StatusCode::kUnavailable,
                  "the write-ahead log has failed");
-    log->Append(kA, Term(1), StoryRecord(2, 1, 100));
+    log->Append(kA, Term(1), FixtureRecord(2, 1, 100));
     CHECK(log->Commit() == status);
     CHECK(log->Stored() == std::vector<StoredState>{{kA, Term(1), Position(0)}});
     log.reset();
@@ -130,9 +130,9 @@ TEST_CASE("JobLog: what a process that died had not synced is synced before it c
           "[server][storage]") {
   SimDisk disk(1);
   std::unique_ptr<JobLog> log = Open(disk);
-  log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+  log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 10));
   REQUIRE_OK(log->Commit());
-  log->Append(kA, Term(1), StoryRecord(1, 1, 100));
+  log->Append(kA, Term(1), FixtureRecord(1, 1, 100));
   disk.FailAt(disk.steps() + 1, Fault::kLyingSync);  // As if the process died before its sync.
   REQUIRE_OK(log->Commit());
   disk.KillProcess();
@@ -150,11 +150,11 @@ TEST_CASE("JobLog: its files stay within twice what is live and two segments",
     SimDisk disk(seed);
     std::unique_ptr<JobLog> log = Open(disk, kSegment);
     // An idle shard, and a busy one that is begun anew from time to time.
-    log->Begin(kA, Term(1), StorySnapshot(0, 1, 300));
+    log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 300));
     int64_t peak = 0;
     for (int64_t i = 0; i < 2000; ++i) {
-      if (i % 20 == 0) log->Begin(kB, Term(1), StorySnapshot(i, seed, 300));
-      log->Append(kB, Term(1), StoryRecord(i + 1, seed, 100));
+      if (i % 20 == 0) log->Begin(kB, Term(1), FixtureSnapshot(i, seed, 300));
+      log->Append(kB, Term(1), FixtureRecord(i + 1, seed, 100));
       if (i % 3 == 0) REQUIRE_OK(log->Commit());
       peak = std::max(peak, disk.bytes() - 2 * log->live_bytes());
       // Behind what counts lies the frame that says that it was synced.
@@ -175,7 +175,7 @@ TEST_CASE("JobLog: cleaning comes to an end however small segments are", "[serve
   std::unique_ptr<JobLog> log = Open(disk, kSegment);
   for (int round = 0; round < 4; ++round) {
     for (int32_t shard = 0; shard < 400; ++shard) {
-      log->Begin({TableId(0), ShardId(shard)}, Term(1), StorySnapshot(0, 1, 200));
+      log->Begin({TableId(0), ShardId(shard)}, Term(1), FixtureSnapshot(0, 1, 200));
       REQUIRE_OK(log->Commit());
       REQUIRE(disk.bytes() <= 5 * log->live_bytes() / 2 + 2 * kSegment);
     }
@@ -189,9 +189,9 @@ TEST_CASE("JobLog: flipped bits are found and named, whichever file they are in"
   constexpr int64_t kSegment = 1500;
   SimDisk disk(5);
   std::unique_ptr<JobLog> log = Open(disk, kSegment);
-  const LogFixture story(11, 60);
+  const LogFixture fixture(11, 60);
   int tried = 0;
-  REQUIRE(story.Run(*log, &tried) == 60);
+  REQUIRE(fixture.Run(*log, &tried) == 60);
   REQUIRE(log->segments() >= 3);
   const std::vector<std::string> files = disk.files();
   for (const std::string& path : files) {
@@ -211,11 +211,11 @@ TEST_CASE("JobLog: flipped bits are found and named, whichever file they are in"
   // Nothing rests on the frame that says that those before it were synced.
   for (size_t bit = 0; bit < kFrameOverheadBytes * 8; bit += 13) {
     SimDisk copy(5);
-    REQUIRE(story.Run(*Open(copy, kSegment), &tried) == 60);
+    REQUIRE(fixture.Run(*Open(copy, kSegment), &tried) == 60);
     REQUIRE_OK_AND_ASSIGN(const std::string good, copy.Read(files.back(), 1 << 20));
     copy.FlipBit(files.back(), static_cast<int64_t>(good.size() * 8 - 1 - bit));
     REQUIRE_OK_AND_ASSIGN(const LogState state, ReadState(*Open(copy, kSegment)));
-    REQUIRE(state == story.states().back());
+    REQUIRE(state == fixture.states().back());
   }
   // A log that is open finds it as well, when it reads.
   disk.FlipBit(files.back(), 8 * 200);
@@ -227,7 +227,7 @@ TEST_CASE("JobLog: it says which life of the server had all of a shard last", "[
   const auto life = [](const JobLog& log) { return log.Stored().at(0).life; };
   auto log = Open(*disk);
   log->set_writer(Incarnation(3), {});
-  log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+  log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 10));
   REQUIRE_OK(log->Commit());
   CHECK(life(*log) == Incarnation(3));
   log = Open(*disk);
@@ -246,11 +246,11 @@ TEST_CASE("JobLog: it says what the writer of a shard's last frame had heard of"
   auto log = Open(disk);
   const auto seen = [&] { return log->Stored().at(0).seen; };
   log->set_writer(Incarnation(3), {.scheduler = 70, .count = 1});
-  log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+  log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 10));
   REQUIRE_OK(log->Commit());
   CHECK(seen() == StoreRevision{70, 1});
   log->set_writer(Incarnation(3), {.scheduler = 70, .count = 2});
-  log->Append(kA, Term(1), StoryRecord(1, 1, 10));
+  log->Append(kA, Term(1), FixtureRecord(1, 1, 10));
   REQUIRE_OK(log->Commit());
   CHECK(seen() == StoreRevision{70, 2});
   log->set_writer(Incarnation(3), {.scheduler = 9, .count = 1});
@@ -264,7 +264,7 @@ TEST_CASE("JobLog: it says what the writer of a shard's last frame had heard of"
 TEST_CASE("JobLog: a log of format 1 is refused and left as it is", "[server][storage]") {
   SimDisk disk(5);
   std::unique_ptr<JobLog> log = Open(disk);
-  log->Begin(kA, Term(1), StorySnapshot(0, 1, 10));
+  log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 10));
   REQUIRE_OK(log->Commit());
   const std::vector<std::string> files = disk.files();
   REQUIRE_OK_AND_ASSIGN(std::string bytes, disk.Read(files.back(), 1 << 20));
@@ -298,16 +298,16 @@ TEST_CASE("JobLog: a segment that is missing or cut short is found", "[server][s
 TEST_CASE("JobLog: a bit that is wrong on one read only does no harm", "[server][storage]") {
   SimDisk disk(5);
   std::unique_ptr<JobLog> log = Open(disk, 1500);
-  const LogFixture story(11, 60);
+  const LogFixture fixture(11, 60);
   int tried = 0;
-  REQUIRE(story.Run(*log, &tried) == 60);
+  REQUIRE(fixture.Run(*log, &tried) == 60);
   SimDisk::Rates rates;
   rates.bit_flip_on_read = 0.02;
   disk.SetRates(rates);
   for (int i = 0; i < 20; ++i) {
     log = Open(disk, 1500);
     REQUIRE_OK_AND_ASSIGN(const LogState state, ReadState(*log));
-    CHECK(state == story.states().back());
+    CHECK(state == fixture.states().back());
   }
   CHECK(disk.injected(Fault::kBitFlipOnRead) > 0);
 }
@@ -315,8 +315,8 @@ TEST_CASE("JobLog: a bit that is wrong on one read only does no harm", "[server]
 TEST_CASE("JobLog: only what it has can go on in a later term", "[server][storage]") {
   SimDisk disk(1);
   const ShardKey shard{TableId(0), ShardId(0)};
-  const v1::ShardSnapshot snapshot = testing::StorySnapshot(4, 1, 50);
-  const v1::ShardRecord record = testing::StoryRecord(5, 1, 50);
+  const v1::ShardSnapshot snapshot = testing::FixtureSnapshot(4, 1, 50);
+  const v1::ShardRecord record = testing::FixtureRecord(5, 1, 50);
   {
     REQUIRE_OK_AND_ASSIGN(const auto log, JobLog::Open(&disk, "log", {}));
     log->Begin(shard, Term(1), snapshot);

@@ -28,7 +28,7 @@ struct Fixture {
     for (const auto& [job, unique_id] : {std::pair{"job-1", "aa-1"}, {"job-2", "aa-2"}}) {
       log->Identify(job, unique_id);
       log->Begin(job, kShard, Term(1),
-                 std::make_shared<v1::ShardSnapshot>(testing::StorySnapshot(0, 1, 100)), nullptr);
+                 std::make_shared<v1::ShardSnapshot>(testing::FixtureSnapshot(0, 1, 100)), nullptr);
     }
     RunTasks();
     Start();

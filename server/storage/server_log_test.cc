@@ -21,18 +21,18 @@
 namespace capstan::server {
 namespace {
 
-using testing::StoryRecord;
-using testing::StorySnapshot;
+using testing::FixtureRecord;
+using testing::FixtureSnapshot;
 
 const ShardKey kA{TableId(0), ShardId(0)};
 const ShardKey kB{TableId(0), ShardId(1)};
 
 std::shared_ptr<const v1::ShardSnapshot> Snapshot(int64_t position) {
-  return std::make_shared<v1::ShardSnapshot>(StorySnapshot(position, 1, 100));
+  return std::make_shared<v1::ShardSnapshot>(FixtureSnapshot(position, 1, 100));
 }
 std::shared_ptr<const v1::ShardRecord> Record(int64_t position) {
   return std::make_shared<v1::ShardRecord>(
-      StoryRecord(position, static_cast<uint64_t>(position), 100));
+      FixtureRecord(position, static_cast<uint64_t>(position), 100));
 }
 
 // A log whose groups are written when the test says so.

@@ -12,7 +12,7 @@ import history
 ONE = "0/0"
 
 
-class Story(unittest.TestCase):
+class HistoryFixture(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -53,7 +53,7 @@ class Story(unittest.TestCase):
             self.assertIn(part, problem)
 
 
-class OnceTest(Story):
+class OnceTest(HistoryFixture):
     def two_pushes(self, second_answered=40):
         self.push(0, 10, 20, iteration=0, sequence=1)
         self.push(1, 30, second_answered, iteration=0, sequence=1)
@@ -114,7 +114,7 @@ class OnceTest(Story):
         self.expect("asp", "has no history")
 
 
-class ReadsTest(Story):
+class ReadsTest(HistoryFixture):
     def test_a_reader_sees_a_shard_go_back(self):
         self.push(0, 1, 99, iteration=0, sequence=1)
         self.read(1, 10, 20, iteration=0, version=1)
@@ -142,7 +142,7 @@ class ReadsTest(Story):
         self.expect("asp", "and 0 sent when it was answered")
 
 
-class BspTest(Story):
+class BspTest(HistoryFixture):
     def iteration(self, number, slots, begun):
         for slot in range(slots):
             self.push(slot, begun, begun + 5, number, sequence=number + 1,
@@ -190,7 +190,7 @@ class BspTest(Story):
         self.expect("bsp", *2 * ["and the shard ends with version 1"], slots=2)
 
 
-class StalenessTest(Story):
+class StalenessTest(HistoryFixture):
     def both(self, second_push, answered_pull, start_of_other=0):
         """Worker 1 pulls iteration 3 at a bound of 1: worker 0 must have finished iteration 1."""
         self.train(0, start_of_other)

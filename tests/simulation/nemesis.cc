@@ -85,7 +85,7 @@ void Nemesis::Every(absl::Duration interval, void (Nemesis::*strike)()) {
 
 void Nemesis::Heal() {
   healed_ = true;
-  Story("the world heals");
+  Narrate("the world heals");
   LinkFaults whole;
   whole.latency_max = world_->options.chaos.link.latency_max;
   world_->network.set_faults(whole);
@@ -108,8 +108,8 @@ void Nemesis::Heal() {
   for (const NodeId& node : ever_drained_) cluster_->scheduler().EndDrain(node);
 }
 
-void Nemesis::Story(const std::string& text) {
-  world_->trace.Story(absl::StrCat("nemesis: ", text));
+void Nemesis::Narrate(const std::string& text) {
+  world_->trace.Narrate(absl::StrCat("nemesis: ", text));
 }
 
 // ---------------------------------------------------------------- the network
@@ -173,8 +173,8 @@ void Nemesis::Partition() {
     for (auto& [from, to] : ways) std::swap(from, to);
   }
   const absl::Duration time = prng_.Between(absl::Milliseconds(100), world_->options.chaos.cut_max);
-  Story(absl::StrCat("cuts hosts ", absl::StrJoin(one, ","), both ? " <-> " : " -> ",
-                     absl::StrJoin(other, ","), " for ", absl::FormatDuration(time)));
+  Narrate(absl::StrCat("cuts hosts ", absl::StrJoin(one, ","), both ? " <-> " : " -> ",
+                       absl::StrJoin(other, ","), " for ", absl::FormatDuration(time)));
   for (const auto& [from, to] : ways) world_->network.Cut(from, to);
   // A task that sleeps until others are routed elsewhere asks its old primary when it wakes up.
   if (islands) SleepInside(time);
@@ -215,7 +215,7 @@ void Nemesis::IsolateScheduler() {
   ++world_->faults[Fault::kSchedulerIsolated];
   const absl::Duration time =
       aimed_prng_.Between(absl::Seconds(4), world_->options.chaos.isolation_max);
-  Story(absl::StrCat("isolates the scheduler for ", absl::FormatDuration(time)));
+  Narrate(absl::StrCat("isolates the scheduler for ", absl::FormatDuration(time)));
   std::vector<int> all;
   for (int host = 1; host < cluster_->hosts(); ++host) all.push_back(host);
   world_->Tell([](Checker& checker) { checker.SchedulerCutOff(true); });
@@ -235,8 +235,8 @@ void Nemesis::StrandReader() {
   if (primary == nullptr) return;
   ++world_->faults[Fault::kReaderStranded];
   const absl::Duration time = aimed_prng_.Between(absl::Seconds(4), absl::Seconds(9));
-  Story(absl::StrCat("cuts off ", primary->process().name(), " with the reader for ",
-                     absl::FormatDuration(time)));
+  Narrate(absl::StrCat("cuts off ", primary->process().name(), " with the reader for ",
+                       absl::FormatDuration(time)));
   CutOffTogether({primary->host(), cluster_->hosts() - 1}, time);
 }
 
@@ -261,7 +261,7 @@ void Nemesis::JoinBehind() {
   const std::vector<Process*> tasks = workers[heard]->TaskProcesses();
   if (!tasks.empty()) {
     ++world_->faults[Fault::kJoinedBehind];
-    Story(absl::StrCat("lets the scheduler hear ", workers[heard]->process().name(), " alone"));
+    Narrate(absl::StrCat("lets the scheduler hear ", workers[heard]->process().name(), " alone"));
     CutOff({0}, others, aimed_prng_.Between(absl::Seconds(1), absl::Milliseconds(2800)));
     world_->loop.After(aimed_prng_.Between(absl::ZeroDuration(), absl::Seconds(1)),
                        [this, worker = workers[heard].get()] {
@@ -281,7 +281,7 @@ void Nemesis::OverrunMoment() {
   overrun_ = true;
   ++world_->faults[Fault::kMomentOverrun];
   if (stores_prng_.Chance(0.5)) return OverrunUnheard();
-  Story("lets no worker hear the scheduler any more");
+  Narrate("lets no worker hear the scheduler any more");
   std::vector<int> workers;
   for (int host = 1 + world_->options.servers; host < cluster_->hosts(); ++host) {
     workers.push_back(host);
@@ -292,7 +292,7 @@ void Nemesis::OverrunMoment() {
 }
 
 void Nemesis::KillSchedulerAndWorkers() {
-  Story("kills the scheduler and all workers");
+  Narrate("kills the scheduler and all workers");
   KillScheduler();
   KillWorkers();
 }
@@ -303,8 +303,8 @@ void Nemesis::ClogLinks() {
   DrawSides(&one, &other);
   ++world_->faults[Fault::kClogThenBurst];
   const absl::Duration time = prng_.Between(absl::Milliseconds(100), world_->options.chaos.cut_max);
-  Story(absl::StrCat("clogs hosts ", absl::StrJoin(one, ","), " -> ", absl::StrJoin(other, ","),
-                     " for ", absl::FormatDuration(time)));
+  Narrate(absl::StrCat("clogs hosts ", absl::StrJoin(one, ","), " -> ", absl::StrJoin(other, ","),
+                       " for ", absl::FormatDuration(time)));
   std::vector<std::pair<int, int>> ways;
   for (const int from : one) {
     for (const int to : other) {
@@ -334,7 +334,7 @@ void Nemesis::Pause(Process* process, Fault fault) {
 void Nemesis::PauseFor(Process* process, absl::Duration time, Fault fault) {
   if (!process->alive() || process->paused()) return;
   ++world_->faults[fault];
-  Story(absl::StrCat("pauses ", process->name(), " for ", absl::FormatDuration(time)));
+  Narrate(absl::StrCat("pauses ", process->name(), " for ", absl::FormatDuration(time)));
   process->Pause();
   world_->TroubleFor(time);
   if (process == &cluster_->scheduler().process()) world_->SchedulerLateFor(time);
@@ -347,7 +347,7 @@ void Nemesis::KillScheduler() {
   SimScheduler& scheduler = cluster_->scheduler();
   if (!scheduler.process().alive()) return;
   ++world_->faults[Fault::kSchedulerKilled];
-  Story("kills the scheduler");
+  Narrate("kills the scheduler");
   scheduler.process().Kill();
   world_->TroubleFor(world_->options.chaos.down_max);
   RestartLater(&scheduler.process(), [&scheduler] { scheduler.Start(); });
@@ -364,7 +364,7 @@ void Nemesis::Kill(SimServer* server, absl::Duration down_max) {
   if (lost) world_->DiskSuffered(server->process().name());
   ++world_->faults[lost ? Fault::kRestartWithoutDisk : Fault::kRestartWithDisk];
   static constexpr const char* kFates[] = {"", ", cutting its power", ", losing its disk"};
-  Story(absl::StrCat("kills ", server->process().name(), kFates[static_cast<int>(fate)]));
+  Narrate(absl::StrCat("kills ", server->process().name(), kFates[static_cast<int>(fate)]));
   if (fate == SimServer::DiskFate::kCrashed) {
     server->CutPowerSoon();
   } else {
@@ -395,7 +395,7 @@ void Nemesis::KillServer() {
 void Nemesis::KillAll() {
   ++world_->faults[Fault::kAllKilled];
   world_->all_killed = world_->loop.Now();
-  Story("kills every process");
+  Narrate("kills every process");
   const absl::Duration down_max = world_->options.chaos.down_max;
   KillScheduler();
   for (const auto& server : cluster_->servers()) Kill(server.get(), down_max);
@@ -416,7 +416,7 @@ void Nemesis::KillWorker() {
       *workers[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(workers.size()) - 1))];
   if (!worker.process().alive()) return;
   ++world_->faults[Fault::kWorkerKilled];
-  Story(absl::StrCat("kills ", worker.process().name()));
+  Narrate(absl::StrCat("kills ", worker.process().name()));
   worker.process().Kill();
   RestartLater(&worker.process(), [&worker] { worker.Start(); });
 }
@@ -430,7 +430,7 @@ void Nemesis::KillTask() {
   const auto& [worker, task] =
       tasks[static_cast<size_t>(prng_.Between(0, static_cast<int64_t>(tasks.size()) - 1))];
   ++world_->faults[Fault::kTaskKilled];
-  Story(absl::StrCat("kills ", task->name()));
+  Narrate(absl::StrCat("kills ", task->name()));
   worker->KillTask(task);
 }
 

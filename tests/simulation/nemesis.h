@@ -107,7 +107,7 @@ class Nemesis {
   void DrawIslands(std::vector<int>* one, std::vector<int>* other);
   // Two hosts, or a host and all others, drawn by role.
   void DrawSides(std::vector<int>* one, std::vector<int>* other);
-  void Story(const std::string& text);
+  void Narrate(const std::string& text);
 
   World* const world_;
   Cluster* const cluster_;

@@ -75,7 +75,7 @@ void Nemesis::OverrunByOne() {
   --instants_left_;
   unheard_ = true;
   moment_.reset();
-  Story("lets no worker hear the scheduler, until a shard is beyond the moment");
+  Narrate("lets no worker hear the scheduler, until a shard is beyond the moment");
   CutUnheard(/*to_scheduler=*/false);
   world_->loop.After(kUnheard, [this] { unheard_ = false; });
 }
@@ -99,7 +99,7 @@ void Nemesis::TellVersion(int64_t version) {
   moment_.reset();
   instants_left_ = 0;  // The rest of the run is not to be disturbed.
   ++world_->faults[Fault::kMomentOverrunByOne];
-  Story(absl::StrCat("kills the tasks, at version ", version));
+  Narrate(absl::StrCat("kills the tasks, at version ", version));
   // Not in the middle of a server's answer.
   world_->loop.After(absl::ZeroDuration(), [this] {
     if (healed_) return;
@@ -130,8 +130,8 @@ void Nemesis::StrandFormerPrimary(const scheduler::RoutingChanged& changed) {
       --instants_left_;
       ++world_->faults[Fault::kFormerPrimaryStranded];
       const absl::Duration time = instants_prng_.Between(absl::Seconds(1), absl::Seconds(2));
-      Story(absl::StrCat("cuts off ", move.from, ", which has handed over, with the reader for ",
-                         absl::FormatDuration(time)));
+      Narrate(absl::StrCat("cuts off ", move.from, ", which has handed over, with the reader for ",
+                           absl::FormatDuration(time)));
       CutOffTogether({server->host(), cluster_->hosts() - 1}, time);
       return ReadOften(world_->loop.Now() + kReadLease);
     }
@@ -162,8 +162,8 @@ void Nemesis::LoseSuccessor(const scheduler::Routing& routing) {
       world_->loop.After(time, [this, server = server.get(), life = server->process().life()] {
         if (healed_ || !server->process().alive() || server->process().life() != life) return;
         ++world_->faults[Fault::kSuccessorUnheard];
-        Story(absl::StrCat("kills ", server->process().name(),
-                           ", which has taken over unheard, and gives it its disk of before"));
+        Narrate(absl::StrCat("kills ", server->process().name(),
+                             ", which has taken over unheard, and gives it its disk of before"));
         server->Kill(SimServer::DiskFate::kLost);
         world_->DiskSuffered(server->process().name());
         world_->TroubleFor(kSuccessorDown);

@@ -10,7 +10,7 @@ void Nemesis::KillLink() {
   const auto daemon = static_cast<int>(aimed_prng_.Between(1, world_->options.workers));
   const int worker = world_->options.servers + daemon;
   ++world_->faults[Fault::kLinkKilled];
-  Story(absl::StrCat("kills the link between hosts ", server, " and ", worker));
+  Narrate(absl::StrCat("kills the link between hosts ", server, " and ", worker));
   world_->dead_links.insert({absl::StrCat("server-", server), absl::StrCat("worker-", daemon)});
   world_->network.Cut(server, worker);
   world_->network.Cut(worker, server);

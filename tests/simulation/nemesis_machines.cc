@@ -9,7 +9,7 @@ void Nemesis::JumpClock() {
   const absl::Duration jump =
       prng_.Between(absl::Milliseconds(1), world_->options.chaos.clock_jump_max);
   ++world_->faults[Fault::kClockJump];
-  Story(absl::StrCat("the clock of host ", host, " jumps by ", absl::FormatDuration(jump)));
+  Narrate(absl::StrCat("the clock of host ", host, " jumps by ", absl::FormatDuration(jump)));
   cluster_->clock(host).Jump(jump);
   world_->TroubleFor(absl::ZeroDuration());
   cluster_->ClockJumped(host);
@@ -23,7 +23,8 @@ void Nemesis::FreezeClock() {
   const absl::Duration time =
       machines_prng_.Between(absl::Milliseconds(50), world_->options.chaos.pause_max);
   ++world_->faults[Fault::kClockFrozen];
-  Story(absl::StrCat("the clock of host ", host, " stands still for ", absl::FormatDuration(time)));
+  Narrate(
+      absl::StrCat("the clock of host ", host, " stands still for ", absl::FormatDuration(time)));
   cluster_->clock(host).Freeze(time);
   world_->TroubleFor(time);
   if (host == 0) world_->SchedulerLateFor(time);
@@ -50,8 +51,8 @@ void Nemesis::StartTwice() {
   if (!server->process().alive()) return;
   const std::string name = server->process().name();
   ++world_->faults[Fault::kStartedTwice];
-  Story(absl::StrCat("starts ", name, " twice for ", absl::FormatDuration(time),
-                     stopped ? ", the second on a copy of the first one's folder" : ""));
+  Narrate(absl::StrCat("starts ", name, " twice for ", absl::FormatDuration(time),
+                       stopped ? ", the second on a copy of the first one's folder" : ""));
   world_->DiskSuffered(name);
   if (stopped) {
     server->Kill(SimServer::DiskFate::kKept);

@@ -51,7 +51,7 @@ void Nemesis::HealStores() {
 
 void Nemesis::BreakStore() {
   const absl::Duration time = stores_prng_.Between(absl::Milliseconds(10), kStoreBrokenMax);
-  Story(absl::StrCat("the scheduler's store cannot be written for ", absl::FormatDuration(time)));
+  Narrate(absl::StrCat("the scheduler's store cannot be written for ", absl::FormatDuration(time)));
   cluster_->scheduler().BreakStore();
   world_->TroubleFor(time);
   world_->loop.After(time, [this] { cluster_->scheduler().MendStore(); });
@@ -62,8 +62,8 @@ void Nemesis::PutBackStore() {
   scheduler.process().Kill();
   if (scheduler.PutBackStore()) {
     ++world_->faults[Fault::kStorePutBack];
-    Story(absl::StrCat("kills the scheduler and puts its store back by ",
-                       absl::FormatDuration(world_->options.chaos.copy_age)));
+    Narrate(absl::StrCat("kills the scheduler and puts its store back by ",
+                         absl::FormatDuration(world_->options.chaos.copy_age)));
   }
   world_->TroubleFor(world_->options.chaos.down_max);
   RestartLater(&scheduler.process(), [&scheduler] { scheduler.Start(); });
@@ -95,7 +95,7 @@ void Nemesis::FlipCheckpointBit() {
   }
   if (!whole) return disk.FlipBit(file, bit);
   ++world_->faults[Fault::kCheckpointBitFlip];
-  Story(absl::StrCat("flips bit ", bit, " of ", file));
+  Narrate(absl::StrCat("flips bit ", bit, " of ", file));
 }
 
 // In the middle of what is written next.
@@ -111,7 +111,7 @@ void Nemesis::CutCheckpointPowerSoon() {
 // It is back at once. What was complete is still whole.
 void Nemesis::CrashCheckpointDisk() {
   ++world_->faults[Fault::kCheckpointPowerCut];
-  Story("cuts the power of the checkpoint disk");
+  Narrate("cuts the power of the checkpoint disk");
   world_->shared_disk.Crash(static_cast<SimDisk::Unsynced>(stores_prng_.Between(0, 4)));
   if (world_->faults[Fault::kStorePutBack] > 0) return;  // The scheduler knows others.
   for (const auto& job : world_->jobs) {
@@ -131,7 +131,7 @@ void Nemesis::CrashCheckpointDisk() {
 // The scheduler hears each worker once, and no answer comes: they go on beyond what it knows of
 // them, and beyond the moment, and die.
 void Nemesis::OverrunUnheard() {
-  Story("lets no worker hear the scheduler, which hears them");
+  Narrate("lets no worker hear the scheduler, which hears them");
   for (int host = 1 + world_->options.servers; host < cluster_->hosts(); ++host) {
     CutOneWay(0, host, absl::Milliseconds(2800));
   }
@@ -142,7 +142,7 @@ void Nemesis::OverrunUnheard() {
 void Nemesis::KillWhileMoving() {
   if (healed_) return;
   ++world_->faults[Fault::kKilledWhileMoving];
-  Story("kills all servers while the model is moved");
+  Narrate("kills all servers while the model is moved");
   for (const auto& server : cluster_->servers()) Kill(server.get(), world_->options.chaos.down_max);
 }
 
@@ -167,7 +167,7 @@ void Nemesis::DieBehindFence() {
     const std::vector<Process*> tasks = cluster_->workers()[chosen]->TaskProcesses();
     if (healed_ || tasks.empty()) return;
     ++world_->faults[Fault::kDiedBehindFence];
-    Story(absl::StrCat("kills ", tasks.front()->name(), " behind host ", server, "'s fence"));
+    Narrate(absl::StrCat("kills ", tasks.front()->name(), " behind host ", server, "'s fence"));
     CutOneWay(0, server, late + absl::Milliseconds(500));
     cluster_->workers()[chosen]->KillTask(tasks.front());
     cluster_->scheduler().SaveCheckpoint(world_->first_job().id());

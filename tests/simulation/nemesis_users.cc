@@ -27,13 +27,13 @@ template <typename Node>
 void Nemesis::Drain(Node* node, std::function<void()> kill) {
   const NodeId& name = node->process().name();
   ++world_->faults[Fault::kNodeDrained];
-  Story(absl::StrCat("drains ", name));
+  Narrate(absl::StrCat("drains ", name));
   drained_.insert(name);
   ever_drained_.insert(name);
   cluster_->scheduler().Drain(name, [this, node, name, kill = std::move(kill)] {
     if (!drained_.contains(name)) return;
     ++world_->faults[Fault::kDrainedNodeGone];
-    Story(absl::StrCat(name, " is drained: takes it away"));
+    Narrate(absl::StrCat(name, " is drained: takes it away"));
     kill();
     const absl::Duration down =
         users_prng_.Between(absl::Milliseconds(110), world_->options.chaos.down_max);
@@ -48,7 +48,7 @@ void Nemesis::Drain(Node* node, std::function<void()> kill) {
 
 void Nemesis::EndDrain(const NodeId& node) {
   if (drained_.erase(node) == 0) return;
-  Story(absl::StrCat("lets ", node, " be used again"));
+  Narrate(absl::StrCat("lets ", node, " be used again"));
   cluster_->scheduler().EndDrain(node);
 }
 
@@ -75,16 +75,17 @@ void Nemesis::Leave() {
     SimWorker* worker = workers[chosen - servers.size()].get();
     if (!worker->process().alive()) return;
     ++world_->faults[Fault::kWorkerLeft];
-    Story(absl::StrCat("tells ", worker->process().name(), " to stop"));
+    Narrate(absl::StrCat("tells ", worker->process().name(), " to stop"));
     return worker->Stop([this, worker] { StartLater(worker); });
   }
   SimServer* server = servers[chosen].get();
   if (!server->process().alive()) return;
-  Story(absl::StrCat("tells ", server->process().name(), " to stop within ",
-                     absl::FormatDuration(grace)));
+  Narrate(absl::StrCat("tells ", server->process().name(), " to stop within ",
+                       absl::FormatDuration(grace)));
   server->Stop(fate, grace, [this, server](bool safe) {
     ++world_->faults[safe ? Fault::kServerLeft : Fault::kServerLeftUnsafe];
-    Story(absl::StrCat(server->process().name(), safe ? " has left" : " could not leave in time"));
+    Narrate(
+        absl::StrCat(server->process().name(), safe ? " has left" : " could not leave in time"));
     StartLater(server);
   });
 }
@@ -92,13 +93,13 @@ void Nemesis::Leave() {
 void Nemesis::SaveCheckpoint() {
   ++world_->faults[Fault::kCheckpointAskedFor];
   const JobWorld& job = DrawJob();
-  Story(absl::StrCat("asks for a checkpoint of ", job.id()));
+  Narrate(absl::StrCat("asks for a checkpoint of ", job.id()));
   cluster_->scheduler().SaveCheckpoint(job.id());
 }
 
 void Nemesis::StopJob() {
   JobWorld& job = DrawJob();
-  Story(absl::StrCat("stops ", job.id()));
+  Narrate(absl::StrCat("stops ", job.id()));
   cluster_->scheduler().StopJob(&job);
 }
 

@@ -20,7 +20,7 @@ NodeLife::Options OptionsOf(World* world, const std::string& name, v1::RegisterR
           .self = std::move(registration),
           .log =
               [world, name](LogLevel, const std::string& line) {
-                world->trace.Story(absl::StrCat(name, ": ", line));
+                world->trace.Narrate(absl::StrCat(name, ": ", line));
               },
           .on_fatal =
               [world, name, on_name_taken = std::move(on_name_taken)](const absl::Status& status) {

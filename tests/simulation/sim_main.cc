@@ -1,4 +1,4 @@
-// The simulator: runs seeds, or tells the story of one.
+// The simulator: runs seeds, or prints the events of one.
 //
 //   bazel run //tests/simulation:sim -- --seeds=10000 [--first-seed=N] [--jobs=2]
 //   bazel run //tests/simulation:sim -- --seed=123 [--verbose] [--mutant=NAME]
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   bool mutants = false;
   std::string mutant;
   app.add_option("--seed", seed, "Run this seed alone and print its trace hash.");
-  app.add_flag("--verbose", verbose, "With --seed: tell the story.");
+  app.add_flag("--verbose", verbose, "With --seed: print its events.");
   app.add_option("--seeds", seeds, "Run so many seeds.");
   app.add_option("--first-seed", first_seed,
                  "The first of them; without it one that nobody chose.");

@@ -100,7 +100,7 @@ void SimScheduler::Start() {
   jobs_ = *std::move(jobs);
   if (again) {
     ++world_->reached[Reached::kSchedulerRestored];
-    world_->trace.Story("scheduler: restored from its store");
+    world_->trace.Narrate("scheduler: restored from its store");
     world_->Tell([](Checker& checker) { checker.SchedulerRestarted(); });
   }
   Commit(std::move(actions));
@@ -370,9 +370,9 @@ void SimScheduler::NoteMoves(const scheduler::RoutingChanged& moved) {
   for (const scheduler::PrimaryMove& move : moved.moves) {
     if (move.swapped > 0) ++world_->reached[Reached::kPrimarySwapped];
   }
-  world_->trace.Story(absl::StrCat("scheduler: ", moved.job, " has routing generation ",
-                                   moved.generation.value(), ": ", moved.promoted, " promoted, ",
-                                   moved.filling, " being filled", HomesOf(*core_, moved.job)));
+  world_->trace.Narrate(absl::StrCat("scheduler: ", moved.job, " has routing generation ",
+                                     moved.generation.value(), ": ", moved.promoted, " promoted, ",
+                                     moved.filling, " being filled", HomesOf(*core_, moved.job)));
 }
 
 void SimScheduler::Note(const scheduler::Event& event) {
@@ -383,31 +383,31 @@ void SimScheduler::Note(const scheduler::Event& event) {
     const bool server = died->node.rfind("server", 0) == 0;
     ++world_->reached[server ? Reached::kServerDied : Reached::kWorkerDaemonDied];
     if (server && models_moved_ > 0) ++world_->reached[Reached::kServerDiedWhileMoving];
-    world_->trace.Story(absl::StrCat("scheduler: ", died->node, " is dead: ", died->why));
+    world_->trace.Narrate(absl::StrCat("scheduler: ", died->node, " is dead: ", died->why));
   } else if (const auto* joined = std::get_if<scheduler::NodeJoined>(&event)) {
     if (joined->incarnation.value() > static_cast<uint64_t>(world_->options.servers) +
                                           static_cast<uint64_t>(world_->options.workers)) {
       ++world_->reached[Reached::kNodeNewLife];
     }
-    world_->trace.Story(absl::StrCat("scheduler: ", joined->node, " joined as incarnation ",
-                                     joined->incarnation.value()));
+    world_->trace.Narrate(absl::StrCat("scheduler: ", joined->node, " joined as incarnation ",
+                                       joined->incarnation.value()));
   } else if (const auto* placed = std::get_if<scheduler::TaskPlaced>(&event)) {
     if (placed->restart) ++world_->reached[Reached::kTaskReplaced];
-    world_->trace.Story(absl::StrCat("scheduler: task ", placed->task.rank.value(), "/",
-                                     placed->task.incarnation.value(), " of ", placed->task.job,
-                                     " is placed on ", placed->node));
+    world_->trace.Narrate(absl::StrCat("scheduler: task ", placed->task.rank.value(), "/",
+                                       placed->task.incarnation.value(), " of ", placed->task.job,
+                                       " is placed on ", placed->node));
   } else if (const auto* lost = std::get_if<scheduler::TaskDied>(&event)) {
     if (lost->counted) ++world_->reached[Reached::kTaskCrashCounted];
-    world_->trace.Story(absl::StrCat("scheduler: task ", lost->task.rank.value(), "/",
-                                     lost->task.incarnation.value(),
-                                     " is dead: ", lost->failure.message));
+    world_->trace.Narrate(absl::StrCat("scheduler: task ", lost->task.rank.value(), "/",
+                                       lost->task.incarnation.value(),
+                                       " is dead: ", lost->failure.message));
   } else if (const auto* phase = std::get_if<scheduler::PhaseStarted>(&event)) {
     if (phase->phase == scheduler::JobPhase::kRecovering) {
       ++world_->reached[Reached::kJobRecovering];
     }
-    world_->trace.Story(absl::StrCat("scheduler: ", phase->job, " is in phase ",
-                                     static_cast<int>(phase->phase), " of epoch ",
-                                     phase->epoch.value()));
+    world_->trace.Narrate(absl::StrCat("scheduler: ", phase->job, " is in phase ",
+                                       static_cast<int>(phase->phase), " of epoch ",
+                                       phase->epoch.value()));
   } else if (const auto* moved = std::get_if<scheduler::RoutingChanged>(&event)) {
     NoteMoves(*moved);
   } else if (const auto* saved = std::get_if<scheduler::CheckpointEnded>(&event)) {
@@ -415,27 +415,28 @@ void SimScheduler::Note(const scheduler::Event& event) {
     ++world_->reached[saved->why.empty()             ? Reached::kCheckpointComplete
                       : saved->id == CheckpointId(0) ? Reached::kCheckpointRefused
                                                      : Reached::kCheckpointAbandoned];
-    world_->trace.Story(absl::StrCat("scheduler: checkpoint ", saved->id.value(), " of ",
-                                     saved->job, " ",
-                                     saved->why.empty() ? "is complete" : saved->why));
+    world_->trace.Narrate(absl::StrCat("scheduler: checkpoint ", saved->id.value(), " of ",
+                                       saved->job, " ",
+                                       saved->why.empty() ? "is complete" : saved->why));
   } else if (const auto* taken = std::get_if<scheduler::SnapshotTaken>(&event)) {
-    world_->trace.Story(absl::StrCat("scheduler: snapshot ", taken->id.value(), " ",
-                                     taken->why.empty() ? "is taken" : taken->why));
+    world_->trace.Narrate(absl::StrCat("scheduler: snapshot ", taken->id.value(), " ",
+                                       taken->why.empty() ? "is taken" : taken->why));
   } else if (const auto* back = std::get_if<scheduler::WentBack>(&event)) {
     ++world_->reached[back->folder.empty() ? Reached::kBegunAnew : Reached::kWentBackToCheckpoint];
     if (incremental_.contains(back->folder)) ++world_->reached[Reached::kWentBackToIncremental];
     world_->JobOf(back->job).went_back = true;
-    world_->trace.Story(
+    world_->trace.Narrate(
         absl::StrCat("scheduler: ", back->job, " goes back to \"", back->folder, "\""));
   } else if (const auto* failed = std::get_if<scheduler::ServerFailed>(&event)) {
     ++world_->reached[Reached::kServerFailed];
-    world_->trace.Story(absl::StrCat("scheduler: ", failed->node, " has failed to ", failed->job,
-                                     ": ", failed->why));
+    world_->trace.Narrate(absl::StrCat("scheduler: ", failed->node, " has failed to ", failed->job,
+                                       ": ", failed->why));
   } else if (std::holds_alternative<scheduler::ModelLeftToTask>(event)) {
     ++world_->reached[Reached::kModelLeftToTask];
   } else if (const auto* ended = std::get_if<scheduler::JobEnded>(&event)) {
-    world_->trace.Story(absl::StrCat("scheduler: ", ended->job, " has ended in state ",
-                                     static_cast<int>(ended->state), " ", ended->failure.message));
+    world_->trace.Narrate(absl::StrCat("scheduler: ", ended->job, " has ended in state ",
+                                       static_cast<int>(ended->state), " ",
+                                       ended->failure.message));
   }
 }
 

@@ -19,7 +19,7 @@ bool SimScheduler::WriteStore(const std::vector<scheduler::StoreWrite>& writes,
                               const std::vector<Step>& steps) {
   if (!store_is_broken_ || writes.empty()) return store_->Write(writes).ok();
   ++world_->faults[Fault::kStoreFailed];
-  world_->trace.Story("scheduler: its store cannot be written, it ends");
+  world_->trace.Narrate("scheduler: its store cannot be written, it ends");
   if (store_prng_.Chance(kWrittenAllTheSame)) {
     ++world_->faults[Fault::kStoreFailedAndWritten];
     store_->Write(writes).IgnoreError();

@@ -19,7 +19,7 @@ void SimScheduler::Ask(
     const scheduler::Ticket ticket(next_ticket_++);
     scheduler::Actions actions;
     const absl::Status status = call(ticket, actions);
-    if (!status.ok()) world_->trace.Story(absl::StrCat("a user is told: ", status.message()));
+    if (!status.ok()) world_->trace.Narrate(absl::StrCat("a user is told: ", status.message()));
     Commit(std::move(actions));
   });
 }

@@ -74,7 +74,8 @@ void SimServer::Start() {
   MakeParts();
   const absl::Status opened = log_->Open();
   if (!opened.ok()) {  // It ends, as the daemon does, and is started again.
-    world_->trace.Story(absl::StrCat(process_.name(), " cannot open its log: ", opened.ToString()));
+    world_->trace.Narrate(
+        absl::StrCat(process_.name(), " cannot open its log: ", opened.ToString()));
     process_.Kill();
     return StartAgain();
   }

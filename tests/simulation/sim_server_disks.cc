@@ -90,8 +90,8 @@ void SimServer::BreakRowDisk() {
   }
   const absl::Duration broken =
       row_disk_faults_.Between(absl::Milliseconds(100), kRowDiskBrokenMax);
-  world_->trace.Story(absl::StrCat("the disk of ", process_.name(), "'s rows breaks for ",
-                                   absl::FormatDuration(broken)));
+  world_->trace.Narrate(absl::StrCat("the disk of ", process_.name(), "'s rows breaks for ",
+                                     absl::FormatDuration(broken)));
   world_->loop.After(broken, [this, life = process_.life()] {
     if (process_.alive() && process_.life() == life) MendRowDisk();
   });
@@ -106,7 +106,7 @@ void SimServer::MendRowDisk() {
     return held != nullptr && held->failure().ok();
   };
   if (std::all_of(world_->jobs.begin(), world_->jobs.end(), is_well)) return BreakRowDiskLater();
-  world_->trace.Story(absl::StrCat(process_.name(), " is started anew with a disk for its rows"));
+  world_->trace.Narrate(absl::StrCat(process_.name(), " is started anew with a disk for its rows"));
   Kill(DiskFate::kKept);
   world_->loop.After(kPowerBack, [this] {
     if (!process_.alive()) Start();
@@ -181,7 +181,7 @@ void SimServer::CountDiskFaults() {
       // Losing what was not synced yet harms nobody.
       const bool unsynced = fault == Fault::kTornWrite || fault == Fault::kLostSector;
       if (!unsynced) world_->DiskSuffered(process_.name());
-      world_->trace.Story(
+      world_->trace.Narrate(
           absl::StrCat(process_.name(), "'s disk: ", now - counted, " x ", FaultName(fault)));
     }
     counted = disk_->injected(disk_fault);

@@ -114,7 +114,7 @@ void SimTask::FinishIfEnded() {
   if (ending_ || loop_ == nullptr || !loop_->ended()) return;
   failure_ = fenced_ ? absl::OkStatus() : loop_->outcome();
   if (!failure_.ok()) {
-    world_->trace.Story(absl::StrCat(process_->name(), " gives up: ", failure_.ToString()));
+    world_->trace.Narrate(absl::StrCat(process_->name(), " gives up: ", failure_.ToString()));
   }
   ending_ = true;
   process_->CancelTimer(report_timer_);

@@ -46,7 +46,7 @@ void SimTask::OnReported(const v1::SyncTaskRequest& request, absl::Duration took
   reporting_ = false;
   if (ending_) return;
   if (absl::IsAborted(status) || absl::IsNotFound(status)) {
-    world_->trace.Story(absl::StrCat(process_->name(), " is told to stop"));
+    world_->trace.Narrate(absl::StrCat(process_->name(), " is told to stop"));
     fenced_ = true;
     interrupted_ = true;
     return Changed();  // It reports no more.

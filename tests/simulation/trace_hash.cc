@@ -20,7 +20,7 @@ void TraceHash::Event(std::initializer_list<uint64_t> words) {
   for (const uint64_t word : words) Add(word);
 }
 
-void TraceHash::Story(absl::string_view text) {
+void TraceHash::Narrate(absl::string_view text) {
   Event({});
   Add(text);
   if (!verbose_) return;

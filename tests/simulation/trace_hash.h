@@ -1,6 +1,6 @@
 // TraceHash: one number for everything that happened in a run, in order. Two runs of a seed have
-// the same hash, or something in them was not deterministic. In verbose runs it tells the story,
-// too.
+// the same hash, or something in them was not deterministic. In verbose runs it prints the
+// events, too.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_TRACE_HASH_H_
@@ -22,8 +22,8 @@ class TraceHash {
   void Add(absl::string_view text);
   // An event: its time and `words` go into the hash.
   void Event(std::initializer_list<uint64_t> words);
-  // An event worth telling: its text goes into the hash, and to standard output if verbose.
-  void Story(absl::string_view text);
+  // An event worth printing: its text goes into the hash, and to standard output if verbose.
+  void Narrate(absl::string_view text);
 
   bool verbose() const { return verbose_; }
   uint64_t value() const { return hash_; }

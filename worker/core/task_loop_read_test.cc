@@ -30,7 +30,7 @@ class Port final : public TaskPort {
   bool HasRouting() override { return true; }
   absl::StatusOr<OpId> Push(const Work& work) override { return Note("push", work); }
   absl::StatusOr<OpId> Pull(const Work& work, bool) override { return Note("pull", work); }
-  void CancelPull(OpId) override { story.push_back("cancel"); }
+  void CancelPull(OpId) override { calls.push_back("cancel"); }
   RowsRead Pulled(const OpDone& done) override {
     CHECK(done.op == last_pull_);
     return next_ < reads_.size() ? reads_[next_++] : RowsRead();
@@ -40,7 +40,7 @@ class Port final : public TaskPort {
     return true;
   }
   bool Forward(const Work& work, std::optional<OpId> pull, OpDone* done) override {
-    story.push_back(absl::StrCat("forward ", work.iteration.value(), pull ? "" : " again"));
+    calls.push_back(absl::StrCat("forward ", work.iteration.value(), pull ? "" : " again"));
     *done = {.op = pull.value_or(OpId())};
     if (arriving_) board.Take(*std::exchange(arriving_, std::nullopt));
     if (interrupt_ && std::exchange(interrupt_, false)) {
@@ -61,7 +61,7 @@ class Port final : public TaskPort {
     return true;
   }
   bool Train(const Work& work, OpId, absl::StatusOr<WorkResult>* result) override {
-    story.push_back(absl::StrCat("train ", work.iteration.value()));
+    calls.push_back(absl::StrCat("train ", work.iteration.value()));
     *result = WorkResult{.samples = work.positions.size()};
     return true;
   }
@@ -71,11 +71,11 @@ class Port final : public TaskPort {
   }
 
   TaskBoard board;
-  std::vector<std::string> story;
+  std::vector<std::string> calls;
 
  private:
   OpId Note(const char* what, const Work& work) {
-    story.push_back(absl::StrCat(what, " ", work.iteration.value()));
+    calls.push_back(absl::StrCat(what, " ", work.iteration.value()));
     const OpId op(++ops_);
     if (std::string(what) == "pull") last_pull_ = op;
     return op;
@@ -89,7 +89,7 @@ class Port final : public TaskPort {
   bool fenced_ = false, interrupt_ = false, past_ = false;
 };
 
-using Story = std::vector<std::string>;
+using Calls = std::vector<std::string>;
 
 TEST_CASE("TaskLoop: rows that may be too old are asked for again before they are used",
           "[worker][core]") {
@@ -98,7 +98,7 @@ TEST_CASE("TaskLoop: rows that may be too old are asked for again before they ar
              {.staleness = 1, .cached = 0, .pulled = 12}});
   TaskLoop loop({.keyed = true, .early_pulls = true}, port);
   loop.Start();
-  CHECK(port.story == Story{"pull 0", "forward 0", "push 0", "pull 1", "train 0", "forward 1",
+  CHECK(port.calls == Calls{"pull 0", "forward 0", "push 0", "pull 1", "train 0", "forward 1",
                             "pull 1", "forward 1", "push 1", "train 1"});
   CHECK(port.board.totals().rows_cached == 5);
   CHECK(port.board.totals().rows_pulled == 19);
@@ -112,13 +112,13 @@ TEST_CASE("TaskLoop: the forward pass begins with the pull, before anything is p
   TaskLoop loop({.early_pulls = early}, port);
   SECTION("of each batch") {
     loop.Start();
-    CHECK(port.story == Story{"pull 0", "forward 0", "push 0", "pull 1", "train 0", "forward 1",
+    CHECK(port.calls == Calls{"pull 0", "forward 0", "push 0", "pull 1", "train 0", "forward 1",
                               "push 1", "train 1"});
   }
   SECTION("again for the same pull after an interrupt") {
     port.InterruptOnce();
     loop.Start();
-    CHECK(port.story == Story{"pull 0", "forward 0", "forward 0", "push 0", "pull 1", "train 0",
+    CHECK(port.calls == Calls{"pull 0", "forward 0", "forward 0", "push 0", "pull 1", "train 0",
                               "forward 1", "push 1", "train 1"});
   }
 }
@@ -133,7 +133,7 @@ TEST_CASE("TaskLoop: nothing is pushed for an iteration that is past", "[worker]
   TaskLoop loop({}, port);
   loop.Start();
   // The parameters of an iteration serve all of its slots.
-  CHECK(port.story == Story{"pull 0", "forward 0", "pull 3", "forward 3", "push 3", "train 3",
+  CHECK(port.calls == Calls{"pull 0", "forward 0", "pull 3", "forward 3", "push 3", "train 3",
                             "forward 3 again", "push 3", "train 3"});
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("TaskLoop: nothing is begun that was taken away during its forward pas
     port.AssignMeanwhile(newer);
     TaskLoop loop({}, port);
     loop.Start();
-    CHECK(port.story == Story{"pull 0", "forward 0"});
+    CHECK(port.calls == Calls{"pull 0", "forward 0"});
     CHECK(port.board.Idle());
   }
   SECTION("the lease is somebody else's") {
@@ -155,7 +155,7 @@ TEST_CASE("TaskLoop: nothing is begun that was taken away during its forward pas
     port.AssignMeanwhile(newer);
     TaskLoop loop({}, port);
     loop.Start();
-    CHECK(port.story == Story{"pull 0", "forward 0", "forward 0 again", "push 0", "train 0"});
+    CHECK(port.calls == Calls{"pull 0", "forward 0", "forward 0 again", "push 0", "train 0"});
     CHECK(port.board.totals().samples == 4);
   }
   SECTION("another lease more changes nothing") {
@@ -164,7 +164,7 @@ TEST_CASE("TaskLoop: nothing is begun that was taken away during its forward pas
     TaskLoop loop({}, port);
     loop.Start();
     CHECK(port.board.totals().samples == 12);
-    CHECK(std::count(port.story.begin(), port.story.end(), "forward 0") == 1);
+    CHECK(std::count(port.calls.begin(), port.calls.end(), "forward 0") == 1);
   }
 }
 

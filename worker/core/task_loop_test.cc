@@ -127,9 +127,9 @@ class Servers {
 };
 
 // A task without threads: a call that takes time suspends the loop until Settle() finds it done.
-class Story final : public TaskPort {
+class Fixture final : public TaskPort {
  public:
-  explicit Story(int slots, TaskLoop::Options options = {})
+  explicit Fixture(int slots, TaskLoop::Options options = {})
       : servers(slots),
         board({.bsp = slots > 0,
                .slots = std::max(slots, 1),
@@ -308,202 +308,203 @@ TEST_CASE(
     "TaskLoop: one task with every slot of an iteration computes them all before the first "
     "push is acknowledged",
     "[worker][core]") {
-  Story story(2);
-  story.Slots({Slot(0, 0, 3), Slot(1, 0, 3)});
-  CHECK(story.trained == Names{"0/0", "0/1", "1/0", "1/1", "2/0", "2/1"});
-  CHECK(story.servers.version(0) == 3);
-  CHECK(story.board.Idle());
-  CHECK(story.board.totals().samples == 24);
-  CHECK(story.most_outstanding == 2);  // There are as many gradients as slots, and no more.
+  Fixture fixture(2);
+  fixture.Slots({Slot(0, 0, 3), Slot(1, 0, 3)});
+  CHECK(fixture.trained == Names{"0/0", "0/1", "1/0", "1/1", "2/0", "2/1"});
+  CHECK(fixture.servers.version(0) == 3);
+  CHECK(fixture.board.Idle());
+  CHECK(fixture.board.totals().samples == 24);
+  CHECK(fixture.most_outstanding == 2);  // There are as many gradients as slots, and no more.
 }
 
 TEST_CASE("TaskLoop: a task that was left behind goes on where the others are", "[worker][core]") {
-  Story story(2);
-  story.computing_blocked = true;
-  story.Slots({Slot(0, 0, 9)});
+  Fixture fixture(2);
+  fixture.computing_blocked = true;
+  fixture.Slots({Slot(0, 0, 9)});
   for (int64_t iteration = 0; iteration < 5; ++iteration) {  // With backups, or by another holder.
-    for (const int64_t slot : {0, 1}) story.servers.Arrive(iteration, slot);
+    for (const int64_t slot : {0, 1}) fixture.servers.Arrive(iteration, slot);
   }
-  story.computing_blocked = false;
-  story.Settle();
-  CHECK(story.trained == Names{"0/0", "5/0"});  // Not 4, which can still be read.
+  fixture.computing_blocked = false;
+  fixture.Settle();
+  CHECK(fixture.trained == Names{"0/0", "5/0"});  // Not 4, which can still be read.
 }
 
 TEST_CASE(
     "TaskLoop: a push that waits for a dead worker's slot is interrupted by the assignment "
     "that gives the slot to this task",
     "[worker][core]") {
-  Story story(2);
-  story.Slots({Slot(0, 0, 2)});
-  CHECK(story.trained == Names{"0/0"});
-  CHECK_FALSE(story.board.Idle());
+  Fixture fixture(2);
+  fixture.Slots({Slot(0, 0, 2)});
+  CHECK(fixture.trained == Names{"0/0"});
+  CHECK_FALSE(fixture.board.Idle());
   SECTION("with another iteration to come") {
-    story.Slots({Slot(0, 0, 2), Slot(1, 0, 2)});
-    CHECK(story.trained == Names{"0/0", "0/1", "1/0", "1/1"});
+    fixture.Slots({Slot(0, 0, 2), Slot(1, 0, 2)});
+    CHECK(fixture.trained == Names{"0/0", "0/1", "1/0", "1/1"});
   }
   SECTION("at the end of its own lease") {
-    story.servers.Arrive(0, 1);
-    story.Settle();
-    CHECK(story.trained == Names{"0/0", "1/0"});
-    CHECK_FALSE(story.board.Idle());
-    story.Slots({Slot(0, 0, 2), Slot(1, 1, 2)});
-    CHECK(story.trained == Names{"0/0", "1/0", "1/1"});
+    fixture.servers.Arrive(0, 1);
+    fixture.Settle();
+    CHECK(fixture.trained == Names{"0/0", "1/0"});
+    CHECK_FALSE(fixture.board.Idle());
+    fixture.Slots({Slot(0, 0, 2), Slot(1, 1, 2)});
+    CHECK(fixture.trained == Names{"0/0", "1/0", "1/1"});
   }
-  CHECK(story.servers.version(1) == 2);
-  CHECK(story.board.Idle());
+  CHECK(fixture.servers.version(1) == 2);
+  CHECK(fixture.board.Idle());
 }
 
 TEST_CASE("TaskLoop: where parameters are rows that a batch names, each batch has its own pull",
           "[worker][core]") {
   const bool keyed = GENERATE(false, true);
-  Story story(2, {.keyed = keyed});
-  story.Slots({Slot(0, 0, 2), Slot(1, 0, 2)});
-  CHECK(story.trained == Names{"0/0", "0/1", "1/0", "1/1"});
-  CHECK(story.asked_for ==
+  Fixture fixture(2, {.keyed = keyed});
+  fixture.Slots({Slot(0, 0, 2), Slot(1, 0, 2)});
+  CHECK(fixture.trained == Names{"0/0", "0/1", "1/0", "1/1"});
+  CHECK(fixture.asked_for ==
         (keyed ? Names{"0/0:0", "0/1:4", "1/0:8", "1/1:12"} : Names{"0/0:0", "1/0:8"}));
-  story.asked_for.clear();
-  story.Assign({.phase = Phase::kEvaluate, .samples = {{LeaseId(9), {0, 20}}}});
-  CHECK(story.asked_for == (keyed ? Names{"snapshot0/0:0", "snapshot0/0:8", "snapshot0/0:16"}
-                                  : Names{"snapshot0/0:0"}));
-  CHECK(story.board.sample_progress()[0].loss_sum == 3.0);
+  fixture.asked_for.clear();
+  fixture.Assign({.phase = Phase::kEvaluate, .samples = {{LeaseId(9), {0, 20}}}});
+  CHECK(fixture.asked_for == (keyed ? Names{"snapshot0/0:0", "snapshot0/0:8", "snapshot0/0:16"}
+                                    : Names{"snapshot0/0:0"}));
+  CHECK(fixture.board.sample_progress()[0].loss_sum == 3.0);
 }
 
 TEST_CASE("TaskLoop: early pulls are answered while the batch before is computed",
           "[worker][core]") {
   const bool early = GENERATE(false, true);
-  Story story(0, {.keyed = true, .early_pulls = early});
-  story.computing_blocked = true;
-  story.Samples({{LeaseId(1), {0, 12}}});
-  CHECK(story.servers.pushed.empty());
-  CHECK(story.servers.pulled.size() == kShards * (early ? 2 : 1));  // Early: the second batch, too.
-  story.computing_blocked = false;
-  story.Settle();
-  CHECK(story.trained == Names{"0/0", "1/0", "2/0"});
-  CHECK(story.asked_for == Names{"0/0:0", "1/0:4", "2/0:8"});  // No row is asked for twice.
-  CHECK(story.most_outstanding <= 2);
+  Fixture fixture(0, {.keyed = true, .early_pulls = early});
+  fixture.computing_blocked = true;
+  fixture.Samples({{LeaseId(1), {0, 12}}});
+  CHECK(fixture.servers.pushed.empty());
+  CHECK(fixture.servers.pulled.size() ==
+        kShards * (early ? 2 : 1));  // Early: the second batch, too.
+  fixture.computing_blocked = false;
+  fixture.Settle();
+  CHECK(fixture.trained == Names{"0/0", "1/0", "2/0"});
+  CHECK(fixture.asked_for == Names{"0/0:0", "1/0:4", "2/0:8"});  // No row is asked for twice.
+  CHECK(fixture.most_outstanding <= 2);
 }
 
 TEST_CASE("TaskLoop: a slot that others have completed is skipped to where it can be read",
           "[worker][core]") {
-  Story story(2);
+  Fixture fixture(2);
   for (int c = 0; c < 5; ++c) {
-    story.servers.Arrive(c, 0);
-    story.servers.Arrive(c, 1);
+    fixture.servers.Arrive(c, 0);
+    fixture.servers.Arrive(c, 1);
   }
-  story.Slots({Slot(0, 0, 6), Slot(1, 5, 6)});
-  CHECK(story.trained == Names{"4/0", "5/0", "5/1"});
-  CHECK(story.reports > 0);
-  CHECK(story.board.Idle());
+  fixture.Slots({Slot(0, 0, 6), Slot(1, 5, 6)});
+  CHECK(fixture.trained == Names{"4/0", "5/0", "5/1"});
+  CHECK(fixture.reports > 0);
+  CHECK(fixture.board.Idle());
 }
 
 TEST_CASE("TaskLoop: when a server dies, its pushes and reads are repeated at the new primary",
           "[worker][core]") {
-  Story story(2);
-  story.Slots({Slot(0, 0, 2)});
-  story.Kill(1);  // Shard 1 forgets slot 0 of iteration 0; shard 0 has it.
-  story.servers.pushed.clear();
-  story.servers.Promote(1, 0);
-  story.Route(RoutingOf(2, {0, 0}, {1, 2}));
-  CHECK(story.servers.pushed == Names{"0/0 shard 0", "0/0 shard 1"});
-  CHECK(story.trained == Names{"0/0"});  // Not computed again: its gradient was kept.
-  story.servers.Arrive(0, 1);
-  story.Settle();
-  story.servers.Arrive(1, 1);
-  story.Settle();
-  CHECK(story.trained == Names{"0/0", "1/0"});
-  CHECK(story.servers.version(1) == 2);
-  CHECK(story.board.Idle());
+  Fixture fixture(2);
+  fixture.Slots({Slot(0, 0, 2)});
+  fixture.Kill(1);  // Shard 1 forgets slot 0 of iteration 0; shard 0 has it.
+  fixture.servers.pushed.clear();
+  fixture.servers.Promote(1, 0);
+  fixture.Route(RoutingOf(2, {0, 0}, {1, 2}));
+  CHECK(fixture.servers.pushed == Names{"0/0 shard 0", "0/0 shard 1"});
+  CHECK(fixture.trained == Names{"0/0"});  // Not computed again: its gradient was kept.
+  fixture.servers.Arrive(0, 1);
+  fixture.Settle();
+  fixture.servers.Arrive(1, 1);
+  fixture.Settle();
+  CHECK(fixture.trained == Names{"0/0", "1/0"});
+  CHECK(fixture.servers.version(1) == 2);
+  CHECK(fixture.board.Idle());
 }
 
 TEST_CASE(
     "TaskLoop: a shard read from a primary that is deposed before the pull has ended is read "
     "again",
     "[worker][core]") {
-  Story story(2);
-  story.Kill(1);
-  story.Slots({Slot(0, 0, 1), Slot(1, 0, 1)});
-  CHECK(story.servers.pulled == std::vector<int>{0});  // Shard 1's server is gone.
-  CHECK(story.trained.empty());
-  story.servers.Promote(1, 0);
-  story.Route(RoutingOf(2, {0, 0}, {2, 2}));  // Shard 0's primary has a new term.
-  CHECK(story.servers.pulled == std::vector<int>{0, 0, 1});
-  CHECK(story.board.Idle());
+  Fixture fixture(2);
+  fixture.Kill(1);
+  fixture.Slots({Slot(0, 0, 1), Slot(1, 0, 1)});
+  CHECK(fixture.servers.pulled == std::vector<int>{0});  // Shard 1's server is gone.
+  CHECK(fixture.trained.empty());
+  fixture.servers.Promote(1, 0);
+  fixture.Route(RoutingOf(2, {0, 0}, {2, 2}));  // Shard 0's primary has a new term.
+  CHECK(fixture.servers.pulled == std::vector<int>{0, 0, 1});
+  CHECK(fixture.board.Idle());
 }
 
 TEST_CASE("TaskLoop: paused, it ends what it has begun, reports idle, and goes on where it was",
           "[worker][core]") {
-  Story story(0);
-  story.computing_blocked = true;
-  story.Samples({{LeaseId(1), {0, 12}}});
-  CHECK(story.trained == Names{"0/0"});
-  story.Samples({{LeaseId(1), {0, 12}}}, /*paused=*/true);
-  CHECK_FALSE(story.board.Idle());
-  story.computing_blocked = false;
-  story.Settle();
-  CHECK(story.trained == Names{"0/0"});
-  CHECK(story.board.Idle());
-  CHECK(story.board.sample_progress()[0].position_done == 4);
-  CHECK(story.board.Next().kind == Work::Kind::kNone);
-  story.Samples({{LeaseId(1), {0, 12}}});
-  CHECK(story.trained == Names{"0/0", "1/0", "2/0"});
-  CHECK(story.board.sample_progress()[0].position_done == 12);
-  CHECK(story.board.totals().samples == 12);
+  Fixture fixture(0);
+  fixture.computing_blocked = true;
+  fixture.Samples({{LeaseId(1), {0, 12}}});
+  CHECK(fixture.trained == Names{"0/0"});
+  fixture.Samples({{LeaseId(1), {0, 12}}}, /*paused=*/true);
+  CHECK_FALSE(fixture.board.Idle());
+  fixture.computing_blocked = false;
+  fixture.Settle();
+  CHECK(fixture.trained == Names{"0/0"});
+  CHECK(fixture.board.Idle());
+  CHECK(fixture.board.sample_progress()[0].position_done == 4);
+  CHECK(fixture.board.Next().kind == Work::Kind::kNone);
+  fixture.Samples({{LeaseId(1), {0, 12}}});
+  CHECK(fixture.trained == Names{"0/0", "1/0", "2/0"});
+  CHECK(fixture.board.sample_progress()[0].position_done == 12);
+  CHECK(fixture.board.totals().samples == 12);
 }
 
 TEST_CASE("TaskLoop: where pushes are acknowledged at once, at most two are on their way",
           "[worker][core]") {
-  Story story(0);
-  story.Samples({{LeaseId(1), {0, 400}}});
-  CHECK(story.board.totals().samples == 400);
-  CHECK(story.most_outstanding <= 2);
+  Fixture fixture(0);
+  fixture.Samples({{LeaseId(1), {0, 400}}});
+  CHECK(fixture.board.totals().samples == 400);
+  CHECK(fixture.most_outstanding <= 2);
 }
 
 TEST_CASE("TaskLoop: after training it evaluates and exports one snapshot each, then finishes",
           "[worker][core]") {
-  Story story(2);
-  story.Slots({Slot(0, 0, 2), Slot(1, 0, 2)});
-  story.servers.pulled.clear();
-  story.Assign({.phase = Phase::kEvaluate, .samples = {{LeaseId(9), {0, 20}}}});
-  CHECK(story.board.sample_progress()[0].loss_sum == 3.0);
-  CHECK(story.servers.pulled.size() == kShards);
-  story.Assign({.phase = Phase::kExport, .export_path = "out"});
-  CHECK(story.exported.at(TableId(0)) == Version(2));
-  CHECK(story.board.exported());
-  CHECK(story.servers.pulled.size() == 2 * kShards);
-  story.Assign({.phase = Phase::kFinish});
-  REQUIRE(story.loop->ended());
-  CHECK(story.loop->outcome().ok());
+  Fixture fixture(2);
+  fixture.Slots({Slot(0, 0, 2), Slot(1, 0, 2)});
+  fixture.servers.pulled.clear();
+  fixture.Assign({.phase = Phase::kEvaluate, .samples = {{LeaseId(9), {0, 20}}}});
+  CHECK(fixture.board.sample_progress()[0].loss_sum == 3.0);
+  CHECK(fixture.servers.pulled.size() == kShards);
+  fixture.Assign({.phase = Phase::kExport, .export_path = "out"});
+  CHECK(fixture.exported.at(TableId(0)) == Version(2));
+  CHECK(fixture.board.exported());
+  CHECK(fixture.servers.pulled.size() == 2 * kShards);
+  fixture.Assign({.phase = Phase::kFinish});
+  REQUIRE(fixture.loop->ended());
+  CHECK(fixture.loop->outcome().ok());
 }
 
 TEST_CASE("TaskLoop: fenced off, it ends without an error", "[worker][core]") {
-  Story story(2);
-  story.Slots({Slot(0, 0, 2)});
+  Fixture fixture(2);
+  fixture.Slots({Slot(0, 0, 2)});
   SECTION("by the scheduler") {
-    story.fenced = true;
-    story.Assign({.phase = Phase::kTrain});  // The port interrupts the wait.
+    fixture.fenced = true;
+    fixture.Assign({.phase = Phase::kTrain});  // The port interrupts the wait.
   }
   SECTION("by a server") {
-    story.servers.Fence();
-    story.Settle();
+    fixture.servers.Fence();
+    fixture.Settle();
   }
-  REQUIRE(story.loop->ended());
-  CHECK(story.loop->outcome().ok());
+  REQUIRE(fixture.loop->ended());
+  CHECK(fixture.loop->outcome().ok());
 }
 
 TEST_CASE("TaskLoop: a failure to compute ends it, naming the iteration", "[worker][core]") {
-  Story story(2);
-  story.train_status = absl::OutOfRangeError("loss is NaN");
-  story.Slots({Slot(0, 0, 2)});
-  REQUIRE(story.loop->ended());
-  CHECK_STATUS(story.loop->outcome(), absl::StatusCode::kOutOfRange, "iteration 0: loss is NaN");
+  Fixture fixture(2);
+  fixture.train_status = absl::OutOfRangeError("loss is NaN");
+  fixture.Slots({Slot(0, 0, 2)});
+  REQUIRE(fixture.loop->ended());
+  CHECK_STATUS(fixture.loop->outcome(), absl::StatusCode::kOutOfRange, "iteration 0: loss is NaN");
 }
 
 TEST_CASE("TaskLoop: destroyed in the middle of a wait, it is gone", "[worker][core]") {
-  Story story(2);
-  story.Slots({Slot(0, 0, 2)});
-  REQUIRE_FALSE(story.loop->ended());
-  story.loop.reset();  // The sanitizers watch that nothing is left.
-  CHECK(story.trained == Names{"0/0"});
+  Fixture fixture(2);
+  fixture.Slots({Slot(0, 0, 2)});
+  REQUIRE_FALSE(fixture.loop->ended());
+  fixture.loop.reset();  // The sanitizers watch that nothing is left.
+  CHECK(fixture.trained == Names{"0/0"});
 }
 
 }  // namespace

@@ -69,8 +69,8 @@ Samples Draw(const ModelPlan& plan, size_t n) {
   return samples;
 }
 
-struct Story {
-  explicit Story(const ModelPlan& the_plan, bool cpu = true)
+struct Fixture {
+  explicit Fixture(const ModelPlan& the_plan, bool cpu = true)
       : plan(the_plan), backend(cpu ? kernels::MakeCpuBackend() : kernels::MakeReferenceBackend()) {
     auto created = Network::Create(plan, *backend, 64);
     REQUIRE_OK(created);
@@ -106,19 +106,19 @@ std::vector<ModelPlan> AllPlans() {
 TEST_CASE("Losses: gradients are the slopes of the loss", "[worker][training]") {
   for (const ModelPlan& plan : AllPlans()) {
     CAPTURE(static_cast<int>(plan.loss.kind));
-    Story story(plan, /*cpu=*/false);
+    Fixture fixture(plan, /*cpu=*/false);
     const Samples samples = Draw(plan, 6);
-    const std::vector<float> gradient = story.Train(samples, 0.25f);
+    const std::vector<float> gradient = fixture.Train(samples, 0.25f);
     int checked = 0, left_out = 0;
     for (size_t e = 0; e < gradient.size(); ++e) {
-      const float value = story.parameters[e];
+      const float value = fixture.parameters[e];
       const auto slope = [&](float step) {
         double above = 0, below = 0;
-        story.parameters[e] = value + step;
-        story.Train(samples, 1, &above);
-        story.parameters[e] = value - step;
-        story.Train(samples, 1, &below);
-        story.parameters[e] = value;
+        fixture.parameters[e] = value + step;
+        fixture.Train(samples, 1, &above);
+        fixture.parameters[e] = value - step;
+        fixture.Train(samples, 1, &below);
+        fixture.parameters[e] = value;
         return (above - below) / (double{value + step} - double{value - step});
       };
       const double near = slope(2e-3f);
@@ -137,12 +137,12 @@ TEST_CASE("Losses: a batch's gradient is the sum of its slots', also with weight
           "[worker][training]") {
   for (const ModelPlan& plan : AllPlans()) {
     CAPTURE(static_cast<int>(plan.loss.kind));
-    Story story(plan);
+    Fixture fixture(plan);
     const Samples all = Draw(plan, 13);
     double whole = 0, first = 0, rest = 0;
-    const std::vector<float> gradient = story.Train(all, 1.0f / 13, &whole);
-    const std::vector<float> a = story.Train(all.Part(0, 5), 1.0f / 13, &first);
-    const std::vector<float> b = story.Train(all.Part(5, 13), 1.0f / 13, &rest);
+    const std::vector<float> gradient = fixture.Train(all, 1.0f / 13, &whole);
+    const std::vector<float> a = fixture.Train(all.Part(0, 5), 1.0f / 13, &first);
+    const std::vector<float> b = fixture.Train(all.Part(5, 13), 1.0f / 13, &rest);
     CHECK(whole == Approx(first + rest));
     for (size_t e = 0; e < gradient.size(); ++e) {
       CHECK(a[e] + b[e] == Approx(gradient[e]).margin(1e-6));
@@ -152,7 +152,7 @@ TEST_CASE("Losses: a batch's gradient is the sum of its slots', also with weight
 
 TEST_CASE("Losses: weights are for training alone", "[worker][training]") {
   for (const char* const loss : {"softmax_cross_entropy {}", "sigmoid_cross_entropy {}"}) {
-    Story plain(PlanOf(loss)), weighted(PlanOf(loss, {3, 3, 3}));
+    Fixture plain(PlanOf(loss)), weighted(PlanOf(loss, {3, 3, 3}));
     const Samples samples = Draw(plain.plan, 20);
     double loss_plain = 0, loss_weighted = 0;
     plain.Train(samples, 1, &loss_plain);
@@ -168,7 +168,7 @@ TEST_CASE("Losses: weights are for training alone", "[worker][training]") {
 }
 
 TEST_CASE("Losses: an evaluation sums its outputs", "[worker][training]") {
-  Story numbers(PlanOf("huber { delta: 100 }"));
+  Fixture numbers(PlanOf("huber { delta: 100 }"));
   const Samples samples = Draw(numbers.plan, 20);
   REQUIRE_OK_AND_ASSIGN(const BatchResult result,
                         numbers.network->Evaluate(samples.view(), numbers.parameters, {}));
@@ -177,7 +177,7 @@ TEST_CASE("Losses: an evaluation sums its outputs", "[worker][training]") {
   // The loss is half the square, averaged over a sample's three outputs.
   CHECK(result.outputs.squared_errors / 6 == Approx(result.loss_sum));
   CHECK(result.scores.empty());
-  Story labels(PlanOf("sigmoid_cross_entropy {}"));
+  Fixture labels(PlanOf("sigmoid_cross_entropy {}"));
   const Samples flags = Draw(labels.plan, 20);
   REQUIRE_OK_AND_ASSIGN(const BatchResult flagged,
                         labels.network->Evaluate(flags.view(), labels.parameters, {}));
@@ -187,10 +187,10 @@ TEST_CASE("Losses: an evaluation sums its outputs", "[worker][training]") {
 
 TEST_CASE("Losses: what does not fit, and what devices do not compute, is refused",
           "[worker][training]") {
-  Story story(PlanOf("squared {}"));
-  Samples samples = Draw(story.plan, 4);
+  Fixture fixture(PlanOf("squared {}"));
+  Samples samples = Draw(fixture.plan, 4);
   samples.targets.pop_back();
-  CHECK_STATUS(story.network->Evaluate(samples.view(), story.parameters, {}).status(),
+  CHECK_STATUS(fixture.network->Evaluate(samples.view(), fixture.parameters, {}).status(),
                absl::StatusCode::kInvalidArgument, "targets has 11 elements, expected 12");
   kernels::FakeDevice device(kernels::MakeCpuBackend(), {});
   for (const ModelPlan& plan : AllPlans()) {

@@ -175,20 +175,20 @@ TEST_CASE("SimDisk: rates inject every kind of fault, the same for the same seed
     rates.disk_full = rates.write_error = rates.read_error = 0.1;
     rates.sync_error = rates.lying_sync = rates.bit_flip_on_read = 0.1;
     disk.SetRates(rates);
-    std::string story;
+    std::string trace;
     for (int i = 0; i < 200; ++i) {
       const auto file = disk.Create("a");
       if (!file.ok()) continue;
-      story += (*file)->Append("0123456789").ok() ? 'A' : 'a';
-      story += (*file)->Sync().ok() ? 'S' : 's';
-      story += disk.SyncFolder(".").ok() ? 'F' : 'f';
-      story += Contents(disk, "a");
+      trace += (*file)->Append("0123456789").ok() ? 'A' : 'a';
+      trace += (*file)->Sync().ok() ? 'S' : 's';
+      trace += disk.SyncFolder(".").ok() ? 'F' : 'f';
+      trace += Contents(disk, "a");
     }
     for (const Fault fault : {Fault::kDiskFull, Fault::kWriteError, Fault::kReadError,
                               Fault::kSyncError, Fault::kLyingSync, Fault::kBitFlipOnRead}) {
       CHECK(disk.injected(fault) > 0);
     }
-    return story;
+    return trace;
   };
   CHECK(run(3) == run(3));
   CHECK(run(3) != run(4));

@@ -1,4 +1,4 @@
-// ShardFixture: a ShardCore with a one-number table, so that a test reads as a story.
+// ShardFixture: a ShardCore with a one-number table, so that a test reads as one scenario.
 //
 // Carries the core's actions out strictly (a gradient or previous value that does not exist fails
 // the test). The table's value is the sum of all applied gradients; integers, so that no order of

@@ -33,14 +33,14 @@ std::string Text(const v1::ShardRecord& record) {
 
 }  // namespace
 
-v1::ShardSnapshot StorySnapshot(int64_t position, uint64_t salt, size_t bytes) {
+v1::ShardSnapshot FixtureSnapshot(int64_t position, uint64_t salt, size_t bytes) {
   v1::ShardSnapshot snapshot;
   snapshot.set_position(position);
   snapshot.set_values(Bytes(salt, bytes));
   return snapshot;
 }
 
-v1::ShardRecord StoryRecord(int64_t position, uint64_t salt, size_t bytes) {
+v1::ShardRecord FixtureRecord(int64_t position, uint64_t salt, size_t bytes) {
   v1::ShardRecord record;
   record.set_position(position);
   record.mutable_update()->set_version(position - 1);
@@ -105,7 +105,7 @@ LogFixture::LogFixture(uint64_t seed, int steps) {
       tails[step.shard] = {step.term, step.position};
       bases[step.shard] = step.position;
       state[step.shard] = absl::StrCat("term ", step.term.value(), " ",
-                                       Text(StorySnapshot(step.position, step.salt, step.bytes)));
+                                       Text(FixtureSnapshot(step.position, step.salt, step.bytes)));
     } else if (kind < 5) {
       step.kind = Kind::kContinue;
       step.term = tail->second.first = Term(tail->second.first.value() + 1 + random(2));
@@ -121,7 +121,7 @@ LogFixture::LogFixture(uint64_t seed, int steps) {
       step.kind = Kind::kAppend;
       step.term = tail->second.first;
       step.position = ++tail->second.second;
-      state[step.shard] += Text(StoryRecord(step.position, step.salt, step.bytes));
+      state[step.shard] += Text(FixtureRecord(step.position, step.salt, step.bytes));
     }
     steps_.push_back(step);
     states_.push_back(state);
@@ -138,11 +138,11 @@ int LogFixture::Run(JobLog& log, int* tried) const {
     switch (step.kind) {
       case Kind::kBegin:
         log.Begin(step.shard, step.term,
-                  snapshots.emplace_back(StorySnapshot(step.position, step.salt, step.bytes)));
+                  snapshots.emplace_back(FixtureSnapshot(step.position, step.salt, step.bytes)));
         break;
       case Kind::kAppend:
         log.Append(step.shard, step.term,
-                   records.emplace_back(StoryRecord(step.position, step.salt, step.bytes)));
+                   records.emplace_back(FixtureRecord(step.position, step.salt, step.bytes)));
         break;
       case Kind::kContinue:
         log.Continue(step.shard, step.term, Position(step.position));

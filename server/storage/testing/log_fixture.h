@@ -23,8 +23,8 @@ using LogState = std::map<ShardKey, std::string>;
 // What Read gives of every shard in Stored; also checks that the two agree.
 absl::StatusOr<LogState> ReadState(const JobLog& log);
 
-v1::ShardSnapshot StorySnapshot(int64_t position, uint64_t salt, size_t bytes);
-v1::ShardRecord StoryRecord(int64_t position, uint64_t salt, size_t bytes);
+v1::ShardSnapshot FixtureSnapshot(int64_t position, uint64_t salt, size_t bytes);
+v1::ShardRecord FixtureRecord(int64_t position, uint64_t salt, size_t bytes);
 
 class LogFixture {
  public:
