@@ -74,16 +74,16 @@ std::optional<DataCaller::Pending> DataCaller::Take(CallId call) {
   return pending;
 }
 
-absl::Status DataCaller::OnFrame(const FrameHead& head, absl::Cord body) {
+absl::Status DataCaller::OnFrame(const FrameHead& head, absl::Cord payload) {
   switch (head.kind) {
     case FrameKind::kAnswer:
     case FrameKind::kError: {
       std::optional<Pending> call = Take(head.call);
       if (!call.has_value()) return absl::OkStatus();  // Nobody waits for it any more.
       if (head.kind == FrameKind::kAnswer) {
-        call->done(std::move(body));
+        call->done(std::move(payload));
       } else {
-        call->done(ErrorOf(head, std::string(body)));
+        call->done(ErrorOf(head, std::string(payload)));
       }
       return absl::OkStatus();
     }
@@ -96,7 +96,7 @@ absl::Status DataCaller::OnFrame(const FrameHead& head, absl::Cord body) {
   }
 }
 
-std::shared_ptr<BodyPlaces> DataCaller::PlacesOf(const FrameHead& head) {
+std::shared_ptr<PayloadPlaces> DataCaller::PlacesOf(const FrameHead& head) {
   if (head.kind != FrameKind::kAnswer) return nullptr;
   absl::MutexLock lock(&mutex_);
   const auto found = pending_.find(head.call);

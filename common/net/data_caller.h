@@ -58,7 +58,7 @@ class DataCaller final : private DataConnection::Handler {
     absl::Duration patience;  // Start waits that long for a socket that takes no more, in all.
     // Where parts of the answer belong; null: anywhere. Nothing is written there any more as `done`
     // is called.
-    std::shared_ptr<BodyPlaces> places = nullptr;
+    std::shared_ptr<PayloadPlaces> places = nullptr;
   };
   // Starts a call; what the socket has not taken the thread in Run sends. None: Run has ended;
   // `done` is not called.
@@ -70,11 +70,11 @@ class DataCaller final : private DataConnection::Handler {
  private:
   struct Pending {
     Done done;
-    std::shared_ptr<BodyPlaces> places;
+    std::shared_ptr<PayloadPlaces> places;
   };
 
-  absl::Status OnFrame(const FrameHead& head, absl::Cord body) override;
-  std::shared_ptr<BodyPlaces> PlacesOf(const FrameHead& head) override;
+  absl::Status OnFrame(const FrameHead& head, absl::Cord payload) override;
+  std::shared_ptr<PayloadPlaces> PlacesOf(const FrameHead& head) override;
   absl::Status OnTick(Instant now, int64_t moved, Instant* next) override;
   // Takes a call out of the books; nothing if it has ended.
   std::optional<Pending> Take(CallId call);

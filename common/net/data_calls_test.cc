@@ -38,13 +38,13 @@ constexpr absl::Duration kPatience = absl::Seconds(20);
 // Answers pushes with their bytes; holds pulls until they are told to end, or are cancelled.
 class Service {
  public:
-  DataServer::Cancel Start(DataMethod method, absl::Cord body, DataServer::Done done) {
+  DataServer::Cancel Start(DataMethod method, absl::Cord payload, DataServer::Done done) {
     if (method == DataMethod::kPush) {
-      done(body);
+      done(payload);
       return nullptr;
     }
     if (method == DataMethod::kReplicate) {
-      done(absl::NotFoundError(absl::StrCat("no ", std::string(body))));
+      done(absl::NotFoundError(absl::StrCat("no ", std::string(payload))));
       return nullptr;
     }
     absl::MutexLock lock(&mutex_);
@@ -107,9 +107,9 @@ class Client {
     REQUIRE_OK(socket);
     return *std::move(socket);
   }
-  std::optional<DataCaller::CallId> Start(DataMethod method, absl::Cord body, Outcome* outcome,
+  std::optional<DataCaller::CallId> Start(DataMethod method, absl::Cord payload, Outcome* outcome,
                                           absl::Duration timeout = kPatience) {
-    return caller_.Start({.method = method, .bytes = std::move(body), .timeout = timeout},
+    return caller_.Start({.method = method, .bytes = std::move(payload), .timeout = timeout},
                          outcome->Done());
   }
   DataCaller& caller() { return caller_; }
@@ -133,8 +133,8 @@ struct Fixture {
   explicit Fixture(int connections_max = 100) {
     auto started = DataServer::Start(
         {.listen = "127.0.0.1:0",
-         .handler = [this](DataMethod method, absl::Cord body,
-                           DataServer::Done done) { return service.Start(method, body, done); },
+         .handler = [this](DataMethod method, absl::Cord payload,
+                           DataServer::Done done) { return service.Start(method, payload, done); },
          .connections_max = connections_max});
     REQUIRE_OK(started);
     server = *std::move(started);
@@ -280,8 +280,8 @@ TEST_CASE("Data server: garbage ends its connection, and no other", "[net][data]
 TEST_CASE("Data server: a damaged frame ends its connection, and is counted (issue 20)",
           "[net][data]") {
   Fixture f;
-  std::string frame = EncodeFrame({.kind = FrameKind::kRequest, .what = 1, .call = 1},
-                                  std::string(100'000, 'x'));
+  std::string frame =
+      EncodeFrame({.kind = FrameKind::kRequest, .what = 1, .call = 1}, std::string(100'000, 'x'));
   frame[70'000] ^= 16;
   const Descriptor raw = f.Raw();
   Write(raw, frame);
@@ -300,7 +300,7 @@ TEST_CASE("Data server: an unknown method is an error of that call", "[net][data
   REQUIRE_OK(known.Get());
 }
 
-TEST_CASE("Data server: a peer that vanishes in mid-body leaves nothing", "[net][data]") {
+TEST_CASE("Data server: a peer that vanishes in mid-payload leaves nothing", "[net][data]") {
   Fixture f;
   {
     const Descriptor raw = f.Raw();
@@ -314,11 +314,11 @@ TEST_CASE("Data server: no more is read of a peer that reads no answers", "[net]
   Fixture f;
   const Descriptor raw = f.Raw();
   // 8 MiB each: the answers that wait are bounded by 64 MiB and the one that comes on top.
-  const std::string body(8 << 20, 'x');
+  const std::string payload(8 << 20, 'x');
   int sent = 0;
   const auto send_one = [&](uint64_t call) {
     const std::string frame =
-        EncodeFrame({.kind = FrameKind::kRequest, .what = 1, .call = call}, body);
+        EncodeFrame({.kind = FrameKind::kRequest, .what = 1, .call = call}, payload);
     for (size_t at = 0; at < frame.size();) {
       pollfd room{.fd = raw.get(), .events = POLLOUT, .revents = 0};
       if (poll(&room, 1, 500) <= 0) return false;
@@ -349,7 +349,7 @@ TEST_CASE("Data server: connections beyond its number are closed", "[net][data]"
   REQUIRE_OK(outcome.Get());
 }
 
-// The head of the next frame without a body, or none within the test's patience.
+// The head of the next frame without a payload, or none within the test's patience.
 std::optional<FrameHead> NextHead(const Descriptor& socket, int patience_millis) {
   pollfd ready{.fd = socket.get(), .events = POLLIN, .revents = 0};
   if (poll(&ready, 1, patience_millis) <= 0) return std::nullopt;
@@ -458,10 +458,10 @@ TEST_CASE("Data calls: close under load ends every call once", "[net][data]") {
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&] {
-      const absl::Cord body(std::string(300'000, 'x'));
+      const absl::Cord payload(std::string(300'000, 'x'));
       for (;;) {
         if (!client->caller()
-                 .Start({.method = DataMethod::kPush, .bytes = body, .timeout = kPatience},
+                 .Start({.method = DataMethod::kPush, .bytes = payload, .timeout = kPatience},
                         [&](absl::StatusOr<absl::Cord>) { ++ended; })
                  .has_value()) {
           return;

@@ -32,13 +32,13 @@ DataConnection::DataConnection(Descriptor socket, int64_t queued_bytes_max, cons
       clock_(clock),
       writer_(socket_.get()) {}
 
-void DataConnection::Send(const FrameHead& head, absl::Cord body, absl::Duration patience) {
+void DataConnection::Send(const FrameHead& head, absl::Cord payload, absl::Duration patience) {
   // The thread in Run looks for stalled frames before it sleeps, but it may be asleep already.
-  if (writer_.Send(head, std::move(body), patience)) wake_up_.Wake();
+  if (writer_.Send(head, std::move(payload), patience)) wake_up_.Wake();
 }
 
-void DataConnection::Leave(const FrameHead& head, absl::Cord body) {
-  if (writer_.Leave(head, std::move(body))) wake_up_.Wake();
+void DataConnection::Leave(const FrameHead& head, absl::Cord payload) {
+  if (writer_.Leave(head, std::move(payload))) wake_up_.Wake();
 }
 
 void DataConnection::Wake() { wake_up_.Wake(); }
@@ -83,7 +83,7 @@ absl::Status DataConnection::HandleFrames(Handler* handler) {
   while (!closed_ && MayRead()) {
     CAPSTAN_ASSIGN_OR_RETURN(std::optional<FrameReader::Frame> frame, reader_.Next(places_of));
     if (!frame.has_value()) return absl::OkStatus();
-    CAPSTAN_RETURN_IF_ERROR(handler->OnFrame(frame->head, std::move(frame->body)));
+    CAPSTAN_RETURN_IF_ERROR(handler->OnFrame(frame->head, std::move(frame->payload)));
   }
   return absl::OkStatus();
 }

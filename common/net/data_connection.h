@@ -33,9 +33,9 @@ class DataConnection {
    public:
     virtual ~Handler() = default;
     // Errors end the connection.
-    virtual absl::Status OnFrame(const FrameHead& head, absl::Cord body) = 0;
-    // Where parts of the body of a frame that begins belong; null: anywhere.
-    virtual std::shared_ptr<BodyPlaces> PlacesOf(const FrameHead& /*head*/) { return nullptr; }
+    virtual absl::Status OnFrame(const FrameHead& head, absl::Cord payload) = 0;
+    // Where parts of the payload of a frame that begins belong; null: anywhere.
+    virtual std::shared_ptr<PayloadPlaces> PlacesOf(const FrameHead& /*head*/) { return nullptr; }
     // Before the thread sleeps, and after Wake; `moved`: bytes that have come and gone so far.
     // *next: when it is to be called again at the latest. Errors end the connection.
     virtual absl::Status OnTick(Instant now, int64_t moved, Instant* next) = 0;
@@ -47,10 +47,11 @@ class DataConnection {
   // Until the connection ends; says why: kUnavailable, or what a handler or DecodeFrameHead said.
   absl::Status Run(Handler* handler);
 
-  // Frames are dropped once the connection has ended. `head.length` is set to the body's.
-  void Send(const FrameHead& head, absl::Cord body, absl::Duration patience = absl::ZeroDuration());
+  // Frames are dropped once the connection has ended. `head.length` is set to the payload's.
+  void Send(const FrameHead& head, absl::Cord payload,
+            absl::Duration patience = absl::ZeroDuration());
   // Likewise; the thread in Run writes it.
-  void Leave(const FrameHead& head, absl::Cord body);
+  void Leave(const FrameHead& head, absl::Cord payload);
   void DropPlaces(uint64_t call) { reader_.DropPlaces(call); }  // For the thread in Run.
   void Wake();                                                  // Makes Run call OnTick.
   void Close();  // Makes Run return, soon. May be called before Run.

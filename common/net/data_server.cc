@@ -62,10 +62,10 @@ class DataServer::Peer final : public DataConnection::Handler,
     return status;
   }
 
-  absl::Status OnFrame(const FrameHead& head, absl::Cord body) override {
+  absl::Status OnFrame(const FrameHead& head, absl::Cord payload) override {
     switch (head.kind) {
       case FrameKind::kRequest:
-        return StartCall(head, std::move(body));
+        return StartCall(head, std::move(payload));
       case FrameKind::kCancel:
         CancelCall(head.call);
         return absl::OkStatus();
@@ -80,7 +80,7 @@ class DataServer::Peer final : public DataConnection::Handler,
   absl::Status OnTick(Instant, int64_t, Instant*) override { return absl::OkStatus(); }
 
  private:
-  absl::Status StartCall(const FrameHead& head, absl::Cord body) {
+  absl::Status StartCall(const FrameHead& head, absl::Cord payload) {
     if (!IsMethod(head.what)) {
       Answer(head.call, absl::UnimplementedError(absl::StrCat("method ", head.what)));
       return absl::OkStatus();
@@ -99,7 +99,7 @@ class DataServer::Peer final : public DataConnection::Handler,
       return absl::OkStatus();
     }
     Cancel cancel = (*handler_)(
-        static_cast<DataMethod>(head.what), std::move(body),
+        static_cast<DataMethod>(head.what), std::move(payload),
         [self = shared_from_this(), call = head.call](absl::StatusOr<absl::Cord> answer) {
           self->Finish(call, std::move(answer));
         });

@@ -101,15 +101,15 @@ absl::Status FrameSum::Check(const FrameHead& head, absl::string_view found) con
                  crc_.value(), sum);
 }
 
-std::string EncodeFrame(FrameHead head, absl::string_view body) {
-  head.length = static_cast<uint32_t>(body.size());
+std::string EncodeFrame(FrameHead head, absl::string_view payload) {
+  head.length = static_cast<uint32_t>(payload.size());
   const auto start = EncodeFrameHead(head);
   std::string bytes(start.begin(), start.end());
-  if (body.empty()) return bytes;
+  if (payload.empty()) return bytes;
   FrameSum sum(bytes);
-  sum.Add(body);
+  sum.Add(payload);
   const auto end = sum.Encode();
-  absl::StrAppend(&bytes, body, absl::string_view(end.data(), end.size()));
+  absl::StrAppend(&bytes, payload, absl::string_view(end.data(), end.size()));
   return bytes;
 }
 

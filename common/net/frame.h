@@ -2,16 +2,16 @@
 //
 // A connection begins with a greeting: the client's kGreeting and a token of 128 bits that the
 // server has told it over gRPC, then the server's kGreeting. From then on frames go both ways, in
-// any order; each is a head and a body:
+// any order; each is a head and a payload:
 //
 //   byte  0  1     2     4       8         16        20
-//        kind what flags length  call id   head sum  body: `length` bytes, body sum
+//        kind what flags length  call id   head sum  payload: `length` bytes, payload sum
 //
 // Numbers are little-endian; flags are 0. The sums are CRC-32C, because TCP's 16 bits let about one
-// damaged packet in 65,536 pass: that of the head covers its first 16 bytes, that of the body these
-// and the body; without a body there is none. A frame counts once its sums are right; else its
-// connection ends, so that its calls are repeated. (Shared memory has none: its bytes stay where
-// the processor's own checks cover them.) The body of an error is text. That of a
+// damaged packet in 65,536 pass: that of the head covers its first 16 bytes, that of the payload
+// these and the payload; without a payload there is none. A frame counts once its sums are right;
+// else its connection ends, so that its calls are repeated. (Shared memory has none: its bytes stay
+// where the processor's own checks cover them.) The payload of an error is text. That of a
 // request or an answer is a protobuf, with values behind it where there are some
 // (common/wire/tensor_message.h). A client numbers its calls; a server answers each once, with an
 // answer or an error, also after a cancel.
@@ -35,7 +35,7 @@ enum class FrameKind : uint8_t {
   kRequest = 1,  // `what` is a DataMethod.
   kAnswer = 2,
   kError = 3,   // `what` is an absl::StatusCode.
-  kCancel = 4,  // Of a call: nobody waits for it any more. Without a body, as those below.
+  kCancel = 4,  // Of a call: nobody waits for it any more. Without a payload, as those below.
   kPing = 5,
   kPong = 6,
 };
@@ -47,7 +47,8 @@ struct FrameHead {
   FrameKind kind = FrameKind::kPing;
   uint8_t what = 0;
   uint64_t call = 0;
-  uint32_t length = 0;  // Bytes of the body: at most kMessageBytesMax, of an error kErrorBytesMax.
+  // Bytes of the payload: at most kMessageBytesMax, of an error kErrorBytesMax.
+  uint32_t length = 0;
 };
 
 inline constexpr size_t kFrameHeadBytes = 20;
@@ -63,12 +64,12 @@ std::array<char, kFrameHeadBytes> EncodeFrameHead(const FrameHead& head);
 //                           what was found and expected.
 absl::StatusOr<FrameHead> DecodeFrameHead(absl::string_view bytes);
 
-// The sum of a body that comes or goes piece by piece.
+// The sum of a payload that comes or goes piece by piece.
 class FrameSum {
  public:
   FrameSum() = default;                       // The sum of no frame.
   explicit FrameSum(absl::string_view head);  // Its kFrameHeadBytes.
-  void Add(absl::string_view bytes);          // Adds a part of the body, in order.
+  void Add(absl::string_view bytes);          // Adds a part of the payload, in order.
   std::array<char, kFrameSumBytes> Encode() const;
   // Errors: kDataLoss  `found`, of kFrameSumBytes, is another one; names both, and the frame.
   absl::Status Check(const FrameHead& head, absl::string_view found) const;
@@ -77,10 +78,10 @@ class FrameSum {
   Crc32c crc_;
 };
 
-// A whole frame; `length` of the head is the body's.
-std::string EncodeFrame(FrameHead head, absl::string_view body);
-// The body of a whole frame. Errors: as DecodeFrameHead and FrameSum::Check; kInvalidArgument  more
-// or less bytes than its head says.
+// A whole frame; `length` of the head is the payload's.
+std::string EncodeFrame(FrameHead head, absl::string_view payload);
+// The payload of a whole frame. Errors: as DecodeFrameHead and FrameSum::Check; kInvalidArgument
+// more or less bytes than its head says.
 absl::StatusOr<std::string> DecodeFrame(absl::string_view bytes);
 
 // The frame of a status that is not OK, and its text, cut to kErrorBytesMax; and back. A code that

@@ -19,14 +19,14 @@ void FrameReader::OwnPiece(size_t size) {
   piece_ = owned_.get();
 }
 
-bool FrameReader::StartPlacedPiece(const BodyPlaces::Place& place, size_t left) {
+bool FrameReader::StartPlacedPiece(const PayloadPlaces::Place& place, size_t left) {
   const size_t come = end_ - begin_;
   if (place.to.empty() || place.skip > come || place.skip > left ||
       place.to.size() > left - place.skip) {
     return false;
   }
   const absl::string_view skipped(staged_.data() + begin_, place.skip);
-  body_.Append(skipped);
+  payload_.Append(skipped);
   sum_.Add(skipped);
   begin_ += place.skip;
   piece_ = place.to.data();
@@ -35,11 +35,11 @@ bool FrameReader::StartPlacedPiece(const BodyPlaces::Place& place, size_t left) 
 }
 
 bool FrameReader::StartPiece() {
-  const size_t left = head_->length - body_.size();
+  const size_t left = head_->length - payload_.size();
   piece_filled_ = 0;
   if (places_ != nullptr) {
     const absl::string_view come(staged_.data() + begin_, std::min(end_ - begin_, left));
-    const std::optional<BodyPlaces::Place> place = places_->Next(come);
+    const std::optional<PayloadPlaces::Place> place = places_->Next(come);
     if (!place.has_value() && come.size() < std::min(left, kLookAheadBytes)) return false;
     if (place.has_value() && StartPlacedPiece(*place, left)) return true;
     places_.reset();
@@ -52,7 +52,7 @@ bool FrameReader::StartPiece() {
 void FrameReader::TakePiece() {
   const absl::string_view bytes(std::exchange(piece_, nullptr), piece_size_);
   char* owned = owned_.release();  // Null is fine with delete.
-  body_.Append(absl::MakeCordFromExternal(bytes, [owned] { delete[] owned; }));
+  payload_.Append(absl::MakeCordFromExternal(bytes, [owned] { delete[] owned; }));
 }
 
 void FrameReader::DropPlaces(uint64_t call) {
@@ -70,7 +70,7 @@ absl::StatusOr<std::optional<FrameReader::Frame>> FrameReader::Next(const Places
     begin_ += kFrameHeadBytes;
     if (places_of) places_ = places_of(*head_);
   }
-  while (body_.size() < head_->length) {
+  while (payload_.size() < head_->length) {
     if (piece_ == nullptr && !StartPiece()) return std::nullopt;
     const size_t count = std::min(end_ - begin_, piece_size_ - piece_filled_);
     if (count > 0) {
@@ -87,7 +87,7 @@ absl::StatusOr<std::optional<FrameReader::Frame>> FrameReader::Next(const Places
     CAPSTAN_RETURN_IF_ERROR(sum_.Check(*head_, {staged_.data() + begin_, kFrameSumBytes}));
     begin_ += kFrameSumBytes;
   }
-  Frame frame{.head = *head_, .body = std::exchange(body_, {})};
+  Frame frame{.head = *head_, .payload = std::exchange(payload_, {})};
   head_.reset();
   places_.reset();
   return frame;

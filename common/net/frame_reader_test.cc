@@ -37,13 +37,13 @@ void TakeFrames(FrameReader* reader, std::vector<FrameReader::Frame>* frames,
   }
 }
 
-std::string FrameOf(uint64_t call, const std::string& body) {
-  return EncodeFrame({.kind = FrameKind::kRequest, .what = 1, .call = call}, body);
+std::string FrameOf(uint64_t call, const std::string& payload) {
+  return EncodeFrame({.kind = FrameKind::kRequest, .what = 1, .call = call}, payload);
 }
 
-// Bodies are "#", a digit N, and N times 1,000 bytes that have a place, and so on. (Cords copy
+// Payloads are "#", a digit N, and N times 1,000 bytes that have a place, and so on. (Cords copy
 // what is much smaller.)
-class Thousands final : public BodyPlaces {
+class Thousands final : public PayloadPlaces {
  public:
   explicit Thousands(std::string* to) : to_(to) {}
   std::optional<Place> Next(absl::string_view come) override {
@@ -60,8 +60,8 @@ class Thousands final : public BodyPlaces {
 };
 
 TEST_CASE("Frame reader: frames come out whole, wherever they were torn", "[net][frame]") {
-  const std::string body(300, 'x');
-  const std::string bytes = FrameOf(1, "") + FrameOf(2, body) + FrameOf(3, "abc");
+  const std::string payload(300, 'x');
+  const std::string bytes = FrameOf(1, "") + FrameOf(2, payload) + FrameOf(3, "abc");
   for (const size_t step : {size_t{1}, size_t{7}, size_t{16}, size_t{100}, bytes.size()}) {
     Pair pair;
     FrameReader reader;
@@ -74,10 +74,10 @@ TEST_CASE("Frame reader: frames come out whole, wherever they were torn", "[net]
     CAPTURE(step);
     REQUIRE(frames.size() == 3);
     CHECK(frames[0].head.call == 1);
-    CHECK(frames[0].body.empty());
-    CHECK(frames[1].body == body);
+    CHECK(frames[0].payload.empty());
+    CHECK(frames[1].payload == payload);
     CHECK(frames[2].head.call == 3);
-    CHECK(frames[2].body == "abc");
+    CHECK(frames[2].payload == "abc");
   }
 }
 
@@ -106,10 +106,11 @@ TEST_CASE("Frame reader: a frame with a flipped bit never comes out (issue 20)",
   }
 }
 
-TEST_CASE("Frame reader: a long body comes in pieces, with the frame behind it", "[net][frame]") {
-  std::string body(FrameReader::kPieceBytes * 2 + 5, '\0');
-  for (size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 31 >> 8);
-  const std::string bytes = FrameOf(1, body) + FrameOf(2, "next");
+TEST_CASE("Frame reader: a long payload comes in pieces, with the frame behind it",
+          "[net][frame]") {
+  std::string payload(FrameReader::kPieceBytes * 2 + 5, '\0');
+  for (size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<char>(i * 31 >> 8);
+  const std::string bytes = FrameOf(1, payload) + FrameOf(2, "next");
   Pair pair;
   FrameReader reader;
   std::vector<FrameReader::Frame> frames;
@@ -122,14 +123,14 @@ TEST_CASE("Frame reader: a long body comes in pieces, with the frame behind it",
     }
   }
   REQUIRE(frames.size() == 2);
-  CHECK(frames[0].body == body);
-  CHECK(frames[1].body == "next");
+  CHECK(frames[0].payload == payload);
+  CHECK(frames[1].payload == "next");
 }
 
 TEST_CASE("Frame reader: what has a place is received there, wherever it is torn", "[net][frame]") {
-  const std::string body =
+  const std::string payload =
       "#3" + std::string(3000, 'a') + "#5" + std::string(5000, 'b') + "the rest";
-  const std::string bytes = FrameOf(1, body) + FrameOf(2, body);
+  const std::string bytes = FrameOf(1, payload) + FrameOf(2, payload);
   for (const size_t step : {size_t{1}, size_t{7}, size_t{19}, size_t{4000}, bytes.size()}) {
     Pair pair;
     FrameReader reader;
@@ -147,29 +148,29 @@ TEST_CASE("Frame reader: what has a place is received there, wherever it is torn
     }
     CAPTURE(step);
     REQUIRE(frames.size() == 2);
-    CHECK(frames[0].body == body);
-    CHECK(frames[1].body == body);
+    CHECK(frames[0].payload == payload);
+    CHECK(frames[1].payload == payload);
     CHECK(there == std::string(3000, 'a') + std::string(5000, 'b'));
     bool lies_there = false;
-    for (absl::string_view chunk : frames[0].body.Chunks()) {
+    for (absl::string_view chunk : frames[0].payload.Chunks()) {
       lies_there = lies_there || chunk.data() == there.data() + 3000;
     }
     CHECK(lies_there);
   }
 }
 
-TEST_CASE("Frame reader: places that go beyond the body are not used", "[net][frame]") {
+TEST_CASE("Frame reader: places that go beyond the payload are not used", "[net][frame]") {
   Pair pair;
   FrameReader reader;
   std::string there(9000, ' ');
-  const std::string body = "#9" + std::string(8999, 'a');
-  pair.Write(FrameOf(1, body));
+  const std::string payload = "#9" + std::string(8999, 'a');
+  pair.Write(FrameOf(1, payload));
   REQUIRE_OK(reader.Receive(pair.files[0]));
   REQUIRE_OK_AND_ASSIGN(const auto frame, reader.Next([&](const FrameHead&) {
     return std::make_shared<Thousands>(&there);
   }));
   REQUIRE(frame.has_value());
-  CHECK(frame->body == body);
+  CHECK(frame->payload == payload);
   CHECK(there == std::string(9000, ' '));
 }
 
@@ -194,13 +195,13 @@ TEST_CASE("Frame reader: nothing is written to places that are dropped", "[net][
   REQUIRE(there == std::string(1002, 'a') + std::string(3998, ' '));
   const auto dropped = read(bytes.substr(1024));
   REQUIRE(dropped.has_value());
-  CHECK(dropped->body.size() == 5004);
+  CHECK(dropped->payload.size() == 5004);
   REQUIRE_OK_AND_ASSIGN(auto next, reader.Next(places_of));
   while (!next.has_value()) {
     REQUIRE_OK(reader.Receive(pair.files[0]));
     REQUIRE_OK_AND_ASSIGN(next, reader.Next(places_of));
   }
-  CHECK(next->body == "next");
+  CHECK(next->payload == "next");
   CHECK(there == std::string(1002, 'a') + std::string(3998, ' '));
 }
 

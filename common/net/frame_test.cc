@@ -61,10 +61,10 @@ TEST_CASE("Frame: kinds, flags and lengths that cannot be are refused", "[net][f
 }
 
 TEST_CASE("Frame: a whole frame is the same after encoding and decoding", "[net][frame]") {
-  for (const std::string& body : {std::string(), std::string("a"), std::string(100'000, 'x')}) {
-    const std::string frame = EncodeFrame({.kind = FrameKind::kAnswer, .call = 3}, body);
+  for (const std::string& payload : {std::string(), std::string("a"), std::string(100'000, 'x')}) {
+    const std::string frame = EncodeFrame({.kind = FrameKind::kAnswer, .call = 3}, payload);
     REQUIRE_OK_AND_ASSIGN(const std::string decoded, DecodeFrame(frame));
-    CHECK(decoded == body);
+    CHECK(decoded == payload);
     CHECK_STATUS(DecodeFrame(frame + "x"), absl::StatusCode::kInvalidArgument,
                  "behind its head, which says");
   }

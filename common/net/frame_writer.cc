@@ -33,29 +33,29 @@ struct FrameWriter::Pieces {
   size_t count = 0, bytes = 0;
 };
 
-bool FrameWriter::AddLocked(FrameHead head, absl::Cord body) {
+bool FrameWriter::AddLocked(FrameHead head, absl::Cord payload) {
   if (closed_ || !error_.ok()) return false;
-  head.length = static_cast<uint32_t>(body.size());
-  Frame frame{.head = EncodeFrameHead(head), .body = std::move(body)};
+  head.length = static_cast<uint32_t>(payload.size());
+  Frame frame{.head = EncodeFrameHead(head), .payload = std::move(payload)};
   frame.sum = FrameSum({frame.head.data(), frame.head.size()});
-  if (!frame.body.empty()) frame.tail_left = kFrameSumBytes;
-  queued_bytes_ += static_cast<int64_t>(kFrameHeadBytes + frame.body.size() + frame.tail_left);
+  if (!frame.payload.empty()) frame.tail_left = kFrameSumBytes;
+  queued_bytes_ += static_cast<int64_t>(kFrameHeadBytes + frame.payload.size() + frame.tail_left);
   queue_.push_back(std::move(frame));
   return !busy_ && !stalled_;  // Otherwise a thread writes it, or knows that it is stalled.
 }
 
-bool FrameWriter::Send(FrameHead head, absl::Cord body, absl::Duration patience) {
+bool FrameWriter::Send(FrameHead head, absl::Cord payload, absl::Duration patience) {
   {
     absl::MutexLock lock(&mutex_);
-    if (!AddLocked(head, std::move(body))) return false;
+    if (!AddLocked(head, std::move(payload))) return false;
     busy_ = true;
   }
   return Write(patience);
 }
 
-bool FrameWriter::Leave(FrameHead head, absl::Cord body) {
+bool FrameWriter::Leave(FrameHead head, absl::Cord payload) {
   absl::MutexLock lock(&mutex_);
-  if (!AddLocked(head, std::move(body))) return false;
+  if (!AddLocked(head, std::move(payload))) return false;
   stalled_ = true;
   return true;
 }
@@ -113,9 +113,9 @@ bool FrameWriter::Write(absl::Duration patience) {
   return false;
 }
 
-bool FrameWriter::AddBody(Frame& frame, Pieces* pieces) {
-  size_t offset = 0;  // Offset of the chunk in the body.
-  for (const absl::string_view chunk : frame.body.Chunks()) {
+bool FrameWriter::AddPayload(Frame& frame, Pieces* pieces) {
+  size_t offset = 0;  // Offset of the chunk in the payload.
+  for (const absl::string_view chunk : frame.payload.Chunks()) {
     if (pieces->full()) return false;
     const absl::string_view part = chunk.substr(0, kBytesMax - pieces->bytes);
     pieces->Add(part.data(), part.size());
@@ -134,7 +134,7 @@ FrameWriter::Step FrameWriter::WriteSome() {
     if (frame->head_sent < kFrameHeadBytes) {
       pieces.Add(frame->head.data() + frame->head_sent, kFrameHeadBytes - frame->head_sent);
     }
-    if (!AddBody(*frame, &pieces) || (frame->tail_left > 0 && pieces.count == kPiecesMax)) break;
+    if (!AddPayload(*frame, &pieces) || (frame->tail_left > 0 && pieces.count == kPiecesMax)) break;
     if (frame->tail_left == 0) continue;
     if (frame->tail_left == kFrameSumBytes) frame->tail = frame->sum.Encode();
     pieces.Add(frame->tail.data() + kFrameSumBytes - frame->tail_left, frame->tail_left);
@@ -161,14 +161,14 @@ void FrameWriter::Advance(size_t bytes) {
     const size_t of_head = std::min(bytes, kFrameHeadBytes - frame.head_sent);
     frame.head_sent += of_head;
     bytes -= of_head;
-    const size_t of_body = std::min(bytes, frame.body.size());
-    frame.body.RemovePrefix(of_body);
-    frame.summed -= of_body;
-    bytes -= of_body;
-    const size_t of_tail = frame.body.empty() ? std::min(bytes, frame.tail_left) : 0;
+    const size_t of_payload = std::min(bytes, frame.payload.size());
+    frame.payload.RemovePrefix(of_payload);
+    frame.summed -= of_payload;
+    bytes -= of_payload;
+    const size_t of_tail = frame.payload.empty() ? std::min(bytes, frame.tail_left) : 0;
     frame.tail_left -= of_tail;
     bytes -= of_tail;
-    if (frame.head_sent < kFrameHeadBytes || !frame.body.empty() || frame.tail_left > 0) return;
+    if (frame.head_sent < kFrameHeadBytes || !frame.payload.empty() || frame.tail_left > 0) return;
     writing_.pop_front();
   }
 }

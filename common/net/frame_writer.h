@@ -6,8 +6,8 @@
 //    '----all written---'           '-------------Flush--------------'
 //
 // One thread writes at a time: what others send meanwhile it writes, too. Nobody writes while it is
-// stalled; whoever polls the socket then calls Flush. Bodies are sent from where they lie; they are
-// summed up just before, a part at a time, so that the kernel's copy finds them in the cache.
+// stalled; whoever polls the socket then calls Flush. Payloads are sent from where they lie; they
+// are summed up just before, a part at a time, so that the kernel's copy finds them in the cache.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_FRAME_WRITER_H_
 #define CAPSTAN_COMMON_NET_FRAME_WRITER_H_
@@ -31,18 +31,18 @@ class FrameWriter {
  public:
   explicit FrameWriter(int socket) : socket_(socket) {}  // It outlives the writer.
 
-  // Adds a frame; `head.length` is set to the body's. Writes if nobody does, and waits for the
+  // Adds a frame; `head.length` is set to the payload's. Writes if nobody does, and waits for the
   // socket where it takes no more, `patience` in all. True: it has become stalled.
-  bool Send(FrameHead head, absl::Cord body, absl::Duration patience);
+  bool Send(FrameHead head, absl::Cord payload, absl::Duration patience);
   // Adds a frame and leaves it to whoever writes, or to Flush. True: it has become stalled.
-  bool Leave(FrameHead head, absl::Cord body);
+  bool Leave(FrameHead head, absl::Cord payload);
   // Goes on if it is stalled, without waiting. True: it is again.
   bool Flush();
 
   bool stalled() const { return stalled_.load(std::memory_order_acquire); }
   int64_t queued_bytes() const { return queued_bytes_.load(std::memory_order_relaxed); }
   int64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
-  // Drops what is queued, and later frames. What is lent to bodies is let go of, at the latest as
+  // Drops what is queued, and later frames. What is lent to payloads is let go of, at the latest as
   // the thread that writes notices.
   void Close();
   absl::Status error() const;  // Why the socket takes no more for good; OK: it does.
@@ -51,21 +51,21 @@ class FrameWriter {
   struct Frame {
     std::array<char, kFrameHeadBytes> head;
     size_t head_sent = 0;
-    absl::Cord body;    // The part of it that is still to be sent.
-    size_t summed = 0;  // Bytes at its front that are in the sum already.
+    absl::Cord payload;  // The part of it that is still to be sent.
+    size_t summed = 0;   // Bytes at its front that are in the sum already.
     FrameSum sum;
-    std::array<char, kFrameSumBytes> tail = {};  // The sum, once all of the body is in it.
-    size_t tail_left = 0;                        // 0 from the start: there is no body.
+    std::array<char, kFrameSumBytes> tail = {};  // The sum, once all of the payload is in it.
+    size_t tail_left = 0;                        // 0 from the start: there is no payload.
   };
   struct Pieces;  // The pieces that one call hands to the kernel.
   enum class Step { kGoOn, kFull, kBroken };
 
   // False: nobody is to write it, or somebody does already.
-  bool AddLocked(FrameHead head, absl::Cord body) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AddLocked(FrameHead head, absl::Cord payload) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Write(absl::Duration patience);
   bool TakeQueued();
   Step WriteSome();
-  static bool AddBody(Frame& frame, Pieces* pieces);  // False: not all of it.
+  static bool AddPayload(Frame& frame, Pieces* pieces);  // False: not all of it.
   void Advance(size_t bytes);
   bool WaitForRoom(absl::Duration* patience) const;
   void Fail(const absl::Status& status);

@@ -44,14 +44,14 @@ constexpr FrameHead kHead = {.kind = FrameKind::kAnswer, .call = 5};
 TEST_CASE("Frame writer: what is sent arrives", "[net][frame]") {
   Pair pair;
   FrameWriter writer(pair.files[1]);
-  absl::Cord body("abc");
-  body.Append(std::string(5000, 'x'));
-  CHECK_FALSE(writer.Send(kHead, body, kNone));
+  absl::Cord payload("abc");
+  payload.Append(std::string(5000, 'x'));
+  CHECK_FALSE(writer.Send(kHead, payload, kNone));
   CHECK_FALSE(writer.Send(kHead, absl::Cord(), kNone));
   CHECK(writer.queued_bytes() == 0);
   const auto frames = pair.Read();
   REQUIRE(frames.size() == 2);
-  CHECK(frames[0].body == body);
+  CHECK(frames[0].payload == payload);
   CHECK(frames[1].head.call == 5);
 }
 
@@ -59,8 +59,8 @@ TEST_CASE("Frame writer: a socket that takes no more stalls it, and Flush goes o
           "[net][frame]") {
   Pair pair;
   FrameWriter writer(pair.files[1]);
-  const absl::Cord body(std::string(4 << 20, 'x'));
-  CHECK(writer.Send(kHead, body, kNone));
+  const absl::Cord payload(std::string(4 << 20, 'x'));
+  CHECK(writer.Send(kHead, payload, kNone));
   CHECK(writer.stalled());
   CHECK_FALSE(writer.Send(kHead, absl::Cord("behind"), kNone));  // Queued.
   CHECK(writer.queued_bytes() > 0);
@@ -72,8 +72,8 @@ TEST_CASE("Frame writer: a socket that takes no more stalls it, and Flush goes o
   for (auto& frame : pair.Read()) frames.push_back(std::move(frame));
   CHECK(writer.queued_bytes() == 0);
   REQUIRE(frames.size() == 2);
-  CHECK(frames[0].body == body);
-  CHECK(frames[1].body == "behind");
+  CHECK(frames[0].payload == payload);
+  CHECK(frames[1].payload == "behind");
 }
 
 TEST_CASE("Frame writer: what is left to it goes with Flush, or with what is sent",
@@ -88,8 +88,8 @@ TEST_CASE("Frame writer: what is left to it goes with Flush, or with what is sen
   CHECK_FALSE(writer.Flush());
   const auto frames = pair.Read();
   REQUIRE(frames.size() == 3);
-  CHECK(frames[0].body == "left");
-  CHECK(frames[2].body == "sent");
+  CHECK(frames[0].payload == "left");
+  CHECK(frames[2].payload == "sent");
   writer.Close();
   CHECK_FALSE(writer.Leave(kHead, absl::Cord("late")));
 }
@@ -111,7 +111,7 @@ TEST_CASE("Frame writer: frames of many threads are not mixed up", "[net][frame]
     if (writer.stalled()) writer.Flush();
     for (const auto& frame : pair.Read()) {
       const auto letter = static_cast<char>('a' + frame.head.call);
-      REQUIRE(frame.body == std::string(20'000, letter));
+      REQUIRE(frame.payload == std::string(20'000, letter));
       ++count;
     }
   }
@@ -119,15 +119,16 @@ TEST_CASE("Frame writer: frames of many threads are not mixed up", "[net][frame]
   CHECK(writer.queued_bytes() == 0);
 }
 
-TEST_CASE("Frame writer: lets go of bodies when it is closed or the peer is gone", "[net][frame]") {
+TEST_CASE("Frame writer: lets go of payloads when it is closed or the peer is gone",
+          "[net][frame]") {
   Pair pair;
   FrameWriter writer(pair.files[1]);
   auto alive = std::make_shared<std::string>(4 << 20, 'x');
   const std::weak_ptr<std::string> watch = alive;
-  absl::Cord body = absl::MakeCordFromExternal(*alive, [alive] {});
+  absl::Cord payload = absl::MakeCordFromExternal(*alive, [alive] {});
   alive.reset();
-  CHECK(writer.Send(kHead, std::move(body), kNone));
-  body = absl::Cord();
+  CHECK(writer.Send(kHead, std::move(payload), kNone));
+  payload = absl::Cord();
   CHECK_FALSE(watch.expired());
   SECTION("closed") {
     writer.Close();

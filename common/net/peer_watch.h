@@ -24,7 +24,7 @@ class PeerWatch {
   explicit PeerWatch(Instant now) : quiet_since_(now) {}
 
   // `moved`: bytes that have come and gone so far; `waits`: something is awaited of the peer. After
-  // kAsk the caller asks, with a frame without a body.
+  // kAsk the caller asks, with a frame without a payload.
   Verdict Look(Instant now, int64_t moved, bool waits);
   // How long nothing has moved, when Look was called last.
   absl::Duration Quiet(Instant now) const { return now - quiet_since_; }

@@ -60,7 +60,7 @@ enum class PlantedBug : uint8_t {
   kForgetPinnedRow,
   kReadPresentForPinned,
   kKeepAnyVersion,
-  kTakeInOldBody,
+  kTakeInOldPayload,
   kFailJobForBadDisk,
   // Replication.
   kAcknowledgeBeforeReplica,

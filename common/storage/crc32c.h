@@ -1,7 +1,7 @@
 // Crc32c: CRC-32C (Castagnoli, RFC 3720 appendix B.4) of bytes that come in pieces, at memory
 // speed.
 //
-//   Crc32c crc;  crc.Add(head);  crc.Add(body);  crc.value();   // as of both in one piece
+//   Crc32c crc;  crc.Add(head);  crc.Add(payload);  crc.value();   // as of both in one piece
 //
 // The polynomial finds every change of up to 32 bits in a row, and every change of one or two bits
 // in up to 256 MiB. Thread safety: a value.

@@ -41,9 +41,9 @@ absl::Cord Join(const MessageLite& head, const std::vector<absl::Cord>& values) 
   std::string start(reinterpret_cast<const char*>(numbers.data()),
                     numbers.size() * sizeof(uint32_t));
   head.AppendToString(&start);
-  absl::Cord body(std::move(start));
-  for (const absl::Cord& each : values) body.Append(each);
-  return body;
+  absl::Cord payload(std::move(start));
+  for (const absl::Cord& each : values) payload.Append(each);
+  return payload;
 }
 
 // Counts the entries before they are parsed, because the parser makes an object of each, however
@@ -68,30 +68,30 @@ absl::StatusOr<Message> Parse(const absl::Cord& bytes) {
   return message;
 }
 
-absl::Status Mismatch(const absl::Cord& body, const BodyStart& start) {
+absl::Status Mismatch(const absl::Cord& payload, const PayloadStart& start) {
   size_t values = 0;
   for (const uint32_t size : start.sizes) values += size;
-  if (start.values_begin() + values == body.size()) return absl::OkStatus();
+  if (start.values_begin() + values == payload.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "a body of ", body.size(), " bytes, expected ", start.bytes(), " for ", start.sizes.size(),
-      " sizes, a head of ", start.head_bytes, " and values of ", values));
+      "a payload of ", payload.size(), " bytes, expected ", start.bytes(), " for ",
+      start.sizes.size(), " sizes, a head of ", start.head_bytes, " and values of ", values));
 }
 
 // Message is PushMessage or PullAnswer.
 template <typename Message>
-absl::StatusOr<Message> Split(const absl::Cord& body) {
+absl::StatusOr<Message> Split(const absl::Cord& payload) {
   constexpr size_t kStartMax = kCountsBytes + kShardsPerMessageMax * sizeof(uint32_t);
-  const absl::string_view first = body.empty() ? absl::string_view() : *body.chunk_begin();
-  CAPSTAN_ASSIGN_OR_RETURN(std::optional<BodyStart> start, ReadBodyStart(first));
+  const absl::string_view first = payload.empty() ? absl::string_view() : *payload.chunk_begin();
+  CAPSTAN_ASSIGN_OR_RETURN(std::optional<PayloadStart> start, ReadPayloadStart(first));
   if (!start) {  // The start spans several chunks.
-    CAPSTAN_ASSIGN_OR_RETURN(start, ReadBodyStart(std::string(body.Subcord(0, kStartMax))));
+    CAPSTAN_ASSIGN_OR_RETURN(start, ReadPayloadStart(std::string(payload.Subcord(0, kStartMax))));
   }
-  if (!start) return absl::InvalidArgumentError("a body that ends before its values' sizes");
-  CAPSTAN_RETURN_IF_ERROR(Mismatch(body, *start));
+  if (!start) return absl::InvalidArgumentError("a payload that ends before its values' sizes");
+  CAPSTAN_RETURN_IF_ERROR(Mismatch(payload, *start));
   Message message;
   using Head = decltype(message.head);
   CAPSTAN_ASSIGN_OR_RETURN(message.head,
-                           Parse<Head>(body.Subcord(start->bytes(), start->head_bytes)));
+                           Parse<Head>(payload.Subcord(start->bytes(), start->head_bytes)));
   if (static_cast<size_t>(message.head.shards_size()) != start->sizes.size()) {
     return absl::InvalidArgumentError(absl::StrCat("a message of ", message.head.shards_size(),
                                                    " shards with ", start->sizes.size(),
@@ -99,7 +99,7 @@ absl::StatusOr<Message> Split(const absl::Cord& body) {
   }
   size_t begin = start->values_begin();
   for (const uint32_t size : start->sizes) {
-    message.values.push_back(body.Subcord(begin, size));
+    message.values.push_back(payload.Subcord(begin, size));
     begin += size;
   }
   return message;
@@ -145,23 +145,25 @@ absl::Cord Encode(const PushMessage& message) { return Join(message.head, messag
 
 absl::Cord Encode(const PullAnswer& answer) { return Join(answer.head, answer.values); }
 
-absl::StatusOr<std::optional<BodyStart>> ReadBodyStart(absl::string_view come) {
+absl::StatusOr<std::optional<PayloadStart>> ReadPayloadStart(absl::string_view come) {
   uint32_t counts[2];  // Bytes of the head, and number of values.
   if (come.size() < sizeof counts) return std::nullopt;
   std::memcpy(counts, come.data(), sizeof counts);
   if (counts[1] > kShardsPerMessageMax) return TooMany(counts[1]);
   come.remove_prefix(sizeof counts);
-  BodyStart start{.head_bytes = counts[0], .sizes = std::vector<uint32_t>(counts[1])};
+  PayloadStart start{.head_bytes = counts[0], .sizes = std::vector<uint32_t>(counts[1])};
   const size_t bytes = start.sizes.size() * sizeof(uint32_t);
   if (come.size() < bytes) return std::nullopt;
   if (bytes > 0) std::memcpy(start.sizes.data(), come.data(), bytes);
   return start;
 }
 
-absl::StatusOr<PushMessage> DecodePush(const absl::Cord& body) { return Split<PushMessage>(body); }
+absl::StatusOr<PushMessage> DecodePush(const absl::Cord& payload) {
+  return Split<PushMessage>(payload);
+}
 
-absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& body) {
-  return Split<PullAnswer>(body);
+absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& payload) {
+  return Split<PullAnswer>(payload);
 }
 
 absl::StatusOr<v1::PushRequest> ParsePush(const absl::Cord& bytes) {

@@ -2,10 +2,10 @@
 // out of a protobuf.
 //
 //   PushMessage push{.head = ..., .values = {cord of shard 0, cord of shard 1}};
-//   const absl::Cord body = Encode(push);            // of a frame: common/net/frame.h
-//   absl::StatusOr<PushMessage> decoded = DecodePush(body);
+//   const absl::Cord payload = Encode(push);            // of a frame: common/net/frame.h
+//   absl::StatusOr<PushMessage> decoded = DecodePush(payload);
 //
-// A body is one small head and raw values; numbers are little-endian:
+// A payload is one small head and raw values; numbers are little-endian:
 //
 //   byte  0           4         8              8 + 4n        8 + 4n + head bytes
 //         head bytes  n values  bytes of each  the protobuf  values, one behind another
@@ -48,22 +48,22 @@ struct PullAnswer {
 absl::Cord Encode(const PushMessage& message);
 absl::Cord Encode(const PullAnswer& answer);
 
-// The head of a body, in front of its protobuf.
-struct BodyStart {
+// The head of a payload, in front of its protobuf.
+struct PayloadStart {
   uint32_t head_bytes = 0;      // The protobuf has so many.
   std::vector<uint32_t> sizes;  // Each value has so many bytes.
 
   size_t bytes() const { return 8 + sizes.size() * sizeof(uint32_t); }
   size_t values_begin() const { return bytes() + head_bytes; }
 };
-// `come`: the beginning of a body. Nothing: more of it has to come. Errors: kInvalidArgument  it
+// `come`: the beginning of a payload. Nothing: more of it has to come. Errors: kInvalidArgument  it
 // says that there are more than kShardsPerMessageMax values.
-absl::StatusOr<std::optional<BodyStart>> ReadBodyStart(absl::string_view come);
+absl::StatusOr<std::optional<PayloadStart>> ReadPayloadStart(absl::string_view come);
 
 // Errors: kInvalidArgument  these bytes are no such message, or one of more than
 // kShardsPerMessageMax entries; says what is wrong with them.
-absl::StatusOr<PushMessage> DecodePush(const absl::Cord& body);
-absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& body);
+absl::StatusOr<PushMessage> DecodePush(const absl::Cord& payload);
+absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& payload);
 
 // Protobufs from the network. Errors: as above; kUnavailable  a checksum that is there is wrong:
 // the message was damaged on its way.

@@ -90,14 +90,14 @@ TEST_CASE("Tensor messages: values lie raw behind the head", "[wire]") {
     push.values.emplace_back(values);
   }
   const std::string head = push.head.SerializeAsString();
-  const std::string body(Encode(push));
-  CHECK(body == Number(static_cast<uint32_t>(head.size())) + Number(3) + Number(13) + Number(0) +
-                    Number(4) + head + "values of onemore");
+  const std::string payload(Encode(push));
+  CHECK(payload == Number(static_cast<uint32_t>(head.size())) + Number(3) + Number(13) + Number(0) +
+                       Number(4) + head + "values of onemore");
   for (const size_t come : {0, 7, 8, 19}) {
-    REQUIRE_OK_AND_ASSIGN(const auto start, ReadBodyStart(body.substr(0, come)));
+    REQUIRE_OK_AND_ASSIGN(const auto start, ReadPayloadStart(payload.substr(0, come)));
     CHECK_FALSE(start.has_value());
   }
-  REQUIRE_OK_AND_ASSIGN(const auto start, ReadBodyStart(body.substr(0, 20)));
+  REQUIRE_OK_AND_ASSIGN(const auto start, ReadPayloadStart(payload.substr(0, 20)));
   REQUIRE(start.has_value());
   CHECK(start->sizes == std::vector<uint32_t>{13, 0, 4});
   CHECK(start->values_begin() == 20 + head.size());
@@ -129,7 +129,7 @@ TEST_CASE("Tensor messages: entries are counted before they are listed (issue 20
     for (int i = 0; i < count; ++i) bytes.append({tag, 0});
     return bytes;
   };
-  const auto body = [](const std::string& head, uint32_t values) {
+  const auto payload = [](const std::string& head, uint32_t values) {
     std::string bytes = Number(static_cast<uint32_t>(head.size())) + Number(values);
     for (uint32_t i = 0; i < values; ++i) bytes += Number(0);
     return absl::Cord(bytes + head);
@@ -140,13 +140,13 @@ TEST_CASE("Tensor messages: entries are counted before they are listed (issue 20
   const int most = kShardsPerMessageMax;
   CHECK(ParsePush(absl::Cord(many(kPushEntry, most))).ok());
   CHECK(ParsePull(absl::Cord(many(kPullEntry, most))).ok());
-  CHECK(DecodePush(body(many(kPushEntry, most), kShardsPerMessageMax)).ok());
+  CHECK(DecodePush(payload(many(kPushEntry, most), kShardsPerMessageMax)).ok());
   const int too_many = kShardsPerMessageMax + 1;
   CHECK_STATUS(ParsePush(absl::Cord(many(kPushEntry, too_many))), invalid, named);
   CHECK_STATUS(ParsePull(absl::Cord(many(kPullEntry, too_many))), invalid, named);
-  CHECK_STATUS(DecodePush(body(many(kPushEntry, too_many), 1)), invalid, named);
-  CHECK_STATUS(DecodePullAnswer(body(many(kAnswerEntry, too_many), 1)), invalid, named);
-  CHECK_STATUS(DecodePush(body("", too_many)), invalid, named);
+  CHECK_STATUS(DecodePush(payload(many(kPushEntry, too_many), 1)), invalid, named);
+  CHECK_STATUS(DecodePullAnswer(payload(many(kAnswerEntry, too_many), 1)), invalid, named);
+  CHECK_STATUS(DecodePush(payload("", too_many)), invalid, named);
   CHECK_STATUS(DecodePush(absl::Cord(Number(0) + Number(~0u))), invalid,
                "a message of 4294967295 shards");
 }
@@ -188,12 +188,12 @@ TEST_CASE("Tensor messages: bytes that are no message are refused, and nothing i
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
   SECTION("cut anywhere, or too long") {
     for (size_t size = 0; size < good.size(); size += 13) {
-      CHECK_STATUS(DecodePush(Torn(good.substr(0, size), 50)), invalid, "a body ");
+      CHECK_STATUS(DecodePush(Torn(good.substr(0, size), 50)), invalid, "a payload ");
     }
     CHECK_STATUS(DecodePush(absl::Cord(good + "x")), invalid, "expected 24 for 4 sizes, a head of");
   }
   SECTION("any byte in front of the values changed") {
-    REQUIRE_OK_AND_ASSIGN(const auto start, ReadBodyStart(good));
+    REQUIRE_OK_AND_ASSIGN(const auto start, ReadPayloadStart(good));
     for (size_t at = 0; at < start->values_begin(); ++at) {
       std::string bad = good;
       bad[at] = static_cast<char>(bad[at] ^ 0x55);

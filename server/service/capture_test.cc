@@ -109,7 +109,7 @@ v1::ShardSnapshot ReadAll(const CapturedShard& captured,
 
 TEST_CASE("Capture: what is read piece by piece is the moment, whatever is pushed meanwhile",
           "[server]") {
-  const int64_t limit = GENERATE(int64_t{0}, int64_t{1'600'000});  // Some bodies.
+  const int64_t limit = GENERATE(int64_t{0}, int64_t{1'600'000});  // Some payloads.
   CapturedJob job(limit);
   const std::vector<CapturedShard> captured = job.Capture(1);
   uint64_t first = 1;
@@ -199,7 +199,8 @@ TEST_CASE("Capture: a table with a limit stays within it while it is captured an
   for (const CapturedShard& each : captured) {
     ReadAll(each, [&] { most = std::max(most, job.MemoryHeld()); });
   }
-  // Of 12,000 rows 60 bytes each are kept: more than a quarter, were it not in their bodies' place.
+  // Of 12,000 rows 60 bytes each are kept: more than a quarter, were it not in their payloads'
+  // place.
   CHECK(most <= before * 9 / 8);
 }
 

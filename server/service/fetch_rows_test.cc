@@ -30,7 +30,7 @@ struct DiskJob {
     TestJobOptions options;
     options.consistency = {.mode = ConsistencyMode::kAsp};
     options.buckets = kBuckets;
-    options.memory_bytes = 6000;  // Some twenty bodies of a bucket beside the heads.
+    options.memory_bytes = 6000;  // Some twenty payloads of a bucket beside the heads.
     options.disks = &disks;
     options.transport = &transport;
     options.schedule_tick = [this](Instant when) { tick = std::min(tick, when); };

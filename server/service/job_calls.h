@@ -76,7 +76,7 @@ class JobCalls {
   v1::KeyListCounts key_list_counts() const { return state_->key_lists.counts(); }
 
  private:
-  // Bodies of rows that are read ahead for one pull.
+  // Payloads of rows that are read ahead for one pull.
   static constexpr int64_t kFetchBytesMax = 64 << 20;
   // A pull's keys, and what of its rows was read ahead of its turn.
   struct Ahead {

@@ -176,7 +176,7 @@ v1::ReadSnapshotRequest ValuesOf(int32_t shard) {
 }
 
 TEST_CASE("Snapshots: rows are those of the moment, whatever is pushed meanwhile", "[server]") {
-  const int64_t limit = GENERATE(int64_t{0}, int64_t{60'000});  // A third of the bodies.
+  const int64_t limit = GENERATE(int64_t{0}, int64_t{60'000});  // A third of the payloads.
   SnapshotJob job(limit);
   for (int i = 0; i < 20; ++i) job.PushSome();
   REQUIRE_OK(job.Keep(1));

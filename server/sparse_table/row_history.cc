@@ -95,25 +95,25 @@ void RowHistory::Lose(const absl::Status& why) {
 }
 
 absl::Status RowHistory::Store(absl::Span<const Image> rows, int64_t until) {
-  const auto size = static_cast<size_t>(body_bytes_);
+  const auto size = static_cast<size_t>(payload_bytes_);
   if (disks_ != nullptr && disk_ == nullptr) {
-    CAPSTAN_ASSIGN_OR_RETURN(disk_, disks_->Open(body_bytes_));
+    CAPSTAN_ASSIGN_OR_RETURN(disk_, disks_->Open(payload_bytes_));
   }
   std::vector<RowNumber> numbers;
-  std::vector<const char*> bodies;
+  std::vector<const char*> payloads;
   for (const Image& row : rows) {
     Stored& stored = images_[{row.place, until}];
-    stored = {.key = row.key, .stamp = row.stamp, .body = nullptr};
+    stored = {.key = row.key, .stamp = row.stamp, .payload = nullptr};
     if (disk_ == nullptr) {
-      stored.body = std::make_unique<char[]>(size);
-      std::memcpy(stored.body.get(), row.body, size);
+      stored.payload = std::make_unique<char[]>(size);
+      std::memcpy(stored.payload.get(), row.payload, size);
       continue;
     }
     stored.number = TakeNumber();
     numbers.push_back(stored.number);
-    bodies.push_back(row.body);
+    payloads.push_back(row.payload);
   }
-  return disk_ == nullptr ? absl::OkStatus() : disk_->Write(numbers, bodies);
+  return disk_ == nullptr ? absl::OkStatus() : disk_->Write(numbers, payloads);
 }
 
 RowNumber RowHistory::TakeNumber() {
@@ -149,7 +149,7 @@ void RowHistory::Trim(uint64_t begin, uint64_t end) {
 
 absl::StatusOr<std::vector<RowHistory::Image>> RowHistory::ImagesAt(
     int64_t version, uint64_t begin, uint64_t end, int64_t present,
-    std::deque<std::string>* bodies) const {
+    std::deque<std::string>* payloads) const {
   std::vector<Image> images;
   std::vector<RowNumber> numbers;
   std::vector<Image*> on_disk;
@@ -162,22 +162,24 @@ absl::StatusOr<std::vector<RowHistory::Image>> RowHistory::ImagesAt(
     if (it->first.first != place) continue;
     const Stored& stored = it->second;
     if (!ChangedSince(version, stored.stamp, present)) {
-      images.push_back(
-          {.place = place, .key = stored.key, .stamp = stored.stamp, .body = stored.body.get()});
-      if (stored.body == nullptr) numbers.push_back(stored.number);
+      images.push_back({.place = place,
+                        .key = stored.key,
+                        .stamp = stored.stamp,
+                        .payload = stored.payload.get()});
+      if (stored.payload == nullptr) numbers.push_back(stored.number);
     }
     while (it != images_.end() && it->first.first == place) ++it;
   }
   for (Image& image : images) {
-    if (image.body == nullptr) on_disk.push_back(&image);
+    if (image.payload == nullptr) on_disk.push_back(&image);
   }
-  CAPSTAN_RETURN_IF_ERROR(ReadBodies(numbers, std::move(on_disk), bodies));
+  CAPSTAN_RETURN_IF_ERROR(ReadPayloads(numbers, std::move(on_disk), payloads));
   return images;
 }
 
 absl::StatusOr<std::vector<RowHistory::Image>> RowHistory::ImagesOf(
     int64_t version, absl::Span<const uint64_t> places, int64_t present,
-    std::deque<std::string>* bodies) const {
+    std::deque<std::string>* payloads) const {
   std::vector<Image> images(places.size());
   std::vector<RowNumber> numbers;
   std::vector<Image*> on_disk;
@@ -187,26 +189,28 @@ absl::StatusOr<std::vector<RowHistory::Image>> RowHistory::ImagesOf(
     if (it == images_.end() || it->first.first != places[i]) continue;
     const Stored& stored = it->second;
     if (ChangedSince(version, stored.stamp, present)) continue;
-    images[i] = {
-        .place = places[i], .key = stored.key, .stamp = stored.stamp, .body = stored.body.get()};
-    if (stored.body != nullptr) continue;
+    images[i] = {.place = places[i],
+                 .key = stored.key,
+                 .stamp = stored.stamp,
+                 .payload = stored.payload.get()};
+    if (stored.payload != nullptr) continue;
     numbers.push_back(stored.number);
     on_disk.push_back(&images[i]);
   }
-  CAPSTAN_RETURN_IF_ERROR(ReadBodies(numbers, std::move(on_disk), bodies));
+  CAPSTAN_RETURN_IF_ERROR(ReadPayloads(numbers, std::move(on_disk), payloads));
   return images;
 }
 
-absl::Status RowHistory::ReadBodies(const std::vector<RowNumber>& numbers,
-                                    std::vector<Image*> images,
-                                    std::deque<std::string>* bodies) const {
+absl::Status RowHistory::ReadPayloads(const std::vector<RowNumber>& numbers,
+                                      std::vector<Image*> images,
+                                      std::deque<std::string>* payloads) const {
   if (numbers.empty()) return absl::OkStatus();
-  const auto size = static_cast<size_t>(body_bytes_);
-  std::string& read = bodies->emplace_back(numbers.size() * size, '\0');
+  const auto size = static_cast<size_t>(payload_bytes_);
+  std::string& read = payloads->emplace_back(numbers.size() * size, '\0');
   std::vector<char*> to;
   for (Image* const image : images) {
     to.push_back(read.data() + to.size() * size);
-    image->body = to.back();
+    image->payload = to.back();
   }
   return disk_->Read(numbers, to);
 }
@@ -214,7 +218,7 @@ absl::Status RowHistory::ReadBodies(const std::vector<RowNumber>& numbers,
 int64_t RowHistory::bytes() const {
   // A node of the tree is three quarters full or less.
   const int64_t each = static_cast<int64_t>(sizeof(Images::value_type)) * 3 / 2 +
-                       (disk_ == nullptr ? body_bytes_ : 0);
+                       (disk_ == nullptr ? payload_bytes_ : 0);
   return images() * each + (disk_ == nullptr ? 0 : disk_->bytes()) +
          static_cast<int64_t>(free_.capacity() * sizeof(RowNumber));
 }

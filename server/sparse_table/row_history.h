@@ -8,7 +8,7 @@
 // the update which changed it. A row without an image is as it is now, unless its stamp is after
 // the pinned version: then there was none.
 //
-// Bodies lie on a disk if there is one, else in memory. A disk that fails ends the pins, by name,
+// Payloads lie on a disk if there is one, else in memory. A disk that fails ends the pins, by name,
 // and nothing else. A pin may stand on an account, for what is kept in memory: where that has no
 // room left, it ends likewise. While one does, all that is kept counts.
 // Thread safety: thread-compatible.
@@ -45,8 +45,9 @@ class KeptRowsAccount {
 
 class RowHistory {
  public:
-  // `disks` may be null: then bodies are kept in memory. It outlives the history.
-  RowHistory(int64_t body_bytes, RowDisks* disks) : body_bytes_(body_bytes), disks_(disks) {}
+  // `disks` may be null: then payloads are kept in memory. It outlives the history.
+  RowHistory(int64_t payload_bytes, RowDisks* disks)
+      : payload_bytes_(payload_bytes), disks_(disks) {}
 
   // From now on the rows of `version`, the present one, can be read. With an account, which is the
   // same for all pins that have one, until it refuses to take more.
@@ -64,7 +65,7 @@ class RowHistory {
     uint64_t place = 0;
     uint64_t key = 0;
     uint32_t stamp = 0;
-    const char* body = nullptr;
+    const char* payload = nullptr;
   };
   // Keeps rows that are wanted, before the update that makes `until` changes or erases them. Each
   // row once for an update.
@@ -73,15 +74,15 @@ class RowHistory {
   void Lose(const absl::Status& why);
 
   // Those of a pinned version with places from `begin` on and below `end` (0: up to the last), in
-  // their order. They are valid until the next Keep, Pass or Unpin, and as long as `bodies`, which
-  // gets what is read from disk. `present`: as above. Errors: of the disk.
+  // their order. They are valid until the next Keep, Pass or Unpin, and as long as `payloads`,
+  // which gets what is read from disk. `present`: as above. Errors: of the disk.
   absl::StatusOr<std::vector<Image>> ImagesAt(int64_t version, uint64_t begin, uint64_t end,
                                               int64_t present,
-                                              std::deque<std::string>* bodies) const;
-  // Likewise of these places: one for each, without a body where there is none.
+                                              std::deque<std::string>* payloads) const;
+  // Likewise of these places: one for each, without a payload where there is none.
   absl::StatusOr<std::vector<Image>> ImagesOf(int64_t version, absl::Span<const uint64_t> places,
                                               int64_t present,
-                                              std::deque<std::string>* bodies) const;
+                                              std::deque<std::string>* payloads) const;
 
   int64_t images() const { return static_cast<int64_t>(images_.size()); }
   int64_t bytes() const;  // In memory.
@@ -114,8 +115,8 @@ class RowHistory {
   struct Stored {
     uint64_t key = 0;
     uint32_t stamp = 0;
-    RowNumber number = 0;          // On disk.
-    std::unique_ptr<char[]> body;  // In memory; null: on disk.
+    RowNumber number = 0;             // On disk.
+    std::unique_ptr<char[]> payload;  // In memory; null: on disk.
   };
   using Images =
       absl::btree_map<std::pair<uint64_t, int64_t>, Stored>;  // Keyed by place and `until`.
@@ -129,11 +130,11 @@ class RowHistory {
   void DropImages();
   // Brings the account up to what is kept; without room its pins end.
   void SettleCharge();
-  // Those of `images` whose bodies lie on disk, at these numbers.
-  absl::Status ReadBodies(const std::vector<RowNumber>& numbers, std::vector<Image*> images,
-                          std::deque<std::string>* bodies) const;
+  // Those of `images` whose payloads lie on disk, at these numbers.
+  absl::Status ReadPayloads(const std::vector<RowNumber>& numbers, std::vector<Image*> images,
+                            std::deque<std::string>* payloads) const;
 
-  int64_t body_bytes_;
+  int64_t payload_bytes_;
   RowDisks* disks_;
   std::unique_ptr<RowDisk> disk_;  // Null until something is kept.
   absl::btree_map<PinId, Pinned> pins_;

@@ -164,7 +164,7 @@ TEST_CASE("Row life: the same rows as a model in a map, whatever the rules", "[s
       {.after = admit_after, .filter_keys = 200'000, .probability = probability, .stream = 9},
       eviction);
   MemoryRowDisks disks;
-  config.memory_bytes = GENERATE(0, 1);  // Sixteen bodies have room in any case.
+  config.memory_bytes = GENERATE(0, 1);  // Sixteen payloads have room in any case.
   config.disks = &disks;
   SparseRows rows = MakeRows(config);
   NaiveRows expected(config);

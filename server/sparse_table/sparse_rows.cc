@@ -13,43 +13,43 @@
 namespace capstan::server {
 namespace {
 
-constexpr size_t kHeldMax = 4096;  // The limit of bodies that are brought into memory at a time.
+constexpr size_t kHeldMax = 4096;  // The limit of payloads that are brought into memory at a time.
 
-int64_t BodyBytes(int64_t dim, const OptimizerConfig& rule) {
+int64_t PayloadBytes(int64_t dim, const OptimizerConfig& rule) {
   const int64_t floats = dim + StateFloats(rule, dim) + (CountsUpdates(rule) ? 1 : 0);
   return floats * int64_t{sizeof(float)};
 }
 
-int64_t RowBytes(int64_t head, int64_t body) {
+int64_t RowBytes(int64_t head, int64_t payload) {
   constexpr int64_t kKey = sizeof(uint64_t);  // Rounding puts a key in one cache line.
-  return (head + body + kKey - 1) / kKey * kKey;
+  return (head + payload + kKey - 1) / kKey * kKey;
 }
 
-absl::StatusOr<std::unique_ptr<BodyCache>> CacheOf(const SparseRows::Config& config) {
+absl::StatusOr<std::unique_ptr<PayloadCache>> CacheOf(const SparseRows::Config& config) {
   if (config.memory_bytes == 0) return nullptr;
-  const int64_t body_bytes = BodyBytes(config.dim, config.rule);
-  absl::StatusOr<std::unique_ptr<RowDisk>> disk = config.disks->Open(body_bytes);
-  if (!disk.ok()) return BodyCache::LostCopy(disk.status());
-  return std::make_unique<BodyCache>(body_bytes, *std::move(disk));
+  const int64_t payload_bytes = PayloadBytes(config.dim, config.rule);
+  absl::StatusOr<std::unique_ptr<RowDisk>> disk = config.disks->Open(payload_bytes);
+  if (!disk.ok()) return PayloadCache::LostCopy(disk.status());
+  return std::make_unique<PayloadCache>(payload_bytes, *std::move(disk));
 }
 
 }  // namespace
 
-SparseRows::SparseRows(const Config& config, std::unique_ptr<BodyCache> cache, KeyIndex index,
+SparseRows::SparseRows(const Config& config, std::unique_ptr<PayloadCache> cache, KeyIndex index,
                        RowAdmission admission)
     : config_(config),
       places_{config.buckets},
       state_floats_(StateFloats(config.rule, config.dim)),
-      body_bytes_(BodyBytes(config.dim, config.rule)),
+      payload_bytes_(PayloadBytes(config.dim, config.rule)),
       cache_(std::move(cache)),
-      slab_(cache_ == nullptr ? RowBytes(kBodyAt, body_bytes_) : BodyCache::kHeadBytes),
+      slab_(cache_ == nullptr ? RowBytes(kPayloadAt, payload_bytes_) : PayloadCache::kHeadBytes),
       index_(std::move(index)),
       admission_(std::move(admission)),
       eviction_(config.eviction, places_),
-      history_(body_bytes_, config.memory_bytes > 0 ? config.disks : nullptr) {}
+      history_(payload_bytes_, config.memory_bytes > 0 ? config.disks : nullptr) {}
 
 absl::StatusOr<SparseRows> SparseRows::Make(const Config& config) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<BodyCache> cache, CacheOf(config));
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<PayloadCache> cache, CacheOf(config));
   CAPSTAN_ASSIGN_OR_RETURN(KeyIndex index, KeyIndex::Make({config.buckets}));
   CAPSTAN_ASSIGN_OR_RETURN(RowAdmission admission, RowAdmission::Make(config.admission));
   return SparseRows(config, std::move(cache), std::move(index), std::move(admission));
@@ -71,11 +71,11 @@ void SparseRows::Locate(absl::Span<const uint64_t> keys, int64_t bytes, Rows* ro
     if (guess == KeyIndex::kNone || slab_.KeyAt(guess) == keys[i]) continue;
     (*rows)[i] = index_.Find(keys[i], places[i], slab_);
   }
-  if (cache_ == nullptr || bytes <= kBodyAt) return;
+  if (cache_ == nullptr || bytes <= kPayloadAt) return;
   for (size_t i = 0; i < keys.size(); ++i) {
     const RowNumber row = (*rows)[i];
     if (row == KeyIndex::kNone || IsOnDisk(row)) continue;
-    Prefetch(cache_->Of(slab_.At(row)), bytes - kBodyAt);
+    Prefetch(cache_->Of(slab_.At(row)), bytes - kPayloadAt);
   }
 }
 
@@ -129,7 +129,7 @@ absl::Status SparseRows::LocateHeld(absl::Span<const uint64_t> keys, size_t begi
   const auto batch = absl::MakeConstSpan(*held).subspan(begin % together, batch_max);
   std::copy(batch.begin(), batch.end(), rows->begin());
   for (const RowNumber row : batch) {
-    if (row != KeyIndex::kNone) Prefetch(cache_->Of(slab_.At(row)), bytes - kBodyAt);
+    if (row != KeyIndex::kNone) Prefetch(cache_->Of(slab_.At(row)), bytes - kPayloadAt);
   }
   return absl::OkStatus();
 }
@@ -141,7 +141,7 @@ absl::Status SparseRows::Read(absl::Span<const uint64_t> keys, float* out) const
   std::vector<RowNumber> held;
   Rows rows;
   for (size_t begin = 0; begin < keys.size(); begin += batch_max) {
-    CAPSTAN_RETURN_IF_ERROR(LocateHeld(keys, begin, kBodyAt + bytes, &held, &rows));
+    CAPSTAN_RETURN_IF_ERROR(LocateHeld(keys, begin, kPayloadAt + bytes, &held, &rows));
     const absl::Span<const uint64_t> batch = keys.subspan(begin, batch_max);
     NewRows missing;
     for (size_t i = 0; i < batch.size(); ++i, out += config_.dim) {
@@ -184,7 +184,7 @@ absl::Status SparseRows::Update(int64_t step, absl::Span<const uint64_t> keys,
   std::array<float*, kBatch> weights;
   std::array<uint32_t, kBatch> counts;
   for (size_t begin = 0; begin < keys.size(); begin += batch_max) {
-    CAPSTAN_RETURN_IF_ERROR(LocateHeld(keys, begin, kBodyAt + body_bytes_, &held, &rows));
+    CAPSTAN_RETURN_IF_ERROR(LocateHeld(keys, begin, kPayloadAt + payload_bytes_, &held, &rows));
     const absl::Span<const uint64_t> batch = keys.subspan(begin, batch_max);
     CAPSTAN_RETURN_IF_ERROR(MakeMissing(batch, version, &rows));
     const auto elements = static_cast<int64_t>(batch.size()) * config_.dim;

@@ -5,11 +5,11 @@
 // few dozen keys at a time: what they need is brought into the cache while the keys before them are
 // looked at. Keys in ascending order of their places are the fastest.
 //
-//   row = key (8 bytes), stamp (row_stamp.h), body; a multiple of 8 bytes
-//   body = weights [dim], state, count of updates (Adam)
+//   row = key (8 bytes), stamp (row_stamp.h), payload; a multiple of 8 bytes
+//   payload = weights [dim], state, count of updates (Adam)
 //
-// With a limit of memory, bodies beyond it lie on disk (body_cache.h), which changes nothing but
-// time. A failing disk ends the call; then the rows are not to be used any more.
+// With a limit of memory, payloads beyond it lie on disk (payload_cache.h), which changes nothing
+// but time. A failing disk ends the call; then the rows are not to be used any more.
 //
 // An update may refuse a key a row (row_admission.h): then its gradient is dropped. Afterwards rows
 // may leave (row_eviction.h): then their keys have their initial weights again. Both follow from
@@ -38,8 +38,8 @@
 #include "common/wire/wire_values.h"
 #include "proto/parameter_server.pb.h"
 #include "server/optimizer/row_loops.h"
-#include "server/sparse_table/body_cache.h"
 #include "server/sparse_table/key_index.h"
+#include "server/sparse_table/payload_cache.h"
 #include "server/sparse_table/row_admission.h"
 #include "server/sparse_table/row_disk.h"
 #include "server/sparse_table/row_eviction.h"
@@ -155,7 +155,7 @@ class SparseRows {
   int64_t state_floats() const { return state_floats_; }
   bool counts_updates() const { return CountsUpdates(config_.rule); }
   int64_t rows() const { return slab_.rows(); }
-  int64_t rows_on_disk() const { return cache_ == nullptr ? 0 : rows() - cache_->bodies(); }
+  int64_t rows_on_disk() const { return cache_ == nullptr ? 0 : rows() - cache_->payloads(); }
   // In memory.
   int64_t bytes() const { return fixed_bytes() + (cache_ == nullptr ? 0 : cache_->bytes()); }
   // Rows that pins keep. Their memory is not in bytes().
@@ -165,7 +165,7 @@ class SparseRows {
 
  private:
   static constexpr size_t kBatch = 64;
-  static constexpr int64_t kBodyAt = kStampAt + int64_t{sizeof(uint32_t)};  // In a row.
+  static constexpr int64_t kPayloadAt = kStampAt + int64_t{sizeof(uint32_t)};  // In a row.
   using Rows = std::array<RowNumber, kBatch>;
   size_t BatchMax() const;  // Keys that are worked on at a time.
   // At most kBatch rows that are to have initial values, and where.
@@ -184,7 +184,7 @@ class SparseRows {
     std::array<float*, kBatch> rows_;
   };
 
-  SparseRows(const Config& config, std::unique_ptr<BodyCache> cache, KeyIndex index,
+  SparseRows(const Config& config, std::unique_ptr<PayloadCache> cache, KeyIndex index,
              RowAdmission admission);
 
   // The rows of at most kBatch keys; KeyIndex::kNone where there is none. Their first `bytes` are
@@ -202,10 +202,10 @@ class SparseRows {
   // REQUIRES: it is in memory.
   float* WeightsAt(RowNumber row) const {
     char* const head = slab_.At(row);
-    return reinterpret_cast<float*>(cache_ == nullptr ? head + kBodyAt : cache_->Of(head));
+    return reinterpret_cast<float*>(cache_ == nullptr ? head + kPayloadAt : cache_->Of(head));
   }
   bool IsOnDisk(RowNumber row) const {
-    return cache_ != nullptr && BodyCache::IsOnDisk(slab_.At(row));
+    return cache_ != nullptr && PayloadCache::IsOnDisk(slab_.At(row));
   }
   Row RowOf(RowNumber row, const float* weights) const;
   Row RowOf(const RowHistory::Image& image) const;
@@ -222,14 +222,15 @@ class SparseRows {
 
   // ---- With a limit of memory; without one they do nothing.
   int64_t fixed_bytes() const { return slab_.bytes() + index_.bytes() + admission_.bytes(); }
-  // Leaves the bodies what heads and index leave of the limit.
+  // Leaves the payloads what heads and index leave of the limit.
   absl::Status FitMemory() const;
   std::vector<RowNumber> RowsOf(absl::Span<const uint64_t> keys) const;  // Or KeyIndex::kNone.
-  // As Locate, of the batch at `begin` for who goes through all keys by BatchMax. The bodies of its
-  // rows are in memory until the next call: a few thousand keys' at a time, whose rows `held` has.
+  // As Locate, of the batch at `begin` for who goes through all keys by BatchMax. The payloads of
+  // its rows are in memory until the next call: a few thousand keys' at a time, whose rows `held`
+  // has.
   absl::Status LocateHeld(absl::Span<const uint64_t> keys, size_t begin, int64_t bytes,
                           std::vector<RowNumber>* held, Rows* rows) const;
-  // Bodies of those of the batch's rows, numbered as here, whose weights are null.
+  // Payloads of those of the batch's rows, numbered as here, whose weights are null.
   absl::Status ReadFromDisk(absl::Span<const RowNumber> numbers, RowBatch* batch) const;
   uint32_t CountOf(const float* weights) const;
   void SetCount(uint32_t count, float* weights) const;
@@ -237,9 +238,9 @@ class SparseRows {
   Config config_;
   KeyIndex::Places places_;
   int64_t state_floats_;
-  int64_t body_bytes_;
-  std::unique_ptr<BodyCache> cache_;  // Null: the bodies are in the slab.
-  mutable RowSlab slab_;              // Reading moves bodies, which heads tell.
+  int64_t payload_bytes_;
+  std::unique_ptr<PayloadCache> cache_;  // Null: the payloads are in the slab.
+  mutable RowSlab slab_;                 // Reading moves payloads, which heads tell.
   KeyIndex index_;
   RowAdmission admission_;
   RowEviction eviction_;

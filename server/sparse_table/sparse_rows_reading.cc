@@ -60,13 +60,13 @@ void SparseRows::Keep(absl::Span<const RowNumber> rows, int64_t until) {
     const Row& row = batch.rows[i];
     images[i].key = row.key;
     images[i].stamp = row.stamp;
-    images[i].body = reinterpret_cast<const char*>(row.weights);
+    images[i].payload = reinterpret_cast<const char*>(row.weights);
   }
   history_.Keep(images, until);
 }
 
 SparseRows::Row SparseRows::RowOf(const RowHistory::Image& image) const {
-  const auto* const weights = reinterpret_cast<const float*>(image.body);
+  const auto* const weights = reinterpret_cast<const float*>(image.payload);
   return {.key = image.key,
           .weights = weights,
           .count = counts_updates() ? CountOf(weights) : 0,
@@ -94,7 +94,7 @@ absl::StatusOr<uint64_t> SparseRows::Append(const Which& which, uint64_t place,
                                             RowBatch* batch) const {
   std::vector<RowNumber> numbers;
   const uint64_t next = index_.AppendRun(place, &numbers);
-  const int64_t bytes = cache_ == nullptr ? kBodyAt + body_bytes_ : kBodyAt;
+  const int64_t bytes = cache_ == nullptr ? kPayloadAt + payload_bytes_ : kPayloadAt;
   for (const RowNumber row : numbers) Prefetch(slab_.At(row), bytes);
   // The order is by place; at the same place the image of a row comes before the present row.
   std::vector<Found> order;
@@ -141,13 +141,13 @@ absl::Status SparseRows::ReadFromDisk(absl::Span<const RowNumber> numbers, RowBa
     at.push_back(i);
   }
   if (missing.empty()) return absl::OkStatus();
-  const auto body_bytes = static_cast<size_t>(body_bytes_);
-  std::string& bytes = batch->from_disk.emplace_back(missing.size() * body_bytes, '\0');
-  std::vector<char*> bodies;
-  for (size_t i = 0; i < missing.size(); ++i) bodies.push_back(bytes.data() + i * body_bytes);
-  CAPSTAN_RETURN_IF_ERROR(cache_->ReadPast(missing, bodies));
+  const auto payload_bytes = static_cast<size_t>(payload_bytes_);
+  std::string& bytes = batch->from_disk.emplace_back(missing.size() * payload_bytes, '\0');
+  std::vector<char*> payloads;
+  for (size_t i = 0; i < missing.size(); ++i) payloads.push_back(bytes.data() + i * payload_bytes);
+  CAPSTAN_RETURN_IF_ERROR(cache_->ReadPast(missing, payloads));
   for (size_t i = 0; i < at.size(); ++i) {
-    rows[at[i]] = RowOf(missing[i], reinterpret_cast<const float*>(bodies[i]));
+    rows[at[i]] = RowOf(missing[i], reinterpret_cast<const float*>(payloads[i]));
   }
   return absl::OkStatus();
 }
@@ -159,7 +159,7 @@ absl::Status SparseRows::ReadPinned(PinId pin, absl::Span<const uint64_t> keys,
   Rows present;
   for (; !keys.empty(); keys.remove_prefix(std::min(kBatch, keys.size()))) {
     const absl::Span<const uint64_t> batch = keys.subspan(0, kBatch);
-    Locate(batch, kBodyAt + config_.dim * int64_t{sizeof(float)}, &present);
+    Locate(batch, kPayloadAt + config_.dim * int64_t{sizeof(float)}, &present);
     std::vector<uint64_t> places;
     for (const uint64_t key : batch) places.push_back(places_.Of(key));
     RowBatch rows;
@@ -168,7 +168,7 @@ absl::Status SparseRows::ReadPinned(PinId pin, absl::Span<const uint64_t> keys,
     std::vector<RowNumber> numbers;
     for (size_t i = 0; i < batch.size(); ++i) {
       const RowNumber row = present[i];
-      const bool kept = images[i].body != nullptr;
+      const bool kept = images[i].payload != nullptr;
       const bool stands = !kept && row != KeyIndex::kNone &&
                           !ChangedSince(version, StampAt(slab_.At(row)), version_);
       out->found.push_back(kept || stands);

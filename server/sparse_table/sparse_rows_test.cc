@@ -215,7 +215,7 @@ TEST_CASE("SparseRows: what is used often stays in memory", "[server][sparse]") 
 
 TEST_CASE("SparseRows: what is used once does not drive out what is used always",
           "[server][sparse]") {
-  LimitedRows limited(2 << 20);  // Half of the bodies; what is used once is all of them.
+  LimitedRows limited(2 << 20);  // Half of the payloads; what is used once is all of them.
   for (int64_t step = 0; step < 40; ++step) {
     REQUIRE_OK(limited.Update(2 * step, 0, 1000));
     const uint64_t once = 1000 + static_cast<uint64_t>(step) * 1900;
@@ -226,7 +226,7 @@ TEST_CASE("SparseRows: what is used once does not drive out what is used always"
   CHECK(limited.disks.read == read);
 }
 
-TEST_CASE("SparseRows: a body that was pulled is there when it is pushed", "[server][sparse]") {
+TEST_CASE("SparseRows: a payload that was pulled is there when it is pushed", "[server][sparse]") {
   LimitedRows limited(2 << 20);
   REQUIRE_OK(limited.Update(0, 0, LimitedRows::kRows));
   std::vector<uint64_t> batch[2];
@@ -298,7 +298,7 @@ TEST_CASE("SparseRows: of what was fetched only that counts which nothing has ch
   CHECK(ReadRows(rows, {1, 2, 3, 4, 5}) == ReadRows(*expected.rows, {1, 2, 3, 4, 5}));
 }
 
-TEST_CASE("SparseRows: a body that did not change is not written again", "[server][sparse]") {
+TEST_CASE("SparseRows: a payload that did not change is not written again", "[server][sparse]") {
   LimitedRows limited(1);
   REQUIRE_OK(limited.Update(0, 0, 1000));
   ReadRows(*limited.rows, {1, 2, 3});

@@ -13,13 +13,13 @@ absl::StatusOr<std::unique_ptr<FileRowDisks>> FileRowDisks::Create(const std::st
   return disks;
 }
 
-absl::StatusOr<std::unique_ptr<RowDisk>> FileRowDisks::Open(int64_t body_bytes) {
-  const auto bytes = static_cast<size_t>(body_bytes);
+absl::StatusOr<std::unique_ptr<RowDisk>> FileRowDisks::Open(int64_t payload_bytes) {
+  const auto bytes = static_cast<size_t>(payload_bytes);
   absl::MutexLock lock(&mutex_);
-  std::shared_ptr<SpillFile> file = files_[body_bytes].lock();
+  std::shared_ptr<SpillFile> file = files_[payload_bytes].lock();
   if (file == nullptr) {
     CAPSTAN_ASSIGN_OR_RETURN(file, SpillFile::Create(folder_, RowLog::SegmentBytes(bytes)));
-    files_[body_bytes] = file;
+    files_[payload_bytes] = file;
   }
   return std::make_unique<RowLog>(std::move(file), bytes);
 }

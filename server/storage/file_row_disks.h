@@ -28,14 +28,14 @@ class FileRowDisks final : public RowDisks {
   static absl::StatusOr<std::unique_ptr<FileRowDisks>> Create(const std::string& folder);
 
   // Errors: as Create.
-  absl::StatusOr<std::unique_ptr<RowDisk>> Open(int64_t body_bytes) override;
+  absl::StatusOr<std::unique_ptr<RowDisk>> Open(int64_t payload_bytes) override;
 
  private:
   explicit FileRowDisks(std::string folder) : folder_(std::move(folder)) {}
 
   const std::string folder_;
   absl::Mutex mutex_;
-  // By the size of their bodies. A file goes with the last bucket that has rows in it.
+  // By the size of their payloads. A file goes with the last bucket that has rows in it.
   absl::btree_map<int64_t, std::weak_ptr<SpillFile>> files_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 using testing::TestPath;
 
-constexpr int64_t kBodyBytes = 24;
+constexpr int64_t kPayloadBytes = 24;
 
 std::vector<std::string> FilesIn(const std::string& folder) {
   std::vector<std::string> names;
@@ -28,27 +28,27 @@ std::vector<std::string> FilesIn(const std::string& folder) {
   return names;
 }
 
-std::string Body(RowNumber row, char version) {
-  std::string body = std::string(1, version) + std::to_string(row);
-  body.resize(kBodyBytes, '.');
-  return body;
+std::string Payload(RowNumber row, char version) {
+  std::string payload = std::string(1, version) + std::to_string(row);
+  payload.resize(kPayloadBytes, '.');
+  return payload;
 }
 
 absl::Status Write(RowDisk& disk, const std::vector<RowNumber>& rows, char version) {
-  std::vector<std::string> bodies;
-  for (const RowNumber row : rows) bodies.push_back(Body(row, version));
+  std::vector<std::string> payloads;
+  for (const RowNumber row : rows) payloads.push_back(Payload(row, version));
   std::vector<const char*> data;
-  for (const std::string& body : bodies) data.push_back(body.data());
+  for (const std::string& payload : payloads) data.push_back(payload.data());
   return disk.Write(rows, data);
 }
 
 absl::StatusOr<std::vector<std::string>> Read(RowDisk& disk, const std::vector<RowNumber>& rows) {
-  std::vector<std::string> bodies(rows.size(), std::string(kBodyBytes, '?'));
+  std::vector<std::string> payloads(rows.size(), std::string(kPayloadBytes, '?'));
   std::vector<char*> data;
-  for (std::string& body : bodies) data.push_back(body.data());
+  for (std::string& payload : payloads) data.push_back(payload.data());
   const absl::Status status = disk.Read(rows, data);
   if (!status.ok()) return status;
-  return bodies;
+  return payloads;
 }
 
 std::vector<RowNumber> Numbers(RowNumber first, RowNumber count, RowNumber step) {
@@ -57,31 +57,31 @@ std::vector<RowNumber> Numbers(RowNumber first, RowNumber count, RowNumber step)
   return rows;
 }
 
-TEST_CASE("FileRowDisks: bodies come back as they were written last", "[server][storage]") {
-  REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(TestPath("bodies")));
-  REQUIRE_OK_AND_ASSIGN(const auto one, disks->Open(kBodyBytes));
-  REQUIRE_OK_AND_ASSIGN(const auto two, disks->Open(kBodyBytes));
+TEST_CASE("FileRowDisks: payloads come back as they were written last", "[server][storage]") {
+  REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(TestPath("payloads")));
+  REQUIRE_OK_AND_ASSIGN(const auto one, disks->Open(kPayloadBytes));
+  REQUIRE_OK_AND_ASSIGN(const auto two, disks->Open(kPayloadBytes));
   const std::vector<RowNumber> rows = Numbers(5, 2000, 7);
   REQUIRE_OK(Write(*one, rows, 'a'));
   REQUIRE_OK(Write(*two, rows, 'b'));
   REQUIRE_OK(Write(*one, {rows[7]}, 'c'));
-  REQUIRE_OK_AND_ASSIGN(const auto bodies, Read(*one, rows));
+  REQUIRE_OK_AND_ASSIGN(const auto payloads, Read(*one, rows));
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (bodies[i] != Body(rows[i], i == 7 ? 'c' : 'a')) FAIL("row " << rows[i]);
+    if (payloads[i] != Payload(rows[i], i == 7 ? 'c' : 'a')) FAIL("row " << rows[i]);
   }
   REQUIRE_OK_AND_ASSIGN(const auto other, Read(*two, {rows[7], rows[8]}));
-  CHECK(other == std::vector<std::string>{Body(rows[7], 'b'), Body(rows[8], 'b')});
+  CHECK(other == std::vector<std::string>{Payload(rows[7], 'b'), Payload(rows[8], 'b')});
 }
 
 TEST_CASE("FileRowDisks: a disk that is gone leaves the others alone", "[server][storage]") {
   REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(TestPath("gone")));
-  REQUIRE_OK_AND_ASSIGN(std::unique_ptr<RowDisk> one, disks->Open(kBodyBytes));
-  REQUIRE_OK_AND_ASSIGN(const auto two, disks->Open(kBodyBytes));
+  REQUIRE_OK_AND_ASSIGN(std::unique_ptr<RowDisk> one, disks->Open(kPayloadBytes));
+  REQUIRE_OK_AND_ASSIGN(const auto two, disks->Open(kPayloadBytes));
   REQUIRE_OK(Write(*one, {1, 2}, 'a'));
   REQUIRE_OK(Write(*two, {1, 2}, 'b'));
-  REQUIRE_OK_AND_ASSIGN(one, disks->Open(kBodyBytes));
-  REQUIRE_OK_AND_ASSIGN(const auto bodies, Read(*two, {1, 2}));
-  CHECK(bodies == std::vector<std::string>{Body(1, 'b'), Body(2, 'b')});
+  REQUIRE_OK_AND_ASSIGN(one, disks->Open(kPayloadBytes));
+  REQUIRE_OK_AND_ASSIGN(const auto payloads, Read(*two, {1, 2}));
+  CHECK(payloads == std::vector<std::string>{Payload(1, 'b'), Payload(2, 'b')});
   const absl::Status missing = Read(*one, {1}).status();
   CHECK(missing.code() == absl::StatusCode::kDataLoss);
   CHECK(absl::StrContains(missing.message(), "row 1"));
@@ -96,7 +96,7 @@ TEST_CASE("FileRowDisks: nothing is left in the folder, whatever way the process
   std::ofstream(path + "/000007/old") << "of an earlier process";
   REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(path));
   CHECK(FilesIn(path) == own);
-  REQUIRE_OK_AND_ASSIGN(const auto disk, disks->Open(kBodyBytes));
+  REQUIRE_OK_AND_ASSIGN(const auto disk, disks->Open(kPayloadBytes));
   REQUIRE_OK(Write(*disk, {1}, 'a'));
   CHECK(FilesIn(path) == own);  // As SIGKILL would leave it.
 }
@@ -118,24 +118,24 @@ TEST_CASE(
   REQUIRE_OK(FileRowDisks::Create(path));
 }
 
-TEST_CASE("FileRowDisks: bodies of every size have a place", "[server][storage]") {
+TEST_CASE("FileRowDisks: payloads of every size have a place", "[server][storage]") {
   REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(TestPath("sizes")));
   for (const int64_t bytes : {4, 8, 24, 4096, 100'000, 1 << 20}) {
     REQUIRE_OK_AND_ASSIGN(const auto disk, disks->Open(bytes));
-    std::vector<std::string> bodies;
+    std::vector<std::string> payloads;
     std::vector<RowNumber> rows;
     for (RowNumber row = 0; row < 20; ++row) {
-      bodies.emplace_back(static_cast<size_t>(bytes), static_cast<char>('a' + row));
+      payloads.emplace_back(static_cast<size_t>(bytes), static_cast<char>('a' + row));
       rows.push_back(row);
     }
     std::vector<const char*> data;
-    for (const std::string& body : bodies) data.push_back(body.data());
+    for (const std::string& payload : payloads) data.push_back(payload.data());
     REQUIRE_OK(disk->Write(rows, data));
     std::vector<std::string> found(20, std::string(static_cast<size_t>(bytes), '?'));
     std::vector<char*> to;
-    for (std::string& body : found) to.push_back(body.data());
+    for (std::string& payload : found) to.push_back(payload.data());
     REQUIRE_OK(disk->Read(rows, to));
-    CHECK((found == bodies));
+    CHECK((found == payloads));
   }
 }
 

@@ -343,8 +343,8 @@ absl::Status JobLog::Read(const ShardKey& shard, const Install& install,
   const auto parse = [&](const LogFrame& frame,
                          google::protobuf::MessageLite* message) -> absl::Status {
     CAPSTAN_ASSIGN_OR_RETURN(const std::string payload, ReadFrame(frame));
-    const absl::string_view body = absl::string_view(payload).substr(kLogFrameHeadBytes);
-    if (message->ParseFromArray(body.data(), static_cast<int>(body.size()))) {
+    const absl::string_view message_bytes = absl::string_view(payload).substr(kLogFrameHeadBytes);
+    if (message->ParseFromArray(message_bytes.data(), static_cast<int>(message_bytes.size()))) {
       return absl::OkStatus();
     }
     return absl::DataLossError(absl::StrCat(PathOf(frame.segment), ": at byte ", frame.begin,

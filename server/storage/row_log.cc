@@ -20,8 +20,8 @@ constexpr size_t kPieceBytes = 64 << 10;  // A piece ends with the record that r
 // row that is written causes some 0.4 rows to be copied.
 constexpr double kLiveMin = 0.7;
 
-size_t SegmentRows(size_t body_bytes) {
-  return std::clamp(kSegmentBytes / (kHeadBytes + body_bytes), kRowsMin, kRowsMax);
+size_t SegmentRows(size_t payload_bytes) {
+  return std::clamp(kSegmentBytes / (kHeadBytes + payload_bytes), kRowsMin, kRowsMax);
 }
 
 uint32_t WordAt(const char* bytes) {
@@ -30,11 +30,11 @@ uint32_t WordAt(const char* bytes) {
   return word;
 }
 
-uint32_t ChecksumOf(uint32_t use, RowNumber row, absl::string_view body) {
+uint32_t ChecksumOf(uint32_t use, RowNumber row, absl::string_view payload) {
   const uint32_t whose[] = {use, row};
   Crc32c crc;
   crc.Add({reinterpret_cast<const char*>(whose), sizeof(whose)});
-  crc.Add(body);
+  crc.Add(payload);
   return crc.value();
 }
 
@@ -63,15 +63,15 @@ absl::Status Damaged(RowNumber row, const SpillFile& file) {
 
 }  // namespace
 
-size_t RowLog::SegmentBytes(size_t body_bytes) {
-  return SegmentRows(body_bytes) * (kHeadBytes + body_bytes);
+size_t RowLog::SegmentBytes(size_t payload_bytes) {
+  return SegmentRows(payload_bytes) * (kHeadBytes + payload_bytes);
 }
 
-RowLog::RowLog(std::shared_ptr<SpillFile> file, size_t body_bytes)
+RowLog::RowLog(std::shared_ptr<SpillFile> file, size_t payload_bytes)
     : file_(std::move(file)),
-      body_bytes_(body_bytes),
-      record_bytes_(kHeadBytes + body_bytes),
-      segment_rows_(static_cast<uint32_t>(SegmentRows(body_bytes))) {}
+      payload_bytes_(payload_bytes),
+      record_bytes_(kHeadBytes + payload_bytes),
+      segment_rows_(static_cast<uint32_t>(SegmentRows(payload_bytes))) {}
 
 RowLog::~RowLog() {
   std::vector<uint32_t> mine;
@@ -86,37 +86,38 @@ int64_t RowLog::bytes() const {
                               segments_.capacity() * sizeof(Segment));
 }
 
-absl::Status RowLog::Write(absl::Span<const RowNumber> rows, absl::Span<const char* const> bodies) {
-  CAPSTAN_RETURN_IF_ERROR(Append(rows, bodies));
+absl::Status RowLog::Write(absl::Span<const RowNumber> rows,
+                           absl::Span<const char* const> payloads) {
+  CAPSTAN_RETURN_IF_ERROR(Append(rows, payloads));
   return Clean();
 }
 
 absl::Status RowLog::Append(absl::Span<const RowNumber> rows,
-                            absl::Span<const char* const> bodies) {
+                            absl::Span<const char* const> payloads) {
   while (!rows.empty()) {
     if (open_ == kNone || segments_[open_].used == segment_rows_) {
       CAPSTAN_RETURN_IF_ERROR(OpenSegment());
     }
     const size_t count = std::min<size_t>(rows.size(), segment_rows_ - segments_[open_].used);
-    CAPSTAN_RETURN_IF_ERROR(AppendHere(rows.subspan(0, count), bodies));
+    CAPSTAN_RETURN_IF_ERROR(AppendHere(rows.subspan(0, count), payloads));
     rows.remove_prefix(count);
-    bodies.remove_prefix(count);
+    payloads.remove_prefix(count);
   }
   return absl::OkStatus();
 }
 
 absl::Status RowLog::AppendHere(absl::Span<const RowNumber> rows,
-                                absl::Span<const char* const> bodies) {
+                                absl::Span<const char* const> payloads) {
   Segment& segment = segments_[open_];
   const size_t bytes = rows.size() * record_bytes_;
   const auto records = std::make_unique_for_overwrite<char[]>(bytes);
   char* to = records.get();
   for (size_t i = 0; i < rows.size(); ++i, to += record_bytes_) {
-    const uint32_t head[] = {rows[i],
-                             ChecksumOf(segment.in_file.use, rows[i], {bodies[i], body_bytes_})};
+    const uint32_t head[] = {
+        rows[i], ChecksumOf(segment.in_file.use, rows[i], {payloads[i], payload_bytes_})};
     static_assert(sizeof(head) == kHeadBytes);
     std::memcpy(to, head, kHeadBytes);
-    std::memcpy(to + kHeadBytes, bodies[i], body_bytes_);
+    std::memcpy(to + kHeadBytes, payloads[i], payload_bytes_);
   }
   CAPSTAN_RETURN_IF_ERROR(
       file_->Write(segment.in_file.number, segment.used * record_bytes_, {records.get(), bytes}));
@@ -202,13 +203,13 @@ void RowLog::CutPieces(Plan* plan) const {
   plan->begins.push_back(plan->records.size());
 }
 
-absl::Status RowLog::Read(absl::Span<const RowNumber> rows, absl::Span<char* const> bodies) {
+absl::Status RowLog::Read(absl::Span<const RowNumber> rows, absl::Span<char* const> payloads) {
   CAPSTAN_ASSIGN_OR_RETURN(const Plan plan, PlanOf(rows));
   return file_->Read(plan.pieces, [&](size_t piece, absl::string_view bytes) {
     return TakeRecords(plan, piece, bytes, record_bytes_, [&](size_t i, absl::string_view record) {
       const Record& it = plan.records[i];
       if (!IsWhole(record, it.use, it.row)) return Damaged(it.row, *file_);
-      std::memcpy(bodies[it.index], record.data() + kHeadBytes, body_bytes_);
+      std::memcpy(payloads[it.index], record.data() + kHeadBytes, payload_bytes_);
       return absl::OkStatus();
     });
   });
@@ -221,7 +222,7 @@ class RowLog::Fetch final : public RowFetch {
       : file_(log.file_),
         record_bytes_(log.record_bytes_),
         plan_(std::move(plan)),
-        bodies_(plan_.records.size() * body_bytes()),
+        payloads_(plan_.records.size() * payload_bytes()),
         arrived_(plan_.records.size()) {}
 
   void Start() override {
@@ -232,17 +233,18 @@ class RowLog::Fetch final : public RowFetch {
     // A reader that needs the rows will meet the error.
     file_->ReadMissing(plan_.pieces, missing_, Keep()).IgnoreError();
   }
-  int64_t bytes() const override { return std::ssize(bodies_); }
+  int64_t bytes() const override { return std::ssize(payloads_); }
 
  private:
   friend RowLog;
 
-  size_t body_bytes() const { return record_bytes_ - kHeadBytes; }
+  size_t payload_bytes() const { return record_bytes_ - kHeadBytes; }
   SpillFile::Take Keep() {
     return [this](size_t piece, absl::string_view bytes) {
       const auto keep = [this](size_t i, absl::string_view record) {
         arrived_[i] = IsWhole(record, plan_.records[i].use, plan_.records[i].row);
-        std::memcpy(bodies_.data() + i * body_bytes(), record.data() + kHeadBytes, body_bytes());
+        std::memcpy(payloads_.data() + i * payload_bytes(), record.data() + kHeadBytes,
+                    payload_bytes());
         return absl::OkStatus();
       };
       return TakeRecords(plan_, piece, bytes, record_bytes_, keep);
@@ -252,7 +254,7 @@ class RowLog::Fetch final : public RowFetch {
   const std::shared_ptr<SpillFile> file_;
   const size_t record_bytes_;
   const Plan plan_;
-  std::vector<char> bodies_;
+  std::vector<char> payloads_;
   std::vector<bool> arrived_;
   std::vector<size_t> missing_;
 };
@@ -262,15 +264,15 @@ std::unique_ptr<RowFetch> RowLog::BeginFetch(absl::Span<const RowNumber> rows) c
   return plan.ok() ? std::make_unique<Fetch>(*this, *std::move(plan)) : nullptr;
 }
 
-std::vector<FetchedBody> RowLog::Arrived(const RowFetch& fetch) const {
-  std::vector<FetchedBody> arrived;
+std::vector<FetchedPayload> RowLog::Arrived(const RowFetch& fetch) const {
+  std::vector<FetchedPayload> arrived;
   const auto& of_log = static_cast<const Fetch&>(fetch);
   if (of_log.file_ != file_) return arrived;
   for (size_t i = 0; i < of_log.plan_.records.size(); ++i) {
     const Record& it = of_log.plan_.records[i];
     if (!of_log.arrived_[i] || PlaceOf(it.row) != it.place) continue;
     if (segments_[it.place / segment_rows_].in_file.use != it.use) continue;
-    arrived.push_back({.row = it.row, .body = of_log.bodies_.data() + i * body_bytes_});
+    arrived.push_back({.row = it.row, .payload = of_log.payloads_.data() + i * payload_bytes_});
   }
   return arrived;
 }
@@ -295,7 +297,7 @@ absl::Status RowLog::Clean() {
 absl::Status RowLog::CleanSegment(uint32_t index) {
   const Segment segment = segments_[index];
   std::vector<RowNumber> rows;
-  std::vector<const char*> bodies;
+  std::vector<const char*> payloads;
   const size_t bytes = segment.used * record_bytes_;
   return file_->Read(
       {{.segment = segment.in_file.number, .at = 0, .bytes = bytes}},
@@ -306,13 +308,13 @@ absl::Status RowLog::CleanSegment(uint32_t index) {
           if (PlaceOf(row) != index * segment_rows_ + i) continue;
           if (!IsWhole(record, segment.in_file.use, row)) return Damaged(row, *file_);
           rows.push_back(row);
-          bodies.push_back(record.data() + kHeadBytes);
+          payloads.push_back(record.data() + kHeadBytes);
         }
         if (rows.size() != segment.live) {
           return absl::DataLossError(absl::StrCat(segment.live - rows.size(),
                                                   " rows on disk are not where they were written"));
         }
-        return Append(rows, bodies);
+        return Append(rows, payloads);
       });
 }
 

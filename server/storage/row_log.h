@@ -1,8 +1,8 @@
-// RowLog: the bodies of one bucket's rows on disk: a RowDisk that only ever appends.
+// RowLog: the payloads of one bucket's rows on disk: a RowDisk that only ever appends.
 //
-//   segment = records, one after the other    record = row (4 bytes), checksum (4), body
+//   segment = records, one after the other    record = row (4 bytes), checksum (4), payload
 //
-// A body that is written goes behind all others, so bodies that leave memory together take one
+// A payload that is written goes behind all others, so payloads that leave memory together take one
 // write, whatever rows they are of; the record that the row had before is garbage. In memory it is
 // known where each row's record lies (4 bytes a row) and how many of each segment count. When
 // garbage outweighs, the emptiest segment's records that count are appended once more, and it can
@@ -34,17 +34,17 @@ namespace capstan::server {
 class RowLog final : public RowDisk {
  public:
   // What its file's segments must have.
-  static size_t SegmentBytes(size_t body_bytes);
+  static size_t SegmentBytes(size_t payload_bytes);
 
-  // `file`: with segments of SegmentBytes(body_bytes); shared with other buckets.
-  RowLog(std::shared_ptr<SpillFile> file, size_t body_bytes);
+  // `file`: with segments of SegmentBytes(payload_bytes); shared with other buckets.
+  RowLog(std::shared_ptr<SpillFile> file, size_t payload_bytes);
   ~RowLog() override;
 
   absl::Status Write(absl::Span<const RowNumber> rows,
-                     absl::Span<const char* const> bodies) override;
-  absl::Status Read(absl::Span<const RowNumber> rows, absl::Span<char* const> bodies) override;
+                     absl::Span<const char* const> payloads) override;
+  absl::Status Read(absl::Span<const RowNumber> rows, absl::Span<char* const> payloads) override;
   std::unique_ptr<RowFetch> BeginFetch(absl::Span<const RowNumber> rows) const override;
-  std::vector<FetchedBody> Arrived(const RowFetch& fetch) const override;
+  std::vector<FetchedPayload> Arrived(const RowFetch& fetch) const override;
   void Forget(RowNumber row) override;
   int64_t bytes() const override;
 
@@ -74,14 +74,14 @@ class RowLog final : public RowDisk {
   class Fetch;
 
   Place PlaceOf(RowNumber row) const { return row < places_.size() ? places_[row] : kNowhere; }
-  absl::Status Append(absl::Span<const RowNumber> rows, absl::Span<const char* const> bodies);
+  absl::Status Append(absl::Span<const RowNumber> rows, absl::Span<const char* const> payloads);
   // REQUIRES: there is room in the open segment.
-  absl::Status AppendHere(absl::Span<const RowNumber> rows, absl::Span<const char* const> bodies);
+  absl::Status AppendHere(absl::Span<const RowNumber> rows, absl::Span<const char* const> payloads);
   absl::Status OpenSegment();
   void SetPlace(RowNumber row, Place place);
   void Release(uint32_t segment);
 
-  // Errors: kDataLoss  a row has no body here; names it.
+  // Errors: kDataLoss  a row has no payload here; names it.
   absl::StatusOr<Plan> PlanOf(absl::Span<const RowNumber> rows) const;
   // Cuts the records where bytes between two of them are too many to be read along.
   void CutPieces(Plan* plan) const;
@@ -91,7 +91,7 @@ class RowLog final : public RowDisk {
   absl::Status CleanSegment(uint32_t segment);
 
   const std::shared_ptr<SpillFile> file_;
-  const size_t body_bytes_;
+  const size_t payload_bytes_;
   const size_t record_bytes_;
   const uint32_t segment_rows_;
   std::vector<Place> places_;      // Keyed by row.

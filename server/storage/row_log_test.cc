@@ -20,14 +20,14 @@ namespace {
 
 using testing::TestPath;
 
-constexpr size_t kBodyBytes = 1000;
-constexpr size_t kRecordBytes = kBodyBytes + 8;
+constexpr size_t kPayloadBytes = 1000;
+constexpr size_t kRecordBytes = kPayloadBytes + 8;
 constexpr uint32_t kSegmentRows = 130;  // 128 KiB.
 
-std::string Body(RowNumber row, int version) {
-  std::string body = absl::StrCat(version, " of ", row, " ");
-  body.resize(kBodyBytes, static_cast<char>('a' + row % 26));
-  return body;
+std::string Payload(RowNumber row, int version) {
+  std::string payload = absl::StrCat(version, " of ", row, " ");
+  payload.resize(kPayloadBytes, static_cast<char>('a' + row % 26));
+  return payload;
 }
 
 // A log in a file of its own, which tests damage.
@@ -35,24 +35,24 @@ struct Log {
   explicit Log(const std::string& name) {
     std::filesystem::create_directories(TestPath(name));
     REQUIRE_OK_AND_ASSIGN(file,
-                          SpillFile::Create(TestPath(name), RowLog::SegmentBytes(kBodyBytes)));
-    rows = std::make_unique<RowLog>(file, kBodyBytes);
+                          SpillFile::Create(TestPath(name), RowLog::SegmentBytes(kPayloadBytes)));
+    rows = std::make_unique<RowLog>(file, kPayloadBytes);
   }
 
   absl::Status Write(const std::vector<RowNumber>& which, int version) {
-    std::vector<std::string> bodies;
-    for (const RowNumber row : which) bodies.push_back(Body(row, version));
+    std::vector<std::string> payloads;
+    for (const RowNumber row : which) payloads.push_back(Payload(row, version));
     std::vector<const char*> data;
-    for (const std::string& body : bodies) data.push_back(body.data());
+    for (const std::string& payload : payloads) data.push_back(payload.data());
     return rows->Write(which, data);
   }
   absl::StatusOr<std::vector<std::string>> Read(const std::vector<RowNumber>& which) {
-    std::vector<std::string> bodies(which.size(), std::string(kBodyBytes, '?'));
+    std::vector<std::string> payloads(which.size(), std::string(kPayloadBytes, '?'));
     std::vector<char*> data;
-    for (std::string& body : bodies) data.push_back(body.data());
+    for (std::string& payload : payloads) data.push_back(payload.data());
     const absl::Status status = rows->Read(which, data);
     if (!status.ok()) return status;
-    return bodies;
+    return payloads;
   }
   std::string Bytes(uint32_t segment, size_t at, size_t bytes) {
     std::string found;
@@ -98,7 +98,7 @@ TEST_CASE("RowLog: each row has what was written last, whatever was written in b
     }
     REQUIRE_OK_AND_ASSIGN(const auto found, log.Read(wanted));
     for (size_t i = 0; i < wanted.size(); ++i) {
-      if (found[i] != Body(wanted[i], expected[wanted[i]])) FAIL("row " << wanted[i]);
+      if (found[i] != Payload(wanted[i], expected[wanted[i]])) FAIL("row " << wanted[i]);
     }
   }
   // Some 60,000 were written; the file has room for what counts and half as much again.
@@ -113,11 +113,11 @@ TEST_CASE("RowLog: what is given back is used again", "[server][storage]") {
   SECTION("rows that are forgotten") {
     for (const RowNumber row : Numbers(0, 10 * kSegmentRows)) log.rows->Forget(row);
   }
-  SECTION("all of a bucket") { log.rows = std::make_unique<RowLog>(log.file, kBodyBytes); }
+  SECTION("all of a bucket") { log.rows = std::make_unique<RowLog>(log.file, kPayloadBytes); }
   REQUIRE_OK(log.Write(Numbers(0, 9 * kSegmentRows), 2));
   CHECK(log.file->TakeSegment().number <= 10);
   REQUIRE_OK_AND_ASSIGN(const auto found, log.Read({9 * kSegmentRows - 1}));
-  CHECK(found[0] == Body(9 * kSegmentRows - 1, 2));
+  CHECK(found[0] == Payload(9 * kSegmentRows - 1, 2));
 }
 
 TEST_CASE("RowLog: a row that is not there is named", "[server][storage]") {
@@ -148,7 +148,7 @@ TEST_CASE("RowLog: a record that the disk has kept from an earlier use is found"
           "[server][storage]") {
   Log log("stale");
   REQUIRE_OK(log.Write(Numbers(0, kSegmentRows), 1));
-  const std::string before = log.Bytes(0, 0, RowLog::SegmentBytes(kBodyBytes));
+  const std::string before = log.Bytes(0, 0, RowLog::SegmentBytes(kPayloadBytes));
   for (const RowNumber row : Numbers(0, kSegmentRows)) log.rows->Forget(row);
   REQUIRE_OK(log.Write(Numbers(0, 3 * kSegmentRows), 2));
   for (uint32_t segment = 0; segment < 3; ++segment) {
@@ -161,7 +161,7 @@ TEST_CASE("RowLog: damage is found, not copied, when a segment is cleaned", "[se
   Log log("cleaned");
   constexpr RowNumber kRows = 10 * kSegmentRows;
   REQUIRE_OK(log.Write(Numbers(0, kRows), 1));
-  const size_t at = GENERATE(0, 500);  // Its row, its body.
+  const size_t at = GENERATE(0, 500);  // Its row, its payload.
   for (uint32_t segment = 0; segment < 10; ++segment) {
     for (uint32_t i = 0; i < kSegmentRows; i += 2) {
       REQUIRE_OK(log.file->Write(segment, i * kRecordBytes + at, "?"));
@@ -177,7 +177,7 @@ TEST_CASE("RowLog: a fetch brings what a read would, and only that", "[server][s
   const std::vector<RowNumber> wanted = {300, 7, 8, 140};
   const auto fetch = log.rows->BeginFetch(wanted);
   REQUIRE(fetch != nullptr);
-  CHECK(fetch->bytes() == 4 * kBodyBytes);
+  CHECK(fetch->bytes() == 4 * kPayloadBytes);
   std::vector<RowNumber> expected = {7, 8, 140, 300};
   SECTION("nothing has changed") {}
   SECTION("a row was written anew, and its segment is in another use") {
@@ -194,16 +194,16 @@ TEST_CASE("RowLog: a fetch brings what a read would, and only that", "[server][s
     expected = {8, 140, 300};
   }
   SECTION("the bucket was made anew, with the same rows in the same places") {
-    log.rows = std::make_unique<RowLog>(log.file, kBodyBytes);
+    log.rows = std::make_unique<RowLog>(log.file, kPayloadBytes);
     REQUIRE_OK(log.Write(Numbers(0, 3 * kSegmentRows), 2));
     expected = {};
   }
   fetch->Start();
   fetch->Finish();
   std::vector<RowNumber> arrived;
-  for (const FetchedBody& it : log.rows->Arrived(*fetch)) {
+  for (const FetchedPayload& it : log.rows->Arrived(*fetch)) {
     arrived.push_back(it.row);
-    CHECK(std::string(it.body, kBodyBytes) == Body(it.row, 1));
+    CHECK(std::string(it.payload, kPayloadBytes) == Payload(it.row, 1));
   }
   CHECK(arrived == expected);
 }
@@ -220,7 +220,7 @@ TEST_CASE("RowLog: a full disk ends a write and loses no row of before", "[serve
   REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
   CHECK_STATUS(full, absl::StatusCode::kResourceExhausted, TestPath("full"));
   REQUIRE_OK_AND_ASSIGN(const auto found, log.Read({0, 99}));
-  CHECK(found == std::vector<std::string>{Body(0, 1), Body(99, 1)});
+  CHECK(found == std::vector<std::string>{Payload(0, 1), Payload(99, 1)});
 }
 
 }  // namespace

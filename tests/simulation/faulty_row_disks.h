@@ -23,9 +23,9 @@ class FaultyRowDisks final : public server::RowDisks {
   // `whole` outlives it: where the rows lie.
   explicit FaultyRowDisks(server::RowDisks* whole) : whole_(whole) {}
 
-  absl::StatusOr<std::unique_ptr<server::RowDisk>> Open(int64_t body_bytes) override {
+  absl::StatusOr<std::unique_ptr<server::RowDisk>> Open(int64_t payload_bytes) override {
     CAPSTAN_RETURN_IF_ERROR(write_error);
-    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<server::RowDisk> disk, whole_->Open(body_bytes));
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<server::RowDisk> disk, whole_->Open(payload_bytes));
     return std::make_unique<Disk>(this, std::move(disk));
   }
 
@@ -41,18 +41,18 @@ class FaultyRowDisks final : public server::RowDisks {
     Disk(const FaultyRowDisks* all, std::unique_ptr<server::RowDisk> whole)
         : all_(all), whole_(std::move(whole)) {}
 
-    absl::Status Write(Rows rows, absl::Span<const char* const> bodies) override {
+    absl::Status Write(Rows rows, absl::Span<const char* const> payloads) override {
       CAPSTAN_RETURN_IF_ERROR(all_->write_error);
-      return whole_->Write(rows, bodies);
+      return whole_->Write(rows, payloads);
     }
-    absl::Status Read(Rows rows, absl::Span<char* const> bodies) override {
+    absl::Status Read(Rows rows, absl::Span<char* const> payloads) override {
       CAPSTAN_RETURN_IF_ERROR(all_->read_error);
-      return whole_->Read(rows, bodies);
+      return whole_->Read(rows, payloads);
     }
     std::unique_ptr<server::RowFetch> BeginFetch(Rows rows) const override {
       return whole_->BeginFetch(rows);
     }
-    std::vector<server::FetchedBody> Arrived(const server::RowFetch& fetch) const override {
+    std::vector<server::FetchedPayload> Arrived(const server::RowFetch& fetch) const override {
       if (!all_->read_error.ok()) return {};
       return whole_->Arrived(fetch);
     }

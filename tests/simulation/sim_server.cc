@@ -318,13 +318,13 @@ void SimServer::Serve(const Call& call,
 
 // A frame that was damaged on its way: as DataServer, closes the connection.
 bool SimServer::OpenFrame(const Call& call) {
-  absl::StatusOr<std::string> body = DecodeFrame(call->bytes);
-  if (!body.ok()) {
+  absl::StatusOr<std::string> payload = DecodeFrame(call->bytes);
+  if (!payload.ok()) {
     ++world_->reached[Reached::kDamagedFrame];
     world_->network.Reset(call->from, endpoint_);
     return false;
   }
-  call->bytes = *std::move(body);
+  call->bytes = *std::move(payload);
   return true;
 }
 

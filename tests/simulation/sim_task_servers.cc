@@ -17,8 +17,8 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 constexpr absl::Duration kAskTimeout = absl::Seconds(1);
 constexpr absl::Duration kPushPatience = absl::Milliseconds(100);
 
-std::string BodyOf(const PushMessage& push) { return std::string(Encode(push)); }
-std::string BodyOf(const v1::PullRequest& pull) { return pull.SerializeAsString(); }
+std::string WireBytes(const PushMessage& push) { return std::string(Encode(push)); }
+std::string WireBytes(const v1::PullRequest& pull) { return pull.SerializeAsString(); }
 
 }  // namespace
 
@@ -145,7 +145,7 @@ void SimTask::Send(const std::shared_ptr<worker::ClientCall>& call) {
   world_->network.Call(
       self_, World::EndpointOf(sent.address()), call->is_push() ? kPush : kPull,
       EncodeFrame({.kind = FrameKind::kRequest},
-                  std::visit([](const auto& each) { return BodyOf(each); }, message)),
+                  std::visit([](const auto& each) { return WireBytes(each); }, message)),
       kCallTimeout, [this, call](const absl::Status& status, const std::string& answer) {
         OnAnswer(call, status, answer);
       });
@@ -179,16 +179,16 @@ absl::StatusOr<worker::ClientCall::Answer> SimTask::ParseAnswer(const Call& call
                                                                 const absl::Status& status,
                                                                 const std::string& answer) {
   if (!status.ok()) return status;
-  const absl::StatusOr<std::string> body = DecodeFrame(answer);
-  if (!body.ok()) {
+  const absl::StatusOr<std::string> payload = DecodeFrame(answer);
+  if (!payload.ok()) {
     ++world_->reached[Reached::kDamagedFrame];
     world_->network.Reset(self_, World::EndpointOf(call.address()));
-    return absl::UnavailableError(body.status().message());
+    return absl::UnavailableError(payload.status().message());
   }
   if (!call.is_push()) {
-    absl::StatusOr<PullAnswer> pulled = DecodePullAnswer(absl::Cord(*body));
+    absl::StatusOr<PullAnswer> pulled = DecodePullAnswer(absl::Cord(*payload));
     if (pulled.ok()) return *std::move(pulled);
-  } else if (v1::PushResponse pushed; pushed.ParseFromString(*body)) {
+  } else if (v1::PushResponse pushed; pushed.ParseFromString(*payload)) {
     for (const v1::ShardPushResult& shard : pushed.shards()) {
       const bool repeated = shard.outcome() == v1::ShardPushResult::DUPLICATE;
       if (repeated) ++world_->reached[Reached::kPushDuplicateAnswered];

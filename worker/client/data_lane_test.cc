@@ -123,13 +123,14 @@ class FakeServer final : public v1::ParameterServer::Service {
     if (data_ != nullptr) return absl::OkStatus();
     auto started = DataServer::Start(
         {.listen = "127.0.0.1:0",
-         .handler = [this](DataMethod method, absl::Cord body, DataServer::Done done) {
-           return StartData(method, body, std::move(done));
+         .handler = [this](DataMethod method, absl::Cord payload, DataServer::Done done) {
+           return StartData(method, payload, std::move(done));
          }});
     if (started.ok()) data_ = *std::move(started);
     return started.status();
   }
-  DataServer::Cancel StartData(DataMethod method, const absl::Cord& body, DataServer::Done done) {
+  DataServer::Cancel StartData(DataMethod method, const absl::Cord& payload,
+                               DataServer::Done done) {
     absl::Cord answer;
     {
       absl::MutexLock lock(&mutex_);
@@ -142,7 +143,7 @@ class FakeServer final : public v1::ParameterServer::Service {
         };
       }
       if (method == DataMethod::kPush) {
-        absl::StatusOr<PushMessage> push = capstan::DecodePush(body);
+        absl::StatusOr<PushMessage> push = capstan::DecodePush(payload);
         if (!push.ok()) {
           done(push.status());
           return nullptr;

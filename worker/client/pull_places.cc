@@ -34,9 +34,9 @@ bool PullPlaces::HasPlace(size_t shard) const {
   return bytes >= kBytesMin && sizes_[shard] == bytes;
 }
 
-std::optional<BodyPlaces::Place> PullPlaces::Next(absl::string_view come) {
+std::optional<PayloadPlaces::Place> PullPlaces::Next(absl::string_view come) {
   if (sizes_.empty()) {
-    absl::StatusOr<std::optional<BodyStart>> start = ReadBodyStart(come);
+    absl::StatusOr<std::optional<PayloadStart>> start = ReadPayloadStart(come);
     if (start.ok() && !start->has_value()) return std::nullopt;
     if (!start.ok() || (*start)->sizes.size() != parts_.size()) return Place();
     sizes_ = std::move((*start)->sizes);

@@ -19,7 +19,7 @@
 
 namespace capstan::worker {
 
-class PullPlaces final : public BodyPlaces {
+class PullPlaces final : public PayloadPlaces {
  public:
   // Values of fewer bytes are not received in place: they would gain nothing.
   static constexpr int64_t kBytesMin = 16 << 10;
@@ -49,7 +49,7 @@ class PullPlaces final : public BodyPlaces {
   std::function<PullArrays()> begin_;  // Null once it has been called.
   PullArrays arrays_ = nullptr;
   std::vector<uint32_t> sizes_;  // The bytes of each shard's values; empty: not known yet.
-  size_t skip_ = 0;              // Bytes of the body from the current position to shard next_.
+  size_t skip_ = 0;              // Bytes of the payload from the current position to shard next_.
   size_t next_ = 0;
 };
 

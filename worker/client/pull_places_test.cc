@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kLarge = PullPlaces::kBytesMin / static_cast<int64_t>(sizeof(float));
 
-// The body of an answer with this many values for each shard.
-std::string BodyOf(const std::vector<int64_t>& elements) {
+// The payload of an answer with this many values for each shard.
+std::string PayloadOf(const std::vector<int64_t>& elements) {
   v1::PullResponse response;
   for (const int64_t count : elements) {
     response.add_shards()->set_values(std::string(static_cast<size_t>(count) * sizeof(float), 'v'));
@@ -33,12 +33,12 @@ std::vector<PullPlaces::Part> PartsOf(const std::vector<int64_t>& elements) {
   return parts;
 }
 
-// The places of a body's parts if the body comes `step` bytes at a time.
-std::vector<char*> Places(PullPlaces& places, const std::string& body, size_t step) {
+// The places of a payload's parts if the payload comes `step` bytes at a time.
+std::vector<char*> Places(PullPlaces& places, const std::string& payload, size_t step) {
   std::vector<char*> found;
   size_t at = 0;
-  for (size_t come = 0; at + come <= body.size(); come += step) {
-    const auto place = places.Next(absl::string_view(body).substr(at, come));
+  for (size_t come = 0; at + come <= payload.size(); come += step) {
+    const auto place = places.Next(absl::string_view(payload).substr(at, come));
     if (!place.has_value()) continue;
     if (place->to.empty()) break;
     CHECK(place->skip <= come);
@@ -61,7 +61,7 @@ TEST_CASE("Pull places: large values have a place each, small ones between them 
   });
   auto* const table = reinterpret_cast<char*>(arrays[0].data());
   const auto at = [table](int64_t element) { return table + element * int64_t{sizeof(float)}; };
-  CHECK(Places(places, BodyOf(elements), step) ==
+  CHECK(Places(places, PayloadOf(elements), step) ==
         std::vector<char*>{at(0), at(kLarge + 3), at(3 * kLarge + 3)});
   CHECK(begun == 1);
 }
@@ -69,16 +69,18 @@ TEST_CASE("Pull places: large values have a place each, small ones between them 
 TEST_CASE("Pull places: what is not as it was asked for may lie anywhere", "[worker][client]") {
   TableArrays arrays = {std::vector<float>(4 * kLarge)};
   PullPlaces places(PartsOf({kLarge, kLarge}), [&] { return &arrays; });
-  SECTION("other sizes") { CHECK(Places(places, BodyOf({kLarge + 1, kLarge - 1}), 4096).empty()); }
-  SECTION("another number of shards") {
-    CHECK(Places(places, BodyOf({kLarge, kLarge, kLarge}), 4096).empty());
+  SECTION("other sizes") {
+    CHECK(Places(places, PayloadOf({kLarge + 1, kLarge - 1}), 4096).empty());
   }
-  SECTION("no body") { CHECK(Places(places, std::string(64, '\xff'), 8).empty()); }
+  SECTION("another number of shards") {
+    CHECK(Places(places, PayloadOf({kLarge, kLarge, kLarge}), 4096).empty());
+  }
+  SECTION("no payload") { CHECK(Places(places, std::string(64, '\xff'), 8).empty()); }
 }
 
 TEST_CASE("Pull places: nothing is written for who has gone", "[worker][client]") {
   PullPlaces places(PartsOf({kLarge}), [] { return nullptr; });
-  CHECK(Places(places, BodyOf({kLarge}), 4096).empty());
+  CHECK(Places(places, PayloadOf({kLarge}), 4096).empty());
 }
 
 }  // namespace

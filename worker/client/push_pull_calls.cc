@@ -105,7 +105,7 @@ void PushPullClient::SendQueued() {
   }
 }
 
-std::shared_ptr<BodyPlaces> PushPullClient::PlacesOf(const std::shared_ptr<Call>& call) {
+std::shared_ptr<PayloadPlaces> PushPullClient::PlacesOf(const std::shared_ptr<Call>& call) {
   const bool large = std::any_of(call->sizes.begin(), call->sizes.end(),
                                  [](int64_t bytes) { return bytes >= PullPlaces::kBytesMin; });
   if (call->is_push() || call->lease || !large) return nullptr;

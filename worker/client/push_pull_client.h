@@ -209,7 +209,7 @@ class PushPullClient {
   // likes, they cancel the calls first.
   bool BeginRead(Call& call);
   void AwaitReadersLocked(std::optional<OpId> op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<BodyPlaces> PlacesOf(const std::shared_ptr<Call>& call);
+  std::shared_ptr<PayloadPlaces> PlacesOf(const std::shared_ptr<Call>& call);
 
   const Options options_;  // Constant after construction.
   const CallerId caller_;

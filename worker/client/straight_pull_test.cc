@@ -153,8 +153,8 @@ struct Fixture {
     std::vector<char> head(kFrameHeadBytes);
     REQUIRE(ReadAll(pulls->get(), head.data(), head.size()));
     REQUIRE_OK_AND_ASSIGN(const FrameHead request, DecodeFrameHead({head.data(), head.size()}));
-    std::vector<char> body(request.length + kFrameSumBytes);
-    REQUIRE(ReadAll(pulls->get(), body.data(), body.size()));
+    std::vector<char> payload(request.length + kFrameSumBytes);
+    REQUIRE(ReadAll(pulls->get(), payload.data(), payload.size()));
     call = request.call;
     answer = FrameOf(Answer(5, type));
   }

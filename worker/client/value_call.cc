@@ -14,16 +14,16 @@
 namespace capstan::worker {
 namespace {
 
-absl::Cord BodyOf(const PushMessage& push) { return Encode(push); }
-absl::Cord BodyOf(const v1::PullRequest& pull) { return absl::Cord(pull.SerializeAsString()); }
+absl::Cord PayloadOf(const PushMessage& push) { return Encode(push); }
+absl::Cord PayloadOf(const v1::PullRequest& pull) { return absl::Cord(pull.SerializeAsString()); }
 
-absl::StatusOr<ValueCall::Answer> DecodeAnswer(bool is_push, const absl::Cord& body) {
+absl::StatusOr<ValueCall::Answer> DecodeAnswer(bool is_push, const absl::Cord& payload) {
   if (!is_push) {
-    CAPSTAN_ASSIGN_OR_RETURN(PullAnswer answer, DecodePullAnswer(body));
+    CAPSTAN_ASSIGN_OR_RETURN(PullAnswer answer, DecodePullAnswer(payload));
     return answer;
   }
   v1::PushResponse response;
-  if (response.ParseFromString(std::string(body))) return response;
+  if (response.ParseFromString(std::string(payload))) return response;
   return absl::InternalError("answered what is no PushResponse");
 }
 
@@ -37,12 +37,12 @@ bool ValueCall::StartData(std::shared_ptr<DataCaller> data, const Request& reque
   const bool is_push = std::holds_alternative<PushMessage>(request.message);
   const std::optional<DataCaller::CallId> id = data->Start(
       {.method = is_push ? DataMethod::kPush : DataMethod::kPull,
-       .bytes = std::visit([](const auto& message) { return BodyOf(message); }, request.message),
+       .bytes = std::visit([](const auto& message) { return PayloadOf(message); }, request.message),
        .timeout = request.timeout,
        .patience = request.patience,
        .places = request.places},
-      [is_push, done](const absl::StatusOr<absl::Cord>& body) {
-        done(body.ok() ? DecodeAnswer(is_push, *body) : body.status());
+      [is_push, done](const absl::StatusOr<absl::Cord>& payload) {
+        done(payload.ok() ? DecodeAnswer(is_push, *payload) : payload.status());
       });
   if (!id.has_value()) return false;
   absl::MutexLock lock(&mutex_);

@@ -34,7 +34,7 @@ class ValueCall {
     // Data connections use these three fields: see DataCaller::Request.
     absl::Duration timeout;
     absl::Duration patience;
-    std::shared_ptr<BodyPlaces> places = nullptr;
+    std::shared_ptr<PayloadPlaces> places = nullptr;
     absl::Duration grpc_timeout;  // The deadline over gRPC, which does not use places.
   };
   // Starts it over `data`, if that is not null and still open, else over `grpc`. Returns true if it

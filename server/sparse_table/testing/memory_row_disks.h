@@ -1,4 +1,4 @@
-// MemoryRowDisks: RowDisks for tests: bodies in a map, and errors when asked for.
+// MemoryRowDisks: RowDisks for tests: payloads in a map, and errors when asked for.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_SPARSE_TABLE_TESTING_MEMORY_ROW_DISKS_H_
@@ -20,8 +20,8 @@ namespace capstan::server {
 
 class MemoryRowDisks final : public RowDisks {
  public:
-  absl::StatusOr<std::unique_ptr<RowDisk>> Open(int64_t body_bytes) override {
-    return std::make_unique<Disk>(this, static_cast<size_t>(body_bytes));
+  absl::StatusOr<std::unique_ptr<RowDisk>> Open(int64_t payload_bytes) override {
+    return std::make_unique<Disk>(this, static_cast<size_t>(payload_bytes));
   }
 
   // The next calls fail with them.
@@ -29,11 +29,11 @@ class MemoryRowDisks final : public RowDisks {
   absl::Status read_error;
   // Is called in the middle of each fetch: what others do while a disk is waited for.
   std::function<void()> on_fetch;
-  int64_t written = 0;  // Bodies.
+  int64_t written = 0;  // Payloads.
   int64_t read = 0;
 
  private:
-  struct Body {
+  struct Payload {
     std::string bytes;
     int64_t number = 0;  // Of the writing that brought it.
   };
@@ -43,43 +43,43 @@ class MemoryRowDisks final : public RowDisks {
     void Finish() override {
       if (all->on_fetch) all->on_fetch();
       if (!all->read_error.ok()) return;
-      all->read += static_cast<int64_t>(bodies.size());
+      all->read += static_cast<int64_t>(payloads.size());
       arrived = true;
     }
     int64_t bytes() const override {
       int64_t sum = 0;
-      for (const auto& [row, body] : bodies) sum += static_cast<int64_t>(body.bytes.size());
+      for (const auto& [row, payload] : payloads) sum += static_cast<int64_t>(payload.bytes.size());
       return sum;
     }
 
     MemoryRowDisks* const all;
-    std::vector<std::pair<RowNumber, Body>> bodies;
+    std::vector<std::pair<RowNumber, Payload>> payloads;
     bool arrived = false;
   };
 
   class Disk final : public RowDisk {
    public:
-    Disk(MemoryRowDisks* all, size_t body_bytes) : all_(all), body_bytes_(body_bytes) {}
+    Disk(MemoryRowDisks* all, size_t payload_bytes) : all_(all), payload_bytes_(payload_bytes) {}
 
     absl::Status Write(absl::Span<const RowNumber> rows,
-                       absl::Span<const char* const> bodies) override {
+                       absl::Span<const char* const> payloads) override {
       if (!all_->write_error.ok()) return all_->write_error;
       for (size_t i = 0; i < rows.size(); ++i) {
-        bodies_[rows[i]] = {.bytes = std::string(bodies[i], body_bytes_),
-                            .number = ++all_->numbers_};
+        payloads_[rows[i]] = {.bytes = std::string(payloads[i], payload_bytes_),
+                              .number = ++all_->numbers_};
       }
       all_->written += static_cast<int64_t>(rows.size());
       return absl::OkStatus();
     }
 
-    absl::Status Read(absl::Span<const RowNumber> rows, absl::Span<char* const> bodies) override {
+    absl::Status Read(absl::Span<const RowNumber> rows, absl::Span<char* const> payloads) override {
       if (!all_->read_error.ok()) return all_->read_error;
       for (size_t i = 0; i < rows.size(); ++i) {
-        const auto it = bodies_.find(rows[i]);
-        if (it == bodies_.end()) {
+        const auto it = payloads_.find(rows[i]);
+        if (it == payloads_.end()) {
           return absl::DataLossError(absl::StrCat("row ", rows[i], " is not on disk"));
         }
-        std::memcpy(bodies[i], it->second.bytes.data(), body_bytes_);
+        std::memcpy(payloads[i], it->second.bytes.data(), payload_bytes_);
       }
       all_->read += static_cast<int64_t>(rows.size());
       return absl::OkStatus();
@@ -87,27 +87,27 @@ class MemoryRowDisks final : public RowDisks {
 
     std::unique_ptr<RowFetch> BeginFetch(absl::Span<const RowNumber> rows) const override {
       auto fetch = std::make_unique<Fetch>(all_);
-      for (const RowNumber row : rows) fetch->bodies.emplace_back(row, bodies_.at(row));
+      for (const RowNumber row : rows) fetch->payloads.emplace_back(row, payloads_.at(row));
       return fetch;
     }
-    std::vector<FetchedBody> Arrived(const RowFetch& fetch) const override {
-      std::vector<FetchedBody> arrived;
+    std::vector<FetchedPayload> Arrived(const RowFetch& fetch) const override {
+      std::vector<FetchedPayload> arrived;
       const auto& of_mine = static_cast<const Fetch&>(fetch);
       if (!of_mine.arrived) return arrived;
-      for (const auto& [row, body] : of_mine.bodies) {
-        const auto it = bodies_.find(row);
-        if (it == bodies_.end() || it->second.number != body.number) continue;
-        arrived.push_back({.row = row, .body = body.bytes.data()});
+      for (const auto& [row, payload] : of_mine.payloads) {
+        const auto it = payloads_.find(row);
+        if (it == payloads_.end() || it->second.number != payload.number) continue;
+        arrived.push_back({.row = row, .payload = payload.bytes.data()});
       }
       return arrived;
     }
-    void Forget(RowNumber row) override { bodies_.erase(row); }
+    void Forget(RowNumber row) override { payloads_.erase(row); }
     int64_t bytes() const override { return 0; }
 
    private:
     MemoryRowDisks* const all_;
-    const size_t body_bytes_;
-    absl::flat_hash_map<RowNumber, Body> bodies_;
+    const size_t payload_bytes_;
+    absl::flat_hash_map<RowNumber, Payload> payloads_;
   };
 
   int64_t numbers_ = 0;

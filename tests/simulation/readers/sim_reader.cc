@@ -78,8 +78,8 @@ void SimReader::OnAnswer(const ShardKey& shard, const absl::Status& status,
                          const std::string& answer) {
   reading_.erase(shard);
   if (job_->went_back) return;
-  const absl::StatusOr<std::string> body = status.ok() ? DecodeFrame(answer) : status;
-  const absl::StatusOr<PullAnswer> pulled = DecodePullAnswer(absl::Cord(body.value_or("")));
+  const absl::StatusOr<std::string> payload = status.ok() ? DecodeFrame(answer) : status;
+  const absl::StatusOr<PullAnswer> pulled = DecodePullAnswer(absl::Cord(payload.value_or("")));
   if (!pulled.ok() || pulled->head.shards_size() != 1 ||
       pulled->head.shards(0).outcome() != v1::ShardValues::VALUES) {
     return AskRouting();

@@ -1,20 +1,20 @@
-// BodyCache: the bodies of a bucket's rows (weights, optimizer state, count) that are in memory;
-// the others are on disk.
+// PayloadCache: the payloads of a bucket's rows (weights, optimizer state, count) that are in
+// memory; the others are on disk.
 //
-//   head in the slab: key (8 bytes), stamp (4), slot (4) --> body in memory
-//                                   or when it left --> body on disk, under the row's number
+//   head in the slab: key (8 bytes), stamp (4), slot (4) --> payload in memory
+//                                   or when it left --> payload on disk, under the row's number
 //
-// Which bodies are in memory changes nothing that anyone can see. Who leaves when there is no room
-// follows S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023): a
-// body that comes in has a tenth of the room to show that it is used again; most do not.
+// Which payloads are in memory changes nothing that anyone can see. Who leaves when there is no
+// room follows S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023):
+// a payload that comes in has a tenth of the room to show that it is used again; most do not.
 //
 //   read, new --> short queue --used again--> long queue --used since--> its end once more
 //                     | no                        ^    | no
 //                     v                           |    v
 //              leaves, and is read again soon ----'  leaves; to disk, if it changed meanwhile
 // Thread safety: thread-compatible.
-#ifndef CAPSTAN_SERVER_SPARSE_TABLE_BODY_CACHE_H_
-#define CAPSTAN_SERVER_SPARSE_TABLE_BODY_CACHE_H_
+#ifndef CAPSTAN_SERVER_SPARSE_TABLE_PAYLOAD_CACHE_H_
+#define CAPSTAN_SERVER_SPARSE_TABLE_PAYLOAD_CACHE_H_
 
 #include <cstdint>
 #include <cstring>
@@ -30,7 +30,7 @@
 
 namespace capstan::server {
 
-class BodyCache {
+class PayloadCache {
  public:
   using Slot = uint32_t;
   static constexpr int64_t kSlotAt = 12;  // In a head.
@@ -38,28 +38,28 @@ class BodyCache {
   // There are so many whatever the memory.
   static constexpr size_t kSlotsMin = 4;
 
-  // `body_bytes`: a multiple of 4, at most 1 MiB.
-  BodyCache(int64_t body_bytes, std::unique_ptr<RowDisk> disk);
+  // `payload_bytes`: a multiple of 4, at most 1 MiB.
+  PayloadCache(int64_t payload_bytes, std::unique_ptr<RowDisk> disk);
 
-  // Bodies and what belongs to them may take so much memory from now on; kSlotsMin have room in
+  // Payloads and what belongs to them may take so much memory from now on; kSlotsMin have room in
   // any case. Ends what Hold began. Errors: of the disk.
   absl::Status SetMemory(int64_t bytes, RowSlab* heads);
 
   // Rows that can be held and added at a time; at least kSlotsMin / 2.
   size_t held_max() const { return slots_max_ / 2; }
-  // Brings the bodies of `rows`, which differ, into memory, where they stay until the next call.
+  // Brings the payloads of `rows`, which differ, into memory, where they stay until the next call.
   // Errors: of the disk; kResourceExhausted  no memory.
   absl::Status Hold(absl::Span<const RowNumber> rows, RowSlab* heads);
-  // Of the bodies that Hold would have to read for `rows`, up to held_max(), to be read ahead of
+  // Of the payloads that Hold would have to read for `rows`, up to held_max(), to be read ahead of
   // it. Null: there are none.
   std::unique_ptr<RowFetch> BeginFetch(absl::Span<const RowNumber> rows,
                                        const RowSlab& heads) const;
   // Takes in what has arrived, where it still is what Hold would read; it stays until the next
   // call. Errors: as Hold.
   absl::Status TakeIn(const RowFetch& fetch, RowSlab* heads);
-  // A body, unspecified, for a row that is new. It stays until the next Hold. Errors: as Hold.
+  // A payload, unspecified, for a row that is new. It stays until the next Hold. Errors: as Hold.
   absl::Status Add(RowNumber row, RowSlab* heads);
-  void Free(RowNumber row, const RowSlab& heads);  // Its body is not needed any more.
+  void Free(RowNumber row, const RowSlab& heads);  // Its payload is not needed any more.
 
   // REQUIRES: it is in memory.
   char* Of(const char* head) const { return At(SlotOf(head)); }
@@ -67,14 +67,14 @@ class BodyCache {
     Entry& entry = entries_[SlotOf(head)];
     if (entry.changed || Planted(PlantedBug::kForgetChangedRow)) return;
     entry.changed = true;
-    if (Planted(PlantedBug::kTakeInOldBody)) return;
+    if (Planted(PlantedBug::kTakeInOldPayload)) return;
     disk_->Forget(entry.row);
   }
   static bool IsOnDisk(const char* head) { return (SlotOf(head) & kOnDisk) != 0; }
 
-  // Bodies of rows that are on disk, past the cache. Errors: as LostCopy.
-  absl::Status ReadPast(absl::Span<const RowNumber> rows, absl::Span<char* const> bodies) const {
-    return LostCopy(disk_->Read(rows, bodies));
+  // Payloads of rows that are on disk, past the cache. Errors: as LostCopy.
+  absl::Status ReadPast(absl::Span<const RowNumber> rows, absl::Span<char* const> payloads) const {
+    return LostCopy(disk_->Read(rows, payloads));
   }
 
   // What an error of the rows' disk means for their table, whatever its code: kUnavailable, with
@@ -82,23 +82,23 @@ class BodyCache {
   // checkpoint may have them, as if this server had died.
   static absl::Status LostCopy(const absl::Status& of_disk);
 
-  int64_t bodies() const { return static_cast<int64_t>(entries_.size() - free_.size()); }
+  int64_t payloads() const { return static_cast<int64_t>(entries_.size() - free_.size()); }
   int64_t bytes() const;
 
  private:
-  // Of the slot in the head of a body on disk; the others count the bodies that had left the short
-  // queue when it did.
+  // Of the slot in the head of a payload on disk; the others count the payloads that had left the
+  // short queue when it did.
   static constexpr Slot kOnDisk = Slot{1} << 31;
   // Of the slots: one of so many is for the short queue; and what it may have if it must.
   static constexpr size_t kShortShare = 10;
   static constexpr size_t kShortShareMax = 3;
   static constexpr uint8_t kUsesMax = 7;
-  // A pull and the push that follows it are two, of which reading the body is none.
+  // A pull and the push that follows it are two, of which reading the payload is none.
   static constexpr uint8_t kUsesToStay = 2;
-  static constexpr size_t kSpillMin = 256;  // Bodies that are written at a time, if there are.
+  static constexpr size_t kSpillMin = 256;  // Payloads that are written at a time, if there are.
 
   static constexpr Slot kNobody = ~Slot{0};
-  using Turn = uint16_t;  // One of 65,536 turns ago is taken for this one, and its bodies stay.
+  using Turn = uint16_t;  // One of 65,536 turns ago is taken for this one, and its payloads stay.
   struct Entry {
     RowNumber row = 0;
     Slot before = kNobody;  // In its queue.
@@ -125,19 +125,19 @@ class BodyCache {
   }
   static void SetSlot(Slot slot, char* head) { std::memcpy(head + kSlotAt, &slot, sizeof(slot)); }
   char* At(Slot slot) const {
-    return blocks_[slot >> block_bits_].get() + (slot & block_mask_) * body_bytes_;
+    return blocks_[slot >> block_bits_].get() + (slot & block_mask_) * payload_bytes_;
   }
 
-  // So many slots are free, or can be had without taking a body away.
+  // So many slots are free, or can be had without taking a payload away.
   absl::Status MakeFree(size_t count, RowSlab* heads);
   std::vector<Slot> Victims(size_t count);
-  bool ShortIsNext() const;  // Whether the next body to be looked at is of the short queue.
+  bool ShortIsNext() const;  // Whether the next payload to be looked at is of the short queue.
   // Looks at the first of a queue, which goes to the end of one if it stays. True: it leaves.
   bool LookAtFirst(Queue* queue, Slot* slot);
   void Join(Slot slot, bool is_long);
   void Leave(Slot slot);  // Its queue.
   Queue* QueueOf(const Entry& entry) { return entry.is_long ? &long_ : &short_; }
-  // Whether a body that lies on disk has left the short queue so lately that it should not have.
+  // Whether a payload that lies on disk has left the short queue so lately that it should not have.
   bool LeftLately(const char* head) const {
     return ((left_ - SlotOf(head)) & ~kOnDisk) < slots_max_;
   }
@@ -148,8 +148,8 @@ class BodyCache {
   absl::StatusOr<Slot> Take(RowNumber row, const RowSlab& heads);  // REQUIRES: MakeFree.
   void Release(Slot slot);
 
-  const size_t body_bytes_;
-  const int block_bits_;  // A block has 2^block_bits_ bodies.
+  const size_t payload_bytes_;
+  const int block_bits_;  // A block has 2^block_bits_ payloads.
   const Slot block_mask_;
   std::unique_ptr<RowDisk> disk_;
   size_t slots_max_ = kSlotsMin;
@@ -158,10 +158,10 @@ class BodyCache {
   std::vector<std::unique_ptr<char[]>> blocks_;
   Queue short_;
   Queue long_;
-  uint32_t left_ = 0;  // Bodies that have left the short queue.
+  uint32_t left_ = 0;  // Payloads that have left the short queue.
   Turn turn_ = 1;
 };
 
 }  // namespace capstan::server
 
-#endif  // CAPSTAN_SERVER_SPARSE_TABLE_BODY_CACHE_H_
+#endif  // CAPSTAN_SERVER_SPARSE_TABLE_PAYLOAD_CACHE_H_

@@ -1,4 +1,4 @@
-#include "server/sparse_table/body_cache.h"
+#include "server/sparse_table/payload_cache.h"
 
 #include <algorithm>
 #include <bit>
@@ -17,25 +17,25 @@ constexpr size_t kBlockBytes = 64 << 10;
 
 }  // namespace
 
-BodyCache::BodyCache(int64_t body_bytes, std::unique_ptr<RowDisk> disk)
-    : body_bytes_(static_cast<size_t>(body_bytes)),
-      block_bits_(std::max(1, static_cast<int>(std::bit_width(kBlockBytes / body_bytes_))) - 1),
+PayloadCache::PayloadCache(int64_t payload_bytes, std::unique_ptr<RowDisk> disk)
+    : payload_bytes_(static_cast<size_t>(payload_bytes)),
+      block_bits_(std::max(1, static_cast<int>(std::bit_width(kBlockBytes / payload_bytes_))) - 1),
       block_mask_((Slot{1} << block_bits_) - 1),
       disk_(std::move(disk)) {}
 
-absl::Status BodyCache::LostCopy(const absl::Status& of_disk) {
+absl::Status PayloadCache::LostCopy(const absl::Status& of_disk) {
   if (of_disk.ok() || Planted(PlantedBug::kFailJobForBadDisk)) return of_disk;
   return absl::UnavailableError(absl::StrCat("this copy of the rows is lost: ", of_disk.message()));
 }
 
-int64_t BodyCache::bytes() const {
-  return static_cast<int64_t>(entries_.size() * (body_bytes_ + sizeof(Entry))) + disk_->bytes();
+int64_t PayloadCache::bytes() const {
+  return static_cast<int64_t>(entries_.size() * (payload_bytes_ + sizeof(Entry))) + disk_->bytes();
 }
 
-absl::Status BodyCache::SetMemory(int64_t bytes, RowSlab* heads) {
+absl::Status PayloadCache::SetMemory(int64_t bytes, RowSlab* heads) {
   ++turn_;
   const size_t slots = static_cast<size_t>(std::max<int64_t>(bytes - disk_->bytes(), 0)) /
-                       (body_bytes_ + sizeof(Entry));
+                       (payload_bytes_ + sizeof(Entry));
   slots_max_ = std::clamp(slots, kSlotsMin, size_t{kOnDisk - 1});
   if (slots_max_ >= entries_.size()) return absl::OkStatus();
   // Only whole blocks are given back, so there may be more slots than the memory allows.
@@ -45,7 +45,7 @@ absl::Status BodyCache::SetMemory(int64_t bytes, RowSlab* heads) {
   return absl::OkStatus();
 }
 
-absl::Status BodyCache::Truncate(size_t slots, RowSlab* heads) {
+absl::Status PayloadCache::Truncate(size_t slots, RowSlab* heads) {
   std::vector<Slot> taken;
   for (size_t slot = slots; slot < entries_.size(); ++slot) {
     if (entries_[slot].taken) taken.push_back(static_cast<Slot>(slot));
@@ -58,7 +58,7 @@ absl::Status BodyCache::Truncate(size_t slots, RowSlab* heads) {
   return absl::OkStatus();
 }
 
-absl::Status BodyCache::Hold(absl::Span<const RowNumber> rows, RowSlab* heads) {
+absl::Status PayloadCache::Hold(absl::Span<const RowNumber> rows, RowSlab* heads) {
   ++turn_;
   std::vector<RowNumber> missing;
   for (const RowNumber row : rows) {
@@ -75,16 +75,16 @@ absl::Status BodyCache::Hold(absl::Span<const RowNumber> rows, RowSlab* heads) {
   if (missing.empty()) return absl::OkStatus();
   CAPSTAN_RETURN_IF_ERROR(MakeFree(missing.size(), heads));
   std::vector<Slot> slots;
-  std::vector<char*> bodies;
+  std::vector<char*> payloads;
   absl::Status status;
   for (const RowNumber row : missing) {
     const absl::StatusOr<Slot> slot = Take(row, *heads);
     status = slot.status();
     if (!slot.ok()) break;
     slots.push_back(*slot);
-    bodies.push_back(At(*slot));
+    payloads.push_back(At(*slot));
   }
-  if (status.ok()) status = LostCopy(disk_->Read(missing, bodies));
+  if (status.ok()) status = LostCopy(disk_->Read(missing, payloads));
   for (size_t i = 0; i < slots.size(); ++i) {
     if (status.ok()) {
       SetSlot(slots[i], heads->At(missing[i]));
@@ -95,8 +95,8 @@ absl::Status BodyCache::Hold(absl::Span<const RowNumber> rows, RowSlab* heads) {
   return status;
 }
 
-std::unique_ptr<RowFetch> BodyCache::BeginFetch(absl::Span<const RowNumber> rows,
-                                                const RowSlab& heads) const {
+std::unique_ptr<RowFetch> PayloadCache::BeginFetch(absl::Span<const RowNumber> rows,
+                                                   const RowSlab& heads) const {
   std::vector<RowNumber> missing;
   for (const RowNumber row : rows) {
     if (IsOnDisk(heads.At(row)) && missing.size() < held_max()) missing.push_back(row);
@@ -104,28 +104,28 @@ std::unique_ptr<RowFetch> BodyCache::BeginFetch(absl::Span<const RowNumber> rows
   return missing.empty() ? nullptr : disk_->BeginFetch(missing);
 }
 
-absl::Status BodyCache::TakeIn(const RowFetch& fetch, RowSlab* heads) {
+absl::Status PayloadCache::TakeIn(const RowFetch& fetch, RowSlab* heads) {
   ++turn_;
-  std::vector<FetchedBody> arrived = disk_->Arrived(fetch);
-  // Another call may have read a body meanwhile, and SetMemory may have left room for fewer.
+  std::vector<FetchedPayload> arrived = disk_->Arrived(fetch);
+  // Another call may have read a payload meanwhile, and SetMemory may have left room for fewer.
   arrived.erase(std::remove_if(arrived.begin(), arrived.end(),
-                               [&](const FetchedBody& it) {
+                               [&](const FetchedPayload& it) {
                                  return !IsOnDisk(heads->At(it.row)) &&
-                                        !Planted(PlantedBug::kTakeInOldBody);
+                                        !Planted(PlantedBug::kTakeInOldPayload);
                                }),
                 arrived.end());
   arrived.resize(std::min(arrived.size(), held_max()));
   CAPSTAN_RETURN_IF_ERROR(MakeFree(arrived.size(), heads));
-  for (const FetchedBody& it : arrived) {
+  for (const FetchedPayload& it : arrived) {
     CAPSTAN_ASSIGN_OR_RETURN(const Slot slot, Take(it.row, *heads));
     entries_[slot].fetched = true;
-    std::memcpy(At(slot), it.body, body_bytes_);
+    std::memcpy(At(slot), it.payload, payload_bytes_);
     SetSlot(slot, heads->At(it.row));
   }
   return absl::OkStatus();
 }
 
-absl::Status BodyCache::Add(RowNumber row, RowSlab* heads) {
+absl::Status PayloadCache::Add(RowNumber row, RowSlab* heads) {
   SetSlot(LongAgo(), heads->At(row));
   CAPSTAN_RETURN_IF_ERROR(MakeFree(1, heads));
   CAPSTAN_ASSIGN_OR_RETURN(const Slot slot, Take(row, *heads));
@@ -135,13 +135,13 @@ absl::Status BodyCache::Add(RowNumber row, RowSlab* heads) {
   return absl::OkStatus();
 }
 
-void BodyCache::Free(RowNumber row, const RowSlab& heads) {
+void PayloadCache::Free(RowNumber row, const RowSlab& heads) {
   const char* const head = heads.At(row);
   if (!IsOnDisk(head)) Release(SlotOf(head));
   disk_->Forget(row);
 }
 
-absl::Status BodyCache::MakeFree(size_t count, RowSlab* heads) {
+absl::Status PayloadCache::MakeFree(size_t count, RowSlab* heads) {
   const size_t unused = slots_max_ - std::min(slots_max_, entries_.size());
   if (free_.size() + unused >= count) return absl::OkStatus();
   const size_t several = std::min(kSpillMin, slots_max_ / 8);
@@ -149,14 +149,15 @@ absl::Status BodyCache::MakeFree(size_t count, RowSlab* heads) {
 }
 
 // Nobody holds at least half of the slots, so victims can be found.
-std::vector<BodyCache::Slot> BodyCache::Victims(size_t count) {
+std::vector<PayloadCache::Slot> PayloadCache::Victims(size_t count) {
   std::vector<Slot> victims;
   size_t looks = 3 * entries_.size();
   for (; looks > 0 && victims.size() < count; --looks) {
     Slot slot;
     if (LookAtFirst(ShortIsNext() ? &short_ : &long_, &slot)) victims.push_back(slot);
   }
-  // All bodies of a queue may be held or in constant use: then any body that is not held leaves.
+  // All payloads of a queue may be held or in constant use: then any payload that is not held
+  // leaves.
   for (Slot slot = 0; slot < entries_.size() && victims.size() < count; ++slot) {
     Entry& entry = entries_[slot];
     if (!entry.taken || entry.turn == turn_) continue;
@@ -166,20 +167,21 @@ std::vector<BodyCache::Slot> BodyCache::Victims(size_t count) {
   return victims;
 }
 
-// A body that was pulled and not changed should stay in memory for the push that follows.
-bool BodyCache::ShortIsNext() const {
+// A payload that was pulled and not changed should stay in memory for the push that follows.
+bool PayloadCache::ShortIsNext() const {
   if (long_.size == 0) return true;
   if (short_.size <= slots_max_ / kShortShare) return false;
   return entries_[short_.first].changed || short_.size > slots_max_ / kShortShareMax;
 }
 
-bool BodyCache::LookAtFirst(Queue* queue, Slot* slot) {
+bool PayloadCache::LookAtFirst(Queue* queue, Slot* slot) {
   *slot = queue->first;
   Entry& entry = entries_[*slot];
   Leave(*slot);
   const bool is_held = entry.turn == turn_;
   const bool is_used = entry.uses >= (entry.is_long ? 1 : kUsesToStay);
-  // The body was read and is not changed yet: its push may still come, so it goes round once more.
+  // The payload was read and is not changed yet: its push may still come, so it goes round once
+  // more.
   const bool is_spared = !is_used && entry.is_long && !entry.changed && !entry.spared;
   if (!is_held) {
     entry.spared = is_spared;
@@ -191,7 +193,7 @@ bool BodyCache::LookAtFirst(Queue* queue, Slot* slot) {
   return true;
 }
 
-void BodyCache::Join(Slot slot, bool is_long) {
+void PayloadCache::Join(Slot slot, bool is_long) {
   Entry& entry = entries_[slot];
   entry.is_long = is_long;
   Queue& queue = *QueueOf(entry);
@@ -202,7 +204,7 @@ void BodyCache::Join(Slot slot, bool is_long) {
   ++queue.size;
 }
 
-void BodyCache::Leave(Slot slot) {
+void PayloadCache::Leave(Slot slot) {
   const Entry& entry = entries_[slot];
   Queue& queue = *QueueOf(entry);
   (entry.before == kNobody ? queue.first : entries_[entry.before].behind) = entry.behind;
@@ -210,15 +212,15 @@ void BodyCache::Leave(Slot slot) {
   --queue.size;
 }
 
-absl::Status BodyCache::Spill(const std::vector<Slot>& victims, RowSlab* heads) {
+absl::Status PayloadCache::Spill(const std::vector<Slot>& victims, RowSlab* heads) {
   std::vector<RowNumber> rows;
-  std::vector<const char*> bodies;
+  std::vector<const char*> payloads;
   for (const Slot slot : victims) {
     if (!entries_[slot].changed) continue;
     rows.push_back(entries_[slot].row);
-    bodies.push_back(At(slot));
+    payloads.push_back(At(slot));
   }
-  if (!rows.empty()) CAPSTAN_RETURN_IF_ERROR(LostCopy(disk_->Write(rows, bodies)));
+  if (!rows.empty()) CAPSTAN_RETURN_IF_ERROR(LostCopy(disk_->Write(rows, payloads)));
   for (const Slot slot : victims) {
     const Entry& entry = entries_[slot];
     if (!entry.is_long) ++left_;
@@ -228,7 +230,7 @@ absl::Status BodyCache::Spill(const std::vector<Slot>& victims, RowSlab* heads) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<BodyCache::Slot> BodyCache::Take(RowNumber row, const RowSlab& heads) {
+absl::StatusOr<PayloadCache::Slot> PayloadCache::Take(RowNumber row, const RowSlab& heads) {
   Slot slot = 0;
   if (!free_.empty()) {
     slot = free_.back();
@@ -236,7 +238,7 @@ absl::StatusOr<BodyCache::Slot> BodyCache::Take(RowNumber row, const RowSlab& he
   } else {
     slot = static_cast<Slot>(entries_.size());
     if (slot >> block_bits_ == blocks_.size()) {
-      char* const block = new (std::nothrow) char[body_bytes_ << block_bits_];
+      char* const block = new (std::nothrow) char[payload_bytes_ << block_bits_];
       if (block == nullptr) return absl::ResourceExhaustedError("no memory for rows");
       blocks_.emplace_back(block);
     }
@@ -248,7 +250,7 @@ absl::StatusOr<BodyCache::Slot> BodyCache::Take(RowNumber row, const RowSlab& he
   return slot;
 }
 
-void BodyCache::Release(Slot slot) {
+void PayloadCache::Release(Slot slot) {
   Leave(slot);
   entries_[slot].taken = false;
   free_.push_back(slot);
