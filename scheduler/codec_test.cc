@@ -266,7 +266,7 @@ TEST_CASE("Codec: a task's report", "[scheduler]") {
       iteration: 41
       waited_ms: 1200
       peer: "server-1"
-      waiting_for { table: 1 shard: 2 iteration: 38 ranks: 0 ranks: 3 slots: 7 }
+      waiting_on { table: 1 shard: 2 iteration: 38 ranks: 0 ranks: 3 slots: 7 }
     }
     failure { reason: DIVERGED message: "conv1" gpus_lost: 3 gpus_lost: 1 }
     preparing: true

@@ -14,7 +14,7 @@
 namespace capstan::scheduler {
 namespace {
 
-constexpr int kWaitingForMax = 64;
+constexpr int kWaitingOnMax = 64;
 constexpr int kWaitedListMax = 4096;
 constexpr size_t kTextBytesMax = 256;
 
@@ -23,21 +23,21 @@ Wait DecodeWait(const v1::Wait& wait) {
                .iteration = Iteration(wait.iteration()),
                .waited = absl::Milliseconds(wait.waited_ms()),
                .peer = Cut(wait.peer(), kTextBytesMax),
-               .waiting_for = {}};
-  for (int i = 0; i < std::min(wait.waiting_for_size(), kWaitingForMax); ++i) {
-    const v1::WaitingFor& waiting = wait.waiting_for(i);
-    WaitingFor entry{.table = waiting.table(),
-                     .shard = waiting.shard(),
-                     .iteration = Iteration(waiting.iteration()),
-                     .ranks = {},
-                     .slots = {}};
+               .waiting_on = {}};
+  for (int i = 0; i < std::min(wait.waiting_on_size(), kWaitingOnMax); ++i) {
+    const v1::WaitingOn& waiting = wait.waiting_on(i);
+    WaitingOn entry{.table = waiting.table(),
+                    .shard = waiting.shard(),
+                    .iteration = Iteration(waiting.iteration()),
+                    .ranks = {},
+                    .slots = {}};
     for (int r = 0; r < std::min(waiting.ranks_size(), kWaitedListMax); ++r) {
       entry.ranks.push_back(Rank(waiting.ranks(r)));
     }
     for (int s = 0; s < std::min(waiting.slots_size(), kWaitedListMax); ++s) {
       entry.slots.push_back(SlotId(waiting.slots(s)));
     }
-    decoded.waiting_for.push_back(std::move(entry));
+    decoded.waiting_on.push_back(std::move(entry));
   }
   for (int i = 0; i < std::min(wait.silent_size(), kWaitedListMax); ++i) {
     decoded.silent.push_back(Cut(wait.silent(i), kTextBytesMax));
@@ -185,8 +185,8 @@ void EncodeWait(const Wait& wait, v1::Wait& out) {
   out.set_waited_ms(absl::ToInt64Milliseconds(wait.waited));
   out.set_peer(wait.peer);
   for (const NodeId& server : wait.silent) out.add_silent(server);
-  for (const WaitingFor& waiting : wait.waiting_for) {
-    v1::WaitingFor& entry = *out.add_waiting_for();
+  for (const WaitingOn& waiting : wait.waiting_on) {
+    v1::WaitingOn& entry = *out.add_waiting_on();
     entry.set_table(waiting.table);
     entry.set_shard(waiting.shard);
     entry.set_iteration(waiting.iteration.value());

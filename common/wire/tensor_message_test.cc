@@ -57,7 +57,7 @@ v1::PullResponse SomeAnswer() {
     shard->set_version(12);
     shard->set_values(Values(size, 'k'));
   }
-  v1::WaitingFor* waiting = answer.add_waiting_for();
+  v1::WaitingOn* waiting = answer.add_waiting_on();
   waiting->set_iteration(3);
   waiting->add_ranks(1);
   waiting->add_ranks(300);

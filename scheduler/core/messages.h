@@ -330,7 +330,7 @@ struct TaskTotals {
 
 inline constexpr int kStalenessBuckets = 64;
 
-struct WaitingFor {
+struct WaitingOn {
   int table = 0;
   int shard = 0;
   Iteration iteration;
@@ -343,7 +343,7 @@ struct Wait {
   Iteration iteration;
   absl::Duration waited;
   std::string peer;
-  std::vector<WaitingFor> waiting_for;
+  std::vector<WaitingOn> waiting_on;
   std::vector<NodeId> silent = {};  // Servers that it cannot reach.
 };
 

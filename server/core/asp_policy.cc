@@ -23,7 +23,7 @@ PullDecision AspPolicy::Pull(Iteration iteration, const ShardVersions&) const {
           .staleness = SeenStaleness(iteration, clocks_.FinishedByAll())};
 }
 
-Culprits AspPolicy::WaitingFor(Iteration iteration, const ShardVersions&) const {
+WaitingOn AspPolicy::WaitsOn(Iteration iteration, const ShardVersions&) const {
   return {.iteration = iteration, .ranks = {}, .slots = {}};  // It is never called: no pull waits.
 }
 

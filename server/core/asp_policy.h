@@ -16,7 +16,7 @@ class AspPolicy final : public ConsistencyPolicy {
   absl::Status CheckPush(const PushHead& push, const ShardVersions& versions) const override;
   PushDecision Push(const PushHead& push, const ShardVersions& versions) override;
   PullDecision Pull(Iteration iteration, const ShardVersions& versions) const override;
-  Culprits WaitingFor(Iteration iteration, const ShardVersions& versions) const override;
+  WaitingOn WaitsOn(Iteration iteration, const ShardVersions& versions) const override;
   Version SafeWith(const PushHead&, const ShardVersions& versions) const override {
     return versions.current;
   }

@@ -67,7 +67,7 @@ PullDecision BspPolicy::Pull(Iteration iteration, const ShardVersions& versions)
   return {.kind = behind < 0 ? PullDecision::Kind::kWait : PullDecision::Kind::kPast};
 }
 
-Culprits BspPolicy::WaitingFor(Iteration, const ShardVersions& versions) const {
+WaitingOn BspPolicy::WaitsOn(Iteration, const ShardVersions& versions) const {
   return {
       .iteration = Iteration(versions.current.value()), .ranks = {}, .slots = tree_.MissingSlots()};
 }

@@ -30,7 +30,7 @@ class BspPolicy final : public ConsistencyPolicy {
   absl::Status CheckPush(const PushHead& push, const ShardVersions& versions) const override;
   PushDecision Push(const PushHead& push, const ShardVersions& versions) override;
   PullDecision Pull(Iteration iteration, const ShardVersions& versions) const override;
-  Culprits WaitingFor(Iteration iteration, const ShardVersions& versions) const override;
+  WaitingOn WaitsOn(Iteration iteration, const ShardVersions& versions) const override;
   // Slots, not workers, are counted: nothing depends on who is a member.
   void SetMembership(const Membership&) override {}
   Version SafeWith(const PushHead& push, const ShardVersions&) const override {

@@ -66,7 +66,7 @@ class ConsistencyPolicy {
   virtual PullDecision Pull(Iteration iteration, const ShardVersions& versions) const = 0;
 
   // Whom a pull at `iteration` waits for. REQUIRES: Pull said kWait.
-  virtual Culprits WaitingFor(Iteration iteration, const ShardVersions& versions) const = 0;
+  virtual WaitingOn WaitsOn(Iteration iteration, const ShardVersions& versions) const = 0;
 
   virtual void SetMembership(const Membership& membership) = 0;
 

@@ -67,11 +67,11 @@ enum class PullOutcome { kValues, kUnchanged, kNotReady, kPast };
 enum class ReadFrom { kNothing, kCurrent, kPrevious };
 
 // Who keeps a pull waiting, and which iteration must be finished first.
-struct Culprits {
+struct WaitingOn {
   Iteration iteration;
   std::vector<Rank> ranks;    // SSP: workers that have not finished it. Ascending.
   std::vector<SlotId> slots;  // BSP: slots that have not arrived. Ascending.
-  friend bool operator==(const Culprits&, const Culprits&) = default;
+  friend bool operator==(const WaitingOn&, const WaitingOn&) = default;
 };
 
 // ------------------------------------------------------ actions, to be carried out in order
@@ -132,7 +132,7 @@ struct ReplyPull {
   int64_t staleness = 0;
   // Whose members those workers are. 0: none is known yet.
   Generation membership;
-  Culprits waiting_for;  // kNotReady only.
+  WaitingOn waiting_on;  // kNotReady only.
   // The reply may leave once this version is safe; 0 for kNotReady.
   Version rests_on() const { return outcome == PullOutcome::kNotReady ? Version(0) : version; }
 };

@@ -332,7 +332,7 @@ void ShardCore::AnswerNotReady(const PullHead& pull, Actions& actions) const {
   actions.emplace_back(ReplyPull{.token = pull.token,
                                  .outcome = PullOutcome::kNotReady,
                                  .version = versions_.current,
-                                 .waiting_for = policy_->WaitingFor(pull.iteration, versions_)});
+                                 .waiting_on = policy_->WaitsOn(pull.iteration, versions_)});
 }
 
 }  // namespace capstan::server

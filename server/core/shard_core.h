@@ -8,7 +8,7 @@
 //   pull --> fenced? --> policy: current / previous --------------> ReplyPull kValues, kUnchanged
 //              |            |  past ------------------------------> ReplyPull kPast
 //           kAborted        |  wait --> PENDING --push, members---> ReplyPull kValues, kUnchanged
-//                                          |------Tick(deadline)--> ReplyPull kNotReady, culprits
+//                                          |------Tick(deadline)--> ReplyPull kNotReady, waiting_on
 //                                          '------CancelPull------> forgotten
 //
 //   a late push (SSP, ASP), where the job asks for it --> CorrectGradient before its MakeRecord

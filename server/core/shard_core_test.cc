@@ -118,9 +118,9 @@ TEST_CASE("BSP: a pull past its deadline is told which slots are missing", "[ser
   REQUIRE_FALSE(shard.Waits(pull));
   const ReplyPull reply = shard.AnswerTo(pull)->reply;
   CHECK(reply.outcome == PullOutcome::kNotReady);
-  CHECK(reply.waiting_for.iteration == Iteration(0));
-  CHECK(reply.waiting_for.slots == std::vector<SlotId>{SlotId(0), SlotId(1), SlotId(3)});
-  CHECK(reply.waiting_for.ranks.empty());
+  CHECK(reply.waiting_on.iteration == Iteration(0));
+  CHECK(reply.waiting_on.slots == std::vector<SlotId>{SlotId(0), SlotId(1), SlotId(3)});
+  CHECK(reply.waiting_on.ranks.empty());
   CHECK(shard.core().NextDeadline() == Instant::InfiniteFuture());
 }
 
@@ -246,9 +246,9 @@ TEST_CASE("SSP: a pull past its deadline is told which ranks are behind", "[serv
   const ReplyPull reply = shard.AnswerTo(pull)->reply;
   CHECK(reply.outcome == PullOutcome::kNotReady);
   CHECK(reply.version == Version(4));
-  CHECK(reply.waiting_for.iteration == Iteration(2));
-  CHECK(reply.waiting_for.ranks == std::vector<Rank>{Rank(1)});
-  CHECK(reply.waiting_for.slots.empty());
+  CHECK(reply.waiting_on.iteration == Iteration(2));
+  CHECK(reply.waiting_on.ranks == std::vector<Rank>{Rank(1)});
+  CHECK(reply.waiting_on.slots.empty());
 }
 
 TEST_CASE("SSP: a retry after a lost reply is a duplicate and applies nothing", "[server][core]") {
@@ -395,7 +395,7 @@ TEST_CASE("Shard: a cancelled pull is forgotten", "[server][core]") {
   CHECK(shard.Waits(pull));
 }
 
-TEST_CASE("Shard: a pull without patience is answered at once, with the culprits",
+TEST_CASE("Shard: a pull without patience is answered at once, with whom it waits on",
           "[server][core]") {
   ShardFixture shard(Bsp(2));
   PullHead pull{
@@ -404,7 +404,7 @@ TEST_CASE("Shard: a pull without patience is answered at once, with the culprits
   const auto answer = shard.AnswerTo(shard.Pull(pull));
   REQUIRE(answer.has_value());
   CHECK(answer->reply.outcome == PullOutcome::kNotReady);
-  CHECK(answer->reply.waiting_for.slots.size() == 2);
+  CHECK(answer->reply.waiting_on.slots.size() == 2);
 }
 
 TEST_CASE("Shard: deadlines are kept in the order of time", "[server][core]") {

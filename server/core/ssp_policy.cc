@@ -28,7 +28,7 @@ PullDecision SspPolicy::Pull(Iteration iteration, const ShardVersions&) const {
   return {.kind = PullDecision::Kind::kCurrent, .staleness = SeenStaleness(iteration, finished)};
 }
 
-Culprits SspPolicy::WaitingFor(Iteration iteration, const ShardVersions&) const {
+WaitingOn SspPolicy::WaitsOn(Iteration iteration, const ShardVersions&) const {
   const Iteration needed = Needed(iteration);
   return {.iteration = Iteration(needed.value() - 1), .ranks = clocks_.Behind(needed), .slots = {}};
 }

@@ -31,8 +31,8 @@ absl::Status CallSink::OnPull(const ShardKey& key, const ReplyPull& reply,
                              store.Lend(reply.read_from, part.keys, format));
   }
   if (reply.outcome == PullOutcome::kNotReady) {
-    absl::MutexLock lock(&state_->waiting_for_mutex);
-    EncodeCulprits(key, reply.waiting_for, part.answer->head.add_waiting_for());
+    absl::MutexLock lock(&state_->waiting_on_mutex);
+    EncodeWaitingOn(key, reply.waiting_on, part.answer->head.add_waiting_on());
   } else {
     HoldRead(key, part.call, reply.rests_on());
   }

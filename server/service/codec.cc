@@ -89,12 +89,12 @@ void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result) {
   }
 }
 
-void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting) {
+void EncodeWaitingOn(const ShardKey& key, const WaitingOn& waiting_on, v1::WaitingOn* waiting) {
   waiting->set_table(key.table.value());
   waiting->set_shard(key.shard.value());
-  waiting->set_iteration(culprits.iteration.value());
-  for (const Rank rank : culprits.ranks) waiting->add_ranks(rank.value());
-  for (const SlotId slot : culprits.slots) waiting->add_slots(slot.value());
+  waiting->set_iteration(waiting_on.iteration.value());
+  for (const Rank rank : waiting_on.ranks) waiting->add_ranks(rank.value());
+  for (const SlotId slot : waiting_on.slots) waiting->add_slots(slot.value());
 }
 
 FollowerKey KeyOfServer(const v1::ServerAddress& server) {

@@ -34,10 +34,10 @@ absl::StatusOr<PullHead> DecodePull(const v1::PullRequest& request, const v1::Sh
 
 void EncodePushReply(const ReplyPush& reply, v1::ShardPushResult* result);
 
-// Values and their type, for kValues, are the caller's; culprits are EncodeCulprits's.
+// Values and their type, for kValues, are the caller's; whom a pull waits on is EncodeWaitingOn's.
 void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result);
 
-void EncodeCulprits(const ShardKey& key, const Culprits& culprits, v1::WaitingFor* waiting);
+void EncodeWaitingOn(const ShardKey& key, const WaitingOn& waiting_on, v1::WaitingOn* waiting);
 
 FollowerKey KeyOfServer(const v1::ServerAddress& server);
 // Servers that the table names and does not list are left out.

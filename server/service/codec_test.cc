@@ -71,7 +71,7 @@ TEST_CASE("Codec: every outcome of a pull is told", "[server]") {
                    .version = Version(5),
                    .staleness = 2,
                    .membership = Generation(7),
-                   .waiting_for = {}},
+                   .waiting_on = {}},
                   &result);
   CHECK(result.outcome() == told);
   CHECK(result.version() == 5);
@@ -79,11 +79,11 @@ TEST_CASE("Codec: every outcome of a pull is told", "[server]") {
   CHECK(result.membership() == 7);
 }
 
-TEST_CASE("Codec: culprits are told by their numbers", "[server]") {
-  const Culprits culprits{
+TEST_CASE("Codec: whom a pull waits on is given by numbers", "[server]") {
+  const WaitingOn waiting_on{
       .iteration = Iteration(6), .ranks = {Rank(0), Rank(3)}, .slots = {SlotId(1), SlotId(1023)}};
-  v1::WaitingFor waiting;
-  EncodeCulprits(kKey, culprits, &waiting);
+  v1::WaitingOn waiting;
+  EncodeWaitingOn(kKey, waiting_on, &waiting);
   CHECK(waiting.table() == 1);
   CHECK(waiting.shard() == 42);
   CHECK(waiting.iteration() == 6);

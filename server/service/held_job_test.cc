@@ -162,10 +162,10 @@ TEST_CASE("Held job: a pull past its wait limit names whom it waits for, shard b
   REQUIRE(pull.ended.has_value());
   REQUIRE_OK(*pull.ended);
   CHECK(pull.response.head.shards(0).outcome() == v1::ShardValues::NOT_READY);
-  REQUIRE(pull.response.head.waiting_for_size() == 2);
-  CHECK(pull.response.head.waiting_for(1).shard() == 1);
-  REQUIRE(pull.response.head.waiting_for(1).slots_size() == 1);
-  CHECK(pull.response.head.waiting_for(1).slots(0) == 0);
+  REQUIRE(pull.response.head.waiting_on_size() == 2);
+  CHECK(pull.response.head.waiting_on(1).shard() == 1);
+  REQUIRE(pull.response.head.waiting_on(1).slots_size() == 1);
+  CHECK(pull.response.head.waiting_on(1).slots(0) == 0);
 }
 
 TEST_CASE("Held job: a new membership releases those who waited for the dead", "[server]") {

@@ -165,7 +165,7 @@ struct JobState {
   absl::Status closed ABSL_GUARDED_BY(mutex);   // Not OK: why.
   absl::Status failure ABSL_GUARDED_BY(mutex);  // The status of HeldJob::Fail.
 
-  absl::Mutex waiting_for_mutex;  // Guards PullResponse.waiting_for of every call that waits.
+  absl::Mutex waiting_on_mutex;  // Guards PullResponse.waiting_on of every call that waits.
   absl::Mutex tick_mutex;
   // Earliest tick that was asked for since the last one.
   Instant tick_asked ABSL_GUARDED_BY(tick_mutex) = Instant::InfiniteFuture();

@@ -155,7 +155,7 @@ TEST_CASE("Parameter service: two workers train one iteration", "[server]") {
   CHECK(NumberIn(waiting.response) == -3.0f);
 }
 
-TEST_CASE("Parameter service: the wait limit passes on the server's clock, with culprits",
+TEST_CASE("Parameter service: the wait limit passes on the server's clock, and says on whom",
           "[server]") {
   Loopback server;
   server.AddJob();
@@ -163,8 +163,8 @@ TEST_CASE("Parameter service: the wait limit passes on the server's clock, with 
   REQUIRE_OK(server.Pull(PullOf(0, 1, 20), &response));
   REQUIRE(response.shards_size() == 2);
   CHECK(response.shards(0).outcome() == v1::ShardValues::NOT_READY);
-  REQUIRE(response.waiting_for_size() == 2);
-  CHECK(response.waiting_for(0).slots_size() == 2);
+  REQUIRE(response.waiting_on_size() == 2);
+  CHECK(response.waiting_on(0).slots_size() == 2);
 }
 
 TEST_CASE("Parameter service: a cancelled pull is forgotten", "[server]") {

@@ -319,7 +319,7 @@ absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAn
                     ElementsIn(message, asked, keys), keys, destination.floats, half));
     reply.shards.push_back(shard);
   }
-  for (const v1::WaitingFor& w : response.waiting_for()) {
+  for (const v1::WaitingOn& w : response.waiting_on()) {
     reply.waiting.push_back({.shard = {TableId(w.table()), ShardId(w.shard())},
                              .iteration = Iteration(w.iteration()),
                              .ranks = {w.ranks().begin(), w.ranks().end()},

@@ -84,7 +84,7 @@ TEST_CASE("Codec: a pull's values land in their places, others are left alone",
   v1::PullResponse response;
   *response.add_shards() = Values(v1::ShardValues::NOT_READY, {});
   *response.add_shards() = Values(v1::ShardValues::VALUES, {3, 4, 5});
-  v1::WaitingFor* waiting = response.add_waiting_for();
+  v1::WaitingOn* waiting = response.add_waiting_on();
   waiting->set_table(1);
   waiting->set_iteration(8);
   waiting->add_slots(2);

@@ -276,7 +276,7 @@ bool PushPullSession::OnReply(MessageId message, const absl::Status& status,
     chunk.delay = absl::ZeroDuration();
     chunk.trouble = Trouble::kNone;
     op.heard = now;
-    op.waiting_for = waiting;
+    op.waiting_on = waiting;
     RecordReplies(record, op, replies);
     if (op.undone == 0) Finish(record.op, absl::OkStatus(), actions);
   } else if (outcome.code() == absl::StatusCode::kAborted) {

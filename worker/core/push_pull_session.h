@@ -162,7 +162,7 @@ struct SessionWait {
   OpRequest request;
   Instant since;
   std::string peer;  // The server of the first shard that is not done.
-  std::vector<Waiting> waiting_for;
+  std::vector<Waiting> waiting_on;
   // Servers that owe an answer and do not respond to questions either: they are unreachable or
   // gone.
   std::vector<std::string> silent;
@@ -281,7 +281,7 @@ class PushPullSession {
     int64_t undone = 0;
     bool repeated = false;
     bool reread = false;
-    std::vector<Waiting> waiting_for;
+    std::vector<Waiting> waiting_on;
   };
   // The meaning of a chunk's last failure for its server.
   enum class Trouble : uint8_t { kNone, kAway, kKnowsNewerTable };

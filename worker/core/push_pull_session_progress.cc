@@ -32,7 +32,7 @@ absl::Status PushPullSession::TooLong(const Op& op, Instant now) const {
   std::string message = absl::StrCat(
       VerbOf(op.request.kind), " of iteration ", op.request.iteration.value(), " has waited ",
       absl::FormatDuration(now - op.started), " for ", ServerName(routing_.shards[index].server));
-  for (const Waiting& w : op.waiting_for) {
+  for (const Waiting& w : op.waiting_on) {
     absl::StrAppend(&message, "; table ", w.shard.table.value(), " shard ", w.shard.shard.value(),
                     " waits for iteration ", w.iteration.value());
     if (!w.ranks.empty()) absl::StrAppend(&message, " of workers ", absl::StrJoin(w.ranks, ", "));
@@ -49,15 +49,14 @@ absl::Status PushPullSession::TooLong(const Op& op, Instant now) const {
 SessionWait PushPullSession::CurrentWait(Instant now) const {
   if (ops_.empty()) return {};
   // Reports the oldest operation that knows for whom it waits, or else the oldest.
-  const auto knows = std::find_if(ops_.begin(), ops_.end(), [](const auto& entry) {
-    return !entry.second.waiting_for.empty();
-  });
+  const auto knows = std::find_if(
+      ops_.begin(), ops_.end(), [](const auto& entry) { return !entry.second.waiting_on.empty(); });
   const Op& op = knows == ops_.end() ? ops_.begin()->second : knows->second;
   SessionWait wait{.waiting = true,
                    .request = op.request,
                    .since = op.started,
                    .peer = {},
-                   .waiting_for = op.waiting_for,
+                   .waiting_on = op.waiting_on,
                    .silent = SilentServers(now)};
   for (size_t i = 0; i < op.shards.size(); ++i) {
     if (op.shards[i] == ShardState::kDone) continue;

@@ -185,7 +185,7 @@ TEST_CASE("Session: the low-water mark trails the oldest unanswered push", "[wor
   CHECK(second[0].shards[0].sequence_low_water == Sequence(2));
 }
 
-TEST_CASE("Session: a shard that is not ready is asked for again and names its culprit",
+TEST_CASE("Session: a shard that is not ready is asked for again and names whom it waits on",
           "[worker][core]") {
   Fixture fixture;
   fixture.Pull(1, 4);
@@ -200,7 +200,7 @@ TEST_CASE("Session: a shard that is not ready is asked for again and names its c
   const SessionWait wait = fixture.session.CurrentWait(fixture.now);
   CHECK(wait.waiting);
   CHECK(wait.peer == "beta");
-  CHECK(wait.waiting_for == std::vector<Waiting>{waiting});
+  CHECK(wait.waiting_on == std::vector<Waiting>{waiting});
 }
 
 TEST_CASE("Session: a wait past its deadline fails and says for whom", "[worker][core]") {

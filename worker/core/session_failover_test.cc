@@ -146,7 +146,7 @@ TEST_CASE("Session: the wait that is shown is the one that knows for whom", "[wo
   }
   const SessionWait wait = fixture.session.CurrentWait(fixture.now);
   CHECK(wait.request.kind == OpKind::kPull);
-  CHECK(wait.waiting_for == std::vector<Waiting>{waiting});
+  CHECK(wait.waiting_on == std::vector<Waiting>{waiting});
 }
 
 TEST_CASE("Session: a push that waits for other workers is not taken for a silent server",

@@ -127,8 +127,8 @@ v1::Wait WaitToProto(const SessionWait& wait, Instant now) {
   proto.set_waited_ms(absl::ToInt64Milliseconds(now - wait.since));
   proto.set_peer(wait.peer);
   for (const std::string& server : wait.silent) proto.add_silent(server);
-  for (const Waiting& waiting : wait.waiting_for) {
-    v1::WaitingFor* out = proto.add_waiting_for();
+  for (const Waiting& waiting : wait.waiting_on) {
+    v1::WaitingOn* out = proto.add_waiting_on();
     out->set_table(waiting.shard.table.value());
     out->set_shard(waiting.shard.shard.value());
     out->set_iteration(waiting.iteration.value());

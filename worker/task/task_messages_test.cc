@@ -93,21 +93,21 @@ TEST_CASE("Task messages: a finished evaluation carries its scores as steps from
   CHECK_FALSE(progress.samples(1).has_scores());
 }
 
-TEST_CASE("Task messages: a wait names its peer and its culprits", "[worker][task]") {
+TEST_CASE("Task messages: a wait names its peer and whom it waits on", "[worker][task]") {
   const SessionWait wait{.waiting = true,
                          .request = {.kind = OpKind::kPull, .iteration = Iteration(6)},
                          .since = Instant(),
                          .peer = "server-1",
-                         .waiting_for = {{.shard = {TableId(0), ShardId(2)},
-                                          .iteration = Iteration(5),
-                                          .ranks = {1},
-                                          .slots = {}}}};
+                         .waiting_on = {{.shard = {TableId(0), ShardId(2)},
+                                         .iteration = Iteration(5),
+                                         .ranks = {1},
+                                         .slots = {}}}};
   const v1::Wait proto = WaitToProto(wait, Instant() + absl::Seconds(2));
   CHECK(proto.what() == "pull");
   CHECK(proto.waited_ms() == 2000);
   CHECK(proto.peer() == "server-1");
-  CHECK(proto.waiting_for(0).shard() == 2);
-  CHECK(proto.waiting_for(0).ranks(0) == 1);
+  CHECK(proto.waiting_on(0).shard() == 2);
+  CHECK(proto.waiting_on(0).ranks(0) == 1);
 }
 
 TEST_CASE("Failures: each code has its named reason", "[worker][task]") {

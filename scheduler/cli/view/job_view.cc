@@ -42,7 +42,7 @@ std::string Numbers(absl::string_view word, const google::protobuf::RepeatedFiel
   return text;
 }
 
-std::string DescribeCulprit(const v1::WaitingFor& waiting) {
+std::string DescribeWaitingOn(const v1::WaitingOn& waiting) {
   if (waiting.ranks_size() > 0) {
     return absl::StrCat("needs iteration ", waiting.iteration(), " of ",
                         Numbers("rank", waiting.ranks()));
@@ -252,9 +252,9 @@ std::string DescribeWait(const v1::Wait& wait) {
   absl::StrAppend(&text, " for ", DurationText(absl::Milliseconds(wait.waited_ms())));
   if (wait.silent_size() > 0) {
     absl::StrAppend(&text, ": no answer from ", absl::StrJoin(wait.silent(), ", "));
-  } else if (wait.waiting_for_size() > 0) {
+  } else if (wait.waiting_on_size() > 0) {
     // All shards of one iteration wait for the same peers, so the first entry is enough.
-    absl::StrAppend(&text, ": ", DescribeCulprit(wait.waiting_for(0)));
+    absl::StrAppend(&text, ": ", DescribeWaitingOn(wait.waiting_on(0)));
   }
   return text;
 }

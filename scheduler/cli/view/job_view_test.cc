@@ -32,7 +32,7 @@ v1::JobStatus Running() {
     tasks { rank: 1 node_id: "worker-2" state: "waiting" iteration: 702 samples_total: 45000
             last_report_ms: 80
             wait { what: "pull" iteration: 702 waited_ms: 3200 peer: "server-1"
-                   waiting_for { iteration: 699 ranks: 0 } } }
+                   waiting_on { iteration: 699 ranks: 0 } } }
     results { epoch: 1 train_loss: 0.7 train_accuracy: 0.75 test_loss: 0.6 test_accuracy: 0.79
               test_samples: 10000 seconds: 12.5 }
   )text");
@@ -95,15 +95,15 @@ TEST_CASE("DescribeJob: a failed job names its reason and the first error", "[cl
         "restarts   0\n");
 }
 
-TEST_CASE("DescribeWait: names the culprit of each kind of wait", "[cli]") {
+TEST_CASE("DescribeWait: names whom each kind of wait is on", "[cli]") {
   CHECK(DescribeWait({}) == "");
   CHECK(DescribeWait(Parse<v1::Wait>("what: 'lease' iteration: 3 waited_ms: 100")) ==
         "lease at iteration 3 for 0.1 s");
   CHECK(DescribeWait(Parse<v1::Wait>("what: 'pull' iteration: 8 waited_ms: 12000 peer: 's'"
-                                     "waiting_for { iteration: 7 slots: [1, 3] }")) ==
+                                     "waiting_on { iteration: 7 slots: [1, 3] }")) ==
         "pull at iteration 8 from s for 12 s: needs slots 1, 3 of iteration 7");
-  v1::Wait many = Parse<v1::Wait>("what: 'pull' waiting_for { iteration: 7 }");
-  for (int rank = 0; rank < 20; ++rank) many.mutable_waiting_for(0)->add_ranks(rank);
+  v1::Wait many = Parse<v1::Wait>("what: 'pull' waiting_on { iteration: 7 }");
+  for (int rank = 0; rank < 20; ++rank) many.mutable_waiting_on(0)->add_ranks(rank);
   CHECK(DescribeWait(many) ==
         "pull at iteration 0 for 0.0 s: needs iteration 7 of ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 "
         "more");
