@@ -90,18 +90,18 @@ void DurableState::Start(std::function<void(FileWork)> post_file_work) {
 
 void DurableState::EndCalls() {
   std::vector<HeldCall> calls;
-  std::vector<grpc::ServerUnaryReactor*> ties;
+  std::vector<grpc::ServerUnaryReactor*> connections;
   absl::Status stopped;
   {
     absl::MutexLock lock(&mutex_);
     stopped_ = true;
     stopped = Running();
     calls = calls_.TakeAll();
-    ties = ties_.TakeAll();
+    connections = connections_.TakeAll();
     timer_changed_.Signal();
   }
   for (const HeldCall& call : calls) FinishWith(call.reactor, stopped);
-  for (grpc::ServerUnaryReactor* tie : ties) FinishWith(tie, stopped);
+  for (grpc::ServerUnaryReactor* connection : connections) FinishWith(connection, stopped);
   if (timer_.joinable()) timer_.join();
 }
 

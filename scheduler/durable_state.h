@@ -39,7 +39,7 @@
 #include "scheduler/event_recorder.h"
 #include "scheduler/file_work.h"
 #include "scheduler/held_calls.h"
-#include "scheduler/held_ties.h"
+#include "scheduler/held_connections.h"
 #include "scheduler/orphaned_logs.h"
 #include "scheduler/serial_executor.h"
 #include "scheduler/status_codec.h"
@@ -83,7 +83,7 @@ class DurableState {
   SchedulerCore& core() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return *core_; }
   AdmittedJobs& jobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_; }
   OrphanedLogs& orphans() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return orphans_; }
-  HeldTies& ties() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ties_; }
+  HeldConnections& connections() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return connections_; }
 
   // Errors: kUnavailable  the state is stopped or cannot be written.
   absl::Status Running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -171,7 +171,7 @@ class DurableState {
   absl::btree_map<JobId, Record> records_
       ABSL_GUARDED_BY(mutex_);  // The newest record of each job that was sent.
   HeldCalls calls_ ABSL_GUARDED_BY(mutex_);
-  HeldTies ties_ ABSL_GUARDED_BY(mutex_);  // Live nodes only.
+  HeldConnections connections_ ABSL_GUARDED_BY(mutex_);  // Live nodes only.
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
   Instant timer_deadline_ ABSL_GUARDED_BY(mutex_);  // The timer thread waits for it.
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -154,9 +154,9 @@ void DurableState::CollectEvents(Events events, Results& results) {
       continue;
     }
     if (const auto* died = std::get_if<NodeDied>(&event)) {
-      grpc::ServerUnaryReactor* tie = ties_.TakeEnded(died->node, died->incarnation);
-      if (tie != nullptr) {
-        results.answers.push_back({tie, absl::AbortedError("the node's life is over")});
+      grpc::ServerUnaryReactor* connection = connections_.TakeEnded(died->node, died->incarnation);
+      if (connection != nullptr) {
+        results.answers.push_back({connection, absl::AbortedError("the node's life is over")});
       }
     }
     if (const auto* checkpoint = std::get_if<CheckpointEnded>(&event);

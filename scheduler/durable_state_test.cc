@@ -186,17 +186,17 @@ TEST_CASE("Durable state: held and later calls are refused once calls end", "[sc
   Fixture fixture;
   FakeCall registration;
   FakeCall sync;
-  FakeCall tie;
+  FakeCall connection;
   FakeCall later;
   const Incarnation server = fixture.Register(registration);
   CHECK(fixture.Holds(fixture.Sync(sync, "server-1", server)));
   {
     absl::MutexLock lock(&fixture.state->mutex());
-    fixture.state->ties().Add("server-1", {Ticket(99), server, tie.reactor()});
+    fixture.state->connections().Add("server-1", {Ticket(99), server, connection.reactor()});
   }
   fixture.state->EndCalls();
   CHECK_STATUS(sync.Answer(), absl::StatusCode::kUnavailable, "shutting down");
-  CHECK_STATUS(tie.Answer(), absl::StatusCode::kUnavailable, "shutting down");
+  CHECK_STATUS(connection.Answer(), absl::StatusCode::kUnavailable, "shutting down");
   CHECK(fixture.Running().code() == absl::StatusCode::kUnavailable);
   fixture.Sync(later, "server-1", server);
   CHECK_STATUS(later.Answer(), absl::StatusCode::kUnavailable, "shutting down");
@@ -204,18 +204,18 @@ TEST_CASE("Durable state: held and later calls are refused once calls end", "[sc
   REQUIRE_OK(registration.Answer());  // A step that was taken before is finished.
 }
 
-TEST_CASE("Durable state: a node's tie ends with its incarnation", "[scheduler]") {
+TEST_CASE("Durable state: a node's connection ends with its incarnation", "[scheduler]") {
   Fixture fixture;
   FakeCall first;
-  FakeCall tie;
+  FakeCall connection;
   FakeCall second;
   const Incarnation server = fixture.Register(first);
   {
     absl::MutexLock lock(&fixture.state->mutex());
-    fixture.state->ties().Add("server-1", {Ticket(99), server, tie.reactor()});
+    fixture.state->connections().Add("server-1", {Ticket(99), server, connection.reactor()});
   }
   fixture.Register(second);
-  CHECK_STATUS(tie.Answer(), absl::StatusCode::kAborted, "the node's life is over");
+  CHECK_STATUS(connection.Answer(), absl::StatusCode::kAborted, "the node's life is over");
 }
 
 TEST_CASE("Durable state: if a write fails, its and all later calls are refused", "[scheduler]") {

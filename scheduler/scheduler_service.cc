@@ -169,33 +169,33 @@ void SchedulerService::SyncCut(Ticket ticket, const NodeId& node, Incarnation in
   state_->Commit(std::move(actions));
 }
 
-grpc::ServerUnaryReactor* SchedulerService::HoldTie(grpc::CallbackServerContext* context,
-                                                    const v1::HoldTieRequest* request,
-                                                    v1::HoldTieResponse*) {
+grpc::ServerUnaryReactor* SchedulerService::HoldConnection(grpc::CallbackServerContext* context,
+                                                           const v1::HoldConnectionRequest* request,
+                                                           v1::HoldConnectionResponse*) {
   const NodeId node = request->node_id();
   const Incarnation life(request->incarnation());
   absl::MutexLock lock(&state_->mutex());
   absl::Status status = state_->Running();
   if (status.ok() && !IsLive(state_->core(), node, life)) {
     status = absl::NotFoundError(
-        absl::StrCat("no live node \"", node, "\" of incarnation ", life.value(), " to tie"));
+        absl::StrCat("no live node \"", node, "\" of incarnation ", life.value(), " to connect"));
   }
   if (!status.ok()) return FinishWith(context->DefaultReactor(), status);
   const Ticket ticket = state_->NextTicket();
   grpc::ServerUnaryReactor* reactor =
-      CutReactor::New([this, ticket, node, life] { TieCut(ticket, node, life); });
-  grpc::ServerUnaryReactor* before = state_->ties().Add(node, {ticket, life, reactor});
-  if (before != nullptr) FinishWith(before, absl::CancelledError("the node has tied itself anew"));
+      CutReactor::New([this, ticket, node, life] { ConnectionCut(ticket, node, life); });
+  grpc::ServerUnaryReactor* before = state_->connections().Add(node, {ticket, life, reactor});
+  if (before != nullptr) FinishWith(before, absl::CancelledError("the node has connected anew"));
   return reactor;
 }
 
-void SchedulerService::TieCut(Ticket ticket, const NodeId& node, Incarnation incarnation) {
+void SchedulerService::ConnectionCut(Ticket ticket, const NodeId& node, Incarnation incarnation) {
   absl::MutexLock lock(&state_->mutex());
-  grpc::ServerUnaryReactor* tie = state_->ties().TakeCut(node, ticket);
-  if (tie == nullptr) return;
+  grpc::ServerUnaryReactor* connection = state_->connections().TakeCut(node, ticket);
+  if (connection == nullptr) return;
   Actions actions;
   state_->core().OnSyncBroken(node, incarnation, state_->Now(), actions);
-  state_->Commit(std::move(actions), {{tie, absl::CancelledError("the tie is cut")}});
+  state_->Commit(std::move(actions), {{connection, absl::CancelledError("the connection is cut")}});
 }
 
 // ---------------------------------------------------------------- users, about nodes

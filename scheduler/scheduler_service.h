@@ -65,9 +65,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   grpc::ServerUnaryReactor* SyncNode(grpc::CallbackServerContext* context,
                                      const v1::SyncNodeRequest* request,
                                      v1::SyncNodeResponse* response) override;
-  grpc::ServerUnaryReactor* HoldTie(grpc::CallbackServerContext* context,
-                                    const v1::HoldTieRequest* request,
-                                    v1::HoldTieResponse* response) override;
+  grpc::ServerUnaryReactor* HoldConnection(grpc::CallbackServerContext* context,
+                                           const v1::HoldConnectionRequest* request,
+                                           v1::HoldConnectionResponse* response) override;
   grpc::ServerUnaryReactor* SyncTask(grpc::CallbackServerContext* context,
                                      const v1::SyncTaskRequest* request,
                                      v1::SyncTaskResponse* response) override;
@@ -133,7 +133,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
                                           absl::string_view waiting = "too many");
   // Reports to the core that the call with this ticket was cut, by a reset or because the process
   // ended.
-  void TieCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
+  void ConnectionCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
   void SyncCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
       ABSL_LOCKS_EXCLUDED(state_->mutex());

@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/net/grpc_status.h"
-#include "common/net/node_tie.h"
+#include "common/net/node_connection.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/loopback.h"
 #include "scheduler/testing/small_job.h"
@@ -225,55 +225,56 @@ TEST_CASE("Scheduler service: a node that is killed between two syncs is dead so
   REQUIRE_OK_AND_ASSIGN(const std::string job,
                         loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
   {
-    NodeTie other(loopback.stub.get());
+    NodeConnection other(loopback.stub.get());
     other.Keep("server-2", Incarnation(lively.incarnation()));
-    NodeTie tie(loopback.stub.get());
-    tie.Keep("server-1", Incarnation(killed.incarnation()));
-    tie.Keep("server-1", Incarnation(killed.incarnation()));
-    loopback.Get(job, 0, 0);  // A later call on the same connection, so the ties are held now.
+    NodeConnection connection(loopback.stub.get());
+    connection.Keep("server-1", Incarnation(killed.incarnation()));
+    connection.Keep("server-1", Incarnation(killed.incarnation()));
+    loopback.Get(job, 0, 0);  // A later call on the same channel, so the connections are held now.
   }
   CheckThatOnlySilentDies(loopback, job, lively);
 }
 
-TEST_CASE("Scheduler service: only live nodes are tied, each once, while they live (issue 20)",
+TEST_CASE("Scheduler service: only live nodes are connected, each once, while they live (issue 20)",
           "[scheduler]") {
   Loopback loopback(absl::Seconds(30), absl::Milliseconds(500));
   const v1::RegisterResponse node = loopback.Join(v1::SERVER, "server-1");
   struct Held {
     grpc::ClientContext context;
-    v1::HoldTieRequest request;
-    v1::HoldTieResponse response;
+    v1::HoldConnectionRequest request;
+    v1::HoldConnectionResponse response;
     std::optional<absl::Status> ended;  // Guarded by `mutex`.
   };
   absl::Mutex mutex;
-  const auto hold = [&](Held& tie, const std::string& name, uint64_t incarnation) {
-    tie.request.set_node_id(name);
-    tie.request.set_incarnation(incarnation);
-    loopback.stub->async()->HoldTie(&tie.context, &tie.request, &tie.response,
-                                    [&mutex, &tie](const grpc::Status& status) {
-                                      absl::MutexLock lock(&mutex);
-                                      tie.ended = FromGrpcStatus(status);
-                                    });
+  const auto hold = [&](Held& connection, const std::string& name, uint64_t incarnation) {
+    connection.request.set_node_id(name);
+    connection.request.set_incarnation(incarnation);
+    loopback.stub->async()->HoldConnection(&connection.context, &connection.request,
+                                           &connection.response,
+                                           [&mutex, &connection](const grpc::Status& status) {
+                                             absl::MutexLock lock(&mutex);
+                                             connection.ended = FromGrpcStatus(status);
+                                           });
   };
-  // Returns the first of `ties` that ends.
-  const auto first_of = [&mutex](const std::vector<const Held*>& ties) {
-    const auto ended = [](const Held* tie) { return tie->ended.has_value(); };
-    const auto any = [&] { return std::any_of(ties.begin(), ties.end(), ended); };
+  // Returns the first of `connections` that ends.
+  const auto first_of = [&mutex](const std::vector<const Held*>& connections) {
+    const auto ended = [](const Held* connection) { return connection->ended.has_value(); };
+    const auto any = [&] { return std::any_of(connections.begin(), connections.end(), ended); };
     absl::MutexLock lock(&mutex);
     REQUIRE(mutex.AwaitWithTimeout(absl::Condition(&any), absl::Seconds(20)));
-    return *std::find_if(ties.begin(), ties.end(), ended);
+    return *std::find_if(connections.begin(), connections.end(), ended);
   };
   Held nobody, dead, one, other;
   hold(nobody, "server-9", 1);
   CHECK_STATUS(*first_of({&nobody})->ended, absl::StatusCode::kNotFound,
-               "no live node \"server-9\" of incarnation 1 to tie");
+               "no live node \"server-9\" of incarnation 1 to connect");
   hold(dead, "server-1", node.incarnation() + 1);
   CHECK(absl::IsNotFound(*first_of({&dead})->ended));
   // Either call may come first, because different threads handle them.
   hold(one, "server-1", node.incarnation());
   hold(other, "server-1", node.incarnation());
   const Held* const first = first_of({&one, &other});
-  CHECK_STATUS(*first->ended, absl::StatusCode::kCancelled, "tied itself anew");
+  CHECK_STATUS(*first->ended, absl::StatusCode::kCancelled, "connected anew");
   const Held* const second = first == &one ? &other : &one;
   {
     absl::MutexLock lock(&mutex);

@@ -1,4 +1,5 @@
-// Times of a daemon's and a task's tie to the scheduler, which the simulator's keep to as well.
+// Times of a daemon's and a task's connection to the scheduler, which the simulator's keep to as
+// well.
 //
 // Thread safety: pure.
 #ifndef CAPSTAN_COMMON_NET_AGENT_TIMING_H_

@@ -22,7 +22,7 @@ NodeAgent::Options Logged(NodeAgent::Options options) {
 NodeAgent::NodeAgent(Options options, NodeHandler* handler)
     : scheduler_(options.scheduler),
       stub_(v1::Scheduler::NewStub(MakeChannel(scheduler_, ChannelKind::kControl))),
-      tie_(stub_.get()),
+      connection_(stub_.get()),
       life_(Logged(std::move(options)), handler) {}
 
 NodeAgent::~NodeAgent() { Stop(); }
@@ -115,7 +115,7 @@ NodeLife::Next NodeAgent::Register() {
   const absl::Status status = FromGrpcStatus(stub_->Register(&context, request, &response));
   if (EndCall() && absl::IsCancelled(status)) return {};
   const NodeLife::Next next = life_.OnRegistered(status, response, clock_.Now());
-  if (life_.registered()) tie_.Keep(life_.node_id(), life_.incarnation());
+  if (life_.registered()) connection_.Keep(life_.node_id(), life_.incarnation());
   return next;
 }
 
@@ -139,7 +139,7 @@ NodeLife::Next NodeAgent::Sync() {
     leaves_answered_ = leaves_told;
   }
   const NodeLife::Next next = life_.OnSynced(status, response, sent, clock_.Now());
-  if (status.ok()) tie_.Keep(life_.node_id(), life_.incarnation());
+  if (status.ok()) connection_.Keep(life_.node_id(), life_.incarnation());
   if (status.ok() && leaves_told > 0 && response.may_stop()) TellLeft(/*safe=*/true);
   return next;
 }

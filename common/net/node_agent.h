@@ -1,5 +1,5 @@
 // NodeAgent: the shell of a daemon's NodeLife: calls the scheduler for it over gRPC, and holds its
-// tie, and lets other threads wake it, make it leave and stop it.
+// connection, and lets other threads wake it, make it leave and stop it.
 //
 // One thread runs all calls to the handler, one at a time, under no lock of the agent's.
 // Thread safety: thread-safe, except that Start, Leave and Stop are one thread's.
@@ -17,8 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/node_connection.h"
 #include "common/net/node_life.h"
-#include "common/net/node_tie.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.grpc.pb.h"
 
@@ -73,8 +73,8 @@ class NodeAgent {
   const std::string scheduler_;
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
   const SteadyClock clock_;
-  NodeTie tie_;    // The agent's thread's only.
-  NodeLife life_;  // Likewise.
+  NodeConnection connection_;  // The agent's thread's only.
+  NodeLife life_;              // Likewise.
 
   absl::Mutex mutex_;
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;

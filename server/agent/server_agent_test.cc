@@ -19,7 +19,7 @@ namespace {
 
 using absl::StatusCode;
 
-// A server daemon without its data port, tied to a fake scheduler.
+// A server daemon without its data port, connected to a fake scheduler.
 class Daemon {
  public:
   Daemon() : handler_(HandlerOptions()) {

@@ -1,4 +1,4 @@
-// ShardLink: one shard's tie to its replicas and its log: carries the decisions of
+// ShardLink: one shard's connection to its replicas and its log: carries the decisions of
 // ShardReplication out, keeps records with their gradients while somebody needs them, and holds a
 // replica's answers until its log has what they say.
 //

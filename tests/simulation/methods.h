@@ -9,7 +9,7 @@ namespace capstan::sim {
 enum Method : int {
   kRegister,
   kSyncNode,
-  kHoldTie,
+  kHoldConnection,
   kSyncTask,
   kPush,
   kPull,

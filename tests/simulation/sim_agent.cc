@@ -10,7 +10,7 @@
 namespace capstan::sim {
 namespace {
 
-constexpr absl::Duration kTieLimit = absl::Hours(24);  // A real one has no deadline.
+constexpr absl::Duration kConnectionLimit = absl::Hours(24);  // A real one has no deadline.
 
 NodeLife::Options OptionsOf(World* world, const std::string& name, v1::RegisterRequest registration,
                             std::function<void()> on_name_taken) {
@@ -129,7 +129,7 @@ void SimAgent::Register() {
         v1::RegisterResponse response;
         const absl::Status status = Parse(answered, answer, &response);
         const NodeLife::Next next = life_.OnRegistered(status, response, process_->Now());
-        if (life_.registered()) KeepTie();
+        if (life_.registered()) KeepConnection();
         Do(next);
       });
 }
@@ -147,22 +147,22 @@ void SimAgent::Sync() {
         v1::SyncNodeResponse response;
         const absl::Status status = Parse(answered, answer, &response);
         const NodeLife::Next next = life_.OnSynced(status, response, sent, process_->Now());
-        if (status.ok()) KeepTie();
+        if (status.ok()) KeepConnection();
         if (status.ok()) TellLeaving(told, response.may_stop());
         Do(next);
       });
 }
 
-void SimAgent::KeepTie() {
-  if (tie_ != 0 && tied_ == life_.incarnation()) return;
-  if (tie_ != 0) world_->network.Cancel(tie_);
-  tied_ = life_.incarnation();
-  v1::HoldTieRequest request;
+void SimAgent::KeepConnection() {
+  if (connection_ != 0 && connected_ == life_.incarnation()) return;
+  if (connection_ != 0) world_->network.Cancel(connection_);
+  connected_ = life_.incarnation();
+  v1::HoldConnectionRequest request;
   request.set_node_id(life_.node_id());
-  request.set_incarnation(tied_.value());
-  tie_ = world_->network.Call(self_, world_->scheduler, kHoldTie, request.SerializeAsString(),
-                              kTieLimit,
-                              [this](const absl::Status&, const std::string&) { tie_ = 0; });
+  request.set_incarnation(connected_.value());
+  connection_ = world_->network.Call(
+      self_, world_->scheduler, kHoldConnection, request.SerializeAsString(), kConnectionLimit,
+      [this](const absl::Status&, const std::string&) { connection_ = 0; });
 }
 
 }  // namespace capstan::sim

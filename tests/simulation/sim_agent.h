@@ -47,7 +47,7 @@ class SimAgent {
   void Run();
   void Register();
   void Sync();
-  void KeepTie();
+  void KeepConnection();
   void Do(const NodeLife::Next& next);
   // Ends the call or pause that is on, so that Run comes next.
   void Interrupt();
@@ -64,8 +64,8 @@ class SimAgent {
   SimNetwork::CallId call_ = 0;                 // Register or SyncNode, in flight; 0: none.
   bool syncs_ = false;                          // It is a SyncNode.
   Process::TimerId pause_ = 0;                  // The timer that a wake ends; 0: none.
-  SimNetwork::CallId tie_ = 0;                  // The HoldTie call; 0: none.
-  Incarnation tied_;                            // Its life.
+  SimNetwork::CallId connection_ = 0;           // The HoldConnection call; 0: none.
+  Incarnation connected_;                       // Its incarnation.
   bool woken_ = false;                          // Since the last state was read.
   uint64_t leaves_ = 0;                         // Calls of Leave.
   absl::btree_map<uint64_t, Leaving> leaving_;  // Leaves that are not done, by number.

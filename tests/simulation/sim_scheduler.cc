@@ -72,7 +72,7 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
     models_moved_ = 0;
     calls_.clear();
     held_.clear();
-    ties_.clear();
+    connections_.clear();
     tasks_.clear();
     drains_.clear();
     timer_ = 0;
@@ -147,7 +147,7 @@ void SimScheduler::Handle(const Call& call) {
   absl::Status status = absl::UnimplementedError("no such method");
   if (call->method == kRegister) status = Register(call);
   if (call->method == kSyncNode) status = SyncNode(call);
-  if (call->method == kHoldTie) status = HoldTie(call);
+  if (call->method == kHoldConnection) status = HoldConnection(call);
   if (call->method == kSyncTask) status = SyncTask(call);
   if (call->method == kOpenSnapshot) status = OpenSnapshot(call);
   if (!status.ok()) call->Answer(status, "");
@@ -188,8 +188,8 @@ absl::Status SimScheduler::SyncNode(const Call& call) {
   return status;
 }
 
-absl::Status SimScheduler::HoldTie(const Call& call) {
-  v1::HoldTieRequest request;
+absl::Status SimScheduler::HoldConnection(const Call& call) {
+  v1::HoldConnectionRequest request;
   if (!request.ParseFromString(call->bytes)) return Unreadable();
   const NodeId node = request.node_id();
   const Incarnation life(request.incarnation());
@@ -199,12 +199,12 @@ absl::Status SimScheduler::HoldTie(const Call& call) {
   });
   if (!live) return absl::NotFoundError("no such life");
   const scheduler::Ticket ticket(next_ticket_++);
-  const Tie before = std::exchange(ties_[node], {ticket, life, call});
-  if (before.call != nullptr) before.call->Answer(absl::CancelledError("tied anew"), "");
+  const Connection before = std::exchange(connections_[node], {ticket, life, call});
+  if (before.call != nullptr) before.call->Answer(absl::CancelledError("connected anew"), "");
   call->on_cancel = [this, ticket, node, life] {
-    const auto tie = ties_.find(node);
-    if (tie == ties_.end() || tie->second.ticket != ticket) return;
-    ties_.erase(tie);
+    const auto connection = connections_.find(node);
+    if (connection == connections_.end() || connection->second.ticket != ticket) return;
+    connections_.erase(connection);
     scheduler::Actions broken;
     core_->OnSyncBroken(node, life, process_.Now(), broken);
     Commit(std::move(broken));
@@ -212,11 +212,11 @@ absl::Status SimScheduler::HoldTie(const Call& call) {
   return absl::OkStatus();
 }
 
-void SimScheduler::EndTie(const scheduler::NodeDied& died) {
-  const auto tie = ties_.find(died.node);
-  if (tie == ties_.end() || tie->second.life != died.incarnation) return;
-  tie->second.call->Answer(absl::AbortedError("the node's life is over"), "");
-  ties_.erase(tie);
+void SimScheduler::EndConnection(const scheduler::NodeDied& died) {
+  const auto connection = connections_.find(died.node);
+  if (connection == connections_.end() || connection->second.life != died.incarnation) return;
+  connection->second.call->Answer(absl::AbortedError("the node's life is over"), "");
+  connections_.erase(connection);
 }
 
 absl::Status SimScheduler::SyncTask(const Call& call) {
@@ -379,7 +379,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
   TellCheckers(event);
   world_->trace.Event({event.index()});
   if (const auto* died = std::get_if<scheduler::NodeDied>(&event)) {
-    EndTie(*died);
+    EndConnection(*died);
     const bool server = died->node.rfind("server", 0) == 0;
     ++world_->reached[server ? Reached::kServerDied : Reached::kWorkerDaemonDied];
     if (server && models_moved_ > 0) ++world_->reached[Reached::kServerDiedWhileMoving];

@@ -59,8 +59,8 @@ class SimScheduler {
   void Handle(const Call& call);
   absl::Status Register(const Call& call);
   absl::Status SyncNode(const Call& call);
-  absl::Status HoldTie(const Call& call);
-  void EndTie(const scheduler::NodeDied& died);
+  absl::Status HoldConnection(const Call& call);
+  void EndConnection(const scheduler::NodeDied& died);
   absl::Status SyncTask(const Call& call);
   absl::Status OpenSnapshot(const Call& call);
   void SubmitDue();
@@ -113,12 +113,12 @@ class SimScheduler {
   uint64_t next_ticket_ = 1;
   absl::btree_map<scheduler::Ticket, Call> calls_;
   absl::btree_set<scheduler::Ticket> held_;  // SyncNode calls that the core has not answered.
-  struct Tie {
+  struct Connection {
     scheduler::Ticket ticket;
     Incarnation life;
     Call call;
   };
-  absl::btree_map<NodeId, Tie> ties_;
+  absl::btree_map<NodeId, Connection> connections_;
   absl::btree_map<scheduler::Ticket, Life> tasks_;  // Tasks that sent a SyncTask.
   absl::btree_map<scheduler::Ticket, std::function<void()>> drains_;
   Process::TimerId timer_ = 0;

@@ -1,11 +1,11 @@
-// NodeTie: one call that the scheduler holds for as long as a node's life lasts. A process that is
-// killed cuts it, so the scheduler hears of that at once, also between two syncs.
+// NodeConnection: one call that the scheduler holds for as long as a node's life lasts. A process
+// that is killed cuts it, so the scheduler hears of that at once, also between two syncs.
 //
 //   idle --Keep--> held --cut, answered--> idle      held --Keep of another life, End--> idle
 //
 // Thread safety: Keep and End are one thread's. Invariant: at most one call is held.
-#ifndef CAPSTAN_COMMON_NET_NODE_TIE_H_
-#define CAPSTAN_COMMON_NET_NODE_TIE_H_
+#ifndef CAPSTAN_COMMON_NET_NODE_CONNECTION_H_
+#define CAPSTAN_COMMON_NET_NODE_CONNECTION_H_
 
 #include <grpcpp/client_context.h>
 
@@ -18,10 +18,11 @@
 
 namespace capstan {
 
-class NodeTie {
+class NodeConnection {
  public:
-  explicit NodeTie(v1::Scheduler::Stub* stub) : stub_(stub) {}  // It outlives the tie.
-  ~NodeTie() { End(); }
+  explicit NodeConnection(v1::Scheduler::Stub* stub)
+      : stub_(stub) {}  // It outlives the connection.
+  ~NodeConnection() { End(); }
 
   // Holds a call for this life, if none is held.
   void Keep(const NodeId& node, Incarnation incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -32,8 +33,8 @@ class NodeTie {
 
   // Belongs to the call; not touched while it is held.
   std::unique_ptr<grpc::ClientContext> context_;
-  v1::HoldTieRequest request_;
-  v1::HoldTieResponse response_;
+  v1::HoldConnectionRequest request_;
+  v1::HoldConnectionResponse response_;
 
   absl::Mutex mutex_;
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
@@ -41,4 +42,4 @@ class NodeTie {
 
 }  // namespace capstan
 
-#endif  // CAPSTAN_COMMON_NET_NODE_TIE_H_
+#endif  // CAPSTAN_COMMON_NET_NODE_CONNECTION_H_

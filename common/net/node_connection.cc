@@ -1,8 +1,8 @@
-#include "common/net/node_tie.h"
+#include "common/net/node_connection.h"
 
 namespace capstan {
 
-void NodeTie::Keep(const NodeId& node, Incarnation incarnation) {
+void NodeConnection::Keep(const NodeId& node, Incarnation incarnation) {
   {
     absl::MutexLock lock(&mutex_);
     if (held_ && request_.incarnation() == incarnation.value()) return;
@@ -15,13 +15,14 @@ void NodeTie::Keep(const NodeId& node, Incarnation incarnation) {
     absl::MutexLock lock(&mutex_);
     held_ = true;
   }
-  stub_->async()->HoldTie(context_.get(), &request_, &response_, [this](const grpc::Status&) {
-    absl::MutexLock lock(&mutex_);
-    held_ = false;
-  });
+  stub_->async()->HoldConnection(context_.get(), &request_, &response_,
+                                 [this](const grpc::Status&) {
+                                   absl::MutexLock lock(&mutex_);
+                                   held_ = false;
+                                 });
 }
 
-void NodeTie::End() {
+void NodeConnection::End() {
   if (context_ != nullptr) context_->TryCancel();
   absl::MutexLock lock(&mutex_);
   const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !held_; };
