@@ -10,7 +10,7 @@
 #include "absl/strings/cord.h"
 #include "common/net/channel.h"
 #include "common/net/data_caller.h"
-#include "common/net/data_lane.h"
+#include "common/net/data_connection_pool.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_status.h"
 #include "common/time/instant.h"
@@ -35,10 +35,10 @@ absl::Duration TimeOf(int64_t bytes, int64_t bytes_per_second) {
 struct GrpcReplicaTransport::Peer {
   Peer(const std::string& address, const Clock* clock)
       : stub(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData))),
-        lane({.stub = stub.get(), .server = address, .clock = clock, .to_replica = true}) {}
+        pool({.stub = stub.get(), .server = address, .clock = clock, .to_replica = true}) {}
 
   const std::unique_ptr<v1::ParameterServer::Stub> stub;
-  DataLane lane;
+  DataConnectionPool pool;
 };
 
 struct GrpcReplicaTransport::Call {
@@ -63,10 +63,10 @@ class GrpcReplicaTransport::BatchCall final : public Call {
   void Start(GrpcReplicaTransport* transport) {
     transport_ = transport;
     const Instant now = transport->clock_.Now();
-    if (peer->lane.WantsOffer(now)) peer->lane.Offer(now);
+    if (peer->pool.WantsOffer(now)) peer->pool.Offer(now);
     const auto timeout =
         kTimeout + TimeOf(static_cast<int64_t>(batch_.ByteSizeLong()), kBytesPerSecond);
-    if (StartOnLane(timeout)) return;
+    if (StartOnDataConnection(timeout)) return;
     Seal(&batch_);
     SetDeadline(context, timeout);
     // The callback runs on a thread of gRPC's, and the sender holds no lock.
@@ -77,8 +77,8 @@ class GrpcReplicaTransport::BatchCall final : public Call {
 
  private:
   // The batch is not sealed, because frames have checksums of their own.
-  bool StartOnLane(absl::Duration timeout) {
-    const std::shared_ptr<DataCaller> caller = peer->lane.For(DataMethod::kReplicate);
+  bool StartOnDataConnection(absl::Duration timeout) {
+    const std::shared_ptr<DataCaller> caller = peer->pool.For(DataMethod::kReplicate);
     if (caller == nullptr) return false;
     const DataCaller::Request request{.method = DataMethod::kReplicate,
                                       .bytes = absl::Cord(batch_.SerializeAsString()),
@@ -216,7 +216,7 @@ void GrpcReplicaTransport::Stop() {
     for (const auto& [key, call] : calls_) call->context.TryCancel();
     for (const auto& [address, peer] : peers_) peers.push_back(peer);
   }
-  for (const std::shared_ptr<Peer>& peer : peers) peer->lane.Close();  // Ends the calls on it.
+  for (const std::shared_ptr<Peer>& peer : peers) peer->pool.Close();  // Ends the calls on it.
   absl::MutexLock lock(&mutex_);
   const auto none_left = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return calls_.empty(); };
   mutex_.Await(absl::Condition(&none_left));

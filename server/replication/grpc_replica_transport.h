@@ -2,7 +2,7 @@
 // address, a deadline a call.
 //
 //   records        Replicate: one call for all that is sent together, over the data connection
-//                  (common/net/data_lane.h) where it is open, else over gRPC
+//                  (common/net/data_connection_pool.h) where it is open, else over gRPC
 //   a whole shard  Install: a gRPC stream of parts, each read when the one before has left
 //
 // Thread safety: thread-safe.

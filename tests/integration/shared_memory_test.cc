@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kServer[] = "server/capstan-server";
 
-// More than a lane: messages wait for each other's room.
+// More than the shared memory: messages wait for each other's room.
 const Layout kLayout{.name = "40 MiB", .tensors = 10, .elements = 1 << 20};
 
 std::shared_ptr<const worker::TableArrays> Gradient() {

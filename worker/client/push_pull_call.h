@@ -14,7 +14,7 @@
 #include "worker/client/client_call.h"
 #include "worker/client/push_pull_client.h"
 #include "worker/client/server_peer.h"
-#include "worker/client/shared_lane.h"
+#include "worker/client/shared_memory_connection.h"
 #include "worker/client/value_call.h"
 
 namespace capstan::worker {
@@ -37,9 +37,9 @@ struct PushPullClient::Call final : ClientCall {
   ServerPeer& server() { return static_cast<ServerPeer&>(*peer); }
 
   ValueCall transfer;
-  SharedLane::Lease lease;  // The room of its values in shared memory; may be none.
-  int64_t under_way = 0;    // Its bytes in the server's under_way(), until it ends.
-  Instant started;          // Set only if there is a MessageObserver.
+  SharedMemoryConnection::Lease lease;  // The room of its values in shared memory; may be none.
+  int64_t under_way = 0;                // Its bytes in the server's under_way(), until it ends.
+  Instant started;                      // Set only if there is a MessageObserver.
 };
 
 // A question to a server for its routing table.

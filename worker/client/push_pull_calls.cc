@@ -136,7 +136,7 @@ void PushPullClient::StartCall(const std::shared_ptr<Call>& call, absl::Duration
   auto message = call->Encode(caller_, options_.formats, options_.pull_wait_limit);
   if (call->lease) message = PutInRoom(call->lease.room(), call->sizes, std::move(message));
   const bool data = call->transfer.Start(
-      server.data_lane().For(call->is_push() ? DataMethod::kPush : DataMethod::kPull),
+      server.data_pool().For(call->is_push() ? DataMethod::kPush : DataMethod::kPull),
       server.NextData(),
       {.message = std::move(message),
        .timeout = options_.call_timeout,

@@ -40,7 +40,7 @@
 #include "worker/client/message_codec.h"
 #include "worker/client/push_pull_core.h"
 #include "worker/client/server_peer.h"
-#include "worker/client/shared_lane.h"
+#include "worker/client/shared_memory_connection.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
@@ -99,8 +99,8 @@ class PushPullClient {
     absl::Duration push_patience = absl::Milliseconds(100);
     // The most memory that is shared with one server, if it is on this host: bytes of both
     // directions together. It is less if the server holds little. 0: none.
-    int64_t shared_memory_bytes = SharedLane::kBytesDefault;
-    // Use data connections beside gRPC, if a server has them (data_lane.h).
+    int64_t shared_memory_bytes = SharedMemoryConnection::kBytesDefault;
+    // Use data connections beside gRPC, if a server has them (data_connection_pool.h).
     bool data_connections = true;
     KnownKeyLists::Options key_lists;
     MessageObserver on_message;      // May be null.

@@ -14,23 +14,25 @@
 #include <utility>
 
 #include "common/net/channel.h"
-#include "common/net/data_lane.h"
+#include "common/net/data_connection_pool.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "worker/client/client_call.h"
-#include "worker/client/shared_lane.h"
+#include "worker/client/shared_memory_connection.h"
 
 namespace capstan::worker {
 
 class ServerPeer final : public Peer {
  public:
-  // `on_change`: see SharedLane. `clock` outlives it. If !data_connections, gRPC carries all.
+  // `on_change`: see SharedMemoryConnection. `clock` outlives it. If !data_connections, gRPC
+  // carries all.
   ServerPeer(const std::string& address, const Clock* clock, bool data_connections,
              std::function<void()> on_change)
       : control_(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kControl))),
-        lane_({.stub = control_.get(), .server = address, .on_change = std::move(on_change)}),
-        data_lane_({.stub = control_.get(),
+        shared_memory_(
+            {.stub = control_.get(), .server = address, .on_change = std::move(on_change)}),
+        data_pool_({.stub = control_.get(),
                     .server = address,
                     .clock = clock,
                     .enabled = data_connections}) {
@@ -41,40 +43,41 @@ class ServerPeer final : public Peer {
 
   v1::ParameterServer::Stub& NextData() { return *data_[next_.fetch_add(1) % data_.size()]; }
   v1::ParameterServer::Stub& control() { return *control_; }
-  DataLane& data_lane() { return data_lane_; }
+  DataConnectionPool& data_pool() { return data_pool_; }
   // The bytes of values of all calls under way, to the server and from it.
   std::atomic<int64_t>& under_way() { return under_way_; }
 
   // ---- Peer
   bool MustWaitForRoom(OpKind kind, int64_t bytes) const override {
-    return lane_.MustWait(DirectionOf(kind), bytes);
+    return shared_memory_.MustWait(DirectionOf(kind), bytes);
   }
-  void SetSharedBytes(int64_t bytes) override { lane_.SetSize(bytes); }
+  void SetSharedBytes(int64_t bytes) override { shared_memory_.SetSize(bytes); }
   bool WantsOffer(Instant now) const override {
-    return lane_.WantsOffer(now) || data_lane_.WantsOffer(now);
+    return shared_memory_.WantsOffer(now) || data_pool_.WantsOffer(now);
   }
   // On data connections.
   bool HasMoved() override {
-    const int64_t bytes = data_lane_.BytesMoved();
+    const int64_t bytes = data_pool_.BytesMoved();
     return bytes > std::exchange(bytes_moved_, bytes);  // New connections begin at 0.
   }
 
-  SharedLane::Lease TakeRoom(OpKind kind, int64_t bytes) {
-    return lane_.Take(DirectionOf(kind), bytes);
+  SharedMemoryConnection::Lease TakeRoom(OpKind kind, int64_t bytes) {
+    return shared_memory_.Take(DirectionOf(kind), bytes);
   }
   // Offers the server to share memory, and opens data connections, where that is due.
   void Offer(Instant now) {
-    if (lane_.WantsOffer(now)) lane_.Offer(now);
-    data_lane_.Offer(now);
+    if (shared_memory_.WantsOffer(now)) shared_memory_.Offer(now);
+    data_pool_.Offer(now);
   }
   void Close() {  // Neither calls on_change any more, nor makes offers.
-    lane_.Close();
-    data_lane_.Close();
+    shared_memory_.Close();
+    data_pool_.Close();
   }
 
  private:
-  static SharedLane::Direction DirectionOf(OpKind kind) {
-    return kind == OpKind::kPush ? SharedLane::Direction::kPush : SharedLane::Direction::kPull;
+  static SharedMemoryConnection::Direction DirectionOf(OpKind kind) {
+    return kind == OpKind::kPush ? SharedMemoryConnection::Direction::kPush
+                                 : SharedMemoryConnection::Direction::kPull;
   }
   static constexpr size_t kConnections = 2;  // gRPC serves each by one thread at a time.
 
@@ -83,8 +86,8 @@ class ServerPeer final : public Peer {
   std::atomic<int64_t> under_way_ = 0;
   int64_t bytes_moved_ = 0;  // At the last HasMoved.
   const std::unique_ptr<v1::ParameterServer::Stub> control_;
-  SharedLane lane_;
-  DataLane data_lane_;
+  SharedMemoryConnection shared_memory_;
+  DataConnectionPool data_pool_;
 };
 
 }  // namespace capstan::worker

@@ -137,7 +137,7 @@ class RawServer final : public v1::ParameterServer::Service {
 struct Fixture {
   explicit Fixture(v1::ValueType type = v1::FLOAT32) : format(*FormatOf(type)) {
     REQUIRE_OK(client.SetRouting(server.Routing(1)));
-    // The first pull makes the lane open.
+    // The first pull makes the data connections open.
     REQUIRE_OK_AND_ASSIGN(const OpId first, Pull());
     REQUIRE_OK(client.Wait(first));
     pulls.emplace(server.AcceptPulls());

@@ -11,7 +11,7 @@
 #include "common/sparse_models/model_of_job.h"
 #include "common/sparse_models/skip_gram.h"
 #include "common/wire/number_format.h"
-#include "worker/client/shared_lane.h"
+#include "worker/client/shared_memory_connection.h"
 #include "worker/training/dataset_split.h"
 
 namespace capstan::worker {
@@ -93,7 +93,7 @@ Formats WireFormats(const v1::JobSpec& job) {
 }
 
 int64_t SharedMemoryBytes(const v1::JobSpec& job) {
-  return job.wire().shared_memory() == v1::OFF ? 0 : SharedLane::kBytesDefault;
+  return job.wire().shared_memory() == v1::OFF ? 0 : SharedMemoryConnection::kBytesDefault;
 }
 
 std::vector<int64_t> BucketBytes(const v1::JobSpec& job) {

@@ -1,4 +1,4 @@
-#include "worker/client/shared_lane.h"
+#include "worker/client/shared_memory_connection.h"
 
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@
 namespace capstan::worker {
 namespace {
 
-using Direction = SharedLane::Direction;
+using Direction = SharedMemoryConnection::Direction;
 
 constexpr int64_t kBytes = 1 << 20;
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -84,19 +84,19 @@ class Fixture {
     REQUIRE_OK(started);
     server_ = *std::move(started);
     stub_ = v1::ParameterServer::NewStub(MakeChannel(server_->address(), ChannelKind::kControl));
-    lane = std::make_unique<SharedLane>(
-        SharedLane::Options{.stub = stub_.get(), .server = "server-1", .on_change = [this] {
-                              absl::MutexLock lock(&mutex_);
-                              ++changes_;
-                            }});
-    lane->SetSize(kBytes);
+    connection = std::make_unique<SharedMemoryConnection>(SharedMemoryConnection::Options{
+        .stub = stub_.get(), .server = "server-1", .on_change = [this] {
+          absl::MutexLock lock(&mutex_);
+          ++changes_;
+        }});
+    connection->SetSize(kBytes);
   }
 
   // Offers at a time when a new offer is due, and waits for `changes` calls of on_change.
   void Offer(int changes = 1) {
     now_ = now_ + absl::Seconds(2);
-    REQUIRE(lane->WantsOffer(now_));
-    lane->Offer(now_);
+    REQUIRE(connection->WantsOffer(now_));
+    connection->Offer(now_);
     AwaitChanges(changes);
   }
   void AwaitChanges(int count) {
@@ -118,120 +118,123 @@ class Fixture {
   std::unique_ptr<v1::ParameterServer::Stub> stub_;
 
  public:
-  std::unique_ptr<SharedLane> lane;  // Declared last: it uses the others.
+  std::unique_ptr<SharedMemoryConnection> connection;  // Declared last: it uses the others.
 };
 
-TEST_CASE("Shared lane: nothing is there to take before the server has shown its proof",
-          "[shared_lane]") {
+TEST_CASE(
+    "Shared memory connection: nothing is there to take before the server has shown its proof",
+    "[shared_memory]") {
   Fixture f;
-  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
-  CHECK_FALSE(f.lane->MustWait(Direction::kPush, 100));
+  CHECK_FALSE(f.connection->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.connection->MustWait(Direction::kPush, 100));
   f.Offer();
-  const SharedLane::Lease lease = f.lane->Take(Direction::kPush, 100);
+  const SharedMemoryConnection::Lease lease = f.connection->Take(Direction::kPush, 100);
   REQUIRE(lease);
   CHECK(lease.room().name == 1);
   lease.room().segment->data()[lease.room().offset] = 'x';
   CHECK(f.fake.segment()->data()[lease.room().offset] == 'x');
-  CHECK_FALSE(f.lane->WantsOffer(f.later()));
+  CHECK_FALSE(f.connection->WantsOffer(f.later()));
 }
 
-TEST_CASE("Shared lane: pushes and pulls have a half each, and wait for their own",
-          "[shared_lane]") {
+TEST_CASE("Shared memory connection: pushes and pulls have a half each, and wait for their own",
+          "[shared_memory]") {
   Fixture f;
   f.Offer();
-  SharedLane::Lease push = f.lane->Take(Direction::kPush, kBytes / 2);
+  SharedMemoryConnection::Lease push = f.connection->Take(Direction::kPush, kBytes / 2);
   REQUIRE(push);
   CHECK(push.room().offset == 0);
-  CHECK_FALSE(f.lane->Take(Direction::kPush, 1));
-  CHECK(f.lane->MustWait(Direction::kPush, 1));
-  CHECK_FALSE(f.lane->MustWait(Direction::kPull, kBytes / 2));
-  const SharedLane::Lease pull = f.lane->Take(Direction::kPull, kBytes / 2);
+  CHECK_FALSE(f.connection->Take(Direction::kPush, 1));
+  CHECK(f.connection->MustWait(Direction::kPush, 1));
+  CHECK_FALSE(f.connection->MustWait(Direction::kPull, kBytes / 2));
+  const SharedMemoryConnection::Lease pull = f.connection->Take(Direction::kPull, kBytes / 2);
   REQUIRE(pull);
   CHECK(pull.room().offset == kBytes / 2);
   push.GiveBack();
   CHECK_FALSE(push);
-  CHECK_FALSE(f.lane->MustWait(Direction::kPush, kBytes / 2));
+  CHECK_FALSE(f.connection->MustWait(Direction::kPush, kBytes / 2));
   // This will never fit, so there is nothing to wait for.
-  CHECK_FALSE(f.lane->MustWait(Direction::kPush, kBytes / 2 + 1));
-  CHECK_FALSE(f.lane->Take(Direction::kPush, kBytes / 2 + 1));
+  CHECK_FALSE(f.connection->MustWait(Direction::kPush, kBytes / 2 + 1));
+  CHECK_FALSE(f.connection->Take(Direction::kPush, kBytes / 2 + 1));
 }
 
-TEST_CASE("Shared lane: a server of another host or user is offered nothing again",
-          "[shared_lane]") {
+TEST_CASE("Shared memory connection: a server of another host or user is offered nothing again",
+          "[shared_memory]") {
   Fixture f;
   f.fake.Refuse({GENERATE(grpc::StatusCode::NOT_FOUND, grpc::StatusCode::PERMISSION_DENIED,
                           grpc::StatusCode::UNIMPLEMENTED),
                  "no"});
   f.Offer();
-  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
-  CHECK_FALSE(f.lane->WantsOffer(f.later()));
+  CHECK_FALSE(f.connection->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.connection->WantsOffer(f.later()));
 }
 
-TEST_CASE("Shared lane: a server that cannot now is offered memory again", "[shared_lane]") {
+TEST_CASE("Shared memory connection: a server that cannot now is offered memory again",
+          "[shared_memory]") {
   Fixture f;
   f.fake.Refuse({grpc::StatusCode::UNAVAILABLE, "not yet"});
   f.Offer();
   f.fake.Refuse(grpc::Status::OK);
   f.Offer();
-  CHECK(f.lane->Take(Direction::kPush, 100));
+  CHECK(f.connection->Take(Direction::kPush, 100));
   CHECK(f.fake.offers() == 2);
 }
 
-TEST_CASE("Shared lane: a server that cannot prove what it opened gets nothing", "[shared_lane]") {
+TEST_CASE("Shared memory connection: a server that cannot prove what it opened gets nothing",
+          "[shared_memory]") {
   Fixture f;
   f.fake.Lie();
   f.Offer();
-  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
-  CHECK_FALSE(f.lane->WantsOffer(f.later()));
+  CHECK_FALSE(f.connection->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.connection->WantsOffer(f.later()));
 }
 
-TEST_CASE("Shared lane: what a message used whose fate is unknown is never used again",
-          "[shared_lane]") {
+TEST_CASE("Shared memory connection: what a message used whose fate is unknown is never used again",
+          "[shared_memory]") {
   Fixture f;
   f.Offer();
-  SharedLane::Lease other = f.lane->Take(Direction::kPush, 100);
-  SharedLane::Lease lost = f.lane->Take(Direction::kPull, 100);
+  SharedMemoryConnection::Lease other = f.connection->Take(Direction::kPush, 100);
+  SharedMemoryConnection::Lease lost = f.connection->Take(Direction::kPull, 100);
   const std::shared_ptr<SharedSegment> old = lost.room().segment;
   lost.Abandon();
-  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
-  CHECK_FALSE(f.lane->MustWait(Direction::kPush, kBytes / 2));
+  CHECK_FALSE(f.connection->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.connection->MustWait(Direction::kPush, kBytes / 2));
   other.room().segment->data()[0] = 'x';  // Other leases keep their room, and so does the server.
   CHECK(f.fake.segment()->data()[0] == 'x');
   other.GiveBack();
   f.AwaitChanges(1);  // The stream has ended.
   f.Offer();
-  const SharedLane::Lease lease = f.lane->Take(Direction::kPush, 100);
+  const SharedMemoryConnection::Lease lease = f.connection->Take(Direction::kPush, 100);
   REQUIRE(lease);
   CHECK(lease.room().name == 2);
   CHECK(lease.room().segment != old);
 }
 
-TEST_CASE("Shared lane: when the server goes, memory is offered again a second later",
-          "[shared_lane]") {
+TEST_CASE("Shared memory connection: when the server goes, memory is offered again a second later",
+          "[shared_memory]") {
   Fixture f;
   f.Offer();
   f.fake.HangUp();
   f.AwaitChanges(1);
-  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
-  CHECK_FALSE(f.lane->WantsOffer(Instant() + absl::Seconds(2.5)));
+  CHECK_FALSE(f.connection->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.connection->WantsOffer(Instant() + absl::Seconds(2.5)));
   f.Offer();
-  CHECK(f.lane->Take(Direction::kPush, 100));
+  CHECK(f.connection->Take(Direction::kPush, 100));
 }
 
-TEST_CASE("Shared lane: a size of nothing ends it, a larger one replaces the segment",
-          "[shared_lane]") {
+TEST_CASE("Shared memory connection: a size of nothing ends it, a larger one replaces the segment",
+          "[shared_memory]") {
   Fixture f;
   f.Offer();
-  f.lane->SetSize(kBytes + 1);  // Too little more to replace the segment.
-  CHECK(f.lane->Take(Direction::kPush, 100));
-  f.lane->SetSize(4 * kBytes);
+  f.connection->SetSize(kBytes + 1);  // Too little more to replace the segment.
+  CHECK(f.connection->Take(Direction::kPush, 100));
+  f.connection->SetSize(4 * kBytes);
   f.AwaitChanges(1);
   f.Offer();
-  CHECK(f.lane->Take(Direction::kPush, 2 * kBytes));
-  f.lane->SetSize(0);
+  CHECK(f.connection->Take(Direction::kPush, 2 * kBytes));
+  f.connection->SetSize(0);
   f.AwaitChanges(1);
-  CHECK_FALSE(f.lane->Take(Direction::kPush, 100));
-  CHECK_FALSE(f.lane->WantsOffer(f.later()));
+  CHECK_FALSE(f.connection->Take(Direction::kPush, 100));
+  CHECK_FALSE(f.connection->WantsOffer(f.later()));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "common/net/data_lane.h"
+#include "common/net/data_connection_pool.h"
 
 #include <grpcpp/client_context.h>
 
@@ -38,21 +38,22 @@ void CloseAll(const std::vector<std::shared_ptr<DataCaller>>& callers) {
 
 }  // namespace
 
-struct DataLane::Opening {
+struct DataConnectionPool::Opening {
   grpc::ClientContext context;
   v1::OpenDataPathRequest request;
   v1::OpenDataPathResponse response;
 };
 
-DataLane::DataLane(Options options) : options_(std::move(options)), pause_(kPauseMin) {}
+DataConnectionPool::DataConnectionPool(Options options)
+    : options_(std::move(options)), pause_(kPauseMin) {}
 
-bool DataLane::WantsOffer(Instant now) const {
+bool DataConnectionPool::WantsOffer(Instant now) const {
   if (!options_.enabled) return false;
   absl::MutexLock lock(&mutex_);
   return !closed_ && !refused_ && opening_ == nullptr && now >= next_offer_;
 }
 
-void DataLane::Offer(Instant now) {
+void DataConnectionPool::Offer(Instant now) {
   if (!WantsOffer(now)) return;
   Join();  // The last thread has ended, as nothing is open.
   std::shared_ptr<Opening> opening;
@@ -67,7 +68,8 @@ void DataLane::Offer(Instant now) {
       [this, opening](const grpc::Status& status) { OnAnswer(opening, FromGrpcStatus(status)); });
 }
 
-void DataLane::OnAnswer(const std::shared_ptr<Opening>& opening, const absl::Status& status) {
+void DataConnectionPool::OnAnswer(const std::shared_ptr<Opening>& opening,
+                                  const absl::Status& status) {
   if (!status.ok()) return OnEnd(status, /*was_open=*/false);
   absl::StatusOr<std::thread> thread;
   {
@@ -82,7 +84,7 @@ void DataLane::OnAnswer(const std::shared_ptr<Opening>& opening, const absl::Sta
   if (!thread.ok()) OnEnd(thread.status(), /*was_open=*/false);
 }
 
-absl::StatusOr<DataLane::Callers> DataLane::Connect(const Opening& opening) {
+absl::StatusOr<DataConnectionPool::Callers> DataConnectionPool::Connect(const Opening& opening) {
   const v1::OpenDataPathResponse& told = opening.response;
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort place, PlaceOf(options_.server, told));
   const int pushes = std::clamp(told.push_connections(), 1, kPushConnectionsMax);
@@ -95,7 +97,7 @@ absl::StatusOr<DataLane::Callers> DataLane::Connect(const Opening& opening) {
   return callers;
 }
 
-void DataLane::Serve(const std::shared_ptr<Opening>& opening) {
+void DataConnectionPool::Serve(const std::shared_ptr<Opening>& opening) {
   const absl::StatusOr<Callers> callers = Connect(*opening);
   if (!callers.ok()) return OnEnd(callers.status(), /*was_open=*/false);
   // The threads start before the connections are published: a call on a connection ends only if a
@@ -125,7 +127,7 @@ void DataLane::Serve(const std::shared_ptr<Opening>& opening) {
   OnEnd(status, opened);
 }
 
-void DataLane::OnEnd(const absl::Status& status, bool was_open) {
+void DataConnectionPool::OnEnd(const absl::Status& status, bool was_open) {
   Callers ended;
   absl::MutexLock lock(&mutex_);
   std::swap(ended, open_);
@@ -142,21 +144,21 @@ void DataLane::OnEnd(const absl::Status& status, bool was_open) {
           options_.server, std::string(status.message()));
 }
 
-std::shared_ptr<DataCaller> DataLane::For(DataMethod method) {
+std::shared_ptr<DataCaller> DataConnectionPool::For(DataMethod method) {
   absl::MutexLock lock(&mutex_);
   if (open_.empty()) return nullptr;
   if (method == DataMethod::kPull || open_.size() == 1) return open_.front();
   return open_[1 + pushes_++ % (open_.size() - 1)];
 }
 
-int64_t DataLane::BytesMoved() const {
+int64_t DataConnectionPool::BytesMoved() const {
   absl::MutexLock lock(&mutex_);
   int64_t bytes = 0;
   for (const auto& caller : open_) bytes += caller->bytes_moved();
   return bytes;
 }
 
-void DataLane::Join() {
+void DataConnectionPool::Join() {
   std::thread ended;
   {
     absl::MutexLock lock(&mutex_);
@@ -165,7 +167,7 @@ void DataLane::Join() {
   if (ended.joinable()) ended.join();
 }
 
-void DataLane::Close() {
+void DataConnectionPool::Close() {
   {
     absl::MutexLock lock(&mutex_);
     closed_ = true;

@@ -1,4 +1,5 @@
-// SharedLane: the memory that a client shares with one server of its host; messages lease parts.
+// SharedMemoryConnection: the memory that a client shares with one server of its host; messages
+// lease parts.
 //
 //              Offer                 proof                      server gone, Abandon, SetSize
 //   (nothing) -------> OFFERED ----------------------> OPEN ------------------------> (nothing)
@@ -9,8 +10,8 @@
 // notices. One half of a segment is for pushes, the other for pulls, so that pulls that wait at the
 // server hold back no push.
 // Thread safety: thread-safe.
-#ifndef CAPSTAN_WORKER_CLIENT_SHARED_LANE_H_
-#define CAPSTAN_WORKER_CLIENT_SHARED_LANE_H_
+#ifndef CAPSTAN_WORKER_CLIENT_SHARED_MEMORY_CONNECTION_H_
+#define CAPSTAN_WORKER_CLIENT_SHARED_MEMORY_CONNECTION_H_
 
 #include <cstdint>
 #include <functional>
@@ -27,7 +28,7 @@
 
 namespace capstan::worker {
 
-class SharedLane {
+class SharedMemoryConnection {
   class Segment;
 
  public:
@@ -52,23 +53,23 @@ class SharedLane {
     void Abandon();
 
    private:
-    friend class SharedLane;
+    friend class SharedMemoryConnection;
     std::shared_ptr<Segment> segment_;
     Direction direction_ = Direction::kPush;
     MessageRoom room_;
   };
 
   struct Options {
-    v1::ParameterServer::Stub* stub = nullptr;  // Outlives the lane.
+    v1::ParameterServer::Stub* stub = nullptr;  // Outlives the connection.
     std::string server;                         // The server's name in the log.
-    // Called when the results of Take or MustWait may have changed, under no lock of the lane, from
-    // any thread.
+    // Called when the results of Take or MustWait may have changed, under no lock of the
+    // connection, from any thread.
     std::function<void()> on_change;
   };
-  explicit SharedLane(Options options);
-  ~SharedLane() { Close(); }
-  SharedLane(const SharedLane&) = delete;
-  SharedLane& operator=(const SharedLane&) = delete;
+  explicit SharedMemoryConnection(Options options);
+  ~SharedMemoryConnection() { Close(); }
+  SharedMemoryConnection(const SharedMemoryConnection&) = delete;
+  SharedMemoryConnection& operator=(const SharedMemoryConnection&) = delete;
 
   // Sets the bytes to share, both directions together; 0: none. Replaces a segment of under half.
   void SetSize(int64_t bytes);
@@ -102,4 +103,4 @@ class SharedLane {
 
 }  // namespace capstan::worker
 
-#endif  // CAPSTAN_WORKER_CLIENT_SHARED_LANE_H_
+#endif  // CAPSTAN_WORKER_CLIENT_SHARED_MEMORY_CONNECTION_H_

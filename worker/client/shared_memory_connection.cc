@@ -1,4 +1,4 @@
-#include "worker/client/shared_lane.h"
+#include "worker/client/shared_memory_connection.h"
 
 #include <grpcpp/support/client_callback.h>
 
@@ -32,11 +32,12 @@ bool IsForGood(const absl::Status& status) {
 }  // namespace
 
 // One memfd and the stream that keeps it open at the server. It owns itself until OnDone.
-class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemoryResponse>,
-                                  public std::enable_shared_from_this<Segment> {
+class SharedMemoryConnection::Segment final
+    : public grpc::ClientReadReactor<v1::ShareMemoryResponse>,
+      public std::enable_shared_from_this<Segment> {
  public:
-  Segment(SharedLane* lane, std::shared_ptr<SharedSegment> memory)
-      : lane_(lane),
+  Segment(SharedMemoryConnection* connection, std::shared_ptr<SharedSegment> memory)
+      : connection_(connection),
         memory_(std::move(memory)),
         free_{RangeAllocator(memory_->size() / 2), RangeAllocator(memory_->size() / 2)} {
     const SegmentOffer offer = memory_->offer();
@@ -70,7 +71,7 @@ class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemory
     if (!ok) return;
     refusal_ = Open();
     if (!refusal_.ok()) return End();
-    lane_->OnOpen(*this);
+    connection_->OnOpen(*this);
     StartRead(&response_);
   }
   void OnDone(const grpc::Status& status) override {
@@ -78,7 +79,7 @@ class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemory
       absl::MutexLock lock(&mutex_);
       open_ = false;
     }
-    lane_->OnDone(*this, refusal_.ok() ? FromGrpcStatus(status) : refusal_);
+    connection_->OnDone(*this, refusal_.ok() ? FromGrpcStatus(status) : refusal_);
     self_.reset();
   }
 
@@ -105,7 +106,7 @@ class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemory
     const RangeAllocator& free = FreeOf(direction);
     return open_ && bytes <= free.size() && !free.Fits(bytes);
   }
-  SharedLane& lane() { return *lane_; }
+  SharedMemoryConnection& connection() { return *connection_; }
   int64_t size() const { return memory_->size(); }
 
  private:
@@ -126,7 +127,7 @@ class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemory
     return direction == Direction::kPush ? 0 : FreeOf(direction).size();
   }
 
-  SharedLane* const lane_;
+  SharedMemoryConnection* const connection_;
   const std::shared_ptr<SharedSegment> memory_;  // Shared with the values of messages.
   std::shared_ptr<Segment> self_;
   grpc::ClientContext context_;  // It has no deadline: the stream lasts as long as both sides.
@@ -142,9 +143,9 @@ class SharedLane::Segment final : public grpc::ClientReadReactor<v1::ShareMemory
   std::array<RangeAllocator, 2> free_ ABSL_GUARDED_BY(mutex_);  // Indexed by direction.
 };
 
-SharedLane::Lease::Lease(Lease&& other) noexcept { *this = std::move(other); }
+SharedMemoryConnection::Lease::Lease(Lease&& other) noexcept { *this = std::move(other); }
 
-SharedLane::Lease& SharedLane::Lease::operator=(Lease&& other) noexcept {
+SharedMemoryConnection::Lease& SharedMemoryConnection::Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;
   GiveBack();
   segment_ = std::move(other.segment_);
@@ -155,25 +156,25 @@ SharedLane::Lease& SharedLane::Lease::operator=(Lease&& other) noexcept {
   return *this;
 }
 
-void SharedLane::Lease::GiveBack() {
+void SharedMemoryConnection::Lease::GiveBack() {
   if (segment_ != nullptr) segment_->Give(direction_, room_.offset);
   segment_.reset();
   room_ = {};
 }
 
-void SharedLane::Lease::Abandon() {
+void SharedMemoryConnection::Lease::Abandon() {
   if (segment_ != nullptr) segment_->End();
   GiveBack();  // An ending segment leases nothing again.
 }
 
-SharedLane::SharedLane(Options options) : options_(std::move(options)) {}
+SharedMemoryConnection::SharedMemoryConnection(Options options) : options_(std::move(options)) {}
 
-void SharedLane::Close() {
+void SharedMemoryConnection::Close() {
   SetSize(0);
   tracker_.WaitUntilGone();  // A cancelled stream ends at once.
 }
 
-void SharedLane::SetSize(int64_t bytes) {
+void SharedMemoryConnection::SetSize(int64_t bytes) {
   std::shared_ptr<Segment> ended;
   {
     absl::MutexLock lock(&mutex_);
@@ -185,12 +186,12 @@ void SharedLane::SetSize(int64_t bytes) {
   if (ended != nullptr) ended->End();
 }
 
-bool SharedLane::WantsOffer(Instant now) const {
+bool SharedMemoryConnection::WantsOffer(Instant now) const {
   absl::MutexLock lock(&mutex_);
   return size_ > 0 && !refused_ && segment_ == nullptr && now >= next_offer_;
 }
 
-void SharedLane::Offer(Instant now) {
+void SharedMemoryConnection::Offer(Instant now) {
   std::shared_ptr<Segment> segment;
   {
     absl::MutexLock lock(&mutex_);
@@ -208,12 +209,12 @@ void SharedLane::Offer(Instant now) {
   segment->Start(*options_.stub);
 }
 
-std::shared_ptr<SharedLane::Segment> SharedLane::Current() const {
+std::shared_ptr<SharedMemoryConnection::Segment> SharedMemoryConnection::Current() const {
   absl::MutexLock lock(&mutex_);
   return segment_;
 }
 
-SharedLane::Lease SharedLane::Take(Direction direction, int64_t bytes) {
+SharedMemoryConnection::Lease SharedMemoryConnection::Take(Direction direction, int64_t bytes) {
   Lease lease;
   const std::shared_ptr<Segment> segment = Current();
   if (segment == nullptr || bytes <= 0) return lease;
@@ -225,17 +226,17 @@ SharedLane::Lease SharedLane::Take(Direction direction, int64_t bytes) {
   return lease;
 }
 
-bool SharedLane::MustWait(Direction direction, int64_t bytes) const {
+bool SharedMemoryConnection::MustWait(Direction direction, int64_t bytes) const {
   const std::shared_ptr<Segment> segment = Current();
   return segment != nullptr && segment->MustWait(direction, bytes);
 }
 
-void SharedLane::OnOpen(const Segment& segment) {
+void SharedMemoryConnection::OnOpen(const Segment& segment) {
   LogInfo({}, "shares {} KiB of memory with {}", segment.size() >> 10, options_.server);
   options_.on_change();
 }
 
-void SharedLane::OnDone(const Segment& segment, const absl::Status& status) {
+void SharedMemoryConnection::OnDone(const Segment& segment, const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
     if (segment_.get() == &segment) segment_.reset();

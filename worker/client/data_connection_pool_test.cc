@@ -1,6 +1,6 @@
 // Tests of the client's data connections, with a fake server that drops them and with the real
 // service.
-#include "common/net/data_lane.h"
+#include "common/net/data_connection_pool.h"
 
 #include <algorithm>
 #include <atomic>
@@ -243,7 +243,8 @@ struct Fixture {
   int pushes = 0;
 };
 
-TEST_CASE("Data lane: calls go over data connections once these are open", "[worker][client]") {
+TEST_CASE("Data connection pool: calls go over data connections once these are open",
+          "[worker][client]") {
   Fixture f;
   f.Connect();
   f.PushUntilData();
@@ -257,8 +258,9 @@ TEST_CASE("Data lane: calls go over data connections once these are open", "[wor
   CHECK(f.fake.sum() == static_cast<float>(f.pushes));
 }
 
-TEST_CASE("Data lane: a server that has none is asked once, one that does not want to again",
-          "[worker][client]") {
+TEST_CASE(
+    "Data connection pool: a server that has none is asked once, one that does not want to again",
+    "[worker][client]") {
   Fixture f;
   SECTION("unimplemented") { f.fake.Refuse(absl::UnimplementedError("none here")); }
   SECTION("a port where nobody listens") { f.fake.TellPort(1); }
@@ -271,7 +273,7 @@ TEST_CASE("Data lane: a server that has none is asked once, one that does not wa
   CHECK(f.fake.grpc_calls() == 21);
 }
 
-TEST_CASE("Data lane: not asked for, nothing is opened", "[worker][client]") {
+TEST_CASE("Data connection pool: not asked for, nothing is opened", "[worker][client]") {
   Fixture f;
   f.Connect(/*data_connections=*/false);
   for (int i = 0; i < 5; ++i) f.Push();
@@ -280,8 +282,9 @@ TEST_CASE("Data lane: not asked for, nothing is opened", "[worker][client]") {
   CHECK(f.fake.asked() == 0);
 }
 
-TEST_CASE("Data lane: a push whose answer is lost goes again with its sequence, over gRPC",
-          "[worker][client]") {
+TEST_CASE(
+    "Data connection pool: a push whose answer is lost goes again with its sequence, over gRPC",
+    "[worker][client]") {
   Fixture f;
   f.Connect();
   f.PushUntilData();
@@ -298,7 +301,7 @@ TEST_CASE("Data lane: a push whose answer is lost goes again with its sequence, 
   CHECK(sequences[count] == sequences[count + 1]);
 }
 
-TEST_CASE("Data lane: connections that were lost are opened again, a while later",
+TEST_CASE("Data connection pool: connections that were lost are opened again, a while later",
           "[worker][client]") {
   Fixture f;
   f.Connect();
@@ -309,7 +312,8 @@ TEST_CASE("Data lane: connections that were lost are opened again, a while later
   CHECK(f.fake.asked() == 2);
 }
 
-TEST_CASE("Data lane: a pull that is given up is cancelled at the server", "[worker][client]") {
+TEST_CASE("Data connection pool: a pull that is given up is cancelled at the server",
+          "[worker][client]") {
   Fixture f;
   f.Connect();
   f.PushUntilData();
@@ -322,36 +326,38 @@ TEST_CASE("Data lane: a pull that is given up is cancelled at the server", "[wor
   f.fake.Await([](const FakeServer& fake) { return fake.cancelled() == 1; });
 }
 
-TEST_CASE("Data lane: where there is no thread to be had it stays shut, and is tried again",
-          "[worker][client]") {
+TEST_CASE(
+    "Data connection pool: where there is no thread to be had it stays shut, and is tried again",
+    "[worker][client]") {
   const int refused = GENERATE(0, 1);  // The thread that connects, or the one that reads answers.
   Fixture f;
   ManualClock clock;
   std::atomic<int> asked = 0;
   const auto stub =
       v1::ParameterServer::NewStub(MakeChannel(f.server->address(), ChannelKind::kControl));
-  DataLane lane({.stub = stub.get(),
-                 .server = f.server->address(),
-                 .clock = &clock,
-                 .start_thread = [&](std::function<void()> body) -> absl::StatusOr<std::thread> {
-                   if (asked++ == refused) return absl::UnavailableError("no more threads");
-                   return StartThread(std::move(body));
-                 }});
+  DataConnectionPool pool(
+      {.stub = stub.get(),
+       .server = f.server->address(),
+       .clock = &clock,
+       .start_thread = [&](std::function<void()> body) -> absl::StatusOr<std::thread> {
+         if (asked++ == refused) return absl::UnavailableError("no more threads");
+         return StartThread(std::move(body));
+       }});
   const Instant give_up = f.clock.Now() + kPatience;
   const auto until = [&](const std::function<bool()>& condition) {
     while (!condition()) REQUIRE(f.clock.Now() < give_up);
   };
-  lane.Offer(clock.Now());
-  CHECK_FALSE(lane.WantsOffer(clock.Now() + absl::Hours(1)));  // The server is being asked.
-  until([&] { return lane.WantsOffer(clock.Now() + absl::Hours(1)); });
+  pool.Offer(clock.Now());
+  CHECK_FALSE(pool.WantsOffer(clock.Now() + absl::Hours(1)));  // The server is being asked.
+  until([&] { return pool.WantsOffer(clock.Now() + absl::Hours(1)); });
   CHECK(asked == refused + 1);
-  CHECK(lane.For(DataMethod::kPush) == nullptr);
+  CHECK(pool.For(DataMethod::kPush) == nullptr);
   clock.Advance(absl::Hours(1));
-  lane.Offer(clock.Now());
-  until([&] { return lane.For(DataMethod::kPush) != nullptr; });
+  pool.Offer(clock.Now());
+  until([&] { return pool.For(DataMethod::kPush) != nullptr; });
 }
 
-TEST_CASE("Data lane: pushes take turns on as many connections as the server wishes",
+TEST_CASE("Data connection pool: pushes take turns on as many connections as the server wishes",
           "[worker][client]") {
   const auto [told, expected] = GENERATE(table<int, size_t>({{0, 1}, {1, 1}, {3, 3}, {99, 16}}));
   Fixture f;
@@ -359,22 +365,22 @@ TEST_CASE("Data lane: pushes take turns on as many connections as the server wis
   const SteadyClock clock;
   const auto stub =
       v1::ParameterServer::NewStub(MakeChannel(f.server->address(), ChannelKind::kControl));
-  const auto open = [&](DataLane& lane) {
-    lane.Offer(clock.Now());
+  const auto open = [&](DataConnectionPool& pool) {
+    pool.Offer(clock.Now());
     const Instant give_up = clock.Now() + kPatience;
-    while (lane.For(DataMethod::kPush) == nullptr) REQUIRE(clock.Now() < give_up);
+    while (pool.For(DataMethod::kPush) == nullptr) REQUIRE(clock.Now() < give_up);
   };
-  DataLane lane({.stub = stub.get(), .server = f.server->address(), .clock = &clock});
-  open(lane);
+  DataConnectionPool pool({.stub = stub.get(), .server = f.server->address(), .clock = &clock});
+  open(pool);
   std::vector<std::shared_ptr<DataCaller>> turns;
-  for (size_t i = 0; i < 2 * expected; ++i) turns.push_back(lane.For(DataMethod::kPush));
+  for (size_t i = 0; i < 2 * expected; ++i) turns.push_back(pool.For(DataMethod::kPush));
   CHECK(std::set<std::shared_ptr<DataCaller>>(turns.begin(), turns.end()).size() == expected);
   CHECK(std::equal(turns.begin(), turns.begin() + std::ssize(turns) / 2,
                    turns.begin() + std::ssize(turns) / 2));
-  const auto pulls = lane.For(DataMethod::kPull);
-  CHECK(pulls == lane.For(DataMethod::kPull));
+  const auto pulls = pool.For(DataMethod::kPull);
+  CHECK(pulls == pool.For(DataMethod::kPull));
   CHECK(std::count(turns.begin(), turns.end(), pulls) == 0);
-  DataLane replicas(
+  DataConnectionPool replicas(
       {.stub = stub.get(), .server = f.server->address(), .clock = &clock, .to_replica = true});
   open(replicas);
   CHECK(replicas.For(DataMethod::kPush) == replicas.For(DataMethod::kPull));
@@ -418,7 +424,7 @@ class RealServer {
   std::unique_ptr<GrpcServer> server_;
 };
 
-TEST_CASE("Data lane: pushes are applied once each though the path is lost under them",
+TEST_CASE("Data connection pool: pushes are applied once each though the path is lost under them",
           "[worker][client]") {
   RealServer server(GENERATE(1, 3));
   SteadyClock clock;

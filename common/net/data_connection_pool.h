@@ -1,4 +1,5 @@
-// DataLane: the data connections of a client to one server (common/net/frame.h), beside gRPC.
+// DataConnectionPool: the data connections of a client to one server (common/net/frame.h), beside
+// gRPC.
 //
 //               Offer           port, token: a thread connects, greets     a connection lost
 //   (nothing) ---------> ASKED over gRPC -----------------------> OPEN ------------> (nothing)
@@ -11,8 +12,8 @@
 // has one for its replicas. Each has a thread that reads its answers. One's end is that of all: the
 // calls on them end as unavailable, and are sent again over gRPC by whoever repeats them.
 // Thread safety: thread-safe.
-#ifndef CAPSTAN_COMMON_NET_DATA_LANE_H_
-#define CAPSTAN_COMMON_NET_DATA_LANE_H_
+#ifndef CAPSTAN_COMMON_NET_DATA_CONNECTION_POOL_H_
+#define CAPSTAN_COMMON_NET_DATA_CONNECTION_POOL_H_
 
 #include <cstdint>
 #include <memory>
@@ -36,20 +37,20 @@
 
 namespace capstan {
 
-class DataLane {
+class DataConnectionPool {
  public:
   struct Options {
-    v1::ParameterServer::Stub* stub = nullptr;  // Outlives the lane.
+    v1::ParameterServer::Stub* stub = nullptr;  // Outlives the pool.
     std::string server;                         // host:port of its gRPC service.
-    const Clock* clock = nullptr;               // Outlives the lane.
+    const Clock* clock = nullptr;               // Outlives the pool.
     bool enabled = true;
     bool to_replica = false;  // One connection, for all methods.
     ThreadStarter start_thread = StartThread;
   };
-  explicit DataLane(Options options);
-  ~DataLane() { Close(); }
-  DataLane(const DataLane&) = delete;
-  DataLane& operator=(const DataLane&) = delete;
+  explicit DataConnectionPool(Options options);
+  ~DataConnectionPool() { Close(); }
+  DataConnectionPool(const DataConnectionPool&) = delete;
+  DataConnectionPool& operator=(const DataConnectionPool&) = delete;
 
   bool WantsOffer(Instant now) const;  // It is time for Offer.
   void Offer(Instant now);             // Asks the server, and returns at once.
@@ -90,4 +91,4 @@ class DataLane {
 
 }  // namespace capstan
 
-#endif  // CAPSTAN_COMMON_NET_DATA_LANE_H_
+#endif  // CAPSTAN_COMMON_NET_DATA_CONNECTION_POOL_H_
