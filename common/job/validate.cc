@@ -248,8 +248,8 @@ void ValidateWire(const v1::Wire& wire, FieldChecker check) {
   };
   is_format("gradients", wire.gradients());
   is_format("parameters", wire.parameters());
-  const auto is_use = [&check](const char* field, v1::PathUse use) {
-    if (v1::PathUse_IsValid(use)) return;
+  const auto is_use = [&check](const char* field, v1::TransportUse use) {
+    if (v1::TransportUse_IsValid(use)) return;
     check.Wrong(field, absl::StrCat(static_cast<int>(use)), "AUTO or OFF");
   };
   is_use("shared_memory", wire.shared_memory());

@@ -137,8 +137,8 @@ TEST_CASE("ValidateJob: replicas, a log and checkpoints are accepted in their ra
   v1::JobSpec spec = Parse(kGood);
   spec.set_durability(static_cast<v1::Durability>(7));
   spec.mutable_wire()->set_gradients(static_cast<v1::NumberFormat>(5));
-  spec.mutable_wire()->set_shared_memory(static_cast<v1::PathUse>(2));
-  spec.mutable_wire()->set_data_connections(static_cast<v1::PathUse>(3));
+  spec.mutable_wire()->set_shared_memory(static_cast<v1::TransportUse>(2));
+  spec.mutable_wire()->set_data_connections(static_cast<v1::TransportUse>(3));
   CHECK(Errors(spec) == Lines{"durability: got 7, expected NONE or LOG",
                               "wire.gradients: got 5, expected FP32, BF16 or FP16",
                               "wire.shared_memory: got 2, expected AUTO or OFF",

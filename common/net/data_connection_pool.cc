@@ -21,7 +21,8 @@ constexpr absl::Duration kAskTimeout = absl::Seconds(5), kConnectTimeout = absl:
 constexpr int kPortMax = 65535;
 constexpr int kPushConnectionsMax = 16;
 
-absl::StatusOr<HostPort> PlaceOf(const std::string& server, const v1::OpenDataPathResponse& told) {
+absl::StatusOr<HostPort> PlaceOf(const std::string& server,
+                                 const v1::OpenDataConnectionsResponse& told) {
   CAPSTAN_ASSIGN_OR_RETURN(HostPort place, ParseHostPort(server));
   if (!told.host().empty()) place.host = told.host();
   place.port = told.port();
@@ -40,8 +41,8 @@ void CloseAll(const std::vector<std::shared_ptr<DataCaller>>& callers) {
 
 struct DataConnectionPool::Opening {
   grpc::ClientContext context;
-  v1::OpenDataPathRequest request;
-  v1::OpenDataPathResponse response;
+  v1::OpenDataConnectionsRequest request;
+  v1::OpenDataConnectionsResponse response;
 };
 
 DataConnectionPool::DataConnectionPool(Options options)
@@ -63,7 +64,7 @@ void DataConnectionPool::Offer(Instant now) {
     opening = opening_ = tracker_.Make<Opening>();
   }
   SetDeadline(opening->context, kAskTimeout);
-  options_.stub->async()->OpenDataPath(
+  options_.stub->async()->OpenDataConnections(
       &opening->context, &opening->request, &opening->response,
       [this, opening](const grpc::Status& status) { OnAnswer(opening, FromGrpcStatus(status)); });
 }
@@ -85,7 +86,7 @@ void DataConnectionPool::OnAnswer(const std::shared_ptr<Opening>& opening,
 }
 
 absl::StatusOr<DataConnectionPool::Callers> DataConnectionPool::Connect(const Opening& opening) {
-  const v1::OpenDataPathResponse& told = opening.response;
+  const v1::OpenDataConnectionsResponse& told = opening.response;
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort place, PlaceOf(options_.server, told));
   const int pushes = std::clamp(told.push_connections(), 1, kPushConnectionsMax);
   Callers callers;

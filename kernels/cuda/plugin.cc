@@ -1,6 +1,6 @@
 // The only function that libcapstan_cuda.so exports; see plugin_abi.h.
 #include "kernels/cuda/backend_impl.h"
-#include "kernels/cuda/plugin_door.h"
+#include "kernels/cuda/plugin_entry.h"
 
 using capstan::kernels::cuda::PluginCall;
 

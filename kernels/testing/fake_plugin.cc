@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cuda/plugin_door.h"
+#include "kernels/cuda/plugin_entry.h"
 #include "kernels/testing/fake_device.h"
 
 namespace capstan::kernels {

@@ -196,9 +196,10 @@ absl::StatusOr<v1::DescribeTablesResponse> ServerClient::DescribeTables(const st
   return response;
 }
 
-absl::StatusOr<v1::DescribePathResponse> ServerClient::DescribePath() {
-  auto response = Call<v1::DescribePathResponse>(*stub_, &v1::ParameterServer::Stub::DescribePath,
-                                                 v1::DescribePathRequest(), kCallTimeout);
+absl::StatusOr<v1::DescribeTrafficResponse> ServerClient::DescribeTraffic() {
+  auto response =
+      Call<v1::DescribeTrafficResponse>(*stub_, &v1::ParameterServer::Stub::DescribeTraffic,
+                                        v1::DescribeTrafficRequest(), kCallTimeout);
   if (!response.ok()) return ExplainPeer(response.status(), name_);
   return response;
 }

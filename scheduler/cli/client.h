@@ -78,7 +78,7 @@ class ServerClient {
   ServerClient(const std::string& name, const std::string& address);
 
   absl::StatusOr<v1::DescribeTablesResponse> DescribeTables(const std::string& job_id);
-  absl::StatusOr<v1::DescribePathResponse> DescribePath();
+  absl::StatusOr<v1::DescribeTrafficResponse> DescribeTraffic();
   absl::StatusOr<v1::PullResponse> Pull(const v1::PullRequest& request);
 
  private:

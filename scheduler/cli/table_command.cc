@@ -88,10 +88,10 @@ int List(const Settings& settings, const std::string& job_id) {
 int Traffic(const Settings& settings, const std::string& job_id) {
   const auto ask = [](ServerClient& server, const std::string& name,
                       TrafficOutput& output) -> absl::Status {
-    CAPSTAN_ASSIGN_OR_RETURN(auto path, server.DescribePath());
+    CAPSTAN_ASSIGN_OR_RETURN(auto described, server.DescribeTraffic());
     ServerTraffic& traffic = *output.add_servers();
     traffic.set_server(name);
-    *traffic.mutable_path() = std::move(path);
+    *traffic.mutable_path() = std::move(described);
     return absl::OkStatus();
   };
   return ShowServers(settings, job_id, &TrafficTable, ask);

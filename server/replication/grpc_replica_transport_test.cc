@@ -72,9 +72,9 @@ class Node {
         v1::ParameterServer::NewStub(MakeChannel(server_->address(), ChannelKind::kControl));
     grpc::ClientContext context;
     SetDeadline(context, kPatience);
-    v1::DescribePathResponse path;
-    REQUIRE_OK(FromGrpcStatus(stub->DescribePath(&context, {}, &path)));
-    return static_cast<int>(path.data_connections());
+    v1::DescribeTrafficResponse traffic;
+    REQUIRE_OK(FromGrpcStatus(stub->DescribeTraffic(&context, {}, &traffic)));
+    return static_cast<int>(traffic.data_connections());
   }
   std::vector<std::string> Bytes() const {
     std::vector<std::string> bytes;

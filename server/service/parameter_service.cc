@@ -54,7 +54,7 @@ class WaitingCall : public grpc::ServerUnaryReactor {
 
 // Counts one call from its arrival on.
 struct Arrival {
-  explicit Arrival(MethodMetrics* of) : metrics(of), begin(of->Begin(CallPath::kGrpc)) {}
+  explicit Arrival(MethodMetrics* of) : metrics(of), begin(of->Begin(TransportKind::kGrpc)) {}
   // Ends the call with an error, before it has become a call of a job.
   grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context,
                                    const absl::Status& status) const {
@@ -144,7 +144,7 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext*,
   absl::StatusOr<v1::PushRequest> push = ParsePush(ValuesCall::Take(request));
   auto* call = new ValuesCall;
   call->SetCancel(
-      calls_.Push(CallPath::kGrpc,
+      calls_.Push(TransportKind::kGrpc,
                   push.ok() ? absl::StatusOr<PushMessage>(Detach(*std::move(push))) : push.status(),
                   [call, response](const absl::StatusOr<v1::PushResponse>& answer) {
                     call->End(answer, response);
@@ -156,7 +156,7 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext*,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
   auto* call = new ValuesCall;
-  call->SetCancel(calls_.Pull(CallPath::kGrpc, ParsePull(ValuesCall::Take(request)),
+  call->SetCancel(calls_.Pull(TransportKind::kGrpc, ParsePull(ValuesCall::Take(request)),
                               [call, response](absl::StatusOr<PullAnswer> answer) {
                                 if (!answer.ok())
                                   return call->End<v1::PullResponse>(answer.status(), response);
@@ -237,13 +237,13 @@ DataServer::Cancel ParameterService::StartDataCall(DataMethod method, const absl
                                                    DataServer::Done done) {
   switch (method) {
     case DataMethod::kPush:
-      return calls_.Push(CallPath::kDataConnection, DecodePush(request),
+      return calls_.Push(TransportKind::kDataConnection, DecodePush(request),
                          [done = std::move(done)](const absl::StatusOr<v1::PushResponse>& answer) {
                            if (!answer.ok()) return done(answer.status());
                            done(absl::Cord(answer->SerializeAsString()));
                          });
     case DataMethod::kPull:
-      return calls_.Pull(CallPath::kDataConnection, ParsePull(request),
+      return calls_.Pull(TransportKind::kDataConnection, ParsePull(request),
                          [done = std::move(done)](const absl::StatusOr<PullAnswer>& answer) {
                            if (!answer.ok()) return done(answer.status());
                            done(Encode(*answer));
@@ -282,9 +282,9 @@ grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ParameterService::ShareMemory
   return streams_.Open(*request);
 }
 
-grpc::ServerUnaryReactor* ParameterService::OpenDataPath(grpc::CallbackServerContext* context,
-                                                         const v1::OpenDataPathRequest*,
-                                                         v1::OpenDataPathResponse* response) {
+grpc::ServerUnaryReactor* ParameterService::OpenDataConnections(
+    grpc::CallbackServerContext* context, const v1::OpenDataConnectionsRequest*,
+    v1::OpenDataConnectionsResponse* response) {
   if (data_server_ == nullptr) {
     return FinishNow(context, absl::UnimplementedError("this server has no data connections"));
   }
@@ -322,9 +322,9 @@ grpc::ServerUnaryReactor* ParameterService::GetRouting(grpc::CallbackServerConte
   return FinishNow(context, absl::OkStatus());
 }
 
-grpc::ServerUnaryReactor* ParameterService::DescribePath(grpc::CallbackServerContext* context,
-                                                         const v1::DescribePathRequest*,
-                                                         v1::DescribePathResponse* response) {
+grpc::ServerUnaryReactor* ParameterService::DescribeTraffic(grpc::CallbackServerContext* context,
+                                                            const v1::DescribeTrafficRequest*,
+                                                            v1::DescribeTrafficResponse* response) {
   for (const MethodMetrics* method :
        {&metrics_.push, &metrics_.pull, &metrics_.scan_rows, &metrics_.read_snapshot}) {
     *response->add_methods() = method->Describe();

@@ -19,16 +19,16 @@
 #include "common/net/data_server.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/service/held_jobs.h"
-#include "server/service/path_metrics.h"
 #include "server/service/segment_streams.h"
 #include "server/service/shared_segments.h"
+#include "server/service/traffic_metrics.h"
 #include "server/service/value_calls.h"
 
 namespace capstan::server {
 
 // Calls with values come as bytes, whose entries are counted before they are parsed.
 using Descriptions = v1::ParameterServer::WithCallbackMethod_GetRouting<
-    v1::ParameterServer::WithCallbackMethod_DescribePath<
+    v1::ParameterServer::WithCallbackMethod_DescribeTraffic<
         v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>;
 using Snapshots = v1::ParameterServer::WithCallbackMethod_ReadSnapshot<
     v1::ParameterServer::WithCallbackMethod_CloseSnapshot<Descriptions>>;
@@ -36,7 +36,7 @@ using Replication = v1::ParameterServer::WithCallbackMethod_Replicate<
     v1::ParameterServer::WithCallbackMethod_Install<Snapshots>>;
 using MessageMethods = v1::ParameterServer::WithCallbackMethod_ScanRows<
     v1::ParameterServer::WithCallbackMethod_ShareMemory<
-        v1::ParameterServer::WithCallbackMethod_OpenDataPath<Replication>>>;
+        v1::ParameterServer::WithCallbackMethod_OpenDataConnections<Replication>>>;
 using ParameterMethods = v1::ParameterServer::WithRawCallbackMethod_Push<
     v1::ParameterServer::WithRawCallbackMethod_Pull<MessageMethods>>;
 
@@ -67,22 +67,22 @@ class ParameterService final : public ParameterMethods {
                                                     v1::ReplicateResponse* response) override;
   grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ShareMemory(
       grpc::CallbackServerContext* context, const v1::ShareMemoryRequest* request) override;
-  grpc::ServerUnaryReactor* OpenDataPath(grpc::CallbackServerContext* context,
-                                         const v1::OpenDataPathRequest* request,
-                                         v1::OpenDataPathResponse* response) override;
+  grpc::ServerUnaryReactor* OpenDataConnections(grpc::CallbackServerContext* context,
+                                                const v1::OpenDataConnectionsRequest* request,
+                                                v1::OpenDataConnectionsResponse* response) override;
   grpc::ServerUnaryReactor* GetRouting(grpc::CallbackServerContext* context,
                                        const v1::GetRoutingRequest* request,
                                        v1::GetRoutingResponse* response) override;
-  grpc::ServerUnaryReactor* DescribePath(grpc::CallbackServerContext* context,
-                                         const v1::DescribePathRequest* request,
-                                         v1::DescribePathResponse* response) override;
+  grpc::ServerUnaryReactor* DescribeTraffic(grpc::CallbackServerContext* context,
+                                            const v1::DescribeTrafficRequest* request,
+                                            v1::DescribeTrafficResponse* response) override;
   grpc::ServerUnaryReactor* DescribeTables(grpc::CallbackServerContext* context,
                                            const v1::DescribeTablesRequest* request,
                                            v1::DescribeTablesResponse* response) override;
 
-  // Listens for data connections, and tells callers of OpenDataPath that their host is `host`;
-  // empty: the one at which they reach this service. A worker pushes by `push_connections`, each of
-  // which has a thread here. REQUIRES: before calls come, once.
+  // Listens for data connections, and tells callers of OpenDataConnections that their host is
+  // `host`; empty: the one at which they reach this service. A worker pushes by `push_connections`,
+  // each of which has a thread here. REQUIRES: before calls come, once.
   // Errors: those of DataServer::Start.
   absl::Status ListenForData(const std::string& listen, const std::string& host = "",
                              int push_connections = 1);
@@ -103,7 +103,7 @@ class ParameterService final : public ParameterMethods {
 
   std::atomic<int64_t> damaged_messages_ = 0;  // Damaged messages of replication.
   HeldJobs* const jobs_;
-  PathMetrics metrics_;
+  TrafficMetrics metrics_;
   SharedSegments segments_;
   SegmentStreams streams_{&segments_};
   ValueCalls calls_{jobs_, &segments_, &metrics_};

@@ -332,11 +332,11 @@ TEST_CASE("Parameter service: what goes through it is counted, by method", "[ser
 
   grpc::ClientContext context;
   SetDeadline(context, kPatience);
-  v1::DescribePathResponse path;
-  REQUIRE_OK(FromGrpcStatus(server.stub().DescribePath(&context, {}, &path)));
-  CHECK(path.shared_segments() == 1);
-  REQUIRE(path.methods_size() == 4);
-  const v1::PathMethod& push = path.methods(0);
+  v1::DescribeTrafficResponse traffic;
+  REQUIRE_OK(FromGrpcStatus(server.stub().DescribeTraffic(&context, {}, &traffic)));
+  CHECK(traffic.shared_segments() == 1);
+  REQUIRE(traffic.methods_size() == 4);
+  const v1::MethodTraffic& push = traffic.methods(0);
   CHECK(push.name() == "Push");
   CHECK(push.calls() == 3);
   CHECK(push.refused() == 1);
@@ -344,9 +344,9 @@ TEST_CASE("Parameter service: what goes through it is counted, by method", "[ser
   CHECK(push.open_max() == 1);
   CHECK(push.bytes() == 3 * 96);  // 24 elements of fp32 each, of the refused one, too.
   CHECK(push.shared_bytes() == 96);
-  CHECK(path.methods(1).calls() == 1);
-  CHECK(path.methods(1).bytes() == 96);
-  CHECK(path.methods(2).calls() == 0);
+  CHECK(traffic.methods(1).calls() == 1);
+  CHECK(traffic.methods(1).bytes() == 96);
+  CHECK(traffic.methods(2).calls() == 0);
   int64_t answers = 0;
   for (const int64_t count : push.answer().counts()) answers += count;
   CHECK(answers == 3);
@@ -381,12 +381,12 @@ TEST_CASE("Parameter service: the rows of a sparse table are read in pieces, and
   v1::ScanRowsResponse refused;
   CHECK_STATUS(FromGrpcStatus(server.stub().ScanRows(&unknown, other, &refused)),
                StatusCode::kNotFound, "other-1");
-  v1::DescribePathResponse path;
-  REQUIRE_OK(FromGrpcStatus(server.stub().DescribePath(&describing, {}, &path)));
-  CHECK(path.methods(2).name() == "ScanRows");
-  CHECK(path.methods(2).calls() == 4);
-  CHECK(path.methods(2).refused() == 1);
-  CHECK(path.methods(2).bytes() == 5 * 16);
+  v1::DescribeTrafficResponse traffic;
+  REQUIRE_OK(FromGrpcStatus(server.stub().DescribeTraffic(&describing, {}, &traffic)));
+  CHECK(traffic.methods(2).name() == "ScanRows");
+  CHECK(traffic.methods(2).calls() == 4);
+  CHECK(traffic.methods(2).refused() == 1);
+  CHECK(traffic.methods(2).bytes() == 5 * 16);
 }
 
 TEST_CASE("Parameter service: the routing table can be asked for", "[server]") {

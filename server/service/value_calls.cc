@@ -57,8 +57,8 @@ void PutIn(const Rooms& rooms, PullAnswer* answer, MethodMetrics* metrics) {
 template <typename Answer>
 class Arrival {
  public:
-  Arrival(MethodMetrics* metrics, CallPath path, ValueCalls::Done<Answer> done)
-      : metrics_(metrics), begin_(metrics->Begin(path)), done_(std::move(done)) {}
+  Arrival(MethodMetrics* metrics, TransportKind transport, ValueCalls::Done<Answer> done)
+      : metrics_(metrics), begin_(metrics->Begin(transport)), done_(std::move(done)) {}
 
   MethodMetrics* metrics() const { return metrics_; }
   void CarriedOut() const { metrics_->CarriedOut(begin_); }
@@ -112,9 +112,9 @@ ValueCalls::Cancel Begin(HeldJobs& jobs, const Arrival<Answer>& arrival, const v
 
 }  // namespace
 
-ValueCalls::Cancel ValueCalls::Push(CallPath path, absl::StatusOr<PushMessage> push,
+ValueCalls::Cancel ValueCalls::Push(TransportKind transport, absl::StatusOr<PushMessage> push,
                                     Done<v1::PushResponse> done) {
-  const Arrival<v1::PushResponse> arrival(&metrics_->push, path, std::move(done));
+  const Arrival<v1::PushResponse> arrival(&metrics_->push, transport, std::move(done));
   if (!push.ok()) return arrival.Refuse(push.status());
   const absl::Status shared = TakeShared(*segments_, &*push, arrival.metrics());
   if (!shared.ok()) return arrival.Refuse(shared);
@@ -124,9 +124,10 @@ ValueCalls::Cancel ValueCalls::Push(CallPath path, absl::StatusOr<PushMessage> p
                });
 }
 
-ValueCalls::Cancel ValueCalls::Pull(CallPath path, const absl::StatusOr<v1::PullRequest>& pull,
+ValueCalls::Cancel ValueCalls::Pull(TransportKind transport,
+                                    const absl::StatusOr<v1::PullRequest>& pull,
                                     Done<PullAnswer> done) {
-  const Arrival<PullAnswer> arrival(&metrics_->pull, path, std::move(done));
+  const Arrival<PullAnswer> arrival(&metrics_->pull, transport, std::move(done));
   if (!pull.ok()) return arrival.Refuse(pull.status());
   return Begin(*jobs_, arrival, pull->caller(), RoomsOf(*segments_, *pull),
                [&](HeldJob& job, PullAnswer* answer, HeldJob::Done ended) {

@@ -12,8 +12,8 @@
 #include "common/wire/tensor_message.h"
 #include "proto/parameter_server.pb.h"
 #include "server/service/held_jobs.h"
-#include "server/service/path_metrics.h"
 #include "server/service/shared_segments.h"
+#include "server/service/traffic_metrics.h"
 
 namespace capstan::server {
 
@@ -26,19 +26,21 @@ class ValueCalls {
   using Cancel = std::function<void()>;
 
   // All outlive the calls.
-  ValueCalls(HeldJobs* jobs, const SharedSegments* segments, PathMetrics* metrics)
+  ValueCalls(HeldJobs* jobs, const SharedSegments* segments, TrafficMetrics* metrics)
       : jobs_(jobs), segments_(segments), metrics_(metrics) {}
 
   // Carry the request out, or refuse it with the error that it could not be read with. Return what
   // cancels the call; null if it has ended. Errors (to `done`): those of HeldJob and
   // SharedSegments.
-  Cancel Push(CallPath path, absl::StatusOr<PushMessage> push, Done<v1::PushResponse> done);
-  Cancel Pull(CallPath path, const absl::StatusOr<v1::PullRequest>& pull, Done<PullAnswer> done);
+  Cancel Push(TransportKind transport, absl::StatusOr<PushMessage> push,
+              Done<v1::PushResponse> done);
+  Cancel Pull(TransportKind transport, const absl::StatusOr<v1::PullRequest>& pull,
+              Done<PullAnswer> done);
 
  private:
   HeldJobs* const jobs_;
   const SharedSegments* const segments_;
-  PathMetrics* const metrics_;
+  TrafficMetrics* const metrics_;
 };
 
 }  // namespace capstan::server

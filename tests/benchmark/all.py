@@ -1,4 +1,4 @@
-"""All benchmarks against goals of the data path, in one table.
+"""All benchmarks against goals of the data plane, in one table.
 
     bazel run //tests/benchmark:all -- --table [--rounds=5] [--seconds=0.5] [--only=bulk_goodput]
 

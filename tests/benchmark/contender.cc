@@ -208,10 +208,10 @@ double Contender::Processor() const {
   return seconds;
 }
 
-worker::PathCounts Contender::Counts() const {
-  worker::PathCounts sum;
+worker::MessageCounts Contender::Counts() const {
+  worker::MessageCounts sum;
   for (const Worker& worker : workers_) {
-    const worker::PathCounts counts = worker.client->counts();
+    const worker::MessageCounts counts = worker.client->counts();
     sum.messages += counts.messages;
     sum.shared_messages += counts.shared_messages;
     sum.data_messages += counts.data_messages;

@@ -80,7 +80,7 @@ class Contender {
   // Errors: a push was recorded more or less often than once.
   absl::Status CheckRecorded() const;
 
-  worker::PathCounts Counts() const;  // Sums over all workers.
+  worker::MessageCounts Counts() const;  // Sums over all workers.
 
   const Config& config() const { return config_; }
   const LiveServer& server(size_t index) const { return *servers_[index]; }

@@ -1,4 +1,4 @@
-// Dense push + pull through shared memory: 64 tensors of 1 MiB, against our own TCP path and
+// Dense push + pull through shared memory: 64 tensors of 1 MiB, against our own TCP connections and
 // against what memcpy allows for the same copies.
 //
 //   shared_memory --server=server/capstan-server

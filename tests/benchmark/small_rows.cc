@@ -124,8 +124,8 @@ class LonePuller {
     const auto stub = v1::ParameterServer::NewStub(MakeChannel(server, ChannelKind::kControl));
     grpc::ClientContext context;
     SetDeadline(context, kPatience);
-    v1::OpenDataPathResponse told;
-    CAPSTAN_RETURN_IF_ERROR(FromGrpcStatus(stub->OpenDataPath(&context, {}, &told)));
+    v1::OpenDataConnectionsResponse told;
+    CAPSTAN_RETURN_IF_ERROR(FromGrpcStatus(stub->OpenDataConnections(&context, {}, &told)));
     CAPSTAN_ASSIGN_OR_RETURN(HostPort place, ParseHostPort(server));
     place.port = told.port();
     WakeUp never;

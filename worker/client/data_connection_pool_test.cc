@@ -58,8 +58,8 @@ class FakeServer final : public v1::ParameterServer::Service {
     *response = SumLocked();
     return grpc::Status::OK;
   }
-  grpc::Status OpenDataPath(grpc::ServerContext*, const v1::OpenDataPathRequest*,
-                            v1::OpenDataPathResponse* response) override {
+  grpc::Status OpenDataConnections(grpc::ServerContext*, const v1::OpenDataConnectionsRequest*,
+                                   v1::OpenDataConnectionsResponse* response) override {
     absl::MutexLock lock(&mutex_);
     ++asked_;
     if (!answer_.ok()) return ToGrpcStatus(answer_);
@@ -424,8 +424,9 @@ class RealServer {
   std::unique_ptr<GrpcServer> server_;
 };
 
-TEST_CASE("Data connection pool: pushes are applied once each though the path is lost under them",
-          "[worker][client]") {
+TEST_CASE(
+    "Data connection pool: pushes are applied once each though connections are lost under them",
+    "[worker][client]") {
   RealServer server(GENERATE(1, 3));
   SteadyClock clock;
   PushPullClient client({.job = "lenet-1",

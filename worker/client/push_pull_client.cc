@@ -254,7 +254,7 @@ SessionWait PushPullClient::CurrentWait() const {
   return core_.session().CurrentWait(clock_.Now());
 }
 
-PathCounts PushPullClient::counts() const {
+MessageCounts PushPullClient::counts() const {
   absl::MutexLock lock(&mutex_);
   return {.messages = core_.queue().messages(),
           .shared_messages = core_.queue().shared_messages(),

@@ -64,7 +64,7 @@ struct OpResult {
 };
 
 // Counts of the messages so far.
-struct PathCounts {
+struct MessageCounts {
   int64_t messages = 0;           // All pushes and pulls that were started.
   int64_t shared_messages = 0;    // Messages with values in shared memory.
   int64_t data_messages = 0;      // Messages over data connections; the others went by gRPC.
@@ -167,7 +167,7 @@ class PushPullClient {
   void Interrupt();
 
   SessionWait CurrentWait() const;
-  PathCounts counts() const;
+  MessageCounts counts() const;
   Generation routing_generation() const;  // 0: none yet.
   bool needs_routing() const;             // See PushPullSession.
 

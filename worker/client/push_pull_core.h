@@ -94,7 +94,7 @@ class PushPullCore {
   CallQueue& queue() { return queue_; }
   const CallQueue& queue() const { return queue_; }
   const PushPullSession& session() const { return session_; }
-  int64_t named_lists() const { return named_lists_; }      // See PathCounts.
+  int64_t named_lists() const { return named_lists_; }      // See MessageCounts.
   int64_t unknown_lists() const { return unknown_lists_; }  // Likewise.
 
  private:

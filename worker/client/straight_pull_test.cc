@@ -85,8 +85,8 @@ class RawServer final : public v1::ParameterServer::Service {
     *response = Answer(1, request->shards(0).value_type());
     return grpc::Status::OK;
   }
-  grpc::Status OpenDataPath(grpc::ServerContext*, const v1::OpenDataPathRequest*,
-                            v1::OpenDataPathResponse* response) override {
+  grpc::Status OpenDataConnections(grpc::ServerContext*, const v1::OpenDataConnectionsRequest*,
+                                   v1::OpenDataConnectionsResponse* response) override {
     response->set_port(listening_->port);
     response->set_token(std::string(kTokenBytes, 't'));
     return grpc::Status::OK;

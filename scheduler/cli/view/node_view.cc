@@ -94,7 +94,7 @@ std::string ServerName(const v1::RoutingTable& routing, int server) {
 }
 
 // Returns "< 1.0 ms", or "-" if nothing was recorded.
-std::string Percentile(const v1::PathHistogram& histogram, double share) {
+std::string Percentile(const v1::TrafficHistogram& histogram, double share) {
   const int64_t bound = PercentileBound(histogram.counts(), share);
   return bound == 0 ? "-" : absl::StrFormat("< %.3g ms", static_cast<double>(bound) / 1000);
 }
@@ -241,7 +241,7 @@ std::string TrafficTable(const TrafficOutput& traffic) {
                    {"ANSWER P50", Align::kRight},
                    {"P99", Align::kRight}});
   for (const ServerTraffic& server : traffic.servers()) {
-    for (const v1::PathMethod& method : server.path().methods()) {
+    for (const v1::MethodTraffic& method : server.path().methods()) {
       if (method.calls() == 0 && method.open() == 0) continue;
       const int64_t by_grpc = method.calls() + method.open() - method.data_calls();
       table.AddRow({server.server(), method.name(), FormatCount(method.calls()),

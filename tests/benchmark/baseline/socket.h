@@ -1,5 +1,5 @@
 // Socket: a TCP socket on loopback with vectored, full-duplex transfers: the raw speed that the
-// data path is compared with.
+// data plane is compared with.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_SOCKET_H_

@@ -1,19 +1,19 @@
-#include "server/service/path_metrics.h"
+#include "server/service/traffic_metrics.h"
 
 namespace capstan::server {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-void Fill(const LogHistogram& histogram, v1::PathHistogram* proto) {
+void Fill(const LogHistogram& histogram, v1::TrafficHistogram* proto) {
   for (const int64_t count : histogram.Counts()) proto->add_counts(count);
   proto->set_sum(histogram.sum());
 }
 
 }  // namespace
 
-int64_t MethodMetrics::Begin(CallPath path) {
-  if (path == CallPath::kDataConnection) data_calls_.fetch_add(1, kRelaxed);
+int64_t MethodMetrics::Begin(TransportKind transport) {
+  if (transport == TransportKind::kDataConnection) data_calls_.fetch_add(1, kRelaxed);
   const int64_t open = open_.fetch_add(1, kRelaxed) + 1;
   int64_t most = open_max_.load(kRelaxed);
   while (open > most && !open_max_.compare_exchange_weak(most, open, kRelaxed)) {
@@ -33,8 +33,8 @@ void MethodMetrics::CountValues(int64_t bytes, int64_t shared_bytes) {
   shared_bytes_.fetch_add(shared_bytes, kRelaxed);
 }
 
-v1::PathMethod MethodMetrics::Describe() const {
-  v1::PathMethod method;
+v1::MethodTraffic MethodMetrics::Describe() const {
+  v1::MethodTraffic method;
   method.set_name(name_);
   method.set_calls(calls_.load(kRelaxed));
   method.set_refused(refused_.load(kRelaxed));

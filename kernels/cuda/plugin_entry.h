@@ -1,8 +1,8 @@
 // AnswerPluginCall: implements CapstanCudaOpen (plugin_abi.h) for a plugin.
 //
 // Thread safety: as `make`.
-#ifndef CAPSTAN_KERNELS_CUDA_PLUGIN_DOOR_H_
-#define CAPSTAN_KERNELS_CUDA_PLUGIN_DOOR_H_
+#ifndef CAPSTAN_KERNELS_CUDA_PLUGIN_ENTRY_H_
+#define CAPSTAN_KERNELS_CUDA_PLUGIN_ENTRY_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -35,4 +35,4 @@ void AnswerPluginCall(PluginCall* call, const Make& make) {
 
 }  // namespace capstan::kernels::cuda
 
-#endif  // CAPSTAN_KERNELS_CUDA_PLUGIN_DOOR_H_
+#endif  // CAPSTAN_KERNELS_CUDA_PLUGIN_ENTRY_H_

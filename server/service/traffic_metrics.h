@@ -1,9 +1,9 @@
-// PathMetrics: counts and times of the calls of the data path.
+// TrafficMetrics: counts and times of the calls of the data plane.
 //
 // A call costs a dozen additions to atomics and three looks at the clock, some 200 ns together.
 // Thread safety: thread-safe.
-#ifndef CAPSTAN_SERVER_SERVICE_PATH_METRICS_H_
-#define CAPSTAN_SERVER_SERVICE_PATH_METRICS_H_
+#ifndef CAPSTAN_SERVER_SERVICE_TRAFFIC_METRICS_H_
+#define CAPSTAN_SERVER_SERVICE_TRAFFIC_METRICS_H_
 
 #include <atomic>
 #include <cstdint>
@@ -14,20 +14,20 @@
 
 namespace capstan::server {
 
-enum class CallPath { kGrpc, kDataConnection };
+enum class TransportKind { kGrpc, kDataConnection };
 
 class MethodMetrics {
  public:
   explicit MethodMetrics(const char* name) : name_(name) {}
 
   // One call, from its arrival. Begins and ends once each; carried out in between.
-  int64_t Begin(CallPath path);  // The time, for the two below.
+  int64_t Begin(TransportKind transport);  // The time, for the two below.
   void CarriedOut(int64_t begin) { apply_.Record(MicrosSince(begin)); }
   void End(int64_t begin, bool ok);
   // Bytes of values, and how many of them went through shared memory.
   void CountValues(int64_t bytes, int64_t shared_bytes);
 
-  v1::PathMethod Describe() const;
+  v1::MethodTraffic Describe() const;
 
  private:
   static int64_t MicrosSince(int64_t begin) { return (absl::GetCurrentTimeNanos() - begin) / 1000; }
@@ -38,7 +38,7 @@ class MethodMetrics {
   LogHistogram apply_, answer_;  // Microseconds.
 };
 
-struct PathMetrics {
+struct TrafficMetrics {
   MethodMetrics push{"Push"};
   MethodMetrics pull{"Pull"};
   MethodMetrics scan_rows{"ScanRows"};
@@ -47,4 +47,4 @@ struct PathMetrics {
 
 }  // namespace capstan::server
 
-#endif  // CAPSTAN_SERVER_SERVICE_PATH_METRICS_H_
+#endif  // CAPSTAN_SERVER_SERVICE_TRAFFIC_METRICS_H_

@@ -48,7 +48,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-TEST_CASE("Data path: the same bits as over gRPC", "[data_path]") {
+TEST_CASE("Data connections: the same bits as over gRPC", "[data_connections]") {
   const auto gradient = Gradient();
   for (const Case& each : Cases()) {
     CAPTURE(each.name);
@@ -71,7 +71,7 @@ TEST_CASE("Data path: the same bits as over gRPC", "[data_path]") {
   }
 }
 
-TEST_CASE("Data path: a server without it is served by gRPC", "[data_path]") {
+TEST_CASE("Data connections: a server without them is served by gRPC", "[data_connections]") {
   REQUIRE_OK_AND_ASSIGN(const auto folder, ScratchFolder::Make(ScratchFolder::Home(), "data-path"));
   Contender ours({.server = kServer, .data_listen = "off"}, kLayout, Mode::kAsp);
   REQUIRE_OK(ours.Start(folder->path(), Gradient()));
