@@ -164,7 +164,7 @@ TEST_CASE("ValidateJob: sparse models keep to their ranges", "[job]") {
               "model.sparse.matrix_factorization.mean: got nan, expected a finite number"});
 }
 
-TEST_CASE("ValidateJob: the life of a row keeps to its ranges", "[job]") {
+TEST_CASE("ValidateJob: the lifetime of a row keeps to its ranges", "[job]") {
   CHECK(ErrorsAfter("model { sparse { rows { admit_after: 255 evict_after_updates: 1 } } }") ==
         Lines{});
   CHECK(ErrorsAfter("model { sparse { rows { admit_after: 256 admit_probability: 0 rows_max: -1 } "

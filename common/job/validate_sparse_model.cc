@@ -92,8 +92,8 @@ void Validate(const v1::SparseModel::SkipGram& model, FieldChecker check) {
   ValidateReal("noise_power", model.has_noise_power(), model.noise_power(), Closed(0, 1), check);
 }
 
-void ValidateRowLife(const v1::SparseModel& model, FieldChecker check) {
-  const v1::SparseModel::RowLife& rows = model.rows();
+void ValidateRowLifetime(const v1::SparseModel& model, FieldChecker check) {
+  const v1::SparseModel::RowLifetime& rows = model.rows();
   check.IntegerBetween("admit_after", rows.admit_after(), 0, kAdmitAfterMax, Presence::kExplicit);
   check.IntegerBetween("admission_keys", rows.admission_keys(), 0,
                        kAdmissionKeysMax * BucketsOf(model), Presence::kExplicit);
@@ -112,7 +112,7 @@ void ValidateSparseModel(const v1::SparseModel& model, FieldChecker check) {
   if (model.has_buckets()) {
     check.IntegerBetween("buckets", model.buckets(), 1, kSparseBucketsMax, Presence::kExplicit);
   }
-  ValidateRowLife(model, check.In("rows"));
+  ValidateRowLifetime(model, check.In("rows"));
   switch (model.kind_case()) {
     case v1::SparseModel::kLogisticRegression:
       return Validate(model.logistic_regression(), check.In("logistic_regression"));

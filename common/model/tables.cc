@@ -95,7 +95,7 @@ absl::Status ValidateMemory(const v1::TableSpec& table) {
 }
 
 // Checks when a key gets a row, and when it loses it; 0 is the default.
-absl::Status ValidateRowLife(const v1::TableSpec& table) {
+absl::Status ValidateRowLifetime(const v1::TableSpec& table) {
   const v1::SparseSpec& sparse = table.sparse();
   const auto check = [&](const char* what, int64_t value, int64_t max) {
     return CheckSparse(table, what, value, 0, max);
@@ -119,7 +119,7 @@ absl::Status ValidateSparse(const v1::TableSpec& table) {
   const v1::SparseSpec& sparse = table.sparse();
   CAPSTAN_RETURN_IF_ERROR(CheckSparse(table, "dim", sparse.dim(), 1, kSparseDimMax));
   CAPSTAN_RETURN_IF_ERROR(CheckSparse(table, "buckets", sparse.buckets(), 1, kSparseBucketsMax));
-  CAPSTAN_RETURN_IF_ERROR(ValidateRowLife(table));
+  CAPSTAN_RETURN_IF_ERROR(ValidateRowLifetime(table));
   if (sparse.zero_columns() < 0 || sparse.zero_columns() > sparse.dim()) {
     return absl::InvalidArgumentError(
         absl::StrCat("table ", table.table(), ": sparse.zero_columns is ", sparse.zero_columns(),

@@ -68,7 +68,7 @@ enum class PlantedBug : uint8_t {
   kAcceptOldTerm,
   kInstallWithoutMarks,
   kInstallWithoutOptimizerState,
-  kInstallWithoutRowLife,
+  kInstallWithoutRowLifetime,
   kIgnoreInstallChecksum,
   kIgnoreRecordChecksum,
   kIgnoreFrameChecksum,

@@ -141,13 +141,13 @@ Model Make(const v1::SparseModel::SkipGram& spec, ExampleSet& train, const Progr
   return model;
 }
 
-void SetRowLife(const v1::SparseModel::RowLife& life, v1::SparseSpec* table) {
-  table->set_admit_after(life.admit_after());
-  table->set_admission_keys(life.admission_keys());
-  if (life.has_admit_probability()) table->set_admit_probability(life.admit_probability());
-  table->set_evict_after_updates(static_cast<int32_t>(life.evict_after_updates()));
-  table->set_rows_max(life.rows_max());
-  table->set_memory_bytes(life.memory_mib() << 20);
+void SetRowLifetime(const v1::SparseModel::RowLifetime& lifetime, v1::SparseSpec* table) {
+  table->set_admit_after(lifetime.admit_after());
+  table->set_admission_keys(lifetime.admission_keys());
+  if (lifetime.has_admit_probability()) table->set_admit_probability(lifetime.admit_probability());
+  table->set_evict_after_updates(static_cast<int32_t>(lifetime.evict_after_updates()));
+  table->set_rows_max(lifetime.rows_max());
+  table->set_memory_bytes(lifetime.memory_mib() << 20);
 }
 
 }  // namespace
@@ -197,7 +197,7 @@ std::vector<v1::TableSpec> MakeSparseTables(const v1::SparseModel& spec, const S
   rows.mutable_sparse()->set_buckets(buckets);
   rows.mutable_sparse()->set_zero_columns(static_cast<int32_t>(shape.zero_columns));
   *rows.mutable_sparse()->mutable_initializer() = MakeInitializer(shape.row_initial);
-  SetRowLife(spec.rows(), rows.mutable_sparse());
+  SetRowLifetime(spec.rows(), rows.mutable_sparse());
   if (shape.dense_count > 0) {
     tables.push_back(
         MakeTable(kDenseTable, "parameters", v1::OPTIMIZER, shape.dense, shape.dense_count));

@@ -110,14 +110,14 @@ absl::Status PutRows(const v1::ShardSnapshot& piece, absl::Span<const uint64_t> 
   return absl::OkStatus();
 }
 
-void SaveLife(const SparseRows::Life& life, v1::BucketState* bucket) {
-  bucket->set_admission(life.counters.data(), life.counters.size());
-  bucket->set_hand(life.hand);
-  *bucket->mutable_rows() = life.counts;
+void SaveLifetime(const SparseRows::Lifetime& lifetime, v1::BucketState* bucket) {
+  bucket->set_admission(lifetime.counters.data(), lifetime.counters.size());
+  bucket->set_hand(lifetime.hand);
+  *bucket->mutable_rows() = lifetime.counts;
   bucket->mutable_rows()->clear_held();
 }
 
-SparseRows::Life LifeIn(const v1::ShardSnapshot& snapshot) {
+SparseRows::Lifetime LifetimeIn(const v1::ShardSnapshot& snapshot) {
   const v1::BucketState& bucket = snapshot.bucket();
   return {.version = snapshot.state().version(),
           .counts = bucket.rows(),

@@ -50,8 +50,8 @@ absl::Status CheckSizes(const v1::ShardSnapshot& piece, const SparseRows& rows, 
 absl::Status PutRows(const v1::ShardSnapshot& piece, absl::Span<const uint64_t> keys,
                      SparseRows* rows);
 
-void SaveLife(const SparseRows::Life& life, v1::BucketState* bucket);
-SparseRows::Life LifeIn(const v1::ShardSnapshot& snapshot);
+void SaveLifetime(const SparseRows::Lifetime& lifetime, v1::BucketState* bucket);
+SparseRows::Lifetime LifetimeIn(const v1::ShardSnapshot& snapshot);
 
 }  // namespace capstan::server
 

@@ -329,20 +329,20 @@ absl::Status SparseRows::Put(const Row& row) {
   return absl::OkStatus();
 }
 
-SparseRows::Life SparseRows::life() const {
-  Life life{.version = version_,
-            .counts = counts_,
-            .hand = eviction_.hand(),
-            .counters = admission_.counters()};
-  life.counts.set_held(rows());
-  return life;
+SparseRows::Lifetime SparseRows::lifetime() const {
+  Lifetime lifetime{.version = version_,
+                    .counts = counts_,
+                    .hand = eviction_.hand(),
+                    .counters = admission_.counters()};
+  lifetime.counts.set_held(rows());
+  return lifetime;
 }
 
-absl::Status SparseRows::SetLife(const Life& life) {
-  CAPSTAN_RETURN_IF_ERROR(admission_.Restore(life.counters));
-  version_ = life.version;
-  counts_ = life.counts;
-  eviction_.set_hand(life.hand);
+absl::Status SparseRows::SetLifetime(const Lifetime& lifetime) {
+  CAPSTAN_RETURN_IF_ERROR(admission_.Restore(lifetime.counters));
+  version_ = lifetime.version;
+  counts_ = lifetime.counts;
+  eviction_.set_hand(lifetime.hand);
   return absl::OkStatus();
 }
 

@@ -141,15 +141,15 @@ class SparseRows {
   absl::Status Put(const Row& row);
 
   // The state that the next update depends on beside the rows.
-  struct Life {
+  struct Lifetime {
     int64_t version = 0;  // The version that the last update made.
     v1::RowCounts counts;
     uint64_t hand = 0;           // RowEviction's.
     absl::string_view counters;  // RowAdmission's; valid until the next update.
   };
-  Life life() const;
+  Lifetime lifetime() const;
   // Errors: kDataLoss  counters of another size.
-  absl::Status SetLife(const Life& life);
+  absl::Status SetLifetime(const Lifetime& lifetime);
 
   int64_t dim() const { return config_.dim; }
   int64_t state_floats() const { return state_floats_; }

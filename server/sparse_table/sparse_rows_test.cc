@@ -291,7 +291,7 @@ TEST_CASE("SparseRows: of what was fetched only that counts which nothing has ch
   const SparseRows& rows = *limited.rows;
   LimitedRows expected(64 << 20);  // All in memory.
   REQUIRE_OK(expected.Update(0, 0, LimitedRows::kRows));
-  const int64_t version = rows.life().version;
+  const int64_t version = rows.lifetime().version;
   if (version > 1) REQUIRE_OK(expected.Update(1, 2, 2));
   if (version > 2) REQUIRE_OK(expected.Update(2, 6, 15'000));
   REQUIRE_OK(rows.TakeIn(*fetch));

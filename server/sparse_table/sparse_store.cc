@@ -227,7 +227,7 @@ absl::StatusOr<ScannedRows> SparseStore::Scan(const RowScan& scan) const {
   const auto fitting = static_cast<size_t>(std::max<int64_t>(scan.bytes_max, 0)) /
                        static_cast<size_t>(kKeyBytes + weight_bytes);
   const size_t rows_max = std::clamp<size_t>(fitting, 1, kScanRowsMax);
-  const int64_t version = rows_.life().version;
+  const int64_t version = rows_.lifetime().version;
   const auto place_of = [&](uint64_t key) { return PlaceOf(KeyHash(key), config_.buckets).place; };
   SparseRows::RowBatch seen;
   std::vector<SparseRows::Row> rows;
@@ -288,7 +288,7 @@ absl::Status SparseStore::Capture(PinId pin, std::optional<int64_t> since, bool 
 
 bool SparseStore::TellsSince(int64_t since) const {
   // A renewal changes the stamps of rows that no update has named.
-  const bool renewed = since / kRenewEvery != rows_.life().version / kRenewEvery;
+  const bool renewed = since / kRenewEvery != rows_.lifetime().version / kRenewEvery;
   if (renewed || (Evicts() && !removed_.KnownSince(since))) return false;
   return 2 * rows_.CountChanged(since) <= rows_.rows();
 }
@@ -344,12 +344,12 @@ absl::StatusOr<ScannedRows> SparseStore::ScanThen(const PinnedRead& read) const 
 void SparseStore::SaveRest(bool previous, v1::ShardSnapshot* snapshot) const {
   snapshot->set_elements(1);
   if (previous) previous_->gradient().AppendTo(snapshot->mutable_previous());
-  SaveLife(rows_.life(), snapshot->mutable_bucket());
+  SaveLifetime(rows_.lifetime(), snapshot->mutable_bucket());
 }
 
 void SparseStore::KeepRemovedSince(int64_t version) {
   if (!Evicts()) return;
-  removed_.KeepSince(version, rows_.life().version);
+  removed_.KeepSince(version, rows_.lifetime().version);
 }
 
 absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
@@ -363,8 +363,8 @@ absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
   }
   CAPSTAN_ASSIGN_OR_RETURN(rows_, SparseRows::Make(config_));
   CAPSTAN_RETURN_IF_ERROR(RestoreRows(snapshot));
-  if (!Planted(PlantedBug::kInstallWithoutRowLife)) {
-    CAPSTAN_RETURN_IF_ERROR(rows_.SetLife(LifeIn(snapshot)));
+  if (!Planted(PlantedBug::kInstallWithoutRowLifetime)) {
+    CAPSTAN_RETURN_IF_ERROR(rows_.SetLifetime(LifetimeIn(snapshot)));
   }
   if (!snapshot.state().previous_readable()) return absl::OkStatus();
   const absl::Cord bytes = absl::MakeCordFromExternal(snapshot.previous(), [] {});

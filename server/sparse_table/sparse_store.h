@@ -99,7 +99,7 @@ class SparseStore final : public ShardStore, private RowStore {
   absl::StatusOr<ScannedRows> ScanThen(const PinnedRead& read) const override;
   void KeepRemovedSince(int64_t version) override;
   absl::Status RestoreMore(const v1::ShardSnapshot& piece) override;
-  v1::RowCounts row_counts() const override { return rows_.life().counts; }
+  v1::RowCounts row_counts() const override { return rows_.lifetime().counts; }
   int64_t rows_on_disk() const override { return rows_.rows_on_disk(); }
 
   SparseStore(const SparseRows::Config& config, int32_t bucket, int64_t snapshot_bytes_max,

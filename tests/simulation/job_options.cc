@@ -8,23 +8,23 @@
 namespace capstan::sim {
 namespace {
 
-void DrawRowLife(Prng& prng, JobOptions& job) {
+void DrawRowLifetime(Prng& prng, JobOptions& job) {
   const int64_t rows = job.table_elements[0] / job.sparse_dim;
-  RowLife& life = job.row_life;
+  RowLifetime& lifetime = job.row_lifetime;
   if (prng.Chance(0.5)) {
-    life.admit_after = static_cast<int32_t>(prng.Between(2, 6));
-    life.admission_keys = prng.Between(1, 2 * rows);
+    lifetime.admit_after = static_cast<int32_t>(prng.Between(2, 6));
+    lifetime.admission_keys = prng.Between(1, 2 * rows);
   }
-  if (prng.Chance(0.4)) life.admit_probability = static_cast<float>(0.1 + 0.9 * prng.Unit());
-  if (prng.Chance(0.5)) life.evict_after_updates = static_cast<int32_t>(prng.Between(1, 6));
-  if (prng.Chance(0.5)) life.rows_max = prng.Between(1, rows);
+  if (prng.Chance(0.4)) lifetime.admit_probability = static_cast<float>(0.1 + 0.9 * prng.Unit());
+  if (prng.Chance(0.5)) lifetime.evict_after_updates = static_cast<int32_t>(prng.Between(1, 6));
+  if (prng.Chance(0.5)) lifetime.rows_max = prng.Between(1, rows);
 }
 
-std::string Describe(const RowLife& life) {
-  if (life == RowLife()) return "";
-  return absl::StrCat(", admitted after ", life.admit_after, " of ", life.admission_keys,
-                      " keys with ", life.admit_probability, ", evicted after ",
-                      life.evict_after_updates, " or beyond ", life.rows_max);
+std::string Describe(const RowLifetime& lifetime) {
+  if (lifetime == RowLifetime()) return "";
+  return absl::StrCat(", admitted after ", lifetime.admit_after, " of ", lifetime.admission_keys,
+                      " keys with ", lifetime.admit_probability, ", evicted after ",
+                      lifetime.evict_after_updates, " or beyond ", lifetime.rows_max);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ void DrawSparse(Prng& prng, JobOptions& job) {
   job.sparse_buckets = static_cast<int32_t>(prng.Between(1, 8));
   job.sparse_dim = prng.Between(1, 4);
   job.table_elements[0] = prng.Between(1, 40) * job.sparse_dim;
-  if (prng.Chance(0.5)) DrawRowLife(prng, job);
+  if (prng.Chance(0.5)) DrawRowLifetime(prng, job);
   if (prng.Chance(0.5)) job.sparse_memory = 1024 * job.sparse_buckets;  // Some rows in each.
   const bool may_keep = job.mode == ConsistencyMode::kSsp ? job.staleness_bound >= 2
                                                           : job.mode == ConsistencyMode::kAsp;
@@ -81,7 +81,7 @@ void DrawBackups(Prng prng, JobOptions& job) {
   // What is needed to tell from the parameters which slots are in them.
   job.optimizer = 0;
   job.table_elements.resize(1);
-  job.row_life = RowLife();
+  job.row_lifetime = RowLifetime();
 }
 
 void DrawPushRoom(Prng prng, JobOptions& job) {
@@ -107,7 +107,7 @@ std::string Describe(const JobOptions& job) {
       " elements",
       job.sparse_buckets > 0
           ? absl::StrCat(" (rows of ", job.sparse_dim, " in ", job.sparse_buckets, " buckets",
-                         Describe(job.row_life), ", ", job.sparse_memory, " bytes of memory, ",
+                         Describe(job.row_lifetime), ", ", job.sparse_memory, " bytes of memory, ",
                          job.cached_rows, " kept for ", job.cached_iterations, ")")
           : "",
       ", optimizer ", job.optimizer, ", ", job.replicas, " replicas", job.log ? ", log" : "",

@@ -15,13 +15,13 @@
 namespace capstan::sim {
 
 // When keys of the sparse table get rows and lose them: as SparseSpec says, whose default it is.
-struct RowLife {
+struct RowLifetime {
   int32_t admit_after = 0;
   int64_t admission_keys = 0;
   float admit_probability = 1.0f;
   int32_t evict_after_updates = 0;
   int64_t rows_max = 0;
-  friend bool operator==(const RowLife&, const RowLife&) = default;
+  friend bool operator==(const RowLifetime&, const RowLifetime&) = default;
 };
 
 struct JobOptions {
@@ -42,7 +42,7 @@ struct JobOptions {
   // Above 0: table 0 is sparse, with so many buckets; its elements are those of all rows.
   int32_t sparse_buckets = 0;
   int64_t sparse_dim = 1;
-  RowLife row_life;
+  RowLifetime row_lifetime;
   int64_t sparse_memory = 0;  // Bytes; 0: no limit.
   // SSP, ASP: rows that a task keeps, and under ASP in how many more iterations it may use one.
   int64_t cached_rows = 0;

@@ -183,7 +183,7 @@ std::vector<Mutant> MutantsOfServers() {
        "a copied shard has lost which pushes it has applied", 30},
       {PlantedBug::kInstallWithoutOptimizerState, "install-without-optimizer-state", "reference",
        "a copied shard has a wrong optimizer state"},
-      {PlantedBug::kInstallWithoutRowLife, "install-without-row-life", "replica bytes",
+      {PlantedBug::kInstallWithoutRowLifetime, "install-without-row-lifetime", "replica bytes",
        "a copied bucket has lost how often keys were pushed that have no row"},
       {PlantedBug::kIgnoreInstallChecksum, "ignore-install-checksum", "replica bytes",
        "a replica takes a whole shard of which bits have changed on the way", 50},

@@ -17,12 +17,12 @@ namespace {
 constexpr uint64_t kSamplesStream = 0x53414D504C45;
 constexpr int kIntegerMax = 8;  // Largest element of a sample's gradient.
 
-void SetRowLife(const RowLife& life, v1::SparseSpec* spec) {
-  spec->set_admit_after(life.admit_after);
-  spec->set_admission_keys(life.admission_keys);
-  spec->set_admit_probability(life.admit_probability);
-  spec->set_evict_after_updates(life.evict_after_updates);
-  spec->set_rows_max(life.rows_max);
+void SetRowLifetime(const RowLifetime& lifetime, v1::SparseSpec* spec) {
+  spec->set_admit_after(lifetime.admit_after);
+  spec->set_admission_keys(lifetime.admission_keys);
+  spec->set_admit_probability(lifetime.admit_probability);
+  spec->set_evict_after_updates(lifetime.evict_after_updates);
+  spec->set_rows_max(lifetime.rows_max);
 }
 
 v1::TableSpec MakeTable(int index, const JobOptions& job) {
@@ -41,7 +41,7 @@ v1::TableSpec MakeTable(int index, const JobOptions& job) {
     table.mutable_sparse()->set_dim(static_cast<int32_t>(job.sparse_dim));
     table.mutable_sparse()->set_buckets(job.sparse_buckets);
     *table.mutable_sparse()->mutable_initializer() = initializer;
-    SetRowLife(job.row_life, table.mutable_sparse());
+    SetRowLifetime(job.row_lifetime, table.mutable_sparse());
     table.mutable_sparse()->set_memory_bytes(job.sparse_memory);
     return table;
   }

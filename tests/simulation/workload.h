@@ -37,7 +37,7 @@ class Workload {
   const JobOptions& options() const { return options_; }
 
   // Table 0 is sparse, and its specification says that keys wait for rows, or that rows leave.
-  bool rows_come_and_go() const { return options_.row_life != RowLife(); }
+  bool rows_come_and_go() const { return options_.row_lifetime != RowLifetime(); }
 
   // Sparse tables: the rows of all keys, in the order of messages.
   Arrays InitialValues() const;

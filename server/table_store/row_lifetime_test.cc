@@ -25,12 +25,12 @@ namespace {
 constexpr ShardKey kBucket{TableId(0), ShardId(0)};
 constexpr int64_t kDim = 2;
 
-JobTablesConfig Config(ConsistencyMode mode, const v1::SparseSpec& life) {
+JobTablesConfig Config(ConsistencyMode mode, const v1::SparseSpec& lifetime) {
   v1::TableSpec table;
   table.set_name("rows");
   table.set_rule(v1::OPTIMIZER);
   table.set_elements(1);
-  *table.mutable_sparse() = life;
+  *table.mutable_sparse() = lifetime;
   table.mutable_sparse()->set_dim(kDim);
   table.mutable_sparse()->set_buckets(1);
   table.mutable_sparse()->mutable_initializer()->set_uniform_bound(1.0f);
@@ -45,13 +45,13 @@ JobTablesConfig Config(ConsistencyMode mode, const v1::SparseSpec& life) {
 
 // A filter so small that it is halved now and then, and a limit that an update nearly fills.
 v1::SparseSpec EveryRule() {
-  v1::SparseSpec life;
-  life.set_admit_after(2);
-  life.set_admission_keys(50);
-  life.set_admit_probability(0.7f);
-  life.set_evict_after_updates(6);
-  life.set_rows_max(60);
-  return life;
+  v1::SparseSpec lifetime;
+  lifetime.set_admit_after(2);
+  lifetime.set_admission_keys(50);
+  lifetime.set_admit_probability(0.7f);
+  lifetime.set_evict_after_updates(6);
+  lifetime.set_rows_max(60);
+  return lifetime;
 }
 
 JobTables MakeTables(const JobTablesConfig& config) {
@@ -152,7 +152,7 @@ v1::RowCounts CountsOf(const JobTables& job) {
   return job.Describe([](const ShardKey&) { return true; }).at(0).rows();
 }
 
-TEST_CASE("Row life: replicas, and whoever replays the log, hold the same bytes", "[server]") {
+TEST_CASE("Row lifetime: replicas, and whoever replays the log, hold the same bytes", "[server]") {
   const auto mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
   const JobTablesConfig config = Config(mode, EveryRule());
   JobTables primary = MakeTables(config), logged = MakeTables(config), replica = MakeTables(config);
@@ -181,7 +181,8 @@ TEST_CASE("Row life: replicas, and whoever replays the log, hold the same bytes"
   CHECK(counts.evicted_by_age() > 100);
 }
 
-TEST_CASE("Row life: a copy whose disk fails never counts as one that has the record", "[server]") {
+TEST_CASE("Row lifetime: a copy whose disk fails never counts as one that has the record",
+          "[server]") {
   v1::SparseSpec limited;
   limited.set_memory_bytes(1000);
   JobTablesConfig config = Config(ConsistencyMode::kAsp, limited);
@@ -203,15 +204,15 @@ TEST_CASE("Row life: a copy whose disk fails never counts as one that has the re
 
 // Some hundred rows, of which an iteration changes a tenth; it makes some, and some leave.
 v1::SparseSpec SlowChange() {
-  v1::SparseSpec life;
-  life.set_admit_after(2);
-  life.set_admission_keys(200);
-  life.set_evict_after_updates(20);
-  life.set_rows_max(300);
-  return life;
+  v1::SparseSpec lifetime;
+  lifetime.set_admit_after(2);
+  lifetime.set_admission_keys(200);
+  lifetime.set_evict_after_updates(20);
+  lifetime.set_rows_max(300);
+  return lifetime;
 }
 
-TEST_CASE("Row life: what changed between captures, put together, is the whole bucket",
+TEST_CASE("Row lifetime: what changed between captures, put together, is the whole bucket",
           "[server]") {
   const auto mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
   const JobTablesConfig config = Config(mode, SlowChange());
@@ -245,7 +246,7 @@ TEST_CASE("Row life: what changed between captures, put together, is the whole b
   CHECK(removed > 300);
 }
 
-TEST_CASE("Row life: all is captured where what changed is not known, or is most of it",
+TEST_CASE("Row lifetime: all is captured where what changed is not known, or is most of it",
           "[server]") {
   const JobTablesConfig config = Config(ConsistencyMode::kAsp, SlowChange());
   JobTables job = MakeTables(config);
@@ -293,7 +294,7 @@ TEST_CASE("Row life: all is captured where what changed is not known, or is most
   }
 }
 
-TEST_CASE("Row life: a snapshot of what changed is no shard", "[server]") {
+TEST_CASE("Row lifetime: a snapshot of what changed is no shard", "[server]") {
   const JobTablesConfig config = Config(ConsistencyMode::kAsp, SlowChange());
   JobTables job = MakeTables(config);
   Records unused;
@@ -305,11 +306,11 @@ TEST_CASE("Row life: a snapshot of what changed is no shard", "[server]") {
                "a snapshot of what changed since version 40: expected all rows");
 }
 
-TEST_CASE("Row life: under BSP an iteration is one push of a key, whoever sends its slots",
+TEST_CASE("Row lifetime: under BSP an iteration is one push of a key, whoever sends its slots",
           "[server]") {
-  v1::SparseSpec life;
-  life.set_admit_after(2);
-  const JobTablesConfig config = Config(ConsistencyMode::kBsp, life);
+  v1::SparseSpec lifetime;
+  lifetime.set_admit_after(2);
+  const JobTablesConfig config = Config(ConsistencyMode::kBsp, lifetime);
   JobTables one = MakeTables(config), two = MakeTables(config);
   Records unused;
   for (int64_t iteration = 0; iteration < 2; ++iteration) {
@@ -333,10 +334,10 @@ TEST_CASE("Row life: under BSP an iteration is one push of a key, whoever sends 
   CHECK((a.bucket().SerializeAsString() == b.bucket().SerializeAsString()));
 }
 
-TEST_CASE("Row life: a table with a limit stays within its memory", "[server]") {
-  v1::SparseSpec life;
-  life.set_rows_max(1000);
-  JobTablesConfig config = Config(ConsistencyMode::kAsp, life);
+TEST_CASE("Row lifetime: a table with a limit stays within its memory", "[server]") {
+  v1::SparseSpec lifetime;
+  lifetime.set_rows_max(1000);
+  JobTablesConfig config = Config(ConsistencyMode::kAsp, lifetime);
   config.budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{.one_job = 200'000});
   JobTables job = MakeTables(config);
   Records unused;
@@ -360,11 +361,11 @@ TEST_CASE("Row life: a table with a limit stays within its memory", "[server]") 
   CHECK(config.budget->held() <= held * 5 / 4);
 }
 
-TEST_CASE("Row life: a limit beyond what a bucket can have is refused by name", "[server]") {
-  v1::SparseSpec life;
-  life.set_rows_max(1'000'000'000);
+TEST_CASE("Row lifetime: a limit beyond what a bucket can have is refused by name", "[server]") {
+  v1::SparseSpec lifetime;
+  lifetime.set_rows_max(1'000'000'000);
   REQUIRE_OK_AND_ASSIGN(const auto factory,
-                        ShardFactory::Make(Config(ConsistencyMode::kAsp, life)));
+                        ShardFactory::Make(Config(ConsistencyMode::kAsp, lifetime)));
   CHECK_STATUS(factory->Initial({kBucket, {0, 1}}), absl::StatusCode::kInvalidArgument,
                "table 0 shard 0: rows_max allows 1000000000 rows a bucket: expected at most");
 }

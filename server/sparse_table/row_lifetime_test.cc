@@ -152,7 +152,8 @@ std::vector<float> Read(const SparseRows& rows, uint64_t key) {
   return row;
 }
 
-TEST_CASE("Row life: the same rows as a model in a map, whatever the rules", "[server][sparse]") {
+TEST_CASE("Row lifetime: the same rows as a model in a map, whatever the rules",
+          "[server][sparse]") {
   constexpr uint64_t kKeys = 3000;
   const int32_t admit_after = GENERATE(1, 2, 5);
   const float probability = GENERATE(1.0f, 0.3f);
@@ -177,7 +178,7 @@ TEST_CASE("Row life: the same rows as a model in a map, whatever the rules", "[s
   int64_t wrong = 0;
   for (uint64_t key = 0; key < kKeys; ++key) wrong += Read(rows, key) != expected.Read(key);
   CHECK(wrong == 0);
-  const v1::RowCounts counts = rows.life().counts;
+  const v1::RowCounts counts = rows.lifetime().counts;
   CHECK(counts.held() == rows.rows());
   CHECK(counts.refused() == expected.refused);
   CHECK(counts.evicted_by_age() + counts.evicted_by_limit() == expected.evicted);
@@ -186,7 +187,7 @@ TEST_CASE("Row life: the same rows as a model in a map, whatever the rules", "[s
   if (eviction.after > 0 || eviction.rows_max > 0) CHECK(expected.evicted > 20);
 }
 
-TEST_CASE("Row life: an update tells whom it has refused and evicted", "[server][sparse]") {
+TEST_CASE("Row lifetime: an update tells whom it has refused and evicted", "[server][sparse]") {
   SparseRows::Config config = ConfigOf({.after = 2, .filter_keys = 1000}, {.after = 2});
   MemoryRowDisks disks;
   config.memory_bytes = GENERATE(0, 1);
@@ -208,7 +209,7 @@ TEST_CASE("Row life: an update tells whom it has refused and evicted", "[server]
   CHECK(Read(rows, 2) != weights);  // The initial ones.
 }
 
-TEST_CASE("Row life: a row that comes back starts anew", "[server][sparse]") {
+TEST_CASE("Row lifetime: a row that comes back starts anew", "[server][sparse]") {
   SparseRows rows = MakeRows(ConfigOf({}, {.after = 1}));
   Update(rows, 0, {7});
   const std::vector<float> once = Read(rows, 7);
@@ -218,7 +219,7 @@ TEST_CASE("Row life: a row that comes back starts anew", "[server][sparse]") {
   CHECK(rows.rows() == 1);
 }
 
-TEST_CASE("Row life: memory of rows that have left is used again", "[server][sparse]") {
+TEST_CASE("Row lifetime: memory of rows that have left is used again", "[server][sparse]") {
   SparseRows rows = MakeRows(ConfigOf({}, {.rows_max = 2000}));
   int64_t bytes = 0;
   for (int64_t step = 0; step < 400; ++step) {
@@ -231,7 +232,7 @@ TEST_CASE("Row life: memory of rows that have left is used again", "[server][spa
   CHECK(rows.bytes() <= bytes * 5 / 4);
 }
 
-TEST_CASE("Row life: rows are told that have changed since a version", "[server][sparse]") {
+TEST_CASE("Row lifetime: rows are told that have changed since a version", "[server][sparse]") {
   const int64_t first = GENERATE(int64_t{0}, (int64_t{1} << 32) - 5);
   SparseRows rows = MakeRows(ConfigOf({}, {}));
   for (int64_t i = 0; i < 10; ++i) {
@@ -257,7 +258,7 @@ TEST_CASE("Row life: rows are told that have changed since a version", "[server]
   CHECK(changed(first).size() == 11);
 }
 
-TEST_CASE("Row life: an old row does not become young when stamps wrap", "[server][sparse]") {
+TEST_CASE("Row lifetime: an old row does not become young when stamps wrap", "[server][sparse]") {
   SparseRows rows = MakeRows(ConfigOf({}, {}));
   Update(rows, 0, {1});
   SparseRows::RowBatch batch;
