@@ -34,7 +34,8 @@ void ArtifactPublisher::Post(FileWork work) {
   }
   if (!work.left.empty()) {
     thread_.Post([left = std::move(work.left)] {
-      for (const FileWork::Left& each : left) RemoveStagedModelsUpTo(each.last_life, each.folder);
+      for (const FileWork::Left& each : left)
+        RemoveStagedModelsUpTo(each.last_incarnation, each.folder);
     });
   }
 }

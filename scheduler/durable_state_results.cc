@@ -156,7 +156,8 @@ void DurableState::CollectEvents(Events events, Results& results) {
     if (const auto* died = std::get_if<NodeDied>(&event)) {
       grpc::ServerUnaryReactor* connection = connections_.TakeEnded(died->node, died->incarnation);
       if (connection != nullptr) {
-        results.answers.push_back({connection, absl::AbortedError("the node's life is over")});
+        results.answers.push_back(
+            {connection, absl::AbortedError("the node's incarnation is over")});
       }
     }
     if (const auto* checkpoint = std::get_if<CheckpointEnded>(&event);

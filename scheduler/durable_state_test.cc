@@ -215,7 +215,7 @@ TEST_CASE("Durable state: a node's connection ends with its incarnation", "[sche
     fixture.state->connections().Add("server-1", {Ticket(99), server, connection.reactor()});
   }
   fixture.Register(second);
-  CHECK_STATUS(connection.Answer(), absl::StatusCode::kAborted, "the node's life is over");
+  CHECK_STATUS(connection.Answer(), absl::StatusCode::kAborted, "the node's incarnation is over");
 }
 
 TEST_CASE("Durable state: if a write fails, its and all later calls are refused", "[scheduler]") {

@@ -21,11 +21,11 @@ struct FileWork {
     CheckpointPublish publish;
     std::shared_ptr<const AdmittedJob> job;  // Shared with DurableState; immutable.
   };
-  // The output folder of an ended job whose tasks are gone. The tasks up to `last_life` may have
-  // left staged models there.
+  // The output folder of an ended job whose tasks are gone. The tasks up to `last_incarnation` may
+  // have left staged models there.
   struct Left {
     std::string folder;
-    Incarnation last_life;
+    Incarnation last_incarnation;
   };
   std::vector<Manifest> manifests;
   std::vector<std::string> given_up;  // Folders of checkpoints that can never become complete.

@@ -24,7 +24,7 @@ class HeldConnections {
  public:
   struct Connection {
     Ticket ticket;
-    Incarnation life;
+    Incarnation incarnation;
     grpc::ServerUnaryReactor* reactor = nullptr;  // Owned by gRPC until Finish.
   };
 
@@ -37,8 +37,9 @@ class HeldConnections {
     return TakeIf(node, [&](const Connection& connection) { return connection.ticket == ticket; });
   }
   // Null: this incarnation of the node has no connection.
-  grpc::ServerUnaryReactor* TakeEnded(const NodeId& node, Incarnation life) {
-    return TakeIf(node, [&](const Connection& connection) { return connection.life == life; });
+  grpc::ServerUnaryReactor* TakeEnded(const NodeId& node, Incarnation incarnation) {
+    return TakeIf(
+        node, [&](const Connection& connection) { return connection.incarnation == incarnation; });
   }
   std::vector<grpc::ServerUnaryReactor*> TakeAll() {
     std::vector<grpc::ServerUnaryReactor*> all;

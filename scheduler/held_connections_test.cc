@@ -18,8 +18,8 @@ TEST_CASE("Held connections: another connection of a node replaces its connectio
   Reactor second;
   CHECK(connections.Add("server-1", {Ticket(1), Incarnation(5), &first}) == nullptr);
   CHECK(connections.Add("server-1", {Ticket(2), Incarnation(5), &second}) == &first);
-  CHECK(connections.TakeCut("server-1", Ticket(1)) ==
-        nullptr);  // The cut of a connection that was replaced.
+  // The cut of a connection that was replaced.
+  CHECK(connections.TakeCut("server-1", Ticket(1)) == nullptr);
   CHECK(connections.TakeCut("server-1", Ticket(2)) == &second);
   CHECK(connections.TakeCut("server-1", Ticket(2)) == nullptr);
 }

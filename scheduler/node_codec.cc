@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<StoredShard>> DecodeStored(const v1::RegisterRequest&
                       .term = Term(shard.term()),
                       .position = Position(shard.position()),
                       .unique_id = Cut(shard.unique_id(), kNameBytesMax),
-                      .life = Incarnation(shard.incarnation()),
+                      .incarnation = Incarnation(shard.incarnation()),
                       .seen = DecodeRevision(shard.seen())});
   }
   return stored;

@@ -27,10 +27,10 @@ absl::StatusOr<absl::Duration> CheckWaitLimit(int32_t wait_limit_ms) {
                                                  absl::ToInt64Milliseconds(kWaitLimitMax)));
 }
 
-bool IsLive(const SchedulerCore& core, const NodeId& node, Incarnation life) {
+bool IsLive(const SchedulerCore& core, const NodeId& node, Incarnation incarnation) {
   const std::vector<NodeView> nodes = core.Nodes();
   return std::any_of(nodes.begin(), nodes.end(), [&](const NodeView& each) {
-    return each.alive && each.id == node && each.incarnation == life;
+    return each.alive && each.id == node && each.incarnation == incarnation;
   });
 }
 
@@ -136,8 +136,8 @@ grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext
   absl::MutexLock lock(&state_->mutex());
   const Ticket ticket = state_->NextTicket();
   grpc::ServerUnaryReactor* reactor =
-      CutReactor::New([this, ticket, node = report->node, life = report->incarnation] {
-        SyncCut(ticket, node, life);
+      CutReactor::New([this, ticket, node = report->node, incarnation = report->incarnation] {
+        SyncCut(ticket, node, incarnation);
       });
   state_->Hold(ticket, {reactor, response}, [&](SchedulerCore& core, Actions& actions) {
     return core.SyncNode(ticket, *report, state_->Now(), actions);
@@ -173,18 +173,19 @@ grpc::ServerUnaryReactor* SchedulerService::HoldConnection(grpc::CallbackServerC
                                                            const v1::HoldConnectionRequest* request,
                                                            v1::HoldConnectionResponse*) {
   const NodeId node = request->node_id();
-  const Incarnation life(request->incarnation());
+  const Incarnation incarnation(request->incarnation());
   absl::MutexLock lock(&state_->mutex());
   absl::Status status = state_->Running();
-  if (status.ok() && !IsLive(state_->core(), node, life)) {
-    status = absl::NotFoundError(
-        absl::StrCat("no live node \"", node, "\" of incarnation ", life.value(), " to connect"));
+  if (status.ok() && !IsLive(state_->core(), node, incarnation)) {
+    status = absl::NotFoundError(absl::StrCat("no live node \"", node, "\" of incarnation ",
+                                              incarnation.value(), " to connect"));
   }
   if (!status.ok()) return FinishWith(context->DefaultReactor(), status);
   const Ticket ticket = state_->NextTicket();
-  grpc::ServerUnaryReactor* reactor =
-      CutReactor::New([this, ticket, node, life] { ConnectionCut(ticket, node, life); });
-  grpc::ServerUnaryReactor* before = state_->connections().Add(node, {ticket, life, reactor});
+  grpc::ServerUnaryReactor* reactor = CutReactor::New(
+      [this, ticket, node, incarnation] { ConnectionCut(ticket, node, incarnation); });
+  grpc::ServerUnaryReactor* before =
+      state_->connections().Add(node, {ticket, incarnation, reactor});
   if (before != nullptr) FinishWith(before, absl::CancelledError("the node has connected anew"));
   return reactor;
 }

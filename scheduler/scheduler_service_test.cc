@@ -289,7 +289,7 @@ TEST_CASE("Scheduler service: only live nodes are connected, each once, while th
   SetDeadline(context, absl::Milliseconds(100));
   CHECK_FALSE(loopback.stub->SyncNode(&context, request, &response).ok());
   first_of({second});
-  CHECK_STATUS(*second->ended, absl::StatusCode::kAborted, "the node's life is over");
+  CHECK_STATUS(*second->ended, absl::StatusCode::kAborted, "the node's incarnation is over");
 }
 
 TEST_CASE("Scheduler service: a node that holds nothing is drained at once", "[scheduler]") {

@@ -249,7 +249,7 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
   log_recovery_ = std::make_unique<LogRecovery>(LogRecovery::Options{
       .probe = [logs = options.folder,
                 bytes = options.job.segment_bytes_max] { return ProbeSpace(logs, bytes); },
-      .need = [this] { return tables_->NeedOfNewLife(); },
+      .need = [this] { return tables_->NeedOfNewIncarnation(); },
       .begin_anew = [this] { node_->BeginAnew(); }});
   log_ = std::make_unique<ServerLog>(std::move(options));
   CAPSTAN_RETURN_IF_ERROR(log_->Open());

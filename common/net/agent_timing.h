@@ -14,8 +14,9 @@ namespace capstan::agent_timing {
 inline constexpr absl::Duration kRegisterTimeout = absl::Seconds(5);
 inline constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
 inline constexpr absl::Duration kBackoffMax = absl::Seconds(1);
-// A life that ends sooner is paced, so that a daemon whose lives are ended at once does not spin.
-inline constexpr absl::Duration kShortLife = absl::Seconds(5);
+// An incarnation that ends sooner is paced, so that a daemon whose incarnations are ended at once
+// does not spin.
+inline constexpr absl::Duration kShortIncarnation = absl::Seconds(5);
 // A daemon whose name another one has asks for so long: a killed one is found out meanwhile.
 inline constexpr absl::Duration kNameTakenLimit = absl::Seconds(1);
 // A scheduler that answers "nothing new" this fast does not hold calls: the agent paces itself.

@@ -23,7 +23,7 @@ NodeAgent::NodeAgent(Options options, NodeHandler* handler)
     : scheduler_(options.scheduler),
       stub_(v1::Scheduler::NewStub(MakeChannel(scheduler_, ChannelKind::kControl))),
       connection_(stub_.get()),
-      life_(Logged(std::move(options)), handler) {}
+      registration_(Logged(std::move(options)), handler) {}
 
 NodeAgent::~NodeAgent() { Stop(); }
 
@@ -42,12 +42,12 @@ void NodeAgent::BeginAnew() {
   if (in_flight_ != nullptr && on_wake_ == OnWake::kCancel) in_flight_->TryCancel();
 }
 
-void NodeAgent::EndLifeIfAsked() {
+void NodeAgent::EndIncarnationIfAsked() {
   {
     absl::MutexLock lock(&mutex_);
     if (!std::exchange(anew_, false) || leaves_asked_ > 0) return;
   }
-  life_.EndLife();
+  registration_.EndIncarnation();
 }
 
 absl::Status NodeAgent::Leave(absl::Duration timeout) {
@@ -91,11 +91,11 @@ void NodeAgent::Stop() {
 
 void NodeAgent::Run() {
   while (!Stopping()) {
-    EndLifeIfAsked();
-    if (!life_.registered() && NothingToLeave()) return TellLeft(/*safe=*/false);
-    const NodeLife::Next next = life_.registered() ? Sync() : Register();
-    if (next.kind == NodeLife::Next::Kind::kEnd) return;
-    if (next.kind != NodeLife::Next::Kind::kCall) Wait(next);
+    EndIncarnationIfAsked();
+    if (!registration_.registered() && NothingToLeave()) return TellLeft(/*safe=*/false);
+    const NodeRegistration::Next next = registration_.registered() ? Sync() : Register();
+    if (next.kind == NodeRegistration::Next::Kind::kEnd) return;
+    if (next.kind != NodeRegistration::Next::Kind::kCall) Wait(next);
   }
 }
 
@@ -106,22 +106,23 @@ bool NodeAgent::NothingToLeave() {
   return true;
 }
 
-NodeLife::Next NodeAgent::Register() {
+NodeRegistration::Next NodeAgent::Register() {
   grpc::ClientContext context;
   SetDeadline(context, agent_timing::kRegisterTimeout);
-  const v1::RegisterRequest request = life_.RegisterRequest();
+  const v1::RegisterRequest request = registration_.RegisterRequest();
   v1::RegisterResponse response;
   BeginCall(&context, OnWake::kGoOn);
   const absl::Status status = FromGrpcStatus(stub_->Register(&context, request, &response));
   if (EndCall() && absl::IsCancelled(status)) return {};
-  const NodeLife::Next next = life_.OnRegistered(status, response, clock_.Now());
-  if (life_.registered()) connection_.Keep(life_.node_id(), life_.incarnation());
+  const NodeRegistration::Next next = registration_.OnRegistered(status, response, clock_.Now());
+  if (registration_.registered())
+    connection_.Keep(registration_.node_id(), registration_.incarnation());
   return next;
 }
 
-NodeLife::Next NodeAgent::Sync() {
+NodeRegistration::Next NodeAgent::Sync() {
   grpc::ClientContext context;
-  SetDeadline(context, life_.sync_timeout());
+  SetDeadline(context, registration_.sync_timeout());
   // The call begins before the state is read, so that a later change cancels it.
   BeginCall(&context, OnWake::kCancel);
   int leaves_told;
@@ -129,7 +130,7 @@ NodeLife::Next NodeAgent::Sync() {
     absl::MutexLock lock(&mutex_);
     leaves_told = leaves_asked_;
   }
-  const v1::SyncNodeRequest request = life_.SyncRequest(leaves_told > 0);
+  const v1::SyncNodeRequest request = registration_.SyncRequest(leaves_told > 0);
   v1::SyncNodeResponse response;
   const Instant sent = clock_.Now();
   const absl::Status status = FromGrpcStatus(stub_->SyncNode(&context, request, &response));
@@ -138,8 +139,8 @@ NodeLife::Next NodeAgent::Sync() {
     absl::MutexLock lock(&mutex_);
     leaves_answered_ = leaves_told;
   }
-  const NodeLife::Next next = life_.OnSynced(status, response, sent, clock_.Now());
-  if (status.ok()) connection_.Keep(life_.node_id(), life_.incarnation());
+  const NodeRegistration::Next next = registration_.OnSynced(status, response, sent, clock_.Now());
+  if (status.ok()) connection_.Keep(registration_.node_id(), registration_.incarnation());
   if (status.ok() && leaves_told > 0 && response.may_stop()) TellLeft(/*safe=*/true);
   return next;
 }
@@ -163,8 +164,8 @@ bool NodeAgent::Stopping() {
   return stopping_;
 }
 
-void NodeAgent::Wait(const NodeLife::Next& next) {
-  const bool wakes = next.kind == NodeLife::Next::Kind::kPause;
+void NodeAgent::Wait(const NodeRegistration::Next& next) {
+  const bool wakes = next.kind == NodeRegistration::Next::Kind::kPause;
   absl::MutexLock lock(&mutex_);
   const auto over = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return stopping_ || (wakes && wake_);

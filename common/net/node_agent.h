@@ -1,5 +1,5 @@
-// NodeAgent: the shell of a daemon's NodeLife: calls the scheduler for it over gRPC, and holds its
-// connection, and lets other threads wake it, make it leave and stop it.
+// NodeAgent: the shell of a daemon's NodeRegistration: calls the scheduler for it over gRPC, and
+// holds its connection, and lets other threads wake it, make it leave and stop it.
 //
 // One thread runs all calls to the handler, one at a time, under no lock of the agent's.
 // Thread safety: thread-safe, except that Start, Leave and Stop are one thread's.
@@ -18,7 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/net/node_connection.h"
-#include "common/net/node_life.h"
+#include "common/net/node_registration.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.grpc.pb.h"
 
@@ -27,7 +27,7 @@ namespace capstan {
 class NodeAgent {
  public:
   // `log` is the agent's own. Its thread calls `on_fatal`.
-  using Options = NodeLife::Options;
+  using Options = NodeRegistration::Options;
 
   NodeAgent(Options options, NodeHandler* handler);  // The handler outlives the agent.
   ~NodeAgent();                                      // Stops.
@@ -36,8 +36,9 @@ class NodeAgent {
   // Syncs at once: a SyncNode that the scheduler holds is cancelled and sent again with the new
   // state. A Register goes on: the first sync after it carries the state anyway.
   void Wake();
-  // Ends this life, which the node has no more use for, and registers again: the handler drops what
-  // it holds (FillRegistration, Restarted). No effect on a node that leaves or is not registered.
+  // Ends this incarnation, which the node has no more use for, and registers again: the handler
+  // drops what it holds (FillRegistration, Restarted). No effect on a node that leaves or is not
+  // registered.
   void BeginAnew();
   // Tells the scheduler that this node goes, so that it gets no more work; later syncs say so too.
   // Returns once a state that was read after this call began is answered, so that a second call
@@ -46,19 +47,19 @@ class NodeAgent {
   absl::Status Leave(absl::Duration timeout);
   // Says the same and returns at once. The agent's thread calls `left`: with true once the
   // scheduler has answered that nothing of a running job is on this node now, with false when
-  // this life is over or never began: then a job may still wait for what this node has on disk.
-  // Until then the life goes on. REQUIRES: once at most.
+  // this incarnation is over or never began: then a job may still wait for what this node has on
+  // disk. Until then the incarnation goes on. REQUIRES: once at most.
   void LeaveWhenSafe(std::function<void(bool safe)> left);
   // Cancels the call in flight and ends the thread. Idempotent.
   void Stop();
 
  private:
   void Run();
-  // True: this node goes, and is not registered; a new life would only get work.
+  // True: this node goes, and is not registered; a new incarnation would only get work.
   bool NothingToLeave();
-  void EndLifeIfAsked();
-  NodeLife::Next Register();
-  NodeLife::Next Sync();
+  void EndIncarnationIfAsked();
+  NodeRegistration::Next Register();
+  NodeRegistration::Next Sync();
   void TellLeft(bool safe);
   enum class OnWake { kCancel, kGoOn };
   // Makes `context` the one that Leave and Stop cancel, and Wake if asked to; clears the wish to
@@ -68,13 +69,13 @@ class NodeAgent {
   bool EndCall();
   bool Stopping();
   // Waits for the time that `next` says, or a stop, or a wake if that ends it.
-  void Wait(const NodeLife::Next& next);
+  void Wait(const NodeRegistration::Next& next);
 
   const std::string scheduler_;
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
   const SteadyClock clock_;
-  NodeConnection connection_;  // The agent's thread's only.
-  NodeLife life_;              // Likewise.
+  NodeConnection connection_;      // The agent's thread's only.
+  NodeRegistration registration_;  // Likewise.
 
   absl::Mutex mutex_;
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;

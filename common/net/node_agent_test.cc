@@ -25,7 +25,7 @@ class FakeNode final : public NodeHandler {
   void Restarted(const NodeId& node_id, Incarnation incarnation) override {
     absl::MutexLock lock(&mutex_);
     jobs_.clear();
-    lives_.push_back(node_id + "#" + std::to_string(incarnation.value()));
+    incarnations_.push_back(node_id + "#" + std::to_string(incarnation.value()));
   }
   void FillState(v1::SyncNodeRequest& request) override {
     absl::MutexLock lock(&mutex_);
@@ -42,9 +42,9 @@ class FakeNode final : public NodeHandler {
     absl::MutexLock lock(&mutex_);
     jobs_.push_back(job);
   }
-  std::vector<std::string> lives() {
+  std::vector<std::string> incarnations() {
     absl::MutexLock lock(&mutex_);
-    return lives_;
+    return incarnations_;
   }
   std::vector<std::string> jobs() {
     absl::MutexLock lock(&mutex_);
@@ -58,7 +58,7 @@ class FakeNode final : public NodeHandler {
  private:
   absl::Mutex mutex_;
   std::vector<std::string> jobs_;
-  std::vector<std::string> lives_;
+  std::vector<std::string> incarnations_;
   int taken_ = 0;
 };
 
@@ -107,7 +107,7 @@ TEST_CASE("NodeAgent: registers with its address and both versions, then takes t
   CHECK(report->node_id() == "server-1");
   CHECK(report->incarnation() == 1);
   CHECK(report->generation_seen() == 1);
-  CHECK(node.lives() == std::vector<std::string>{"server-1#1"});
+  CHECK(node.incarnations() == std::vector<std::string>{"server-1#1"});
 }
 
 TEST_CASE("NodeAgent: Wake sends the new state at once though a call is held", "[net]") {
@@ -123,7 +123,7 @@ TEST_CASE("NodeAgent: Wake sends the new state at once though a call is held", "
   CHECK(absl::Now() - before < absl::Seconds(5));  // The sync interval is 10 s.
 }
 
-TEST_CASE("NodeAgent: the end of a life leads to a new one that starts empty", "[net]") {
+TEST_CASE("NodeAgent: the end of an incarnation leads to a new one that starts empty", "[net]") {
   testing::FakeScheduler scheduler;
   FakeNode node;
   NodeAgent agent(OptionsFor(scheduler.address()), &node);
@@ -141,10 +141,10 @@ TEST_CASE("NodeAgent: the end of a life leads to a new one that starts empty", "
   CHECK(second->generation_seen() == 0);
   CHECK_FALSE(second->has_revision_seen());
   CHECK(second->tables_size() == 0);
-  CHECK(node.lives() == std::vector<std::string>{"server-1#1", "server-1#2"});
+  CHECK(node.incarnations() == std::vector<std::string>{"server-1#1", "server-1#2"});
 }
 
-TEST_CASE("NodeAgent: a node may begin a new life itself, unless it leaves", "[net]") {
+TEST_CASE("NodeAgent: a node may begin a new incarnation itself, unless it leaves", "[net]") {
   testing::FakeScheduler scheduler;
   FakeNode node;
   NodeAgent agent(OptionsFor(scheduler.address()), &node);
@@ -160,8 +160,8 @@ TEST_CASE("NodeAgent: a node may begin a new life itself, unless it leaves", "[n
 
   REQUIRE_OK(agent.Leave(kPatience));
   agent.BeginAnew();
-  REQUIRE_OK(agent.Leave(kPatience));  // A later call of the same life.
-  CHECK(node.lives() == std::vector<std::string>{"server-1#1", "server-1#2"});
+  REQUIRE_OK(agent.Leave(kPatience));  // A later call of the same incarnation.
+  CHECK(node.incarnations() == std::vector<std::string>{"server-1#1", "server-1#2"});
 }
 
 TEST_CASE("NodeAgent: Wake lets a registration end", "[net]") {
@@ -172,7 +172,7 @@ TEST_CASE("NodeAgent: Wake lets a registration end", "[net]") {
   agent.Start();
   REQUIRE(scheduler.WaitUntilHeld());
   CHECK(scheduler.register_attempts() == 1);
-  CHECK(node.lives() == std::vector<std::string>{"server-1#1"});
+  CHECK(node.incarnations() == std::vector<std::string>{"server-1#1"});
 }
 
 TEST_CASE("NodeAgent: a name that the scheduler gave is kept, unless it went to another daemon",
@@ -200,7 +200,7 @@ TEST_CASE("NodeAgent: a name that the scheduler gave is kept, unless it went to 
   }
 }
 
-TEST_CASE("NodeAgent: a scheduler that is away for a while is found again in the same life",
+TEST_CASE("NodeAgent: a scheduler that is away for a while is found again in the same incarnation",
           "[net]") {
   testing::FakeScheduler scheduler;
   FakeNode node;
@@ -212,7 +212,7 @@ TEST_CASE("NodeAgent: a scheduler that is away for a while is found again in the
   agent.Wake();
   scheduler.Up();
   REQUIRE(scheduler.WaitForSync(Reports("lenet-3")).has_value());
-  CHECK(node.lives().size() == 1);
+  CHECK(node.incarnations().size() == 1);
 }
 
 TEST_CASE("NodeAgent: errors that may pass are tried again", "[net]") {
@@ -255,7 +255,7 @@ TEST_CASE("NodeAgent: a refusal ends it with the scheduler's words", "[net]") {
   CHECK_STATUS(fatal.status, refusal.code(), std::string(refusal.message()));
   CHECK_STATUS(fatal.status, refusal.code(), scheduler.address());
   CHECK(scheduler.register_attempts() == 1);
-  CHECK(node.lives().empty());
+  CHECK(node.incarnations().empty());
 }
 
 TEST_CASE("NodeAgent: a name that another daemon has is asked for, for a moment", "[net]") {
@@ -277,7 +277,7 @@ TEST_CASE("NodeAgent: a name that another daemon has is asked for, for a moment"
     REQUIRE(fatal.ended.WaitForNotificationWithTimeout(kPatience));
     agent.Stop();
     CHECK_STATUS(fatal.status, absl::StatusCode::kAlreadyExists, "is held by another");
-    CHECK(node.lives().empty());
+    CHECK(node.incarnations().empty());
   }
 }
 
@@ -343,9 +343,12 @@ TEST_CASE("NodeAgent: a node that leaves when it is safe lives on until the sche
     scheduler.SetMayStop(true);
     expected = true;
   }
-  SECTION("its life is over") { scheduler.FailSync({absl::AbortedError("the lease ran out")}); }
+  SECTION("its incarnation is over") {
+    scheduler.FailSync({absl::AbortedError("the lease ran out")});
+  }
   CHECK(left.WaitForNotificationWithTimeout(kPatience));
-  CHECK(left_safely == expected);  // A life that is over may leave a log for which a job waits.
+  // An incarnation that is over may leave a log for which a job waits.
+  CHECK(left_safely == expected);
   CHECK(scheduler.register_attempts() == 1);
 }
 

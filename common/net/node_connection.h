@@ -1,7 +1,7 @@
-// NodeConnection: one call that the scheduler holds for as long as a node's life lasts. A process
-// that is killed cuts it, so the scheduler hears of that at once, also between two syncs.
+// NodeConnection: one call that the scheduler holds for as long as a node's incarnation lasts. A
+// process that is killed cuts it, so the scheduler hears of that at once, also between two syncs.
 //
-//   idle --Keep--> held --cut, answered--> idle      held --Keep of another life, End--> idle
+//   idle --Keep--> held --cut, answered--> idle    held --Keep of another incarnation, End--> idle
 //
 // Thread safety: Keep and End are one thread's. Invariant: at most one call is held.
 #ifndef CAPSTAN_COMMON_NET_NODE_CONNECTION_H_
@@ -24,7 +24,7 @@ class NodeConnection {
       : stub_(stub) {}  // It outlives the connection.
   ~NodeConnection() { End(); }
 
-  // Holds a call for this life, if none is held.
+  // Holds a call for this incarnation, if none is held.
   void Keep(const NodeId& node, Incarnation incarnation) ABSL_LOCKS_EXCLUDED(mutex_);
   void End() ABSL_LOCKS_EXCLUDED(mutex_);  // Returns once no call is held.
 

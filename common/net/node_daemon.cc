@@ -122,10 +122,11 @@ void NodeDaemon::LeaveWhenSafe(absl::Duration grace, const std::function<std::st
   const std::string rest = held();
   const std::string still = rest.empty() ? "" : absl::StrCat(" and still holds ", rest);
   if (left.has_value()) {
-    LogWarning({},
-               "stops{}: it has no life with the scheduler, so nobody has said that no job waits "
-               "for what is on its disk",
-               still);
+    LogWarning(
+        {},
+        "stops{}: it is not registered with the scheduler, so nobody has said that no job waits "
+        "for what is on its disk",
+        still);
   } else if (!fatal.ok()) {
     LogWarning({}, "stops{}: {}", still, std::string(fatal.message()));
   } else if (received.has_value()) {

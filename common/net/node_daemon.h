@@ -5,7 +5,7 @@
 //                     \            \--refused by the scheduler-----> exit 1
 //                      \--cannot listen, ...-----------------------> exit 1
 //
-//   LeaveWhenSafe:  LEAVING --may_stop, no life--------------> gone
+//   LeaveWhenSafe:  LEAVING --may_stop, not registered--------> gone
 //                      \--grace over, another signal, refused--> gone, with a warning
 //
 // Thread safety: functions for main's thread, except that Wake and BeginAnew may be
@@ -27,7 +27,7 @@
 #include "common/net/grpc_server.h"
 #include "common/net/node_agent.h"
 #include "common/net/node_identity.h"
-#include "common/net/node_life.h"
+#include "common/net/node_registration.h"
 #include "proto/scheduler.pb.h"
 
 namespace capstan {

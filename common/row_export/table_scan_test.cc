@@ -157,9 +157,9 @@ TEST_CASE("Table scan: what cannot pass ends it at once", "[common]") {
   FakeRowSource source(1, kDim);
   const auto nothing = [](const RowBatch&) { return absl::OkStatus(); };
   SECTION("a server's refusal") {
-    source.before = [](int) { return absl::AbortedError("this life is fenced off"); };
+    source.before = [](int) { return absl::AbortedError("this incarnation is fenced off"); };
     CHECK_STATUS(Scan(source, nothing), StatusCode::kAborted,
-                 "server server-1 at server-1:1: this life is fenced off");
+                 "server server-1 at server-1:1: this incarnation is fenced off");
     CHECK(source.calls == 1);
   }
   SECTION("a job that has ended") {

@@ -9,10 +9,10 @@
 //
 // The servers keep the moment for as long as its reader reads: every call renews the lease at all
 // of them, and one that has nothing to read calls Renew now and then (lease() / 3). It ends, with
-// an error of all later calls, when a server dies, begins a new life or gives up one of its shards,
-// when the job ends, or when what updates have changed since has no room in the job's memory. Then
-// another one is to be opened. Any number of readers may read at a time; those that open one at the
-// same time read the same moment.
+// an error of all later calls, when a server dies, begins a new incarnation or gives up one of its
+// shards, when the job ends, or when what updates have changed since has no room in the job's
+// memory. Then another one is to be opened. Any number of readers may read at a time; those that
+// open one at the same time read the same moment.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_SNAPSHOT_SNAPSHOT_READER_H_

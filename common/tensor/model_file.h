@@ -54,7 +54,7 @@ struct TableRows {
 //   job_id        empty for a model made without a cluster
 //   since_folder  of the export that rows are a delta since; empty: they are all
 //   progress      as WriteFileDurably's, of the tensors
-//   exporter      the life of the task that writes it; 0: no task does
+//   exporter      the incarnation of the task that writes it; 0: no task does
 // Errors: kInvalidArgument  a table's values do not fit its spec; RowFileName's.
 //         else              those of WriteFileDurably and MakeDirectories.
 absl::Status WriteModelFiles(const std::string& directory, const std::string& job_id,

@@ -1,7 +1,7 @@
 // Staged models: a model lies whole in a folder of its own before its files get the names by which
 // users know them.
 //
-//   <folder>/.export-0-17/   model.safetensors, ..., model.json: as one life of a task wrote them
+//   <folder>/.export-0-17/   model.safetensors, ..., model.json: as one incarnation wrote them
 //   <folder>/                the same files, once PublishModel has moved them there
 //
 // A task that is taken for dead may wake long after others have gone on without it. It still writes
@@ -19,9 +19,9 @@
 namespace capstan {
 
 // Moves the model in the folder `staged` into `folder`, of the same file system, durably; its
-// manifest last. First removes what earlier lives have staged in `folder`: one of them that was
-// told to move its model, and was stopped before it did, then finds nothing to put over this one.
-// Goes on where an earlier call was interrupted. `job`, `exporter`: the life that
+// manifest last. First removes what earlier incarnations have staged in `folder`: one of them that
+// was told to move its model, and was stopped before it did, then finds nothing to put over this
+// one. Goes on where an earlier call was interrupted. `job`, `exporter`: the incarnation that
 // has written it, as its manifest says; a model of it that is in `folder` already was published
 // before.
 // Errors (what was moved stays so): kNotFound  there is no model in `staged`.
@@ -44,9 +44,9 @@ std::vector<StagedModel> StagedModelsIn(const std::string& folder);
 // removed stays.
 void RemoveStagedModel(const std::string& staged);
 
-// Removes what lives up to `last` have left in `folder`, whatever job they were of; but a whole
-// model stays that is newer than the one in `folder`: it could not be moved, and nothing else has
-// it. REQUIRES: no model of theirs is to be published. One of them that still writes may fail.
+// Removes what incarnations up to `last` have left in `folder`, whatever job they were of; but a
+// whole model stays that is newer than the one in `folder`: it could not be moved, and nothing else
+// has it. REQUIRES: no model of theirs is to be published. One of them that still writes may fail.
 void RemoveStagedModelsUpTo(Incarnation last, const std::string& folder);
 
 }  // namespace capstan

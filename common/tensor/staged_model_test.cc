@@ -74,8 +74,9 @@ TEST_CASE("Staged models: a publication that was interrupted anywhere is complet
   CHECK(ReadFile(out + "/model.safetensors") == tensors);
 }
 
-TEST_CASE("Staged models: an earlier life that moves its model late leaves the newer one there",
-          "[common][tensor]") {
+TEST_CASE(
+    "Staged models: an earlier incarnation that moves its model late leaves the newer one there",
+    "[common][tensor]") {
   const std::string out = TestPath("late");
   const std::string older = out + "/.export-1-5", newer = out + "/.export-0-7";
   Write(older, 1, Incarnation(5));
@@ -140,7 +141,7 @@ TEST_CASE("Staged models: only their folders are removed", "[common][tensor]") {
   CHECK(StagedModelsIn(out).empty());
 }
 
-TEST_CASE("Staged models: those of lives up to one are removed, of whatever rank",
+TEST_CASE("Staged models: those of incarnations up to one are removed, of whatever rank",
           "[common][tensor]") {
   const std::string out = TestPath("up-to");
   for (const char* name : {"/.export-0-7", "/.export-5-12", "/.export-0-13", "/.export-notes"}) {

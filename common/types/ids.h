@@ -16,7 +16,7 @@ using JobId = std::string;
 // A daemon's name, unique among live daemons: "server-1".
 using NodeId = std::string;
 
-// One process lifetime, issued by the scheduler; a later life has a higher one. Never 0
+// One process lifetime, issued by the scheduler; a later one has a higher number. Never 0
 // when issued.
 using Incarnation = StrongInt<struct IncarnationTag, uint64_t>;
 // Position of a worker task in its job: [0, workers). A restarted task keeps its rank.

@@ -81,7 +81,7 @@ class Checkpoints {
   State state() const { return state_; }
   CheckpointOrder order() const;  // For the servers; of id 0: none.
   NodeId Awaited() const;         // A server that it waits for.
-  // Its manifest, which is to be written. Given once in each life of the scheduler.
+  // Its manifest, which is to be written. Given once in each incarnation of the scheduler.
   std::optional<CheckpointPublish> TakePublish();
   CheckpointId last_begun() const { return last_begun_; }
   void SkipTo(CheckpointId floor);  // Ids up to there are given out already.
@@ -139,7 +139,7 @@ class Checkpoints {
   CheckpointId last_failed_;
   std::string why_failed_;
   Ends ends_;
-  bool publish_taken_ = false;  // In this life of the scheduler.
+  bool publish_taken_ = false;  // In this incarnation of the scheduler.
   uint64_t changes_ = 0;
 };
 

@@ -183,7 +183,7 @@ struct RoutingChanged {
 struct TaskPlaced {
   TaskKey task;
   NodeId node;
-  bool restart = false;  // The rank had an earlier life.
+  bool restart = false;  // The rank had an earlier incarnation.
 };
 
 struct TaskDied {
@@ -268,7 +268,7 @@ struct JobEnded {
 // No process of an ended job is left, by the reports of live daemons.
 struct JobLeft {
   JobId job;
-  Incarnation last;  // No life of its tasks is above that.
+  Incarnation last;  // No incarnation of its tasks is above that.
 };
 
 using Event = std::variant<NodeJoined, NodeDied, ServerLost, ServerReturned, ServerFailed, LinkDied,

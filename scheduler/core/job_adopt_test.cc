@@ -35,12 +35,12 @@ struct Fixture : JobFixture {
         const Term later(route.term.value() + 3);
         stored.push_back({"job-1", route.key, later, Position(9), "", server.incarnation});
       }
-      const Incarnation life(60 + server.incarnation.value());
-      run->OnServerJoined({server.node, server.address, life}, stored, /*draining=*/false, now,
-                          events);
+      const Incarnation incarnation(60 + server.incarnation.value());
+      run->OnServerJoined({server.node, server.address, incarnation}, stored, /*draining=*/false,
+                          now, events);
     }
     for (int rank = 0; rank < 2; ++rank) {
-      lives[static_cast<size_t>(rank)] = 9;
+      incarnations[static_cast<size_t>(rank)] = 9;
       Place(rank);
     }
   }
@@ -96,8 +96,9 @@ TEST_CASE("Restored job: its store may be of an earlier epoch than its tables (i
 }
 
 // Tasks that an earlier scheduler placed after the store was copied are in no record, but may live.
-TEST_CASE("Restored job: who goes back fences off lives that the store does not know (issue 20)",
-          "[scheduler][core]") {
+TEST_CASE(
+    "Restored job: who goes back fences off incarnations that the store does not know (issue 20)",
+    "[scheduler][core]") {
   JobFixture job(GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp));
   job.Start();
   job.run->Restored(job.now, absl::ZeroDuration(), Generation(1000));

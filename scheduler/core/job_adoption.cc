@@ -61,7 +61,7 @@ absl::Status TakeUpRun(const Adoption& from, const Membership& membership, const
   JobRun& run = *entry.run;
   // The other scheduler's counter may be ahead of this one's, because it began with the calendar of
   // another host (SchedulerCore::Options::first_incarnation).
-  incarnations.RaiseTo(run.parts().tasks.LastLife().Next());
+  incarnations.RaiseTo(run.parts().tasks.LastIncarnation().Next());
   for (const ServerRef& server : run.parts().routing->servers) {
     incarnations.RaiseTo(server.incarnation.Next());
   }

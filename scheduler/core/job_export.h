@@ -1,6 +1,6 @@
 // JobExport: how a job's model gets to its place. A task writes the model into a folder of its own
-// life, and the scheduler gives it its name; so a task that was taken for dead and lives can do no
-// more than write where nobody looks.
+// incarnation, and the scheduler gives it its name; so a task that was taken for dead and lives can
+// do no more than write where nobody looks.
 //
 //   NOBODY --Assign--> WRITING --OnWritten--> STAGED --OnPublished: moved--> DONE
 //     ^                  |   \                  \--it cannot be moved--> LEFT to its writer, or, if
@@ -49,9 +49,9 @@ class JobExport {
   // A task has written all of it: servers and tasks are missed only if it cannot be moved.
   bool IsWhole() const;
   bool IsNeeded(Rank rank) const;  // The model is not whole, or this task alone can move it.
-  // The model of that life is to be moved, still.
+  // The model of that incarnation is to be moved, still.
   bool Awaits(const TaskKey& writer) const;
-  std::optional<ModelPublish> TakePublish();  // Given once in each life of the scheduler.
+  std::optional<ModelPublish> TakePublish();  // Given once in each incarnation of the scheduler.
   // REQUIRES: Awaits(its writer).
   void OnPublished(const absl::Status& status, Events& events);
   bool done() const { return done_; }  // The model is in its place.

@@ -184,7 +184,7 @@ TEST_CASE("Job: a server may make its shards for as long as it gets on with it, 
   }
 }
 
-TEST_CASE("Job: a task that fails as another life may not is started again (issue 20)",
+TEST_CASE("Job: a task that fails as another incarnation may not is started again (issue 20)",
           "[scheduler][core]") {
   JobFixture job(ConsistencyMode::kBsp);
   job.Start();

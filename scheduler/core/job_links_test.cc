@@ -33,7 +33,7 @@ void Report(JobFixture& job, const std::vector<int>& cut, absl::Duration time,
 // Places rank 1 on the worker of rank 0.
 void PlaceBesideTheFirst(JobFixture& job) {
   job.Exit(1, /*code=*/1);
-  job.lives[1] = 2;
+  job.incarnations[1] = 2;
   job.run->PlaceTask(Rank(1), job.Key(1).incarnation, "worker-0", "w:1", job.now, job.events);
 }
 

@@ -66,7 +66,7 @@ void JobMembers::Remove(Rank rank, Instant now) {
 }
 
 void JobMembers::Fence(Incarnation floor, Instant now) {
-  floor = std::max(floor, first_life_);
+  floor = std::max(floor, first_incarnation_);
   if (floor <= membership_.incarnation_floor) return;
   membership_.incarnation_floor = floor;
   Changed(now);
@@ -77,7 +77,7 @@ void JobMembers::Restored(Instant now, Generation first) {
   changed_ = now;
   membership_.generation = std::max(membership_.generation, first);
   left_out_ = membership_.generation;
-  first_life_ = std::max(first_life_, Incarnation(first.value()));
+  first_incarnation_ = std::max(first_incarnation_, Incarnation(first.value()));
 }
 
 void JobMembers::Adopt(Instant now) {

@@ -39,13 +39,13 @@ class JobMembers {
   JobMembers(const Primaries& primaries, Instant now, Generation first = Generation(1));
 
   void SetPrimaries(const Primaries& primaries, Instant now);
-  void Forget(const NodeId& server);  // It died: a later life of it has applied nothing.
+  void Forget(const NodeId& server);  // It died: a later incarnation of it has applied nothing.
 
   void Add(Rank rank, Incarnation incarnation,
-           Instant now);  // Replaces an earlier life of the rank.
+           Instant now);  // Replaces an earlier incarnation of the rank.
   void Remove(Rank rank, Instant now);
-  // No life below `floor` counts any more, nor one that an earlier scheduler gave out: where the
-  // store was put back, nothing tells of it.
+  // No incarnation below `floor` counts any more, nor one that an earlier scheduler gave out: where
+  // the store was put back, nothing tells of it.
   void Fence(Incarnation floor, Instant now);
   // The job was another cluster's: no server has applied anything, and generations begin above all
   // that may have been made since.
@@ -69,8 +69,8 @@ class JobMembers {
   void Acknowledge(const NodeId& server, Generation routing, Generation membership);
   bool tables_ready() const;  // Every primary has applied the table that made it one.
 
-  // Every primary has applied a membership without the lives that have ended: it refuses what they
-  // sent before, and what arrives late.
+  // Every primary has applied a membership without the incarnations that have ended: it refuses
+  // what they sent before, and what arrives late.
   bool AreDeadFenced() const { return AppliedByAll() >= left_out_; }
 
   // A primary that has not applied the newest membership or that table. Nothing if all have.
@@ -92,7 +92,7 @@ class JobMembers {
     archive(membership_, changed_, since_, factor_since_, primaries_, applied_);
   }
   // The servers get their whole time again, and generations go on from `first` at the earliest, as
-  // lives do that this scheduler gives out.
+  // incarnations do that this scheduler gives out.
   void Restored(Instant now, Generation first = Generation(0));
 
  private:
@@ -115,12 +115,12 @@ class JobMembers {
   void NoteReady();
 
   JobMembership membership_;
-  Incarnation first_life_;  // This scheduler gives out none below it; it is not stored.
-  Instant changed_;         // The newest membership was made, or a server became primary.
+  Incarnation first_incarnation_;  // This scheduler gives out none below it; it is not stored.
+  Instant changed_;                // The newest membership was made, or a server became primary.
   // When the member was listed, activated or deactivated; 0: it is active and all know.
   absl::btree_map<Rank, Generation> since_;
   Generation factor_since_;  // When the learning rate changed; 0: all have applied it.
-  Generation left_out_;      // The newest that left out a life of an earlier one. Not durable.
+  Generation left_out_;  // The newest that left out an incarnation of an earlier one. Not durable.
   Primaries primaries_;
   absl::btree_map<NodeId, Applied> applied_;  // By server, once it has reported.
   MakingWatch making_;                        // Not durable.

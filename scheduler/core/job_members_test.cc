@@ -65,7 +65,8 @@ TEST_CASE("Job members: one member's change does not stop another", "[scheduler]
   CHECK_FALSE(members.MayActivate(Rank(1)));
 }
 
-TEST_CASE("Job members: a new life of a rank takes the place of the old one", "[scheduler][core]") {
+TEST_CASE("Job members: a new incarnation of a rank takes the place of the old one",
+          "[scheduler][core]") {
   JobMembers members(TwoServers(), kNow);
   members.Add(Rank(1), Incarnation(6), kNow);
   members.Add(Rank(0), Incarnation(5), kNow);

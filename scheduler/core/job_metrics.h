@@ -39,8 +39,8 @@ class JobMetrics {
     }
   };
 
-  // Takes a task's totals in. `known`: the newest totals taken in of this life; updated. Totals of
-  // fewer samples than known are an older report and change nothing.
+  // Takes a task's totals in. `known`: the newest totals taken in of this incarnation; updated.
+  // Totals of fewer samples than known are an older report and change nothing.
   void Add(const TaskTotals& totals, TaskTotals& known, Instant now);
 
   void StartEpoch() { epoch_ = {}; }
@@ -50,7 +50,7 @@ class JobMetrics {
   const std::vector<int64_t>& staleness_counts() const { return staleness_counts_; }
   int64_t rows_cached() const { return rows_cached_; }
   int64_t rows_pulled() const { return rows_pulled_; }
-  int64_t samples() const { return samples_; }  // Trained in all lives, repeats included.
+  int64_t samples() const { return samples_; }  // Trained in all incarnations, repeats included.
   double SamplesPerSecond(Instant now) const;   // Over the last kRateWindow.
 
   // ---- durable state, in the form of scheduler/store/archive.h

@@ -40,7 +40,7 @@ TEST_CASE("Job metrics: rows that were kept are counted once", "[scheduler][core
   CHECK(metrics.TakeReport().rows_cached == 9);
 }
 
-TEST_CASE("Job metrics: a new life counts from zero, beside what its rank did before",
+TEST_CASE("Job metrics: a new incarnation counts from zero, beside what its rank did before",
           "[scheduler][core]") {
   JobMetrics metrics;
   TaskTotals first;

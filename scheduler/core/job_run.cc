@@ -14,7 +14,7 @@
 namespace capstan::scheduler {
 namespace {
 
-constexpr uint64_t kRevisionsPerLife = uint64_t{1} << 32;
+constexpr uint64_t kRevisionsPerIncarnation = uint64_t{1} << 32;
 
 std::string Describe(const TaskExit& exit) {
   std::string text = exit.signal != 0
@@ -82,7 +82,7 @@ void JobRun::OnTaskFailed(const TaskReport& report, Instant now, Events& events)
 
 void JobRun::OnTaskExited(const TaskKey& key, const TaskExit& exit, bool node_leaving, Instant now,
                           Events& events) {
-  const Task* task = parts_.tasks.FindLife(key.rank, key.incarnation);
+  const Task* task = parts_.tasks.FindIncarnation(key.rank, key.incarnation);
   if (task == nullptr) return;
   Failure why{FailureReason::kTaskCrashed, Describe(exit)};
   if (node_leaving) why = {FailureReason::kNone, absl::StrCat(task->node, " leaves")};
@@ -190,7 +190,7 @@ void JobRun::OnTableFailed(const NodeId& server, const TableReport& report, Inst
       events);
 }
 
-void JobRun::Adopt(const std::string& cluster, Incarnation first_life, CheckpointId floor,
+void JobRun::Adopt(const std::string& cluster, Incarnation first_incarnation, CheckpointId floor,
                    Instant now, Events& events) {
   Restored(now, absl::ZeroDuration());
   absl::btree_set<NodeId> nodes;
@@ -201,7 +201,7 @@ void JobRun::Adopt(const std::string& cluster, Incarnation first_life, Checkpoin
   parts_.server_watch.Adopt(now);
   parts_.checkpoints.all().Abandon(absl::StrCat("its servers were of cluster ", cluster));
   parts_.checkpoints.all().SkipTo(floor);
-  parts_.members.Fence(first_life, now);
+  parts_.members.Fence(first_incarnation, now);
   std::vector<DeadNode> gone;
   for (const NodeId& node : nodes) {
     gone.push_back({node, absl::StrCat("it was of cluster ", cluster), now});
@@ -337,7 +337,7 @@ void JobRun::Restored(Instant now, absl::Duration rejoin, Generation first) {
   parts_.members.Restored(now, first);
   parts_.training.Restored(now);
   // Users saw fewer than this many revisions (reports) that were not stored.
-  parts_.revision += kRevisionsPerLife;
+  parts_.revision += kRevisionsPerIncarnation;
   ++parts_.decisions;  // Stores the new revision, to which the next incarnation adds.
 }
 

@@ -1,4 +1,4 @@
-// JobRun: one job's life from the moment it is given servers and task slots to its end.
+// JobRun: one job's lifetime from the moment it is given servers and task slots to its end.
 //
 //   PLACING --all servers have made the tables--> STARTING --every placed task is ready-->
 //   TRAINING(0) --all leases done--> EVALUATING(0) --all results in--> TRAINING(1) ... -->
@@ -66,7 +66,7 @@ class JobRun {
     std::string why;
     Instant fenced_at;  // From then on it answers no reads.
   };
-  // The files that the shell is to write, each given once in each life of the scheduler.
+  // The files that the shell is to write, each given once in each incarnation of the scheduler.
   struct Files {
     std::optional<CheckpointPublish> checkpoint;  // Its manifest.
     std::optional<ModelPublish> model;            // It is to be given its name.
@@ -98,7 +98,7 @@ class JobRun {
   // ---- nodes and servers
   void OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events);
   // A live server, of the job or not; `stored`: what it registered with, given once. REQUIRES: an
-  // earlier life of that name has died.
+  // earlier incarnation of that name has died.
   void OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored, bool draining,
                       Instant now, Events& events);
   void OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events);
@@ -106,9 +106,10 @@ class JobRun {
   // The job was another cluster's, and is given to this one as it was recorded last: its servers
   // and tasks are gone, and shards are read from the logs of servers that join. REQUIRES: it has
   // not ended.
-  // `first_life`: below it are all lives of its tasks. `floor`: of its checkpoints, the highest.
-  void Adopt(const std::string& cluster, Incarnation first_life, CheckpointId floor, Instant now,
-             Events& events);
+  // `first_incarnation`: below it are all incarnations of its tasks. `floor`: of its checkpoints,
+  // the highest.
+  void Adopt(const std::string& cluster, Incarnation first_incarnation, CheckpointId floor,
+             Instant now, Events& events);
 
   // ---- files
   Files TakeFiles();

@@ -235,7 +235,7 @@ TEST_CASE("Job: two logs that cannot be read back are two lost logs", "[schedule
 }
 
 // sim --seed=222560216: the server sent the report before it read its log, and it arrived twice.
-TEST_CASE("Job: a late report does not make the log of an earlier life one of an older disk",
+TEST_CASE("Job: a late report does not make the log of an earlier incarnation one of an older disk",
           "[scheduler][core]") {
   ServersFixture job(0, /*log=*/true);
   const std::vector<int> shards = job.ShardsOf("server-2");

@@ -120,7 +120,7 @@ TEST_CASE("Job: a server whose disk fails is as good as dead to the job", "[sche
     TableReport report{"job-1", job.run->parts().routing->generation, Generation(0), failed, {}};
     job.run->OnTableReport(server, report, job.now, job.events);
   };
-  SECTION("its replicas take over, and it gets nothing more in this life") {
+  SECTION("its replicas take over, and it gets nothing more in this incarnation") {
     ServersFixture job(1, /*log=*/true);
     fail(job, "server-2");
     CHECK_FALSE(job.run->parts().ended());

@@ -149,7 +149,7 @@ TEST_CASE("Job: SSP members start an epoch together, and who runs out of leases 
   CHECK_FALSE(job.Of(1).samples.empty());
 }
 
-TEST_CASE("Job: a crashed task's leases go to the others, its rank comes back as a new life",
+TEST_CASE("Job: a crashed task's leases go to the others, its rank comes back as a new incarnation",
           "[scheduler][core]") {
   JobFixture job(ConsistencyMode::kAsp);
   job.Start();

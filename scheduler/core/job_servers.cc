@@ -23,7 +23,7 @@ bool JobServers::SetStored(const NodeId& server, const JobId& job, const std::st
   it->second.stored.clear();
   for (const StoredShard& shard : stored) {
     if (shard.job != job || shard.unique_id != unique_id) continue;
-    it->second.stored[shard.shard] = {shard.term, shard.position, shard.life};
+    it->second.stored[shard.shard] = {shard.term, shard.position, shard.incarnation};
   }
   return true;
 }

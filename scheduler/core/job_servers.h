@@ -2,7 +2,7 @@
 // may be given shards.
 //
 //   unknown --Set--> LIVES --draining, or tasks cannot reach it (avoided)--> to be left
-//                      \--Died--> unknown      \--Failed--> dead to the job until its next life
+//                      \--Died--> unknown      \--Failed--> dead to the job in this incarnation
 //
 // The members are the servers of the job: those that hold it, and as many more as make the number
 // that it asks for. The good ones are members that live and are not to be left.
@@ -28,13 +28,13 @@ class JobServers {
   struct LogEnd {
     Term term;
     Position position;
-    Incarnation life;  // The incarnation of the server that had all of the shard last.
+    Incarnation incarnation;  // The incarnation of the server that had all of the shard last.
     bool ReachesBeyond(const LogEnd& other) const {
       return std::pair(term, position) > std::pair(other.term, other.position);
     }
     template <typename Archive>
     void serialize(Archive& archive) {
-      archive(term, position, life);
+      archive(term, position, incarnation);
     }
   };
   // A server that lives.
@@ -71,7 +71,7 @@ class JobServers {
   // ---- what is
   const Server* Find(const NodeId& server) const;  // Null: it does not live.
   const Server& at(const NodeId& server) const { return servers_.at(server); }
-  bool Lives(const ServerRef& server) const;    // This life of it.
+  bool Lives(const ServerRef& server) const;    // This incarnation of it.
   bool IsToBeLeft(const NodeId& server) const;  // It lives, and is drained or avoided.
   bool HasFailed(const NodeId& server) const { return failed_.contains(server); }
   bool HasAnother(const NodeId& than) const;  // A live one that is not to be left.

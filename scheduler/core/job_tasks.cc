@@ -39,18 +39,18 @@ void JobTasks::End(Rank rank) {
   changed_.erase(rank);
 }
 
-Task* JobTasks::FindLife(Rank rank, Incarnation incarnation) {
+Task* JobTasks::FindIncarnation(Rank rank, Incarnation incarnation) {
   if (rank.value() < 0 || rank.value() >= static_cast<int64_t>(tasks_.size())) return nullptr;
   Task& task = at(rank);
   const bool same = task.incarnation == incarnation || Planted(PlantedBug::kTakeReportOfTheDead);
   return task.placed() && same ? &task : nullptr;
 }
 
-const Task* JobTasks::Find(const TaskKey& life) const {
-  const int64_t rank = life.rank.value();
+const Task* JobTasks::Find(const TaskKey& key) const {
+  const int64_t rank = key.rank.value();
   if (rank < 0 || rank >= static_cast<int64_t>(tasks_.size())) return nullptr;
-  const Task& task = at(life.rank);
-  return task.placed() && task.incarnation == life.incarnation ? &task : nullptr;
+  const Task& task = at(key.rank);
+  return task.placed() && task.incarnation == key.incarnation ? &task : nullptr;
 }
 
 std::vector<Rank> JobTasks::TakeChanged() {
@@ -106,7 +106,7 @@ int JobTasks::CountIn(Task::State state) const {
                                         [state](const Task& task) { return task.state == state; }));
 }
 
-Incarnation JobTasks::LastLife() const {
+Incarnation JobTasks::LastIncarnation() const {
   Incarnation last;
   for (const Task& task : tasks_) last = std::max(last, task.incarnation);
   return last;

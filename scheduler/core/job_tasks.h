@@ -1,5 +1,5 @@
-// JobTasks: the lives of a job's ranks. A rank is one position of the job; each process that fills
-// it is a life with its own incarnation.
+// JobTasks: the incarnations of a job's ranks. A rank is one position of the job; each process that
+// fills it is one incarnation.
 //
 //   UNPLACED --Place--> STARTING --Renew (first report)--> PREPARING --Renew (prepared)--> LIVE
 //      ^-----End (died, exited, its daemon died)---------------/----------------------------/
@@ -38,7 +38,7 @@ struct Task {
   Activity activity;
   Assignment assignment;
   Generation assignment_seen;
-  bool let_go = false;  // Unplaced: its last life was not needed any more, and did not die.
+  bool let_go = false;  // Unplaced: its last incarnation was not needed any more, and did not die.
   // It says idle with its newest assignment while that has unfinished leases: since when.
   std::optional<Instant> contradicts_since;
   // It has work, or prepares, does not move on with it, and names nothing that it waits for: since
@@ -65,27 +65,27 @@ class JobTasks {
   };
   JobTasks(int workers, const Options& options);
 
-  // Starts a new life. REQUIRES: the rank is unplaced.
+  // Starts a new incarnation. REQUIRES: the rank is unplaced.
   void Place(Rank rank, Incarnation incarnation, const NodeId& node, const std::string& address,
              Instant now);
   // A report came. A task that was live stays so, whatever a late report says.
   void Renew(Task& task, bool preparing, Instant now);
   // Its silence says nothing so far: it has the time of a lease again.
   void Excuse(Rank rank, Instant now) { at(rank).deadline = now + options_.lease; }
-  void End(Rank rank);  // Keeps what the life reported, for describe.
+  void End(Rank rank);  // Keeps what the incarnation reported, for describe.
 
   Task& at(Rank rank) { return tasks_[static_cast<size_t>(rank.value())]; }
   const Task& at(Rank rank) const { return tasks_[static_cast<size_t>(rank.value())]; }
-  Task* FindLife(Rank rank, Incarnation incarnation);  // Null: not a placed life.
-  const Task* Find(const TaskKey& life) const;         // The same, of a life of this job.
+  Task* FindIncarnation(Rank rank, Incarnation incarnation);  // Null: not a placed incarnation.
+  const Task* Find(const TaskKey& key) const;  // The same, of an incarnation of this job.
 
   std::vector<Rank> Unplaced() const;
   std::vector<Rank> Live() const;
   std::vector<Rank> OnNode(const NodeId& node) const;  // Placed there.
   std::vector<Rank> Expired(Instant now) const;
   int CountIn(Task::State state) const;
-  Incarnation LastLife() const;        // The highest of all ranks; 0: none was placed.
-  Iteration HighestIteration() const;  // Over live tasks; 0 if none.
+  Incarnation LastIncarnation() const;  // The highest of all ranks; 0: none was placed.
+  Iteration HighestIteration() const;   // Over live tasks; 0 if none.
   Instant NextDeadline() const;
 
   // ---- assignments that are newer than at the last TakeChanged; not durable

@@ -15,7 +15,7 @@ TEST_CASE("Job tasks: a task has the start limit to report first, then its lease
   tasks.Place(Rank(1), Incarnation(7), "worker-1", "h:1", At(0));
   CHECK(tasks.NextDeadline() == At(30));
   CHECK(tasks.Live().empty());
-  Task& task = *tasks.FindLife(Rank(1), Incarnation(7));
+  Task& task = *tasks.FindIncarnation(Rank(1), Incarnation(7));
   tasks.Renew(task, /*preparing=*/true, At(6));
   CHECK(tasks.Live().empty());
   CHECK(tasks.NextDeadline() == At(11));
@@ -28,16 +28,16 @@ TEST_CASE("Job tasks: a task has the start limit to report first, then its lease
   CHECK(tasks.Expired(At(15)) == std::vector<Rank>{Rank(1)});
 }
 
-TEST_CASE("Job tasks: only the newest placed life of a rank is found", "[scheduler][core]") {
+TEST_CASE("Job tasks: only the newest placed incarnation of a rank is found", "[scheduler][core]") {
   JobTasks tasks(1, {});
   tasks.Place(Rank(0), Incarnation(3), "worker-1", "h:1", At(0));
-  CHECK(tasks.FindLife(Rank(0), Incarnation(2)) == nullptr);
-  CHECK(tasks.FindLife(Rank(1), Incarnation(3)) == nullptr);
-  CHECK(tasks.FindLife(Rank(-1), Incarnation(3)) == nullptr);
+  CHECK(tasks.FindIncarnation(Rank(0), Incarnation(2)) == nullptr);
+  CHECK(tasks.FindIncarnation(Rank(1), Incarnation(3)) == nullptr);
+  CHECK(tasks.FindIncarnation(Rank(-1), Incarnation(3)) == nullptr);
   tasks.End(Rank(0));
-  CHECK(tasks.FindLife(Rank(0), Incarnation(3)) == nullptr);
+  CHECK(tasks.FindIncarnation(Rank(0), Incarnation(3)) == nullptr);
   tasks.Place(Rank(0), Incarnation(4), "worker-2", "h:2", At(0));
-  CHECK(tasks.FindLife(Rank(0), Incarnation(4))->node == "worker-2");
+  CHECK(tasks.FindIncarnation(Rank(0), Incarnation(4))->node == "worker-2");
   CHECK(tasks.OnNode("worker-1").empty());
 }
 

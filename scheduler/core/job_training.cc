@@ -129,7 +129,7 @@ ResumePoint JobTraining::PointNow(CheckpointPause::At moment, Instant now) const
   ResumePoint at;
   at.metrics = job_.metrics;
   at.membership = job_.members.membership().generation;
-  at.incarnation = job_.tasks.LastLife();
+  at.incarnation = job_.tasks.LastIncarnation();
   if (moment == CheckpointPause::At::kBetweenEpochs) {
     job_.epochs.AddTo(&at, JobEpochs::Moment::kAfter, now);
   } else {

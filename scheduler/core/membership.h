@@ -41,7 +41,8 @@ struct Node {
   Instant last_seen;
   std::optional<Instant> lease_from;    // After Restored, until it renews: its lease counts from.
   std::optional<Instant> broken_since;  // Its connection broke and it has not renewed since.
-  std::optional<Instant> returned;      // It was silent until then, in this life of the scheduler.
+  // It was silent until then, in this incarnation of the scheduler.
+  std::optional<Instant> returned;
 
   bool closing() const { return leaving || draining; }
   template <typename Archive>

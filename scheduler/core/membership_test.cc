@@ -271,7 +271,8 @@ TEST_CASE("Membership: the dead are listed for an hour", "[scheduler][core]") {
 }
 
 TEST_CASE(
-    "Membership: when most fall silent at once nobody is dead, and who comes back has its life",
+    "Membership: when most fall silent at once nobody is dead, and who comes back has its "
+    "incarnation",
     "[scheduler][core]") {
   Cluster cluster;
   for (int i = 1; i <= 4; ++i) {

@@ -56,7 +56,7 @@ struct Failure {
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
-// One life of one task.
+// One incarnation of one task.
 struct TaskKey {
   JobId job;
   Rank rank;
@@ -109,7 +109,7 @@ inline constexpr uint64_t kGenerationsPerAdoption = uint64_t{1} << 32;
 struct JobMembership {
   Generation generation;
   std::vector<Member> members;
-  Incarnation incarnation_floor = {};  // Lives below it are fenced off, whatever their rank.
+  Incarnation incarnation_floor = {};  // Incarnations below it are fenced off, whatever their rank.
   double learning_rate_factor = 1;     // The factor of all updates that follow.
   friend bool operator==(const JobMembership&, const JobMembership&) = default;
   template <typename Archive>
@@ -131,12 +131,12 @@ struct StoredShard {
   std::string unique_id = {};  // JobPlan::unique_id of the job that wrote it.
   // The incarnation of the server that last had the whole shard on this disk. It reveals an older
   // disk under the same name.
-  Incarnation life = {};
+  Incarnation incarnation = {};
   StoreRevision seen = {};  // The writer of the last record had heard of it.
   friend bool operator==(const StoredShard&, const StoredShard&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(job, shard, term, position, unique_id, life, seen);
+    archive(job, shard, term, position, unique_id, incarnation, seen);
   }
 };
 
@@ -208,7 +208,7 @@ struct CheckpointReport {
 struct Making {
   int made = 0;
   int total = 0;          // 0: it has not come to them yet.
-  uint64_t progress = 0;  // Grows, in one life, with each shard made, of whatever job.
+  uint64_t progress = 0;  // Grows, in one incarnation, with each shard made, of whatever job.
   friend bool operator==(const Making&, const Making&) = default;
 };
 

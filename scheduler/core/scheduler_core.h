@@ -10,7 +10,7 @@
 // (core_archive.h), after which daemons and tasks go on as if it had been away.
 //
 // Pure: no clock, threads, sockets or logging. Thread safety: thread-compatible.
-// Invariants: (1) a task slot holds at most one task; a rank has at most one life.
+// Invariants: (1) a task slot holds at most one task; a rank has at most one incarnation.
 //             (2) jobs start in the order of their submission.
 //             (3) no server becomes primary within read_lease of the last contact with the one
 //                 before it, unless that one is known to ask its replicas before each read, or
@@ -97,7 +97,7 @@ class SchedulerCore {
   absl::Status SyncNode(Ticket ticket, const NodeReport& report, Instant now, Actions& actions);
   // The call of the node that is held was cut: by a reset, or because its process is gone. It is
   // answered, and the node is dead unless it syncs within broken_limit. REQUIRES: the call that was
-  // cut is the held one; no effect if none is held or the life is over.
+  // cut is the held one; no effect if none is held or the incarnation is over.
   void OnSyncBroken(const NodeId& node, Incarnation incarnation, Instant now, Actions& actions);
 
   // ---- tasks

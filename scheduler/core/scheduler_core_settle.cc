@@ -64,7 +64,7 @@ void SchedulerCore::Forget(const JobId& job, Actions& actions) {
   // Processes of the job may still run. Their end will not be noticed any more, so the event comes
   // now.
   if (leaving_.erase(job) > 0) {
-    actions.events.push_back(JobLeft{job, jobs_.RunOf(job)->parts().tasks.LastLife()});
+    actions.events.push_back(JobLeft{job, jobs_.RunOf(job)->parts().tasks.LastIncarnation()});
   }
   actions.changes.forgotten.insert(job);
   changed_jobs_.erase(job);
@@ -77,7 +77,7 @@ void SchedulerCore::NoteLeft(Actions& actions) {
       ++job;
       continue;
     }
-    actions.events.push_back(JobLeft{*job, jobs_.RunOf(*job)->parts().tasks.LastLife()});
+    actions.events.push_back(JobLeft{*job, jobs_.RunOf(*job)->parts().tasks.LastIncarnation()});
     job = leaving_.erase(job);
   }
 }

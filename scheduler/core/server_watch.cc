@@ -260,7 +260,7 @@ bool ServerWatch::GoBack(Instant now, Events& events) {
   checkpoints_.GoBack(job_.epochs.returned() ? "training is over" : "its shards are lost");
   EndTasks(now, events);
   exporter_.Clear();
-  job_.members.Fence(job_.tasks.LastLife().Next(), now);
+  job_.members.Fence(job_.tasks.LastIncarnation().Next(), now);
   events.push_back(WentBack{job_.plan.id, recovery_.restore() ? recovery_.restore()->folder : "",
                             job_.epochs.returned() ? job_.epochs.BestEpoch() : std::nullopt});
   training_.work().Clear();

@@ -86,7 +86,7 @@ class ServerWatch {
   // ---- what is
   const JobRecovery& recovery() const { return recovery_; }
   RestoreSource source() const;
-  // The table names the server, in this or an earlier life.
+  // The table names the server, in this or an earlier incarnation.
   bool Uses(const NodeId& server) const { return job_.shards.routing().Names(server); }
   // The log on that server's disk may be all that is left of a shard.
   bool AwaitsLogOf(const NodeId& server) const {

@@ -43,7 +43,7 @@ std::vector<NodeId> ShardCopies::Holders() const {
 
 bool ShardCopies::IsOfOlderDisk(const NodeId& node, const JobServers::LogEnd& log) const {
   const auto writer = writers.find(node);
-  return writer != writers.end() && log.life < writer->second &&
+  return writer != writers.end() && log.incarnation < writer->second &&
          !Planted(PlantedBug::kReadOlderDisk);
 }
 
@@ -51,13 +51,15 @@ void RenderRouting(const std::vector<ShardCopies>& shards, Generation generation
                    Routing* routing) {
   // Servers are ordered by name. The dead server of a lost shard may stand beside its new
   // incarnation.
-  using Life = std::pair<NodeId, Incarnation>;
-  absl::btree_map<Life, int> index;
-  const auto life = [](const ServerRef& server) { return Life(server.node, server.incarnation); };
-  absl::btree_map<Life, ServerRef> used;
+  using NodeIncarnation = std::pair<NodeId, Incarnation>;
+  absl::btree_map<NodeIncarnation, int> index;
+  const auto key_of = [](const ServerRef& server) {
+    return NodeIncarnation(server.node, server.incarnation);
+  };
+  absl::btree_map<NodeIncarnation, ServerRef> used;
   for (const ShardCopies& shard : shards) {
-    used[life(shard.primary)] = shard.primary;
-    for (const ReplicaCopy& copy : shard.replicas) used[life(copy.server)] = copy.server;
+    used[key_of(shard.primary)] = shard.primary;
+    for (const ReplicaCopy& copy : shard.replicas) used[key_of(copy.server)] = copy.server;
   }
   routing->generation = generation;
   routing->servers.clear();
@@ -69,13 +71,13 @@ void RenderRouting(const std::vector<ShardCopies>& shards, Generation generation
   for (const ShardCopies& shard : shards) {
     ShardRoute route{.key = shard.key,
                      .elements = shard.elements,
-                     .server = index.at(life(shard.primary)),
+                     .server = index.at(key_of(shard.primary)),
                      .term = shard.term,
                      .replicas = {},
                      .hands_over = shard.moves_from.value() > 0,
                      .awaits_log = shard.awaits_log()};
     for (const ReplicaCopy& copy : shard.replicas) {
-      route.replicas.push_back({index.at(life(copy.server)), copy.in_sync});
+      route.replicas.push_back({index.at(key_of(copy.server)), copy.in_sync});
     }
     routing->shards.push_back(std::move(route));
   }

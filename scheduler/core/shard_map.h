@@ -67,7 +67,7 @@ class ShardMap {
   ShardMap(const Routing& routing, const Options& options);
 
   // ---- facts; what follows from them comes with the next Settle
-  // A live server, of the job or not. REQUIRES: an earlier life of that name has died.
+  // A live server, of the job or not. REQUIRES: an earlier incarnation of that name has died.
   void SetServer(const ServerRef& server, bool draining);
   // Sets the content of a live server's logs, as JobServers::SetStored.
   void SetStored(const NodeId& server, absl::Span<const StoredShard> stored,
@@ -75,7 +75,7 @@ class ShardMap {
   // Its shards get another primary from `fenced_at` on, when it answers no reads any more.
   void ServerDied(const NodeId& server, Instant fenced_at);
   // A live server holds nothing of this job any more, nor can it: to the job it is dead until its
-  // next life.
+  // next incarnation.
   void ServerFailed(const NodeId& server, Instant now);
   // Live servers that tasks cannot reach: their shards move away, as if they were drained, while
   // there is another server. Not durable.
@@ -118,7 +118,7 @@ class ShardMap {
   const Routing& routing() const { return routing_; }
   // When the job was taken up from another cluster; 0: never.
   Generation adopted_at() const { return adopted_at_; }
-  int CopiesOn(const NodeId& server) const;  // Primaries and replicas of its present life.
+  int CopiesOn(const NodeId& server) const;  // Primaries and replicas of its present incarnation.
   const JobServers& servers() const { return servers_; }
   // It is one of the last that held all of a shard that is lost, or may be: its log may be what is
   // left of it.

@@ -123,8 +123,8 @@ TEST_CASE("Shard map: the disk of a dead primary is wanted until another one has
   ShardMap map = TwoCopies();
   const Instant fenced_at = kNow + absl::Milliseconds(500);
   map.ServerDied(kFirst.node, fenced_at);
-  const ServerRef next_life{.node = kFirst.node, .incarnation = Incarnation(4)};
-  map.SetServer(next_life, /*draining=*/true);
+  const ServerRef next_incarnation{.node = kFirst.node, .incarnation = Incarnation(4)};
+  map.SetServer(next_incarnation, /*draining=*/true);
   map.Settle(kNow);
   CHECK(map.CopiesOn(kFirst.node) == 0);
   CHECK(map.NeedsLogOf(kFirst.node));

@@ -34,12 +34,12 @@ class Dice {
 struct Log {
   Term term;
   int64_t position = 0;
-  Incarnation life;
+  Incarnation incarnation;
 };
 
-// A server name. `life` is 0 while no process with that name runs.
+// A server name. `incarnation` is 0 while no process with that name runs.
 struct Server {
-  Incarnation life;
+  Incarnation incarnation;
   std::optional<Log> log;       // The log on its disk.
   std::optional<Log> copy;      // A copy of the log, made while no process ran.
   Routing applied;              // The table that this incarnation has applied.
@@ -54,8 +54,8 @@ class World {
     Routing routing{.job = "job-1", .generation = Generation(1), .shards = {}, .servers = {}};
     for (int i = 0; i <= replicas_; ++i) {
       const NodeId node = NameOf(i);
-      servers_[node].life = Incarnation(++lives_);
-      routing.servers.push_back({node, node + ":1", servers_[node].life});
+      servers_[node].incarnation = Incarnation(++incarnations_);
+      routing.servers.push_back({node, node + ":1", servers_[node].incarnation});
     }
     ShardRoute route{.key = kShard, .elements = {0, 10}, .server = 0, .term = Term(1)};
     for (int i = 1; i <= replicas_; ++i) route.replicas.push_back({i, /*in_sync=*/false});
@@ -64,7 +64,7 @@ class World {
     Server& primary = servers_[NameOf(0)];
     primary.holds = true;
     primary.applied = routing;
-    primary.log = {Term(1), 0, primary.life};
+    primary.log = {Term(1), 0, primary.incarnation};
   }
 
   std::string Run() {
@@ -87,19 +87,19 @@ class World {
   }
   bool Lives(const ServerRef& ref) const {
     const auto server = servers_.find(ref.node);
-    return server != servers_.end() && server->second.life == ref.incarnation;
+    return server != servers_.end() && server->second.incarnation == ref.incarnation;
   }
   // Returns true if the server is primary by the table that it has applied.
   bool IsPrimary(const NodeId& node) const {
     const Server& server = servers_.at(node);
     return server.holds && !server.applied.shards.empty() &&
-           PrimaryIn(server.applied) == ServerRef{node, node + ":1", server.life};
+           PrimaryIn(server.applied) == ServerRef{node, node + ":1", server.incarnation};
   }
 
   void Event() {
     const NodeId node = NameOf(static_cast<int>(dice_.Below(kServers)));
     Server& server = servers_[node];
-    if (server.life == Incarnation(0)) return Start(node);
+    if (server.incarnation == Incarnation(0)) return Start(node);
     switch (dice_.Below(12)) {
       case 0:
         // All die together, and the map learns of all deaths at once.
@@ -135,22 +135,22 @@ class World {
     } else if (dice_.Chance(0.5)) {
       server.copy = server.log;
     }
-    server = {.life = Incarnation(++lives_), .log = server.log, .copy = server.copy};
-    map_->SetServer({node, node + ":1", server.life}, /*draining=*/false);
+    server = {.incarnation = Incarnation(++incarnations_), .log = server.log, .copy = server.copy};
+    map_->SetServer({node, node + ":1", server.incarnation}, /*draining=*/false);
     std::vector<StoredShard> stored;
     if (const auto& log = server.log) {
       stored.push_back({"job-1", kShard, log->term, Position(static_cast<uint64_t>(log->position)),
-                        "", log->life});
+                        "", log->incarnation});
     }
     map_->SetStored(node, stored);
   }
   void KillAll() {
     for (auto& [node, server] : servers_) {
-      if (server.life != Incarnation(0)) Kill(node);
+      if (server.incarnation != Incarnation(0)) Kill(node);
     }
   }
   void Kill(const NodeId& node) {
-    servers_[node].life = Incarnation(0);
+    servers_[node].incarnation = Incarnation(0);
     map_->ServerDied(node, now_);
   }
 
@@ -159,7 +159,7 @@ class World {
   void Apply(const NodeId& node) {
     Server& server = servers_[node];
     const Routing& table = map_->routing();
-    const ServerRef self{node, node + ":1", server.life};
+    const ServerRef self{node, node + ":1", server.incarnation};
     if (server.failed || map_->has_lost() || table.generation <= server.applied.generation) return;
     const ShardRoute& route = table.shards[0];
     const bool named =
@@ -176,12 +176,12 @@ class World {
     const Term known = server.applied.shards.empty() ? Term(0) : server.applied.shards[0].term;
     if (PrimaryIn(table) == self && route.term == map_->source().restore_term &&
         known < route.term) {
-      server.log = {route.term, acknowledged_, server.life};  // Restored from a checkpoint.
+      server.log = {route.term, acknowledged_, server.incarnation};  // Restored from a checkpoint.
       server.holds = true;
     } else if (PrimaryIn(table) == self && !server.holds) {
       if (!server.log.has_value() || route.term != map_->source().log_term) return Refuse(node);
       server.log->term = route.term;
-      server.log->life = server.life;
+      server.log->incarnation = server.incarnation;
       server.holds = true;
     } else if (PrimaryIn(table) == self && server.log.has_value()) {
       server.log->term = route.term;  // The server was promoted.
@@ -218,7 +218,7 @@ class World {
       Server& other = servers_[ref.node];
       if (other.failed || other.applied.generation > primary.applied.generation) continue;
       other.holds = true;
-      other.log = {primary.applied.shards[0].term, primary.log->position, other.life};
+      other.log = {primary.applied.shards[0].term, primary.log->position, other.incarnation};
       primary.in_sync.push_back(ref.node);
     }
   }
@@ -230,7 +230,7 @@ class World {
   void Push(const NodeId& node) {
     if (!IsPrimary(node) || servers_[node].failed) return;
     Server& primary = servers_[node];
-    const ServerRef self{node, node + ":1", primary.life};
+    const ServerRef self{node, node + ":1", primary.incarnation};
     if (primary.applied.shards[0].awaits_log) return;
     // Replicas that know the new term fence off a deposed primary; here all replicas know it.
     if (PrimaryIn(map_->routing()) != self) return;
@@ -286,7 +286,7 @@ class World {
   const int replicas_;
   std::optional<ShardMap> map_;
   absl::btree_map<NodeId, Server> servers_;
-  uint64_t lives_ = 0;
+  uint64_t incarnations_ = 0;
   int64_t acknowledged_ = 0;  // The last position that was acknowledged to a worker.
   Instant now_ = Instant::FromOrigin(absl::Seconds(100));
   std::string error_;

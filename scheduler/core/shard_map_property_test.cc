@@ -53,7 +53,7 @@ class World {
         names_(replicas_ + 1 + static_cast<int>(dice_.Below(4))) {
     std::vector<ServerRef> servers;
     const int at_start = replicas_ + 1 + static_cast<int>(dice_.Below(2));
-    for (int i = 0; i < std::min(at_start, names_); ++i) servers.push_back(NewLife(i));
+    for (int i = 0; i < std::min(at_start, names_); ++i) servers.push_back(NewIncarnation(i));
     const std::vector<TableSize> tables = {1 + dice_.Below(2'000'000), dice_.Below(200)};
     options_.replicas = replicas_;
     options_.servers = limited_ ? static_cast<int>(servers.size()) : 0;
@@ -79,7 +79,7 @@ class World {
   int swaps() const { return swaps_; }
 
  private:
-  ServerRef NewLife(int number) {
+  ServerRef NewIncarnation(int number) {
     const NodeId name = absl::StrCat("server-", number);
     const ServerRef ref{name, name + ":1", Incarnation(++incarnation_)};
     servers_[name] = {.ref = ref};
@@ -201,7 +201,7 @@ class World {
     const ServerRef ref = server.ref;
     logs_[ref.node] = server.held;
     for (const auto& [key, position] : server.held) log_terms_[ref.node][key] = Current(key).term;
-    log_lives_[ref.node] = ref.incarnation;
+    log_incarnations_[ref.node] = ref.incarnation;
     servers_.erase(ref.node);
     std::erase_if(late_, [&](const auto& entry) { return entry.first == ref.node; });
     const Instant fenced_at = now_ + (dice_.Chance(0.5) ? absl::ZeroDuration() : kFence);
@@ -211,13 +211,14 @@ class World {
     map_->ServerDied(ref.node, fenced_at);
   }
   void Start(int number) {
-    const ServerRef ref = NewLife(number);
+    const ServerRef ref = NewIncarnation(number);
     map_->SetServer(ref, false);
     if (!dice_.Chance(0.5)) return;
     std::vector<StoredShard> stored;
     for (const auto& [key, position] : logs_[ref.node]) {
       stored.push_back(
-          {"job-1", key, log_terms_[ref.node][key], Position(position), "", log_lives_[ref.node]});
+          {"job-1", key, log_terms_[ref.node][key], Position(position), "",
+           log_incarnations_[ref.node]});
       stored.push_back({"job-2", key, Term(9), Position(9)});
     }
     map_->SetStored(ref.node, stored);
@@ -446,7 +447,7 @@ class World {
   absl::btree_map<ShardKey, Instant> fenced_;
   absl::btree_map<NodeId, absl::btree_map<ShardKey, int64_t>> logs_;    // Dead incarnations' logs.
   absl::btree_map<NodeId, absl::btree_map<ShardKey, Term>> log_terms_;  // Terms of these logs.
-  absl::btree_map<NodeId, Incarnation> log_lives_;
+  absl::btree_map<NodeId, Incarnation> log_incarnations_;
   std::vector<std::pair<NodeId, TableReport>> late_;
   std::string error_;
   int promotions_ = 0;

@@ -21,10 +21,10 @@ class Fixture {
   Fixture() { AddServer("server-1"); }
 
   void AddServer(const std::string& name) {
-    nodes_[name].life = Register({.name = name, .address = "s:1"});
+    nodes_[name].incarnation = Register({.name = name, .address = "s:1"});
   }
   void AddWorker(const std::string& name, int capacity = 1) {
-    nodes_[name].life = Register(
+    nodes_[name].incarnation = Register(
         {.name = name, .role = Role::kWorker, .address = "w:1", .task_capacity = capacity});
   }
   void Submit(const JobPlan& plan) {
@@ -59,7 +59,7 @@ class Fixture {
 
  private:
   struct Daemon {
-    Incarnation life;
+    Incarnation incarnation;
     Generation seen;
     std::vector<TaskKey> tasks;
   };
@@ -71,7 +71,7 @@ class Fixture {
     return registration->incarnation;
   }
   void SyncNode(const NodeId& name, const Daemon& node, Actions& actions) {
-    NodeReport report{.node = name, .incarnation = node.life, .generation_seen = node.seen};
+    NodeReport report{.node = name, .incarnation = node.incarnation, .generation_seen = node.seen};
     for (const TaskKey& task : node.tasks) report.tasks.push_back({.task = task, .exit = {}});
     asked_[Ticket(++ticket_)] = name;
     REQUIRE_OK(core_.SyncNode(Ticket(ticket_), report, now_, actions));

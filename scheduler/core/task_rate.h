@@ -1,4 +1,4 @@
-// TaskRate: how fast one life of a task trains, as it was last measured.
+// TaskRate: how fast one incarnation of a task trains, as it was last measured.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_TASK_RATE_H_
@@ -18,7 +18,7 @@ class TaskRate {
 
   // A measurement begins with the next Add: the task trains from then on. The last one stands.
   void Begin() { since_.reset(); }
-  // `samples`: trained in this life so far; never less than before.
+  // `samples`: trained in this incarnation so far; never less than before.
   void Add(int64_t samples, Instant now) {
     if (!since_) {
       since_ = now;

@@ -65,7 +65,7 @@ absl::Status TaskWatch::Validate(const TaskReport& report) const {
 
 // An older report does no harm, because all figures only grow.
 absl::Status TaskWatch::OnReport(const TaskReport& report, Instant now) {
-  Task* const found = job_.tasks.FindLife(report.task.rank, report.task.incarnation);
+  Task* const found = job_.tasks.FindIncarnation(report.task.rank, report.task.incarnation);
   if (found == nullptr) {
     return absl::AbortedError(absl::StrCat(report.task.job, " task ", report.task.rank.value(),
                                            ": incarnation ", report.task.incarnation.value(),
@@ -132,7 +132,7 @@ bool TaskWatch::HasUnfinishedWork(const Task& task) const {
 
 std::optional<Failure> TaskWatch::End(Rank rank, const Failure& why, Instant now, Events& events) {
   const bool counted = exporter_.IsNeeded(rank);
-  EndLife(rank, why, counted, now, events);
+  EndIncarnation(rank, why, counted, now, events);
   if (!counted) return std::nullopt;
   if (!first_failure_.happened()) first_failure_ = {why.reason, last_death_};
   if (++crashes_ <= job_.plan.max_restarts) return std::nullopt;
@@ -142,10 +142,11 @@ std::optional<Failure> TaskWatch::End(Rank rank, const Failure& why, Instant now
 }
 
 void TaskWatch::EndUncounted(Rank rank, const Failure& why, Instant now, Events& events) {
-  EndLife(rank, why, /*counted=*/false, now, events);
+  EndIncarnation(rank, why, /*counted=*/false, now, events);
 }
 
-void TaskWatch::EndLife(Rank rank, const Failure& why, bool counted, Instant now, Events& events) {
+void TaskWatch::EndIncarnation(Rank rank, const Failure& why, bool counted, Instant now,
+                               Events& events) {
   const Task& task = job_.tasks.at(rank);
   events.push_back(TaskDied{{job_.plan.id, rank, task.incarnation}, task.node, why, counted});
   last_death_ = absl::StrCat("task ", rank.value(), " on ", task.node, ": ", why.message);

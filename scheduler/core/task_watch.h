@@ -8,8 +8,8 @@
 //     --it exits, fails, hangs, is silent, its daemon dies: End--------> dead; its leases go back
 //   dead, more than max_restarts times by its own fault, or no task for worker_wait: the job fails
 //
-// JobTasks has the lives of the ranks, DeadLinks the links. Called by JobRun, which ends the job
-// for the failures that are returned here. Thread safety: thread-compatible.
+// JobTasks has the incarnations of the ranks, DeadLinks the links. Called by JobRun, which ends the
+// job for the failures that are returned here. Thread safety: thread-compatible.
 // Invariant: an end is counted only while the task is needed.
 #ifndef CAPSTAN_SCHEDULER_CORE_TASK_WATCH_H_
 #define CAPSTAN_SCHEDULER_CORE_TASK_WATCH_H_
@@ -43,8 +43,8 @@ class TaskWatch {
   // Errors (nothing changes): kAborted          not the live incarnation of the rank.
   //                           kInvalidArgument  a count or a lease is out of range.
   absl::Status OnReport(const TaskReport& report, Instant now);
-  // The task's life is over, and counts as a crash if it is needed. A failure that is returned is
-  // the job's. REQUIRES: it is placed.
+  // The task's incarnation is over, and counts as a crash if it is needed. A failure that is
+  // returned is the job's. REQUIRES: it is placed.
   [[nodiscard]] std::optional<Failure> End(Rank rank, const Failure& why, Instant now,
                                            Events& events);
   // The same, by no fault of the task. REQUIRES: it is placed.
@@ -75,7 +75,7 @@ class TaskWatch {
   }
 
  private:
-  void EndLife(Rank rank, const Failure& why, bool counted, Instant now, Events& events);
+  void EndIncarnation(Rank rank, const Failure& why, bool counted, Instant now, Events& events);
   absl::Status Validate(const TaskReport& report) const;
   void NoteContradiction(Task& task, bool moved, Instant now);
   void LeaveDeadLink(const DeadLinks::Silence& silence, Instant now, Events& events);

@@ -193,7 +193,7 @@ TEST_CASE("Adoption: what is missing is named, and nothing has changed", "[sched
   SECTION("a log of an earlier disk") {
     fresh.Join(Role::kServer, "server-1", old.LogOf("server-1"));
     std::vector<StoredShard> older = old.LogOf("server-2");
-    for (StoredShard& shard : older) shard.life = Incarnation(0);
+    for (StoredShard& shard : older) shard.incarnation = Incarnation(0);
     fresh.Join(Role::kServer, "server-2", older);
     refused("server-2 (table/shard");
   }

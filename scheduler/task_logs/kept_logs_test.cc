@@ -13,7 +13,7 @@ namespace capstan::scheduler {
 namespace {
 
 const Rank kRank{3};
-const Incarnation kLife{7};
+const Incarnation kIncarnation{7};
 
 struct Fixture {
   Fixture() { Open(); }
@@ -22,15 +22,17 @@ struct Fixture {
     REQUIRE_OK(logs->Open([](const JobId& job) { return job != "gone-9"; }));
   }
   int64_t Keep(int64_t offset, const std::string& data, const JobId& job = "a-1",
-               Incarnation life = kLife) {
-    REQUIRE_OK_AND_ASSIGN(const int64_t end, logs->Keep(job, kRank, life, offset, data));
+               Incarnation incarnation = kIncarnation) {
+    REQUIRE_OK_AND_ASSIGN(const int64_t end, logs->Keep(job, kRank, incarnation, offset, data));
     return end;
   }
   // Reads the whole stored log in parts of at most `part` bytes, and checks the size of each part.
-  std::string All(const JobId& job = "a-1", Incarnation life = kLife, int64_t part = 1000) {
+  std::string All(const JobId& job = "a-1", Incarnation incarnation = kIncarnation,
+                  int64_t part = 1000) {
     std::string all;
     for (int64_t offset = 0;;) {
-      REQUIRE_OK_AND_ASSIGN(const KeptLogs::Part read, logs->Read(job, kRank, life, offset, part));
+      REQUIRE_OK_AND_ASSIGN(const KeptLogs::Part read,
+                            logs->Read(job, kRank, incarnation, offset, part));
       CHECK(static_cast<int64_t>(read.data.size()) <= part);
       if (read.data.empty()) return all;
       all += read.data;
@@ -50,7 +52,7 @@ TEST_CASE("KeptLogs: parts follow each other, a repeated one changes nothing", "
   CHECK(f.Keep(2, "e\ntwo\n") == 8);
   CHECK(f.Keep(0, "") == 8);
   CHECK(f.All() == "one\ntwo\n");
-  CHECK(f.All("a-1", kLife, 3) == "one\ntwo\n");
+  CHECK(f.All("a-1", kIncarnation, 3) == "one\ntwo\n");
   CHECK(f.logs->bytes() == 8);
   f.Open();  // The next scheduler.
   CHECK(f.Keep(8, "three\n") == 14);
@@ -62,12 +64,12 @@ TEST_CASE("KeptLogs: what is missed is left out, and passed over by readers", "[
   f.Keep(0, "begin\n");
   CHECK(f.Keep(1000, "end\n") == 1004);
   CHECK(f.All() == "begin\nend\n");
-  REQUIRE_OK_AND_ASSIGN(const auto part, f.logs->Read("a-1", kRank, kLife, 500, 100));
+  REQUIRE_OK_AND_ASSIGN(const auto part, f.logs->Read("a-1", kRank, kIncarnation, 500, 100));
   CHECK(part.data == "end\n");
   CHECK(part.next_offset == 1004);
-  REQUIRE_OK_AND_ASSIGN(const auto tail, f.logs->Read("a-1", kRank, kLife, -2, 100));
+  REQUIRE_OK_AND_ASSIGN(const auto tail, f.logs->Read("a-1", kRank, kIncarnation, -2, 100));
   CHECK(tail.data == "d\n");
-  REQUIRE_OK_AND_ASSIGN(const auto beyond, f.logs->Read("a-1", kRank, kLife, 5000, 100));
+  REQUIRE_OK_AND_ASSIGN(const auto beyond, f.logs->Read("a-1", kRank, kIncarnation, 5000, 100));
   CHECK(beyond.data.empty());
   CHECK(beyond.next_offset == 1004);
 }
@@ -82,14 +84,15 @@ TEST_CASE("KeptLogs: at least the last bytes of a rank are kept, and not many mo
     f.Keep(static_cast<int64_t>(whole.size()), data);
     whole += data;
   }
-  const std::string kept = f.All("a-1", kLife, 1 << 20);
+  const std::string kept = f.All("a-1", kIncarnation, 1 << 20);
   CHECK(kept.size() >= size_t{1} << 20);
   CHECK(kept.size() < size_t{2} << 20);
   CHECK(whole.substr(whole.size() - kept.size()) == kept);
   CHECK(f.logs->bytes() == static_cast<int64_t>(kept.size()));
   // Logs of later incarnations displace those of earlier ones.
   for (int i = 0; i < 20; ++i) f.Keep(i * 100'000, piece, "a-1", Incarnation(8));
-  CHECK_STATUS(f.logs->Read("a-1", kRank, kLife, 0, 10), absl::StatusCode::kNotFound, "a-1 task 3");
+  CHECK_STATUS(f.logs->Read("a-1", kRank, kIncarnation, 0, 10), absl::StatusCode::kNotFound,
+               "a-1 task 3");
   REQUIRE_OK_AND_ASSIGN(const auto newest, f.logs->Read("a-1", kRank, Incarnation(0), 0, 10));
   CHECK(newest.incarnation == Incarnation(8));
 }
@@ -103,11 +106,11 @@ TEST_CASE("KeptLogs: the logs of the job that wrote longest ago make room for ot
   f.Keep(0, std::string(40, 'b'), "b-2");
   f.Keep(40, "a", "a-1");
   f.Keep(0, std::string(30, 'c'), "c-3");
-  CHECK_STATUS(f.logs->Read("b-2", kRank, kLife, 0, 10), absl::StatusCode::kNotFound, "b-2");
+  CHECK_STATUS(f.logs->Read("b-2", kRank, kIncarnation, 0, 10), absl::StatusCode::kNotFound, "b-2");
   CHECK(f.All("a-1").size() == 41);
   CHECK(f.All("c-3").size() == 30);
   CHECK(f.logs->bytes() == 71);
-  CHECK_STATUS(f.logs->Keep("a-1", kRank, kLife, 41, std::string(60, 'a')).status(),
+  CHECK_STATUS(f.logs->Keep("a-1", kRank, kIncarnation, 41, std::string(60, 'a')).status(),
                absl::StatusCode::kResourceExhausted, "a-1 alone");
 }
 

@@ -63,7 +63,7 @@ bool LogRecovery::Watch() {
   const bool soon = now - begun_anew_ < options_.pause_max;
   pause_ = soon ? std::min(2 * pause_, options_.pause_max) : options_.pause_min;
   begun_anew_ = now;
-  LogWarning({}, "the disk of the logs has room again: this server begins a new life");
+  LogWarning({}, "the disk of the logs has room again: this server begins a new incarnation");
   options_.begin_anew();
   return true;
 }

@@ -1,16 +1,18 @@
-// LogRecovery: has a server begin a new life once the disk of its logs, which was full, has room.
+// LogRecovery: has a server begin a new incarnation once the disk of its logs, which was full, has
+// room.
 //
-// What a life has lost by a full disk it cannot get back: the scheduler counts it as dead for the
-// jobs concerned. A new life of the same process registers with what the logs hold, as after a
-// restart, and the jobs that wait for these logs go on.
+// What an incarnation has lost by a full disk it cannot get back: the scheduler counts it as dead
+// for the jobs concerned. A new incarnation of the same process registers with what the logs hold,
+// as after a restart, and the jobs that wait for these logs go on.
 //
 //            LogFailed: no space                  the disk has room, and Need is kNow
 //   IDLE ----------------------------> WATCHING ---------------------------------------> begin_anew
 //    ^                                    |  Need is kNone                                   |
 //    '------------------------------------+----<------ (the pause doubles each time) --------'
 //
-// The disk is looked at every `pause_min`; a life that was begun anew within the last `pause_max`
-// makes the pause twice as long, so that a disk with hardly any room does not cost a life a second.
+// The disk is looked at every `pause_min`; an incarnation that was begun anew within the last
+// `pause_max` makes the pause twice as long, so that a disk with hardly any room does not cost an
+// incarnation a second.
 // Thread safety: thread-safe, except that Start and Stop are one thread's. The functions of Options
 // are called by one thread, under no lock of this class.
 #ifndef CAPSTAN_SERVER_AGENT_LOG_RECOVERY_H_
@@ -28,7 +30,8 @@ namespace capstan::server {
 
 class LogRecovery {
  public:
-  // Whether a new life is needed, and may begin: it costs every job what only this life holds.
+  // Whether a new incarnation is needed, and may begin: it costs every job what only this
+  // incarnation holds.
   enum class Need { kNone, kLater, kNow };
 
   struct Options {

@@ -34,7 +34,7 @@ struct Server {
   }
   void BeginAnew() {
     const absl::MutexLock lock(&mutex);
-    ++lives;
+    ++incarnations;
     need = LogRecovery::Need::kNone;
   }
   void Set(bool has_room, LogRecovery::Need needs) {
@@ -47,9 +47,9 @@ struct Server {
     const auto reached = [&] { return count >= at_least; };
     return mutex.AwaitWithTimeout(absl::Condition(&reached), kPatience);
   }
-  int Lives() {
+  int Incarnations() {
     const absl::MutexLock lock(&mutex);
-    return lives;
+    return incarnations;
   }
 
   absl::Mutex mutex;
@@ -57,19 +57,20 @@ struct Server {
   LogRecovery::Need need = LogRecovery::Need::kNow;
   int probes = 0;
   int asked = 0;
-  int lives = 0;
+  int incarnations = 0;
   LogRecovery recovery;  // Last: its thread uses all of the above.
 };
 
 const absl::Status kFull = absl::ResourceExhaustedError("wal-1: No space left on device");
 
-TEST_CASE("LogRecovery: a new life begins once the disk has room, and not before", "[server]") {
+TEST_CASE("LogRecovery: a new incarnation begins once the disk has room, and not before",
+          "[server]") {
   Server server;
   server.recovery.LogFailed(kFull);
   REQUIRE(server.Await(server.probes, 3));
-  CHECK(server.Lives() == 0);
+  CHECK(server.Incarnations() == 0);
   server.Set(/*has_room=*/true, LogRecovery::Need::kNow);
-  REQUIRE(server.Await(server.lives, 1));
+  REQUIRE(server.Await(server.incarnations, 1));
 }
 
 TEST_CASE("LogRecovery: it waits while jobs live in this process alone", "[server]") {
@@ -77,19 +78,19 @@ TEST_CASE("LogRecovery: it waits while jobs live in this process alone", "[serve
   server.Set(/*has_room=*/true, LogRecovery::Need::kLater);
   server.recovery.LogFailed(kFull);
   REQUIRE(server.Await(server.probes, 3));
-  CHECK(server.Lives() == 0);
+  CHECK(server.Incarnations() == 0);
   server.Set(/*has_room=*/true, LogRecovery::Need::kNow);
-  REQUIRE(server.Await(server.lives, 1));
+  REQUIRE(server.Await(server.incarnations, 1));
 }
 
-TEST_CASE("LogRecovery: a disk that is full again leads to another new life", "[server]") {
+TEST_CASE("LogRecovery: a disk that is full again leads to another new incarnation", "[server]") {
   Server server;
   server.Set(/*has_room=*/true, LogRecovery::Need::kNow);
   server.recovery.LogFailed(kFull);
-  REQUIRE(server.Await(server.lives, 1));
+  REQUIRE(server.Await(server.incarnations, 1));
   server.Set(/*has_room=*/true, LogRecovery::Need::kNow);
   server.recovery.LogFailed(kFull);
-  REQUIRE(server.Await(server.lives, 2));
+  REQUIRE(server.Await(server.incarnations, 2));
 }
 
 TEST_CASE("LogRecovery: nothing is done for failures of another kind, or when no job needs it",
@@ -100,7 +101,7 @@ TEST_CASE("LogRecovery: nothing is done for failures of another kind, or when no
   server.recovery.LogFailed(kFull);  // The one that is looked at.
   REQUIRE(server.Await(server.asked, 1));
   server.recovery.Stop();
-  CHECK(server.Lives() == 0);
+  CHECK(server.Incarnations() == 0);
   CHECK(server.probes == 0);
 }
 

@@ -80,7 +80,7 @@ void ServerAgent::Stop() {
 // The previous incarnation is over. What it holds is dropped now, so that nobody writes into the
 // logs while they are read again.
 void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
-  DropLife();
+  DropIncarnation();
   if (options_.stored) {
     for (v1::StoredShard& shard : options_.stored()) *request.add_stored() = std::move(shard);
   }
@@ -94,12 +94,13 @@ void ServerAgent::Registered(const v1::RegisterResponse& response) {
   options_.unclaimed->OnLiving({response.living_logs().begin(), response.living_logs().end()});
 }
 
-void ServerAgent::DropLife() {
+void ServerAgent::DropIncarnation() {
   NodeId node;
   {
     absl::MutexLock lock(&mutex_);
     if (!entries_.empty()) {
-      LogWarning({}, "a new life begins: {} jobs of the last one are dropped", entries_.size());
+      LogWarning({}, "a new incarnation begins: {} jobs of the last one are dropped",
+                 entries_.size());
     }
     node = node_id_;
     incarnation_ = Incarnation(0);  // Shards still being made belong to no incarnation.
@@ -109,20 +110,20 @@ void ServerAgent::DropLife() {
     read_lease_ = Instant();
   }
   options_.jobs->DropAll(absl::NotFoundError(
-      absl::StrCat(node, " has begun a new life and holds nothing of its last one")));
+      absl::StrCat(node, " has begun a new incarnation and holds nothing of its last one")));
 }
 
 void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
-  DropLife();
+  DropIncarnation();
   {
     absl::MutexLock lock(&mutex_);
     node_id_ = node_id;
     incarnation_ = incarnation;
   }
-  if (options_.log != nullptr) options_.log->BeginLife(incarnation);
+  if (options_.log != nullptr) options_.log->BeginIncarnation(incarnation);
 }
 
-LogRecovery::Need ServerAgent::NeedOfNewLife() const {
+LogRecovery::Need ServerAgent::NeedOfNewIncarnation() const {
   absl::MutexLock lock(&mutex_);
   bool failed = false;
   bool alone = false;  // A job has neither a log nor a replica.

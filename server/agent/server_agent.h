@@ -10,7 +10,7 @@
 //   (unknown) ------------------> MAKING ----> HELD, reported --+------> HELD, or MAKING MORE
 //                                    |                          '------> FAILED: unknown shards
 //                                    '--cannot be made--> FAILED, reported --new sources--> MAKING
-//   any --TakeDesired without the job, or a new life--> dropped; its waiting calls end
+//   any --TakeDesired without the job, or a new incarnation--> dropped; its waiting calls end
 //
 //   checkpoint: TakeDesired(order) --> captured, reported --> written, reported
 //                                  |                     '--> failed, reported
@@ -33,7 +33,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "common/net/node_life.h"
+#include "common/net/node_registration.h"
 #include "common/time/clock.h"
 #include "common/types/ids.h"
 #include "proto/scheduler.pb.h"
@@ -80,9 +80,9 @@ class ServerAgent final : public NodeHandler {
   void Start();
   void Stop();  // Lets the shards in the making be finished. Idempotent.
 
-  // Whether a log here has failed, and what a new life would cost (LogRecovery::Need): every job
-  // gets back what has a log or a replica elsewhere, nothing else.
-  LogRecovery::Need NeedOfNewLife() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether a log here has failed, and what a new incarnation would cost (LogRecovery::Need): every
+  // job gets back what has a log or a replica elsewhere, nothing else.
+  LogRecovery::Need NeedOfNewIncarnation() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void FillRegistration(v1::RegisterRequest& request) override;
   void Registered(const v1::RegisterResponse& response) override;
@@ -123,7 +123,7 @@ class ServerAgent final : public NodeHandler {
     ServerAgent* agent ABSL_GUARDED_BY(mutex) = nullptr;
   };
 
-  void DropLife() ABSL_LOCKS_EXCLUDED(mutex_);  // Drops all that this incarnation holds.
+  void DropIncarnation() ABSL_LOCKS_EXCLUDED(mutex_);  // Drops all that this incarnation holds.
   void KeepRecord(const Entry& entry, const v1::TableAssignment& desired)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Decides what an entry needs next: shards, a routing table, a capture.

@@ -121,7 +121,7 @@ TEST_CASE("Server agent: drops a job that is no longer wanted, and may get it ag
   REQUIRE_OK(daemon.jobs().Find("lenet-1"));
 }
 
-TEST_CASE("Server agent: a new life drops everything and makes it afresh", "[server]") {
+TEST_CASE("Server agent: a new incarnation drops everything and makes it afresh", "[server]") {
   Daemon daemon;
   daemon.scheduler.SetDesired(Desired(Assignment(1)));
   daemon.Reported("lenet-1", IsHeld);
@@ -140,7 +140,7 @@ TEST_CASE("Server agent: a new life drops everything and makes it afresh", "[ser
   absl::Status ended;
   first->calls().Push(Detach(PushOf(0, 0, 0, 1.0f)), &response,
                       [&](const auto& end) { ended = end; });
-  CHECK_STATUS(ended, StatusCode::kNotFound, "new life");
+  CHECK_STATUS(ended, StatusCode::kNotFound, "new incarnation");
 }
 
 TEST_CASE("Server agent: tables that cannot be made are reported with the reason", "[server]") {
@@ -297,7 +297,7 @@ TEST_CASE("Server agent: after a checkpoint that cannot be read the one before i
   CHECK(node.value(4) == -1.0f);
 }
 
-TEST_CASE("Server agent: a job with a log is taken up again by the next life", "[server]") {
+TEST_CASE("Server agent: a job with a log is taken up again by the next incarnation", "[server]") {
   Node node;
   v1::TableAssignment assignment = Whole(1, 1);
   assignment.set_durability(v1::LOG);
@@ -443,8 +443,9 @@ TEST_CASE("Server agent: a log that is asked for and not there is the job's fail
   CHECK_THAT(request.tables(0).failure().message(), Catch::Contains("this server keeps no log"));
 }
 
-TEST_CASE("Server agent: a new life is needed once a log has failed, if no job lives here alone",
-          "[server]") {
+TEST_CASE(
+    "Server agent: a new incarnation is needed once a log has failed, if no job lives here alone",
+    "[server]") {
   TestAgent node;
   v1::TableAssignment logged = Whole(1, 1);
   logged.set_durability(v1::LOG);
@@ -454,17 +455,17 @@ TEST_CASE("Server agent: a new life is needed once a log has failed, if no job l
   v1::SyncNodeResponse desired = Desired(logged);
   *desired.add_tables() = other;
   node.agent.TakeDesired(desired);
-  CHECK(node.agent.NeedOfNewLife() == LogRecovery::Need::kNone);
+  CHECK(node.agent.NeedOfNewIncarnation() == LogRecovery::Need::kNone);
   node.jobs.OnLogFailed("lenet-1", absl::ResourceExhaustedError("wal-1: no space"));
-  CHECK(node.agent.NeedOfNewLife() ==
+  CHECK(node.agent.NeedOfNewIncarnation() ==
         (replicas == 0 ? LogRecovery::Need::kLater : LogRecovery::Need::kNow));
   node.agent.TakeDesired(Desired(logged));
-  CHECK(node.agent.NeedOfNewLife() == LogRecovery::Need::kNow);
+  CHECK(node.agent.NeedOfNewIncarnation() == LogRecovery::Need::kNow);
 
   v1::RegisterRequest request;
   node.agent.FillRegistration(request);
   CHECK(node.jobs.All().empty());
-  CHECK(node.agent.NeedOfNewLife() == LogRecovery::Need::kNone);
+  CHECK(node.agent.NeedOfNewIncarnation() == LogRecovery::Need::kNone);
 }
 
 }  // namespace

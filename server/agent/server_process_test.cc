@@ -62,7 +62,7 @@ TEST_CASE("capstan-server: an unreachable scheduler is named, and does not keep 
   capstan::testing::CheckStopsWithoutScheduler(kProgram, {});
 }
 
-// The whole test table on server-7, ASP, with a log; of life `incarnation`.
+// The whole test table on server-7, ASP, with a log; of incarnation `incarnation`.
 v1::SyncNodeResponse LoggedJob(uint64_t generation, uint64_t incarnation) {
   v1::SyncNodeResponse desired;
   v1::TableAssignment* assignment = desired.add_tables();

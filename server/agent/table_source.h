@@ -62,7 +62,7 @@ class CheckpointSink {
 class UnclaimedLogs {
  public:
   virtual ~UnclaimedLogs() = default;
-  // The unique ids of all jobs that may need their logs, at the beginning of a life.
+  // The unique ids of all jobs that may need their logs, at the beginning of an incarnation.
   virtual void OnLiving(const absl::btree_set<std::string>& living) = 0;
   // Called after each answered sync: removes those whose time is over. Must not wait.
   virtual void CollectDue() = 0;

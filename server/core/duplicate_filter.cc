@@ -11,8 +11,9 @@ namespace capstan::server {
 
 absl::Status DuplicateFilter::CheckIncarnation(Rank rank, Incarnation incarnation) const {
   if (Planted(PlantedBug::kAcceptOldIncarnation)) return absl::OkStatus();
-  const auto it = lives_.find(rank);
-  const Incarnation lowest = it == lives_.end() ? floor_ : std::max(floor_, it->second.incarnation);
+  const auto it = windows_.find(rank);
+  const Incarnation lowest =
+      it == windows_.end() ? floor_ : std::max(floor_, it->second.incarnation);
   if (incarnation >= lowest) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("incarnation ", incarnation.value(), " of rank ",
                                          rank.value(), " is fenced off: expected ", lowest.value(),
@@ -20,12 +21,12 @@ absl::Status DuplicateFilter::CheckIncarnation(Rank rank, Incarnation incarnatio
 }
 
 bool DuplicateFilter::Lists(Rank rank, Incarnation incarnation) const {
-  const auto it = lives_.find(rank);
-  return it != lives_.end() && it->second.listed && it->second.incarnation == incarnation;
+  const auto it = windows_.find(rank);
+  return it != windows_.end() && it->second.listed && it->second.incarnation == incarnation;
 }
 
 void DuplicateFilter::Admit(Rank rank, Incarnation incarnation) {
-  const auto [it, inserted] = lives_.try_emplace(rank, Fresh(incarnation));
+  const auto [it, inserted] = windows_.try_emplace(rank, Fresh(incarnation));
   if (!inserted && it->second.incarnation < incarnation) it->second = Fresh(incarnation);
 }
 
@@ -40,8 +41,8 @@ absl::StatusOr<PushOutcome> DuplicateFilter::Check(const PushHead& push) const {
         absl::StrCat("sequence_low_water ", push.sequence_low_water.value(),
                      ": expected at most the push's own sequence ", push.sequence.value()));
   }
-  const auto it = lives_.find(push.rank);
-  const bool known = it != lives_.end() && it->second.incarnation == push.incarnation;
+  const auto it = windows_.find(push.rank);
+  const bool known = it != windows_.end() && it->second.incarnation == push.incarnation;
   Sequence low_water = std::max(push.sequence_low_water, Sequence(1));
   if (known && !Planted(PlantedBug::kSkipDuplicateFilter)) {
     if (push.sequence < it->second.low_water) return PushOutcome::kDuplicate;
@@ -62,76 +63,77 @@ void DuplicateFilter::Record(Rank rank, Incarnation incarnation, Sequence sequen
                              Sequence low_water) {
   if (incarnation < floor_) return;
   Admit(rank, incarnation);
-  Life& life = lives_.find(rank)->second;
-  if (life.incarnation != incarnation) return;
+  Window& window = windows_.find(rank)->second;
+  if (window.incarnation != incarnation) return;
   if (Planted(PlantedBug::kSkipDuplicateFilter)) return;
-  if (sequence >= life.low_water) life.applied.insert(sequence);
-  RaiseLowWater(life, low_water);
+  if (sequence >= window.low_water) window.applied.insert(sequence);
+  RaiseLowWater(window, low_water);
 }
 
 void DuplicateFilter::SetMembership(const Membership& membership) {
   floor_ = std::max(floor_, membership.incarnation_floor);
-  absl::erase_if(lives_, [this](const auto& life) { return life.second.incarnation < floor_; });
+  absl::erase_if(windows_,
+                 [this](const auto& window) { return window.second.incarnation < floor_; });
   auto member = membership.members.begin();
-  for (auto& [rank, life] : lives_) {
+  for (auto& [rank, window] : windows_) {
     while (member != membership.members.end() && member->rank < rank) ++member;
     const bool is_member = member != membership.members.end() && member->rank == rank;
-    if (is_member || !life.listed) continue;
-    life = Fresh(life.incarnation.Next());
+    if (is_member || !window.listed) continue;
+    window = Fresh(window.incarnation.Next());
   }
   for (const Member& each : membership.members) {
-    const auto [it, inserted] = lives_.try_emplace(each.rank, Fresh(each.incarnation));
+    const auto [it, inserted] = windows_.try_emplace(each.rank, Fresh(each.incarnation));
     if (it->second.incarnation < each.incarnation) it->second = Fresh(each.incarnation);
     if (it->second.incarnation == each.incarnation) it->second.listed = true;
   }
 }
 
-std::vector<LifeMarks> DuplicateFilter::Save() const {
-  std::vector<LifeMarks> saved;
-  for (const auto& [rank, life] : lives_) {
+std::vector<PushMarks> DuplicateFilter::Save() const {
+  std::vector<PushMarks> saved;
+  for (const auto& [rank, window] : windows_) {
     saved.push_back({.rank = rank,
-                     .incarnation = life.incarnation,
-                     .listed = life.listed,
-                     .low_water = life.low_water,
-                     .applied = {life.applied.begin(), life.applied.end()}});
+                     .incarnation = window.incarnation,
+                     .listed = window.listed,
+                     .low_water = window.low_water,
+                     .applied = {window.applied.begin(), window.applied.end()}});
   }
   return saved;
 }
 
-void DuplicateFilter::Restore(Incarnation floor, const std::vector<LifeMarks>& lives) {
+void DuplicateFilter::Restore(Incarnation floor, const std::vector<PushMarks>& all) {
   floor_ = floor;
-  lives_.clear();
-  for (const LifeMarks& saved : lives) {
+  windows_.clear();
+  for (const PushMarks& saved : all) {
     if (!saved.listed && Planted(PlantedBug::kForgetFences)) continue;
-    Life life = Fresh(saved.incarnation);
-    life.listed = saved.listed;
-    life.low_water = saved.low_water;
-    life.applied.insert(saved.applied.begin(), saved.applied.end());
-    lives_[saved.rank] = std::move(life);
+    Window window = Fresh(saved.incarnation);
+    window.listed = saved.listed;
+    window.low_water = saved.low_water;
+    window.applied.insert(saved.applied.begin(), saved.applied.end());
+    windows_[saved.rank] = std::move(window);
   }
 }
 
 int64_t DuplicateFilter::marks() const {
   int64_t marks = 0;
-  for (const auto& [rank, life] : lives_) marks += static_cast<int64_t>(life.applied.size());
+  for (const auto& [rank, window] : windows_) marks += static_cast<int64_t>(window.applied.size());
   return marks;
 }
 
-void DuplicateFilter::RaiseLowWater(Life& life, Sequence low_water) {
-  if (low_water > life.low_water) {
-    life.low_water = low_water;
-    life.applied.erase(life.applied.begin(), life.applied.lower_bound(low_water));
+void DuplicateFilter::RaiseLowWater(Window& window, Sequence low_water) {
+  if (low_water > window.low_water) {
+    window.low_water = low_water;
+    window.applied.erase(window.applied.begin(), window.applied.lower_bound(low_water));
   }
-  while (!life.applied.empty() && *life.applied.begin() == life.low_water) {
-    life.applied.erase(life.applied.begin());
-    ++life.low_water;
+  while (!window.applied.empty() && *window.applied.begin() == window.low_water) {
+    window.applied.erase(window.applied.begin());
+    ++window.low_water;
   }
 }
 
-DuplicateFilter::Life DuplicateFilter::Fresh(Incarnation incarnation) {
-  Life life;
-  life.incarnation = incarnation;
-  return life;
+DuplicateFilter::Window DuplicateFilter::Fresh(Incarnation incarnation) {
+  Window window;
+  window.incarnation = incarnation;
+  return window;
 }
 
 }  // namespace capstan::server

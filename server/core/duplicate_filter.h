@@ -1,15 +1,15 @@
-// DuplicateFilter: remembers, for one shard, which pushes of which worker life have been applied.
+// DuplicateFilter: remembers, for one shard, which pushes of which incarnation have been applied.
 //
 // For each rank: the lowest incarnation that is still accepted, a low-water mark below which every
 // sequence of that incarnation counts as applied, and the applied ones in a bounded window above
 // it. The mark rises over gaplessly applied sequences and to whatever the client says has been
 // answered, so a client in order costs no window at all.
 //
-//   (unknown) --push or membership of life i--> LIFE i --higher incarnation j--> LIFE j, no marks
-//                                                 |
-//              no longer a member: dead           +----> FENCED up to i, no marks
+//   (unknown) --push or membership of incarnation i--> i --higher incarnation j--> j, no marks
+//                                                      |
+//              no longer a member: dead                +----> FENCED up to i, no marks
 //
-// Below the floor of a membership all lives are fenced, those of unknown ranks too.
+// Below the floor of a membership all incarnations are fenced, those of unknown ranks too.
 //
 // Thread safety: thread-compatible.
 // Invariants: (1) a rank's accepted incarnation never decreases. (2) at most kSequenceWindow marks
@@ -40,7 +40,7 @@ class DuplicateFilter {
   //         the floor.
   absl::Status CheckIncarnation(Rank rank, Incarnation incarnation) const;
 
-  // Whether the newest membership that listed the rank listed this life of it.
+  // Whether the newest membership that listed the rank listed this incarnation of it.
   bool Lists(Rank rank, Incarnation incarnation) const;
 
   // From now on lower incarnations of the rank are refused. REQUIRES: CheckIncarnation is OK.
@@ -53,32 +53,32 @@ class DuplicateFilter {
   absl::StatusOr<PushOutcome> Check(const PushHead& push) const;
 
   // Marks the push as applied and forgets what the client's low-water mark covers. A push of a
-  // life that is fenced off (it can only come from a log that is wrong) marks nothing.
+  // incarnation that is fenced off (it can only come from a log that is wrong) marks nothing.
   void Record(Rank rank, Incarnation incarnation, Sequence sequence, Sequence low_water);
 
-  // Forgets and fences off listed lives that are no longer members; fences lives below the listed
-  // ones, and all below the membership's floor. Another life that pushed before any membership
-  // listed it stays.
+  // Forgets and fences off listed incarnations that are no longer members; fences incarnations
+  // below the listed ones, and all below the membership's floor. Another incarnation that pushed
+  // before any membership listed it stays.
   void SetMembership(const Membership& membership);
 
   Incarnation floor() const { return floor_; }
-  std::vector<LifeMarks> Save() const;  // Ordered by rank.
-  void Restore(Incarnation floor, const std::vector<LifeMarks>& lives);
+  std::vector<PushMarks> Save() const;  // Ordered by rank.
+  void Restore(Incarnation floor, const std::vector<PushMarks>& all);
 
   int64_t marks() const;  // Applied sequences held in windows, over all ranks.
 
  private:
-  struct Life {
+  struct Window {
     Incarnation incarnation;            // The lowest that is accepted.
     bool listed = false;                // A membership has named this incarnation.
     Sequence low_water{1};              // Every sequence below it counts as applied.
     absl::btree_set<Sequence> applied;  // At or above low_water.
   };
-  static void RaiseLowWater(Life& life, Sequence low_water);
-  static Life Fresh(Incarnation incarnation);
+  static void RaiseLowWater(Window& window, Sequence low_water);
+  static Window Fresh(Incarnation incarnation);
 
   Incarnation floor_;
-  absl::btree_map<Rank, Life> lives_;
+  absl::btree_map<Rank, Window> windows_;
 };
 
 }  // namespace capstan::server

@@ -25,9 +25,9 @@ absl::StatusOr<PushOutcome> Take(DuplicateFilter& filter, const PushHead& push) 
   return outcome;
 }
 
-Membership Members(uint64_t generation, std::vector<std::pair<int32_t, uint64_t>> lives) {
+Membership Members(uint64_t generation, std::vector<std::pair<int32_t, uint64_t>> incarnations) {
   Membership membership{.generation = Generation(generation), .members = {}};
-  for (const auto& [rank, incarnation] : lives) {
+  for (const auto& [rank, incarnation] : incarnations) {
     membership.members.push_back({.rank = Rank(rank),
                                   .incarnation = Incarnation(incarnation),
                                   .active = true,
@@ -111,7 +111,7 @@ TEST_CASE("Duplicate filter: sequence numbers that cannot be are refused", "[ser
                "sequence_low_water 9: expected at most the push's own sequence 7");
 }
 
-TEST_CASE("Duplicate filter: a dead life is forgotten, and its late retry is refused",
+TEST_CASE("Duplicate filter: a dead incarnation is forgotten, and its late retry is refused",
           "[server][core]") {
   DuplicateFilter filter;
   filter.SetMembership(Members(1, {{0, 1}, {1, 2}}));
@@ -123,7 +123,8 @@ TEST_CASE("Duplicate filter: a dead life is forgotten, and its late retry is ref
   CHECK_OUTCOME(Take(filter, PushOf(1, 9, 1)), PushOutcome::kRecorded);
 }
 
-TEST_CASE("Duplicate filter: a membership fences lives below the listed ones", "[server][core]") {
+TEST_CASE("Duplicate filter: a membership fences incarnations below the listed ones",
+          "[server][core]") {
   DuplicateFilter filter;
   CHECK_OUTCOME(Take(filter, PushOf(0, 1, 1)), PushOutcome::kRecorded);
   filter.SetMembership(Members(1, {{0, 3}}));
@@ -131,8 +132,9 @@ TEST_CASE("Duplicate filter: a membership fences lives below the listed ones", "
   CHECK_OUTCOME(Take(filter, PushOf(0, 3, 1)), PushOutcome::kRecorded);
 }
 
-TEST_CASE("Duplicate filter: a life that pushed before it was listed survives older memberships",
-          "[server][core]") {
+TEST_CASE(
+    "Duplicate filter: an incarnation that pushed before it was listed survives older memberships",
+    "[server][core]") {
   DuplicateFilter filter;
   filter.SetMembership(Members(1, {{0, 1}}));
   CHECK_OUTCOME(Take(filter, PushOf(1, 5, 1)), PushOutcome::kRecorded);
@@ -142,7 +144,7 @@ TEST_CASE("Duplicate filter: a life that pushed before it was listed survives ol
   CHECK_OUTCOME(Take(filter, PushOf(0, 4, 1)), PushOutcome::kDuplicate);
 }
 
-TEST_CASE("Duplicate filter: below the floor every life is fenced, of whatever rank",
+TEST_CASE("Duplicate filter: below the floor every incarnation is fenced, of whatever rank",
           "[server][core]") {
   DuplicateFilter filter;
   CHECK_OUTCOME(Take(filter, PushOf(0, 4, 3)), PushOutcome::kRecorded);

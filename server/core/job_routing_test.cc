@@ -99,7 +99,7 @@ TEST_CASE("JobRouting: a table gives a server the shards that name it", "[server
     CHECK(routed[1].role.followers.empty());
     CHECK_FALSE(routed[1].role.hands_over);
   }
-  SECTION("in this life only") {
+  SECTION("in this incarnation only") {
     const FollowerKey earlier{kSelf.node, Incarnation(2)};
     CHECK(routing.Take(TableOf(2, earlier, earlier), Incarnation(0)).empty());
   }

@@ -24,7 +24,7 @@ struct Membership {
   Generation generation;  // 0: none known yet.
   // Ordered by rank, each at most once. An unlisted rank is dead or not started.
   std::vector<Member> members;
-  Incarnation incarnation_floor = {};  // Lives below it are fenced off, whatever their rank.
+  Incarnation incarnation_floor = {};  // Incarnations below it are fenced off, whatever their rank.
   double learning_rate_factor = 1;     // Of updates that follow, (0, 1].
   friend bool operator==(const Membership&, const Membership&) = default;
 };

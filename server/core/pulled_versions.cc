@@ -6,40 +6,40 @@ namespace capstan::server {
 
 void PulledVersions::Remember(Rank rank, Incarnation incarnation, Iteration iteration,
                               Version version, Actions& actions) {
-  Life& life =
-      lives_.try_emplace(rank, Life{.incarnation = incarnation, .pulls = {}}).first->second;
-  if (incarnation < life.incarnation) return;
+  RankPulls& known =
+      by_rank_.try_emplace(rank, RankPulls{.incarnation = incarnation, .pulls = {}}).first->second;
+  if (incarnation < known.incarnation) return;
   // The version is held first, because it may be that of a pull which is dropped below.
   Hold(version, actions);
-  const bool older_life = life.incarnation < incarnation;
-  life.incarnation = incarnation;
+  const bool older = known.incarnation < incarnation;
+  known.incarnation = incarnation;
   DropIf(
-      life, [&](const Pull& pull) { return older_life || pull.iteration == iteration; }, actions);
-  life.pulls.push_back({.iteration = iteration, .version = version});
-  if (life.pulls.size() <= kPullsMax) return;
-  Drop(life.pulls.front().version, actions);
-  life.pulls.erase(life.pulls.begin());
+      known, [&](const Pull& pull) { return older || pull.iteration == iteration; }, actions);
+  known.pulls.push_back({.iteration = iteration, .version = version});
+  if (known.pulls.size() <= kPullsMax) return;
+  Drop(known.pulls.front().version, actions);
+  known.pulls.erase(known.pulls.begin());
 }
 
 std::optional<Version> PulledVersions::ComputedWith(Rank rank, Incarnation incarnation,
                                                     Iteration iteration) const {
-  const auto life = lives_.find(rank);
-  if (life == lives_.end() || life->second.incarnation != incarnation) return std::nullopt;
-  for (const Pull& pull : life->second.pulls) {
+  const auto known = by_rank_.find(rank);
+  if (known == by_rank_.end() || known->second.incarnation != incarnation) return std::nullopt;
+  for (const Pull& pull : known->second.pulls) {
     if (pull.iteration == iteration) return pull.version;
   }
   return std::nullopt;
 }
 
 void PulledVersions::Forget(Rank rank, Iteration iteration, Actions& actions) {
-  const auto life = lives_.find(rank);
-  if (life == lives_.end()) return;
+  const auto known = by_rank_.find(rank);
+  if (known == by_rank_.end()) return;
   DropIf(
-      life->second, [&](const Pull& pull) { return pull.iteration <= iteration; }, actions);
+      known->second, [&](const Pull& pull) { return pull.iteration <= iteration; }, actions);
 }
 
 void PulledVersions::SetMembership(const Membership& membership, Actions& actions) {
-  for (auto it = lives_.begin(); it != lives_.end();) {
+  for (auto it = by_rank_.begin(); it != by_rank_.end();) {
     const auto member =
         std::lower_bound(membership.members.begin(), membership.members.end(), it->first,
                          [](const Member& listed, Rank rank) { return listed.rank < rank; });
@@ -50,7 +50,7 @@ void PulledVersions::SetMembership(const Membership& membership, Actions& action
     }
     DropIf(
         it->second, [](const Pull&) { return true; }, actions);
-    it = lives_.erase(it);
+    it = by_rank_.erase(it);
   }
 }
 
@@ -66,8 +66,8 @@ void PulledVersions::Drop(Version version, Actions& actions) {
 }
 
 template <typename Unwanted>
-void PulledVersions::DropIf(Life& life, Unwanted unwanted, Actions& actions) {
-  std::erase_if(life.pulls, [&](const Pull& pull) {
+void PulledVersions::DropIf(RankPulls& known, Unwanted unwanted, Actions& actions) {
+  std::erase_if(known.pulls, [&](const Pull& pull) {
     if (!unwanted(pull)) return false;
     Drop(pull.version, actions);
     return true;

@@ -6,11 +6,11 @@
 // and a shard that was made from a snapshot corrects nothing before a worker's next pull.
 //
 //      pull answered ---> REMEMBERED ---gradient of its iteration, or of a later one---> forgotten
-//      (KeepValues)            '------another life of the rank, or none listed any more--'
+//      (KeepValues)            '--another incarnation of the rank, or none listed any more--'
 //                              '------kPullsMax later pulls----------------------------'
 //
 // Thread safety: thread-compatible.
-// Invariants: (1) at most kPullsMax pulls of a rank are remembered, all of one life.
+// Invariants: (1) at most kPullsMax pulls of a rank are remembered, all of one incarnation.
 //             (2) with Values::kKept, KeepValues was appended and ForgetValues was not for exactly
 //                 the versions of remembered pulls.
 #ifndef CAPSTAN_SERVER_CORE_PULLED_VERSIONS_H_
@@ -37,19 +37,19 @@ class PulledVersions {
   explicit PulledVersions(Values values) : values_(values) {}
 
   // A pull for `iteration` was answered with the current version. One that was remembered for this
-  // iteration is replaced: the worker computes with what came last. A life older than the
+  // iteration is replaced: the worker computes with what came last. An incarnation older than the
   // remembered one is ignored.
   void Remember(Rank rank, Incarnation incarnation, Iteration iteration, Version version,
                 Actions& actions);
 
-  // The version that this life's gradient of `iteration` was computed with. None: not known.
+  // The version that this incarnation's gradient of `iteration` was computed with. None: not known.
   std::optional<Version> ComputedWith(Rank rank, Incarnation incarnation,
                                       Iteration iteration) const;
 
   // The gradient of `iteration` has been applied: pulls for it and earlier ones are forgotten.
   void Forget(Rank rank, Iteration iteration, Actions& actions);
 
-  // Forgets lives that are not listed.
+  // Forgets incarnations that are not listed.
   void SetMembership(const Membership& membership, Actions& actions);
 
  private:
@@ -57,19 +57,19 @@ class PulledVersions {
     Iteration iteration;
     Version version;
   };
-  struct Life {
+  struct RankPulls {
     Incarnation incarnation;
     std::vector<Pull> pulls;  // In the order in which they were answered.
   };
 
   void Hold(Version version, Actions& actions);
   void Drop(Version version, Actions& actions);
-  // Drops all pulls of `life` that `unwanted` names.
+  // Drops all pulls of `known` that `unwanted` names.
   template <typename Unwanted>
-  void DropIf(Life& life, Unwanted unwanted, Actions& actions);
+  void DropIf(RankPulls& known, Unwanted unwanted, Actions& actions);
 
   Values values_;  // Constant after construction.
-  absl::btree_map<Rank, Life> lives_;
+  absl::btree_map<Rank, RankPulls> by_rank_;
   absl::btree_map<Version, int> holders_;  // Pulls of each version.
 };
 

@@ -97,7 +97,7 @@ TEST_CASE("Pulled versions: of each worker no more than the last two pulls", "[s
   CHECK(kept.versions() == Versions{13, 14});
 }
 
-TEST_CASE("Pulled versions: another life starts with nothing, and a dead one leaves nothing",
+TEST_CASE("Pulled versions: another incarnation starts with nothing, and a dead one leaves nothing",
           "[server][core]") {
   PulledVersions pulled(PulledVersions::Values::kKept);
   Kept kept;
@@ -106,7 +106,8 @@ TEST_CASE("Pulled versions: another life starts with nothing, and a dead one lea
   pulled.Remember(kA, kSecond, Iteration(7), Version(2), kept.actions);
   CHECK(kept.versions() == Versions{1, 2});
   CHECK(pulled.ComputedWith(kA, kFirst, Iteration(0)) == std::nullopt);
-  pulled.Remember(kA, kFirst, Iteration(8), Version(3), kept.actions);  // Of a life that is over.
+  pulled.Remember(kA, kFirst, Iteration(8), Version(3),
+                  kept.actions);  // Of an incarnation that is over.
   CHECK(kept.versions() == Versions{1, 2});
 
   pulled.SetMembership(Listed({MemberOf(kA, kSecond), MemberOf(kB, kFirst)}), kept.actions);

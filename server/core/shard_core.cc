@@ -44,7 +44,7 @@ absl::StatusOr<ShardCore> ShardCore::Make(const ConsistencyRule& config) {
   return ShardCore(config, std::move(policy));
 }
 
-absl::Status ShardCore::CheckLife(Rank rank, Incarnation incarnation) const {
+absl::Status ShardCore::CheckListed(Rank rank, Incarnation incarnation) const {
   CAPSTAN_RETURN_IF_ERROR(filter_.CheckIncarnation(rank, incarnation));
   const bool any_known =
       membership_generation_ > Generation(0) && !Planted(PlantedBug::kAcceptOldIncarnation);
@@ -57,7 +57,7 @@ absl::Status ShardCore::CheckLife(Rank rank, Incarnation incarnation) const {
 
 absl::Status ShardCore::CheckPush(const PushHead& push) const {
   CAPSTAN_RETURN_IF_ERROR(CheckIteration(push.iteration));
-  CAPSTAN_RETURN_IF_ERROR(CheckLife(push.rank, push.incarnation));
+  CAPSTAN_RETURN_IF_ERROR(CheckListed(push.rank, push.incarnation));
   if (!policy_->DeduplicatesBySlot()) CAPSTAN_RETURN_IF_ERROR(filter_.Check(push).status());
   return policy_->CheckPush(push, versions_);
 }
@@ -110,7 +110,7 @@ absl::Status ShardCore::CheckPull(const PullHead& pull) const {
         "rank -1: a reader that is no worker may only pull snapshots");
   }
   if (!pull.snapshot) CAPSTAN_RETURN_IF_ERROR(CheckIteration(pull.iteration));
-  CAPSTAN_RETURN_IF_ERROR(CheckLife(pull.rank, pull.incarnation));
+  CAPSTAN_RETURN_IF_ERROR(CheckListed(pull.rank, pull.incarnation));
   if (pulls_pending() >= kPendingPullsMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat(pulls_pending(), " pulls wait on this shard already: expected fewer than ",
@@ -208,7 +208,7 @@ ShardCoreState ShardCore::Save() const {
                        .pushes_late = pushes_late_,
                        .incarnation_floor = filter_.floor(),
                        .learning_rate_factor = learning_rate_factor_,
-                       .lives = filter_.Save(),
+                       .push_marks = filter_.Save(),
                        .members = {},
                        .early = {}};
   policy_->Save(state);
@@ -233,7 +233,7 @@ absl::StatusOr<ShardCore> ShardCore::Restore(const ConsistencyRule& config,
   core.pushes_recorded_ = state.pushes_recorded;
   core.pushes_duplicate_ = state.pushes_duplicate;
   core.pushes_late_ = state.pushes_late;
-  core.filter_.Restore(state.incarnation_floor, state.lives);
+  core.filter_.Restore(state.incarnation_floor, state.push_marks);
   core.policy_->Restore(state);
   return core;
 }

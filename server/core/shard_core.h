@@ -56,8 +56,8 @@ class ShardCore {
 
   // Whether Push would take the push in. Changes nothing, so that a message of many shards can be
   // checked as a whole before any of it is carried out.
-  // Errors: kAborted            the rank's life is fenced off.
-  //         kUnavailable        no membership has listed this life yet, though one is known.
+  // Errors: kAborted            the rank's incarnation is fenced off.
+  //         kUnavailable        no membership has listed this incarnation yet, though one is known.
   //         kInvalidArgument    iteration, slots or sequence numbers that cannot be.
   //         kResourceExhausted  the sequence is too far beyond the low-water mark.
   absl::Status CheckPush(const PushHead& push) const;
@@ -65,7 +65,7 @@ class ShardCore {
   // Takes a push in and answers it at once. Errors: as CheckPush; then nothing changes.
   absl::Status Push(const PushHead& push, Actions& actions);
 
-  // Errors: kAborted            the rank's life is fenced off.
+  // Errors: kAborted            the rank's incarnation is fenced off.
   //         kUnavailable        as CheckPush.
   //         kInvalidArgument    a reader that asks for more than a snapshot; an iteration out
   //                             of range.
@@ -84,8 +84,8 @@ class ShardCore {
   // Makes a record that changes nothing: who has it knows all before it.
   void MakeBarrier(Actions& actions);
 
-  // Applies a record that another core of this shard has made, or this one in an earlier life; its
-  // gradient is the payload. Fencing and duplicates were decided when it was made.
+  // Applies a record that another core of this shard has made, or this one in an earlier
+  // incarnation; its gradient is the payload. Fencing and duplicates were decided when it was made.
   // Errors: kDataLoss  it does not follow: the position is not the next, an update is not of this
   //         version, or its kind is not this rule's. Then nothing changes.
   absl::Status Replay(const ShardRecord& record, Actions& actions);
@@ -112,9 +112,9 @@ class ShardCore {
  private:
   ShardCore(const ConsistencyRule& config, std::unique_ptr<ConsistencyPolicy> policy);
 
-  // A life counts once the scheduler has listed it: a number that nobody issued would fence the
-  // rank's lives off for good.
-  absl::Status CheckLife(Rank rank, Incarnation incarnation) const;
+  // An incarnation counts once the scheduler has listed it: a number that nobody issued would fence
+  // the rank's incarnations off for good.
+  absl::Status CheckListed(Rank rank, Incarnation incarnation) const;
   // Takes in what a push or record decides. `record` is the change if it applies anything.
   void CarryOut(const PushDecision& decision, ShardRecord record, Actions& actions);
   // Gives the record its position.

@@ -52,11 +52,11 @@ class Replica {
     CHECK(mine.members_known == other.members_known);
     CHECK(mine.members == other.members);
     CHECK(mine.early == other.early);
-    for (const LifeMarks& life : mine.lives) {
-      const auto same = std::find_if(other.lives.begin(), other.lives.end(),
-                                     [&](const auto& each) { return each.rank == life.rank; });
-      REQUIRE(same != other.lives.end());
-      if (same->incarnation == life.incarnation) CHECK(*same == life);
+    for (const PushMarks& marks : mine.push_marks) {
+      const auto same = std::find_if(other.push_marks.begin(), other.push_marks.end(),
+                                     [&](const auto& each) { return each.rank == marks.rank; });
+      REQUIRE(same != other.push_marks.end());
+      if (same->incarnation == marks.incarnation) CHECK(*same == marks);
     }
   }
 
@@ -114,7 +114,7 @@ class SlotWorld {
 
   Letter Write() {
     const int32_t rank = Int(kRanks), size = 1 << Int(3), begin = Int(slots_) / size * size;
-    Letter letter{SlotPush(Now(), begin, rank, lives_[rank]), 0};
+    Letter letter{SlotPush(Now(), begin, rank, incarnations_[rank]), 0};
     if (begin + size <= slots_) letter.head.slot_end = begin + size;
     letter.gradient = SumOf(Now(), begin, letter.head.slot_end);
     letters_.push_back(letter);
@@ -124,7 +124,7 @@ class SlotWorld {
   void Deliver(const Letter& letter) {
     const int64_t before = Now(), duplicates = shard_.core().pushes_duplicate();
     const absl::Status status = shard_.TryPush(letter.head, letter.gradient);
-    if (letter.head.incarnation.value() != lives_[letter.head.rank.value()]) {
+    if (letter.head.incarnation.value() != incarnations_[letter.head.rank.value()]) {
       REQUIRE(status.code() == absl::StatusCode::kAborted);
       return;
     }
@@ -147,14 +147,14 @@ class SlotWorld {
   }
 
   void Kill(int32_t rank) {
-    lives_[rank] += kRanks;
+    incarnations_[rank] += kRanks;
     TellMembers();
   }
 
   void TellMembers() {
     std::vector<Member> members;
     for (int32_t rank = 0; rank < kRanks; ++rank) {
-      members.push_back(ActiveMember(rank, lives_[rank]));
+      members.push_back(ActiveMember(rank, incarnations_[rank]));
     }
     members.push_back(RestingMember(/*rank=*/9, /*incarnation=*/1));  // Who reads.
     shard_.SetMembers(members);
@@ -164,7 +164,7 @@ class SlotWorld {
   int32_t slots_;
   ShardFixture shard_;
   std::vector<int64_t> model_;  // [c]: the value at version c.
-  uint64_t lives_[kRanks] = {1, 2, 3, 4};
+  uint64_t incarnations_[kRanks] = {1, 2, 3, 4};
   std::vector<Letter> letters_;
   std::vector<std::pair<int64_t, PullToken>> waiting_;
   int64_t recorded_ = 0;
@@ -230,7 +230,7 @@ TEST_CASE("Property: BSP applies each slot once and reads the exact sums, under 
 
 // Workers of a job without slots: each sends batches with sequence numbers, retries, dies, comes
 // back.
-struct Life {
+struct WorkerState {
   uint64_t incarnation = 0;
   int64_t iteration = 0;
   uint64_t sequence = 0;
@@ -246,7 +246,7 @@ class BatchWorld {
         mode_(config.mode),
         shard_(config) {
     ranks_ = 1 + static_cast<int32_t>(dice_.Below(4));
-    for (int32_t rank = 0; rank < ranks_; ++rank) StartLife(rank, 0);
+    for (int32_t rank = 0; rank < ranks_; ++rank) StartWorker(rank, 0);
     TellMembers();
   }
 
@@ -271,29 +271,29 @@ class BatchWorld {
   }
 
  private:
-  void StartLife(int32_t rank, int64_t start) {
-    lives_[rank] = Life{.incarnation = next_incarnation_++, .iteration = start};
+  void StartWorker(int32_t rank, int64_t start) {
+    workers_[rank] = WorkerState{.incarnation = next_incarnation_++, .iteration = start};
     starts_[rank] = start;
     finished_[rank] = start;
   }
 
   void TellMembers() {
     std::vector<Member> members;
-    for (const auto& [rank, life] : lives_) {
-      members.push_back(ActiveMember(rank, life.incarnation, starts_[rank]));
+    for (const auto& [rank, worker] : workers_) {
+      members.push_back(ActiveMember(rank, worker.incarnation, starts_[rank]));
     }
     shard_.SetMembers(members);
   }
 
   void SendNew() {
     const int32_t rank = static_cast<int32_t>(dice_.Below(ranks_));
-    Life& life = lives_[rank];
-    if (life.unanswered.size() > 8) return;
-    PushHead head = BatchPush(rank, life.incarnation, life.iteration++, ++life.sequence);
-    life.unanswered.insert(life.sequence);
-    head.sequence_low_water = Sequence(*life.unanswered.begin());
+    WorkerState& worker = workers_[rank];
+    if (worker.unanswered.size() > 8) return;
+    PushHead head = BatchPush(rank, worker.incarnation, worker.iteration++, ++worker.sequence);
+    worker.unanswered.insert(worker.sequence);
+    head.sequence_low_water = Sequence(*worker.unanswered.begin());
     letters_.push_back(
-        {head, GradientOf(static_cast<int64_t>(life.incarnation), head.iteration.value())});
+        {head, GradientOf(static_cast<int64_t>(worker.incarnation), head.iteration.value())});
   }
 
   void Deliver() {
@@ -301,8 +301,8 @@ class BatchWorld {
     const int64_t index = dice_.Below(static_cast<int64_t>(letters_.size()));
     const Letter letter = letters_[index];
     if (!dice_.OneIn(4)) letters_.erase(letters_.begin() + index);  // Else it comes once more.
-    const auto life = lives_.find(letter.head.rank.value());
-    const bool alive = life->second.incarnation == letter.head.incarnation.value();
+    const auto worker = workers_.find(letter.head.rank.value());
+    const bool alive = worker->second.incarnation == letter.head.incarnation.value();
     const auto id = std::pair(letter.head.incarnation, letter.head.sequence);
     const absl::Status status = shard_.TryPush(letter.head, letter.gradient);
     if (!alive) {
@@ -314,16 +314,16 @@ class BatchWorld {
     int64_t& finished = finished_[letter.head.rank.value()];
     finished = std::max(finished, letter.head.iteration.value() + 1);
     if (!dice_.OneIn(5))
-      life->second.unanswered.erase(letter.head.sequence.value());  // Reply not lost.
+      worker->second.unanswered.erase(letter.head.sequence.value());  // Reply not lost.
   }
 
   void Read() {
     const int32_t rank = static_cast<int32_t>(dice_.Below(ranks_));
-    const Life& life = lives_[rank];
-    const int64_t iteration = life.iteration;
+    const WorkerState& worker = workers_[rank];
+    const int64_t iteration = worker.iteration;
     int64_t slowest = finished_.begin()->second;
     for (const auto& [unused, count] : finished_) slowest = std::min(slowest, count);
-    const PullToken pull = shard_.Pull(iteration, rank, life.incarnation);
+    const PullToken pull = shard_.Pull(iteration, rank, worker.incarnation);
     const bool may_read = mode_ == ConsistencyMode::kAsp || slowest >= iteration - bound_;
     REQUIRE(shard_.Waits(pull) == !may_read);
     if (!may_read) return;
@@ -337,7 +337,7 @@ class BatchWorld {
     const int32_t rank = static_cast<int32_t>(dice_.Below(ranks_));
     int64_t start = 0;
     for (const auto& [unused, count] : finished_) start = std::max(start, count);
-    StartLife(rank, start);
+    StartWorker(rank, start);
     TellMembers();
   }
 
@@ -355,7 +355,7 @@ class BatchWorld {
   ShardFixture shard_;
   int32_t ranks_ = 0;
   uint64_t next_incarnation_ = 1;
-  std::map<int32_t, Life> lives_;
+  std::map<int32_t, WorkerState> workers_;
   std::map<int32_t, int64_t> starts_, finished_;
   std::vector<Letter> letters_;
   std::map<std::pair<Incarnation, Sequence>, int64_t> ledger_;  // Acknowledged pushes.

@@ -315,7 +315,7 @@ TEST_CASE("Shard: a snapshot reads what is there, for readers too", "[server][co
   CHECK_STATUS(shard.TryPull(snapshot), StatusCode::kInvalidArgument, "may only pull snapshots");
 }
 
-TEST_CASE("Shard: an older life of a rank is fenced off in every mode", "[server][core]") {
+TEST_CASE("Shard: an older incarnation of a rank is fenced off in every mode", "[server][core]") {
   const ConsistencyRule config = GENERATE(Bsp(2), Ssp(1), Asp());
   ShardFixture shard(config);
   const auto push = [&](uint64_t incarnation, int32_t slot) {
@@ -323,11 +323,11 @@ TEST_CASE("Shard: an older life of a rank is fenced off in every mode", "[server
     return BatchPush(0, incarnation, 0, 1);
   };
   const PullHead old_pull{.token = {}, .rank = Rank(0), .incarnation = Incarnation(1)};
-  SECTION("by a push of the new life") {
+  SECTION("by a push of the new incarnation") {
     shard.Push(push(1, 0), 1);
     shard.Push(push(2, 1), 2);
   }
-  SECTION("by a pull of the new life") { shard.Pull(0, /*rank=*/0, /*incarnation=*/2); }
+  SECTION("by a pull of the new incarnation") { shard.Pull(0, /*rank=*/0, /*incarnation=*/2); }
   SECTION("by the membership") { shard.SetMembers({ActiveMember(0, 2)}); }
   const int64_t before = shard.value();
   CHECK_STATUS(shard.TryPush(push(1, 0), 1), StatusCode::kAborted,
@@ -336,11 +336,11 @@ TEST_CASE("Shard: an older life of a rank is fenced off in every mode", "[server
   CHECK(shard.value() == before);
 }
 
-TEST_CASE("Shard: a life that the scheduler has not listed changes nothing (issue 20)",
+TEST_CASE("Shard: an incarnation that the scheduler has not listed changes nothing (issue 20)",
           "[server][core]") {
   const ConsistencyRule config = GENERATE(Bsp(2), Ssp(1), Asp());
-  const uint64_t life = GENERATE(uint64_t{9}, UINT64_MAX);
-  const int32_t rank = GENERATE(0, 1);  // Listed with another life; not listed.
+  const uint64_t unlisted = GENERATE(uint64_t{9}, UINT64_MAX);
+  const int32_t rank = GENERATE(0, 1);  // Listed with another incarnation; not listed.
   const auto push = [&](int32_t of, uint64_t incarnation) {
     if (config.mode == ConsistencyMode::kBsp) return SlotPush(0, of, of, incarnation);
     return BatchPush(of, incarnation, 0, 1);
@@ -348,14 +348,14 @@ TEST_CASE("Shard: a life that the scheduler has not listed changes nothing (issu
   ShardFixture shard(config);
   shard.SetMembers({ActiveMember(0, 1)});
   const ShardCoreState before = shard.core().Save();
-  CHECK_STATUS(shard.TryPush(push(rank, life), 5), StatusCode::kUnavailable,
-               absl::StrCat("incarnation ", life, " of rank ", rank,
+  CHECK_STATUS(shard.TryPush(push(rank, unlisted), 5), StatusCode::kUnavailable,
+               absl::StrCat("incarnation ", unlisted, " of rank ", rank,
                             ": expected one that the scheduler has listed, up to membership "
                             "generation 1"));
   const bool snapshot = GENERATE(true, false);
   CHECK_STATUS(shard.TryPull({.token = {},
                               .rank = Rank(rank),
-                              .incarnation = Incarnation(life),
+                              .incarnation = Incarnation(unlisted),
                               .snapshot = snapshot}),
                StatusCode::kUnavailable, "expected one that the scheduler has listed");
   CHECK(shard.core().Save() == before);

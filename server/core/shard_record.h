@@ -34,14 +34,14 @@ struct ShardRecord {
   friend bool operator==(const ShardRecord&, const ShardRecord&) = default;
 };
 
-// What a duplicate filter knows of one rank's life.
-struct LifeMarks {
+// What a duplicate filter knows of one rank's incarnation.
+struct PushMarks {
   Rank rank;
   Incarnation incarnation;        // The lowest that is accepted.
   bool listed = false;            // A membership has named it.
   Sequence low_water{1};          // Every sequence below it counts as applied.
   std::vector<Sequence> applied;  // At or above low_water, ascending.
-  friend bool operator==(const LifeMarks&, const LifeMarks&) = default;
+  friend bool operator==(const PushMarks&, const PushMarks&) = default;
 };
 
 // SSP, ASP: how far one worker is.
@@ -66,10 +66,10 @@ struct ShardCoreState {
   int64_t pushes_late = 0;
   Incarnation incarnation_floor = {};  // The highest of all memberships.
   double learning_rate_factor = 1;     // Of the newest membership.
-  std::vector<LifeMarks> lives;        // Ordered by rank.
+  std::vector<PushMarks> push_marks;   // Ordered by rank.
   bool members_known = false;
   std::vector<WorkerClock> members;  // Ordered by rank.
-  std::vector<WorkerClock> early;    // Lives that pushed before any membership listed them.
+  std::vector<WorkerClock> early;    // Incarnations that pushed before any membership listed them.
   friend bool operator==(const ShardCoreState&, const ShardCoreState&) = default;
 };
 

@@ -3,8 +3,8 @@
 //
 // A member's clock is 1 + the highest iteration that it has pushed, and at least the
 // start_iteration with which the membership made it active. Pushes that arrive before the
-// membership that lists their life are remembered for it. Thread safety: thread-compatible.
-// Invariant: a life's clock never decreases.
+// membership that lists their incarnation are remembered for it. Thread safety: thread-compatible.
+// Invariant: an incarnation's clock never decreases.
 #ifndef CAPSTAN_SERVER_CORE_WORKER_CLOCKS_H_
 #define CAPSTAN_SERVER_CORE_WORKER_CLOCKS_H_
 
@@ -45,7 +45,7 @@ class WorkerClocks {
   bool members_known_ = false;
   absl::btree_map<Rank, Clock> members_;
   absl::btree_map<Rank, Clock>
-      early_;  // Lives above the listed one (or unlisted) that have pushed.
+      early_;  // Incarnations above the listed one (or unlisted) that have pushed.
 };
 
 }  // namespace capstan::server

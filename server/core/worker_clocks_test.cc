@@ -78,13 +78,14 @@ TEST_CASE("Worker clocks: a member that rested starts again where it is told", "
   }
 }
 
-TEST_CASE("Worker clocks: a new life does not inherit the count of the old one", "[server][core]") {
+TEST_CASE("Worker clocks: a new incarnation does not inherit the count of the old one",
+          "[server][core]") {
   WorkerClocks clocks;
   clocks.SetMembership(Members({MemberOf(0, 1)}));
   Push(clocks, 0, 1, 50);
   clocks.SetMembership(Members({MemberOf(0, 2, true, 40)}));
   CHECK(clocks.FinishedByAll() == Iteration(40));
-  Push(clocks, 0, 1, 60);  // A late push of the old life.
+  Push(clocks, 0, 1, 60);  // A late push of the old incarnation.
   CHECK(clocks.FinishedByAll() == Iteration(40));
 }
 

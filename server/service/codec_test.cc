@@ -105,7 +105,7 @@ TEST_CASE("Codec: a membership survives the round trip", "[server]") {
   CHECK(decoded == membership);
 }
 
-TEST_CASE("Codec: a routing table names servers by life, and only those that it lists",
+TEST_CASE("Codec: a routing table names servers by incarnation, and only those that it lists",
           "[server]") {
   v1::RoutingTable message;
   message.set_generation(5);

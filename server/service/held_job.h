@@ -72,8 +72,8 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   Incarnation incarnation() const { return state_.options.incarnation; }
   const ShardFactory& factory() const { return *state_.factory; }
   absl::Status failure() const;
-  // The logs of the shards whose primary is here say durably that this life has them. True without
-  // a log.
+  // The logs of the shards whose primary is here say durably that this incarnation has them. True
+  // without a log.
   bool logs_begun() const;
   // Highest version of a shard whose primary is here; 0: there is none.
   Version version_max() const;

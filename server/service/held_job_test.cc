@@ -298,7 +298,7 @@ TEST_CASE("Held job: a bad push is refused whole, naming what was expected", "[s
     push.mutable_caller()->set_rank(-1);
     CHECK_STATUS(Push(*job, push), invalid, "a reader that is no worker may not push");
   }
-  SECTION("a fenced life") {
+  SECTION("a fenced incarnation") {
     job->assignment().SetMembership(
         {.generation = Generation(1),
          .members = {{.rank = Rank(0), .incarnation = Incarnation(2)}}});
@@ -369,8 +369,9 @@ v1::PushRequest ByName(v1::PushRequest push, const KeyBatch& batch) {
   return push;
 }
 
-TEST_CASE("Held job: keys that a pull has named are known by their name to its worker's life",
-          "[server]") {
+TEST_CASE(
+    "Held job: keys that a pull has named are known by their name to its worker's incarnation",
+    "[server]") {
   const auto job = MakeTestJob({.consistency = kSsp0, .buckets = kBuckets});
   const std::vector<uint64_t> keys = {3, 14, 15, 92, 65, 35};
   KeyBatch batch = MakeKeyBatch(keys, kBuckets);

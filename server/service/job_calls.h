@@ -62,7 +62,7 @@ class JobCalls {
   //         kFailedPrecondition the caller's routing table is older than this server's, or another
   //                             server is a shard's primary now.
   //         kUnavailable        it is newer: this server has not taken it in yet.
-  //         kAborted            the caller's life is fenced off.
+  //         kAborted            the caller's incarnation is fenced off.
   //         kResourceExhausted  too many pushes beyond the low-water mark, or no memory; pulls that
   //                             wait hold too many keys.
   std::optional<CallId> Push(const PushMessage& push, v1::PushResponse* response, Done done);

@@ -82,7 +82,7 @@ struct JobState {
 
   struct Options {
     JobId job;
-    NodeId node;  // This server and its life, as routing tables name it.
+    NodeId node;  // This server and its incarnation, as routing tables name it.
     Incarnation incarnation;
     // The job asks for replicas or a log: replies wait until what they rest on is committed.
     bool safe_replies = false;
@@ -118,8 +118,8 @@ struct JobState {
   absl::Status CheckPrimaryLocked(const ShardEngine& engine) const ABSL_SHARED_LOCKS_REQUIRED(mutex)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(engine.mutex);
   std::vector<ShardKey> PrimariesLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex);
-  // The logs of the shards whose primary is here say durably that this life has them. True without
-  // a log.
+  // The logs of the shards whose primary is here say durably that this incarnation has them. True
+  // without a log.
   bool LogsBegunLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex);
   // Calls work(i) for each shard of a message under the lock of the shard, if its primary is here.
   // Shards that are free come first, so that messages which come at the same time do not wait for

@@ -1,7 +1,7 @@
 // KeyLists: lists of keys that workers have named in pulls, to be meant by their names later.
 //
-// A list lives as long as the worker's life that named it, or until it makes room for newer ones:
-// of each worker those that were used longest ago leave. All of a job together take at most
+// A list lives as long as the worker's incarnation that named it, or until it makes room for newer
+// ones: of each worker those that were used longest ago leave. All of a job together take at most
 // Limits::bytes, in equal parts for the workers, and no more than the job's memory budget lets them
 // have; what does not fit is not kept. Losing a list costs a round trip, never more.
 //
@@ -43,11 +43,11 @@ class KeyLists {
   // Null: not kept, or no longer. Counted as used, or unknown.
   RowKeys Find(Rank rank, Incarnation incarnation, const ShardKey& shard, const KeyListName& name);
 
-  // Keeps the list if there is room. A life that is not the rank's newest keeps nothing.
+  // Keeps the list if there is room. An incarnation that is not the rank's newest keeps nothing.
   void Keep(Rank rank, Incarnation incarnation, const ShardKey& shard, const KeyListName& name,
             const RowKeys& keys);
 
-  // Drops the lists of lives that it does not list.
+  // Drops the lists of incarnations that it does not list.
   void SetMembership(const Membership& membership);
 
   int64_t bytes() const;

@@ -8,7 +8,7 @@ namespace capstan::server {
 namespace {
 
 constexpr Rank kFirst{0}, kSecond{1};
-constexpr Incarnation kLife{5}, kNextLife{6};
+constexpr Incarnation kIncarnation{5}, kNextIncarnation{6};
 constexpr ShardKey kShard{TableId(0), ShardId(3)};
 constexpr int64_t kListBytes = 8 * 10 + KeyLists::kOverheadBytes;
 
@@ -26,11 +26,11 @@ struct Fixture {
           accounted = bytes;
           return absl::OkStatus();
         }) {}
-  void Keep(uint64_t first, Rank rank = kFirst, Incarnation life = kLife) {
-    lists.Keep(rank, life, kShard, NameOfKeys(*Keys(first)), Keys(first));
+  void Keep(uint64_t first, Rank rank = kFirst, Incarnation incarnation = kIncarnation) {
+    lists.Keep(rank, incarnation, kShard, NameOfKeys(*Keys(first)), Keys(first));
   }
-  bool Has(uint64_t first, Rank rank = kFirst, Incarnation life = kLife) {
-    const RowKeys keys = lists.Find(rank, life, kShard, NameOfKeys(*Keys(first)));
+  bool Has(uint64_t first, Rank rank = kFirst, Incarnation incarnation = kIncarnation) {
+    const RowKeys keys = lists.Find(rank, incarnation, kShard, NameOfKeys(*Keys(first)));
     return keys != nullptr && *keys == *Keys(first);
   }
 
@@ -39,15 +39,16 @@ struct Fixture {
   KeyLists lists;
 };
 
-TEST_CASE("Key lists: a list is found by its own worker's life and shard alone", "[server]") {
+TEST_CASE("Key lists: a list is found by its own worker's incarnation and shard alone",
+          "[server]") {
   Fixture fixture(4);
   fixture.Keep(100);
   CHECK(fixture.Has(100));
   CHECK_FALSE(fixture.Has(200));
   CHECK_FALSE(fixture.Has(100, kSecond));
-  CHECK_FALSE(fixture.Has(100, kFirst, kNextLife));
+  CHECK_FALSE(fixture.Has(100, kFirst, kNextIncarnation));
   const ShardKey other{TableId(0), ShardId(4)};
-  CHECK(fixture.lists.Find(kFirst, kLife, other, NameOfKeys(*Keys(100))) == nullptr);
+  CHECK(fixture.lists.Find(kFirst, kIncarnation, other, NameOfKeys(*Keys(100))) == nullptr);
   CHECK(fixture.accounted == kListBytes);
 }
 
@@ -76,25 +77,26 @@ TEST_CASE("Key lists: more workers than parts share what there is", "[server]") 
   CHECK(fixture.lists.bytes() == 2 * kListBytes);
 }
 
-TEST_CASE("Key lists: a new life drops those of the one before, and an old one keeps nothing",
-          "[server]") {
+TEST_CASE(
+    "Key lists: a new incarnation drops those of the one before, and an old one keeps nothing",
+    "[server]") {
   Fixture fixture(4);
   fixture.Keep(100);
-  fixture.Keep(200, kFirst, kNextLife);
+  fixture.Keep(200, kFirst, kNextIncarnation);
   CHECK_FALSE(fixture.Has(100));
-  CHECK(fixture.Has(200, kFirst, kNextLife));
-  fixture.Keep(300, kFirst, kLife);
+  CHECK(fixture.Has(200, kFirst, kNextIncarnation));
+  fixture.Keep(300, kFirst, kIncarnation);
   CHECK_FALSE(fixture.Has(300));
   CHECK(fixture.accounted == kListBytes);
 }
 
-TEST_CASE("Key lists: a membership drops those of lives that it does not list", "[server]") {
+TEST_CASE("Key lists: a membership drops those of incarnations that it does not list", "[server]") {
   Fixture fixture(4, 2);
   fixture.Keep(100);
   fixture.Keep(200, kSecond);
   fixture.lists.SetMembership({.generation = Generation(2),
-                               .members = {{.rank = kFirst, .incarnation = kLife},
-                                           {.rank = kSecond, .incarnation = kNextLife}}});
+                               .members = {{.rank = kFirst, .incarnation = kIncarnation},
+                                           {.rank = kSecond, .incarnation = kNextIncarnation}}});
   CHECK(fixture.Has(100));
   CHECK_FALSE(fixture.Has(200, kSecond));
   CHECK(fixture.accounted == kListBytes);
@@ -109,8 +111,8 @@ TEST_CASE("Key lists: without memory nothing is kept, and nothing else is lost",
   CHECK_FALSE(fixture.Has(200));
   CHECK(fixture.accounted == kListBytes);
   auto large = std::make_shared<std::vector<uint64_t>>(10'000);
-  fixture.lists.Keep(kFirst, kLife, kShard, NameOfKeys(*large), large);  // Beyond the part.
-  CHECK(fixture.lists.Find(kFirst, kLife, kShard, NameOfKeys(*large)) == nullptr);
+  fixture.lists.Keep(kFirst, kIncarnation, kShard, NameOfKeys(*large), large);  // Beyond the part.
+  CHECK(fixture.lists.Find(kFirst, kIncarnation, kShard, NameOfKeys(*large)) == nullptr);
 }
 
 TEST_CASE("Key lists: what was named, used and unknown is counted", "[server]") {

@@ -33,7 +33,7 @@ class RecordSink {
   virtual ~RecordSink() = default;
 
   // This incarnation of the server writes from now on.
-  virtual void BeginLife(Incarnation /*life*/) {}
+  virtual void BeginIncarnation(Incarnation /*incarnation*/) {}
   // What follows is written by somebody who has heard of this revision: a scheduler that does not
   // know it goes on from an older copy of its store.
   virtual void Heard(const StoreRevision& /*revision*/) {}

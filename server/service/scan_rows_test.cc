@@ -230,7 +230,7 @@ TEST_CASE("Scan: versions of the time before the job went back mean nothing", "[
                "version 1 is of timeline 0, the present one is 4");
 }
 
-TEST_CASE("Scan: a task may ask, one whose life is over may not", "[server]") {
+TEST_CASE("Scan: a task may ask, one whose incarnation is over may not", "[server]") {
   const auto job = MakeTestJob(TestJobOptions{.consistency = kAsp, .buckets = kBuckets});
   v1::ScanRowsRequest task = ScanOf(0);
   *task.mutable_caller() = CallerOf(0, 2);

@@ -162,7 +162,7 @@ void JobLog::AddShardFrame(LogFrame frame, const google::protobuf::MessageLite* 
   StartBatch();
   const int64_t begin = batch_.bytes();
   frame = Moved(frame, segment_, sequence_, batch_offset_ + begin);
-  frame.life = life_;
+  frame.incarnation = incarnation_;
   frame.seen = seen_;
   std::string payload;
   EncodeLogFrame(frame, &payload);
@@ -313,7 +313,7 @@ std::vector<StoredState> JobLog::Stored() const {
     stored.push_back({.shard = key,
                       .term = shard.term(),
                       .position = shard.position(),
-                      .life = shard.life(),
+                      .incarnation = shard.incarnation(),
                       .seen = shard.seen()});
   }
   return stored;

@@ -51,8 +51,8 @@ struct StoredState {
   ShardKey shard;
   Term term;
   Position position;
-  Incarnation life = {};    // The last life of the server that had all of the shard.
-  StoreRevision seen = {};  // The writer of the last record had heard of it.
+  Incarnation incarnation = {};  // The last incarnation of the server that had all of the shard.
+  StoreRevision seen = {};       // The writer of the last record had heard of it.
   friend bool operator==(const StoredState&, const StoredState&) = default;
 };
 
@@ -73,8 +73,8 @@ class JobLog {
   static absl::Status Remove(Disk& disk, const std::string& folder);
 
   // Names the incarnation that writes from now on, and the revision that it has heard of.
-  void set_writer(Incarnation life, const StoreRevision& seen) {
-    life_ = life;
+  void set_writer(Incarnation incarnation, const StoreRevision& seen) {
+    incarnation_ = incarnation;
     seen_ = seen;
   }
 
@@ -142,7 +142,7 @@ class JobLog {
   LogIndex index_;
   absl::btree_map<ShardKey, Tail> tails_;
   uint64_t next_base_ = 1;
-  Incarnation life_;
+  Incarnation incarnation_;
   StoreRevision seen_;
   absl::Status failure_;
 

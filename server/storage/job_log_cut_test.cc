@@ -1,4 +1,4 @@
-// The power is cut at every step of a log's life, and again while it recovers.
+// The power is cut at every step of a log's lifetime, and again while it recovers.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <set>

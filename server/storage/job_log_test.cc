@@ -222,22 +222,23 @@ TEST_CASE("JobLog: flipped bits are found and named, whichever file they are in"
   CHECK_STATUS(ReadState(*log), absl::StatusCode::kDataLoss, files.back());
 }
 
-TEST_CASE("JobLog: it says which life of the server had all of a shard last", "[server][storage]") {
+TEST_CASE("JobLog: it says which incarnation of the server had all of a shard last",
+          "[server][storage]") {
   auto disk = std::make_shared<SimDisk>(1);
-  const auto life = [](const JobLog& log) { return log.Stored().at(0).life; };
+  const auto incarnation = [](const JobLog& log) { return log.Stored().at(0).incarnation; };
   auto log = Open(*disk);
   log->set_writer(Incarnation(3), {});
   log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 10));
   REQUIRE_OK(log->Commit());
-  CHECK(life(*log) == Incarnation(3));
+  CHECK(incarnation(*log) == Incarnation(3));
   log = Open(*disk);
-  CHECK(life(*log) == Incarnation(3));
+  CHECK(incarnation(*log) == Incarnation(3));
   log->set_writer(Incarnation(7), {});
   log->Continue(kA, Term(2), Position(0));
-  CHECK(life(*log) == Incarnation(3));  // Not durable yet.
+  CHECK(incarnation(*log) == Incarnation(3));  // Not durable yet.
   REQUIRE_OK(log->Commit());
-  CHECK(life(*log) == Incarnation(7));
-  CHECK(life(*Open(*disk)) == Incarnation(7));
+  CHECK(incarnation(*log) == Incarnation(7));
+  CHECK(incarnation(*Open(*disk)) == Incarnation(7));
 }
 
 TEST_CASE("JobLog: it says what the writer of a shard's last frame had heard of",

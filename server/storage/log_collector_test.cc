@@ -66,11 +66,11 @@ struct Fixture {
   // As the server's agent at each registration.
   void Register(const absl::btree_set<std::string>& living) {
     collector->OnLiving(living);
-    log->BeginLife(life = life.Next());
+    log->BeginIncarnation(incarnation = incarnation.Next());
   }
 
   SimDisk disk{1};
-  Incarnation life{1};
+  Incarnation incarnation{1};
   absl::Time now = absl::FromUnixSeconds(1'000'000);
   std::deque<TaskRunner::Task> tasks;
   std::unique_ptr<ServerLog> log;

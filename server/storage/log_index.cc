@@ -16,7 +16,7 @@ void EncodeLogFrame(const LogFrame& frame, std::string* payload) {
   PutLe64(frame.base, payload);
   PutLe64(frame.term.value(), payload);
   PutLe64(static_cast<uint64_t>(frame.position.value()), payload);
-  PutLe64(frame.life.value(), payload);
+  PutLe64(frame.incarnation.value(), payload);
   PutLe64(frame.seen.scheduler, payload);
   PutLe64(frame.seen.count, payload);
 }
@@ -27,7 +27,7 @@ void DecodeLogFrame(absl::string_view payload, LogFrame* frame) {
   frame->base = GetLe64(payload, 8);
   frame->term = Term(GetLe64(payload, 16));
   frame->position = Position(static_cast<int64_t>(GetLe64(payload, 24)));
-  frame->life = Incarnation(GetLe64(payload, 32));
+  frame->incarnation = Incarnation(GetLe64(payload, 32));
   frame->seen = {.scheduler = GetLe64(payload, 40), .count = GetLe64(payload, 48)};
 }
 

@@ -38,8 +38,8 @@ struct LogFrame {
   uint64_t base = 0;  // Number of the Begin or Forget that it is, or that it follows.
   Term term;
   Position position;
-  Incarnation life;    // The life of the server that wrote the frame.
-  StoreRevision seen;  // This server had heard of it, and of nothing later.
+  Incarnation incarnation;  // The incarnation of the server that wrote the frame.
+  StoreRevision seen;       // This server had heard of it, and of nothing later.
   uint64_t segment = 0;
   uint64_t sequence = 0;  // Number of the frame in its segment.
   int64_t begin = 0;      // [begin, begin + bytes) of the segment.
@@ -78,8 +78,8 @@ class LogIndex {
     // The shard's term in the log. REQUIRES: begun.
     Term term() const { return terms.empty() ? base_frame.term : terms.rbegin()->second.term; }
     // The incarnation of the server that had all of it last.
-    Incarnation life() const {
-      return terms.empty() ? base_frame.life : terms.rbegin()->second.life;
+    Incarnation incarnation() const {
+      return terms.empty() ? base_frame.incarnation : terms.rbegin()->second.incarnation;
     }
     // The writer of the last record had heard of it.
     StoreRevision seen() const {

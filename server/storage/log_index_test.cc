@@ -113,7 +113,7 @@ TEST_CASE("LogIndex: a shard goes on in later terms, and each record is of its o
 
 TEST_CASE("LogIndex: heads of frames and segments survive a round trip", "[server][storage]") {
   LogFrame frame = Record(1ull << 60, 1ll << 50, 1, 2);
-  frame.life = Incarnation(1ull << 40);
+  frame.incarnation = Incarnation(1ull << 40);
   frame.seen = {.scheduler = 1ull << 63, .count = 1ull << 33};
   std::string payload;
   EncodeLogFrame(frame, &payload);
@@ -124,7 +124,7 @@ TEST_CASE("LogIndex: heads of frames and segments survive a round trip", "[serve
   CHECK(read.base == frame.base);
   CHECK(read.term == frame.term);
   CHECK(read.position == frame.position);
-  CHECK(read.life == frame.life);
+  CHECK(read.incarnation == frame.incarnation);
   CHECK(read.seen == frame.seen);
 
   SegmentHead head{.number = 9};

@@ -111,7 +111,7 @@ std::vector<v1::StoredShard> ServerLog::Stored() const {
       shard.set_shard(state.shard.shard.value());
       shard.set_term(state.term.value());
       shard.set_position(state.position.value());
-      shard.set_incarnation(state.life.value());
+      shard.set_incarnation(state.incarnation.value());
       EncodeRevision(state.seen, *shard.mutable_seen());
     }
   }
@@ -162,9 +162,9 @@ void ServerLog::Heard(const StoreRevision& revision) {
   seen_ = revision;
 }
 
-void ServerLog::BeginLife(Incarnation life) {
+void ServerLog::BeginIncarnation(Incarnation incarnation) {
   const absl::MutexLock lock(&mutex_);
-  life_ = life;
+  incarnation_ = incarnation;
   identified_.clear();
 }
 
@@ -285,7 +285,7 @@ void ServerLog::Enqueue(Entry entry) {
       entry.record.reset();
     }
     if (entry.log.empty()) entry.log = NameOf(entry.job);
-    entry.life = life_;
+    entry.incarnation = incarnation_;
     entry.seen = seen_;
     ++unwritten_[entry.log];
     queue_.push_back(std::move(entry));
@@ -403,7 +403,7 @@ absl::Status ServerLog::WriteEntry(const Entry& entry, Job& job, Reached& writte
     job.failure = absl::OkStatus();
   }
   if (!job.failure.ok()) return job.failure;
-  job.log->set_writer(entry.life, entry.seen);
+  job.log->set_writer(entry.incarnation, entry.seen);
   if (entry.kind == Entry::Kind::kForget) {
     job.log->Forget(entry.shard);
     job.gone.erase(entry.shard);

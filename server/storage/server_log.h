@@ -56,7 +56,7 @@ class ServerLog final : public RecordSink {
     // Everything of the shard up to there is durable.
     std::function<void(const JobId&, const ShardKey&, Term, Position)> on_logged;
     // The job's log has failed for good. Again for whatever is given to it later, which may be of
-    // another life of the job on this server.
+    // another incarnation of the job on this server.
     std::function<void(const JobId&, const absl::Status&)> on_failed;
   };
 
@@ -100,7 +100,7 @@ class ServerLog final : public RecordSink {
                     const JobLog::Replay& replay) const;
 
   // Jobs that were identified before are held no more.
-  void BeginLife(Incarnation life) override;
+  void BeginIncarnation(Incarnation incarnation) override;
   void Heard(const StoreRevision& revision) override;
   void Identify(const JobId& job, const std::string& unique_id) override;
   // One that cannot be written is logged; the log goes on.
@@ -127,9 +127,9 @@ class ServerLog final : public RecordSink {
     std::shared_ptr<CapturedRows> rows;  // The snapshot's rows, if it is a bucket's.
     std::shared_ptr<const v1::ShardRecord> record;
     int64_t bytes = 0;
-    Incarnation life = {};    // The call was made in it.
-    StoreRevision seen = {};  // It was the last one heard of when the call was made.
-    std::string kept = {};    // kKeepRecord.
+    Incarnation incarnation = {};  // The call was made in it.
+    StoreRevision seen = {};       // It was the last one heard of when the call was made.
+    std::string kept = {};         // kKeepRecord.
   };
   struct Job {
     mutable absl::Mutex mutex;
@@ -163,11 +163,11 @@ class ServerLog final : public RecordSink {
 
   const Options options_;
   mutable absl::Mutex mutex_;
-  Incarnation life_ ABSL_GUARDED_BY(mutex_);
+  Incarnation incarnation_ ABSL_GUARDED_BY(mutex_);
   StoreRevision seen_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<JobId, std::string> unique_ids_
       ABSL_GUARDED_BY(mutex_);  // The newest unique id of each job.
-  absl::btree_set<std::string> identified_ ABSL_GUARDED_BY(mutex_);  // Logs, in this life.
+  absl::btree_set<std::string> identified_ ABSL_GUARDED_BY(mutex_);  // Logs, in this incarnation.
   absl::btree_map<std::string, std::shared_ptr<Job>> jobs_
       ABSL_GUARDED_BY(mutex_);  // Keyed by log.
   std::vector<Entry> queue_ ABSL_GUARDED_BY(mutex_);

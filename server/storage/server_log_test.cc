@@ -410,7 +410,8 @@ TEST_CASE("ServerLog: a queue that the disk does not keep up with fails its job"
   for (const std::string& logged : f.Logged()) CHECK(logged != "job-1/0 1:20");
 }
 
-// A new life of a server makes shards from the log while entries of the last one may be queued.
+// A new incarnation of a server makes shards from the log while entries of the last one may be
+// queued.
 TEST_CASE("ServerLog: who reads waits for what is queued", "[server][storage]") {
   PosixDisk disk;
   absl::Notification release;

@@ -398,7 +398,7 @@ TEST_CASE("Shard factory: a snapshot that does not fit the shard is refused", "[
   CHECK_STATUS(factory->FromSnapshot(kAll[0], bad), StatusCode::kDataLoss,
                "previous values of 0 bytes: expected 64");
   bad = good;
-  bad.mutable_state()->add_lives()->set_rank(-2);
+  bad.mutable_state()->add_push_marks()->set_rank(-2);
   CHECK_STATUS(factory->FromSnapshot(kAll[0], bad), StatusCode::kDataLoss, "rank -2");
   bad = good;
   bad.set_position(-1);

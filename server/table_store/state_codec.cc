@@ -33,30 +33,30 @@ class RankOrder {
   int32_t last_ = -1;
 };
 
-void EncodeLife(const LifeMarks& life, v1::LifeMarks* encoded) {
-  encoded->set_rank(life.rank.value());
-  encoded->set_incarnation(life.incarnation.value());
-  encoded->set_listed(life.listed);
-  encoded->set_low_water(life.low_water.value());
-  for (const Sequence sequence : life.applied) encoded->add_applied(sequence.value());
+void EncodePushMarks(const PushMarks& marks, v1::PushMarks* encoded) {
+  encoded->set_rank(marks.rank.value());
+  encoded->set_incarnation(marks.incarnation.value());
+  encoded->set_listed(marks.listed);
+  encoded->set_low_water(marks.low_water.value());
+  for (const Sequence sequence : marks.applied) encoded->add_applied(sequence.value());
 }
 
-absl::StatusOr<LifeMarks> DecodeLife(const v1::LifeMarks& encoded) {
-  LifeMarks life{.rank = Rank(encoded.rank()),
-                 .incarnation = Incarnation(encoded.incarnation()),
-                 .listed = encoded.listed(),
-                 .low_water = Sequence(encoded.low_water()),
-                 .applied = {}};
+absl::StatusOr<PushMarks> DecodePushMarks(const v1::PushMarks& encoded) {
+  PushMarks marks{.rank = Rank(encoded.rank()),
+                  .incarnation = Incarnation(encoded.incarnation()),
+                  .listed = encoded.listed(),
+                  .low_water = Sequence(encoded.low_water()),
+                  .applied = {}};
   uint64_t before = encoded.low_water();
   for (const uint64_t sequence : encoded.applied()) {
     if (sequence < before || sequence > kSequenceMax.value()) {
       return absl::InvalidArgumentError(absl::StrCat("rank ", encoded.rank(), ": applied sequence ",
                                                      sequence, ", expected at least ", before));
     }
-    life.applied.push_back(Sequence(sequence));
+    marks.applied.push_back(Sequence(sequence));
     before = sequence + 1;
   }
-  return life;
+  return marks;
 }
 
 void EncodeClock(const WorkerClock& clock, v1::WorkerClock* encoded) {
@@ -221,9 +221,9 @@ v1::ShardState EncodeState(const ShardCoreState& state) {
   encoded.set_pushes_recorded(state.pushes_recorded);
   encoded.set_pushes_duplicate(state.pushes_duplicate);
   encoded.set_pushes_late(state.pushes_late);
-  for (const LifeMarks& life : state.lives) {
+  for (const PushMarks& marks : state.push_marks) {
     if (Planted(PlantedBug::kInstallWithoutMarks)) break;
-    EncodeLife(life, encoded.add_lives());
+    EncodePushMarks(marks, encoded.add_push_marks());
   }
   encoded.set_members_known(state.members_known);
   for (const WorkerClock& clock : state.members) EncodeClock(clock, encoded.add_members());
@@ -240,17 +240,17 @@ absl::StatusOr<ShardCoreState> DecodeState(const v1::ShardState& encoded, int64_
                        .pushes_duplicate = encoded.pushes_duplicate(),
                        .pushes_late = encoded.pushes_late(),
                        .incarnation_floor = Incarnation(encoded.incarnation_floor()),
-                       .lives = {},
+                       .push_marks = {},
                        .members_known = encoded.members_known(),
                        .members = {},
                        .early = {}};
   CAPSTAN_ASSIGN_OR_RETURN(state.learning_rate_factor,
                            DecodeFactor(encoded.learning_rate_factor()));
   RankOrder order;
-  for (const v1::LifeMarks& life : encoded.lives()) {
-    CAPSTAN_RETURN_IF_ERROR(Annotate(order.Check(life.rank()), "marks"));
-    CAPSTAN_ASSIGN_OR_RETURN(LifeMarks decoded, DecodeLife(life));
-    state.lives.push_back(std::move(decoded));
+  for (const v1::PushMarks& marks : encoded.push_marks()) {
+    CAPSTAN_RETURN_IF_ERROR(Annotate(order.Check(marks.rank()), "marks"));
+    CAPSTAN_ASSIGN_OR_RETURN(PushMarks decoded, DecodePushMarks(marks));
+    state.push_marks.push_back(std::move(decoded));
   }
   CAPSTAN_ASSIGN_OR_RETURN(state.members, DecodeClocks(encoded.members()));
   CAPSTAN_ASSIGN_OR_RETURN(state.early, DecodeClocks(encoded.early()));

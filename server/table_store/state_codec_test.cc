@@ -53,12 +53,12 @@ TEST_CASE("State codec: a state survives the round trip", "[server]") {
       .pushes_duplicate = 2,
       .incarnation_floor = Incarnation(3),
       .learning_rate_factor = 0.5,
-      .lives = {{.rank = Rank(0),
-                 .incarnation = Incarnation(5),
-                 .listed = true,
-                 .low_water = Sequence(3),
-                 .applied = {Sequence(4), Sequence(9)}},
-                {.rank = Rank(2), .incarnation = Incarnation(6), .applied = {}}},
+      .push_marks = {{.rank = Rank(0),
+                      .incarnation = Incarnation(5),
+                      .listed = true,
+                      .low_water = Sequence(3),
+                      .applied = {Sequence(4), Sequence(9)}},
+                     {.rank = Rank(2), .incarnation = Incarnation(6), .applied = {}}},
       .members_known = true,
       .members = {{.rank = Rank(0),
                    .incarnation = Incarnation(5),
@@ -98,14 +98,14 @@ TEST_CASE("State codec: numbers out of range are refused with their name", "[ser
     CHECK_STATUS(DecodeMembership(membership), kInvalid, "learning_rate_factor -1");
   }
   SECTION("ranks out of order") {
-    state.add_lives()->set_rank(1);
-    state.add_lives()->set_rank(1);
+    state.add_push_marks()->set_rank(1);
+    state.add_push_marks()->set_rank(1);
     CHECK_STATUS(DecodeState(state, 0), kInvalid, "rank 1 comes after rank 1");
   }
   SECTION("marks out of order") {
-    v1::LifeMarks* life = state.add_lives();
-    life->set_low_water(5);
-    life->add_applied(4);
+    v1::PushMarks* marks = state.add_push_marks();
+    marks->set_low_water(5);
+    marks->add_applied(4);
     CHECK_STATUS(DecodeState(state, 0), kInvalid, "applied sequence 4, expected at least 5");
   }
   SECTION("a clock below zero") {

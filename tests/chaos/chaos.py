@@ -57,17 +57,17 @@ class ChaosCluster(cluster.Cluster):
         self.daemons[name].address()
 
     def restart(self, name):
-        """Kills a daemon and starts it again; returns once the scheduler knows its new life."""
-        before = self.lives().get(name)
+        """Kills a daemon and starts it again; returns once its new incarnation is known."""
+        before = self.incarnations().get(name)
         killed = self.kill(name)
         self.start(name)
         if name != "scheduler":
             cluster.until(f"{name} lives again",
-                          lambda: self.lives().get(name, before) != before,
+                          lambda: self.incarnations().get(name, before) != before,
                           poll_seconds=cluster.CLI_POLL_SECONDS)
         return killed
 
-    def lives(self):
+    def incarnations(self):
         """The incarnation of every daemon that is alive, by name."""
         nodes = self.json("node", "list").get("nodes", [])
         return {node["nodeId"]: node["incarnation"] for node in nodes if node.get("alive")}
@@ -105,9 +105,10 @@ class ChaosCluster(cluster.Cluster):
         def replicated():
             if self.status(job)["state"] in cluster.ENDED:
                 return True
-            lives = self.lives()
+            incarnations = self.incarnations()
             routing = self.json("table", "placement", job)["routing"]
-            if any(lives.get(one["nodeId"]) != one["incarnation"] for one in routing["servers"]):
+            if any(incarnations.get(one["nodeId"]) != one["incarnation"]
+                   for one in routing["servers"]):
                 return False
             return all(len(in_sync) >= copies for _, in_sync, _ in self.placement(job))
 

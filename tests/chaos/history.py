@@ -2,7 +2,8 @@
 
     violations, counts = history.check(folder, job, mode, bound=2, slots=0)
 
-What is compared are the clients' own records, of all lives of all tasks, whoever killed them:
+What is compared are the clients' own records, of all incarnations of all tasks,
+whoever killed them:
 
 once       SSP, ASP: at the end a shard counts (its version) as many pushes as were acknowledged,
            and at most those beside them whose answer never came. BSP: it has one version for each
@@ -27,8 +28,9 @@ import pathlib
 
 VIOLATIONS_MAX = 20  # More are counted, and not told.
 
-Push = collections.namedtuple("Push", "life shard sequence iteration slots begun answered period")
-Read = collections.namedtuple("Read", "life shard iteration kind begun answered version")
+Push = collections.namedtuple(
+    "Push", "incarnation shard sequence iteration slots begun answered period")
+Read = collections.namedtuple("Read", "incarnation shard iteration kind begun answered version")
 
 
 class Record:
@@ -39,8 +41,8 @@ class Record:
         self.begun, self.answered, self.period = begun, None, period
 
 
-class Life:
-    """The file of one life of one task."""
+class Incarnation:
+    """The file of one incarnation of one task."""
 
     def __init__(self, path):
         self.name = path.stem
@@ -92,15 +94,16 @@ class Life:
 
 class History:
     def __init__(self, folder, job):
-        lives = [Life(path) for path in sorted(pathlib.Path(folder).glob(f"{job}-*.history"))]
-        self.problems = [problem for life in lives for problem in life.problems]
+        files = sorted(pathlib.Path(folder).glob(f"{job}-*.history"))
+        incarnations = [Incarnation(path) for path in files]
+        self.problems = [problem for each in incarnations for problem in each.problems]
         self.pushes = collections.defaultdict(list)  # By shard.
         self.reads = collections.defaultdict(list)
-        for life in lives:
-            for (shard, sequence), r in life.pushes.items():
-                self.pushes[shard].append(Push(life.name, shard, sequence, r.iteration, r.slots,
-                                               r.begun, r.answered, r.period))
-            for read in life.reads:
+        for incarnation in incarnations:
+            for (shard, sequence), r in incarnation.pushes.items():
+                self.pushes[shard].append(Push(incarnation.name, shard, sequence, r.iteration,
+                                               r.slots, r.begun, r.answered, r.period))
+            for read in incarnation.reads:
                 self.reads[read.shard].append(read)
         self.shards = sorted(set(self.pushes) | set(self.reads))
 
@@ -129,8 +132,8 @@ def once(history, shard, mode, slots):
         pushed = {(push.iteration, slot) for push in pushes for slot in slots_of(push)}
         for push in pushes:
             if push.answered is not None and push.iteration >= final:
-                yield (f"shard {shard}: {push.life} pushed iteration {push.iteration}, which was "
-                       f"acknowledged, and the shard ends with version {final}")
+                yield (f"shard {shard}: {push.incarnation} pushed iteration {push.iteration}, "
+                       f"which was acknowledged, and the shard ends with version {final}")
         missing = [(c, m) for c in range(final) for m in range(slots) if (c, m) not in pushed]
         if missing:
             yield (f"shard {shard}: version {final}, and nobody pushed (iteration, slot) "
@@ -148,11 +151,11 @@ def slots_of(push):
 
 
 def own_reads(history, shard, mode):
-    by_life = collections.defaultdict(list)
+    by_incarnation = collections.defaultdict(list)
     for read in history.reads[shard]:
         if mode != "bsp" or read.kind != "pull":
-            by_life[read.life].append(read)
-    for life, reads in by_life.items():
+            by_incarnation[read.incarnation].append(read)
+    for incarnation, reads in by_incarnation.items():
         ended = sorted(reads, key=lambda read: read.answered)
         newest, index = 0, 0
         for read in sorted(reads, key=lambda read: read.begun):
@@ -160,7 +163,7 @@ def own_reads(history, shard, mode):
                 newest = max(newest, ended[index].version)
                 index += 1
             if read.version < newest:
-                yield f"shard {shard}: {life} read version {newest}, and then {read.version}"
+                yield f"shard {shard}: {incarnation} read version {newest}, and then {read.version}"
 
 
 def seen(history, shard):
@@ -170,7 +173,7 @@ def seen(history, shard):
         least = bisect.bisect_left(acknowledged, read.begun)
         most = bisect.bisect_right(begun, read.answered)
         if not least <= read.version <= most:
-            yield (f"shard {shard}: {read.life} read version {read.version} for iteration "
+            yield (f"shard {shard}: {read.incarnation} read version {read.version} for iteration "
                    f"{read.iteration}; {least} pushes had been acknowledged when it asked, and "
                    f"{most} sent when it was answered")
 
@@ -185,22 +188,22 @@ def exactly_c(history, shard, slots):
         if read.kind != "pull":
             continue
         if read.version != read.iteration:
-            yield (f"shard {shard}: {read.life} pulled iteration {read.iteration} and read version "
-                   f"{read.version}")
+            yield (f"shard {shard}: {read.incarnation} pulled iteration {read.iteration} and read "
+                   f"version {read.version}")
         late = [slot for slot in range(slots) if read.iteration > 0
                 and first.get((read.iteration - 1, slot), read.answered + 1) > read.answered]
         if late:
-            yield (f"shard {shard}: {read.life} pulled iteration {read.iteration} before slots "
-                   f"{late} of {read.iteration - 1} were sent")
+            yield (f"shard {shard}: {read.incarnation} pulled iteration {read.iteration} before "
+                   f"slots {late} of {read.iteration - 1} were sent")
 
 
 def staleness(history, shard, bound):
-    # By life and period: its iterations, ascending, and the latest time at which one up to there
-    # was sent first. What nobody acknowledged may be of a life that was fenced off.
+    # By incarnation and period: its iterations, ascending, and the latest time at which one up to
+    # there was sent first. What nobody acknowledged may be of an incarnation that was fenced off.
     periods = collections.defaultdict(list)
     for push in history.pushes[shard]:
         if push.answered is not None and push.period is not None:
-            periods[push.life, push.period].append((push.iteration, push.begun))
+            periods[push.incarnation, push.period].append((push.iteration, push.begun))
     for key, sent in periods.items():
         sent.sort()
         latest = []
@@ -211,13 +214,14 @@ def staleness(history, shard, bound):
         if read.kind != "pull":
             continue
         needed = read.iteration - 1 - bound
-        for (life, period), (iterations, latest) in periods.items():
-            if life == read.life or period >= read.begun:
+        for (incarnation, period), (iterations, latest) in periods.items():
+            if incarnation == read.incarnation or period >= read.begun:
                 continue
             index = bisect.bisect_right(iterations, needed) - 1
             if index >= 0 and latest[index] > read.answered:
-                yield (f"shard {shard}: {read.life} was answered a pull of iteration "
-                       f"{read.iteration}, and {life} sent one up to {needed} only afterwards")
+                yield (f"shard {shard}: {read.incarnation} was answered a pull of iteration "
+                       f"{read.iteration}, and {incarnation} sent one up to {needed} only "
+                       f"afterwards")
 
 
 def check(folder, job, mode, bound=0, slots=0):

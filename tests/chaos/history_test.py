@@ -93,7 +93,7 @@ class OnceTest(HistoryFixture):
         self.export(2)
         self.expect("asp", "is of iteration 0, slots 0-0, and of 1")
 
-    def test_lives_of_a_rank_are_told_apart(self):
+    def test_incarnations_of_a_rank_are_told_apart(self):
         self.two_pushes()
         self.push(1, 50, 60, iteration=1, sequence=1, incarnation=2)
         self.export(3)

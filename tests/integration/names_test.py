@@ -15,7 +15,7 @@ class NamesTest(unittest.TestCase):
         self.cluster = cluster.Cluster(servers=1, workers=1)
         self.addCleanup(self.cluster.close)
 
-    def lives(self):
+    def incarnations(self):
         return {n["nodeId"]: n["incarnation"] for n in self.cluster.json("node", "list")["nodes"]}
 
     def run_second(self, name, *flags):
@@ -37,7 +37,7 @@ class NamesTest(unittest.TestCase):
         data = synthetic.data_block(self.cluster.folder)
         job = self.cluster.submit(synthetic.job(self.cluster.folder, data=data, workers=1, **LONG))
         self.cluster.wait_iteration(job, 100)
-        before = self.lives()
+        before = self.incarnations()
         self.run_second("server-0", "--data-dir={folder}")
         self.run_second("server-0")
         self.run_second("worker-0", "--work-dir={folder}")
@@ -48,7 +48,7 @@ class NamesTest(unittest.TestCase):
             copy = self.cluster.folder / f"copy-of-{name}"
             shutil.copytree(self.cluster.folder / name, copy, symlinks=True)
             self.run_second(name, f"{flag}={copy}")
-        self.assertEqual(self.lives(), before)
+        self.assertEqual(self.incarnations(), before)
         status = self.cluster.wait(job)
         self.assertEqual(status["state"], "SUCCEEDED", status)
         self.assertEqual(status.get("restarts", 0), 0, status)
@@ -56,10 +56,11 @@ class NamesTest(unittest.TestCase):
     def test_a_killed_daemon_takes_its_name_back(self):
         for name in ("server-0", "worker-0"):
             with self.subTest(name=name):
-                before = self.lives()[name]
+                before = self.incarnations()[name]
                 self.cluster.daemons[name].kill()
                 self.cluster.daemons[name].start()
-                cluster.until(f"{name} has a new life", lambda: self.lives()[name] != before)
+                cluster.until(f"{name} has a new incarnation",
+                              lambda: self.incarnations()[name] != before)
 
 
 if __name__ == "__main__":

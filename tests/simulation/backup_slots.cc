@@ -7,14 +7,14 @@
 
 namespace capstan::sim {
 
-void BackupSlots::ComputationBegun(const Life& life, const Batch& batch,
+void BackupSlots::ComputationBegun(const TaskKey& task_key, const Batch& batch,
                                    const std::vector<std::vector<float>>& parameters) {
-  if (!history_.IsOld(life)) Read(batch.iteration.value(), parameters);
+  if (!history_.IsOld(task_key)) Read(batch.iteration.value(), parameters);
 }
 
-void BackupSlots::Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+void BackupSlots::Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
                            const absl::btree_map<TableId, Version>& versions) {
-  if (history_.IsOld(life)) return;
+  if (history_.IsOld(task_key)) return;
   const int64_t iterations = scheduler::EpochPlan(workload_->job()->plan).steps_total();
   for (const auto& [table, version] : versions) {
     if (version.value() == iterations) continue;

@@ -21,9 +21,9 @@ class BackupSlots final : public Checker {
  public:
   explicit BackupSlots(const Workload* workload) : workload_(workload) {}
 
-  void ComputationBegun(const Life& life, const Batch& batch,
+  void ComputationBegun(const TaskKey& task_key, const Batch& batch,
                         const std::vector<std::vector<float>>& parameters) override;
-  void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+  void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
   void Happened(const scheduler::Event& event) override { history_.Happened(event, versions_); }
 

@@ -19,7 +19,8 @@ namespace capstan::sim {
 class CapturedMoment final : public server::CheckpointSink {
  public:
   using Held = std::function<std::shared_ptr<server::HeldJob>(const JobId&)>;
-  // `held` finds the server's copy of a job, or null. `writer` is of the same life of the server.
+  // `held` finds the server's copy of a job, or null. `writer` is of the same incarnation of the
+  // server.
   CapturedMoment(World* world, CheckpointSink* writer, Held held)
       : world_(world), writer_(writer), held_(std::move(held)) {}
 

@@ -21,7 +21,7 @@
 
 namespace capstan::sim {
 
-using Life = scheduler::TaskKey;  // One life of one task.
+using scheduler::TaskKey;
 
 // A worker's batch, as its trainer knows it.
 struct Batch {
@@ -33,7 +33,7 @@ struct Batch {
 
 // A shard's part of a push, as the client numbers it.
 struct ShardPush {
-  Life life;
+  TaskKey task_key;
   ShardKey shard;
   Sequence sequence;
   Batch batch;
@@ -42,7 +42,7 @@ struct ShardPush {
 
 // A shard's part of a pull's answer, as the client takes it in.
 struct ShardRead {
-  Life life;
+  TaskKey task_key;
   ShardKey shard;
   Iteration iteration;
   bool snapshot = false;
@@ -51,7 +51,7 @@ struct ShardRead {
 
 // A bucket's rows as a task that keeps rows uses them, once the pull for it has ended well.
 struct RowsUse {
-  Life life;
+  TaskKey task_key;
   ShardKey shard;
   Iteration iteration;
   Range places;                      // Places of its keys among those of the table.
@@ -65,13 +65,13 @@ class Checker {
 
   // ---- tasks
   virtual void PushSent(const ShardPush& push) { static_cast<void>(push); }
-  virtual void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
+  virtual void PushAcknowledged(const TaskKey& task_key, ShardKey shard, const Batch& batch,
                                 Version version) {
-    static_cast<void>(life), static_cast<void>(shard), static_cast<void>(batch),
+    static_cast<void>(task_key), static_cast<void>(shard), static_cast<void>(batch),
         static_cast<void>(version);
   }
-  virtual void PullSent(const Life& life, ShardKey shard, Iteration iteration) {
-    static_cast<void>(life), static_cast<void>(shard), static_cast<void>(iteration);
+  virtual void PullSent(const TaskKey& task_key, ShardKey shard, Iteration iteration) {
+    static_cast<void>(task_key), static_cast<void>(shard), static_cast<void>(iteration);
   }
   virtual void ReadDone(const ShardRead& read) { static_cast<void>(read); }
   // A reader of a snapshot was shown the shard at that version.
@@ -80,28 +80,28 @@ class Checker {
   }
   virtual void RowsUsed(const RowsUse& use) { static_cast<void>(use); }
   // A task begins to compute the batch; the parameters are valid during the call.
-  virtual void ComputationBegun(const Life& life, const Batch& batch,
+  virtual void ComputationBegun(const TaskKey& task_key, const Batch& batch,
                                 const std::vector<std::vector<float>>& parameters) {
-    static_cast<void>(life), static_cast<void>(batch), static_cast<void>(parameters);
+    static_cast<void>(task_key), static_cast<void>(batch), static_cast<void>(parameters);
   }
   // Every shard has acknowledged the batch's push.
-  virtual void BatchDone(const Life& life, const Batch& batch) {
-    static_cast<void>(life), static_cast<void>(batch);
+  virtual void BatchDone(const TaskKey& task_key, const Batch& batch) {
+    static_cast<void>(task_key), static_cast<void>(batch);
   }
   // What the task has to do has changed: it is to start at `start` or later, and so many of its
   // sample leases are not acknowledged.
-  virtual void WorkChanged(const Life& life, Iteration start, int leases) {
-    static_cast<void>(life), static_cast<void>(start), static_cast<void>(leases);
+  virtual void WorkChanged(const TaskKey& task_key, Iteration start, int leases) {
+    static_cast<void>(task_key), static_cast<void>(start), static_cast<void>(leases);
   }
-  virtual void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+  virtual void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
                         const absl::btree_map<TableId, Version>& versions) {
-    static_cast<void>(life), static_cast<void>(tables), static_cast<void>(versions);
+    static_cast<void>(task_key), static_cast<void>(tables), static_cast<void>(versions);
   }
 
   // ---- the scheduler
   virtual void Happened(const scheduler::Event& event) { static_cast<void>(event); }
-  virtual void Assigned(const Life& life, const scheduler::Assignment& assignment) {
-    static_cast<void>(life), static_cast<void>(assignment);
+  virtual void Assigned(const TaskKey& task_key, const scheduler::Assignment& assignment) {
+    static_cast<void>(task_key), static_cast<void>(assignment);
   }
   virtual void ReportTaken(const scheduler::TaskReport& report) { static_cast<void>(report); }
   virtual void RoutingSent(const scheduler::Routing& routing) { static_cast<void>(routing); }

@@ -44,8 +44,8 @@ bool Explains(absl::Span<const uint64_t> numbers, uint64_t target) {
 }  // namespace
 
 void ExactlyOnceLedger::PushSent(const ShardPush& push) {
-  if (history_.IsOld(push.life)) return;
-  Push& known = pushes_[{push.shard, push.life, push.batch.epoch, push.batch.positions.begin}];
+  if (history_.IsOld(push.task_key)) return;
+  Push& known = pushes_[{push.shard, push.task_key, push.batch.epoch, push.batch.positions.begin}];
   const uint64_t number = NumberOf(push.values);
   if (known.number != 0 && known.number != number) {
     Fail("exactly once: a push was repeated with another gradient");
@@ -53,23 +53,24 @@ void ExactlyOnceLedger::PushSent(const ShardPush& push) {
   known.number = number;
 }
 
-void ExactlyOnceLedger::PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
-                                         Version) {
-  if (history_.IsOld(life)) return;
-  pushes_[{shard, life, batch.epoch, batch.positions.begin}].acknowledged = true;
+void ExactlyOnceLedger::PushAcknowledged(const TaskKey& task_key, ShardKey shard,
+                                         const Batch& batch, Version) {
+  if (history_.IsOld(task_key)) return;
+  pushes_[{shard, task_key, batch.epoch, batch.positions.begin}].acknowledged = true;
 }
 
 void ExactlyOnceLedger::RoutingSent(const scheduler::Routing& routing) {
   if (shards_.empty()) shards_ = routing.shards;
 }
 
-void ExactlyOnceLedger::Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+void ExactlyOnceLedger::Exported(const TaskKey& task_key,
+                                 const std::vector<std::vector<float>>& tables,
                                  const absl::btree_map<TableId, Version>&) {
-  superseded_ = moved_by_tasks_ && history_.IsOld(life);
+  superseded_ = moved_by_tasks_ && history_.IsOld(task_key);
   if (superseded_) return;
   for (const scheduler::ShardRoute& shard : shards_) {
     if (workload_->rows_come_and_go() && shard.key.table == TableId(0)) {
-      CheckVersion(shard.key, read_[{life, shard.key}]);
+      CheckVersion(shard.key, read_[{task_key, shard.key}]);
     } else {
       CheckShard(shard, tables[static_cast<size_t>(shard.key.table.value())]);
     }

@@ -32,10 +32,12 @@ class ExactlyOnceLedger final : public Checker {
       : workload_(workload), moved_by_tasks_(moved_by_tasks) {}
 
   void PushSent(const ShardPush& push) override;
-  void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
+  void PushAcknowledged(const TaskKey& task_key, ShardKey shard, const Batch& batch,
                         Version version) override;
-  void ReadDone(const ShardRead& read) override { read_[{read.life, read.shard}] = read.version; }
-  void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+  void ReadDone(const ShardRead& read) override {
+    read_[{read.task_key, read.shard}] = read.version;
+  }
+  void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
   void RoutingSent(const scheduler::Routing& routing) override;
   void AtEnd(bool succeeded) override;
@@ -60,10 +62,10 @@ class ExactlyOnceLedger final : public Checker {
   const Workload* const workload_;
   const bool moved_by_tasks_;
   bool superseded_ = false;  // The model that lies in its place is of a timeline that was left.
-  absl::btree_map<std::pair<Life, ShardKey>, Version> read_;  // Last.
-  std::vector<scheduler::ShardRoute> shards_;                 // Each shard's place in its table.
+  absl::btree_map<std::pair<TaskKey, ShardKey>, Version> read_;  // Last.
+  std::vector<scheduler::ShardRoute> shards_;                    // Each shard's place in its table.
   // By the batch: what a client numbers anew when it repeats it is still one push.
-  using Pushes = absl::btree_map<std::tuple<ShardKey, Life, Epoch, int64_t>, Push>;
+  using Pushes = absl::btree_map<std::tuple<ShardKey, TaskKey, Epoch, int64_t>, Push>;
   Pushes pushes_;
   History<Pushes> history_;
 };

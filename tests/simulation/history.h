@@ -1,8 +1,8 @@
 // History: what a checker knew when each checkpoint was taken, so that it goes back with the job.
 //
 // A checkpoint is captured while the job is quiet: what is known when that phase begins is what the
-// checkpoint holds. A job that goes back has new lives; what is still heard of older ones counts
-// for nothing.
+// checkpoint holds. A job that goes back has new incarnations; what is still heard of older ones
+// counts for nothing.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_HISTORY_H_
 #define CAPSTAN_TESTS_SIMULATION_HISTORY_H_
@@ -35,7 +35,7 @@ class History {
     }
   }
   // Ended when the job went back.
-  bool IsOld(const Life& life) const { return life.incarnation <= old_; }
+  bool IsOld(const TaskKey& task_key) const { return task_key.incarnation <= old_; }
 
  private:
   State captured_;

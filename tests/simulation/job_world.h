@@ -36,7 +36,7 @@ inline absl::btree_set<NodeId> HoldersOf(const scheduler::Routing& routing) {
 struct JobWorld {
   // The model that a task has written.
   struct Model {
-    Life writer;
+    TaskKey writer;
     Arrays tables;
     absl::btree_map<TableId, Version> versions;
   };

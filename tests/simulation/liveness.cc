@@ -113,7 +113,7 @@ void Liveness::SchedulerCutOff(bool cut) {
   if (cut) cut_since_ = world_->loop.Now() + link.latency_max + delayed;
 }
 
-void Liveness::Exported(const Life&, const std::vector<std::vector<float>>&,
+void Liveness::Exported(const TaskKey&, const std::vector<std::vector<float>>&,
                         const absl::btree_map<TableId, Version>&) {
   exported_ = true;
 }

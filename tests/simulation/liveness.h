@@ -40,7 +40,7 @@ class Liveness final : public Checker {
 
   void Happened(const scheduler::Event& event) override;
   void RoutingSent(const scheduler::Routing& routing) override;
-  void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+  void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
   void ModelIsWhole() override { known_.whole = true; }
   void SchedulerCutOff(bool cut) override;

@@ -338,8 +338,8 @@ void Nemesis::PauseFor(Process* process, absl::Duration time, Fault fault) {
   process->Pause();
   world_->TroubleFor(time);
   if (process == &cluster_->scheduler().process()) world_->SchedulerLateFor(time);
-  world_->loop.After(time, [process, life = process->life()] {
-    if (process->life() == life) process->Resume();
+  world_->loop.After(time, [process, incarnation = process->incarnation()] {
+    if (process->incarnation() == incarnation) process->Resume();
   });
 }
 

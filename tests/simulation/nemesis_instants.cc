@@ -29,7 +29,7 @@ class Lookout final : public Checker {
   std::function<void(const scheduler::RoutingChanged&)> on_table;
   std::function<void(const scheduler::Routing&)> on_routing;
 
-  void Assigned(const Life&, const scheduler::Assignment& assignment) override {
+  void Assigned(const TaskKey&, const scheduler::Assignment& assignment) override {
     if (on_assigned) on_assigned(assignment);
   }
   void PushAnswered(const std::string&, const v1::PushRequest&,
@@ -159,8 +159,10 @@ void Nemesis::LoseSuccessor(const scheduler::Routing& routing) {
       server->KeepCopyOfDisk();
       const absl::Duration time = instants_prng_.Between(absl::Milliseconds(500), absl::Seconds(2));
       CutOneWay(server->host(), 0, time + absl::Milliseconds(10));
-      world_->loop.After(time, [this, server = server.get(), life = server->process().life()] {
-        if (healed_ || !server->process().alive() || server->process().life() != life) return;
+      world_->loop.After(time, [this, server = server.get(),
+                                incarnation = server->process().incarnation()] {
+        if (healed_ || !server->process().alive() || server->process().incarnation() != incarnation)
+          return;
         ++world_->faults[Fault::kSuccessorUnheard];
         Narrate(absl::StrCat("kills ", server->process().name(),
                              ", which has taken over unheard, and gives it its disk of before"));

@@ -58,8 +58,8 @@ void Process::Arm() {
 }
 
 void Process::RunDue() {
-  const uint64_t life = life_;
-  while (alive_ && !paused_ && life == life_ && !timers_.empty()) {
+  const uint64_t incarnation = incarnation_;
+  while (alive_ && !paused_ && incarnation == incarnation_ && !timers_.empty()) {
     const auto first = timers_.begin();
     if (first->first.first > Now()) break;
     const std::function<void()> event = std::move(first->second);
@@ -67,7 +67,7 @@ void Process::RunDue() {
     timers_.erase(first);
     event();
   }
-  if (life == life_ && armed_ == 0) Arm();
+  if (incarnation == incarnation_ && armed_ == 0) Arm();
 }
 
 void Process::Arrive(std::function<void()> event) {
@@ -82,14 +82,14 @@ void Process::Arrive(std::function<void()> event) {
 void Process::Start() {
   started_ = loop_->Now();
   alive_ = true;
-  ++life_;
+  ++incarnation_;
 }
 
 void Process::Kill() {
   if (!alive_) return;
   alive_ = false;
   paused_ = false;
-  ++life_;
+  ++incarnation_;
   timers_.clear();
   due_.clear();
   inbox_.clear();
@@ -108,18 +108,18 @@ void Process::Pause() {
 void Process::Resume() {
   if (!alive_ || !paused_) return;
   paused_ = false;
-  const uint64_t life = life_;
+  const uint64_t incarnation = incarnation_;
   std::vector<std::function<void()>> inbox;
   inbox.swap(inbox_);
   for (size_t i = 0; i < inbox.size(); ++i) {
-    if (life != life_) return;
+    if (incarnation != incarnation_) return;
     if (paused_) {  // Again, by what has just run.
       inbox_.insert(inbox_.begin(), inbox.begin() + static_cast<ptrdiff_t>(i), inbox.end());
       return;
     }
     inbox[i]();
   }
-  if (life == life_ && armed_ == 0) Arm();
+  if (incarnation == incarnation_ && armed_ == 0) Arm();
 }
 
 }  // namespace capstan::sim

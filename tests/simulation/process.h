@@ -1,12 +1,12 @@
 // Process: a simulated operating-system process: its clock, its timers, and what may happen to it.
 //
 //             Pause            Kill
-//   RUNNING <-------> PAUSED   RUNNING, PAUSED ------> DEAD --Start--> RUNNING (a new life)
+//   RUNNING <-------> PAUSED   RUNNING, PAUSED ------> DEAD --Start--> RUNNING (a new incarnation)
 //             Resume
 //
-// What a life has posted dies with it. While a process is paused its timers do not fire and what
-// arrives waits; both happen when it is resumed, late. Its clock goes on, up to 5 % fast or slow,
-// and may jump forward, or stand still for a while, and all timers with it.
+// What an incarnation has posted dies with it. While a process is paused its timers do not fire and
+// what arrives waits; both happen when it is resumed, late. Its clock goes on, up to 5 % fast or
+// slow, and may jump forward, or stand still for a while, and all timers with it.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_PROCESS_H_
 #define CAPSTAN_TESTS_SIMULATION_PROCESS_H_
@@ -65,17 +65,17 @@ class Process {
 
   bool alive() const { return alive_; }
   bool paused() const { return paused_; }
-  uint64_t life() const { return life_; }       // Grows with every start.
-  Instant started() const { return started_; }  // This life, in virtual time.
+  uint64_t incarnation() const { return incarnation_; }  // Grows with every start.
+  Instant started() const { return started_; }           // This incarnation, in virtual time.
 
-  // Runs `event` when the process's clock shows `local`, in this life.
+  // Runs `event` when the process's clock shows `local`, in this incarnation.
   TimerId At(Instant local, std::function<void()> event);
   TimerId After(absl::Duration delay, std::function<void()> event) {
     return At(Now() + delay, std::move(event));
   }
   void CancelTimer(TimerId id);
 
-  // Something arrives from outside: runs now, or on resuming, unless this life ends before.
+  // Something arrives from outside: runs now, or on resuming, unless this incarnation ends before.
   void Arrive(std::function<void()> event);
 
   void Start();  // REQUIRES: not alive.
@@ -84,7 +84,8 @@ class Process {
   void Resume();
   void ClockJumped() { Arm(); }  // The clock was moved: timers are due earlier.
 
-  // Called by Kill, after the life has ended, to drop what it held and to break its connections.
+  // Called by Kill, after the incarnation has ended, to drop what it held and to break its
+  // connections.
   void set_on_kill(std::function<void()> on_kill) { on_kill_ = std::move(on_kill); }
 
  private:
@@ -97,7 +98,7 @@ class Process {
   Instant started_;
   bool alive_ = false;
   bool paused_ = false;
-  uint64_t life_ = 0;
+  uint64_t incarnation_ = 0;
   TimerId last_timer_ = 0;
   absl::btree_map<std::pair<Instant, TimerId>, std::function<void()>> timers_;
   absl::btree_map<TimerId, Instant> due_;

@@ -7,19 +7,21 @@
 namespace capstan::sim {
 
 void QuietMoment::PushSent(const ShardPush& push) {
-  const Push sent(push.life, push.shard, push.batch.epoch, push.batch.positions.begin);
+  const Push sent(push.task_key, push.shard, push.batch.epoch, push.batch.positions.begin);
   under_way_.insert(sent);
   if (stands_) ExpectDead(sent);
 }
 
-void QuietMoment::PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch, Version) {
-  under_way_.erase({life, shard, batch.epoch, batch.positions.begin});
+void QuietMoment::PushAcknowledged(const TaskKey& task_key, ShardKey shard, const Batch& batch,
+                                   Version) {
+  under_way_.erase({task_key, shard, batch.epoch, batch.positions.begin});
 }
 
 void QuietMoment::PushAnswered(const std::string& server, const v1::PushRequest& request,
                                const v1::PushResponse& response) {
-  const Life life{"", Rank(request.caller().rank()), Incarnation(request.caller().incarnation())};
-  if (!stands_ || !at_once_ || history_.IsOld(life)) return;
+  const TaskKey task_key{"", Rank(request.caller().rank()),
+                         Incarnation(request.caller().incarnation())};
+  if (!stands_ || !at_once_ || history_.IsOld(task_key)) return;
   for (const v1::ShardPushResult& result : response.shards()) {
     if (result.outcome() != v1::ShardPushResult::RECORDED) continue;
     Fail(absl::StrCat("quiet moment: ", server, " recorded a push of task ",
@@ -41,11 +43,11 @@ void QuietMoment::Happened(const scheduler::Event& event) {
 }
 
 void QuietMoment::ExpectDead(const Push& push) {
-  const auto& [life, shard, epoch, position] = push;
-  if (dead_.contains(life) || history_.IsOld(life)) return;
-  Fail(absl::StrCat("quiet moment: a push of task ", life.rank.value(), "/",
-                    life.incarnation.value(), ", position ", position, " of epoch ", epoch.value(),
-                    ", to shard ", shard.shard.value(),
+  const auto& [task_key, shard, epoch, position] = push;
+  if (dead_.contains(task_key) || history_.IsOld(task_key)) return;
+  Fail(absl::StrCat("quiet moment: a push of task ", task_key.rank.value(), "/",
+                    task_key.incarnation.value(), ", position ", position, " of epoch ",
+                    epoch.value(), ", to shard ", shard.shard.value(),
                     " was under way while the tables were copied"));
 }
 

@@ -5,8 +5,8 @@
 // changes nothing.
 //
 // A scheduler that dies may have let the tasks stand without having it in its store: nothing is
-// expected until the next moment. Lives that a store that was put back does not know end without an
-// event when the job goes back. Thread safety: thread-compatible.
+// expected until the next moment. Incarnations that a store that was put back does not know end
+// without an event when the job goes back. Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_QUIET_MOMENT_H_
 #define CAPSTAN_TESTS_SIMULATION_QUIET_MOMENT_H_
 
@@ -28,13 +28,13 @@ class QuietMoment final : public Checker {
   void PushAnswered(const std::string& server, const v1::PushRequest& request,
                     const v1::PushResponse& response) override;
   void PushSent(const ShardPush& push) override;
-  void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
+  void PushAcknowledged(const TaskKey& task_key, ShardKey shard, const Batch& batch,
                         Version version) override;
   void Happened(const scheduler::Event& event) override;
   void SchedulerRestarted() override { stands_ = false; }
 
  private:
-  using Push = std::tuple<Life, ShardKey, Epoch, int64_t>;  // The last: its first position.
+  using Push = std::tuple<TaskKey, ShardKey, Epoch, int64_t>;  // The last: its first position.
 
   void ExpectDead(const Push& push);
 
@@ -44,7 +44,7 @@ class QuietMoment final : public Checker {
   History<Nothing> history_;  // A task of a course that was left pushes to servers that were, too.
   bool stands_ = false;
   absl::btree_set<Push> under_way_;
-  absl::btree_set<Life> dead_;
+  absl::btree_set<TaskKey> dead_;
 };
 
 }  // namespace capstan::sim

@@ -24,7 +24,7 @@ absl::string_view ReachedName(Reached reached) {
       "a worker daemon died",
       "a server died",
       "a server died while the model was moved",
-      "a daemon began a new life",
+      "a daemon began a new incarnation",
       "samples were leased again",
       "a replica was promoted",
       "a replica was being filled",

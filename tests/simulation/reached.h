@@ -34,7 +34,7 @@ enum class Reached : uint8_t {
   kWorkerDaemonDied,
   kServerDied,
   kServerDiedWhileMoving,
-  kNodeNewLife,
+  kNodeNewIncarnation,
   kSamplesLeasedAgain,
   kReplicaPromoted,
   kReplicaFilling,

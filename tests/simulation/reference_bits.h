@@ -17,7 +17,7 @@ class ReferenceBits final : public Checker {
  public:
   explicit ReferenceBits(const Workload* workload) : workload_(workload) {}
 
-  void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+  void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
 
  private:

@@ -36,7 +36,7 @@ std::string Difference(const v1::ShardSnapshot& a, const v1::ShardSnapshot& b) {
   }
   if (a.state().membership_generation() != b.state().membership_generation()) return "membership";
   if (!AreEqual(a.state().members(), b.state().members())) return "clocks";
-  if (!AreEqual(a.state().lives(), b.state().lives())) return "lives, fences or marks";
+  if (!AreEqual(a.state().push_marks(), b.state().push_marks())) return "push marks or fences";
   return "";
 }
 
@@ -69,7 +69,7 @@ void ReplicaBytes::Happened(const scheduler::Event& event) {
   if (std::holds_alternative<scheduler::EpochDone>(event)) Look();
 }
 
-void ReplicaBytes::Exported(const Life&, const std::vector<std::vector<float>>&,
+void ReplicaBytes::Exported(const TaskKey&, const std::vector<std::vector<float>>&,
                             const absl::btree_map<TableId, Version>&) {
   Look();
 }

@@ -26,7 +26,7 @@ class ReplicaBytes final : public Checker {
 
   void Look();
   void Happened(const scheduler::Event& event) override;
-  void Exported(const Life& life, const std::vector<std::vector<float>>& tables,
+  void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
 
   int64_t compared() const { return compared_; }  // Pairs of copies, so far.

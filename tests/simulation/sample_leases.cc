@@ -8,13 +8,13 @@
 namespace capstan::sim {
 namespace {
 
-std::string NameOf(const Life& life) {
-  return absl::StrCat("task ", life.rank.value(), "/", life.incarnation.value());
+std::string NameOf(const TaskKey& task_key) {
+  return absl::StrCat("task ", task_key.rank.value(), "/", task_key.incarnation.value());
 }
 
 }  // namespace
 
-void SampleLeases::Assigned(const Life& life, const scheduler::Assignment& assignment) {
+void SampleLeases::Assigned(const TaskKey& task_key, const scheduler::Assignment& assignment) {
   if (assignment.phase != scheduler::TaskPhase::kTrain || job_.mode == ConsistencyMode::kBsp)
     return;
   if (assignment.epoch != known_.epoch) {
@@ -35,27 +35,27 @@ void SampleLeases::Assigned(const Life& life, const scheduler::Assignment& assig
         ++*leased_again_;
         if (!dead_.contains(*position.holder)) {
           Fail(absl::StrCat("leases: position ", p, " of epoch ", known_.epoch.value(),
-                            " was leased to ", NameOf(life), " while ", NameOf(*position.holder),
-                            ", alive, holds it"));
+                            " was leased to ", NameOf(task_key), " while ",
+                            NameOf(*position.holder), ", alive, holds it"));
         }
         if (known_.reported.contains(p)) {
           Fail(absl::StrCat("leases: position ", p, " of epoch ", known_.epoch.value(),
                             " was leased again after it was reported as done"));
         }
       }
-      position = {.holder = life, .lease = lease.id, .trained = false};
+      position = {.holder = task_key, .lease = lease.id, .trained = false};
     }
   }
 }
 
-void SampleLeases::BatchDone(const Life& life, const Batch& batch) {
-  if (batch.epoch != known_.epoch || job_.mode == ConsistencyMode::kBsp || history_.IsOld(life))
+void SampleLeases::BatchDone(const TaskKey& task_key, const Batch& batch) {
+  if (batch.epoch != known_.epoch || job_.mode == ConsistencyMode::kBsp || history_.IsOld(task_key))
     return;
   for (int64_t p = batch.positions.begin; p < batch.positions.end; ++p) {
     Position& position = known_.positions[static_cast<size_t>(p)];
-    if (position.holder != life) continue;
+    if (position.holder != task_key) continue;
     if (position.trained) {
-      Fail(absl::StrCat("leases: ", NameOf(life), " trained position ", p, " of epoch ",
+      Fail(absl::StrCat("leases: ", NameOf(task_key), " trained position ", p, " of epoch ",
                         known_.epoch.value(), " twice"));
     }
     position.trained = true;

@@ -2,8 +2,8 @@
 // last has trained it with acknowledgement before the epoch ends; nobody else holds it meanwhile,
 // and what was reported as done is not leased again.
 //
-// A scheduler that has restarted may lease again what was reported to its earlier life and not yet
-// in its store. Thread safety: thread-compatible.
+// A scheduler that has restarted may lease again what was reported to its earlier incarnation and
+// not yet in its store. Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_SAMPLE_LEASES_H_
 #define CAPSTAN_TESTS_SIMULATION_SAMPLE_LEASES_H_
 
@@ -25,8 +25,8 @@ class SampleLeases final : public Checker {
   SampleLeases(const JobOptions& job, int64_t* leased_again)
       : job_(job), leased_again_(leased_again) {}
 
-  void Assigned(const Life& life, const scheduler::Assignment& assignment) override;
-  void BatchDone(const Life& life, const Batch& batch) override;
+  void Assigned(const TaskKey& task_key, const scheduler::Assignment& assignment) override;
+  void BatchDone(const TaskKey& task_key, const Batch& batch) override;
   void ReportTaken(const scheduler::TaskReport& report) override;
   void Happened(const scheduler::Event& event) override;
   void SchedulerRestarted() override { known_.reported.clear(); }
@@ -35,7 +35,7 @@ class SampleLeases final : public Checker {
 
  private:
   struct Position {
-    std::optional<Life> holder;  // The last holder of the lease.
+    std::optional<TaskKey> holder;  // The last holder of the lease.
     LeaseId lease;
     bool trained = false;  // The holder has trained it, with acknowledgement.
     // The store was put back to before the lease. The next scheduler may hear of it, or lease the
@@ -56,7 +56,7 @@ class SampleLeases final : public Checker {
   Known known_;
   Known copied_;  // The state when the scheduler's store was copied.
   History<Known> history_;
-  absl::btree_set<Life> dead_;
+  absl::btree_set<TaskKey> dead_;
 };
 
 }  // namespace capstan::sim

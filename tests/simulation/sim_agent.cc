@@ -12,8 +12,9 @@ namespace {
 
 constexpr absl::Duration kConnectionLimit = absl::Hours(24);  // A real one has no deadline.
 
-NodeLife::Options OptionsOf(World* world, const std::string& name, v1::RegisterRequest registration,
-                            std::function<void()> on_name_taken) {
+NodeRegistration::Options OptionsOf(World* world, const std::string& name,
+                                    v1::RegisterRequest registration,
+                                    std::function<void()> on_name_taken) {
   registration.set_name(name);
   registration.set_identity(name);  // All processes of a name have one folder, or a copy of it.
   return {.scheduler = "sim",
@@ -45,30 +46,31 @@ SimAgent::SimAgent(World* world, Process* process, SimNetwork::EndpointId self,
     : world_(world),
       process_(process),
       self_(self),
-      life_(OptionsOf(world, process->name(), std::move(registration), std::move(on_name_taken)),
-            handler) {}
+      registration_(
+          OptionsOf(world, process->name(), std::move(registration), std::move(on_name_taken)),
+          handler) {}
 
 void SimAgent::Run() {
-  if (life_.registered()) return Sync();
+  if (registration_.registered()) return Sync();
   if (leaves_ > 0) return EndAllLeaving();
   Register();
 }
 
-void SimAgent::Do(const NodeLife::Next& next) {
+void SimAgent::Do(const NodeRegistration::Next& next) {
   switch (next.kind) {
-    case NodeLife::Next::Kind::kCall:
+    case NodeRegistration::Next::Kind::kCall:
       return Run();
-    case NodeLife::Next::Kind::kBackOff:
+    case NodeRegistration::Next::Kind::kBackOff:
       process_->After(next.pause, [this] { Run(); });
       return;
-    case NodeLife::Next::Kind::kPause:
+    case NodeRegistration::Next::Kind::kPause:
       if (woken_) return Run();
       pause_ = process_->After(next.pause, [this] {
         pause_ = 0;
         Run();
       });
       return;
-    case NodeLife::Next::Kind::kEnd:
+    case NodeRegistration::Next::Kind::kEnd:
       return;
   }
 }
@@ -112,53 +114,57 @@ void SimAgent::EndAllLeaving() {
 void SimAgent::EndLeaving(uint64_t id, bool answered) {
   auto ended = leaving_.extract(id);
   if (ended.empty()) return;
-  world_->loop.After(absl::ZeroDuration(), [process = process_, life = process_->life(), answered,
-                                            done = std::move(ended.mapped().done)] {
-    if (process->alive() && process->life() == life) done(answered);
-  });
+  world_->loop.After(absl::ZeroDuration(),
+                     [process = process_, incarnation = process_->incarnation(), answered,
+                      done = std::move(ended.mapped().done)] {
+                       if (process->alive() && process->incarnation() == incarnation)
+                         done(answered);
+                     });
 }
 
 void SimAgent::Register() {
   woken_ = false;
   syncs_ = false;
-  call_ = world_->network.Call(
-      self_, world_->scheduler, kRegister, life_.RegisterRequest().SerializeAsString(),
-      agent_timing::kRegisterTimeout,
-      [this](const absl::Status& answered, const std::string& answer) {
-        call_ = 0;
-        v1::RegisterResponse response;
-        const absl::Status status = Parse(answered, answer, &response);
-        const NodeLife::Next next = life_.OnRegistered(status, response, process_->Now());
-        if (life_.registered()) KeepConnection();
-        Do(next);
-      });
+  call_ = world_->network.Call(self_, world_->scheduler, kRegister,
+                               registration_.RegisterRequest().SerializeAsString(),
+                               agent_timing::kRegisterTimeout,
+                               [this](const absl::Status& answered, const std::string& answer) {
+                                 call_ = 0;
+                                 v1::RegisterResponse response;
+                                 const absl::Status status = Parse(answered, answer, &response);
+                                 const NodeRegistration::Next next =
+                                     registration_.OnRegistered(status, response, process_->Now());
+                                 if (registration_.registered()) KeepConnection();
+                                 Do(next);
+                               });
 }
 
 void SimAgent::Sync() {
   woken_ = false;
   syncs_ = true;
   const uint64_t told = leaves_;
-  const v1::SyncNodeRequest request = life_.SyncRequest(told > 0);
-  call_ = world_->network.Call(
-      self_, world_->scheduler, kSyncNode, request.SerializeAsString(), life_.sync_timeout(),
-      [this, told, sent = process_->Now()](const absl::Status& answered,
-                                           const std::string& answer) {
-        call_ = 0;
-        v1::SyncNodeResponse response;
-        const absl::Status status = Parse(answered, answer, &response);
-        const NodeLife::Next next = life_.OnSynced(status, response, sent, process_->Now());
-        if (status.ok()) KeepConnection();
-        if (status.ok()) TellLeaving(told, response.may_stop());
-        Do(next);
-      });
+  const v1::SyncNodeRequest request = registration_.SyncRequest(told > 0);
+  call_ = world_->network.Call(self_, world_->scheduler, kSyncNode, request.SerializeAsString(),
+                               registration_.sync_timeout(),
+                               [this, told, sent = process_->Now()](const absl::Status& answered,
+                                                                    const std::string& answer) {
+                                 call_ = 0;
+                                 v1::SyncNodeResponse response;
+                                 const absl::Status status = Parse(answered, answer, &response);
+                                 const NodeRegistration::Next next = registration_.OnSynced(
+                                     status, response, sent, process_->Now());
+                                 if (status.ok()) KeepConnection();
+                                 if (status.ok()) TellLeaving(told, response.may_stop());
+                                 Do(next);
+                               });
 }
 
 void SimAgent::KeepConnection() {
-  if (connection_ != 0 && connected_ == life_.incarnation()) return;
+  if (connection_ != 0 && connected_ == registration_.incarnation()) return;
   if (connection_ != 0) world_->network.Cancel(connection_);
-  connected_ = life_.incarnation();
+  connected_ = registration_.incarnation();
   v1::HoldConnectionRequest request;
-  request.set_node_id(life_.node_id());
+  request.set_node_id(registration_.node_id());
   request.set_incarnation(connected_.value());
   connection_ = world_->network.Call(
       self_, world_->scheduler, kHoldConnection, request.SerializeAsString(), kConnectionLimit,

@@ -1,7 +1,8 @@
-// SimAgent: the event-driven shell of a simulated daemon's NodeLife; the real one is
+// SimAgent: the event-driven shell of a simulated daemon's NodeRegistration; the real one is
 // common/net/node_agent.h. Its thread is here a process's timers.
 //
-// Thread safety: thread-compatible. Lives at most as long as the process's life that made it.
+// Thread safety: thread-compatible. Lives at most as long as the process's incarnation that made
+// it.
 #ifndef CAPSTAN_TESTS_SIMULATION_SIM_AGENT_H_
 #define CAPSTAN_TESTS_SIMULATION_SIM_AGENT_H_
 
@@ -11,7 +12,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/time/time.h"
-#include "common/net/node_life.h"
+#include "common/net/node_registration.h"
 #include "proto/scheduler.pb.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/sim_network.h"
@@ -27,13 +28,13 @@ class SimAgent {
            v1::RegisterRequest registration, NodeHandler* handler,
            std::function<void()> on_name_taken = nullptr);
 
-  bool registered() const { return life_.registered(); }
+  bool registered() const { return registration_.registered(); }
   void Start() { Run(); }
   void Wake();  // Syncs at once; a sync that the scheduler holds is cancelled.
   // Tells the scheduler that this node goes. `done` is called once: with true when the scheduler
   // has answered a state that was read after this call, and, for kSafe, that nothing of a running
-  // job is on this node now; with false when there is no life to leave, or after `limit`. The
-  // world's loop calls it, and it may kill the process. NodeAgent's are Leave (kTold) and
+  // job is on this node now; with false when there is no incarnation to leave, or after `limit`.
+  // The world's loop calls it, and it may kill the process. NodeAgent's are Leave (kTold) and
   // LeaveWhenSafe.
   enum class When { kTold, kSafe };
   void Leave(When when, absl::Duration limit, std::function<void(bool answered)> done);
@@ -48,7 +49,7 @@ class SimAgent {
   void Register();
   void Sync();
   void KeepConnection();
-  void Do(const NodeLife::Next& next);
+  void Do(const NodeRegistration::Next& next);
   // Ends the call or pause that is on, so that Run comes next.
   void Interrupt();
   // Ends the waits up to this one for which the scheduler's answer is enough.
@@ -59,7 +60,7 @@ class SimAgent {
   World* const world_;
   Process* const process_;
   const SimNetwork::EndpointId self_;
-  NodeLife life_;
+  NodeRegistration registration_;
 
   SimNetwork::CallId call_ = 0;                 // Register or SyncNode, in flight; 0: none.
   bool syncs_ = false;                          // It is a SyncNode.

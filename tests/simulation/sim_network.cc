@@ -40,7 +40,7 @@ SimNetwork::CallId SimNetwork::Call(EndpointId from, EndpointId to, int method, 
   Pending& pending = pending_[call];
   pending = {.from = from,
              .to = to,
-             .life = caller->life(),
+             .incarnation = caller->incarnation(),
              .deadline = 0,
              .done = std::move(done),
              .received = {}};
@@ -70,7 +70,7 @@ void SimNetwork::CancelReceived(const Pending& pending) {
       const std::shared_ptr<Incoming> incoming = weak.lock();
       if (incoming == nullptr || incoming->answered_) return;
       Process* process = endpoints_[static_cast<size_t>(incoming->to_)].process;
-      if (!process->alive() || process->life() != incoming->life_) return;
+      if (!process->alive() || process->incarnation() != incoming->incarnation_) return;
       process->Arrive([incoming] {
         if (!incoming->answered_ && incoming->on_cancel) incoming->on_cancel();
       });
@@ -151,7 +151,7 @@ void SimNetwork::DeliverRequest(CallId call, EndpointId from, EndpointId to, int
   incoming->network_ = this;
   incoming->call_ = call;
   incoming->to_ = to;
-  incoming->life_ = endpoint.process->life();
+  incoming->incarnation_ = endpoint.process->incarnation();
   incoming->checked_ = HasChecksum(method);
   if (pending != pending_.end()) pending->second.received.push_back(incoming);
   endpoint.process->Arrive(
@@ -172,7 +172,7 @@ void SimNetwork::End(CallId call, const absl::Status& status, const std::string&
   const auto it = pending_.find(call);
   if (it == pending_.end()) return;
   Process* caller = endpoints_[static_cast<size_t>(it->second.from)].process;
-  if (!caller->alive() || caller->life() != it->second.life) {
+  if (!caller->alive() || caller->incarnation() != it->second.incarnation) {
     pending_.erase(it);
     return;
   }

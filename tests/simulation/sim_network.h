@@ -70,7 +70,7 @@ class SimNetwork {
     SimNetwork* network_ = nullptr;
     CallId call_ = 0;
     EndpointId to_ = 0;
-    uint64_t life_ = 0;  // The receiver's life.
+    uint64_t incarnation_ = 0;  // The receiver's incarnation.
     bool checked_ = false;
     bool answered_ = false;
   };
@@ -110,7 +110,7 @@ class SimNetwork {
   struct Pending {
     EndpointId from = 0;
     EndpointId to = 0;
-    uint64_t life = 0;  // The caller's life.
+    uint64_t incarnation = 0;  // The caller's incarnation.
     Process::TimerId deadline = 0;
     Done done;
     std::vector<std::weak_ptr<Incoming>> received;

@@ -20,8 +20,9 @@ namespace {
 constexpr absl::Duration kCommitMin =
     absl::Microseconds(100);  // Shortest transaction of the store.
 constexpr absl::Duration kCommitMax = absl::Milliseconds(8);
-// A real scheduler's lives begin at the time in milliseconds, far from those of the one before.
-constexpr uint64_t kLivesApart = 100'000;
+// A real scheduler's incarnations begin at the time in milliseconds, far from those of the one
+// before.
+constexpr uint64_t kIncarnationsApart = 100'000;
 constexpr uint64_t kStoreStream = 46;
 
 Moment MomentNow(const Process& process) {
@@ -80,13 +81,13 @@ SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clo
 }
 
 void SimScheduler::Start() {
-  const bool again = process_.life() > 0;
+  const bool again = process_.incarnation() > 0;
   process_.Start();
   const scheduler::StoreRows rows = store_->Load().value();
   scheduler::Actions actions;
-  scheduler::SchedulerCore::Options options{.number = process_.life()};
+  scheduler::SchedulerCore::Options options{.number = process_.incarnation()};
   if (world_->options.chaos.put_back_store != absl::InfiniteDuration()) {
-    options.first_incarnation = Incarnation(kLivesApart * process_.life());
+    options.first_incarnation = Incarnation(kIncarnationsApart * process_.incarnation());
   }
   auto core = scheduler::RestoreCore(rows, options, MomentNow(process_), actions);
   auto jobs = scheduler::DecodeAdmitted(rows);
@@ -192,21 +193,21 @@ absl::Status SimScheduler::HoldConnection(const Call& call) {
   v1::HoldConnectionRequest request;
   if (!request.ParseFromString(call->bytes)) return Unreadable();
   const NodeId node = request.node_id();
-  const Incarnation life(request.incarnation());
+  const Incarnation incarnation(request.incarnation());
   const std::vector<scheduler::NodeView> nodes = core_->Nodes();
   const bool live = std::any_of(nodes.begin(), nodes.end(), [&](const scheduler::NodeView& each) {
-    return each.alive && each.id == node && each.incarnation == life;
+    return each.alive && each.id == node && each.incarnation == incarnation;
   });
-  if (!live) return absl::NotFoundError("no such life");
+  if (!live) return absl::NotFoundError("no such incarnation");
   const scheduler::Ticket ticket(next_ticket_++);
-  const Connection before = std::exchange(connections_[node], {ticket, life, call});
+  const Connection before = std::exchange(connections_[node], {ticket, incarnation, call});
   if (before.call != nullptr) before.call->Answer(absl::CancelledError("connected anew"), "");
-  call->on_cancel = [this, ticket, node, life] {
+  call->on_cancel = [this, ticket, node, incarnation] {
     const auto connection = connections_.find(node);
     if (connection == connections_.end() || connection->second.ticket != ticket) return;
     connections_.erase(connection);
     scheduler::Actions broken;
-    core_->OnSyncBroken(node, life, process_.Now(), broken);
+    core_->OnSyncBroken(node, incarnation, process_.Now(), broken);
     Commit(std::move(broken));
   };
   return absl::OkStatus();
@@ -214,8 +215,9 @@ absl::Status SimScheduler::HoldConnection(const Call& call) {
 
 void SimScheduler::EndConnection(const scheduler::NodeDied& died) {
   const auto connection = connections_.find(died.node);
-  if (connection == connections_.end() || connection->second.life != died.incarnation) return;
-  connection->second.call->Answer(absl::AbortedError("the node's life is over"), "");
+  if (connection == connections_.end() || connection->second.incarnation != died.incarnation)
+    return;
+  connection->second.call->Answer(absl::AbortedError("the node's incarnation is over"), "");
   connections_.erase(connection);
 }
 
@@ -387,7 +389,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
   } else if (const auto* joined = std::get_if<scheduler::NodeJoined>(&event)) {
     if (joined->incarnation.value() > static_cast<uint64_t>(world_->options.servers) +
                                           static_cast<uint64_t>(world_->options.workers)) {
-      ++world_->reached[Reached::kNodeNewLife];
+      ++world_->reached[Reached::kNodeNewIncarnation];
     }
     world_->trace.Narrate(absl::StrCat("scheduler: ", joined->node, " joined as incarnation ",
                                        joined->incarnation.value()));

@@ -115,11 +115,11 @@ class SimScheduler {
   absl::btree_set<scheduler::Ticket> held_;  // SyncNode calls that the core has not answered.
   struct Connection {
     scheduler::Ticket ticket;
-    Incarnation life;
+    Incarnation incarnation;
     Call call;
   };
   absl::btree_map<NodeId, Connection> connections_;
-  absl::btree_map<scheduler::Ticket, Life> tasks_;  // Tasks that sent a SyncTask.
+  absl::btree_map<scheduler::Ticket, TaskKey> tasks_;  // Tasks that sent a SyncTask.
   absl::btree_map<scheduler::Ticket, std::function<void()>> drains_;
   Process::TimerId timer_ = 0;
   Instant timer_for_;

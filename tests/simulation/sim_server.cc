@@ -96,8 +96,8 @@ void SimServer::EndForName() {
     world_->failure =
         absl::StrCat(process_.name(), ": nobody else has its name, and it is refused");
   }
-  world_->loop.After(absl::ZeroDuration(), [this, life = process_.life()] {
-    if (!process_.alive() || process_.life() != life) return;
+  world_->loop.After(absl::ZeroDuration(), [this, incarnation = process_.incarnation()] {
+    if (!process_.alive() || process_.incarnation() != incarnation) return;
     Kill(DiskFate::kKept);
     StartAgain();
   });

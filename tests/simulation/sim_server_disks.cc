@@ -54,8 +54,8 @@ void SimServer::CutPowerSoon() {
   const bool logs = world_->AnyJob([](const JobOptions& job) { return job.log; });
   const bool in_write = logs && world_->options.chaos.any_sectors > 0;
   const absl::Duration longest = in_write ? kCutInWriteMax : kCutMax;
-  world_->loop.After(longest, [this, life = process_.life()] {
-    if (process_.alive() && process_.life() == life) LosePower();
+  world_->loop.After(longest, [this, incarnation = process_.incarnation()] {
+    if (process_.alive() && process_.incarnation() == incarnation) LosePower();
   });
 }
 
@@ -70,9 +70,9 @@ void SimServer::BreakRowDiskLater() {
   if (row_disk_breaks_ == absl::InfiniteDuration()) return;
   const absl::Duration after =
       row_disk_faults_.Between(row_disk_breaks_ / 10, row_disk_breaks_ * 19 / 10);
-  world_->loop.After(after, [this, life = process_.life()] {
+  world_->loop.After(after, [this, incarnation = process_.incarnation()] {
     const bool healed = world_->loop.Now().SinceOrigin() >= world_->options.chaos_time;
-    if (!healed && process_.alive() && process_.life() == life) BreakRowDisk();
+    if (!healed && process_.alive() && process_.incarnation() == incarnation) BreakRowDisk();
   });
 }
 
@@ -92,8 +92,8 @@ void SimServer::BreakRowDisk() {
       row_disk_faults_.Between(absl::Milliseconds(100), kRowDiskBrokenMax);
   world_->trace.Narrate(absl::StrCat("the disk of ", process_.name(), "'s rows breaks for ",
                                      absl::FormatDuration(broken)));
-  world_->loop.After(broken, [this, life = process_.life()] {
-    if (process_.alive() && process_.life() == life) MendRowDisk();
+  world_->loop.After(broken, [this, incarnation = process_.incarnation()] {
+    if (process_.alive() && process_.incarnation() == incarnation) MendRowDisk();
   });
 }
 

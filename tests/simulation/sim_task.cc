@@ -26,8 +26,9 @@ SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
       process_(process),
       self_(self),
       assignment_(assignment),
-      life_{assignment.job_id(), Rank(assignment.rank()), Incarnation(assignment.incarnation())},
-      caller_{life_.job, life_.rank, life_.incarnation},
+      task_key_{assignment.job_id(), Rank(assignment.rank()),
+                Incarnation(assignment.incarnation())},
+      caller_{task_key_.job, task_key_.rank, task_key_.incarnation},
       exited_(std::move(exited)),
       board_(BoardOptions(*job_, assignment.spec())),
       core_(CoreOptions()),
@@ -85,7 +86,7 @@ void SimTask::NoteWork() {
   const bool trains = board_.assignment().phase == worker::Phase::kTrain;
   const int leases = trains ? board_.unfinished_leases() : 0;
   job_->Tell([&](Checker& checker) {
-    checker.WorkChanged(life_, board_.assignment().start_iteration, leases);
+    checker.WorkChanged(task_key_, board_.assignment().start_iteration, leases);
   });
 }
 
@@ -178,7 +179,7 @@ bool SimTask::Train(const worker::Work& work, worker::OpId push,
                             .slots = work.slots,
                             .positions = work.positions};
   const Batch& batch = gradients_[push].batch;
-  job_->Tell([&](Checker& checker) { checker.ComputationBegun(life_, batch, parameters_); });
+  job_->Tell([&](Checker& checker) { checker.ComputationBegun(task_key_, batch, parameters_); });
   const float forward = job_->workload.Forward(batch, parameters_);
   waiting_ = Waiting::kTime;
   ReleasePart(push, work, forward, 0, result);
@@ -241,7 +242,7 @@ bool SimTask::Export(const worker::Work& work, const absl::btree_map<TableId, Ve
   if (!work.staged_path.empty()) return Move(work, result);
   const std::string& folder = work.export_path;
   TakeTime("bytes written", job_->options.export_max, [this, folder, versions, result] {
-    JobWorld::Model model{life_, parameters_, versions};
+    JobWorld::Model model{task_key_, parameters_, versions};
     if (folder == job_->workload.job()->plan.export_path) {
       job_->ShowModel(std::move(model));
     } else {
@@ -255,7 +256,7 @@ bool SimTask::Export(const worker::Work& work, const absl::btree_map<TableId, Ve
 
 bool SimTask::Move(const worker::Work& work, absl::Status* result) {
   TakeTime("bytes moved", world_->options.move_max, [this, staged = work.staged_path, result] {
-    job_->RemoveStagedBefore(life_.incarnation);
+    job_->RemoveStagedBefore(task_key_.incarnation);
     auto model = job_->models.extract(staged);
     *result = model.empty() ? absl::NotFoundError(absl::StrCat("no model in ", staged))
                             : absl::OkStatus();

@@ -42,7 +42,7 @@ class SimTask final : public worker::TaskPort {
           const v1::TaskAssignment& assignment, std::function<void(int)> exited);
   void Start();
 
-  const Life& life() const { return life_; }
+  const TaskKey& task_key() const { return task_key_; }
 
   // ---- TaskPort
   void UseBoard(const std::function<void(worker::TaskBoard&)>& use) override;
@@ -124,7 +124,7 @@ class SimTask final : public worker::TaskPort {
   Process* const process_;
   const SimNetwork::EndpointId self_;
   const v1::TaskAssignment assignment_;
-  const Life life_;
+  const TaskKey task_key_;
   const worker::CallerId caller_;
   const std::function<void(int)> exited_;
 

@@ -39,10 +39,10 @@ inline std::optional<worker::RowCache> MakeRowCache(const JobOptions& job,
 }
 
 // What a pull for `iteration` came to, for the checkers: bucket by bucket.
-inline void TellRowsUsed(JobWorld* job, const Life& life, Iteration iteration,
+inline void TellRowsUsed(JobWorld* job, const TaskKey& task_key, Iteration iteration,
                          const worker::TableKeys& pulled, absl::Span<const float> rows) {
   for (int32_t bucket = 0; bucket < job->options.sparse_buckets; ++bucket) {
-    const RowsUse use{.life = life,
+    const RowsUse use{.task_key = task_key,
                       .shard = {TableId(0), ShardId(bucket)},
                       .iteration = iteration,
                       .places = pulled.batch->InBucket(bucket),

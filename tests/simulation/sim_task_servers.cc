@@ -86,7 +86,7 @@ worker::RowsRead SimTask::Pulled(const worker::OpDone& done) {
       row_cache_->End({.staleness = done.staleness, .membership = done.membership}, parameters_[0]);
   world_->reached[Reached::kKeptRowsUsed] += read.cached;
   if (read.again) ++world_->reached[Reached::kKeptRowsDropped];
-  if (!read.again) TellRowsUsed(job_, life_, pulled_for_, pulling_[0], parameters_[0]);
+  if (!read.again) TellRowsUsed(job_, task_key_, pulled_for_, pulling_[0], parameters_[0]);
   return read;
 }
 
@@ -98,7 +98,7 @@ void SimTask::Perform(worker::PushPullCore::Actions actions) {
     if (const auto push = gradients_.find(op); push != gradients_.end()) {
       const Batch batch = push->second.batch;
       gradients_.erase(push);
-      if (status.ok()) job_->Tell([&](Checker& checker) { checker.BatchDone(life_, batch); });
+      if (status.ok()) job_->Tell([&](Checker& checker) { checker.BatchDone(task_key_, batch); });
     }
     if (absl::IsAborted(status)) ++world_->reached[Reached::kCallerFenced];
     if (absl::IsOutOfRange(status)) ++world_->reached[Reached::kPullPast];
@@ -155,7 +155,7 @@ void SimTask::TellSent(const Call& call) {
   for (const worker::SendMessage::Shard& shard : call.message.shards) {
     if (!call.is_push()) {
       job_->Tell([&](Checker& checker) {
-        checker.PullSent(life_, shard.key, call.message.request.iteration);
+        checker.PullSent(task_key_, shard.key, call.message.request.iteration);
       });
       continue;
     }
@@ -164,7 +164,7 @@ void SimTask::TellSent(const Call& call) {
     const std::vector<float>& table =
         (*gradient.values)[static_cast<size_t>(shard.key.table.value())];
     const Range part = job_->workload.PartOf(shard.key, shard.elements);
-    const ShardPush push{.life = life_,
+    const ShardPush push{.task_key = task_key_,
                          .shard = shard.key,
                          .sequence = shard.sequence,
                          .batch = gradient.batch,
@@ -234,10 +234,11 @@ void SimTask::TellAnswered(const Call& call, const worker::DecodedReply& reply) 
     if (call.is_push()) {
       if (reply.unknown_key_list) continue;
       const Batch& batch = gradients_.at(call.message.op).batch;
-      job_->Tell(
-          [&](Checker& checker) { checker.PushAcknowledged(life_, key, batch, shard.version); });
+      job_->Tell([&](Checker& checker) {
+        checker.PushAcknowledged(task_key_, key, batch, shard.version);
+      });
     } else if (shard.outcome == worker::ShardReply::Outcome::kDone) {
-      const ShardRead read{.life = life_,
+      const ShardRead read{.task_key = task_key_,
                            .shard = key,
                            .iteration = call.message.request.iteration,
                            .snapshot = call.message.request.snapshot,
@@ -249,7 +250,7 @@ void SimTask::TellAnswered(const Call& call, const worker::DecodedReply& reply) 
 
 void SimTask::AskRouting(const worker::CallQueue::Question& question) {
   v1::GetRoutingRequest request;
-  request.set_job_id(life_.job);
+  request.set_job_id(task_key_.job);
   const std::string& address = static_cast<const Server&>(*question.peer).address;
   world_->network.Call(
       self_, World::EndpointOf(address), kGetRouting, request.SerializeAsString(), kAskTimeout,

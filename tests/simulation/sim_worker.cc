@@ -112,7 +112,7 @@ void SimWorker::Ended(worker::ProcessId id, int exit_code, int signal) {
 }
 
 SimWorker::TaskProcess* SimWorker::Find(worker::ProcessId id) {
-  // Ids begin anew with each life of the daemon: the newest is meant.
+  // Ids begin anew with each incarnation of the daemon: the newest is meant.
   for (auto it = tasks_.rbegin(); it != tasks_.rend(); ++it) {
     if (it->id == id) return &*it;
   }
@@ -121,7 +121,7 @@ SimWorker::TaskProcess* SimWorker::Find(worker::ProcessId id) {
 
 void SimWorker::Restarted(const NodeId&, Incarnation) {
   worker::TaskActions actions;
-  table_.NewLife(&actions);
+  table_.NewIncarnation(&actions);
   Perform(actions, {});
 }
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "common/net/node_life.h"
+#include "common/net/node_registration.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/sim_agent.h"
 #include "tests/simulation/sim_network.h"

@@ -7,9 +7,9 @@
 namespace capstan::sim {
 namespace {
 
-std::string NameOf(const Life& life) {
-  if (life.rank.value() < 0) return "the reader";
-  return absl::StrCat("task ", life.rank.value(), "/", life.incarnation.value());
+std::string NameOf(const TaskKey& task_key) {
+  if (task_key.rank.value() < 0) return "the reader";
+  return absl::StrCat("task ", task_key.rank.value(), "/", task_key.incarnation.value());
 }
 
 std::string NameOf(const ShardKey& shard) {
@@ -19,16 +19,16 @@ std::string NameOf(const ShardKey& shard) {
 }  // namespace
 
 void StalenessAndVersions::PushSent(const ShardPush& push) {
-  Iteration& next = pushed_[push.shard][push.life];
+  Iteration& next = pushed_[push.shard][push.task_key];
   next = std::max(next, push.batch.iteration.Next());
 }
 
-void StalenessAndVersions::PushAcknowledged(const Life& life, ShardKey shard, const Batch&,
+void StalenessAndVersions::PushAcknowledged(const TaskKey& task_key, ShardKey shard, const Batch&,
                                             Version version) {
   if (job_.mode == ConsistencyMode::kBsp) return;  // Slots may be recomputed after their iteration.
-  if (history_.IsOld(life)) return;
+  if (history_.IsOld(task_key)) return;
   if (!job_.early_pulls()) {
-    Version& seen = seen_[{life, shard}];
+    Version& seen = seen_[{task_key, shard}];
     seen = std::max(seen, version);
   }
   Version& newest = acknowledged_[shard];
@@ -41,16 +41,16 @@ void StalenessAndVersions::SnapshotShown(ShardKey shard, Version version) {
   newest = std::max(newest, version);
 }
 
-void StalenessAndVersions::PullSent(const Life& life, ShardKey shard, Iteration iteration) {
+void StalenessAndVersions::PullSent(const TaskKey& task_key, ShardKey shard, Iteration iteration) {
   if (job_.mode == ConsistencyMode::kBsp) return;
   // A task that the job has left behind may still have servers that it has left behind, too.
-  if (life.rank.value() >= 0 && history_.IsOld(life)) return;
-  at_least_[{life, shard}] = acknowledged_[shard];
-  Asked& asked = asked_[{life, shard}];
+  if (task_key.rank.value() >= 0 && history_.IsOld(task_key)) return;
+  at_least_[{task_key, shard}] = acknowledged_[shard];
+  Asked& asked = asked_[{task_key, shard}];
   if (asked.iteration == iteration) return;
   asked = {.iteration = iteration, .working = {}, .acknowledged = acknowledged_[shard]};
   for (const scheduler::Member& member : membership_.members) {
-    const Life other{life.job, member.rank, member.incarnation};
+    const TaskKey other{task_key.job, member.rank, member.incarnation};
     const auto work = work_.find(other);
     if (member.active && work != work_.end() && work->second.leases > 0) {
       asked.working.insert(other);
@@ -61,29 +61,29 @@ void StalenessAndVersions::PullSent(const Life& life, ShardKey shard, Iteration 
 void StalenessAndVersions::ReadDone(const ShardRead& read) {
   if (job_.mode == ConsistencyMode::kBsp) {
     if (read.snapshot || read.version.value() == read.iteration.value()) return;
-    return Fail(absl::StrCat("versions: ", NameOf(read.life), " read version ",
+    return Fail(absl::StrCat("versions: ", NameOf(read.task_key), " read version ",
                              read.version.value(), " of ", NameOf(read.shard), " at iteration ",
                              read.iteration.value()));
   }
-  Version& seen = seen_[{read.life, read.shard}];
+  Version& seen = seen_[{read.task_key, read.shard}];
   if (read.version < seen) {
-    Fail(absl::StrCat("versions: ", NameOf(read.life), " read version ", read.version.value(),
+    Fail(absl::StrCat("versions: ", NameOf(read.task_key), " read version ", read.version.value(),
                       " of ", NameOf(read.shard), " after ", seen.value()));
   }
   seen = read.version;
-  CheckSees(at_least_[{read.life, read.shard}], read.life, read.shard, read.version);
+  CheckSees(at_least_[{read.task_key, read.shard}], read.task_key, read.shard, read.version);
 }
 
-void StalenessAndVersions::CheckSees(Version needed, const Life& life, const ShardKey& shard,
+void StalenessAndVersions::CheckSees(Version needed, const TaskKey& task_key, const ShardKey& shard,
                                      Version version) {
   if (version >= needed) return;
-  Fail(absl::StrCat("versions: ", NameOf(life), " read version ", version.value(), " of ",
+  Fail(absl::StrCat("versions: ", NameOf(task_key), " read version ", version.value(), " of ",
                     NameOf(shard), " though version ", needed.value(),
                     " was acknowledged to somebody before it asked"));
 }
 
-void StalenessAndVersions::WorkChanged(const Life& life, Iteration start, int leases) {
-  work_[life] = {.start = start, .leases = leases};
+void StalenessAndVersions::WorkChanged(const TaskKey& task_key, Iteration start, int leases) {
+  work_[task_key] = {.start = start, .leases = leases};
 }
 
 void StalenessAndVersions::MembershipSent(const JobId&,
@@ -95,41 +95,42 @@ void StalenessAndVersions::PullAnswered(const std::string& server, const v1::Pul
                                         const v1::PullResponse& response) {
   if (job_.mode == ConsistencyMode::kBsp) return;
   const v1::Caller& caller = request.caller();
-  const Life life{caller.job_id(), Rank(caller.rank()), Incarnation(caller.incarnation())};
+  const TaskKey task_key{caller.job_id(), Rank(caller.rank()), Incarnation(caller.incarnation())};
   // A reader, having no incarnation, counts as old: it may have given this pull up and sent another
   // one, so it is judged by what it takes in.
-  if (history_.IsOld(life)) return;
+  if (history_.IsOld(task_key)) return;
   for (int i = 0; i < response.shards_size(); ++i) {
     const v1::ShardValues::Outcome outcome = response.shards(i).outcome();
     if (outcome != v1::ShardValues::VALUES && outcome != v1::ShardValues::UNCHANGED) continue;
     const ShardKey shard{TableId(request.shards(i).table()), ShardId(request.shards(i).shard())};
     // The answer may be to a pull that was given up meanwhile, or to the first of several tries.
-    const Asked& asked = asked_[{life, shard}];
+    const Asked& asked = asked_[{task_key, shard}];
     if (asked.iteration.value() == request.iteration()) {
-      CheckSees(asked.acknowledged, life, shard, Version(response.shards(i).version()));
+      CheckSees(asked.acknowledged, task_key, shard, Version(response.shards(i).version()));
     }
     if (job_.mode != ConsistencyMode::kSsp || request.snapshot()) continue;
-    answered_[{life, shard}] = pushed_[shard];
-    CheckStaleness(absl::StrCat(server, " let ", NameOf(life), " read ", NameOf(shard)), life,
-                   request.iteration(), shard, pushed_[shard]);
+    answered_[{task_key, shard}] = pushed_[shard];
+    CheckStaleness(absl::StrCat(server, " let ", NameOf(task_key), " read ", NameOf(shard)),
+                   task_key, request.iteration(), shard, pushed_[shard]);
   }
 }
 
 void StalenessAndVersions::RowsUsed(const RowsUse& use) {
-  if (history_.IsOld(use.life)) return;
+  if (history_.IsOld(use.task_key)) return;
   const int64_t dim = job_.sparse_dim;
   const auto row_at = [&](int64_t place) {
     return use.rows.subspan(static_cast<size_t>(place * dim), static_cast<size_t>(dim));
   };
   for (int64_t place = use.places.begin; place < use.places.end; ++place) {
-    Kept& kept = kept_[{use.life, place}];
+    Kept& kept = kept_[{use.task_key, place}];
     const auto row = row_at(place);
     if (std::binary_search(use.asked.begin(), use.asked.end(), static_cast<uint32_t>(place))) {
-      kept = {use.iteration, answered_[{use.life, use.shard}], {row.begin(), row.end()}};
+      kept = {use.iteration, answered_[{use.task_key, use.shard}], {row.begin(), row.end()}};
       continue;
     }
-    const std::string what = absl::StrCat(NameOf(use.life), " used a row of ", NameOf(use.shard),
-                                          " that it had pulled for ", kept.iteration.value());
+    const std::string what =
+        absl::StrCat(NameOf(use.task_key), " used a row of ", NameOf(use.shard),
+                     " that it had pulled for ", kept.iteration.value());
     if (!std::equal(row.begin(), row.end(), kept.row.begin(), kept.row.end())) {
       return Fail(absl::StrCat("staleness: ", what, ", and which is another"));
     }
@@ -139,11 +140,11 @@ void StalenessAndVersions::RowsUsed(const RowsUse& use) {
                                job_.cached_iterations));
     }
     if (job_.mode != ConsistencyMode::kSsp) continue;
-    CheckStaleness(what, use.life, use.iteration.value(), use.shard, kept.pushed);
+    CheckStaleness(what, use.task_key, use.iteration.value(), use.shard, kept.pushed);
   }
 }
 
-void StalenessAndVersions::CheckStaleness(const std::string& what, const Life& reader,
+void StalenessAndVersions::CheckStaleness(const std::string& what, const TaskKey& reader,
                                           int64_t iteration, const ShardKey& shard,
                                           const Pushed& pushed) {
   const Asked& asked = asked_[{reader, shard}];
@@ -151,17 +152,17 @@ void StalenessAndVersions::CheckStaleness(const std::string& what, const Life& r
     // Where a worker reads its writes, its own pushes are before its pull.
     const bool own = member.rank == reader.rank;
     if (!member.active || (own && !job_.early_pulls())) continue;
-    const Life life{reader.job, member.rank, member.incarnation};
-    const auto work = work_.find(life);
+    const TaskKey task_key{reader.job, member.rank, member.incarnation};
+    const auto work = work_.find(task_key);
     if (work == work_.end() || work->second.leases == 0) continue;
-    if (asked.iteration.value() == iteration && !asked.working.contains(life)) continue;
+    if (asked.iteration.value() == iteration && !asked.working.contains(task_key)) continue;
     Iteration next = work->second.start;
-    if (const auto found = pushed.find(life); found != pushed.end()) {
+    if (const auto found = pushed.find(task_key); found != pushed.end()) {
       next = std::max(next, found->second);
     }
     if (next.value() >= iteration - job_.staleness_bound) continue;
     return Fail(absl::StrCat("staleness: ", what, " at iteration ", iteration, " while ",
-                             NameOf(life), " has pushed ", next.value(),
+                             NameOf(task_key), " has pushed ", next.value(),
                              " iterations; the bound is ", job_.staleness_bound));
   }
 }

@@ -7,9 +7,9 @@
 // Rows that a task has kept: what it uses is what it pulled last, and what holds for an answer
 // holds for them, with how far others had come when that answer left. ASP: their age is not beyond
 // what the job allows.
-// Versions: to one life of one task, a shard's version never decreases, and is at least the one
-// with which a server has acknowledged a push of that life (SSP, ASP without early pulls). A pull
-// that is sent after anybody's push was acknowledged sees that push.
+// Versions: to one incarnation of one task, a shard's version never decreases, and is at least the
+// one with which a server has acknowledged a push of that incarnation (SSP, ASP without early
+// pulls). A pull that is sent after anybody's push was acknowledged sees that push.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_STALENESS_AND_VERSIONS_H_
 #define CAPSTAN_TESTS_SIMULATION_STALENESS_AND_VERSIONS_H_
@@ -31,14 +31,14 @@ class StalenessAndVersions final : public Checker {
   explicit StalenessAndVersions(const JobOptions& job) : job_(job) {}
 
   void PushSent(const ShardPush& push) override;
-  void PushAcknowledged(const Life& life, ShardKey shard, const Batch& batch,
+  void PushAcknowledged(const TaskKey& task_key, ShardKey shard, const Batch& batch,
                         Version version) override;
-  void PullSent(const Life& life, ShardKey shard, Iteration iteration) override;
+  void PullSent(const TaskKey& task_key, ShardKey shard, Iteration iteration) override;
   void ReadDone(const ShardRead& read) override;
   void RowsUsed(const RowsUse& use) override;
   void SnapshotShown(ShardKey shard, Version version) override;
   void Happened(const scheduler::Event& event) override { history_.Happened(event, acknowledged_); }
-  void WorkChanged(const Life& life, Iteration start, int leases) override;
+  void WorkChanged(const TaskKey& task_key, Iteration start, int leases) override;
   void MembershipSent(const JobId& job, const scheduler::JobMembership& membership) override;
   void PullAnswered(const std::string& server, const v1::PullRequest& request,
                     const v1::PullResponse& response) override;
@@ -49,35 +49,36 @@ class StalenessAndVersions final : public Checker {
     int leases = 0;
   };
 
-  void CheckSees(Version needed, const Life& life, const ShardKey& shard, Version version);
-  using Pushed = absl::btree_map<Life, Iteration>;  // The next one that each is to push.
+  void CheckSees(Version needed, const TaskKey& task_key, const ShardKey& shard, Version version);
+  using Pushed = absl::btree_map<TaskKey, Iteration>;  // The next one that each is to push.
   // `what`: reads at `iteration` what has the pushes in `pushed`.
-  void CheckStaleness(const std::string& what, const Life& reader, int64_t iteration,
+  void CheckStaleness(const std::string& what, const TaskKey& reader, int64_t iteration,
                       const ShardKey& shard, const Pushed& pushed);
 
   const JobOptions job_;
   scheduler::JobMembership membership_;  // The newest sent.
-  absl::btree_map<Life, Work> work_;
+  absl::btree_map<TaskKey, Work> work_;
   absl::btree_map<ShardKey, Pushed> pushed_;
-  absl::btree_map<std::pair<Life, ShardKey>, Pushed> answered_;  // When an answer left last.
+  absl::btree_map<std::pair<TaskKey, ShardKey>, Pushed> answered_;  // When an answer left last.
   struct Kept {
     Iteration iteration;  // The iteration that pulled it.
     Pushed pushed;
     std::vector<float> row;
   };
-  absl::btree_map<std::pair<Life, int64_t>, Kept> kept_;  // Keyed by place.
-  absl::btree_map<std::pair<Life, ShardKey>, Version> seen_;
+  absl::btree_map<std::pair<TaskKey, int64_t>, Kept> kept_;  // Keyed by place.
+  absl::btree_map<std::pair<TaskKey, ShardKey>, Version> seen_;
   // A pull; who was at work, and what had been acknowledged to anybody, when it was sent first.
   struct Asked {
     Iteration iteration{-1};
-    absl::btree_set<Life> working;
+    absl::btree_set<TaskKey> working;
     Version acknowledged;
   };
-  absl::btree_map<std::pair<Life, ShardKey>, Asked> asked_;
+  absl::btree_map<std::pair<TaskKey, ShardKey>, Asked> asked_;
   using Versions = absl::btree_map<ShardKey, Version>;
   Versions acknowledged_;  // The newest to anybody...
   History<Versions> history_;
-  absl::btree_map<std::pair<Life, ShardKey>, Version> at_least_;  // ...when a pull was sent last.
+  // ...when a pull was sent last.
+  absl::btree_map<std::pair<TaskKey, ShardKey>, Version> at_least_;
 };
 
 }  // namespace capstan::sim

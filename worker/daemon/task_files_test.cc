@@ -28,7 +28,7 @@ v1::TaskAssignment Assignment() {
   return assignment;
 }
 
-TEST_CASE("Task files: each life of a task has its own folder", "[worker]") {
+TEST_CASE("Task files: each incarnation of a task has its own folder", "[worker]") {
   REQUIRE_OK_AND_ASSIGN(const TaskFiles files,
                         TaskFilesOf("/var/capstan", {"lenet-1", Rank(2), Incarnation(5)}));
   CHECK(files.folder == "/var/capstan/lenet-1/2-5");

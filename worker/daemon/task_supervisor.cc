@@ -92,10 +92,10 @@ void TaskSupervisor::Restarted(const NodeId& node_id, Incarnation) {
   TaskActions actions;
   {
     absl::MutexLock lock(&mutex_);
-    table_.NewLife(&actions);
+    table_.NewIncarnation(&actions);
   }
   if (!actions.kill.empty())
-    LogWarning({}, "killing {} tasks of an earlier life", actions.kill.size());
+    LogWarning({}, "killing {} tasks of an earlier incarnation", actions.kill.size());
   Perform(actions, {});
 }
 

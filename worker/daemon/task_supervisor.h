@@ -16,7 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/devices/devices.h"
-#include "common/net/node_life.h"
+#include "common/net/node_registration.h"
 #include "common/process/process_supervisor.h"
 #include "worker/daemon/task_files.h"
 #include "worker/daemon/task_table.h"

@@ -185,7 +185,7 @@ TEST_CASE("Task supervisor: an end is repeated until the scheduler drops the tas
               .has_value());
 }
 
-TEST_CASE("Task supervisor: a new life of the daemon kills all tasks", "[worker]") {
+TEST_CASE("Task supervisor: a new incarnation of the daemon kills all tasks", "[worker]") {
   Worker worker(kForever);
   worker.Want("lenet-1", 1);
   REQUIRE(worker.WaitForTask(1, false).has_value());

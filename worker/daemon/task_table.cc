@@ -43,7 +43,7 @@ void TaskTable::ProcessEnded(ProcessId process, TaskEnd end, TaskActions* action
   it->second.end = std::move(end);
 }
 
-void TaskTable::NewLife(TaskActions* actions) {
+void TaskTable::NewIncarnation(TaskActions* actions) {
   tasks_.clear();
   actions->kill.assign(running_.begin(), running_.end());
 }

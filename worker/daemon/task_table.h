@@ -67,7 +67,7 @@ class TaskTable {
   // A process ended, or could not be started. An unknown one is ignored.
   void ProcessEnded(ProcessId process, TaskEnd end, TaskActions* actions);
   // A new incarnation of the daemon: kills all processes, forgets all tasks.
-  void NewLife(TaskActions* actions);
+  void NewIncarnation(TaskActions* actions);
   // The daemon stops: terminates all processes and starts no more. Ends are still reported.
   void StopAll(TaskActions* actions);
 

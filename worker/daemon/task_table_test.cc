@@ -74,7 +74,7 @@ TEST_CASE("Task table: an end is reported until the scheduler drops the task", "
   CHECK(table.Report().empty());
 }
 
-TEST_CASE("Task table: a restarted task is a new life beside the ended one", "[worker]") {
+TEST_CASE("Task table: a restarted task is a new incarnation beside the ended one", "[worker]") {
   TaskTable table;
   End(table, Start(table, kA), {.exit_code = 9});
   const TaskName second = Task("lenet-1", 0, 2);
@@ -106,11 +106,11 @@ TEST_CASE("Task table: a task that comes back while it stops is reported, not st
   CHECK(table.Report()[0].end.signal == 15);
 }
 
-TEST_CASE("Task table: a new life kills all and knows nothing of it", "[worker]") {
+TEST_CASE("Task table: a new incarnation kills all and knows nothing of it", "[worker]") {
   TaskTable table;
   const ProcessId old = Start(table, kA);
   TaskActions actions;
-  table.NewLife(&actions);
+  table.NewIncarnation(&actions);
   CHECK(actions.kill == std::vector<ProcessId>{old});
   CHECK(table.Report().empty());
   CHECK(table.running_count() == 1);

@@ -21,7 +21,7 @@ struct Fixture {
     const char* folder = std::getenv("TEST_TMPDIR");
     work_dir = std::string(folder != nullptr ? folder : "/tmp") + "/worker_service";
     std::filesystem::remove_all(work_dir);
-    Write(1, "first life\n");
+    Write(1, "first incarnation\n");
     Write(2, "0123456789");
   }
   void Write(int incarnation, const std::string& text) {
@@ -79,9 +79,9 @@ TEST_CASE_METHOD(Fixture, "ReadTaskLog: an offset past the end reads nothing", "
   CHECK(past.ended());
 }
 
-TEST_CASE_METHOD(Fixture, "ReadTaskLog: an earlier life can be asked for", "[worker]") {
+TEST_CASE_METHOD(Fixture, "ReadTaskLog: an earlier incarnation can be asked for", "[worker]") {
   REQUIRE_OK_AND_ASSIGN(const auto first, Read(0, 0, 1));
-  CHECK(first.data() == "first life\n");
+  CHECK(first.data() == "first incarnation\n");
   CHECK(first.incarnation() == 1);
 }
 

@@ -33,10 +33,10 @@ v1::ShardSnapshot MakeSnapshot(uint64_t seed, int64_t elements, int64_t version)
   snapshot.add_optimizer_state(Bytes(seed + 1, elements));
   v1::ShardState& state = *snapshot.mutable_state();
   state.set_version(version);
-  v1::LifeMarks& life = *state.add_lives();
-  life.set_incarnation(seed + 7);
-  life.set_low_water(5);
-  life.add_applied(9);
+  v1::PushMarks& marks = *state.add_push_marks();
+  marks.set_incarnation(seed + 7);
+  marks.set_low_water(5);
+  marks.add_applied(9);
   return snapshot;
 }
 

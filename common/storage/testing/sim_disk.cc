@@ -33,17 +33,17 @@ constexpr absl::string_view kInputOutput = "input/output error (simulated)";
 
 class SimDisk::OpenFile final : public WritableFile {
  public:
-  OpenFile(SimDisk* disk, int64_t life, FilePtr file, std::string path)
-      : disk_(disk), life_(life), file_(std::move(file)), path_(std::move(path)) {}
+  OpenFile(SimDisk* disk, int64_t incarnation, FilePtr file, std::string path)
+      : disk_(disk), incarnation_(incarnation), file_(std::move(file)), path_(std::move(path)) {}
 
   absl::Status Append(absl::string_view bytes) override {
-    return disk_->Append(life_, file_, path_, bytes);
+    return disk_->Append(incarnation_, file_, path_, bytes);
   }
-  absl::Status Sync() override { return disk_->Sync(life_, file_, path_); }
+  absl::Status Sync() override { return disk_->Sync(incarnation_, file_, path_); }
 
  private:
   SimDisk* const disk_;
-  const int64_t life_;
+  const int64_t incarnation_;
   const FilePtr file_;
   const std::string path_;
 };
@@ -96,13 +96,13 @@ absl::StatusOr<std::unique_ptr<WritableFile>> SimDisk::Create(const std::string&
   }
   const auto file = std::make_shared<File>();
   ChangeLocked(folder, {{path, file}});
-  return std::make_unique<OpenFile>(this, life_, file, path);
+  return std::make_unique<OpenFile>(this, incarnation_, file, path);
 }
 
-absl::Status SimDisk::Append(int64_t life, const FilePtr& file, const std::string& path,
+absl::Status SimDisk::Append(int64_t incarnation, const FilePtr& file, const std::string& path,
                              absl::string_view bytes) {
   const absl::MutexLock lock(&mutex_);
-  if (life != life_) return Failed("write", path, "it was opened before a crash");
+  if (incarnation != incarnation_) return Failed("write", path, "it was opened before a crash");
   const absl::Status status = StepLocked("write", path);
   if (!status.ok()) {
     // The bytes of the call that was cut may have reached the cache before the power went; a crash
@@ -129,9 +129,9 @@ absl::Status SimDisk::Append(int64_t life, const FilePtr& file, const std::strin
   return absl::OkStatus();
 }
 
-absl::Status SimDisk::Sync(int64_t life, const FilePtr& file, const std::string& path) {
+absl::Status SimDisk::Sync(int64_t incarnation, const FilePtr& file, const std::string& path) {
   const absl::MutexLock lock(&mutex_);
-  if (life != life_) return Failed("sync", path, "it was opened before a crash");
+  if (incarnation != incarnation_) return Failed("sync", path, "it was opened before a crash");
   CAPSTAN_RETURN_IF_ERROR(StepLocked("sync", path));
   return SyncLocked(*file, path);
 }
@@ -381,7 +381,7 @@ void SimDisk::CrashBytesLocked(File& file, Unsynced unsynced) {
 
 void SimDisk::Crash(Unsynced unsynced) {
   const absl::MutexLock lock(&mutex_);
-  ++life_;
+  ++incarnation_;
   cut_at_ = -1;
   CrashNamesLocked(unsynced);
   for (const auto& [path, file] : durable_) CrashBytesLocked(*file, unsynced);
@@ -400,7 +400,7 @@ void SimDisk::CopyFrom(const SimDisk& other) {
 
 void SimDisk::KillProcess() {
   const absl::MutexLock lock(&mutex_);
-  ++life_;
+  ++incarnation_;
   cut_at_ = -1;
 }
 

@@ -128,9 +128,9 @@ class SimDisk final : public Disk {
   absl::StatusOr<FilePtr> FindLocked(const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t RandomLocked(uint64_t below) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void InjectLocked(Fault fault) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Append(int64_t life, const FilePtr& file, const std::string& path,
+  absl::Status Append(int64_t incarnation, const FilePtr& file, const std::string& path,
                       absl::string_view bytes);
-  absl::Status Sync(int64_t life, const FilePtr& file, const std::string& path);
+  absl::Status Sync(int64_t incarnation, const FilePtr& file, const std::string& path);
   absl::Status SyncLocked(File& file, const std::string& path)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ChangeLocked(const std::string& folder, NameChange change)
@@ -148,7 +148,7 @@ class SimDisk final : public Disk {
   std::map<int64_t, Fault> planned_ ABSL_GUARDED_BY(mutex_);
   int64_t steps_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t cut_at_ ABSL_GUARDED_BY(mutex_) = -1;
-  int64_t life_ ABSL_GUARDED_BY(mutex_) = 0;  // Of open files: ends with a crash.
+  int64_t incarnation_ ABSL_GUARDED_BY(mutex_) = 0;  // Of open files: ends with a crash.
   std::set<std::string> folders_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, FilePtr> cached_ ABSL_GUARDED_BY(mutex_);   // By path.
   std::map<std::string, FilePtr> durable_ ABSL_GUARDED_BY(mutex_);  // By path.

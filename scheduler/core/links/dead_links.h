@@ -51,7 +51,7 @@ class DeadLinks {
   // The newest report of the task that runs on `worker`: servers that do not answer it.
   void OnReport(Rank rank, const NodeId& worker, absl::Span<const NodeId> silent, Instant now);
   void OnTaskEnded(Rank rank) { silences_.erase(rank); }
-  void OnNodeDied(const NodeId& node);  // Its next life has other links.
+  void OnNodeDied(const NodeId& node);  // Its next incarnation has other links.
   void RestartLimits(Instant now);      // Every silence begins now.
   void Expire(Instant now);             // Forgets judgements that are too old.
   // Forgets judgements that servers are avoided for and that no task speaks of now. True: there

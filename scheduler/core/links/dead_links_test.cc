@@ -35,7 +35,7 @@ TEST_CASE("DeadLinks: a silence is overdue once every report of ten seconds name
   CHECK(links.Overdue(now + absl::Seconds(34)).size() == 1);
 }
 
-TEST_CASE("DeadLinks: what is judged is avoided for ten minutes, or until a new life",
+TEST_CASE("DeadLinks: what is judged is avoided for ten minutes, or until a new incarnation",
           "[scheduler][core]") {
   DeadLinks links(kOptions);
   const Instant now;
@@ -60,7 +60,7 @@ TEST_CASE("DeadLinks: what is judged is avoided for ten minutes, or until a new 
     if (side == Avoid::kWorker) return;
     links.OnReport(Rank(1), "worker-0", {}, now);
   }
-  SECTION("a new life of either end") {
+  SECTION("a new incarnation of either end") {
     links.OnNodeDied(GENERATE(std::string("worker-0"), std::string("server-1")));
     CHECK(links.NextDeadline() == Instant::InfiniteFuture());
   }

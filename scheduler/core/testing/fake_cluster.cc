@@ -121,8 +121,8 @@ FakeCluster::FakeTask* FakeCluster::FindTask(const TaskKey& key) {
 }
 
 FakeCluster::FakeTask* FakeCluster::FindRank(const JobId& job, int rank) {
-  const auto it = lives_.find({job, Rank(rank)});
-  FakeTask* task = it == lives_.end() ? nullptr : FindTask(it->second);
+  const auto it = newest_.find({job, Rank(rank)});
+  FakeTask* task = it == newest_.end() ? nullptr : FindTask(it->second);
   return task == nullptr || task->exited ? nullptr : task;
 }
 

@@ -222,7 +222,7 @@ class FakeCluster {
   void Work(FakeTask& task);
   bool TrainSample(FakeTask& task);
   bool TrainSlots(FakeTask& task);
-  bool IsPrimary(const FakeNode& node, const JobId& job) const;  // This life of it.
+  bool IsPrimary(const FakeNode& node, const JobId& job) const;  // This incarnation of it.
   static std::vector<ReplicaReport> FilledReplicas(const FakeNode& node, const FakeTables& tables);
   // The server has applied the table that made it primary in `term`.
   bool HasMade(const ServerRef& server, const JobId& job, Term term) const;
@@ -277,7 +277,7 @@ class FakeCluster {
   absl::btree_map<Ticket, NodeId> node_calls_;  // Whose reply it is.
   absl::btree_map<Ticket, TaskKey> task_calls_;
   absl::btree_map<JobId, JobLedger> jobs_;
-  absl::btree_map<std::pair<JobId, Rank>, TaskKey> lives_;
+  absl::btree_map<std::pair<JobId, Rank>, TaskKey> newest_;
   absl::btree_set<TaskKey> dead_;
   absl::btree_map<std::pair<NodeId, Incarnation>, Generation> node_generations_;
   absl::btree_map<TaskKey, Generation> task_generations_;

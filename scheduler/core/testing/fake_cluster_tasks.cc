@@ -269,10 +269,11 @@ void FakeCluster::NoteEvents(const Events& events) {
   for (const Event& event : events) {
     events_.push_back(event);
     if (const auto* placed = std::get_if<TaskPlaced>(&event)) {
-      const auto [it, fresh] = lives_.insert({{placed->task.job, placed->task.rank}, placed->task});
+      const auto [it, fresh] =
+          newest_.insert({{placed->task.job, placed->task.rank}, placed->task});
       if (fresh) continue;
       if (!dead_.contains(it->second))
-        Fail(absl::StrCat(placed->task.job, ": two lives of a rank"));
+        Fail(absl::StrCat(placed->task.job, ": two incarnations of a rank"));
       if (placed->task.incarnation <= it->second.incarnation) Fail("an incarnation did not grow");
       it->second = placed->task;
     } else if (const auto* died = std::get_if<TaskDied>(&event)) {
@@ -296,10 +297,10 @@ void FakeCluster::NoteLeft(const JobLeft& left) {
       Fail(absl::StrCat(left.job, " is left, and its task ", key.rank.value(), " runs on ", name));
     }
   }
-  const auto above = [&left](const auto& life) {
-    return life.second.job == left.job && life.second.incarnation > left.last;
+  const auto above = [&left](const auto& each) {
+    return each.second.job == left.job && each.second.incarnation > left.last;
   };
-  if (std::any_of(lives_.begin(), lives_.end(), above)) Fail("a life above the last");
+  if (std::any_of(newest_.begin(), newest_.end(), above)) Fail("an incarnation above the last");
 }
 
 void FakeCluster::NoteLeases(const TaskReply& reply) {

@@ -55,12 +55,13 @@ struct JobFixture {
   }
 
   void Place(int rank) {
-    const int life = ++lives[static_cast<size_t>(rank)];
-    run->PlaceTask(Rank(rank), Incarnation(life * 10 + rank), Node(rank), "w:1", now, events);
+    const int incarnation = ++incarnations[static_cast<size_t>(rank)];
+    run->PlaceTask(Rank(rank), Incarnation(incarnation * 10 + rank), Node(rank), "w:1", now,
+                   events);
   }
   static std::string Node(int rank) { return absl::StrCat("worker-", rank); }
   TaskKey Key(int rank) const {
-    return {"job-1", Rank(rank), Incarnation(lives[static_cast<size_t>(rank)] * 10 + rank)};
+    return {"job-1", Rank(rank), Incarnation(incarnations[static_cast<size_t>(rank)] * 10 + rank)};
   }
   const Assignment& Of(int rank) const { return run->parts().tasks.at(Rank(rank)).assignment; }
 
@@ -158,7 +159,7 @@ struct JobFixture {
   Events events;
   bool shell_publishes = true;  // At once.
   std::unique_ptr<JobRun> run;
-  std::vector<int> lives = std::vector<int>(8, 0);
+  std::vector<int> incarnations = std::vector<int>(8, 0);
 };
 
 }  // namespace capstan::scheduler::testing

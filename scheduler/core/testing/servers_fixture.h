@@ -37,7 +37,7 @@ struct ServersFixture {
     plan.tables = {300'000};
     plan.export_path = "/out";
     std::vector<ServerRef> refs;
-    for (int i = 1; i <= server_count; ++i) refs.push_back(Life(i));
+    for (int i = 1; i <= server_count; ++i) refs.push_back(NextIncarnation(i));
     auto routing = std::make_shared<const Routing>(
         PlaceShards(plan.id, Generation(1), plan.tables, refs, replicas));
     run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now);
@@ -50,7 +50,7 @@ struct ServersFixture {
     Send();
   }
 
-  ServerRef Life(int number) {
+  ServerRef NextIncarnation(int number) {
     const NodeId name = absl::StrCat("server-", number);
     written_by[name] = Incarnation(incarnation + 1);
     servers[name] = {name, name + ":1", Incarnation(++incarnation)};
@@ -104,7 +104,7 @@ struct ServersFixture {
       stored.push_back(
           {"job-1", {TableId(0), ShardId(shard)}, Term(1), Position(5), unique_id, writer});
     }
-    run->OnServerJoined(Life(number), stored, /*draining=*/false, now, events);
+    run->OnServerJoined(NextIncarnation(number), stored, /*draining=*/false, now, events);
   }
   void Pass(absl::Duration step) {
     now = now + step;

@@ -21,7 +21,7 @@
 
 namespace capstan::server {
 
-// Job "lenet-1": both shards of the test table on life `incarnation` of server-1, a third
+// Job "lenet-1": both shards of the test table on incarnation `incarnation` of server-1, a third
 // elsewhere.
 inline v1::TableAssignment Assignment(uint64_t incarnation = 1) {
   v1::TableAssignment assignment;

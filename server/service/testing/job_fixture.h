@@ -48,7 +48,7 @@ struct TestJobOptions {
 };
 // Job "lenet-1", without routing.
 std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options);
-// Both shards on the first server ("server-1", life 1), or on `primary`, of that term.
+// Both shards on the first server ("server-1", incarnation 1), or on `primary`, of that term.
 v1::RoutingTable TestRouting(uint64_t generation, const NodeId& primary = "server-1",
                              uint64_t term = 1);
 // Names the buckets of table 1 as well, on the first server and of the other shards' term.

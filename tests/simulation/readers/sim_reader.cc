@@ -25,7 +25,7 @@ SimReader::SimReader(World* world, JobWorld* job, SimNetwork::HostId host, HostC
       job_(job),
       host_(host),
       servers_(std::move(servers)),
-      life_{job->id(), kReaderRank, Incarnation(0)},
+      task_key_{job->id(), kReaderRank, Incarnation(0)},
       prng_(Prng(world->options.seed).Fork(5)),
       process_("reader", &world->loop, clock),
       endpoint_(world->network.AddEndpoint(host, &process_)) {}
@@ -56,15 +56,15 @@ void SimReader::Read(const v1::ShardRoute& route) {
   if (!reading_.insert(shard).second) return;
   v1::PullRequest request;
   v1::Caller& caller = *request.mutable_caller();
-  caller.set_job_id(life_.job);
-  caller.set_rank(life_.rank.value());
+  caller.set_job_id(task_key_.job);
+  caller.set_rank(task_key_.rank.value());
   caller.set_routing_generation(routing_.generation());
   request.set_snapshot(true);
   v1::ShardPull& pull = *request.add_shards();
   pull.set_table(route.table());
   pull.set_shard(route.shard());
   pull.set_held_version(-1);
-  job_->Tell([&](Checker& checker) { checker.PullSent(life_, shard, Iteration(0)); });
+  job_->Tell([&](Checker& checker) { checker.PullSent(task_key_, shard, Iteration(0)); });
   world_->network.Call(endpoint_, World::EndpointOf(routing_.servers(route.server()).address()),
                        kPull,
                        EncodeFrame({.kind = FrameKind::kRequest}, request.SerializeAsString()),
@@ -85,7 +85,7 @@ void SimReader::OnAnswer(const ShardKey& shard, const absl::Status& status,
     return AskRouting();
   }
   ++world_->reached[Reached::kReaderRead];
-  const ShardRead read{.life = life_,
+  const ShardRead read{.task_key = task_key_,
                        .shard = shard,
                        .iteration = Iteration(0),
                        .snapshot = true,
@@ -96,7 +96,7 @@ void SimReader::OnAnswer(const ShardKey& shard, const absl::Status& status,
 void SimReader::AskRouting() {
   const auto last = static_cast<int64_t>(servers_.size()) - 1;
   v1::GetRoutingRequest request;
-  request.set_job_id(life_.job);
+  request.set_job_id(task_key_.job);
   world_->network.Call(endpoint_, servers_[static_cast<size_t>(prng_.Between(0, last))],
                        kGetRouting, request.SerializeAsString(), kTimeoutMin,
                        [this](const absl::Status& status, const std::string& answer) {

@@ -47,7 +47,7 @@ class SimReader {
   JobWorld* const job_;  // The job that it reads.
   const SimNetwork::HostId host_;
   const std::vector<SimNetwork::EndpointId> servers_;
-  const Life life_;
+  const TaskKey task_key_;
   Prng prng_;
   Process process_;
   const SimNetwork::EndpointId endpoint_;

@@ -28,7 +28,7 @@ TEST_CASE("Arena: nothing is asked for where there is nothing to keep", "[worker
   CHECK(PlanArena({{0, 0, 5}, {64, 3, 2}}).bytes == 0);
 }
 
-TEST_CASE("Arena: random lives never overlap in time and place at once", "[worker][training]") {
+TEST_CASE("Arena: random lifetimes never overlap in time and place at once", "[worker][training]") {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     std::vector<ArenaBuffer> buffers;
     int64_t sum = 0;

@@ -1,4 +1,4 @@
-#include "common/net/node_life.h"
+#include "common/net/node_registration.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,9 +15,9 @@ namespace {
 using agent_timing::kBackoffMax;
 using agent_timing::kBackoffMin;
 using agent_timing::kHeldMin;
-using agent_timing::kShortLife;
+using agent_timing::kShortIncarnation;
 
-NodeLife::Options Complete(NodeLife::Options options) {
+NodeRegistration::Options Complete(NodeRegistration::Options options) {
   options.self.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
   options.self.set_version(kVersion);
   return options;
@@ -25,18 +25,19 @@ NodeLife::Options Complete(NodeLife::Options options) {
 
 }  // namespace
 
-NodeLife::NodeLife(Options options, NodeHandler* handler)
+NodeRegistration::NodeRegistration(Options options, NodeHandler* handler)
     : options_(Complete(std::move(options))), handler_(handler), backoff_(kBackoffMin) {}
 
-v1::RegisterRequest NodeLife::RegisterRequest() {
+v1::RegisterRequest NodeRegistration::RegisterRequest() {
   v1::RegisterRequest request = options_.self;
   if (!node_id_.empty()) request.set_name(node_id_);  // A daemon keeps the name it was given.
   handler_->FillRegistration(request);
   return request;
 }
 
-NodeLife::Next NodeLife::OnRegistered(const absl::Status& status,
-                                      const v1::RegisterResponse& response, Instant now) {
+NodeRegistration::Next NodeRegistration::OnRegistered(const absl::Status& status,
+                                                      const v1::RegisterResponse& response,
+                                                      Instant now) {
   if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
       absl::IsUnimplemented(status)) {
     return Fatal(status);
@@ -58,7 +59,7 @@ NodeLife::Next NodeLife::OnRegistered(const absl::Status& status,
   incarnation_ = Incarnation(response.incarnation());
   generation_seen_ = 0;
   revision_seen_.Clear();
-  life_began_ = now;
+  incarnation_began_ = now;
   sync_timeout_ = agent_timing::SyncTimeout(response);
   read_lease_ = absl::Milliseconds(response.read_lease_ms());
   handler_->Registered(response);
@@ -69,7 +70,7 @@ NodeLife::Next NodeLife::OnRegistered(const absl::Status& status,
   return {};
 }
 
-v1::SyncNodeRequest NodeLife::SyncRequest(bool leaving) {
+v1::SyncNodeRequest NodeRegistration::SyncRequest(bool leaving) {
   v1::SyncNodeRequest request;
   request.set_node_id(node_id_);
   request.set_incarnation(incarnation_.value());
@@ -80,9 +81,10 @@ v1::SyncNodeRequest NodeLife::SyncRequest(bool leaving) {
   return request;
 }
 
-NodeLife::Next NodeLife::OnSynced(const absl::Status& status, const v1::SyncNodeResponse& response,
-                                  Instant sent, Instant now) {
-  if (absl::IsAborted(status) || absl::IsNotFound(status)) return LifeEnded(status, now);
+NodeRegistration::Next NodeRegistration::OnSynced(const absl::Status& status,
+                                                  const v1::SyncNodeResponse& response,
+                                                  Instant sent, Instant now) {
+  if (absl::IsAborted(status) || absl::IsNotFound(status)) return IncarnationEnded(status, now);
   if (absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status)) return Fatal(status);
   if (!status.ok()) return Unreachable(status, now);
   Reached(now);
@@ -97,13 +99,13 @@ NodeLife::Next NodeLife::OnSynced(const absl::Status& status, const v1::SyncNode
   return {};
 }
 
-NodeLife::Next NodeLife::BackOff() {
+NodeRegistration::Next NodeRegistration::BackOff() {
   const absl::Duration pause = backoff_;
   backoff_ = std::min(backoff_ * 2, kBackoffMax);
   return {.kind = Next::Kind::kBackOff, .pause = pause};
 }
 
-NodeLife::Next NodeLife::Fatal(const absl::Status& status) {
+NodeRegistration::Next NodeRegistration::Fatal(const absl::Status& status) {
   if (absl::IsUnimplemented(status)) {
     return Fatal(absl::FailedPreconditionError("it is no Capstan scheduler"));
   }
@@ -117,7 +119,7 @@ NodeLife::Next NodeLife::Fatal(const absl::Status& status) {
 // Another daemon has the name: it is alive, or it was killed just now. So this one asks for the
 // name again for a while. A name that the scheduler had made up for this daemon may go to another
 // while its lease is over; then this one asks for a new name.
-NodeLife::Next NodeLife::NameTaken(const absl::Status& status, Instant now) {
+NodeRegistration::Next NodeRegistration::NameTaken(const absl::Status& status, Instant now) {
   if (!node_id_.empty() && options_.self.name().empty()) {
     options_.log(LogLevel::kWarning, absl::StrCat(status.message(), "; asking for another name"));
     node_id_.clear();
@@ -128,7 +130,7 @@ NodeLife::Next NodeLife::NameTaken(const absl::Status& status, Instant now) {
   return heard ? Fatal(status) : AskForName(status, now);
 }
 
-NodeLife::Next NodeLife::AskForName(const absl::Status& status, Instant now) {
+NodeRegistration::Next NodeRegistration::AskForName(const absl::Status& status, Instant now) {
   Reached(now);
   if (!asks_for_name_since_) {
     asks_for_name_since_ = now;
@@ -138,7 +140,7 @@ NodeLife::Next NodeLife::AskForName(const absl::Status& status, Instant now) {
   return BackOff();
 }
 
-NodeLife::Next NodeLife::Unreachable(const absl::Status& status, Instant now) {
+NodeRegistration::Next NodeRegistration::Unreachable(const absl::Status& status, Instant now) {
   if (!unreachable_since_) {
     unreachable_since_ = now;
     options_.log(LogLevel::kWarning,
@@ -148,7 +150,7 @@ NodeLife::Next NodeLife::Unreachable(const absl::Status& status, Instant now) {
   return BackOff();
 }
 
-void NodeLife::Reached(Instant now) {
+void NodeRegistration::Reached(Instant now) {
   if (!unreachable_since_) return;
   backoff_ = kBackoffMin;
   options_.log(LogLevel::kInfo,
@@ -157,20 +159,20 @@ void NodeLife::Reached(Instant now) {
   unreachable_since_.reset();
 }
 
-void NodeLife::EndLife() {
+void NodeRegistration::EndIncarnation() {
   if (!registered()) return;
-  options_.log(LogLevel::kInfo, absl::StrCat(node_id_, " ends the life of incarnation ",
-                                             incarnation_.value(), " and registers again"));
+  options_.log(LogLevel::kInfo, absl::StrCat(node_id_, " ends incarnation ", incarnation_.value(),
+                                             " and registers again"));
   incarnation_ = Incarnation(0);
 }
 
-NodeLife::Next NodeLife::LifeEnded(const absl::Status& status, Instant now) {
+NodeRegistration::Next NodeRegistration::IncarnationEnded(const absl::Status& status, Instant now) {
   Reached(now);
   options_.log(LogLevel::kWarning,
-               absl::StrCat("the scheduler ended the life of ", node_id_, ", incarnation ",
+               absl::StrCat("the scheduler ended the registration of ", node_id_, ", incarnation ",
                             incarnation_.value(), ": ", status.message(), "; registering again"));
   incarnation_ = Incarnation(0);
-  if (now - life_began_ < kShortLife) return BackOff();
+  if (now - incarnation_began_ < kShortIncarnation) return BackOff();
   backoff_ = kBackoffMin;
   return {};
 }

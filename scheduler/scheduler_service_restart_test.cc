@@ -20,8 +20,9 @@ namespace {
 using capstan::testing::ReadFile;
 using testing::Loopback;
 
-TEST_CASE("Scheduler service: a job goes on in the next life, with its nodes, tables and numbers",
-          "[scheduler]") {
+TEST_CASE(
+    "Scheduler service: a job goes on in the next incarnation, with its nodes, tables and numbers",
+    "[scheduler]") {
   Loopback loopback;
   const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
   const v1::RegisterResponse worker = loopback.Join(v1::WORKER, "worker-1");
@@ -79,7 +80,7 @@ TEST_CASE("Scheduler service: a submission that comes again is answered with its
   CHECK(loopback.Submit(other).value() == "small-4");
 }
 
-TEST_CASE("Scheduler service: no life is given out twice, where the store is gone or older",
+TEST_CASE("Scheduler service: no incarnation is given out twice, where the store is gone or older",
           "[scheduler]") {
   const auto now = [] { return static_cast<uint64_t>(absl::ToUnixMillis(absl::Now())); };
   const uint64_t before = now();
@@ -98,8 +99,9 @@ TEST_CASE("Scheduler service: no life is given out twice, where the store is gon
   CHECK(loopback.Join(v1::SERVER, "server-1").incarnation() >= later);
 }
 
-TEST_CASE("Scheduler service: files that a job's end did not get to are written in the next life",
-          "[scheduler]") {
+TEST_CASE(
+    "Scheduler service: files that a job's end did not get to are written in the next incarnation",
+    "[scheduler]") {
   Loopback loopback;
   loopback.Join(v1::SERVER, "server-1");
   loopback.Join(v1::WORKER, "worker-1");
@@ -150,17 +152,18 @@ TEST_CASE("Scheduler service: what an ended job's tasks have left goes once they
   OneFolder loopback;
   const std::string job = loopback.SubmitHere();
   loopback.SyncWorker();
-  const uint64_t life = loopback.Get(job).tasks(0).incarnation();
+  const uint64_t incarnation = loopback.Get(job).tasks(0).incarnation();
   const auto folder = [&](const std::string& name) { return loopback.out + "/.export-" + name; };
-  const std::string mine = folder("0-" + std::to_string(life));
-  const std::string later = folder("0-" + std::to_string(life + 1));  // A later job's folder.
+  const std::string mine = folder("0-" + std::to_string(incarnation));
+  const std::string later =
+      folder("0-" + std::to_string(incarnation + 1));  // A later job's folder.
   for (const std::string& path : {mine, later, folder("notes")}) {
     std::filesystem::create_directories(path + "/half");
   }
   loopback.StopJob(job);
   loopback.SyncWorker();  // The worker learns that the task must end.
   SECTION("when its worker says so") { loopback.SyncWorker(); }
-  SECTION("in the scheduler's next life") {
+  SECTION("in the scheduler's next incarnation") {
     loopback.Restart();
     loopback.SyncWorker();
     loopback.SyncWorker();
@@ -172,8 +175,9 @@ TEST_CASE("Scheduler service: what an ended job's tasks have left goes once they
   CHECK(std::filesystem::exists(folder("notes")));
 }
 
-TEST_CASE("Scheduler service: a new life does not put an older job's files over a newer one's",
-          "[scheduler]") {
+TEST_CASE(
+    "Scheduler service: a new incarnation does not put an older job's files over a newer one's",
+    "[scheduler]") {
   OneFolder loopback;
   const std::string older = loopback.SubmitHere();
   loopback.SyncWorker();

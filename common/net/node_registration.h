@@ -1,20 +1,20 @@
-// NodeLife: a server's or worker daemon's life with the scheduler: registers, keeps the lease, and
-// trades the node's state for the desired one. A pure state machine: its shells, NodeAgent and the
-// simulator's, send the requests that it makes and hand it the answers.
+// NodeRegistration: a server's or worker daemon's registration with the scheduler: registers, keeps
+// the lease, and trades the node's state for the desired one. A pure state machine: its shells,
+// NodeAgent and the simulator's, send the requests that it makes and hand it the answers.
 //
 //                Register ok: Restarted()
 //   REGISTERING --------------------------> SYNCING --+ SyncNode ok, new generation: TakeDesired()
 //        ^  |                                 |  ^    |
-//        |  | unreachable: back off           |  +----+ unreachable: back off; the life goes on
+//        |  | unreachable: back off           |  +----+ unreachable: back off; it goes on
 //        |  +--> REGISTERING                  |
-//        +------------------------------------+ ABORTED or NOT_FOUND: this life is over; EndLife
+//        +------------------------------------+ ABORTED or NOT_FOUND: it is over; EndIncarnation
 //   FAILED_PRECONDITION (protocol versions), UNIMPLEMENTED, or to Register INVALID_ARGUMENT or, for
 //   a second, ALREADY_EXISTS (another daemon has the name): on_fatal, then the end. ABORTED to
 //   Register (that daemon may be dead): back off. Leaving, and not registered: the end.
 //
 // Thread safety: thread-compatible. The handler's functions are called inside of those here.
-#ifndef CAPSTAN_COMMON_NET_NODE_LIFE_H_
-#define CAPSTAN_COMMON_NET_NODE_LIFE_H_
+#ifndef CAPSTAN_COMMON_NET_NODE_REGISTRATION_H_
+#define CAPSTAN_COMMON_NET_NODE_REGISTRATION_H_
 
 #include <functional>
 #include <optional>
@@ -29,7 +29,7 @@
 
 namespace capstan {
 
-// The work of a daemon during its life.
+// The work of a daemon during its incarnation.
 class NodeHandler {
  public:
   virtual ~NodeHandler() = default;
@@ -37,9 +37,10 @@ class NodeHandler {
   virtual void FillRegistration(v1::RegisterRequest& /*request*/) {}
   // The scheduler's answer to a registration; Restarted follows.
   virtual void Registered(const v1::RegisterResponse& /*response*/) {}
-  // A new life has begun (the first one too): whatever an earlier one held is void; drop all of it.
+  // A new incarnation has begun (the first one too): whatever an earlier one held is void; drop all
+  // of it.
   virtual void Restarted(const NodeId& node_id, Incarnation incarnation) = 0;
-  // Adds the node's state (`tables` or `tasks`) to a request; the rest is NodeLife's.
+  // Adds the node's state (`tables` or `tasks`) to a request; the rest is NodeRegistration's.
   virtual void FillState(v1::SyncNodeRequest& request) = 0;
   // The scheduler has answered the request that was filled in last, at that revision of its store;
   // `read_lease` is its promise of RegisterResponse, which runs from before that request was sent.
@@ -49,7 +50,7 @@ class NodeHandler {
   virtual void TakeDesired(const v1::SyncNodeResponse& response) = 0;
 };
 
-class NodeLife {
+class NodeRegistration {
  public:
   struct Options {
     std::string scheduler;     // host:port, for messages.
@@ -71,7 +72,7 @@ class NodeLife {
     absl::Duration pause;
   };
 
-  NodeLife(Options options, NodeHandler* handler);  // The handler outlives this.
+  NodeRegistration(Options options, NodeHandler* handler);  // The handler outlives this.
 
   bool registered() const { return incarnation_.value() != 0; }
   const NodeId& node_id() const { return node_id_; }
@@ -87,9 +88,9 @@ class NodeLife {
   Next OnSynced(const absl::Status& status, const v1::SyncNodeResponse& response, Instant sent,
                 Instant now);
 
-  // Ends this life, which the node has no more use for: it registers again, and the handler drops
-  // what it holds (FillRegistration, Restarted). No effect on a node that is not registered.
-  void EndLife();
+  // Ends this incarnation, which the node has no more use for: it registers again, and the handler
+  // drops what it holds (FillRegistration, Restarted). No effect on a node that is not registered.
+  void EndIncarnation();
 
  private:
   Next BackOff();
@@ -98,16 +99,17 @@ class NodeLife {
   Next AskForName(const absl::Status& status, Instant now);
   Next Unreachable(const absl::Status& status, Instant now);
   void Reached(Instant now);
-  Next LifeEnded(const absl::Status& status, Instant now);
+  Next IncarnationEnded(const absl::Status& status, Instant now);
 
   const Options options_;
   NodeHandler* const handler_;
 
-  NodeId node_id_;  // The name in this life or the last one; empty: any will do for the next.
+  // The name in this incarnation or the last one; empty: any will do for the next.
+  NodeId node_id_;
   Incarnation incarnation_;  // 0: not registered.
   uint64_t generation_seen_ = 0;
   v1::StoreRevision revision_seen_;
-  Instant life_began_;
+  Instant incarnation_began_;
   absl::Duration sync_timeout_;
   absl::Duration read_lease_;
   absl::Duration backoff_;
@@ -117,4 +119,4 @@ class NodeLife {
 
 }  // namespace capstan
 
-#endif  // CAPSTAN_COMMON_NET_NODE_LIFE_H_
+#endif  // CAPSTAN_COMMON_NET_NODE_REGISTRATION_H_
