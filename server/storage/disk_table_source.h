@@ -25,7 +25,7 @@ class DiskTableSource final : public TableSource {
   // All outlive it. `log` may be null: then no log holds anything. `scheduler` has the checkpoints
   // that the scheduler knows, and their manifests are read there; so is a part that this host's
   // disk does not have as the manifest names it. Null: this host's disk has all.
-  DiskTableSource(Disk* disk, const ServerLog* log, Disk* scheduler = nullptr)
+  DiskTableSource(Disk* disk, ServerLog* log, Disk* scheduler = nullptr)
       : disk_(disk), log_(log), scheduler_(scheduler) {}
 
   void BeginMaking() override;
@@ -35,7 +35,7 @@ class DiskTableSource final : public TableSource {
 
  private:
   Disk* const disk_;
-  const ServerLog* const log_;
+  ServerLog* const log_;
   Disk* const scheduler_;
   absl::Mutex mutex_;
   // Of the folder read last, "" if there is none: shards of one checkpoint are asked for one after

@@ -57,11 +57,10 @@ void ServerLog::OpenJob(const std::string& log, Job& job) {
 }
 
 void ServerLog::ReopenFailed() {
+  AwaitWritten(nullptr);
   absl::btree_map<std::string, std::shared_ptr<Job>> jobs;
   {
     const absl::MutexLock lock(&mutex_);
-    const auto written = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return unwritten_.empty(); };
-    if (options_.execute == nullptr) mutex_.Await(absl::Condition(&written));
     jobs = jobs_;
   }
   for (const auto& [log, job] : jobs) {
@@ -188,16 +187,13 @@ std::vector<std::pair<std::string, absl::Status>> ServerLog::Unreadable() const 
 }
 
 absl::Status ServerLog::Read(const JobId& job, const ShardKey& shard,
-                             const JobLog::Install& install, const JobLog::Replay& replay) const {
+                             const JobLog::Install& install, const JobLog::Replay& replay) {
   std::string log;
   {
     const absl::MutexLock lock(&mutex_);
     log = NameOf(job);
-    const auto written = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return !unwritten_.contains(log);
-    };
-    if (options_.execute == nullptr) mutex_.Await(absl::Condition(&written));
   }
+  AwaitWritten(&log);
   const std::shared_ptr<Job> found = Find(log);
   if (found == nullptr) {
     return absl::NotFoundError(absl::StrCat(options_.folder, " has no log of job ", job));
@@ -296,21 +292,37 @@ void ServerLog::Enqueue(Entry entry) {
 }
 
 void ServerLog::Drain() {
-  while (true) {
-    std::vector<Entry> group;
-    {
-      const absl::MutexLock lock(&mutex_);
-      group.swap(queue_);
-      queue_bytes_ = 0;
-      draining_ = !group.empty();
-      if (!draining_) return;
-    }
-    absl::btree_map<std::string, std::vector<Entry>> by_log;
-    for (Entry& entry : group) by_log[entry.log].push_back(std::move(entry));
-    for (const auto& [log, entries] : by_log) WriteJob(log, entries);
+  while (WriteGroup()) {
     // An executor that was passed in decides when the next group is due.
     if (options_.execute != nullptr) return runner_.Run([this] { Drain(); });
   }
+}
+
+bool ServerLog::WriteGroup() {
+  std::vector<Entry> group;
+  {
+    const absl::MutexLock lock(&mutex_);
+    group.swap(queue_);
+    queue_bytes_ = 0;
+    draining_ = !group.empty();
+    if (!draining_) return false;
+  }
+  absl::btree_map<std::string, std::vector<Entry>> by_log;
+  for (Entry& entry : group) by_log[entry.log].push_back(std::move(entry));
+  for (const auto& [log, entries] : by_log) WriteJob(log, entries);
+  return true;
+}
+
+void ServerLog::AwaitWritten(const std::string* log) {
+  const auto written = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return log == nullptr ? unwritten_.empty() : !unwritten_.contains(*log);
+  };
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (options_.execute == nullptr) return mutex_.Await(absl::Condition(&written));
+    if (written()) return;
+  }
+  WriteGroup();
 }
 
 // ---------------------------------------------------------------- writing

@@ -93,11 +93,10 @@ class ServerLog final : public RecordSink {
   bool IsIdentified(const std::string& name) const;  // This incarnation knows it as a job's log.
   void Remove(const std::string& name);              // As ForgetJob, for any log.
 
-  // As JobLog::Read, once what was queued for the job is written (with options.execute: of what is
-  // written): what a shard is made from is the last of its log. Errors: also why the job's log
-  // could not be read.
+  // As JobLog::Read, once what was queued for the job is written: what a shard is made from is the
+  // last of its log. Errors: also why the job's log could not be read.
   absl::Status Read(const JobId& job, const ShardKey& shard, const JobLog::Install& install,
-                    const JobLog::Replay& replay) const;
+                    const JobLog::Replay& replay);
 
   // Jobs that were identified before are held no more.
   void BeginIncarnation(Incarnation incarnation) override;
@@ -149,6 +148,10 @@ class ServerLog final : public RecordSink {
   std::string NameOf(const JobId& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Enqueue(Entry entry);  // An entry without a log's name gets that of its job.
   void Drain();
+  bool WriteGroup();  // Of what is queued. Returns false if nothing is.
+  // Waits until nothing of the log, or of any, is queued. An executor that was passed in runs one
+  // task at a time, so that nobody else would write it meanwhile: then this does.
+  void AwaitWritten(const std::string* log) ABSL_LOCKS_EXCLUDED(mutex_);
   void WriteJob(const std::string& log, const std::vector<Entry>& entries);
   absl::Status WriteEntries(const std::vector<Entry>& entries, Job& job, Reached& reached)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);

@@ -189,6 +189,17 @@ TEST_CASE("ServerLog: rows of a snapshot are read when it is written", "[server]
     f.RunTasks();
     CHECK(f.Logged() == Strings{"job-1/0 3:1"});
   }
+  SECTION("... also if that was still to be written when it is read") {
+    f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+    f.RunTasks();
+    f.Logged();
+    f.log->Begin("job-1", kA, Term(2), Snapshot(5),
+                 std::make_shared<TestRows>(absl::AbortedError("held no more")));
+    REQUIRE_OK(f.log->Read("job-1", kA, read, replay));
+    f.log->Continue("job-1", kA, Term(3), Position(0));
+    f.RunTasks();
+    CHECK(f.Logged() == Strings{"job-1/0 3:0"});
+  }
   SECTION("what cannot be read fails the job's log") {
     f.log->Begin("job-1", kA, Term(1), Snapshot(0),
                  std::make_shared<TestRows>(absl::DataLossError("row 7 is damaged")));
