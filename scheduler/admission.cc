@@ -15,6 +15,8 @@
 #include "common/job/consistency_of.h"
 #include "common/job/diagnostic.h"
 #include "common/job/objective.h"
+#include "common/job/optimizer_fields.h"
+#include "common/model/tables.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/model_file.h"
 #include "scheduler/write_file.h"
@@ -137,6 +139,15 @@ absl::StatusOr<std::string> MakeAbsolute(absl::string_view field, const std::str
   return absolute;
 }
 
+TableSize SizeOf(const v1::TableSpec& table, bool whole_tensors) {
+  TableSize size(table.elements(), table.has_sparse());
+  if (!whole_tensors || table.rule() != v1::OPTIMIZER) return size;
+  for (const v1::TensorSpec& tensor : table.tensors()) {
+    size.tensor_ends.push_back(tensor.offset() + ElementCount(tensor));
+  }
+  return size;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& folder) {
@@ -194,7 +205,7 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
   job.plan = MakePlan(job.spec, check);
   job.tables = check.tables;
   for (const v1::TableSpec& table : job.tables) {
-    job.plan.tables.emplace_back(table.elements(), table.has_sparse());
+    job.plan.tables.push_back(SizeOf(table, NeedsWholeTensors(OptimizerName(spec.optimizer()))));
   }
   job.mode = NameOf(job.plan.consistency);
   job.warnings = check.warnings;

@@ -83,6 +83,7 @@ struct MixedCluster : FakeCluster {
   static JobPlan Waiting(const std::string& id) {
     JobPlan plan = Plan(id, ConsistencyMode::kSsp);
     plan.workers = 50;
+    plan.tables[0].tensor_ends = {1'000'000, 3'000'000};
     return plan;
   }
   // A job that succeeds, and one that fails.
@@ -251,6 +252,21 @@ bool Contains(const std::string& newer, const std::string& older) {
   return true;
 }
 
+// The bytes of a row without the version of its writer, which rows for other stores have.
+std::string WithoutVersion(const std::string& key, const std::string& bytes) {
+  if (key != kRecordKey && key != kResumeKey) return bytes;
+  constexpr int kVersionField = 2;  // Of the one message in the row.
+  UnknownFieldSet row;
+  UnknownFieldSet fields;
+  REQUIRE(row.ParseFromString(bytes));
+  REQUIRE(row.field_count() == 1);
+  REQUIRE(fields.ParseFromString(row.field(0).length_delimited()));
+  fields.DeleteByNumber(kVersionField);
+  std::string without;
+  REQUIRE(fields.SerializeToString(&without));
+  return without;
+}
+
 TEST_CASE("Golden store: a later version contains an earlier one only if it has all its values",
           "[scheduler]") {
   const auto bytes = [](auto... values) {
@@ -276,7 +292,7 @@ TEST_CASE("Golden store: each one is read, and nothing that it has is lost", "[s
     for (const auto& [key, bytes] : rows) {
       CAPTURE(key);
       REQUIRE(again.contains(key));
-      CHECK(Contains(again.at(key), bytes));
+      CHECK(Contains(WithoutVersion(key, again.at(key)), WithoutVersion(key, bytes)));
       INFO("Something was appended: raise kFieldsVersion and make its golden store.");
       if (is_current) CHECK(again.at(key).size() == bytes.size());
     }

@@ -58,7 +58,7 @@ absl::Status WriteInitialCheckpoint(Disk& disk, const std::string& folder, const
   for (size_t t = 0; t < job.plan.tables.size(); ++t) {
     const TableId table(static_cast<int32_t>(t));
     int32_t shard = 0;
-    for (const Range& elements : CutTable(job.plan.tables[t].elements, servers)) {
+    for (const Range& elements : CutTable(job.plan.tables[t], servers)) {
       CAPSTAN_ASSIGN_OR_RETURN(const v1::CheckpointPart part,
                                WriteShardFile(disk, folder, job.plan.id, {table, ShardId(shard++)},
                                               elements, SnapshotOf(values.at(t), elements)));

@@ -15,11 +15,13 @@
 #include "common/job/check_examples.h"
 #include "common/job/consistency_of.h"
 #include "common/job/field_checker.h"
+#include "common/job/optimizer_fields.h"
 #include "common/job/validate.h"
 #include "common/metrics/evaluation.h"
 #include "common/model/plan_model.h"
 #include "common/model/tables.h"
 #include "common/tensor/initial_weights.h"
+#include "common/types/shard_size.h"
 
 namespace capstan {
 namespace {
@@ -174,6 +176,20 @@ std::string FieldOfPlanError(const v1::Model& model, absl::string_view message) 
   return "model";
 }
 
+// Checks the limit of tensors that no shard may cut.
+void CheckTensorSizes(const v1::Optimizer& optimizer, const std::vector<v1::TableSpec>& tables,
+                      std::vector<Diagnostic>* diagnostics) {
+  if (!NeedsWholeTensors(OptimizerName(optimizer))) return;
+  for (const v1::TensorSpec& tensor : tables[kParametersTable].tensors()) {
+    if (ElementCount(tensor) <= kWholeTensorElementsMax) continue;
+    FieldChecker("optimizer", diagnostics)
+        .Wrong(OptimizerName(optimizer),
+               absl::StrCat(tensor.name(), " of ", ElementCount(tensor), " elements"),
+               absl::StrCat("tensors of at most ", kWholeTensorElementsMax,
+                            " elements, since their norms are taken on one server"));
+  }
+}
+
 // Checks a valid job whose model has layers.
 JobCheck CheckLayers(const v1::JobSpec& spec) {
   JobCheck result;
@@ -209,6 +225,8 @@ JobCheck CheckLayers(const v1::JobSpec& spec) {
   }
   result.plan = *std::move(plan);
   result.tables = MakeTables(result.plan);
+  CheckTensorSizes(spec.optimizer(), result.tables, &result.diagnostics);
+  if (!result.diagnostics.empty()) return result;
   result.train_count = train.count;
   result.test_count = test.count;
   result.validation_count = validation.count;

@@ -183,6 +183,24 @@ TEST_CASE("CheckJob: data, classes, batch and augmentation must fit together", "
         "j:6:30: data.augmentation.crop_padding: got 6, expected at most 5, as images are 5x5x1");
 }
 
+TEST_CASE("CheckJob: a tensor whose norm is taken fits on one server", "[job]") {
+  const Folder folder;
+  v1::JobSpec spec = folder.Spec();
+  for (const bool layer_wise : {false, true}) {
+    if (layer_wise) spec.mutable_optimizer()->mutable_lamb();
+    *spec.mutable_model() = folder.Spec().model();
+    CHECK(CheckJob(spec).diagnostics.empty());
+    v1::Layer& large = *spec.mutable_model()->mutable_layers(0);
+    large.mutable_fully_connected()->set_units(400'000);
+    const JobCheck check = CheckJob(spec);
+    REQUIRE(check.diagnostics.size() == (layer_wise ? 1 : 0));
+    if (!layer_wise) continue;
+    CHECK(check.diagnostics[0].ToString() ==
+          "optimizer.lamb: got conv.weight of 10000000 elements, expected tensors of at most "
+          "8388608 elements, since their norms are taken on one server");
+  }
+}
+
 TEST_CASE("CheckJob: with backups an epoch needs a whole iteration", "[job]") {
   const Folder folder;
   v1::JobSpec spec = folder.Spec();

@@ -56,9 +56,19 @@ std::vector<OptimizerField> OptimizerFields(absl::string_view name) {
   if (name == "lion") {
     return {{"beta1", ClosedOpen(0, 1), 0.9f}, {"beta2", ClosedOpen(0, 1), 0.99f}};
   }
+  if (name == "lars") {
+    return {{"momentum", ClosedOpen(0, 1), 0.9f}, {"trust_coefficient", Above(0), 0.001f}};
+  }
+  if (name == "lamb") {
+    return {{"beta1", ClosedOpen(0, 1), 0.9f},
+            {"beta2", ClosedOpen(0, 1), 0.999f},
+            {"epsilon", Above(0), 1e-6f}};
+  }
   if (name == "adadelta") return {{"rho", ClosedOpen(0, 1), 0.9f}, {"epsilon", Above(0), 1e-6f}};
   return {};  // sgd has none.
 }
+
+bool NeedsWholeTensors(absl::string_view name) { return name == "lars" || name == "lamb"; }
 
 bool HasOptimizerNumber(const v1::Optimizer& optimizer, const OptimizerField& field) {
   const Message& message = ChosenMessage(optimizer);

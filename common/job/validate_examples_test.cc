@@ -180,6 +180,9 @@ TEST_CASE("ValidateJob: rows have rules of their own", "[job]") {
   CHECK(ErrorsAfter("optimizer { ftrl {} schedule { warmup_steps: 5 } }") ==
         Lines{"optimizer.schedule: got a rate that changes, expected none: with ftrl the weights "
               "of rows that are seldom updated follow from the rate"});
+  CHECK(ErrorsAfter("optimizer { lars {} }") ==
+        Lines{"optimizer: got lars, expected another: it takes norms over whole tensors, and a "
+              "sparse model has rows"});
   v1::JobSpec images;
   REQUIRE(google::protobuf::TextFormat::ParseFromString(
       "model { zoo: 'mlp' } data { format: IDX train { images: 'a' labels: 'b' } } "

@@ -34,6 +34,11 @@ void ValidateForRows(const v1::Optimizer& optimizer, bool sparse, FieldChecker c
   if (!sparse && optimizer.adagrad().row_wise()) {
     check.Wrong("adagrad.row_wise", "true", "false: only a sparse model has rows");
   }
+  const absl::string_view name = OptimizerName(optimizer);
+  if (sparse && NeedsWholeTensors(name)) {
+    check.Wrong("", name,
+                "another: it takes norms over whole tensors, and a sparse model has rows");
+  }
   const v1::Schedule& schedule = optimizer.schedule();
   const bool constant =
       !schedule.has_step() && !schedule.has_cosine() && schedule.warmup_steps() == 0;

@@ -289,6 +289,8 @@ TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job
       {"adadelta { rho: 1 }", "optimizer.adadelta.rho: got 1, expected a number in [0, 1)"},
       {"amsgrad { beta1: -1 }", "optimizer.amsgrad.beta1: got -1, expected a number in [0, 1)"},
       {"lion { beta2: 1 }", "optimizer.lion.beta2: got 1, expected a number in [0, 1)"},
+      {"lamb { epsilon: 0 }", "optimizer.lamb.epsilon: got 0, expected a finite number above 0"},
+      {"lars { momentum: 1 }", "optimizer.lars.momentum: got 1, expected a number in [0, 1)"},
       {"schedule { step { factor: 0.5 } }",
        "optimizer.schedule.step.every: got 0 or nothing, expected at least 1"},
       {"schedule { step { every: 5 factor: 1.5 } }",
@@ -307,7 +309,8 @@ TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job
   v1::JobSpec spec = Parse(kGood);
   spec.mutable_optimizer()->clear_kind();
   CHECK(Errors(spec) == Lines{"optimizer: got nothing, expected one of sgd, momentum, nesterov, "
-                              "adagrad, rmsprop, adam, adamw, ftrl, lion, amsgrad, adadelta"});
+                              "adagrad, rmsprop, adam, adamw, ftrl, lion, amsgrad, adadelta, "
+                              "lars, lamb"});
 }
 
 TEST_CASE("ValidateJob: each layer setting out of its range is named by layer and field", "[job]") {

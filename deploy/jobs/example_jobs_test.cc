@@ -15,10 +15,11 @@ namespace capstan {
 namespace {
 
 constexpr const char* kFiles[] = {
-    "a9a_ftrl_ssp",       "cifar_resnet20_asp",   "clicks_fm_asp",        "criteo_deepfm_asp",
-    "fashion_layers_ssp", "fashion_lenet_ssp",    "fashion_mlp_backups",  "fashion_mlp_bsp",
-    "fashion_mlp_safe",   "fashion_resnet18_ssp", "fashion_softmax_ftrl", "folders_lenet_bsp",
-    "kdd_columns_ssp",    "numbers_mlp_bsp",      "ratings_mf_asp",       "words_skip_gram"};
+    "a9a_ftrl_ssp",       "cifar_resnet20_asp", "clicks_fm_asp",        "criteo_deepfm_asp",
+    "fashion_layers_ssp", "fashion_lenet_lamb", "fashion_lenet_ssp",    "fashion_mlp_backups",
+    "fashion_mlp_bsp",    "fashion_mlp_safe",   "fashion_resnet18_ssp", "fashion_softmax_ftrl",
+    "folders_lenet_bsp",  "kdd_columns_ssp",    "numbers_mlp_bsp",      "ratings_mf_asp",
+    "words_skip_gram"};
 
 // Of a test run: the working directory is the workspace's root.
 std::string Path(const std::string& name) { return "deploy/jobs/" + name + ".textproto"; }

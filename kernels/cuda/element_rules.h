@@ -124,6 +124,8 @@ enum class UpdateRule {
   kLion,           // Steps of size lr in the direction of a sign; decoupled decay.
   kAmsGrad,        // Adam that divides by the largest mean square so far.
   kAdadelta,       // Scales gradients by the size of the steps so far.
+  kLars,           // Momentum whose rate is each tensor's own.
+  kLamb,           // Adam whose step's length is each tensor's own; decay is part of the step.
 };
 
 // The properties of a rule that do not depend on its scalars.
@@ -133,6 +135,8 @@ struct UpdateRuleTraits {
   int slots = 0;           // Floats of state that it keeps for an element: s0, s1, s2 below.
   bool on_device = false;  // True if the kernels have it; they keep two slots at most.
   bool counts_updates = false;  // Its scalars depend on how many updates an element has had.
+  // Its rate is scaled for each tensor by norms over the whole of it: Direction() comes first.
+  bool layer_wise = false;
 };
 // One entry for each rule, in the order of UpdateRule.
 inline constexpr UpdateRuleTraits kUpdateRules[] = {
@@ -157,6 +161,12 @@ inline constexpr UpdateRuleTraits kUpdateRules[] = {
     {.rule = UpdateRule::kLion, .name = "lion", .slots = 1, .on_device = true},
     {.rule = UpdateRule::kAmsGrad, .name = "amsgrad", .slots = 3, .counts_updates = true},
     {.rule = UpdateRule::kAdadelta, .name = "adadelta", .slots = 2, .on_device = true},
+    {.rule = UpdateRule::kLars, .name = "lars", .slots = 1, .layer_wise = true},
+    {.rule = UpdateRule::kLamb,
+     .name = "lamb",
+     .slots = 2,
+     .counts_updates = true,
+     .layer_wise = true},
 };
 
 constexpr const UpdateRuleTraits& TraitsOf(UpdateRule rule) {
@@ -195,7 +205,9 @@ struct UpdateScalars {
   float momentum = 0.0f;
   float beta1 = 0.0f, one_minus_beta1 = 0.0f;
   float beta2 = 0.0f, one_minus_beta2 = 0.0f;  // RMSProp: alpha, 1 - alpha; Adadelta: rho.
-  float root_scale = 1.0f;  // Adam, AdamW, AMSGrad: 1 / sqrt(1 - beta2^(step+1)).
+  float root_scale = 1.0f;    // Adam, AdamW, AMSGrad, LAMB: 1 / sqrt(1 - beta2^(step+1)).
+  float moment_scale = 1.0f;  // LAMB: 1 / (1 - beta1^(step+1)).
+  float step_decay = 0.0f;    // LAMB: the factor of w that is added to the step.
   float epsilon = 0.0f;
   float beta = 0.0f, l1 = 0.0f, l2 = 0.0f;  // FTRL.
   float inverse_lr = 0.0f;         // FTRL: 1 / max(lr, kFtrlRateMin), finite; 0 for others.
@@ -220,6 +232,26 @@ CAPSTAN_HOST_DEVICE float FtrlStep(const UpdateScalars& c, float w, float g, flo
   within = within > c.l1 ? c.l1 : within;
   const float updated = (within - z) / (strength + c.l2);
   return n == 0.0f ? w : updated;
+}
+
+CAPSTAN_HOST_DEVICE float LambStep(const UpdateScalars& c, float w, float m, float v) {
+  return (c.moment_scale * m) / (std::sqrt(v) * c.root_scale + c.epsilon) + c.step_decay * w;
+}
+
+// Of a layer-wise rule: returns the element of the vector whose norm is compared with that of the
+// weights, from g, which is clipped and has no decay. It updates the moments, which Stepped then
+// reads.
+template <UpdateRule kRule>
+CAPSTAN_HOST_DEVICE float Direction(const UpdateScalars& c, float w, float g, float* s0,
+                                    float* s1) {
+  if constexpr (kRule == UpdateRule::kLars) {
+    return g;
+  } else {
+    static_assert(kRule == UpdateRule::kLamb);
+    *s0 = c.beta1 * *s0 + c.one_minus_beta1 * g;
+    *s1 = c.beta2 * *s1 + (c.one_minus_beta2 * g) * g;
+    return LambStep(c, w, *s0, *s1);
+  }
 }
 
 // Returns the weight after a step by g, which is already clipped and has its decay. Updates the
@@ -264,6 +296,12 @@ CAPSTAN_HOST_DEVICE float Stepped(const UpdateScalars& c, float w, float g, floa
     const float below = mixed < 0.0f ? -1.0f : mixed;  // 0 and NaN do not change.
     *s0 = c.beta2 * *s0 + c.one_minus_beta2 * g;
     return w * c.keep - c.lr * (mixed > 0.0f ? 1.0f : below);
+  } else if constexpr (kRule == UpdateRule::kLars) {
+    const float v = c.momentum * *s0 + c.lr * g;
+    *s0 = v;
+    return w - v;
+  } else if constexpr (kRule == UpdateRule::kLamb) {
+    return w - c.lr * LambStep(c, w, *s0, *s1);
   } else {
     static_assert(kRule == UpdateRule::kAdam || kRule == UpdateRule::kAdamW ||
                   kRule == UpdateRule::kAmsGrad);

@@ -28,34 +28,55 @@ void PlaceReplicas(int replicas, std::vector<int>& copies, ShardRoute& route) {
             [](const ReplicaRef& a, const ReplicaRef& b) { return a.server < b.server; });
 }
 
-}  // namespace
-
-std::vector<Range> CutTable(int64_t elements, int servers) {
-  std::vector<Range> shards;
-  if (elements == 0) return shards;
-  const int64_t wanted = std::clamp(CeilDivide(elements, servers * kShardsPerServer),
-                                    kShardElementsMin, kShardElementsMax);
-  const int64_t needed = CeilDivide(elements, wanted);
-  const int64_t count = CeilDivide(needed, servers) * servers;
-  const int64_t size = CeilDivide(CeilDivide(elements, count), kShardAlignment) * kShardAlignment;
-  for (int64_t begin = 0; begin < elements; begin += size) {
-    shards.push_back({begin, std::min(begin + size, elements)});
-  }
-  return shards;
-}
-
 std::vector<Range> Buckets(int64_t count) {
   std::vector<Range> buckets;
   for (int64_t bucket = 0; bucket < count; ++bucket) buckets.push_back({bucket, bucket + 1});
   return buckets;
 }
 
+// Returns the size of a table's shards.
+int64_t ShardSize(int64_t elements, int servers) {
+  const int64_t wanted = std::clamp(CeilDivide(elements, servers * kShardsPerServer),
+                                    kShardElementsMin, kShardElementsMax);
+  const int64_t needed = CeilDivide(elements, wanted);
+  const int64_t count = CeilDivide(needed, servers) * servers;
+  return CeilDivide(CeilDivide(elements, count), kShardAlignment) * kShardAlignment;
+}
+
+// Joins neighbouring tensors to shards of at most `size`, unless one alone is larger.
+std::vector<Range> WholeTensors(const std::vector<int64_t>& ends, int64_t size) {
+  std::vector<Range> shards;
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    const bool fits = !shards.empty() && end - shards.back().begin <= size;
+    if (fits) {
+      shards.back().end = end;
+    } else {
+      shards.push_back({begin, end});
+    }
+    begin = end;
+  }
+  return shards;
+}
+
+}  // namespace
+
+std::vector<Range> CutTable(const TableSize& table, int servers) {
+  if (table.elements == 0) return {};
+  if (table.sparse) return Buckets(table.elements);
+  const int64_t size = ShardSize(table.elements, servers);
+  if (!table.tensor_ends.empty()) return WholeTensors(table.tensor_ends, size);
+  std::vector<Range> shards;
+  for (int64_t begin = 0; begin < table.elements; begin += size) {
+    shards.push_back({begin, std::min(begin + size, table.elements)});
+  }
+  return shards;
+}
+
 std::vector<ShardRange> CutTables(absl::Span<const TableSize> tables, int servers) {
   std::vector<ShardRange> shards;
   for (size_t table = 0; table < tables.size(); ++table) {
-    const std::vector<Range> ranges = tables[table].sparse
-                                          ? Buckets(tables[table].elements)
-                                          : CutTable(tables[table].elements, servers);
+    const std::vector<Range> ranges = CutTable(tables[table], servers);
     for (size_t shard = 0; shard < ranges.size(); ++shard) {
       shards.push_back(
           {{TableId(static_cast<int32_t>(table)), ShardId(static_cast<int32_t>(shard))},

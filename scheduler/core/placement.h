@@ -12,10 +12,10 @@
 
 #include "absl/types/span.h"
 #include "common/types/ids.h"
+#include "common/types/shard_size.h"
 
 namespace capstan::scheduler {
 
-inline constexpr int64_t kShardElementsMax = int64_t{1} << 20;  // 4 MiB of fp32.
 // Below 4 MiB a shard is as large as makes this many a server, but not below 256 KiB: a message
 // carries one shard or more, and several in flight let sending, adding and answering overlap.
 inline constexpr int64_t kShardsPerServer = 8;
@@ -26,13 +26,15 @@ inline constexpr int64_t kShardAlignment = 16;  // Elements: one cache line of f
 struct TableSize {
   int64_t elements = 0;
   bool sparse = false;  // The elements are buckets, each a shard of its own.
+  // Where its tensors end, in order, if no shard may cut one; the last is `elements`.
+  std::vector<int64_t> tensor_ends;
   TableSize() = default;
   TableSize(int64_t elements_of_table, bool is_sparse = false)  // NOLINT: a number of elements.
       : elements(elements_of_table), sparse(is_sparse) {}
   friend bool operator==(const TableSize&, const TableSize&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(elements, sparse);
+    archive(elements, sparse, tensor_ends);
   }
 };
 
@@ -60,7 +62,7 @@ struct ReplicaRef {
 
 struct ShardRoute {
   ShardKey key;
-  Range elements;  // Elements of the table, at most kShardElementsMax.
+  Range elements;  // Elements of the table; common/types/shard_size.h has the limits.
   int server = 0;  // Index in Routing::servers: the primary.
   Term term{1};    // Generation that made it the primary.
   std::vector<ReplicaRef> replicas;
@@ -112,11 +114,12 @@ inline int64_t PlacementWeight(const Range& elements) {
   return elements.size() > kShardElementsMin ? elements.size() : kShardElementsMin;
 }
 
-// Cuts [0, elements) into contiguous shards of one size (the last may be smaller), a multiple of
-// kShardAlignment and at most kShardElementsMax; as many as a multiple of `servers` where the
-// alignment allows, so that all servers get an equal share. Empty if elements is 0.
-// REQUIRES: elements >= 0, servers >= 1.
-std::vector<Range> CutTable(int64_t elements, int servers);
+// Cuts [0, elements) of a dense table into contiguous shards of one size (the last may be smaller),
+// a multiple of kShardAlignment and at most kShardElementsMax; as many as a multiple of `servers`
+// where the alignment allows, so that all servers get an equal share. With tensor_ends each shard
+// is as many whole tensors as fit into that size, or one that is larger. Buckets are shards. Empty
+// if elements is 0. REQUIRES: elements >= 0, servers >= 1.
+std::vector<Range> CutTable(const TableSize& table, int servers);
 
 // Routes every shard of every table, the largest first, to the server that has the fewest elements
 // so far (the first of several), as its primary of term `generation` (PlacementWeight

@@ -43,6 +43,31 @@ TEST_CASE("Placement: shards are contiguous, aligned, at most 4 MiB, and cover t
   CHECK(CutTable(0, 2).empty());
 }
 
+TEST_CASE("Placement: no shard cuts a tensor whose rule takes its norm, and none grows needlessly",
+          "[scheduler][core]") {
+  TableSize table = 0;
+  // Two layers of a network, a tensor of more than a shard, and many small ones behind it.
+  for (const int64_t size : {100'000, 10, 50'000, 10, 5'000'000, 1'000, 1'000, 1'000}) {
+    table.elements += size;
+    table.tensor_ends.push_back(table.elements);
+  }
+  for (const int servers : {1, 2, 7}) {
+    const std::vector<Range> shards = CutTable(table, servers);
+    const int64_t usual = CutTable(table.elements, servers).front().size();
+    int64_t end = 0;
+    for (const Range& shard : shards) {
+      CHECK(shard.begin == end);
+      end = shard.end;
+      const auto within = std::count_if(table.tensor_ends.begin(), table.tensor_ends.end(),
+                                        [&](int64_t at) { return at > shard.begin && at <= end; });
+      CHECK(std::count(table.tensor_ends.begin(), table.tensor_ends.end(), end) == 1);
+      CHECK((shard.size() <= usual || within == 1));
+    }
+    CHECK(end == table.elements);
+    CHECK(shards.size() < table.tensor_ends.size());  // Small tensors share a shard.
+  }
+}
+
 TEST_CASE("Placement: a small table is cut so that every server gets a share",
           "[scheduler][core]") {
   CHECK(CutTable(100'000, 2) == std::vector<Range>{{0, 50'000}, {50'000, 100'000}});

@@ -30,17 +30,19 @@ struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
   float learning_rate = 0.0f;
   ScheduleConfig schedule;
-  // The schedule's value is multiplied by it, (0, 1]; it may change between updates. 1 with FTRL,
-  // whose state rests on the rate of the update before.
+  // The schedule's value is multiplied by it, (0, 1] and a trust ratio; it may change between
+  // updates. 1 with FTRL, whose state rests on the rate of the update before.
   double learning_rate_factor = 1.0;
-  float weight_decay = 0.0f;  // L2, added to the gradient; decoupled in kAdamW, kLion.
+  float weight_decay = 0.0f;  // L2, added to the gradient; decoupled in kAdamW, kLion, kLamb.
   float clip_value = 0.0f;    // Gradient elements are clipped to [-v, v] before decay. 0: off.
-  float momentum = 0.9f;  // Momentum, Nesterov, RMSProp; kMovingAverage: weight of the new value.
-  float beta1 = 0.9f, beta2 = 0.999f;  // Adam, AdamW, AMSGrad, Lion.
+  float momentum = 0.9f;      // Also of kMovingAverage: the weight of the new value.
+  float beta1 = 0.9f, beta2 = 0.999f;  // Adam, AdamW, AMSGrad, Lion, LAMB.
   float alpha = 0.99f;                 // RMSProp.
-  float epsilon = 1e-8f;  // Adagrad, RMSProp, Adam, AdamW, AMSGrad; added after the root.
+  float epsilon = 1e-8f;  // Adagrad, RMSProp, Adam, AdamW, AMSGrad, LAMB; added after the root.
   float rho = 0.9f;       // Adadelta; its epsilon is added before the roots.
   float initial_accumulator = 0.0f;  // Adagrad.
+  float trust_coefficient = 0.001f;  // LARS.
+  bool has_trust_ratio = true;       // LARS, LAMB: false for tensors of one dimension.
   // Adagrad on rows of sparse tables: one accumulator a row, of the mean square of its gradient:
   //   s = s + mean(g * g);  w = w - (lr * g) / (sqrt(s) + eps)
   bool row_wise = false;
@@ -51,6 +53,11 @@ struct OptimizerConfig {
 inline OptimizerKind RuleOf(const OptimizerConfig& config) {
   const bool buffered = config.kind == OptimizerKind::kRmsProp && config.momentum > 0.0f;
   return buffered ? OptimizerKind::kRmsPropMomentum : config.kind;
+}
+
+// Its rate is scaled for each tensor: TrustRatio (trust_ratio.h) comes before Apply.
+inline bool IsLayerWise(const OptimizerConfig& config) {
+  return kernels::cuda::TraitsOf(config.kind).layer_wise;
 }
 
 // The numbers that optimizers of a job file have fields for, by the field's name.
@@ -66,6 +73,7 @@ inline constexpr OptimizerNumberName kOptimizerNumbers[] = {
     {"rho", &OptimizerConfig::rho},
     {"epsilon", &OptimizerConfig::epsilon},
     {"initial_accumulator", &OptimizerConfig::initial_accumulator},
+    {"trust_coefficient", &OptimizerConfig::trust_coefficient},
     {"beta", &OptimizerConfig::beta},
     {"l1", &OptimizerConfig::l1},
     {"l2", &OptimizerConfig::l2},

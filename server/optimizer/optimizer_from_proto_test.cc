@@ -68,6 +68,13 @@ TEST_CASE("OptimizerFromProto: defaults are those of the job file's comments",
   REQUIRE_OK_AND_ASSIGN(const OptimizerConfig adadelta, Read("adadelta {}" + lr));
   CHECK(adadelta.rho == 0.9f);
   CHECK(adadelta.epsilon == 1e-6f);
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig lars, Read("lars {}" + lr));
+  CHECK(lars.momentum == 0.9f);
+  CHECK(lars.trust_coefficient == 0.001f);
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig lamb, Read("lamb {}" + lr));
+  CHECK(lamb.beta1 == 0.9f);
+  CHECK(lamb.beta2 == 0.999f);
+  CHECK(lamb.epsilon == 1e-6f);
 }
 
 TEST_CASE("OptimizerFromProto: every optimizer of the job file has a rule and all its numbers",
@@ -79,6 +86,7 @@ TEST_CASE("OptimizerFromProto: every optimizer of the job file has a rule and al
     INFO(name);
     REQUIRE_OK_AND_ASSIGN(const OptimizerConfig config, Read(name + " {} learning_rate: 1"));
     CHECK(kernels::cuda::TraitsOf(config.kind).name == name);
+    CHECK(kernels::cuda::TraitsOf(config.kind).layer_wise == NeedsWholeTensors(name));
     rules.insert(config.kind);
     std::set<std::string> described;
     for (const OptimizerField& field : OptimizerFields(name)) described.emplace(field.name);
@@ -190,6 +198,9 @@ TEST_CASE("OptimizerFromProto: a value out of range is named with its value and 
       {"amsgrad { beta2: 1 }", "optimizer.amsgrad.beta2: got 1, expected a number in [0, 1)"},
       {"amsgrad { epsilon: 0 }",
        "optimizer.amsgrad.epsilon: got 0, expected a finite number above 0"},
+      {"lars { trust_coefficient: 0 }",
+       "optimizer.lars.trust_coefficient: got 0, expected a finite number above 0"},
+      {"lamb { beta1: 1 }", "optimizer.lamb.beta1: got 1, expected a number in [0, 1)"},
       {"adadelta { rho: 1 }", "optimizer.adadelta.rho: got 1, expected a number in [0, 1)"},
       {"adadelta { epsilon: 0 }",
        "optimizer.adadelta.epsilon: got 0, expected a finite number above 0"},

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <type_traits>
 
 #include "kernels/cuda/element_rules.h"
 #include "server/optimizer/optimizer.h"
@@ -18,6 +17,7 @@ using kernels::cuda::WithRule;
 using update_rule::Arrays;
 using update_rule::Gradient;
 using update_rule::Loop;
+using update_rule::RunFor;
 using Rule = OptimizerKind;
 
 // A batch of rows. `lr` and `root_scale` have one number per row for a rule that counts updates;
@@ -32,20 +32,22 @@ struct Rows {
 };
 
 template <Rule kRule, bool kDecay>
-CAPSTAN_INLINE void RowLoop(StepScalars c, const Rows& r) {
-  const int64_t s0 = r.slots > 0 ? r.dim : 0;
-  const int64_t s1 = r.slots > 1 ? 2 * r.dim : 0;
-  const int64_t s2 = r.slots > 2 ? 3 * r.dim : 0;
-  for (size_t i = 0; i < r.rows.size(); ++i) {
-    if constexpr (TraitsOf(kRule).counts_updates) {
-      c.lr = r.lr[i];
-      c.root_scale = r.root_scale[i];
+struct RowLoop {
+  static CAPSTAN_INLINE void Run(StepScalars c, const Rows& r) {
+    const int64_t s0 = r.slots > 0 ? r.dim : 0;
+    const int64_t s1 = r.slots > 1 ? 2 * r.dim : 0;
+    const int64_t s2 = r.slots > 2 ? 3 * r.dim : 0;
+    for (size_t i = 0; i < r.rows.size(); ++i) {
+      if constexpr (TraitsOf(kRule).counts_updates) {
+        c.lr = r.lr[i];
+        c.root_scale = r.root_scale[i];
+      }
+      float* const w = r.rows[i];
+      const UnalignedFloat* const g = r.gradients + static_cast<int64_t>(i) * r.dim;
+      Loop<kRule, kDecay>(c, Arrays{r.dim, w, g, w + s0, w + s1, w + s2, w});
     }
-    float* const w = r.rows[i];
-    const UnalignedFloat* const g = r.gradients + static_cast<int64_t>(i) * r.dim;
-    Loop<kRule, kDecay>(c, Arrays{r.dim, w, g, w + s0, w + s1, w + s2, w});
   }
-}
+};
 
 // Sums in eight lanes, which are added in a fixed order with every instruction set.
 template <bool kDecay>
@@ -68,63 +70,24 @@ CAPSTAN_INLINE void RowWiseAdagrad(const StepScalars& c, int64_t dim, float* w,
   }
 }
 
-struct RowWise {};  // Takes the place of a rule: Adagrad with one accumulator a row.
-
-template <Rule kRule, bool kDecay>
-CAPSTAN_INLINE void Run(std::integral_constant<Rule, kRule>, std::bool_constant<kDecay>,
-                        const StepScalars& c, const Rows& r) {
-  RowLoop<kRule, kDecay>(c, r);
-}
-
 template <bool kDecay>
-CAPSTAN_INLINE void Run(RowWise, std::bool_constant<kDecay>, const StepScalars& c, const Rows& r) {
-  for (size_t i = 0; i < r.rows.size(); ++i) {
-    RowWiseAdagrad<kDecay>(c, r.dim, r.rows[i], r.gradients + static_cast<int64_t>(i) * r.dim);
+struct RowWiseLoop {
+  static CAPSTAN_INLINE void Run(const StepScalars& c, const Rows& r) {
+    for (size_t i = 0; i < r.rows.size(); ++i) {
+      RowWiseAdagrad<kDecay>(c, r.dim, r.rows[i], r.gradients + static_cast<int64_t>(i) * r.dim);
+    }
   }
-}
-
-template <typename Kind, typename Decay>
-void RunBaseline(Kind kind, Decay decay, const StepScalars& c, const Rows& r) {
-  Run(kind, decay, c, r);
-}
-
-#if defined(__x86_64__)
-template <typename Kind, typename Decay>
-__attribute__((target("avx2"))) void RunAvx2(Kind kind, Decay decay, const StepScalars& c,
-                                             const Rows& r) {
-  Run(kind, decay, c, r);
-}
-
-template <typename Kind, typename Decay>
-__attribute__((target("avx512f"))) void RunAvx512(Kind kind, Decay decay, const StepScalars& c,
-                                                  const Rows& r) {
-  Run(kind, decay, c, r);
-}
-#endif
-
-template <typename Kind, typename Decay>
-void RunForm(InstructionSet set, Kind kind, Decay decay, const StepScalars& c, const Rows& r) {
-  switch (set) {
-#if defined(__x86_64__)
-    case InstructionSet::kAvx512:
-      return RunAvx512(kind, decay, c, r);
-    case InstructionSet::kAvx2:
-      return RunAvx2(kind, decay, c, r);
-#endif
-    default:
-      return RunBaseline(kind, decay, c, r);
-  }
-}
-
-template <typename Kind>
-void RunKind(InstructionSet set, Kind kind, const StepScalars& c, const Rows& r) {
-  if (c.weight_decay != 0.0f) return RunForm(set, kind, std::true_type(), c, r);
-  return RunForm(set, kind, std::false_type(), c, r);
-}
+};
 
 template <Rule kRule>
 void RunRule(InstructionSet set, const StepScalars& c, const Rows& r) {
-  RunKind(set, std::integral_constant<Rule, kRule>(), c, r);
+  if (c.weight_decay != 0.0f) return RunFor<RowLoop<kRule, true>>(set, c, r);
+  return RunFor<RowLoop<kRule, false>>(set, c, r);
+}
+
+void RunRowWise(InstructionSet set, const StepScalars& c, const Rows& r) {
+  if (c.weight_decay != 0.0f) return RunFor<RowWiseLoop<true>>(set, c, r);
+  return RunFor<RowWiseLoop<false>>(set, c, r);
 }
 
 // This many rows are updated at a time, so that their rates and scales fit on the stack.
@@ -165,9 +128,11 @@ void ApplyRows(InstructionSet set, const OptimizerConfig& rule, int64_t step,
   c.inverse_lr_before = c.inverse_lr;
   const int slots = StateSlots(rule);
   const Rows rows = {updates.dim, updates.rows, updates.gradients, nullptr, nullptr, slots};
-  if (rule.row_wise) return RunKind(set, RowWise(), c, rows);
+  if (rule.row_wise) return RunRowWise(set, c, rows);
   WithRule(RuleOf(rule), [&](auto kind) {
-    if constexpr (TraitsOf(kind()).counts_updates) {
+    if constexpr (TraitsOf(kind()).layer_wise) {
+      // No row has such a rule.
+    } else if constexpr (TraitsOf(kind()).counts_updates) {
       RunCounted<kind()>(set, rule, c, ScheduledLearningRate(rule, step), updates, rows);
     } else {
       RunRule<kind()>(set, c, rows);

@@ -31,8 +31,8 @@ struct RowUpdates {
   absl::Span<const uint32_t> counts;
 };
 
-// Applies one update; `step` (from 0) is that of the schedule. REQUIRES: IsSupported(set); the rows
-// differ.
+// Applies one update; `step` (from 0) is that of the schedule. REQUIRES: IsSupported(set);
+// !IsLayerWise(rule); the rows differ.
 void ApplyRows(InstructionSet set, const OptimizerConfig& rule, int64_t step,
                const RowUpdates& updates);
 

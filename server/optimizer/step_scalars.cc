@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <utility>
 
 namespace capstan::server {
 namespace {
@@ -104,6 +105,14 @@ StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step) {
       scalars.beta2 = config.rho;
       scalars.one_minus_beta2 = static_cast<float>(1.0 - double{config.rho});
       break;
+    case OptimizerKind::kLamb: {
+      SetBetas(config, &scalars);
+      const AdamBias bias = BiasOfAdam(config, step + 1);
+      scalars.moment_scale = static_cast<float>(1.0 / bias.first);
+      scalars.root_scale = bias.root_scale;
+      scalars.step_decay = std::exchange(scalars.weight_decay, 0.0f);
+      break;
+    }
     case OptimizerKind::kLion:
       SetBetas(config, &scalars);
       SetDecoupledDecay(config, lr, &scalars);

@@ -29,7 +29,7 @@ struct AdamBias {
   double first = 1.0;       // 1 - beta1^updates.
   float root_scale = 1.0f;  // 1 / sqrt(1 - beta2^updates).
 };
-// REQUIRES: updates >= 1; Adam or AdamW.
+// REQUIRES: updates >= 1; a rule with Adam's moments.
 AdamBias BiasOfAdam(const OptimizerConfig& config, int64_t updates);
 
 }  // namespace capstan::server

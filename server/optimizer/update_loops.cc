@@ -11,45 +11,22 @@ namespace {
 
 using update_rule::Arrays;
 using update_rule::Loop;
+using update_rule::RunFor;
 using Rule = OptimizerKind;
 
 template <Rule kRule, bool kDecay>
-void LoopBaseline(const StepScalars& c, const Arrays& a) {
-  Loop<kRule, kDecay>(c, a);
-}
-
-#if defined(__x86_64__)
-template <Rule kRule, bool kDecay>
-__attribute__((target("avx2"))) void LoopAvx2(const StepScalars& c, const Arrays& a) {
-  Loop<kRule, kDecay>(c, a);
-}
-
-template <Rule kRule, bool kDecay>
-__attribute__((target("avx512f"))) void LoopAvx512(const StepScalars& c, const Arrays& a) {
-  Loop<kRule, kDecay>(c, a);
-}
-#endif
-
-template <Rule kRule, bool kDecay>
-void RunForm(InstructionSet set, const StepScalars& c, const Arrays& a) {
-  switch (set) {
-#if defined(__x86_64__)
-    case InstructionSet::kAvx512:
-      return LoopAvx512<kRule, kDecay>(c, a);
-    case InstructionSet::kAvx2:
-      return LoopAvx2<kRule, kDecay>(c, a);
-#endif
-    default:
-      return LoopBaseline<kRule, kDecay>(c, a);
+struct DenseLoop {
+  static CAPSTAN_INLINE void Run(const StepScalars& c, const Arrays& a) {
+    Loop<kRule, kDecay>(c, a);
   }
-}
+};
 
 template <Rule kRule>
 void RunRule(InstructionSet set, const StepScalars& c, const Arrays& a) {
   if constexpr (kRule != Rule::kMovingAverage) {
-    if (c.weight_decay != 0.0f) return RunForm<kRule, true>(set, c, a);
+    if (c.weight_decay != 0.0f) return RunFor<DenseLoop<kRule, true>>(set, c, a);
   }
-  return RunForm<kRule, false>(set, c, a);
+  return RunFor<DenseLoop<kRule, false>>(set, c, a);
 }
 
 }  // namespace

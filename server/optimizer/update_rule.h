@@ -1,7 +1,7 @@
-// The loop over elements that lie side by side, for the two forms of an update: of a dense range
-// (update_loops.cc) and of rows (row_loops.cc). The arithmetic of one element is that of
-// kernels/cuda/element_rules.h. What is inlined is compiled for the instruction set of the function
-// that it is inlined into.
+// What the loops of dense ranges (update_loops.cc, trust_ratio.cc) and of rows (row_loops.cc)
+// share: the loop over elements that lie side by side, and the choice of instructions. The
+// arithmetic of one element is that of kernels/cuda/element_rules.h. What is inlined is compiled
+// for the instruction set of the function that it is inlined into.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SERVER_OPTIMIZER_UPDATE_RULE_H_
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "common/types/instruction_set.h"
 #include "common/types/unaligned_float.h"
 #include "kernels/cuda/element_rules.h"
 #include "server/optimizer/optimizer_config.h"
@@ -53,6 +54,39 @@ CAPSTAN_INLINE void Loop(StepScalars c, Arrays a) {
     float g = a.gradient[i];
     if constexpr (kRule != OptimizerKind::kMovingAverage) g = Gradient<kDecay>(c, w, g);
     a.out[i] = kernels::cuda::Stepped<kRule>(c, w, g, a.s0 + i, a.s1 + i, a.s2 + i);
+  }
+}
+
+template <typename Body, typename... Arguments>
+void RunBaseline(const Arguments&... arguments) {
+  Body::Run(arguments...);
+}
+
+#if defined(__x86_64__)
+template <typename Body, typename... Arguments>
+__attribute__((target("avx2"))) void RunAvx2(const Arguments&... arguments) {
+  Body::Run(arguments...);
+}
+
+template <typename Body, typename... Arguments>
+__attribute__((target("avx512f"))) void RunAvx512(const Arguments&... arguments) {
+  Body::Run(arguments...);
+}
+#endif
+
+// Calls Body::Run(arguments...), which is CAPSTAN_INLINE, as it is compiled for `set`.
+// REQUIRES: IsSupported(set).
+template <typename Body, typename... Arguments>
+void RunFor(InstructionSet set, const Arguments&... arguments) {
+  switch (set) {
+#if defined(__x86_64__)
+    case InstructionSet::kAvx512:
+      return RunAvx512<Body>(arguments...);
+    case InstructionSet::kAvx2:
+      return RunAvx2<Body>(arguments...);
+#endif
+    default:
+      return RunBaseline<Body>(arguments...);
   }
 }
 

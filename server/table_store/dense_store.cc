@@ -9,6 +9,7 @@
 #include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
 #include "server/optimizer/late_gradient.h"
+#include "server/optimizer/trust_ratio.h"
 #include "server/table_store/state_codec.h"
 
 namespace capstan::server {
@@ -187,10 +188,29 @@ absl::Status DenseStore::Finish() {
   return std::exchange(updating_, false) ? on_device_->Finish() : absl::OkStatus();
 }
 
+double DenseStore::TrustRatioOf(const UpdateSegment& segment, int64_t step,
+                                const WireValues& gradient) {
+  TrustRatio ratio(segment.config, step);
+  Block block;
+  static_assert(WireValues::kBlockElements % TrustRatio::kLanes == 0);
+  ForBlocks(gradient, segment.begin, segment.end, &block,
+            [&](int64_t begin, int64_t n, const UnalignedFloat* from) {
+              ratio.Add(n, values_.data() + begin, from, StateAt(begin));
+            });
+  return ratio.Value();
+}
+
+absl::InlinedVector<float*, 3> DenseStore::StateAt(int64_t begin) {
+  absl::InlinedVector<float*, 3> state;
+  for (FloatBuffer& slot : state_) state.push_back(slot.data() + begin);
+  return state;
+}
+
 void DenseStore::UpdateHere(int64_t step, const WireValues& gradient, float* out) {
   Block block;
-  std::vector<float*> state(state_.size());
   for (const UpdateSegment& segment : segments_) {
+    OptimizerConfig rule = segment.config;
+    if (IsLayerWise(rule)) rule.learning_rate_factor *= TrustRatioOf(segment, step, gradient);
     ForBlocks(gradient, segment.begin, segment.end, &block,
               [&](int64_t begin, int64_t n, const UnalignedFloat* from) {
                 if (from == static_cast<const UnalignedFloat*>(
@@ -198,10 +218,7 @@ void DenseStore::UpdateHere(int64_t step, const WireValues& gradient, float* out
                   std::copy(from, from + n, block.data());
                   from = block.data();
                 }
-                for (size_t slot = 0; slot < state.size(); ++slot) {
-                  state[slot] = state_[slot].data() + begin;
-                }
-                server::Apply(segment.config, step, n, values_.data() + begin, from, state,
+                server::Apply(rule, step, n, values_.data() + begin, from, StateAt(begin),
                               out + begin);
               });
   }

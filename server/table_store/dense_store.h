@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
@@ -44,7 +45,7 @@
 
 namespace capstan::server {
 
-// How elements [begin, end) of a shard are updated.
+// How elements [begin, end) of a shard are updated: a whole tensor under a layer-wise rule.
 struct UpdateSegment {
   int64_t begin = 0;
   int64_t end = 0;
@@ -108,6 +109,9 @@ class DenseStore final : public ShardStore, private LateGradientStore {
   // Errors: those of the device.
   absl::Status Update(int64_t step, const WireValues& gradient, float* out);
   void UpdateHere(int64_t step, const WireValues& gradient, float* out);
+  double TrustRatioOf(const UpdateSegment& segment, int64_t step, const WireValues& gradient);
+  // The state of the elements from `begin` on, as Apply wants it.
+  absl::InlinedVector<float*, 3> StateAt(int64_t begin);
   absl::StatusOr<std::string> SavedState(int slot) const;
 
   const int64_t size_;

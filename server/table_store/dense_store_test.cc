@@ -9,6 +9,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 #include "server/device/testing/test_shard_device.h"
+#include "server/optimizer/testing/reference.h"
 
 namespace capstan::server {
 namespace {
@@ -49,6 +50,45 @@ constexpr GradientId kA{1}, kB{2};
 absl::Status Apply(DenseStore& store, const ApplyGradient& action, const Gradient& payload) {
   const absl::Status begun = store.Apply(action, payload);
   return begun.ok() ? store.Finish() : begun;
+}
+
+TEST_CASE("Dense store: a layer-wise rule takes the norms of each tensor, whatever blocks it has",
+          "[server]") {
+  const OptimizerKind kind = GENERATE(OptimizerKind::kLars, OptimizerKind::kLamb);
+  // The second tensor begins at no multiple of a cache line; the last one has no trust ratio.
+  const std::vector<int64_t> sizes = {5'001, 9'000, 70};
+  std::vector<UpdateSegment> segments;
+  int64_t count = 0;
+  for (const int64_t size : sizes) {
+    segments.push_back({.begin = count, .end = count + size, .config = Rule(kind)});
+    count += size;
+  }
+  segments.back().config.has_trust_ratio = false;
+  std::vector<float> expected = Numbers(1, count);
+  REQUIRE_OK_AND_ASSIGN(std::unique_ptr<DenseStore> store, DenseStore::Make(count, segments));
+  REQUIRE_OK(store->SetValues(
+      [&](absl::Span<float> to) { std::copy(expected.begin(), expected.end(), to.begin()); }));
+  std::vector<std::vector<float>> slots(2, std::vector<float>(static_cast<size_t>(count)));
+  for (int64_t step = 0; step < 3; ++step) {
+    const std::vector<float> gradient = Numbers(10 + static_cast<uint64_t>(step), count);
+    if (step == 1) {  // Over the summed gradient, beside values that are lent.
+      REQUIRE_OK(store->Keep({kA}, Gradient(gradient)));
+      REQUIRE_OK(Apply(*store, {.gradient = kA, .step = step, .keep_previous = true}, {}));
+      store->Release({});
+    } else {
+      REQUIRE_OK(Apply(*store, {.gradient = kIncomingGradient, .step = step}, Gradient(gradient)));
+    }
+    for (const UpdateSegment& segment : segments) {
+      std::vector<float*> state;
+      for (int slot = 0; slot < StateSlots(segment.config); ++slot) {
+        state.push_back(slots[static_cast<size_t>(slot)].data() + segment.begin);
+      }
+      float* const w = expected.data() + segment.begin;
+      ApplyReference(segment.config, step, segment.end - segment.begin, w,
+                     gradient.data() + segment.begin, absl::MakeSpan(state), w);
+    }
+    CHECK(BitsOf(store->Read(ReadFrom::kCurrent)) == BitsOf(expected));
+  }
 }
 
 TEST_CASE("Dense store: an update over the summed gradient has the bits of one in place",

@@ -125,6 +125,33 @@ TEST_CASE("Job tables: initial values do not depend on how a table is cut", "[se
   CHECK(joined[0] != joined[1]);
 }
 
+TEST_CASE("Job tables: a shard that cuts a tensor is refused if the rule takes its norm",
+          "[server]") {
+  JobTablesConfig config = Config();
+  config.optimizer.kind = OptimizerKind::kLamb;
+  REQUIRE_OK_AND_ASSIGN(const auto factory, ShardFactory::Make(config));
+  CHECK_STATUS(factory->Initial({kFirst, {0, 16}}).status(), StatusCode::kInvalidArgument,
+               "elements [0, 16) cut a: expected whole tensors");
+  REQUIRE_OK(factory->Initial({kFirst, {0, 24}}).status());
+  REQUIRE_OK(factory->Initial({kFirst, {0, 40}}).status());
+  REQUIRE_OK(factory->Initial({kStatistics, {0, 16}}).status());  // Averages have no norms.
+}
+
+TEST_CASE("Job tables: only a tensor whose norm is taken may be a larger shard", "[server]") {
+  JobTablesConfig config = Config();
+  constexpr int64_t kElements = 3 << 19;
+  config.tables = {Table(0, "parameters", v1::OPTIMIZER)};
+  config.tables[0].clear_tensors();
+  *config.tables[0].add_tensors() = Tensor("a", 0, kElements, 0);
+  config.tables[0].set_elements(kElements);
+  const HeldShard shard{kFirst, {0, kElements}};
+  REQUIRE_OK_AND_ASSIGN(auto factory, ShardFactory::Make(config));
+  CHECK_STATUS(factory->Check(shard), StatusCode::kInvalidArgument, "expected at most 1048576");
+  config.optimizer.kind = OptimizerKind::kLars;
+  REQUIRE_OK_AND_ASSIGN(factory, ShardFactory::Make(config));
+  REQUIRE_OK(factory->Check(shard));
+}
+
 TEST_CASE("Job tables: slots are summed and applied, and a waiting pull gets the new values",
           "[server]") {
   JobTables job = MakeTables(Config());

@@ -8,6 +8,7 @@
 #include "common/model/tables.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/types/shard_size.h"
 #include "server/sparse_table/sparse_rows_config.h"
 #include "server/sparse_table/sparse_store.h"
 #include "server/table_store/state_codec.h"
@@ -31,17 +32,19 @@ absl::StatusOr<std::shared_ptr<const ShardFactory>> ShardFactory::Make(JobTables
 }
 
 // FTRL's state depends on the rate of the last update, which a row that has not been touched for
-// long does not know.
+// long does not know. Layer-wise rules take norms of tensors, and rows are none.
 absl::Status ShardFactory::CheckSparseRule() const {
   const OptimizerConfig& optimizer = config_.optimizer;
   const bool constant =
       optimizer.schedule.kind == ScheduleKind::kConstant && optimizer.schedule.warmup_steps == 0;
-  if (optimizer.kind != OptimizerKind::kFtrl || constant) return absl::OkStatus();
+  const bool schedule_fits = optimizer.kind != OptimizerKind::kFtrl || constant;
+  if (schedule_fits && !IsLayerWise(optimizer)) return absl::OkStatus();
   for (const v1::TableSpec& table : config_.tables) {
     if (!table.has_sparse()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("table ", table.table(), " (", table.name(),
-                     "): a sparse table with ftrl has a schedule: expected a constant rate"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table ", table.table(), " (", table.name(), "): a sparse table with ",
+        schedule_fits ? "lars or lamb: expected a rule that takes no norms over whole tensors"
+                      : "ftrl has a schedule: expected a constant rate"));
   }
   return absl::OkStatus();
 }
@@ -110,25 +113,31 @@ absl::Status ShardFactory::Check(const HeldShard& shard) const {
                                                    ", ", range.end, "): expected bucket ",
                                                    shard.key.shard.value(), " alone"));
   }
-  if (range.size() > kShardElementsMax) {
+  const int64_t most =
+      HoldsWholeTensors(table->second) ? kWholeTensorElementsMax : kShardElementsMax;
+  if (range.size() > most) {
     return absl::InvalidArgumentError(absl::StrCat(NameOf(shard.key), ": elements [", range.begin,
-                                                   ", ", range.end, "): expected at most ",
-                                                   kShardElementsMax));
+                                                   ", ", range.end, "): expected at most ", most));
   }
   return absl::OkStatus();
 }
 
+bool ShardFactory::HoldsWholeTensors(const v1::TableSpec& table) const {
+  return table.rule() == v1::OPTIMIZER && IsLayerWise(config_.optimizer);
+}
+
 // Makes the rules of a shard's elements: one for the job's optimizer, or one for each tensor of
-// moving averages.
+// moving averages or of a layer-wise rule.
 absl::StatusOr<std::vector<UpdateSegment>> ShardFactory::MakeSegments(
     const HeldShard& shard) const {
   const v1::TableSpec& table = tables_.at(shard.key.table);
   const Range& elements = shard.elements;
-  if (table.rule() == v1::OPTIMIZER) {
+  const bool whole = HoldsWholeTensors(table);
+  if (table.rule() == v1::OPTIMIZER && !whole) {
     return std::vector<UpdateSegment>{
         {.begin = 0, .end = elements.size(), .config = config_.optimizer}};
   }
-  if (table.rule() != v1::MOVING_AVERAGE) {
+  if (!whole && table.rule() != v1::MOVING_AVERAGE) {
     return absl::InvalidArgumentError(absl::StrCat("table ", table.name(), ": rule ", table.rule(),
                                                    ", expected OPTIMIZER or MOVING_AVERAGE"));
   }
@@ -137,9 +146,17 @@ absl::StatusOr<std::vector<UpdateSegment>> ShardFactory::MakeSegments(
     const int64_t begin = std::max(tensor.offset(), elements.begin);
     const int64_t end = std::min(tensor.offset() + ElementCount(tensor), elements.end);
     if (begin >= end) continue;
-    OptimizerConfig rule;
-    rule.kind = OptimizerKind::kMovingAverage;
-    rule.momentum = tensor.momentum();
+    if (whole && end - begin < ElementCount(tensor)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          NameOf(shard.key), ": elements [", elements.begin, ", ", elements.end, ") cut ",
+          tensor.name(), ": expected whole tensors, since the optimizer takes their norms"));
+    }
+    OptimizerConfig rule = config_.optimizer;
+    if (whole) {
+      rule.has_trust_ratio = tensor.shape_size() > 1;
+    } else {
+      rule = {.kind = OptimizerKind::kMovingAverage, .momentum = tensor.momentum()};
+    }
     segments.push_back(
         {.begin = begin - elements.begin, .end = end - elements.begin, .config = rule});
   }

@@ -42,9 +42,6 @@ struct JobTablesConfig {
 
 class ShardFactory {
  public:
-  // Elements of the largest shard: 4 MiB of fp32.
-  static constexpr int64_t kShardElementsMax = 1 << 20;
-
   // Errors: kInvalidArgument    a table that cannot be, or is given twice; names it. Corrections of
   //         late gradients of rows, or rate_by_staleness with a rule that it does not fit.
   //         kFailedPrecondition a table is to keep rows on disk, and there is none.
@@ -72,6 +69,8 @@ class ShardFactory {
   explicit ShardFactory(JobTablesConfig config) : config_(std::move(config)) {}
 
   absl::StatusOr<std::vector<UpdateSegment>> MakeSegments(const HeldShard& shard) const;
+  // Whether shards of the table hold tensors whole.
+  bool HoldsWholeTensors(const v1::TableSpec& table) const;
   absl::Status CheckSparseRule() const;
   absl::Status CheckCorrections() const;
   ConsistencyRule ConsistencyOf(const HeldShard& shard) const;  // REQUIRES: Check is OK.

@@ -2,7 +2,7 @@
 
 One job with slots: 4 runs on 1, 2 and 4 workers times 1, 2 and 3 servers, with and without a worker
 killed in the middle; every exported file has one sha256: that of the reference trainer (one
-process, no network).
+process, no network). --optimizer=lamb: a rule that takes norms of tensors, which no shard cuts.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def job_text(live, workers, servers, epochs):
         batch_size=16,
         training="slots: 4 seed: 11",
         data=live.data,
-        optimizer="adam {} learning_rate: 0.002 weight_decay: 0.0001 "
+        optimizer=f"{live.optimizer} {{}} learning_rate: 0.002 weight_decay: 0.0001 "
         f"{live.clipping} "
         "schedule { cosine { steps: 60 minimum: 0.0001 } warmup_steps: 5 }",
     )
@@ -76,8 +76,10 @@ def main():
     )
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--clip-norm", type=float, help="clip gradients: then they leave whole")
+    parser.add_argument("--optimizer", default="adam")
     arguments = parser.parse_args()
     with cluster.Cluster(servers=3, workers=4) as live:
+        live.optimizer = arguments.optimizer
         live.clipping = f"clip_norm: {arguments.clip_norm}" if arguments.clip_norm else ""
         live.data = synthetic.data_block(
             live.folder,

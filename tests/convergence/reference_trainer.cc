@@ -30,6 +30,7 @@
 #include "kernels/backend_group.h"
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/optimizer_from_proto.h"
+#include "server/optimizer/testing/reference.h"
 #include "worker/task/backend.h"
 #include "worker/training/trainer.h"
 
@@ -140,10 +141,12 @@ class ReferenceTrainer {
 
   // Applies an iteration's sum: the optimizer to the parameters, moving averages to the statistics.
   void Update(const Tables& sum) {
-    std::vector<float*> state;
-    for (std::vector<float>& slot : state_) state.push_back(slot.data());
-    server::Apply(optimizer_, version_, static_cast<int64_t>(values_[0].size()), values_[0].data(),
-                  sum[0].data(), state, values_[0].data());
+    if (server::IsLayerWise(optimizer_)) {
+      for (const v1::TensorSpec& tensor : specs_[0].tensors()) UpdateWhole(tensor, sum[0]);
+    } else {
+      server::Apply(optimizer_, version_, static_cast<int64_t>(values_[0].size()),
+                    values_[0].data(), sum[0].data(), StateAt(0), values_[0].data());
+    }
     for (size_t t = 1; t < specs_.size(); ++t) {
       for (const v1::TensorSpec& tensor : specs_[t].tensors()) {
         server::OptimizerConfig average;
@@ -155,6 +158,21 @@ class ReferenceTrainer {
       }
     }
     ++version_;
+  }
+
+  // Applies a rule that takes norms of the tensor.
+  void UpdateWhole(const v1::TensorSpec& tensor, const std::vector<float>& gradient) {
+    server::OptimizerConfig rule = optimizer_;
+    rule.has_trust_ratio = tensor.shape_size() > 1;
+    float* const values = values_[0].data() + tensor.offset();
+    server::ApplyReference(rule, version_, ElementCount(tensor), values,
+                           gradient.data() + tensor.offset(), StateAt(tensor.offset()), values);
+  }
+
+  std::vector<float*> StateAt(int64_t begin) {
+    std::vector<float*> state;
+    for (std::vector<float>& slot : state_) state.push_back(slot.data() + begin);
+    return state;
   }
 
   absl::Status PrintEpoch(Epoch epoch, int64_t seen) {

@@ -12,6 +12,10 @@ weights after that many updates.
 PyTorch has no Lion: LionByPaper is algorithm 2 of Chen et al., Symbolic Discovery of Optimization
 Algorithms, 2023.
 
+PyTorch has neither LARS nor LAMB: LarsByPaper is algorithm 1 of You, Gitman, Ginsburg, Large Batch
+Training of Convolutional Networks, 2017, LambByPaper algorithm 2 of You et al., Large Batch
+Optimization for Deep Learning: Training BERT in 76 minutes, 2020.
+
 PyTorch has no FTRL. Without l1 and l2 it is Adagrad with beta for epsilon (McMahan,
 Follow-the-Regularized-Leader and Mirror Descent, 2011), which PyTorch has; with them,
 FtrlByDefinition minimises the sum that defines it, without the state z of the algorithm.
@@ -192,6 +196,64 @@ class LionByPaper(torch.optim.Optimizer):
         self.m = self.beta2 * self.m + (1 - self.beta2) * weights.grad
 
 
+class LarsByPaper(torch.optim.Optimizer):
+    """Algorithm 1, the weights being one layer:
+
+        rate = lr trust |w| / (|g| + decay |w|);  v = m v + rate (g + decay w);  w = w - v
+    """
+
+    def __init__(self, parameters, lr, weight_decay, momentum, trust):
+        super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay})
+        self.momentum, self.trust = momentum, trust
+        self.v = torch.zeros(ELEMENTS, dtype=torch.float64)
+
+    def step(self):
+        group = self.param_groups[0]
+        weights, decay = group["params"][0], group["weight_decay"]
+        norm = weights.data.norm()
+        ratio = self.trust * norm / (weights.grad.norm() + decay * norm)
+        step = weights.grad + decay * weights.data
+        self.v = self.momentum * self.v + group["lr"] * ratio * step
+        weights.data -= self.v
+
+
+class LambByPaper(torch.optim.Optimizer):
+    """Algorithm 2, the weights being one layer and phi the identity:
+
+        r = m' / (sqrt(v') + eps), m' and v' as Adam's;  u = r + decay w;  w = w - lr |w| / |u| u
+    """
+
+    def __init__(self, parameters, lr, weight_decay, beta1, beta2, epsilon):
+        super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay})
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.m = torch.zeros(ELEMENTS, dtype=torch.float64)
+        self.v = torch.zeros(ELEMENTS, dtype=torch.float64)
+        self.t = 0
+
+    def step(self):
+        group = self.param_groups[0]
+        weights = group["params"][0]
+        self.t += 1
+        self.m = self.beta1 * self.m + (1 - self.beta1) * weights.grad
+        self.v = self.beta2 * self.v + (1 - self.beta2) * weights.grad ** 2
+        m, v = self.m / (1 - self.beta1 ** self.t), self.v / (1 - self.beta2 ** self.t)
+        step = m / (v.sqrt() + self.epsilon) + group["weight_decay"] * weights.data
+        weights.data -= group["lr"] * weights.data.norm() / step.norm() * step
+
+
+def lars(momentum, trust):
+    return lambda p, **k: LarsByPaper(p, momentum=f32(momentum), trust=f32(trust), **k)
+
+
+def lars_rule(momentum, trust):
+    return f".momentum = {momentum}f, .trust_coefficient = {trust}f"
+
+
+def lamb(beta1, beta2, epsilon):
+    return lambda p, **k: LambByPaper(
+        p, beta1=f32(beta1), beta2=f32(beta2), epsilon=f32(epsilon), **k)
+
+
 def lion(beta1, beta2):
     return lambda p, **k: LionByPaper(p, beta1=f32(beta1), beta2=f32(beta2), **k)
 
@@ -265,6 +327,14 @@ CASES = [
          clip=0.3),
     Case("lion, decay, warm-up and cosine", "kLion", 0.05, lion(0.9, 0.99), lion_rule(0.9, 0.99),
          decay=0.2, schedule=with_warmup(cosine_schedule(30, 0.0), 5)),
+    Case("lars", "kLars", 0.5, lars(0.9, 0.1), lars_rule(0.9, 0.1)),
+    Case("lars, decay, clip, warm-up and cosine", "kLars", 0.5, lars(0.8, 0.05),
+         lars_rule(0.8, 0.05), decay=0.2, clip=0.3,
+         schedule=with_warmup(cosine_schedule(30, 0.0), 5)),
+    Case("lamb", "kLamb", 0.01, lamb(0.9, 0.999, 1e-6), betas(0.9, 0.999, 1e-6)),
+    Case("lamb, decay, clip, warm-up and step", "kLamb", 0.05, lamb(0.8, 0.95, 0.1),
+         betas(0.8, 0.95, 0.1), decay=0.2, clip=0.3,
+         schedule=with_warmup(step_schedule(6, 0.3), 8)),
 ]
 
 

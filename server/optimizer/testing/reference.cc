@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "server/optimizer/step_scalars.h"
 
@@ -72,10 +73,70 @@ float Ftrl(const StepScalars& c, float w, float g, float* z, float* n) {
   return -beyond / (strength + c.l2);
 }
 
+// Returns the L2 norm; element i counts in lane i mod 16, and lanes are added by halves.
+double Norm(int64_t n, const float* x) {
+  double lanes[16] = {};
+  for (int64_t i = 0; i < n; ++i) lanes[i % 16] += double{x[i]} * double{x[i]};
+  for (int half = 8; half >= 1; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return std::sqrt(lanes[0]);
+}
+
+// Returns lr times the trust ratio, `step` being the vector that it is about.
+float ScaledRate(OptimizerConfig config, int64_t update, int64_t n, const float* w,
+                 const float* step) {
+  const double numerator = Norm(n, w);
+  double denominator = Norm(n, step);
+  double factor = 1.0;
+  if (config.kind == OptimizerKind::kLars && denominator != 0.0) {
+    denominator += double{config.weight_decay} * numerator;
+    factor = config.trust_coefficient;
+  }
+  const bool has_ratio = config.has_trust_ratio && numerator != 0.0 && denominator != 0.0;
+  if (has_ratio) config.learning_rate_factor *= factor * numerator / denominator;
+  return static_cast<float>(ScheduledLearningRate(config, update));
+}
+
+void Lars(const OptimizerConfig& config, int64_t update, int64_t n, const float* in,
+          const float* gradient, float* v, float* out) {
+  StepScalars c = MakeStepScalars(config, update);
+  StepScalars only_clip = c;
+  only_clip.weight_decay = 0.0f;
+  std::vector<float> clipped;
+  for (int64_t i = 0; i < n; ++i) clipped.push_back(Gradient(only_clip, in[i], gradient[i]));
+  c.lr = ScaledRate(config, update, n, in, clipped.data());
+  for (int64_t i = 0; i < n; ++i) {
+    v[i] = c.momentum * v[i] + c.lr * Gradient(c, in[i], gradient[i]);
+    out[i] = in[i] - v[i];
+  }
+}
+
+void Lamb(const OptimizerConfig& config, int64_t update, int64_t n, const float* in,
+          const float* gradient, float* m, float* v, float* out) {
+  const StepScalars c = MakeStepScalars(config, update);
+  std::vector<float> step;
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = Gradient(c, in[i], gradient[i]);
+    m[i] = c.beta1 * m[i] + c.one_minus_beta1 * g;
+    v[i] = c.beta2 * v[i] + (c.one_minus_beta2 * g) * g;
+    const float adam = (c.moment_scale * m[i]) / (std::sqrt(v[i]) * c.root_scale + c.epsilon);
+    step.push_back(adam + config.weight_decay * in[i]);
+  }
+  const float lr = ScaledRate(config, update, n, in, step.data());
+  for (int64_t i = 0; i < n; ++i) out[i] = in[i] - lr * step[static_cast<size_t>(i)];
+}
+
 }  // namespace
 
 void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, const float* in,
                     const float* gradient, absl::Span<float* const> state, float* out) {
+  if (config.kind == OptimizerKind::kLars) {
+    return Lars(config, step, n, in, gradient, state[0], out);
+  }
+  if (config.kind == OptimizerKind::kLamb) {
+    return Lamb(config, step, n, in, gradient, state[0], state[1], out);
+  }
   const StepScalars c = MakeStepScalars(config, step);
   for (int64_t i = 0; i < n; ++i) {
     const float w = in[i];
@@ -122,6 +183,9 @@ void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, cons
       case OptimizerKind::kMovingAverage:
         out[i] = w + c.momentum * (gradient[i] - w);
         break;
+      case OptimizerKind::kLars:
+      case OptimizerKind::kLamb:
+        break;  // Above.
     }
   }
 }
