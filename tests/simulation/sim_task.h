@@ -26,6 +26,7 @@
 #include "worker/client/client_call.h"
 #include "worker/client/message_codec.h"
 #include "worker/client/push_pull_core.h"
+#include "worker/client/transport.h"
 #include "worker/core/push_pull_session.h"
 #include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
@@ -73,15 +74,6 @@ class SimTask final : public worker::TaskPort {
     std::shared_ptr<Arrays> values;
   };
 
-  struct Server final : worker::Peer {
-    explicit Server(std::string at) : address(std::move(at)) {}
-    const std::string address;
-  };
-  struct Call final : worker::ClientCall {
-    void Cancel() override {}  // Its answer, if one comes, is not expected any more.
-    const std::string& address() const { return static_cast<const Server&>(*peer).address; }
-  };
-
   void NoteWork();                                       // Tells the checkers what there is to do.
   bool HasEnded(worker::OpId op, worker::OpDone* done);  // True once Wait may go on.
   void ComputeForward();
@@ -98,13 +90,10 @@ class SimTask final : public worker::TaskPort {
   void Perform(worker::PushPullCore::Actions actions);
   void StartQueued();  // As PushPullClient's sender.
   void Send(const std::shared_ptr<worker::ClientCall>& call);
-  void TellSent(const Call& call);
-  void OnAnswer(const std::shared_ptr<worker::ClientCall>& call, const absl::Status& status,
-                const std::string& answer);
-  absl::StatusOr<worker::ClientCall::Answer> ParseAnswer(const Call& call,
-                                                         const absl::Status& status,
-                                                         const std::string& answer);
-  void TellAnswered(const Call& call, const worker::DecodedReply& reply);
+  void TellSent(const worker::ClientCall& call);
+  void OnAnswer(const std::shared_ptr<worker::ClientCall>& call,
+                const absl::StatusOr<worker::Transfer::Answer>& answer);
+  void TellAnswered(const worker::ClientCall& call, const worker::DecodedReply& reply);
   void ArmSession();
   void AskRouting(const worker::CallQueue::Question& question);
   void TakeRouting(const v1::RoutingTable& routing);

@@ -1,13 +1,10 @@
 // SimTask's calls to servers: what PushPullClient does with threads and connections.
 #include <algorithm>
 #include <utility>
-#include <variant>
 
-#include "absl/strings/str_cat.h"
-#include "common/net/frame.h"
-#include "tests/simulation/methods.h"
 #include "tests/simulation/sim_task.h"
 #include "tests/simulation/sim_task_options.h"
+#include "tests/simulation/sim_transport.h"
 
 namespace capstan::sim {
 namespace {
@@ -17,9 +14,6 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 constexpr absl::Duration kAskTimeout = absl::Seconds(1);
 constexpr absl::Duration kPushPatience = absl::Milliseconds(100);
 
-std::string WireBytes(const PushMessage& push) { return std::string(Encode(push)); }
-std::string WireBytes(const v1::PullRequest& pull) { return pull.SerializeAsString(); }
-
 }  // namespace
 
 worker::PushPullCore::Options SimTask::CoreOptions() const {
@@ -28,8 +22,9 @@ worker::PushPullCore::Options SimTask::CoreOptions() const {
           .formats = {},
           .push_bytes_max = job_->options.push_bytes_max,
           .key_lists = {.keys_min = 1},
-          .make_peer = [](const std::string& at) { return std::make_shared<Server>(at); },
-          .make_call = [] { return std::make_shared<Call>(); }};
+          .make_transport = [this](const std::string& address) {
+            return std::make_shared<SimTransport>(world_, self_, address);
+          }};
 }
 
 worker::OpPayload SimTask::PayloadOf(const Gradient& gradient) const {
@@ -139,19 +134,16 @@ void SimTask::ArmSession() {
 }
 
 void SimTask::Send(const std::shared_ptr<worker::ClientCall>& call) {
-  const auto& sent = static_cast<const Call&>(*call);
-  TellSent(sent);
-  const auto message = call->Encode(caller_, {}, kPullWaitLimit);
-  world_->network.Call(
-      self_, World::EndpointOf(sent.address()), call->is_push() ? kPush : kPull,
-      EncodeFrame({.kind = FrameKind::kRequest},
-                  std::visit([](const auto& each) { return WireBytes(each); }, message)),
-      kCallTimeout, [this, call](const absl::Status& status, const std::string& answer) {
-        OnAnswer(call, status, answer);
-      });
+  TellSent(*call);
+  call->transfer->Start({.message = call->Encode(caller_, {}, kPullWaitLimit),
+                         .sizes = call->sizes,
+                         .timeout = kCallTimeout},
+                        [this, call](const absl::StatusOr<worker::Transfer::Answer>& answer) {
+                          OnAnswer(call, answer);
+                        });
 }
 
-void SimTask::TellSent(const Call& call) {
+void SimTask::TellSent(const worker::ClientCall& call) {
   for (const worker::SendMessage::Shard& shard : call.message.shards) {
     if (!call.is_push()) {
       job_->Tell([&](Checker& checker) {
@@ -174,56 +166,29 @@ void SimTask::TellSent(const Call& call) {
   }
 }
 
-// A damaged answer ends the connection, as in DataCaller.
-absl::StatusOr<worker::ClientCall::Answer> SimTask::ParseAnswer(const Call& call,
-                                                                const absl::Status& status,
-                                                                const std::string& answer) {
-  if (!status.ok()) return status;
-  const absl::StatusOr<std::string> payload = DecodeFrame(answer);
-  if (!payload.ok()) {
-    ++world_->reached[Reached::kDamagedFrame];
-    world_->network.Reset(self_, World::EndpointOf(call.address()));
-    return absl::UnavailableError(payload.status().message());
-  }
-  if (!call.is_push()) {
-    absl::StatusOr<PullAnswer> pulled = DecodePullAnswer(absl::Cord(*payload));
-    if (pulled.ok()) return *std::move(pulled);
-  } else if (v1::PushResponse pushed; pushed.ParseFromString(*payload)) {
-    for (const v1::ShardPushResult& shard : pushed.shards()) {
-      const bool repeated = shard.outcome() == v1::ShardPushResult::DUPLICATE;
-      if (repeated) ++world_->reached[Reached::kPushDuplicateAnswered];
-      if (shard.outcome() == v1::ShardPushResult::LATE) ++world_->reached[Reached::kPushLate];
-    }
-    return pushed;
-  }
-  return absl::InternalError("unreadable answer");
-}
-
-void SimTask::OnAnswer(const std::shared_ptr<worker::ClientCall>& call, const absl::Status& status,
-                       const std::string& answer) {
+void SimTask::OnAnswer(const std::shared_ptr<worker::ClientCall>& call,
+                       const absl::StatusOr<worker::Transfer::Answer>& answer) {
   if (!core_.IsExpected(*call)) {
     core_.Drop(call);
     return StartQueued();
   }
-  const auto& sent = static_cast<const Call&>(*call);
-  const absl::StatusOr<worker::ClientCall::Answer> parsed = ParseAnswer(sent, status, answer);
   absl::StatusOr<worker::DecodedReply> reply = worker::DecodedReply();
-  if (parsed.ok()) {
+  if (answer.ok()) {
     core_.BeginRead(*call);
-    reply = call->Decode(*parsed, {});
+    reply = call->Decode(*answer, {});
   } else {
-    reply = parsed.status();
+    reply = answer.status();
   }
   if (absl::IsFailedPrecondition(reply.status())) {
     ++world_->reached[Reached::kStaleRoutingRefused];
   }
-  if (reply.ok()) TellAnswered(sent, *reply);
+  if (reply.ok()) TellAnswered(*call, *reply);
   worker::PushPullCore::Actions actions;
-  core_.OnReply(call, parsed.status(), reply, process_->Now(), &actions);
+  core_.OnReply(call, answer.status(), reply, process_->Now(), &actions);
   Perform(std::move(actions));
 }
 
-void SimTask::TellAnswered(const Call& call, const worker::DecodedReply& reply) {
+void SimTask::TellAnswered(const worker::ClientCall& call, const worker::DecodedReply& reply) {
   if (reply.unknown_key_list) ++world_->reached[Reached::kKeyListUnknown];
   for (size_t i = 0; i < call.message.shards.size(); ++i) {
     const ShardKey& key = call.message.shards[i].key;
@@ -249,15 +214,11 @@ void SimTask::TellAnswered(const Call& call, const worker::DecodedReply& reply) 
 }
 
 void SimTask::AskRouting(const worker::CallQueue::Question& question) {
-  v1::GetRoutingRequest request;
-  request.set_job_id(task_key_.job);
-  const std::string& address = static_cast<const Server&>(*question.peer).address;
-  world_->network.Call(
-      self_, World::EndpointOf(address), kGetRouting, request.SerializeAsString(), kAskTimeout,
-      [this, name = question.server](const absl::Status& status, const std::string& answer) {
-        if (worker::IsAnswer(status)) core_.Heard(name, process_->Now());
-        v1::GetRoutingResponse response;
-        if (status.ok() && response.ParseFromString(answer)) TakeRouting(response.routing());
+  question.transport->AskRouting(
+      task_key_.job, kAskTimeout,
+      [this, name = question.server](const absl::StatusOr<v1::RoutingTable>& routing) {
+        if (worker::IsAnswer(routing.status())) core_.Heard(name, process_->Now());
+        if (routing.ok()) TakeRouting(*routing);
       });
 }
 

@@ -40,29 +40,30 @@ void CallQueue::AddPush(std::shared_ptr<ClientCall> call) {
 }
 
 void CallQueue::Remove(const std::shared_ptr<ClientCall>& call) {
-  if (call->pushing > 0) pushing_[call->peer.get()] -= call->pushing;
+  if (call->pushing > 0) pushing_[call->transport.get()] -= call->pushing;
   calls_.erase(call);
 }
 
 bool CallQueue::MustWait(const ClientCall& call) const {
   if (call.is_push()) {
     if (!push_bytes_max_.has_value()) return false;
-    const auto pushing = pushing_.find(call.peer.get());
+    const auto pushing = pushing_.find(call.transport.get());
     if (pushing != pushing_.end() && pushing->second > 0 &&
         pushing->second + RoomBytes(call.sizes) > *push_bytes_max_) {
       return true;
     }
   }
-  return call.peer->MustWaitForRoom(call.message.request.kind, SharedBytes(call.sizes));
+  return call.transport->MustWaitForRoom(call.message.request.kind, SharedBytes(call.sizes));
 }
 
 void CallQueue::Place(ClientCall& call) {
   if (call.is_push()) {
     call.pushing = RoomBytes(call.sizes);
-    pushing_[call.peer.get()] += call.pushing;
+    pushing_[call.transport.get()] += call.pushing;
   }
   ++messages_;
-  if (call.TakeRoom(SharedBytes(call.sizes))) ++shared_messages_;
+  call.in_shared_memory = call.transfer->TakeRoom(SharedBytes(call.sizes));
+  if (call.in_shared_memory) ++shared_messages_;
 }
 
 bool CallQueue::MayTake(const Calls& calls) const {

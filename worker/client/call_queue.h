@@ -26,6 +26,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "worker/client/client_call.h"
+#include "worker/client/transport.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
@@ -40,13 +41,13 @@ class CallQueue {
   // A question to a server for its routing table.
   struct Question {
     std::string server;
-    std::shared_ptr<Peer> peer;
+    std::shared_ptr<Transport> transport;
   };
   // Something to start: one field is set; none if it has become useless.
   struct Task {
     std::shared_ptr<ClientCall> call;
     std::optional<Question> question;
-    std::shared_ptr<Peer> offer;  // WantsOffer was true.
+    std::shared_ptr<Transport> offer;  // WantsOffer was true.
   };
 
   // Which calls the session still expects decides which are useless. It outlives the queue.
@@ -62,7 +63,7 @@ class CallQueue {
   // For calls that AddPull returned true for, if another thread is to start them.
   void AddPlaced(std::shared_ptr<ClientCall> call) { placed_.push_back(std::move(call)); }
   void AddQuestion(Question question) { questions_.push_back(std::move(question)); }
-  void AddOffer(std::shared_ptr<Peer> peer) { offers_.push_back(std::move(peer)); }
+  void AddOffer(std::shared_ptr<Transport> transport) { offers_.push_back(std::move(transport)); }
   void Remove(const std::shared_ptr<ClientCall>& call);  // It was started, and has ended.
 
   // ---- what is to be started
@@ -98,8 +99,8 @@ class CallQueue {
   Calls pushes_;  // Older operations first, then lower shards.
   Calls pulls_;
   std::deque<Question> questions_;
-  std::deque<std::shared_ptr<Peer>> offers_;
-  absl::btree_map<const Peer*, int64_t> pushing_;  // Bytes under way.
+  std::deque<std::shared_ptr<Transport>> offers_;
+  absl::btree_map<const Transport*, int64_t> pushing_;  // Bytes under way.
   int64_t messages_ = 0;
   int64_t shared_messages_ = 0;
 };

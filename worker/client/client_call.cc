@@ -1,10 +1,11 @@
 #include "worker/client/client_call.h"
 
+#include <variant>
+
 namespace capstan::worker {
 
-std::variant<PushMessage, v1::PullRequest> ClientCall::Encode(const CallerId& caller,
-                                                              const Formats& formats,
-                                                              absl::Duration pull_wait_limit) {
+Transfer::Message ClientCall::Encode(const CallerId& caller, const Formats& formats,
+                                     absl::Duration pull_wait_limit) {
   if (is_push()) {
     PushMessage push = EncodePush(caller, message, payload.gradient, formats, *payload.keys, forms,
                                   payload.gradient_halves);
@@ -17,7 +18,7 @@ std::variant<PushMessage, v1::PullRequest> ClientCall::Encode(const CallerId& ca
   return pull;
 }
 
-absl::StatusOr<DecodedReply> ClientCall::Decode(const Answer& answer,
+absl::StatusOr<DecodedReply> ClientCall::Decode(const Transfer::Answer& answer,
                                                 const Formats& formats) const {
   if (is_push()) return DecodePush(message, std::get<v1::PushResponse>(answer));
   return DecodePull(message, std::get<PullAnswer>(answer), payload.destination, *payload.keys,

@@ -1,77 +1,27 @@
 // PushPullClient starts its calls and reads their answers.
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
-#include <variant>
 
-#include "common/net/channel.h"
-#include "common/net/frame.h"
-#include "common/net/grpc_status.h"
-#include "common/shared_memory/shared_values.h"
-#include "common/status/status_macros.h"
-#include "common/wire/tensor_message.h"
 #include "worker/client/pull_places.h"
-#include "worker/client/push_pull_call.h"
 #include "worker/client/push_pull_client.h"
 
 namespace capstan::worker {
-namespace {
-
-// True if a call that ended here with this status may still run at the server.
-bool MayStillRun(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kCancelled:
-    case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kInternal:
-    case absl::StatusCode::kUnknown:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// The values of a message with room in shared memory lie there.
-std::variant<PushMessage, v1::PullRequest> PutInRoom(
-    const MessageRoom& room, const std::vector<int64_t>& sizes,
-    std::variant<PushMessage, v1::PullRequest> message) {
-  if (auto* const push = std::get_if<PushMessage>(&message)) {
-    PutValues(room, push);
-  } else {
-    NameRoom(room, sizes, &std::get<v1::PullRequest>(message));
-  }
-  return message;
-}
-
-}  // namespace
 
 void PushPullClient::AskRouting(const CallQueue::Question& question) {
-  auto ask = tracker_.Make<Ask>();
-  ask->server = question.server;
-  ask->peer = question.peer;
-  ask->request.set_job_id(options_.job);
-  SetDeadline(ask->context, options_.ask_timeout);
-  {
-    absl::MutexLock lock(&mutex_);
-    asks_.insert(ask);
-  }
-  static_cast<ServerPeer&>(*ask->peer)
-      .control()
-      .async()
-      ->GetRouting(
-          &ask->context, &ask->request, &ask->response,
-          [this, ask](const grpc::Status& status) { OnAskDone(ask, FromGrpcStatus(status)); });
+  question.transport->AskRouting(
+      options_.job, options_.ask_timeout,
+      [this, server = question.server](const absl::StatusOr<v1::RoutingTable>& routing) {
+        OnRouting(server, routing);
+      });
 }
 
-void PushPullClient::OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status) {
+void PushPullClient::OnRouting(const std::string& server,
+                               const absl::StatusOr<v1::RoutingTable>& routing) {
   // An invalid table counts as none: the next server is asked soon.
-  if (status.ok() && ask->response.routing().job_id() == options_.job) {
-    SetRouting(ask->response.routing()).IgnoreError();
-  }
+  if (routing.ok() && routing->job_id() == options_.job) SetRouting(*routing).IgnoreError();
   absl::MutexLock lock(&mutex_);
-  if (IsAnswer(status)) core_.Heard(ask->server, clock_.Now());
-  asks_.erase(ask);
+  if (IsAnswer(routing.status())) core_.Heard(server, clock_.Now());
   changed_.SignalAll();
 }
 
@@ -100,15 +50,15 @@ bool PushPullClient::NextQueued(CallQueue::Task* task) {
 void PushPullClient::SendQueued() {
   for (CallQueue::Task task; NextQueued(&task);) {
     if (task.question.has_value()) AskRouting(*task.question);
-    if (task.offer != nullptr) static_cast<ServerPeer&>(*task.offer).Offer(clock_.Now());
+    if (task.offer != nullptr) task.offer->Offer(clock_.Now());
     if (task.call != nullptr) StartCalls({task.call}, kSendPatience);
   }
 }
 
-std::shared_ptr<PayloadPlaces> PushPullClient::PlacesOf(const std::shared_ptr<Call>& call) {
+std::shared_ptr<PayloadPlaces> PushPullClient::PlacesOf(const std::shared_ptr<ClientCall>& call) {
   const bool large = std::any_of(call->sizes.begin(), call->sizes.end(),
                                  [](int64_t bytes) { return bytes >= PullPlaces::kBytesMin; });
-  if (call->is_push() || call->lease || !large) return nullptr;
+  if (call->is_push() || call->in_shared_memory || !large) return nullptr;
   const PullArrays destination = call->payload.destination;
   return std::make_shared<PullPlaces>(
       PullPlaces::PartsOf(call->message, options_.formats, *call->payload.keys, destination.halves),
@@ -120,36 +70,25 @@ std::shared_ptr<PayloadPlaces> PushPullClient::PlacesOf(const std::shared_ptr<Ca
 }
 
 void PushPullClient::StartCalls(const Calls& calls, absl::Duration patience) {
-  for (const std::shared_ptr<ClientCall>& call : calls) {
-    StartCall(std::static_pointer_cast<Call>(call), patience);
-  }
+  for (const std::shared_ptr<ClientCall>& call : calls) StartCall(call, patience);
 }
 
-void PushPullClient::StartCall(const std::shared_ptr<Call>& call, absl::Duration patience) {
-  if (options_.on_message != nullptr) call->started = clock_.Now();
+void PushPullClient::StartCall(const std::shared_ptr<ClientCall>& call, absl::Duration patience) {
+  const Instant started = options_.on_message != nullptr ? clock_.Now() : Instant();
   if (options_.history != nullptr) options_.history->Begun(call->message);
-  ServerPeer& server = call->server();
-  if (!call->lease) {
-    call->under_way = std::accumulate(call->sizes.begin(), call->sizes.end(), int64_t{0});
-  }
-  const int64_t under_way = server.under_way().fetch_add(call->under_way) + call->under_way;
-  auto message = call->Encode(caller_, options_.formats, options_.pull_wait_limit);
-  if (call->lease) message = PutInRoom(call->lease.room(), call->sizes, std::move(message));
-  const bool data = call->transfer.Start(
-      server.data_pool().For(call->is_push() ? DataMethod::kPush : DataMethod::kPull),
-      server.NextData(),
-      {.message = std::move(message),
+  const bool data = call->transfer->Start(
+      {.message = call->Encode(caller_, options_.formats, options_.pull_wait_limit),
+       .sizes = call->sizes,
        .timeout = options_.call_timeout,
        .patience = patience,
-       .places = PlacesOf(call),
-       .grpc_timeout = options_.call_timeout + absl::Seconds(under_way / kSlowestBytesASecond)},
-      [this, call](absl::StatusOr<ClientCall::Answer> answer) {
-        OnCallDone(call, std::move(answer));
+       .places = PlacesOf(call)},
+      [this, call, started](const absl::StatusOr<Transfer::Answer>& answer) {
+        OnCallDone(call, started, answer);
       });
   if (data) data_messages_.fetch_add(1, std::memory_order_relaxed);
 }
 
-bool PushPullClient::BeginRead(Call& call) {
+bool PushPullClient::BeginRead(ClientCall& call) {
   absl::MutexLock lock(&mutex_);
   // Values in use must not be written: the values of a shard that is read again have to wait.
   const auto used = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -167,21 +106,13 @@ void PushPullClient::AwaitReadersLocked(std::optional<OpId> op) {
   --watchers_;
 }
 
-void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
-                                absl::StatusOr<ClientCall::Answer> answer) {
+void PushPullClient::OnCallDone(const std::shared_ptr<ClientCall>& call, Instant started,
+                                const absl::StatusOr<Transfer::Answer>& answer) {
   const absl::Status status = answer.status();
   absl::StatusOr<DecodedReply> reply = DecodedReply();
   const bool read = call->reading || (status.ok() && BeginRead(*call));
-  if (read && status.ok()) {
-    absl::Status taken;
-    if (call->lease && !call->is_push()) {
-      taken = TakeValues(call->lease.room().segment, &std::get<PullAnswer>(*answer));
-    }
-    reply = taken.ok() ? call->Decode(*answer, options_.formats) : taken;
-  }
-  if (options_.on_message != nullptr) {
-    options_.on_message(call->message, call->started, clock_.Now());
-  }
+  if (read && status.ok()) reply = call->Decode(*answer, options_.formats);
+  if (options_.on_message != nullptr) options_.on_message(call->message, started, clock_.Now());
   // The history notes every acknowledged push, but only pulls that the session still expected.
   const bool noted = options_.history != nullptr && status.ok() && reply.ok();
   if (noted && call->is_push()) options_.history->Answered(call->message, reply->shards);
@@ -193,12 +124,10 @@ void PushPullClient::OnCallDone(const std::shared_ptr<Call>& call,
 }
 
 std::pair<bool, PushPullClient::Calls> PushPullClient::EndCall(
-    const std::shared_ptr<Call>& call, const absl::Status& status,
+    const std::shared_ptr<ClientCall>& call, const absl::Status& status,
     const absl::StatusOr<DecodedReply>& reply) {
   absl::MutexLock lock(&mutex_);
-  call->server().under_way() -= call->under_way;
-  if (MayStillRun(status)) call->lease.Abandon();
-  call->lease.GiveBack();
+  call->transfer->End();
   if (closing_) {
     core_.Drop(call);
     changed_.SignalAll();

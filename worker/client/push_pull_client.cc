@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
-#include "worker/client/push_pull_call.h"
 
 namespace capstan::worker {
 namespace {
@@ -38,16 +37,15 @@ PushPullCore::Options PushPullClient::CoreOptions() {
           .push_bytes_max = options_.push_bytes_max,
           .shared_memory_bytes = options_.shared_memory_bytes,
           .key_lists = options_.key_lists,
-          .make_peer = [this](const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
-                           mutex_) { return MakePeerLocked(address); },
-          .make_call = [this] { return tracker_.Make<Call>(); }};
+          .make_transport = [this](const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                                mutex_) { return MakeTransportLocked(address); }};
 }
 
-std::shared_ptr<ServerPeer> PushPullClient::MakePeerLocked(const std::string& address) {
+std::shared_ptr<Transport> PushPullClient::MakeTransportLocked(const std::string& address) {
   // The sender's wait condition is evaluated whenever the mutex is released.
-  peers_.push_back(std::make_shared<ServerPeer>(address, &clock_, options_.data_connections,
-                                                [this] { absl::MutexLock lock(&mutex_); }));
-  return peers_.back();
+  transports_.push_back(std::make_shared<ServerTransport>(
+      address, &clock_, options_.data_connections, [this] { absl::MutexLock lock(&mutex_); }));
+  return transports_.back();
 }
 
 PushPullClient::~PushPullClient() {
@@ -57,18 +55,16 @@ PushPullClient::~PushPullClient() {
     EndUseLocked();
   }
   sender_.join();
-  std::vector<std::shared_ptr<ServerPeer>> peers;
+  std::vector<std::shared_ptr<ServerTransport>> transports;
   {
     absl::MutexLock lock(&mutex_);
     core_.queue().Clear();
-    for (const std::shared_ptr<ClientCall>& call : core_.queue().calls()) call->Cancel();
-    for (const std::shared_ptr<Ask>& ask : asks_) ask->context.TryCancel();
+    for (const std::shared_ptr<ClientCall>& call : core_.queue().calls()) call->transfer->Cancel();
     // A cancelled call ends at once.
-    while (!core_.queue().calls().empty() || !asks_.empty()) changed_.Wait(&mutex_);
-    peers = peers_;
+    while (!core_.queue().calls().empty()) changed_.Wait(&mutex_);
+    transports = transports_;
   }
-  tracker_.WaitUntilGone();
-  for (const std::shared_ptr<ServerPeer>& peer : peers) peer->Close();
+  for (const std::shared_ptr<ServerTransport>& transport : transports) transport->Close();
 }
 
 absl::Status PushPullClient::SetRouting(const v1::RoutingTable& proto) {

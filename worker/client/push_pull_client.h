@@ -25,22 +25,22 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "common/net/call_tracker.h"
 #include "common/time/clock.h"
+#include "common/time/instant.h"
 #include "common/types/ids.h"
-#include "proto/parameter_server.grpc.pb.h"
+#include "proto/parameter_server.pb.h"
 #include "worker/client/call_history.h"
 #include "worker/client/call_queue.h"
 #include "worker/client/client_call.h"
 #include "worker/client/known_key_lists.h"
 #include "worker/client/message_codec.h"
 #include "worker/client/push_pull_core.h"
-#include "worker/client/server_peer.h"
+#include "worker/client/server_transport.h"
 #include "worker/client/shared_memory_connection.h"
+#include "worker/client/transport.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
@@ -107,9 +107,7 @@ class PushPullClient {
     CallHistory* history = nullptr;  // Outlives the client. Null: none is kept.
     // The longest time that a server holds a pull before it says for whom it waits. At most 60 s.
     absl::Duration pull_wait_limit = absl::Milliseconds(500);
-    // A message fails when it is this old and no byte has moved on its data connection for as long;
-    // its wait at the server counts. Over gRPC it fails when it is this old, plus the time that all
-    // values under way take at 256 KiB per second.
+    // A message fails when it is this old and no byte has moved for as long (transport.h).
     absl::Duration call_timeout = absl::Seconds(30);
     // The deadline of a question for a routing table. On a slow network it waits behind values.
     absl::Duration ask_timeout = absl::Seconds(10);
@@ -172,9 +170,10 @@ class PushPullClient {
   bool needs_routing() const;             // See PushPullSession.
 
  private:
-  struct Call;
-  struct Ask;
   using Calls = std::vector<std::shared_ptr<ClientCall>>;
+  // The thread that starts a push waits this long for a full socket; then it leaves the rest of the
+  // message to the connection's thread, so that other servers' messages do not wait for this one.
+  static constexpr absl::Duration kSendPatience = absl::Milliseconds(5);
 
   // The events that wake a waiting thread, beside the session's deadlines: the end of an operation,
   // or of any message.
@@ -183,7 +182,7 @@ class PushPullClient {
   void WaitUntil(Watch watch, const std::function<bool()>& over);
   PushPullCore::Options CoreOptions();
   // Called by core_, under the lock.
-  std::shared_ptr<ServerPeer> MakePeerLocked(const std::string& address)
+  std::shared_ptr<Transport> MakeTransportLocked(const std::string& address)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The caller of WaitFor does not use parameters of an unfinished pull any more.
   void EndUseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -194,34 +193,35 @@ class PushPullClient {
   void SendQueued();                       // The sender's loop.
   bool NextQueued(CallQueue::Task* task);  // Waits for a task. Returns false when closing.
   void AskRouting(const CallQueue::Question& question);
-  void OnAskDone(const std::shared_ptr<Ask>& ask, const absl::Status& status);
-  // `patience`: see DataCaller::Request.
+  void OnRouting(const std::string& server, const absl::StatusOr<v1::RoutingTable>& routing);
+  // `patience`: see Transfer::Request.
   void StartCalls(const Calls& calls, absl::Duration patience = absl::ZeroDuration());
-  void StartCall(const std::shared_ptr<Call>& call, absl::Duration patience);
-  void OnCallDone(const std::shared_ptr<Call>& call, absl::StatusOr<ClientCall::Answer> answer);
+  void StartCall(const std::shared_ptr<ClientCall>& call, absl::Duration patience);
+  void OnCallDone(const std::shared_ptr<ClientCall>& call, Instant started,
+                  const absl::StatusOr<Transfer::Answer>& answer);
   // Returns whether the reply was accepted, and what is to be started then.
-  std::pair<bool, Calls> EndCall(const std::shared_ptr<Call>& call, const absl::Status& status,
+  std::pair<bool, Calls> EndCall(const std::shared_ptr<ClientCall>& call,
+                                 const absl::Status& status,
                                  const absl::StatusOr<DecodedReply>& reply);
   // Values of a reply are written to their places under no lock, between BeginRead and the call's
   // end; large values of pulls are written while they are received. BeginRead returns false if the
   // session does not expect the reply any more. CancelPull, SetRouting and Wait (for an ended
   // operation) wait until no call reads for them; because receiving may take as long as the server
   // likes, they cancel the calls first.
-  bool BeginRead(Call& call);
+  bool BeginRead(ClientCall& call);
   void AwaitReadersLocked(std::optional<OpId> op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<PayloadPlaces> PlacesOf(const std::shared_ptr<Call>& call);
+  std::shared_ptr<PayloadPlaces> PlacesOf(const std::shared_ptr<ClientCall>& call);
 
   const Options options_;  // Constant after construction.
   const CallerId caller_;
   const Clock& clock_;
 
-  CallTracker tracker_;  // Tracks calls and questions.
   std::atomic<int64_t> data_messages_ = 0, straight_messages_ = 0;
   mutable absl::Mutex mutex_;
   absl::CondVar changed_;
   PushPullCore core_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<ServerPeer>> peers_ ABSL_GUARDED_BY(mutex_);  // All that were made.
-  absl::flat_hash_set<std::shared_ptr<Ask>> asks_ ABSL_GUARDED_BY(mutex_);
+  // All that were made.
+  std::vector<std::shared_ptr<ServerTransport>> transports_ ABSL_GUARDED_BY(mutex_);
   bool sending_ ABSL_GUARDED_BY(mutex_) = false;  // The sender is starting a task.
   int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;     // Above 0: no reader may begin.
   int watchers_ ABSL_GUARDED_BY(mutex_) = 0;      // Threads that watch messages.

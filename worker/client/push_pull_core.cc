@@ -53,29 +53,30 @@ void PushPullCore::SetRouting(Routing routing, Instant now, Actions* actions) {
     if (table < options_.bucket_bytes.size()) shard.message_bytes = options_.bucket_bytes[table];
   }
   routing_ = std::move(routing);
-  TakePeers();
+  TakeTransports();
   SessionActions done;
   session_.SetRouting(routing_, now, &done);
   for (const std::shared_ptr<ClientCall>& call : queue_.calls()) {
-    if (!IsExpected(*call)) call->Cancel();
+    if (!IsExpected(*call)) call->transfer->Cancel();
   }
   TakeActions(done, now, actions);
 }
 
-void PushPullCore::TakePeers() {
-  peers_.clear();
+void PushPullCore::TakeTransports() {
+  transports_.clear();
   for (const std::string& address : routing_.addresses) {
-    std::shared_ptr<Peer>& peer = peer_by_address_[address];
-    if (peer == nullptr) peer = options_.make_peer(address);
-    peers_.push_back(peer);
+    std::shared_ptr<Transport>& transport = transport_by_address_[address];
+    if (transport == nullptr) transport = options_.make_transport(address);
+    transports_.push_back(transport);
   }
-  absl::btree_map<Peer*, int64_t> bytes;
-  for (const auto& [address, peer] : peer_by_address_) bytes[peer.get()] = 0;
+  absl::btree_map<Transport*, int64_t> bytes;
+  for (const auto& [address, transport] : transport_by_address_) bytes[transport.get()] = 0;
   for (const ShardRoute& shard : routing_.shards) {
-    bytes[peers_[static_cast<size_t>(shard.server)].get()] += 2 * RoomBytes({MessageBytes(shard)});
+    bytes[transports_[static_cast<size_t>(shard.server)].get()] +=
+        2 * RoomBytes({MessageBytes(shard)});
   }
-  for (const auto& [peer, size] : bytes) {
-    peer->SetSharedBytes(std::min(size, options_.shared_memory_bytes));
+  for (const auto& [transport, size] : bytes) {
+    transport->SetSharedBytes(std::min(size, options_.shared_memory_bytes));
   }
 }
 
@@ -138,7 +139,7 @@ void PushPullCore::CancelPull(OpId op, Instant now, Actions* actions) {
   SessionActions done;
   session_.CancelPull(op, now, &done);
   for (const std::shared_ptr<ClientCall>& call : queue_.calls()) {
-    if (call->message.op == op) call->Cancel();
+    if (call->message.op == op) call->transfer->Cancel();
   }
   payloads_.erase(op);
   ended_.erase(op);
@@ -184,22 +185,24 @@ void PushPullCore::TakeActions(SessionActions& done, Instant now, Actions* actio
 }
 
 std::shared_ptr<ClientCall> PushPullCore::MakeCall(const SendMessage& message, Instant now) {
-  std::shared_ptr<ClientCall> call = options_.make_call();
+  auto call = std::make_shared<ClientCall>();
   call->message = message;
-  call->peer = peers_[static_cast<size_t>(message.server)];
+  call->transport = transports_[static_cast<size_t>(message.server)];
+  call->transfer = call->transport->NewTransfer(message.request.kind);
   call->payload = payloads_.at(message.op);
   KnownKeyLists& known =
-      known_lists_.try_emplace(call->peer.get(), options_.key_lists).first->second;
+      known_lists_.try_emplace(call->transport.get(), options_.key_lists).first->second;
   call->forms = known.Forms(message, *call->payload.keys);
   call->sizes = ValueSizes(message, options_.formats, *call->payload.keys, call->forms);
-  if (call->peer->WantsOffer(now)) queue_.AddOffer(call->peer);
+  if (call->transport->WantsOffer(now)) queue_.AddOffer(call->transport);
   return call;
 }
 
 void PushPullCore::Ask(int server, Instant now) {
   const auto index = static_cast<size_t>(server);
-  const CallQueue::Question question{.server = routing_.servers[index], .peer = peers_[index]};
-  if (question.peer->HasMoved()) session_.Heard(question.server, now);
+  const CallQueue::Question question{.server = routing_.servers[index],
+                                     .transport = transports_[index]};
+  if (question.transport->HasMoved()) session_.Heard(question.server, now);
   queue_.AddQuestion(question);
 }
 
@@ -220,12 +223,13 @@ bool PushPullCore::IsRead(std::optional<OpId> op) const {
 
 void PushPullCore::CancelReaders(std::optional<OpId> op) const {
   for (const std::shared_ptr<ClientCall>& call : queue_.calls()) {
-    if (call->reading && call->message.op == op.value_or(call->message.op)) call->Cancel();
+    if (call->reading && call->message.op == op.value_or(call->message.op))
+      call->transfer->Cancel();
   }
 }
 
 absl::Status PushPullCore::LearnLists(const ClientCall& call, const DecodedReply& reply) {
-  KnownKeyLists& known = known_lists_.at(call.peer.get());
+  KnownKeyLists& known = known_lists_.at(call.transport.get());
   const auto named = std::count(call.forms.begin(), call.forms.end(), KeyForm::kName);
   if (!reply.unknown_key_list) {
     named_lists_ += named;

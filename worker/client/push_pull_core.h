@@ -30,6 +30,7 @@
 #include "worker/client/client_call.h"
 #include "worker/client/known_key_lists.h"
 #include "worker/client/message_codec.h"
+#include "worker/client/transport.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {
@@ -43,9 +44,8 @@ class PushPullCore {
     int64_t push_bytes_max = 64 << 20;
     int64_t shared_memory_bytes = 0;
     KnownKeyLists::Options key_lists;
-    // Neither returns null.
-    std::function<std::shared_ptr<Peer>(const std::string& address)> make_peer;
-    std::function<std::shared_ptr<ClientCall>()> make_call;
+    // It never returns null.
+    std::function<std::shared_ptr<Transport>(const std::string& address)> make_transport;
   };
 
   // What the owner does after a call of this.
@@ -99,7 +99,7 @@ class PushPullCore {
 
  private:
   absl::Status CheckArrays(const OpRequest& request, const OpPayload& payload) const;
-  void TakePeers();  // Those of routing_.
+  void TakeTransports();  // Those of routing_.
   void TakeActions(SessionActions& done, Instant now, Actions* actions);
   std::shared_ptr<ClientCall> MakeCall(const SendMessage& message, Instant now);
   void Ask(int server, Instant now);
@@ -111,11 +111,11 @@ class PushPullCore {
   PushPullSession session_;
   CallQueue queue_;
   Routing routing_;
-  std::vector<std::shared_ptr<Peer>> peers_;  // By index in routing_.servers.
-  absl::btree_map<std::string, std::shared_ptr<Peer>> peer_by_address_;
+  std::vector<std::shared_ptr<Transport>> transports_;  // By index in routing_.servers.
+  absl::btree_map<std::string, std::shared_ptr<Transport>> transport_by_address_;
   absl::btree_map<OpId, OpPayload> payloads_;  // Of operations that run.
   absl::btree_map<OpId, OpDone> ended_;
-  absl::btree_map<const Peer*, KnownKeyLists> known_lists_;
+  absl::btree_map<const Transport*, KnownKeyLists> known_lists_;
   absl::btree_map<OpId, int> readers_;  // Calls that are being read; each is > 0.
   uint64_t next_op_ = 1;
   int64_t named_lists_ = 0;

@@ -14,7 +14,18 @@ namespace {
 
 constexpr int64_t kShardBytes = 32;  // 8 elements.
 
-struct FakePeer final : Peer {
+struct FakeTransfer final : Transfer {
+  bool Start(Request /*request*/, Done /*done*/) override { return true; }
+  void Cancel() override { cancelled = true; }
+  bool cancelled = false;
+};
+
+struct FakeTransport final : Transport {
+  std::shared_ptr<Transfer> NewTransfer(OpKind /*kind*/) override {
+    return std::make_shared<FakeTransfer>();
+  }
+  void AskRouting(const JobId& /*job*/, absl::Duration /*timeout*/, RoutingDone /*done*/) override {
+  }
   bool MustWaitForRoom(OpKind /*kind*/, int64_t /*bytes*/) const override { return full; }
   void SetSharedBytes(int64_t bytes) override { shared_bytes = bytes; }
   bool WantsOffer(Instant /*now*/) const override { return wants_offer; }
@@ -23,10 +34,9 @@ struct FakePeer final : Peer {
   int64_t shared_bytes = 0;
 };
 
-struct FakeCall final : ClientCall {
-  void Cancel() override { cancelled = true; }
-  bool cancelled = false;
-};
+bool IsCancelled(const ClientCall& call) {
+  return static_cast<const FakeTransfer&>(*call.transfer).cancelled;
+}
 
 using Calls = std::vector<std::shared_ptr<ClientCall>>;
 
@@ -39,11 +49,9 @@ struct CoreFixture {
                           .acknowledgement = acknowledgement},
               .push_bytes_max = push_bytes_max,
               .shared_memory_bytes = 1 << 20,
-              .make_peer =
-                  [this](const std::string& address) {
-                    return peers[address] = std::make_shared<FakePeer>();
-                  },
-              .make_call = [] { return std::make_shared<FakeCall>(); }}) {
+              .make_transport = [this](const std::string& address) {
+                return transports[address] = std::make_shared<FakeTransport>();
+              }}) {
     SetRouting(1, {0, 0, 1});
   }
 
@@ -87,7 +95,7 @@ struct CoreFixture {
   }
 
   Instant now;
-  absl::btree_map<std::string, std::shared_ptr<FakePeer>> peers;
+  absl::btree_map<std::string, std::shared_ptr<FakeTransport>> transports;
   int64_t elements = 8;  // Of each shard.
   std::vector<float> array = std::vector<float>(24);
   TableArrays parameters = {array};
@@ -150,7 +158,7 @@ TEST_CASE("Push/pull core: a push that waits for long is taken without room", "[
 TEST_CASE("Push/pull core: pushes that are answered by iteration do not wait for room",
           "[worker]") {
   CoreFixture fixture(kShardBytes, Acknowledgement::kWholeIteration);
-  for (const auto& [address, peer] : fixture.peers) peer->full = true;
+  for (const auto& [address, transport] : fixture.transports) transport->full = true;
   REQUIRE_OK(fixture.Push(0));
   CHECK(fixture.Taken().size() == 3);
 }
@@ -180,11 +188,11 @@ TEST_CASE("Push/pull core: small pushes are taken together, large ones are left"
 
 TEST_CASE("Push/pull core: a pull without room waits, and holds back no push", "[worker]") {
   CoreFixture fixture(1 << 20);
-  fixture.peers.at("alpha:1")->full = true;
+  fixture.transports.at("alpha:1")->full = true;
   REQUIRE_OK(fixture.Pull(0));
   CHECK(fixture.Taken().empty());
   CHECK_FALSE(fixture.core.queue().empty());
-  fixture.peers.at("alpha:1")->full = false;
+  fixture.transports.at("alpha:1")->full = false;
   CHECK(Heads(fixture.Taken()) == HeadList{{1, 0}, {1, 1}, {1, 2}});
 }
 
@@ -194,7 +202,7 @@ TEST_CASE("Push/pull core: what waits for a server that lost its shards is dropp
   const Calls sent = fixture.Taken();
   REQUIRE(Heads(sent) == HeadList{{1, 0}});
   fixture.SetRouting(2, {1, 1, 1});
-  CHECK(static_cast<FakeCall&>(*sent[0]).cancelled);
+  CHECK(IsCancelled(*sent[0]));
   CHECK_FALSE(fixture.core.IsExpected(*sent[0]));
   CHECK_FALSE(fixture.Answer(sent[0], absl::CancelledError("")));
   CHECK(Heads(fixture.Taken()) == HeadList{{1, 0}});  // To beta, again one at a time.
@@ -210,10 +218,10 @@ TEST_CASE("Push/pull core: readers are known until their answer is in", "[worker
   CHECK(fixture.core.IsRead());
   CHECK(fixture.core.IsRead(pull));
   fixture.core.CancelReaders(pull);
-  CHECK(static_cast<FakeCall&>(*calls[0]).cancelled);
-  CHECK_FALSE(static_cast<FakeCall&>(*calls[1]).cancelled);
+  CHECK(IsCancelled(*calls[0]));
+  CHECK_FALSE(IsCancelled(*calls[1]));
   fixture.core.CancelPull(pull, fixture.now, &fixture.actions);
-  CHECK(static_cast<FakeCall&>(*calls[1]).cancelled);
+  CHECK(IsCancelled(*calls[1]));
   CHECK(fixture.core.IsRead(pull));
   for (const auto& call : calls) fixture.core.Drop(call);
   CHECK_FALSE(fixture.core.IsRead());
@@ -246,19 +254,19 @@ TEST_CASE("Push/pull core: a broken answer is asked for again, without a version
 
 TEST_CASE("Push/pull core: an offer comes before the calls that made it due", "[worker]") {
   CoreFixture fixture(1 << 20);
-  fixture.peers.at("alpha:1")->wants_offer = true;
+  fixture.transports.at("alpha:1")->wants_offer = true;
   REQUIRE_OK(fixture.Push(0));
-  CHECK(fixture.core.queue().Take().offer == fixture.peers.at("alpha:1"));
+  CHECK(fixture.core.queue().Take().offer == fixture.transports.at("alpha:1"));
 }
 
 TEST_CASE("Push/pull core: servers share memory for what their shards take", "[worker]") {
   CoreFixture fixture(1 << 20);
-  const int64_t shard = fixture.peers.at("beta:1")->shared_bytes;
+  const int64_t shard = fixture.transports.at("beta:1")->shared_bytes;
   CHECK(shard > 0);
-  CHECK(fixture.peers.at("alpha:1")->shared_bytes == 2 * shard);
+  CHECK(fixture.transports.at("alpha:1")->shared_bytes == 2 * shard);
   fixture.SetRouting(2, {1, 1, 1});
-  CHECK(fixture.peers.at("alpha:1")->shared_bytes == 0);
-  CHECK(fixture.peers.at("beta:1")->shared_bytes == 3 * shard);
+  CHECK(fixture.transports.at("alpha:1")->shared_bytes == 0);
+  CHECK(fixture.transports.at("beta:1")->shared_bytes == 3 * shard);
 }
 
 TEST_CASE("Push/pull core: arrays and tables that do not fit are refused", "[worker]") {

@@ -1,0 +1,77 @@
+// ServerTransport: a real client's way to one server: gRPC, and where the server has them data
+// connections and memory that both share.
+//
+// gRPC carries questions and offers, and values only while no data connection is open. Values in
+// shared memory are named by messages that go either way.
+// Thread safety: thread-safe, but for HasMoved, which one thread calls at a time. Of a transfer,
+// Cancel may be called at any time.
+#ifndef CAPSTAN_WORKER_CLIENT_SERVER_TRANSPORT_H_
+#define CAPSTAN_WORKER_CLIENT_SERVER_TRANSPORT_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/synchronization/mutex.h"
+#include "common/net/call_tracker.h"
+#include "common/net/data_connection_pool.h"
+#include "common/time/clock.h"
+#include "common/time/instant.h"
+#include "proto/parameter_server.grpc.pb.h"
+#include "worker/client/shared_memory_connection.h"
+#include "worker/client/transport.h"
+
+namespace capstan::worker {
+
+class ServerTransport final : public Transport {
+ public:
+  // `on_change`: see SharedMemoryConnection. `clock` outlives it. If !data_connections, gRPC
+  // carries all.
+  ServerTransport(const std::string& address, const Clock* clock, bool data_connections,
+                  std::function<void()> on_change);
+  ~ServerTransport() override { Close(); }
+  ServerTransport(const ServerTransport&) = delete;
+  ServerTransport& operator=(const ServerTransport&) = delete;
+
+  // Cancels questions, and waits until these, all transfers and connections are gone. `on_change`
+  // is not called any more. REQUIRES: whoever has transfers lets go of them. Idempotent.
+  void Close();
+
+  std::shared_ptr<Transfer> NewTransfer(OpKind kind) override;
+  void AskRouting(const JobId& job, absl::Duration timeout, RoutingDone done) override;
+  bool MustWaitForRoom(OpKind kind, int64_t bytes) const override;
+  void SetSharedBytes(int64_t bytes) override { shared_memory_.SetSize(bytes); }
+  bool WantsOffer(Instant now) const override;
+  // Offers the server to share memory, and opens data connections, where that is due.
+  void Offer(Instant now) override;
+  bool HasMoved() override;  // On data connections.
+
+ private:
+  class ServerTransfer;
+  struct Question;
+  static constexpr size_t kChannels = 2;  // gRPC serves each by one thread at a time.
+
+  v1::ParameterServer::Stub& NextData() { return *data_[next_.fetch_add(1) % data_.size()]; }
+
+  std::array<std::unique_ptr<v1::ParameterServer::Stub>, kChannels> data_;
+  std::atomic<size_t> next_ = 0;
+  // Bytes of values of all transfers under way, to the server and from it, beside shared memory.
+  std::atomic<int64_t> under_way_ = 0;
+  int64_t bytes_moved_ = 0;  // At the last HasMoved.
+  const std::unique_ptr<v1::ParameterServer::Stub> control_;
+  SharedMemoryConnection shared_memory_;
+  DataConnectionPool data_pool_;
+  CallTracker tracker_;  // Tracks transfers and questions.
+  absl::Mutex mutex_;
+  absl::flat_hash_set<std::shared_ptr<Question>> questions_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_CLIENT_SERVER_TRANSPORT_H_
