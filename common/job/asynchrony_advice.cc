@@ -17,7 +17,9 @@ constexpr int kUsualHundredths = 90;
 constexpr float kRounding = 1e-6f;
 
 std::optional<float> MomentumOf(const v1::Optimizer& optimizer) {
-  if (!optimizer.has_momentum() && !optimizer.has_nesterov()) return std::nullopt;
+  if (!optimizer.has_momentum() && !optimizer.has_nesterov() && !optimizer.has_lars()) {
+    return std::nullopt;
+  }
   return OptimizerNumber(optimizer, OptimizerFields(OptimizerName(optimizer)).front());
 }
 
@@ -33,8 +35,8 @@ std::optional<std::string> AdviseOnMomentum(const v1::JobSpec& spec) {
   const int hundredths = std::max(0, 100 - less);
   if (*momentum <= static_cast<float>(hundredths) / 100 + kRounding) return std::nullopt;
 
-  const char* const kind = spec.optimizer().has_momentum() ? "momentum" : "nesterov";
-  const std::string field = absl::StrCat("optimizer.", kind, ".momentum");
+  const std::string field =
+      absl::StrCat("optimizer.", OptimizerName(spec.optimizer()), ".momentum");
   const std::string found =
       absl::StrCat(field, ": ", *momentum, " is too high for ", workers, " workers in ",
                    NameOf(consistency.mode), divides ? " with rate_by_staleness" : "",
@@ -43,6 +45,7 @@ std::optional<std::string> AdviseOnMomentum(const v1::JobSpec& spec) {
     return absl::StrCat(found, hundredths / 100.0, " at the rate that fits bsp (--set ", field, "=",
                         hundredths / 100.0, ")");
   }
+  if (spec.optimizer().has_lars()) return absl::StrCat(found, "0 and a lower rate");
   // The rate lr' follows from n * lr' = lr / (1 - 0.9).
   return absl::StrCat(found, "sgd at ", 10.0 / workers, " times the rate that fits bsp");
 }

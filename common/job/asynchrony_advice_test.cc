@@ -38,6 +38,11 @@ TEST_CASE("AdviseOnAsynchrony: names field, value, workers, mode and the number 
         "(--set optimizer.nesterov.momentum=0.6)");
 }
 
+TEST_CASE("AdviseOnAsynchrony: the momentum of lars counts like any", "[job]") {
+  CHECK(Advice("lars {}", "asp {}", 2)->ends_with("(--set optimizer.lars.momentum=0.8)"));
+  CHECK(Advice("lars {}", "asp {}", 16)->ends_with("use 0 and a lower rate"));
+}
+
 TEST_CASE("AdviseOnAsynchrony: ten workers and more are told to use no momentum", "[job]") {
   const std::string sentence =
       "optimizer.momentum.momentum: 0.5 is too high for 16 workers in asp, where late gradients "

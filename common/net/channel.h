@@ -12,7 +12,7 @@
 
 namespace capstan {
 
-// Largest message either side accepts, bytes: the data plane packs at most 4 MiB shards up to this.
+// Largest message that either side accepts, bytes: twice the largest shard of a dense table.
 inline constexpr int kMessageBytesMax = 64 << 20;
 
 enum class ChannelKind { kControl, kData };  // Kinds never share a connection.

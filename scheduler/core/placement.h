@@ -20,7 +20,8 @@ namespace capstan::scheduler {
 // carries one shard or more, and several in flight let sending, adding and answering overlap.
 inline constexpr int64_t kShardsPerServer = 8;
 inline constexpr int64_t kShardElementsMin = int64_t{1} << 16;
-inline constexpr int64_t kShardAlignment = 16;  // Elements: one cache line of fp32.
+// Elements: one cache line of fp32. Shards that hold tensors whole begin where these do.
+inline constexpr int64_t kShardAlignment = 16;
 
 // A job's table, as far as placement goes.
 struct TableSize {

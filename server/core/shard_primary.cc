@@ -288,8 +288,11 @@ void ShardPrimary::Trim() {
   }
   const int64_t more = InstallBytes();
   const size_t records_max = kKeptRecordsMax + static_cast<size_t>(more / kBytesARecord);
-  while (!kept_.empty() && (oldest_kept() < needed || kept_.size() > records_max ||
-                            kept_bytes_ > kKeptBytesMax + more)) {
+  const auto too_many = [&] {
+    if (kept_.size() <= kKeptRecordsMin) return false;
+    return kept_.size() > records_max || kept_bytes_ > kKeptBytesMax + more;
+  };
+  while (!kept_.empty() && (oldest_kept() < needed || too_many())) {
     kept_bytes_ -= kept_.front().bytes;
     kept_.pop_front();
   }

@@ -105,7 +105,8 @@ class ShardPrimary {
   // and a record for each kBytesARecord of them.
   static constexpr int64_t kBytesARecord = 16 << 10;
   static constexpr size_t kKeptRecordsMax = 1024;
-  static constexpr int64_t kKeptBytesMax = 64 << 20;
+  static constexpr int64_t kKeptBytesMax = 64 << 20;  // Unless they are kKeptRecordsMin.
+  static constexpr size_t kKeptRecordsMin = 4;
   // The limit for one message, unless its first record alone is larger.
   static constexpr int64_t kMessageRecordsMax = 64;
   static constexpr int64_t kMessageBytesMax = 8 << 20;

@@ -313,6 +313,16 @@ TEST_CASE("Shard replication: who lags too far gets the whole shard again", "[se
   CHECK(primary.Next()->install);
 }
 
+TEST_CASE("Shard replication: four records are kept, however large they are", "[server][core]") {
+  Primary primary({{.key = kFirst}});
+  primary.Fill();
+  for (int i = 0; i < 4; ++i) primary.Write(ShardPrimary::kKeptBytesMax / 2);
+  CHECK(primary.replication.primary().oldest_kept() == Position(8));
+  CHECK_FALSE(primary.Next()->install);
+  primary.Write(ShardPrimary::kKeptBytesMax / 2);
+  CHECK(primary.replication.primary().oldest_kept() == Position(9));
+}
+
 TEST_CASE("Shard replication: a message holds at most 64 records or 8 MiB", "[server][core]") {
   Primary primary({{.key = kFirst}});
   primary.Fill();

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/types/shard_size.h"
 #include "server/optimizer/optimizer_config.h"
 
 namespace capstan::server {
@@ -62,7 +63,7 @@ class ShardDevice {
   virtual absl::StatusOr<std::unique_ptr<DeviceShard>> Make(int64_t elements,
                                                             const OptimizerConfig& rule) = 0;
 
-  static constexpr int64_t kElementsMax = 1 << 20;  // Largest shard.
+  static constexpr int64_t kElementsMax = kShardElementsMax;
 };
 
 }  // namespace capstan::server

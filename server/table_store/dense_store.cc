@@ -41,7 +41,8 @@ absl::StatusOr<std::unique_ptr<DenseStore>> DenseStore::Make(int64_t elements,
   std::unique_ptr<DenseStore> store(new DenseStore(elements));
   CAPSTAN_ASSIGN_OR_RETURN(store->values_, FloatBuffer::Allocate(elements));
   store->slots_ = segments.empty() ? 0 : StateSlots(segments.front().config);
-  if (device != nullptr && segments.size() == 1 && device->Knows(segments.front().config)) {
+  const bool fits = segments.size() == 1 && elements <= ShardDevice::kElementsMax;
+  if (device != nullptr && fits && device->Knows(segments.front().config)) {
     CAPSTAN_ASSIGN_OR_RETURN(store->on_device_, device->Make(elements, segments.front().config));
     store->segments_ = std::move(segments);
     return store;

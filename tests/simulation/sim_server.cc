@@ -156,6 +156,7 @@ void SimServer::MakeParts() {
   options.execute = [this](std::function<void()> make) {
     process_.After(world_->prng.Between(absl::ZeroDuration(), kMakeMax), [this, make] {
       make();
+      LookAtDisks();  // It may have written what was queued for a log.
       for (const auto& job : world_->jobs) {
         const auto held = Held(job->id());
         if (held != nullptr) job->kept.Look(endpoint_, *held);

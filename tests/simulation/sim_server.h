@@ -64,7 +64,7 @@ class SimServer {
   // A bit of its disk, if it has one; one until its log is read: a second one may hit just the
   // frame that tells damage from a torn end (server/storage/record_file.h; seed 1718286339).
   void FlipStoredBit();
-  void SetDiskRates();   // Takes the rates of the world.
+  void SetDiskRates();  // Takes the rates of the world.
 
   // Its copy of a job; null: it holds none, or is dead.
   std::shared_ptr<server::HeldJob> Held(const JobId& job) const;
@@ -95,6 +95,7 @@ class SimServer {
   void StartAgain();         // Starts the daemon after it has ended by itself.
   double SlowSyncs() const;  // Share of groups of writes.
   server::TaskRunner::Execute DiskExecutor(absl::Duration longest);
+  void LookAtDisks();  // After each write: tells faults, and ends the process whose power is gone.
   v1::RegisterRequest Registration() const;
   std::unique_ptr<SimDisk> MakeDisk();
   void LosePower();

@@ -32,11 +32,15 @@ server::TaskRunner::Execute SimServer::DiskExecutor(absl::Duration longest) {
     }
     process_.After(takes, [this, task = std::move(task)] {
       task();
-      CountDiskFaults();
-      world_->LookAtSharedDisk();
-      if (disk_->cut()) LosePower();
+      LookAtDisks();
     });
   };
+}
+
+void SimServer::LookAtDisks() {
+  CountDiskFaults();
+  world_->LookAtSharedDisk();
+  if (disk_->cut()) LosePower();
 }
 
 void SimServer::FlipStoredBit() {

@@ -40,14 +40,14 @@ void CallQueue::AddPush(std::shared_ptr<ClientCall> call) {
 }
 
 void CallQueue::Remove(const std::shared_ptr<ClientCall>& call) {
-  if (call->pushing > 0) pushing_[call->transport.get()] -= call->pushing;
+  if (call->pushing > 0) pushing_[call->transport] -= call->pushing;
   calls_.erase(call);
 }
 
 bool CallQueue::MustWait(const ClientCall& call) const {
   if (call.is_push()) {
     if (!push_bytes_max_.has_value()) return false;
-    const auto pushing = pushing_.find(call.transport.get());
+    const auto pushing = pushing_.find(call.transport);
     if (pushing != pushing_.end() && pushing->second > 0 &&
         pushing->second + RoomBytes(call.sizes) > *push_bytes_max_) {
       return true;
@@ -59,7 +59,7 @@ bool CallQueue::MustWait(const ClientCall& call) const {
 void CallQueue::Place(ClientCall& call) {
   if (call.is_push()) {
     call.pushing = RoomBytes(call.sizes);
-    pushing_[call.transport.get()] += call.pushing;
+    pushing_[call.transport] += call.pushing;
   }
   ++messages_;
   call.in_shared_memory = call.transfer->TakeRoom(SharedBytes(call.sizes));
@@ -89,7 +89,7 @@ CallQueue::Task CallQueue::Take() {
     task.question = std::move(questions_.front());
     questions_.pop_front();
   } else if (!offers_.empty()) {
-    task.offer = std::move(offers_.front());
+    task.offer = offers_.front();
     offers_.pop_front();
   } else if (!placed_.empty()) {
     task.call = TakeFirst(&placed_);

@@ -41,13 +41,13 @@ class CallQueue {
   // A question to a server for its routing table.
   struct Question {
     std::string server;
-    std::shared_ptr<Transport> transport;
+    Transport* transport = nullptr;
   };
   // Something to start: one field is set; none if it has become useless.
   struct Task {
     std::shared_ptr<ClientCall> call;
     std::optional<Question> question;
-    std::shared_ptr<Transport> offer;  // WantsOffer was true.
+    Transport* offer = nullptr;  // WantsOffer was true.
   };
 
   // Which calls the session still expects decides which are useless. It outlives the queue.
@@ -63,7 +63,7 @@ class CallQueue {
   // For calls that AddPull returned true for, if another thread is to start them.
   void AddPlaced(std::shared_ptr<ClientCall> call) { placed_.push_back(std::move(call)); }
   void AddQuestion(Question question) { questions_.push_back(std::move(question)); }
-  void AddOffer(std::shared_ptr<Transport> transport) { offers_.push_back(std::move(transport)); }
+  void AddOffer(Transport* transport) { offers_.push_back(transport); }
   void Remove(const std::shared_ptr<ClientCall>& call);  // It was started, and has ended.
 
   // ---- what is to be started
@@ -99,7 +99,7 @@ class CallQueue {
   Calls pushes_;  // Older operations first, then lower shards.
   Calls pulls_;
   std::deque<Question> questions_;
-  std::deque<std::shared_ptr<Transport>> offers_;
+  std::deque<Transport*> offers_;
   absl::btree_map<const Transport*, int64_t> pushing_;  // Bytes under way.
   int64_t messages_ = 0;
   int64_t shared_messages_ = 0;

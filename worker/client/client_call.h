@@ -36,7 +36,7 @@ struct ClientCall {
   absl::StatusOr<DecodedReply> Decode(const Transfer::Answer& answer, const Formats& formats) const;
 
   SendMessage message;
-  std::shared_ptr<Transport> transport;
+  Transport* transport = nullptr;      // The core's, which outlives the call.
   std::shared_ptr<Transfer> transfer;  // Of the transport.
   OpPayload payload;                   // The destination is used only while `reading`.
   std::vector<KeyForm> forms;          // By shard.

@@ -98,7 +98,8 @@ class PushPullClient {
     // replicas is moved.
     absl::Duration push_patience = absl::Milliseconds(100);
     // The most memory that is shared with one server, if it is on this host: bytes of both
-    // directions together. It is less if the server holds little. 0: none.
+    // directions together. It is less if the server holds little. 0: none. Values of a message that
+    // is larger than one direction's half do not go there.
     int64_t shared_memory_bytes = SharedMemoryConnection::kBytesDefault;
     // Use data connections beside gRPC, if a server has them (data_connection_pool.h).
     bool data_connections = true;

@@ -67,13 +67,12 @@ void PushPullCore::TakeTransports() {
   for (const std::string& address : routing_.addresses) {
     std::shared_ptr<Transport>& transport = transport_by_address_[address];
     if (transport == nullptr) transport = options_.make_transport(address);
-    transports_.push_back(transport);
+    transports_.push_back(transport.get());
   }
   absl::btree_map<Transport*, int64_t> bytes;
   for (const auto& [address, transport] : transport_by_address_) bytes[transport.get()] = 0;
   for (const ShardRoute& shard : routing_.shards) {
-    bytes[transports_[static_cast<size_t>(shard.server)].get()] +=
-        2 * RoomBytes({MessageBytes(shard)});
+    bytes[transports_[static_cast<size_t>(shard.server)]] += 2 * RoomBytes({MessageBytes(shard)});
   }
   for (const auto& [transport, size] : bytes) {
     transport->SetSharedBytes(std::min(size, options_.shared_memory_bytes));
@@ -191,7 +190,7 @@ std::shared_ptr<ClientCall> PushPullCore::MakeCall(const SendMessage& message, I
   call->transfer = call->transport->NewTransfer(message.request.kind);
   call->payload = payloads_.at(message.op);
   KnownKeyLists& known =
-      known_lists_.try_emplace(call->transport.get(), options_.key_lists).first->second;
+      known_lists_.try_emplace(call->transport, options_.key_lists).first->second;
   call->forms = known.Forms(message, *call->payload.keys);
   call->sizes = ValueSizes(message, options_.formats, *call->payload.keys, call->forms);
   if (call->transport->WantsOffer(now)) queue_.AddOffer(call->transport);
@@ -229,7 +228,7 @@ void PushPullCore::CancelReaders(std::optional<OpId> op) const {
 }
 
 absl::Status PushPullCore::LearnLists(const ClientCall& call, const DecodedReply& reply) {
-  KnownKeyLists& known = known_lists_.at(call.transport.get());
+  KnownKeyLists& known = known_lists_.at(call.transport);
   const auto named = std::count(call.forms.begin(), call.forms.end(), KeyForm::kName);
   if (!reply.unknown_key_list) {
     named_lists_ += named;

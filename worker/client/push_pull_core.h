@@ -44,7 +44,7 @@ class PushPullCore {
     int64_t push_bytes_max = 64 << 20;
     int64_t shared_memory_bytes = 0;
     KnownKeyLists::Options key_lists;
-    // It never returns null.
+    // It never returns null. The core keeps them to its end; calls and questions have pointers.
     std::function<std::shared_ptr<Transport>(const std::string& address)> make_transport;
   };
 
@@ -111,7 +111,7 @@ class PushPullCore {
   PushPullSession session_;
   CallQueue queue_;
   Routing routing_;
-  std::vector<std::shared_ptr<Transport>> transports_;  // By index in routing_.servers.
+  std::vector<Transport*> transports_;  // By index in routing_.servers.
   absl::btree_map<std::string, std::shared_ptr<Transport>> transport_by_address_;
   absl::btree_map<OpId, OpPayload> payloads_;  // Of operations that run.
   absl::btree_map<OpId, OpDone> ended_;

@@ -256,7 +256,7 @@ TEST_CASE("Push/pull core: an offer comes before the calls that made it due", "[
   CoreFixture fixture(1 << 20);
   fixture.transports.at("alpha:1")->wants_offer = true;
   REQUIRE_OK(fixture.Push(0));
-  CHECK(fixture.core.queue().Take().offer == fixture.transports.at("alpha:1"));
+  CHECK(fixture.core.queue().Take().offer == fixture.transports.at("alpha:1").get());
 }
 
 TEST_CASE("Push/pull core: servers share memory for what their shards take", "[worker]") {

@@ -196,7 +196,7 @@ void ServerTransport::ServerTransfer::Cancel() {
   }
 }
 
-// ---------------------------------------------------------------- the way
+// ---------------------------------------------------------------- the transport
 
 struct ServerTransport::Question {
   grpc::ClientContext context;
@@ -245,7 +245,7 @@ void ServerTransport::AskRouting(const JobId& job, absl::Duration timeout, Routi
       [this, question, done = std::move(done)](const grpc::Status& status) {
         absl::Status ended = FromGrpcStatus(status);
         if (ended.ok()) {
-          done(question->response.routing());
+          done(std::move(*question->response.mutable_routing()));
         } else {
           done(ended);
         }

@@ -1,4 +1,4 @@
-// ServerTransport: a real client's way to one server: gRPC, and where the server has them data
+// ServerTransport: what a real client has with one server: gRPC, and where the server has them data
 // connections and memory that both share.
 //
 // gRPC carries questions and offers, and values only while no data connection is open. Values in

@@ -1,4 +1,4 @@
-// Transport: the way of a client's pushes and pulls to one server, whatever carries them.
+// Transport: carries a client's pushes and pulls to one server.
 //
 // PushPullCore makes messages, CallQueue says when each leaves, and a Transfer carries it:
 //
@@ -11,8 +11,8 @@
 // old and no byte has moved to or from the server for as long; its wait at the server counts. Where
 // moving bytes cannot be seen, as over gRPC, they are taken to move at kSlowestBytesASecond.
 //
-// Thread safety: PushPullClient calls the functions of a transport and of its transfers from
-// several threads, but Start, TakeRoom, End and HasMoved of one object from one at a time.
+// Thread safety: any thread may call a transport's functions (HasMoved one at a time) and Cancel at
+// any time. `done`, and in it End, may be called before Start has returned.
 #ifndef CAPSTAN_WORKER_CLIENT_TRANSPORT_H_
 #define CAPSTAN_WORKER_CLIENT_TRANSPORT_H_
 
@@ -20,10 +20,10 @@
 #include <functional>
 #include <memory>
 #include <variant>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "common/wire/tensor_message.h"
@@ -49,8 +49,9 @@ class Transfer {
 
   struct Request {
     Message message;
-    std::vector<int64_t> sizes;  // Bytes of values, by shard, in the message or in its answer.
-    absl::Duration timeout;      // See above.
+    // Bytes of values, by shard, in the message or in its answer; lent until Start returns.
+    absl::Span<const int64_t> sizes;
+    absl::Duration timeout;  // See above.
     // Start may wait that long for a socket that takes no more bytes.
     absl::Duration patience;
     // Where large values of the answer belong, if the transport can write them there; may be null.
