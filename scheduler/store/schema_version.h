@@ -12,8 +12,8 @@
 //                   checkpoints has kResumeFormat (state_codec.cc) instead: a change of what
 //                   ResumePoint reaches raises that, too.
 //
-// A store has the versions of its newest writer, from that writer's start on: after an upgrade,
-// only a backup of the store leads back to the older Capstan. Each pair of versions that is read
+// A store has the versions of its newest writer, from that writer's first write on: after it, only a
+// backup of the store leads back to the older Capstan. Each pair of versions that is read
 // has a store in testdata/ (scheduler/golden_store_test.cc).
 #ifndef CAPSTAN_SCHEDULER_STORE_SCHEMA_VERSION_H_
 #define CAPSTAN_SCHEDULER_STORE_SCHEMA_VERSION_H_
@@ -36,7 +36,7 @@ inline absl::Status CheckVersions(int64_t schema, int64_t fields) {
                                                       ", this scheduler reads ", kSchemaVersion,
                                                       "; use the Capstan release that wrote it"));
   }
-  if (fields <= kFieldsVersion) return absl::OkStatus();
+  if (fields >= 0 && fields <= kFieldsVersion) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("fields version ", fields, ", this scheduler reads those up to ", kFieldsVersion,
                    "; use the Capstan release that wrote it, or a newer one"));

@@ -22,6 +22,7 @@ constexpr int kApplicationId = 0x43505354;  // "CPST": marks a SQLite file as a 
 // PRAGMA user_version: kSchemaVersion + kFieldsUnit * kFieldsVersion.
 constexpr int64_t kFieldsUnit = 1000;
 static_assert(kSchemaVersion < kFieldsUnit);
+constexpr int64_t kVersion = kSchemaVersion + kFieldsUnit * kFieldsVersion;
 
 // The checksum covers the key, too, because a value under a wrong key is also damage.
 int64_t Checksum(const std::string& key, const std::string& value) {
@@ -108,14 +109,14 @@ absl::Status SqliteStore::CheckVersion() {
         absl::StrCat(path_, ": a SQLite file of another program, expected a scheduler's store"));
   }
   const absl::Status readable = CheckVersions(version % kFieldsUnit, version / kFieldsUnit);
-  if (readable.ok()) return SetVersion();
+  outdated_ = version != kVersion;
+  if (readable.ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(path_, ": a store of ", readable.message(), ", or move the store away"));
 }
 
 absl::Status SqliteStore::SetVersion() {
-  const int64_t version = kSchemaVersion + kFieldsUnit * kFieldsVersion;
-  return Run(absl::StrCat("PRAGMA user_version=", version).c_str());
+  return Run(absl::StrCat("PRAGMA user_version=", kVersion).c_str());
 }
 
 absl::StatusOr<StoreRows> SqliteStore::Load() {
@@ -137,12 +138,14 @@ absl::StatusOr<StoreRows> SqliteStore::Load() {
 
 absl::Status SqliteStore::Write(absl::Span<const StoreWrite> writes) {
   CAPSTAN_RETURN_IF_ERROR(Run("BEGIN IMMEDIATE"));
-  absl::Status status;
+  // What is written now an older Capstan could not read.
+  absl::Status status = outdated_ ? SetVersion() : absl::OkStatus();
   for (const StoreWrite& write : writes) {
-    status = Put(write);
     if (!status.ok()) break;
+    status = Put(write);
   }
   if (status.ok()) status = Run("COMMIT");
+  if (status.ok()) outdated_ = false;
   // SQLite may have rolled back by itself; then this ROLLBACK fails without harm.
   if (!status.ok()) Run("ROLLBACK").IgnoreError();
   return status;

@@ -56,6 +56,7 @@ class SqliteStore final : public Store {
   sqlite3* const database_;
   Statement insert_;
   Statement remove_;
+  bool outdated_ = false;  // The file has an older version, which the next write raises.
 };
 
 }  // namespace capstan::scheduler

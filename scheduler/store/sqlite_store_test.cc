@@ -95,6 +95,15 @@ TEST_CASE("SQLite store: a store of another version, a foreign file and a bad fo
                  absl::StrCat("schema version ", version));
     CHECK(folder.Version() == version);
   }
+  SECTION("an older one of that version is read, and is a new one from the first write on") {
+    REQUIRE_OK(folder.Open()->Write({{"key", "1"}}));
+    static_assert(kFieldsVersion > 0);
+    folder.Tamper(absl::StrCat("PRAGMA user_version=", kSchemaVersion));
+    CHECK(folder.Open()->Load()->size() == 1);
+    CHECK(folder.Version() == kSchemaVersion);
+    REQUIRE_OK(folder.Open()->Write({{"key", "2"}}));
+    CHECK(folder.Version() == kSchemaVersion + 1000 * kFieldsVersion);
+  }
   SECTION("a newer one of that version") {
     folder.Open().reset();
     folder.Tamper(
