@@ -1,8 +1,7 @@
 #include "common/observability/log_format.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "common/observability/utf8.h"
+#include "common/observability/json_quote.h"
 
 namespace capstan {
 namespace {
@@ -12,22 +11,6 @@ std::string FormatTimestamp(absl::Time time) {
 }
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
-
-// Returns the escape that JSON and text share, or empty if `c` is printed as it is.
-std::string ControlEscape(char c) {
-  switch (c) {
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    default:
-      break;
-  }
-  const unsigned char code = static_cast<unsigned char>(c);
-  return code < 0x20 || code == 0x7F ? absl::StrFormat("\\u%04x", code) : "";
-}
 
 void AppendText(std::string_view text, std::string* out) {
   for (const char c : text) {
@@ -41,30 +24,6 @@ void AppendText(std::string_view text, std::string* out) {
 }
 
 }  // namespace
-
-std::string JsonQuote(std::string_view text) {
-  std::string out = "\"";
-  while (!text.empty()) {
-    const size_t length = Utf8SequenceLength(text);
-    if (length == 0) {
-      out.append("\\ufffd");
-      text.remove_prefix(1);
-      continue;
-    }
-    const char c = text.front();
-    if (c == '"' || c == '\\') {
-      out.push_back('\\');
-      out.push_back(c);
-    } else if (const std::string escape = ControlEscape(c); !escape.empty()) {
-      out.append(escape);
-    } else {
-      out.append(text.substr(0, length));
-    }
-    text.remove_prefix(length);
-  }
-  out.push_back('"');
-  return out;
-}
 
 std::string FormatText(const LogRecord& record) {
   std::string line = absl::StrCat(FormatTimestamp(record.time), " ", View(record.level));
@@ -84,11 +43,11 @@ std::string FormatText(const LogRecord& record) {
 
 std::string FormatJson(const LogRecord& record) {
   std::string line = absl::StrCat("{\"time\":\"", FormatTimestamp(record.time), "\"",
-                                  ",\"level\":", JsonQuote(record.level));
-  if (!record.role.empty()) absl::StrAppend(&line, ",\"role\":", JsonQuote(record.role));
-  if (!record.job.empty()) absl::StrAppend(&line, ",\"job\":", JsonQuote(record.job));
+                                  ",\"level\":", JsonQuote(View(record.level)));
+  if (!record.role.empty()) absl::StrAppend(&line, ",\"role\":", JsonQuote(View(record.role)));
+  if (!record.job.empty()) absl::StrAppend(&line, ",\"job\":", JsonQuote(View(record.job)));
   if (record.iteration >= 0) absl::StrAppend(&line, ",\"iteration\":", record.iteration);
-  absl::StrAppend(&line, ",\"message\":", JsonQuote(record.message), "}");
+  absl::StrAppend(&line, ",\"message\":", JsonQuote(View(record.message)), "}");
   return line;
 }
 

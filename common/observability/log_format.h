@@ -29,9 +29,6 @@ std::string FormatText(const LogRecord& record);
 //  "iteration":40,"message":"applied 8 shards"}, in one line.
 std::string FormatJson(const LogRecord& record);
 
-// `text` as a JSON string literal with its quotes.
-std::string JsonQuote(std::string_view text);
-
 }  // namespace capstan
 
 #endif  // CAPSTAN_COMMON_OBSERVABILITY_LOG_FORMAT_H_

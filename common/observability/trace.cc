@@ -7,18 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "common/observability/log_format.h"
+#include "common/observability/json_quote.h"
 
 namespace capstan {
 namespace {
-
-std::string Quote(absl::string_view text) { return JsonQuote({text.data(), text.size()}); }
 
 // Names a process, or one of its lanes, to which events refer by number.
 void AppendName(absl::string_view what, int64_t process, int64_t lane, absl::string_view name,
                 std::string* out) {
   absl::StrAppend(out, "{\"ph\":\"M\",\"name\":\"", what, "\",\"pid\":", process, ",\"tid\":", lane,
-                  ",\"args\":{\"name\":", Quote(name), "}},\n");
+                  ",\"args\":{\"name\":", JsonQuote(name), "}},\n");
   if (what != "thread_name") return;
   absl::StrAppend(out, "{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":", process,
                   ",\"tid\":", lane, ",\"args\":{\"sort_index\":", lane, "}},\n");
@@ -94,8 +92,8 @@ std::string Trace::ToJson() const {
     }
   }
   for (const auto& [span, lane] : placed) {
-    absl::StrAppend(&json, "{\"ph\":\"X\",\"name\":", Quote(span.name),
-                    ",\"cat\":", Quote(tracks_[span.track]), ",\"pid\":", number_,
+    absl::StrAppend(&json, "{\"ph\":\"X\",\"name\":", JsonQuote(span.name),
+                    ",\"cat\":", JsonQuote(tracks_[span.track]), ",\"pid\":", number_,
                     ",\"tid\":", first[span.track] + lane);
     absl::StrAppendFormat(&json, ",\"ts\":%.3f,\"dur\":%.3f},\n",
                           absl::ToDoubleMicroseconds(span.begin - start),

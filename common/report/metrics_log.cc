@@ -11,25 +11,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "common/observability/json_quote.h"
 
 namespace capstan {
 namespace {
-
-// Returns `text` in quotes, escaped as RFC 8259 section 7 asks.
-std::string JsonString(absl::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      absl::StrAppend(&out, "\\", absl::string_view(&c, 1));
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned>(c));
-    } else {
-      out.push_back(c);
-    }
-  }
-  out.push_back('"');
-  return out;
-}
 
 // Nine digits are more than any of the reported values is worth.
 std::string JsonNumber(double value) {
@@ -38,7 +23,7 @@ std::string JsonNumber(double value) {
 
 // Returns ',"name":value', or nothing.
 std::string JsonField(absl::string_view name, const std::optional<double>& value) {
-  return value ? absl::StrCat(",", JsonString(name), ":", JsonNumber(*value)) : "";
+  return value ? absl::StrCat(",", JsonQuote(name), ":", JsonNumber(*value)) : "";
 }
 
 const char* PhaseName(MetricsRecord::Phase phase) {
@@ -77,7 +62,7 @@ absl::StatusOr<bool> EndsInMidLine(int fd, const std::string& path) {
 
 std::string ToJsonLine(const MetricsRecord& record) {
   return absl::StrCat(
-      "{\"job\":", JsonString(record.job), ",\"phase\":", JsonString(PhaseName(record.phase)),
+      "{\"job\":", JsonQuote(record.job), ",\"phase\":", JsonQuote(PhaseName(record.phase)),
       ",\"unix_ms\":", record.unix_ms, ",\"epoch\":", record.epoch,
       ",\"iteration\":", record.iteration, ",\"loss\":", JsonNumber(record.loss),
       JsonField("accuracy", record.accuracy), JsonField("auc", record.auc),

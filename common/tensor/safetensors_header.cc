@@ -9,8 +9,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/observability/json_quote.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
@@ -38,20 +38,6 @@ std::optional<Dtype> DtypeOf(absl::string_view name) {
     if (name == NameOf(dtype)) return dtype;
   }
   return std::nullopt;
-}
-
-std::string Quote(absl::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      quoted += {'\\', c};
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&quoted, "\\u%04x", static_cast<unsigned char>(c));
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
 }
 
 void AppendUtf8(uint32_t code, std::string* out) {
@@ -86,7 +72,8 @@ class Parser {
     absl::btree_set<std::string> keys;
     do {
       CAPSTAN_ASSIGN_OR_RETURN(const std::string key, String());
-      if (!keys.insert(key).second) return Error(absl::StrCat("key ", Quote(key), " is repeated"));
+      if (!keys.insert(key).second)
+        return Error(absl::StrCat("key ", JsonQuote(key), " is repeated"));
       CAPSTAN_RETURN_IF_ERROR(Expect(':'));
       CAPSTAN_RETURN_IF_ERROR(member(key));
     } while (TryTake(','));
@@ -235,7 +222,7 @@ absl::StatusOr<TensorEntry> ParseTensor(Parser& parser, const std::string& name)
       const std::optional<Dtype> dtype = DtypeOf(text);
       if (!dtype) {
         return absl::UnimplementedError(
-            absl::StrCat("tensor ", Quote(name), ": dtype is ", Quote(text),
+            absl::StrCat("tensor ", JsonQuote(name), ": dtype is ", JsonQuote(text),
                          ", expected \"F32\", \"F16\", \"BF16\" or \"U64\""));
       }
       entry.dtype = *dtype;
@@ -247,7 +234,7 @@ absl::StatusOr<TensorEntry> ParseTensor(Parser& parser, const std::string& name)
       has_shape = true;
       return absl::OkStatus();
     }
-    if (key != "data_offsets") return parser.Error(absl::StrCat("unknown key ", Quote(key)));
+    if (key != "data_offsets") return parser.Error(absl::StrCat("unknown key ", JsonQuote(key)));
     CAPSTAN_ASSIGN_OR_RETURN(const std::vector<int64_t> offsets, parser.Numbers());
     if (offsets.size() != 2) return parser.Error("data_offsets without two numbers");
     entry.begin = offsets[0];
@@ -257,7 +244,7 @@ absl::StatusOr<TensorEntry> ParseTensor(Parser& parser, const std::string& name)
   }));
   if (!has_dtype || !has_shape || !has_offsets) {
     return parser.Error(
-        absl::StrCat("tensor ", Quote(name), " lacks one of dtype, shape and data_offsets"));
+        absl::StrCat("tensor ", JsonQuote(name), " lacks one of dtype, shape and data_offsets"));
   }
   return entry;
 }
@@ -268,7 +255,7 @@ absl::Status CheckPlaces(const std::vector<TensorEntry>& entries, int64_t data_b
   for (const TensorEntry& entry : entries) {
     if (entry.begin != end || entry.end < entry.begin || entry.end > data_bytes) {
       return absl::DataLossError(
-          absl::StrCat("tensor ", Quote(entry.name), ": data_offsets are [", entry.begin, ",",
+          absl::StrCat("tensor ", JsonQuote(entry.name), ": data_offsets are [", entry.begin, ",",
                        entry.end, "], expected to begin at ", end, " and to end by ", data_bytes));
     }
     end = entry.end;
@@ -281,7 +268,7 @@ absl::Status CheckPlaces(const std::vector<TensorEntry>& entries, int64_t data_b
     }
     if (empty) bytes = 0;
     if (bytes != entry.end - entry.begin) {
-      return absl::DataLossError(absl::StrCat("tensor ", Quote(entry.name), ": shape [",
+      return absl::DataLossError(absl::StrCat("tensor ", JsonQuote(entry.name), ": shape [",
                                               absl::StrJoin(entry.shape, ","),
                                               "] does not agree with its ", entry.end - entry.begin,
                                               " bytes of ", NameOf(entry.dtype)));
@@ -297,7 +284,7 @@ absl::Status CheckPlaces(const std::vector<TensorEntry>& entries, int64_t data_b
 std::string EncodeSafetensorsHeader(absl::Span<const TensorEntry> entries) {
   std::string header = "{";
   for (const TensorEntry& entry : entries) {
-    absl::StrAppend(&header, header.size() > 1 ? "," : "", Quote(entry.name), ":{\"dtype\":\"",
+    absl::StrAppend(&header, header.size() > 1 ? "," : "", JsonQuote(entry.name), ":{\"dtype\":\"",
                     NameOf(entry.dtype), "\",\"shape\":[", absl::StrJoin(entry.shape, ","),
                     "],\"data_offsets\":[", entry.begin, ",", entry.end, "]}");
   }

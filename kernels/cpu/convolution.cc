@@ -315,25 +315,17 @@ class BackwardWeights : public ConvolutionPlan {
   bool swapped_ = false;
 };
 
-template <typename PlanType>
-absl::StatusOr<std::unique_ptr<CpuPlan>> Make(const OpSignature& signature,
-                                              const CpuContext& context) {
-  auto plan = std::make_unique<PlanType>(signature, context);
-  if (absl::Status status = plan->Init(); !status.ok()) return status;
-  return std::unique_ptr<CpuPlan>(std::move(plan));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeConvolutionPlan(const OpSignature& signature,
                                                              const CpuContext& context) {
   switch (signature.desc.kind) {
     case OpKind::kConvolutionForward:
-      return Make<Forward>(signature, context);
+      return MakeCpuPlan<Forward>(signature, context);
     case OpKind::kConvolutionBackwardData:
-      return Make<BackwardData>(signature, context);
+      return MakeCpuPlan<BackwardData>(signature, context);
     default:
-      return Make<BackwardWeights>(signature, context);
+      return MakeCpuPlan<BackwardWeights>(signature, context);
   }
 }
 

@@ -6,8 +6,10 @@
 #define CAPSTAN_KERNELS_CPU_CPU_PLAN_H_
 
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/simd.h"
@@ -43,6 +45,15 @@ class CpuPlan : public Plan {
   const OpSignature signature_;
   const CpuContext context_;
 };
+
+// Makes a plan and prepares it. Errors: those of its Init.
+template <typename PlanType>
+absl::StatusOr<std::unique_ptr<CpuPlan>> MakeCpuPlan(const OpSignature& signature,
+                                                     const CpuContext& context) {
+  auto plan = std::make_unique<PlanType>(signature, context);
+  if (absl::Status status = plan->Init(); !status.ok()) return status;
+  return std::unique_ptr<CpuPlan>(std::move(plan));
+}
 
 // The data of operand `i`; null if the op lacks this (optional) operand.
 inline float* FloatsOf(Views views, size_t i) {

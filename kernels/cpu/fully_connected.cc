@@ -164,25 +164,17 @@ class BackwardWeights : public FullyConnectedPlan {
   std::vector<Panel> panels_;  // The columns are the inputs c.
 };
 
-template <typename PlanType>
-absl::StatusOr<std::unique_ptr<CpuPlan>> Make(const OpSignature& signature,
-                                              const CpuContext& context) {
-  auto plan = std::make_unique<PlanType>(signature, context);
-  if (absl::Status status = plan->Init(); !status.ok()) return status;
-  return std::unique_ptr<CpuPlan>(std::move(plan));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeFullyConnectedPlan(const OpSignature& signature,
                                                                 const CpuContext& context) {
   switch (signature.desc.kind) {
     case OpKind::kFullyConnectedForward:
-      return Make<Forward>(signature, context);
+      return MakeCpuPlan<Forward>(signature, context);
     case OpKind::kFullyConnectedBackwardData:
-      return Make<BackwardData>(signature, context);
+      return MakeCpuPlan<BackwardData>(signature, context);
     default:
-      return Make<BackwardWeights>(signature, context);
+      return MakeCpuPlan<BackwardWeights>(signature, context);
   }
 }
 
