@@ -255,7 +255,7 @@ bool Contains(const std::string& newer, const std::string& older) {
 // The bytes of a row without the version of its writer, which rows for other stores have.
 std::string WithoutVersion(const std::string& key, const std::string& bytes) {
   if (key != kRecordKey && key != kResumeKey) return bytes;
-  constexpr int kVersionField = 2;  // Of the one message in the row.
+  constexpr int kVersionField = 2;  // The version field of the one message in the row.
   UnknownFieldSet row;
   UnknownFieldSet fields;
   REQUIRE(row.ParseFromString(bytes));

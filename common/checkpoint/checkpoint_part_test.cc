@@ -33,7 +33,7 @@ class Bucket {
   void Remove(const Keys& keys) {
     for (const uint64_t key : keys) rows_.erase(KeyHash(key));
   }
-  // Of the rows that were written at `from` or later.
+  // A snapshot of the rows that were written at `from` or later.
   v1::ShardSnapshot Snapshot(int64_t version, uint32_t from = 0) const {
     v1::ShardSnapshot snapshot;
     snapshot.set_elements(1);
@@ -176,7 +176,7 @@ struct Chain {
   SimDisk disk{1};
   Bucket bucket;
   std::vector<v1::PartBase> bases;
-  v1::CheckpointManifest manifest;  // Of the last.
+  v1::CheckpointManifest manifest;  // The manifest of the last checkpoint.
 };
 
 TEST_CASE("CheckpointPart: what changed is read with all that it rests on",

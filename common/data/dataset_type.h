@@ -14,7 +14,8 @@ namespace capstan {
 struct Dataset {
   SampleShape shape;  // Shape of one image.
   int64_t count = 0;  // Images.
-  // Of the format: labels are in [0, classes). Of labels that are numbers: how many an image has.
+  // If labels are classes, how many there are: labels are in [0, classes). If labels are numbers,
+  // how many an image has.
   int64_t classes = 0;
   std::vector<uint8_t> pixels;  // [count, h, w, c].
   std::vector<uint8_t> labels;  // [count]; empty if labels are numbers.

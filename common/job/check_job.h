@@ -29,8 +29,8 @@ struct JobCheck {
   // Split::block_examples, as they were counted.
   std::vector<int64_t> train_blocks, test_blocks, validation_blocks;
   int64_t train_count = 0;       // Images, or examples.
-  int64_t test_count = 0;        // Likewise; 0 without a test split.
-  int64_t validation_count = 0;  // Likewise.
+  int64_t test_count = 0;        // Images, or examples; 0 without a test split.
+  int64_t validation_count = 0;  // Images, or examples.
 };
 
 // In this order, each step only if the ones before found nothing: ValidateJob; all splits are read

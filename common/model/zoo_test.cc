@@ -64,7 +64,7 @@ TEST_CASE("Zoo: resnet20 for CIFAR-10 has 20 weighted layers on its main path", 
 
 struct Published {
   const char* name;
-  int64_t parameters;  // Of torchvision's model with 1000 classes.
+  int64_t parameters;  // The count in torchvision's model with 1000 classes.
   int64_t statistics;  // Batch-norm means and variances.
 };
 

@@ -15,7 +15,7 @@ struct Object {
 
 TEST_CASE("Call tracker: waits until the last owner, on whatever thread, has let go", "[net]") {
   CallTracker tracker;
-  tracker.WaitUntilGone();  // Of nothing.
+  tracker.WaitUntilGone();  // There is no call to wait for.
   std::atomic<int> count = 0;
   auto first = tracker.Make<Object>(&count);
   auto second = tracker.Make<Object>(&count);

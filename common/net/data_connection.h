@@ -50,9 +50,9 @@ class DataConnection {
   // Frames are dropped once the connection has ended. `head.length` is set to the payload's.
   void Send(const FrameHead& head, absl::Cord payload,
             absl::Duration patience = absl::ZeroDuration());
-  // Likewise; the thread in Run writes it.
+  // Same as Send, but the thread in Run always writes the frame.
   void Leave(const FrameHead& head, absl::Cord payload);
-  void DropPlaces(uint64_t call) { reader_.DropPlaces(call); }  // For the thread in Run.
+  void DropPlaces(uint64_t call) { reader_.DropPlaces(call); }  // Only the thread in Run calls it.
   void Wake();                                                  // Makes Run call OnTick.
   void Close();  // Makes Run return, soon. May be called before Run.
 

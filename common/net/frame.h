@@ -35,7 +35,7 @@ enum class FrameKind : uint8_t {
   kRequest = 1,  // `what` is a DataMethod.
   kAnswer = 2,
   kError = 3,   // `what` is an absl::StatusCode.
-  kCancel = 4,  // Of a call: nobody waits for it any more. Without a payload, as those below.
+  kCancel = 4,  // Nobody waits for the call any more. No payload, here and below.
   kPing = 5,
   kPong = 6,
 };

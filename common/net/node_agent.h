@@ -75,7 +75,7 @@ class NodeAgent {
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
   const SteadyClock clock_;
   NodeConnection connection_;      // The agent's thread's only.
-  NodeRegistration registration_;  // Likewise.
+  NodeRegistration registration_;  // Only the agent's thread uses it.
 
   absl::Mutex mutex_;
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;

@@ -26,8 +26,9 @@ struct EarlierExport {
   v1::SavedRows rows;
 };
 
-// That of `table` in `folder`, whose manifest this is.
-// Errors: kInvalidArgument  of another job or table, or it cannot be the base of a delta; says why.
+// Finds the export of `table` in `folder`, whose manifest is `manifest`.
+// Errors: kInvalidArgument  it is of another job or table, or cannot be the base of a delta; says
+//         why.
 absl::StatusOr<EarlierExport> FindEarlierExport(const std::string& folder,
                                                 const v1::ModelManifest& manifest,
                                                 const std::string& job_id,
@@ -35,8 +36,8 @@ absl::StatusOr<EarlierExport> FindEarlierExport(const std::string& folder,
 
 // Writes rows-<table>.safetensors into `directory`, which is made if missing; on failure it is as
 // it was. Memory: some answers. Returns what the manifest says; it borrows `table`.
-// With `earlier` only rows that have changed since, and where rows may leave, the keys of those
-// that have, removed-<table>.safetensors.
+// With `earlier` it writes only rows that have changed since. Where rows may leave, it also writes
+// the keys of those that have left, into removed-<table>.safetensors.
 // `progress`: as RowFileWriter's.
 // Errors: those of ScanTable, RowFileName, RowFileWriter and RemovedRows.
 absl::StatusOr<TableRows> ExportRows(const TableScan::Options& options, const v1::TableSpec& table,

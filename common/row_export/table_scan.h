@@ -78,7 +78,7 @@ class TableScan {
 
   int64_t version() const { return version_.value_or(0); }  // The lowest of all answers.
   int64_t rows() const { return rows_; }                    // Rows that were taken.
-  // Of the buckets that were read: the lowest version and the first timeline of their answers.
+  // For each bucket that was read: the lowest version and the first timeline of its answers.
   const std::vector<int64_t>& versions() const { return versions_; }
   const std::vector<uint64_t>& timelines() const { return timelines_; }
 

@@ -59,7 +59,8 @@ class SharedSegment {
   // Takes all its pages from the system. Errors: those of Create.
   absl::Status Allocate();
 
-  // Of a segment made by Create; good as long as that segment lives.
+  // What a process needs to open this segment; valid as long as the segment lives.
+  // REQUIRES: the segment was made by Create.
   SegmentOffer offer() const;
   std::string proof() const;
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int32_t kBuckets = 3;
 constexpr int32_t kDim = 2;
-constexpr int64_t kElements = 10;  // Of the dense table, 6 and 4.
+constexpr int64_t kElements = 10;  // Elements of the dense table: shards of 6 and 4.
 
 using absl::StatusCode;
 
@@ -213,7 +213,7 @@ TEST_CASE("SnapshotReader: reading from one server renews the lease at the other
 
 TEST_CASE("SnapshotReader: leases are renewed in the midst of one long call", "[common]") {
   FakeSource source;
-  std::vector<uint64_t> keys;  // Of buckets 0 and 2, which are both on a.
+  std::vector<uint64_t> keys;  // Keys of buckets 0 and 2, which are both on a.
   for (uint64_t key = 0; keys.size() < 20; ++key) {
     if (PlaceOf(KeyHash(key), kBuckets).bucket != 1) keys.push_back(key);
   }

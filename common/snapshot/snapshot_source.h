@@ -16,7 +16,7 @@ namespace capstan {
 class SnapshotSource {
  public:
   virtual ~SnapshotSource() = default;
-  // Of the scheduler. Errors: its; kUnavailable, kDeadlineExceeded  it is not reached.
+  // Asks the scheduler. Errors: its own; kUnavailable, kDeadlineExceeded  it is not reached.
   virtual absl::StatusOr<v1::OpenSnapshotResponse> Open(const v1::OpenSnapshotRequest& request) = 0;
   // Calls a server. Errors: likewise.
   virtual absl::StatusOr<v1::ReadSnapshotResponse> Read(const v1::ServerAddress& server,

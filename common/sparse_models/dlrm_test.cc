@@ -126,7 +126,7 @@ TEST_CASE("DLRM: dots stand row by row behind the bottom's output", "[sparse_mod
   AddExample(1, {}, {{1, 2, 0}, {1, 3, 1}, {1, 5, 2}}, &batch);
   ModelCase on(*model, batch);
   on.rows = {1};
-  on.dense = {100, 10, 1, 0.5f};  // Of (1, 0), (2, 0), (2, 1), and the bias.
+  on.dense = {100, 10, 1, 0.5f};  // The weights of (1, 0), (2, 0), (2, 1), and the bias.
   CHECK(PredictOn(*model, on) == std::vector<float>{600 + 100 + 15 + 0.5f});
 }
 

@@ -94,7 +94,7 @@ class FactorModel final : public SparseModel {
   std::vector<float> sums_;             // [n, rank]: sum of x_i v_i.
   std::vector<float> squares_;          // [rank], of one example: sum of (x_i v_i)^2.
   std::vector<float> inputs_;           // [n, mlp_inputs_].
-  std::vector<float> input_gradients_;  // Likewise.
+  std::vector<float> input_gradients_;  // [n, mlp_inputs_].
 };
 
 }  // namespace capstan

@@ -57,7 +57,7 @@ struct ClickData {
   }
 
   ExampleBatch train, test;
-  double best_auc = 0;  // Of the true probabilities.
+  double best_auc = 0;  // The AUC of the true probabilities.
 };
 
 // How far the model stays below the true probabilities.

@@ -57,8 +57,8 @@ inline LossAndSlope LossOf(SparseLoss loss, double output, double label) {
   return result;
 }
 
-// Of a batch: outputs[i] is that of the example with labels[i]. Slopes are divided by
-// gradient_samples. REQUIRES: as LossOf.
+// The losses of a batch: outputs[i] is the output of the example with labels[i]. Slopes are divided
+// by gradient_samples. REQUIRES: same as LossOf.
 template <typename Output>
 SparseResult FindLosses(SparseLoss loss, const Output* outputs, absl::Span<const float> labels,
                         int64_t gradient_samples, std::vector<float>* slopes) {

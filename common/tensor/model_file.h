@@ -45,7 +45,8 @@ struct TableRows {
   // Lowest version and timeline of each bucket; a later delta begins there.
   std::vector<int64_t> bucket_versions = {};
   std::vector<uint64_t> bucket_timelines = {};
-  // Of a delta: keys whose rows have left, in the file of RemovedFileName. None: there is no file.
+  // In a delta: the number of keys whose rows have left, which are in the file of RemovedFileName.
+  // None: there is no such file.
   std::optional<int64_t> removed = {};
 };
 

@@ -9,8 +9,8 @@
 namespace capstan {
 
 inline constexpr int64_t kShardElementsMax = int64_t{1} << 20;  // 4 MiB of fp32.
-// Of a shard that no cut may divide, because its rule takes norms over whole tensors: 32 MiB of
-// fp32, half of what a message may have.
+// Most elements of a shard that must not be cut, because its rule takes norms over whole tensors:
+// 32 MiB of fp32, half of what a message may have.
 inline constexpr int64_t kWholeTensorElementsMax = int64_t{1} << 23;
 
 }  // namespace capstan

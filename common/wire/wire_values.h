@@ -37,12 +37,12 @@ class WireValues {
   // kBlockElements.
   const UnalignedFloat* Read(int64_t begin, int64_t count, float* block) const;
 
-  void CopyTo(float* to) const;  // All of them.
-  // All of them in the format in which they came. What was received there is left as it is.
+  void CopyTo(float* to) const;  // Copies all of them.
+  // Copies all of them in the format in which they came. What was received in `to` already stays.
   void CopyBytesTo(char* to) const;
-  // Rows of `dim` to rows `places` of `to`. REQUIRES: as many; dim <= kBlockElements.
+  // Copies rows of `dim` to rows `places` of `to`. REQUIRES: as many; dim <= kBlockElements.
   void CopyRowsTo(absl::Span<const uint32_t> places, int64_t dim, float* to) const;
-  void AppendTo(std::string* bytes) const;  // Likewise, as fp32.
+  void AppendTo(std::string* bytes) const;  // Appends all of them as fp32.
 
  private:
   struct Piece {

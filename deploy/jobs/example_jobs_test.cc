@@ -21,7 +21,7 @@ constexpr const char* kFiles[] = {
     "folders_lenet_bsp",  "kdd_columns_ssp",    "numbers_mlp_bsp",      "ratings_mf_asp",
     "words_skip_gram"};
 
-// Of a test run: the working directory is the workspace's root.
+// The path of an example job. Tests run in the workspace's root.
 std::string Path(const std::string& name) { return "deploy/jobs/" + name + ".textproto"; }
 
 v1::JobSpec Load(const std::string& name) {

@@ -238,7 +238,7 @@ CAPSTAN_HOST_DEVICE float LambStep(const UpdateScalars& c, float w, float m, flo
   return (c.moment_scale * m) / (std::sqrt(v) * c.root_scale + c.epsilon) + c.step_decay * w;
 }
 
-// Of a layer-wise rule: returns the element of the vector whose norm is compared with that of the
+// For a layer-wise rule: returns the element of the vector whose norm is compared with that of the
 // weights, from g, which is clipped and has no decay. It updates the moments, which Stepped then
 // reads.
 template <UpdateRule kRule>

@@ -122,7 +122,7 @@ TEST_CASE("Desired states: who has seen a later one than there is hears a newer 
           "[scheduler][core]") {
   Cluster cluster;
   cluster.Settle();
-  CHECK(cluster.states.RaiseGeneration("worker-1", Generation(40)));  // Of a lost store.
+  CHECK(cluster.states.RaiseGeneration("worker-1", Generation(40)));  // A lost store's.
   CHECK(cluster.states.IsNewest("worker-1", Generation(41)));
   CHECK(cluster.states.RaiseGeneration("worker-1", Generation(3)));
   CHECK(cluster.states.IsNewest("worker-1", Generation(42)));

@@ -88,9 +88,9 @@ class JobTable {
   const JobEntry* Find(const JobId& job) const;
   JobRun* RunOf(const JobId& job);  // Null: no such job, or it never started.
   const JobRun* RunOf(const JobId& job) const;
-  std::vector<JobEntry*> Running();              // By submission.
-  std::vector<const JobEntry*> Running() const;  // Likewise.
-  std::vector<const JobEntry*> All() const;      // Likewise.
+  std::vector<JobEntry*> Running();              // Ordered by submission.
+  std::vector<const JobEntry*> Running() const;  // Ordered by submission.
+  std::vector<const JobEntry*> All() const;      // Ordered by submission.
   // Ended jobs that are to be forgotten, since there are more than `max`, or they ended before
   // `since`.
   std::vector<JobId> Outdated(size_t max, Instant since) const;

@@ -167,7 +167,7 @@ class ServerAgent final : public NodeHandler {
   Incarnation incarnation_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<JobId, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::deque<Order> makes_ ABSL_GUARDED_BY(mutex_);     // At most one an entry.
-  std::deque<Order> captures_ ABSL_GUARDED_BY(mutex_);  // Of one entry only the last does anything.
+  std::deque<Order> captures_ ABSL_GUARDED_BY(mutex_);  // Only an entry's last order has an effect.
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t making_progress_ ABSL_GUARDED_BY(mutex_) = 0;  // See Making.progress.
   Instant read_lease_ ABSL_GUARDED_BY(mutex_);

@@ -75,7 +75,7 @@ v1::SyncNodeResponse LoggedJob(uint64_t generation, uint64_t incarnation) {
   *assignment->mutable_routing() = TestRouting(generation, "server-7", generation);
   assignment->mutable_routing()->mutable_servers(0)->set_incarnation(incarnation);
   assignment->mutable_membership()->set_generation(1);
-  v1::Member* member = assignment->mutable_membership()->add_members();  // Who pushes below.
+  v1::Member* member = assignment->mutable_membership()->add_members();  // It pushes below.
   member->set_incarnation(1);
   member->set_active(true);
   return desired;

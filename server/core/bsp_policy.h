@@ -45,9 +45,9 @@ class BspPolicy final : public ConsistencyPolicy {
   // Notes that the push has come. Returns whether neither it nor a later one of its slot had.
   bool NoteArrival(const PushHead& push);
 
-  SlotTree tree_;  // Of iteration `versions.current`.
-  // With backups, by slot: the last iteration of which it has come. A shard that was restored knows
-  // of none, and counts repetitions of earlier pushes as late.
+  SlotTree tree_;  // The arrivals of iteration `versions.current`.
+  // With backups, for each slot: the last iteration for which its push has come. A shard that was
+  // restored knows of none, and counts repetitions of earlier pushes as late.
   std::vector<Iteration> arrived_;
 };
 

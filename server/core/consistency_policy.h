@@ -32,8 +32,8 @@ struct PushDecision {
   SlotArrival gradients;          // BSP: what to drop, keep and add.
   bool apply = false;             // Then apply `apply_gradient`.
   GradientId apply_gradient = kIncomingGradient;
-  bool keep_previous = false;                           // Of that update.
-  ShardRecord::Kind record = ShardRecord::Kind::kPush;  // Of that update.
+  bool keep_previous = false;                           // Keep the values before that update.
+  ShardRecord::Kind record = ShardRecord::Kind::kPush;  // The record of that update.
 };
 
 struct PullDecision {

@@ -75,7 +75,7 @@ TEST_CASE("Late gradients: a worker that pulls ahead is corrected by the pull be
   ShardFixture shard(Compensated(Asp()));
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 1)});
   shard.Pull(0, 0);
-  shard.Push(BatchPush(1, 1, 0, 1), 5);  // Of a pull that is not known: as it is.
+  shard.Push(BatchPush(1, 1, 0, 1), 5);  // Its pull is not known, so it is applied unchanged.
   CHECK(shard.value() == 5);
   shard.Pull(1, 0);
   shard.Push(BatchPush(0, 1, 0, 1), 1);  // 1 + 1 * (5 - 0).

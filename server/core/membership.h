@@ -25,7 +25,7 @@ struct Membership {
   // Ordered by rank, each at most once. An unlisted rank is dead or not started.
   std::vector<Member> members;
   Incarnation incarnation_floor = {};  // Incarnations below it are fenced off, whatever their rank.
-  double learning_rate_factor = 1;     // Of updates that follow, (0, 1].
+  double learning_rate_factor = 1;     // For the updates that follow, in (0, 1].
   friend bool operator==(const Membership&, const Membership&) = default;
 };
 

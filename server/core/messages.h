@@ -66,7 +66,7 @@ enum class PullOutcome { kValues, kUnchanged, kNotReady, kPast };
 // Which of a shard's two readable buffers a pull is answered from.
 enum class ReadFrom { kNothing, kCurrent, kPrevious };
 
-// Who keeps a pull waiting, and which iteration must be finished first.
+// The workers or slots that a pull waits for, and the iteration that they must finish first.
 struct WaitingOn {
   Iteration iteration;
   std::vector<Rank> ranks;    // SSP: workers that have not finished it. Ascending.
@@ -89,7 +89,7 @@ struct DropGradient {
 // kCorrectedGradient = the incoming payload, corrected by what has happened to the values since the
 // worker pulled them (server/optimizer/late_gradient.h).
 struct CorrectGradient {
-  Version computed_with;            // Of the values that the worker pulled.
+  Version computed_with;            // The version of the values that the worker pulled.
   int64_t divisor = 1;              // >= 1.
   float delay_compensation = 0.0f;  // Above 0: the values of `computed_with` have been kept.
 };
@@ -127,7 +127,7 @@ struct ReplyPull {
   PullToken token;
   PullOutcome outcome = PullOutcome::kValues;
   ReadFrom read_from = ReadFrom::kNothing;  // kValues only.
-  Version version;  // Of the values; kPast: the oldest readable one; kNotReady: the current one.
+  Version version;  // The values' version; kPast: the oldest readable; kNotReady: the current.
   // SSP, ASP: the caller's iteration minus those finished by every active worker.
   int64_t staleness = 0;
   // Whose members those workers are. 0: none is known yet.

@@ -106,8 +106,7 @@ TEST_CASE("Pulled versions: another incarnation starts with nothing, and a dead 
   pulled.Remember(kA, kSecond, Iteration(7), Version(2), kept.actions);
   CHECK(kept.versions() == Versions{1, 2});
   CHECK(pulled.ComputedWith(kA, kFirst, Iteration(0)) == std::nullopt);
-  pulled.Remember(kA, kFirst, Iteration(8), Version(3),
-                  kept.actions);  // Of an incarnation that is over.
+  pulled.Remember(kA, kFirst, Iteration(8), Version(3), kept.actions);  // Its incarnation is over.
   CHECK(kept.versions() == Versions{1, 2});
 
   pulled.SetMembership(Listed({MemberOf(kA, kSecond), MemberOf(kB, kFirst)}), kept.actions);

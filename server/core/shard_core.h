@@ -141,7 +141,7 @@ class ShardCore {
   int64_t pushes_duplicate_ = 0;
   int64_t pushes_late_ = 0;
   absl::btree_map<PullToken, PullHead> pending_;  // Ordered: the order of answers is observable.
-  absl::btree_set<std::pair<Instant, PullToken>> deadlines_;  // Of pending_.
+  absl::btree_set<std::pair<Instant, PullToken>> deadlines_;  // The deadlines of pending_.
 };
 
 }  // namespace capstan::server

@@ -156,7 +156,7 @@ class SlotWorld {
     for (int32_t rank = 0; rank < kRanks; ++rank) {
       members.push_back(ActiveMember(rank, incarnations_[rank]));
     }
-    members.push_back(RestingMember(/*rank=*/9, /*incarnation=*/1));  // Who reads.
+    members.push_back(RestingMember(/*rank=*/9, /*incarnation=*/1));  // The worker that reads.
     shard_.SetMembers(members);
   }
 

@@ -359,7 +359,7 @@ TEST_CASE("Shard: an incarnation that the scheduler has not listed changes nothi
                               .snapshot = snapshot}),
                StatusCode::kUnavailable, "expected one that the scheduler has listed");
   CHECK(shard.core().Save() == before);
-  shard.Push(push(0, 1), 1);  // Who is listed goes on.
+  shard.Push(push(0, 1), 1);  // A listed worker goes on.
   shard.SetMembers({ActiveMember(0, 1), ActiveMember(1, 10)});
   shard.Push(push(1, 10), 2);
 }

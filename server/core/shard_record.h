@@ -22,7 +22,7 @@ struct ShardRecord {
     kBarrier,  // Changes nothing but the position.
   };
   Kind kind = Kind::kBarrier;
-  Position position;  // Of the shard once it is applied; from 1 up, without gaps.
+  Position position;  // The shard's, once the record is applied; from 1 up, without gaps.
   // kPush.
   Rank rank;
   Incarnation incarnation;
@@ -65,7 +65,7 @@ struct ShardCoreState {
   int64_t pushes_duplicate = 0;
   int64_t pushes_late = 0;
   Incarnation incarnation_floor = {};  // The highest of all memberships.
-  double learning_rate_factor = 1;     // Of the newest membership.
+  double learning_rate_factor = 1;     // The newest membership's.
   std::vector<PushMarks> push_marks;   // Ordered by rank.
   bool members_known = false;
   std::vector<WorkerClock> members;  // Ordered by rank.

@@ -25,10 +25,10 @@ namespace capstan::server {
 
 // A primary's message as its replica sees it.
 struct ReplicateHead {
-  Generation generation;  // Of the sender's routing.
+  Generation generation;  // The generation of the sender's routing.
   Term term;
   std::optional<Position> install;  // The snapshot's.
-  Position begin;                   // Of the first record, if there are any.
+  Position begin;                   // The position of the first record, if there are any.
   int64_t records = 0;
 };
 
@@ -64,7 +64,7 @@ class ShardReplication {
   void TookInstall(Term term);  // The shell has replaced the shard.
 
   ShardRole role() const { return role_; }
-  Term term() const { return term_; }  // Of the shard's primary, as the routing says.
+  Term term() const { return term_; }  // The primary's term, as the routing says.
   // Under which primary what is held was made or received; 0: nothing is held.
   Term held_term() const { return held_term_; }
   // How far the log is in the held term. -1: not at all.

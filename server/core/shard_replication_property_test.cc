@@ -42,7 +42,7 @@ struct Table {
 struct Process {
   FollowerKey key;
   std::unique_ptr<ShardReplication> replication = std::make_unique<ShardReplication>(false);
-  Generation generation;  // Of the table taken in.
+  Generation generation;  // The generation of the routing table it has.
   bool ever_held = false;
   std::vector<int64_t> values;
 };
@@ -52,7 +52,7 @@ struct Letter {
   FollowerKey to;
   MessageId id;
   ReplicateHead head;
-  std::vector<int64_t> values;  // Of the snapshot, or of the records.
+  std::vector<int64_t> values;  // The values of the snapshot, or of the records.
 };
 
 struct Answer {

@@ -5,7 +5,7 @@
 namespace capstan::server {
 namespace {
 
-// Who may be sent a whole shard.
+// The follower may be sent a whole shard.
 bool Always(const FollowerKey&) { return true; }
 bool Never(const FollowerKey&) { return false; }
 
@@ -276,7 +276,7 @@ TEST_CASE("Shard replication: a logged record waits for the log too", "[server][
   Primary primary({{.key = kFirst, .in_sync = true}}, /*logged=*/true);
   primary.Fill();
   CHECK(primary.committed() == -1);
-  primary.replication.OnLogged(Term(4), Position(7));  // Of an earlier term.
+  primary.replication.OnLogged(Term(4), Position(7));  // It was logged in an earlier term.
   CHECK(primary.committed() == -1);
   primary.replication.OnLogged(Term(5), Position(7));
   CHECK(primary.committed() == 7);

@@ -29,7 +29,7 @@ class SnapshotLeases {
  public:
   struct Limits {
     size_t snapshots = 8;
-    size_t readers = 1024;  // Of one.
+    size_t readers = 1024;  // Readers of one snapshot.
     absl::Duration lease = absl::Seconds(30);
   };
   explicit SnapshotLeases(const Limits& limits) : limits_(limits) {}

@@ -108,7 +108,7 @@ TEST_CASE("FTRL: l1 makes what carries no signal exactly 0, and more of it with 
   CHECK(zeros(dense) == 0);
   CHECK(zeros(train(3.0f)) > 0);
   CHECK(zeros(train(3.0f)) < zeros(sparse));
-  CHECK(zeros(sparse) >= 50);  // Of the 60 without signal.
+  CHECK(zeros(sparse) >= 50);  // 60 features have no signal.
   for (const size_t i : {3, 20, 41, 60}) {
     INFO("feature " << i);
     CHECK(sparse[i] * dense[i] > 0.0f);

@@ -27,7 +27,7 @@ class TrustRatio {
  public:
   static constexpr int64_t kLanes = 16;
 
-  // Of update number `step` (from 0). REQUIRES: IsLayerWise(config); IsSupported(set).
+  // For update number `step` (from 0). REQUIRES: IsLayerWise(config); IsSupported(set).
   TrustRatio(const OptimizerConfig& config, int64_t step,
              InstructionSet set = BestInstructionSet());
 
@@ -47,7 +47,7 @@ class TrustRatio {
   const OptimizerConfig& config_;  // Outlives this.
   const StepScalars scalars_;
   const InstructionSet set_;
-  Sums weights_{}, directions_{};  // Of squares.
+  Sums weights_{}, directions_{};  // Sums of squares.
 };
 
 }  // namespace capstan::server

@@ -25,10 +25,10 @@ namespace capstan::server {
 
 class GrpcReplicaTransport final : public ReplicaTransport {
  public:
-  // For a message without values; larger ones get a second more for each 16 MiB.
+  // The deadline of a message without values; larger ones get a second more for each 16 MiB.
   static constexpr absl::Duration kTimeout = absl::Seconds(2);
-  // Of a whole shard, and a second more for each 256 KiB: a replica that is gone is found by gRPC's
-  // pings, one that takes nothing in by ShardPrimary.
+  // The deadline of a whole shard, which gets a second more for each 256 KiB. gRPC's pings find a
+  // replica that is gone sooner, and ShardPrimary finds one that accepts nothing.
   static constexpr absl::Duration kInstallTimeout = absl::Seconds(10);
 
   ~GrpcReplicaTransport() override;  // Stops.

@@ -183,7 +183,7 @@ TEST_CASE("Install stream: what is not whole changes nothing", "[server][replica
   std::vector<v1::InstallPart> parts = PartsOf(request);
   SECTION("it breaks off") {
     CHECK_STATUS(replica.Install(parts), absl::StatusCode::kAborted, "before its end");
-    parts[1].mutable_piece()->add_optimizer_state();  // Of no rows.
+    parts[1].mutable_piece()->add_optimizer_state();  // State that belongs to no rows.
     CHECK_STATUS(replica.Install(parts), absl::StatusCode::kAborted, "before its end");
     CHECK(BucketIn(replica.job()).empty());
   }

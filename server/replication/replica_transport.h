@@ -36,7 +36,7 @@ struct ReplicaOutcome {
 
 class ReplicaTransport {
  public:
-  // Of a whole shard: so many bytes have left. Not called after `done`.
+  // Reports that so many bytes of a whole shard have left. Not called after `done`.
   using Moved = std::function<void(int64_t bytes)>;
   // The response is valid if the status is OK.
   using Done = std::function<void(const absl::Status&, const v1::ReplicateResponse&)>;

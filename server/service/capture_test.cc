@@ -64,7 +64,7 @@ struct CapturedJob {
                       [&](const absl::Status& status) { ended = status; });
     REQUIRE_OK(ended);
   }
-  // Of the buckets, by shard.
+  // Captures the buckets. Ordered by shard.
   std::vector<CapturedShard> Capture(uint64_t id, uint64_t base = 0) {
     v1::CheckpointOrder order;
     order.set_checkpoint_id(id);
@@ -199,8 +199,8 @@ TEST_CASE("Capture: a table with a limit stays within it while it is captured an
   for (const CapturedShard& each : captured) {
     ReadAll(each, [&] { most = std::max(most, job.MemoryHeld()); });
   }
-  // Of 12,000 rows 60 bytes each are kept: more than a quarter, were it not in their payloads'
-  // place.
+  // 60 bytes are kept for each of 12,000 rows. They would add more than a quarter, if they were not
+  // kept in the place of the payloads.
   CHECK(most <= before * 9 / 8);
 }
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int32_t kBuckets = 4;
 constexpr int kThreads = 4;
-constexpr int kPushes = 50;  // Of each thread.
+constexpr int kPushes = 50;  // Pushes of each thread.
 
 const std::vector<uint64_t>& Keys() {
   static const auto* const keys = new std::vector<uint64_t>([] {

@@ -1,7 +1,7 @@
 // RecordSink: where a job with a log hands every change of its shards; the write-ahead log in the
 // daemon, a simulated one in tests.
 //
-// Of each shard it gets first a Begin, then records of the same term without gaps; a later Begin
+// For each shard it gets first a Begin, then records of the same term without gaps. A later Begin
 // replaces all that it has of the shard (a new copy, or a snapshot that lets the records before it
 // be forgotten). Where it has all that a new primary holds, a Continue begins the term. When
 // everything up to a position of a term is durable it tells HeldJobs::OnLogged, from a thread of

@@ -52,8 +52,8 @@ class ShardLink {
     bool safe_replies = false;  // See HeldJob::Options.
     RecordSink* log = nullptr;
     int64_t log_snapshot_bytes_max = kLogSnapshotBytesMax;
-    std::atomic<int64_t>* log_bytes =
-        nullptr;  // Of all the job's links, on their way. Outlives them.
+    // Bytes on their way from all links of the job. Outlives them.
+    std::atomic<int64_t>* log_bytes = nullptr;
     // All of a shard as it is now. REQUIRES: it is held.
     std::function<absl::StatusOr<CapturedShard>(const ShardKey&)> capture;
   };

@@ -105,7 +105,7 @@ struct SnapshotJob {
     job->snapshot_calls().Close(request);
   }
 
-  // Of keys [0, kKeys), read by key.
+  // The rows of keys [0, kKeys), read by key.
   Rows ReadByKey(uint64_t id) {
     std::vector<uint64_t> keys(kKeys);
     for (uint64_t key = 0; key < kKeys; ++key) keys[key] = key;
@@ -165,8 +165,8 @@ struct SnapshotJob {
   std::shared_ptr<MemoryBudget> budget;
   std::shared_ptr<HeldJob> job;
   uint64_t sequence = 0;
-  Rows rows;         // As they are.
-  float values = 0;  // Of all dense elements.
+  Rows rows;         // The rows.
+  float values = 0;  // The value of all dense elements.
 };
 
 v1::ReadSnapshotRequest ValuesOf(int32_t shard) {

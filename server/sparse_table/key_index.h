@@ -111,7 +111,7 @@ class KeyIndex {
 
   KeyIndex() = default;
 
-  // Of bits that choose no group, in tables of up to 2^24 buckets; never 0.
+  // A tag is made of bits that choose no group in tables of up to 2^24 buckets. It is never 0.
   static uint8_t TagOf(uint64_t place) {
     const auto tag = static_cast<uint8_t>(place >> 24);
     return tag == 0 ? 1 : tag;

@@ -44,7 +44,7 @@ class Fixture {
     for (const RowNumber row : numbers) keys.push_back(rows_.KeyAt(row));
     return keys;
   }
-  // Of the rows from `*place` on that one run brings; `*place` goes on, 0 at the end.
+  // The keys of the rows from `*place` on that one run brings. Moves `*place` on: 0 at the end.
   std::vector<uint64_t> Run(uint64_t* place) const {
     std::vector<RowNumber> numbers;
     const uint64_t next = index_.AppendRun(*place, &numbers);

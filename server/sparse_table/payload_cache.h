@@ -50,7 +50,7 @@ class PayloadCache {
   // Brings the payloads of `rows`, which differ, into memory, where they stay until the next call.
   // Errors: of the disk; kResourceExhausted  no memory.
   absl::Status Hold(absl::Span<const RowNumber> rows, RowSlab* heads);
-  // Of the payloads that Hold would have to read for `rows`, up to held_max(), to be read ahead of
+  // Begins to read the payloads that Hold would have to read for `rows`, up to held_max(), ahead of
   // it. Null: there are none.
   std::unique_ptr<RowFetch> BeginFetch(absl::Span<const RowNumber> rows,
                                        const RowSlab& heads) const;
@@ -86,10 +86,10 @@ class PayloadCache {
   int64_t bytes() const;
 
  private:
-  // Of the slot in the head of a payload on disk; the others count the payloads that had left the
-  // short queue when it did.
+  // The bit that is set in the slot in the head of a payload on disk. The other bits count the
+  // payloads that had left the short queue when it did.
   static constexpr Slot kOnDisk = Slot{1} << 31;
-  // Of the slots: one of so many is for the short queue; and what it may have if it must.
+  // One slot in kShortShare is for the short queue; it may take one in kShortShareMax if it must.
   static constexpr size_t kShortShare = 10;
   static constexpr size_t kShortShareMax = 3;
   static constexpr uint8_t kUsesMax = 7;

@@ -45,7 +45,7 @@ class RowDisk {
   // Errors: kDataLoss  one is not what was written; names the row. kUnavailable  another error of
   //         the disk.
   virtual absl::Status Read(absl::Span<const RowNumber> rows, absl::Span<char* const> payloads) = 0;
-  // Of the payloads as they are now. REQUIRES: as Read.
+  // Begins to read the payloads as they are now. REQUIRES: same as Read.
   virtual std::unique_ptr<RowFetch> BeginFetch(absl::Span<const RowNumber> rows) const = 0;
   // Those that have arrived and are what Read would bring now. `fetch`: of this RowDisk, or of one
   // that was in its place before.

@@ -79,7 +79,7 @@ class RowHistory {
   absl::StatusOr<std::vector<Image>> ImagesAt(int64_t version, uint64_t begin, uint64_t end,
                                               int64_t present,
                                               std::deque<std::string>* payloads) const;
-  // Likewise of these places: one for each, without a payload where there is none.
+  // Same as ImagesAt, for these places: one image for each, without a payload where there is none.
   absl::StatusOr<std::vector<Image>> ImagesOf(int64_t version, absl::Span<const uint64_t> places,
                                               int64_t present,
                                               std::deque<std::string>* payloads) const;

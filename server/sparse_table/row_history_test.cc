@@ -81,7 +81,7 @@ std::vector<Row> RowsOf(const SparseRows& rows) {
   return copies;
 }
 
-// Of a pin, those that an update after version `since` had written.
+// The rows of a pin that an update after version `since` had written.
 std::vector<Row> PinnedRows(const SparseRows& rows, PinId pin,
                             std::optional<int64_t> since = std::nullopt) {
   std::vector<Row> copies;
@@ -113,7 +113,7 @@ std::vector<Row> PinnedByKey(const SparseRows& rows, PinId pin) {
   return copies;
 }
 
-// Of whole rows, in the same form.
+// The weights of whole rows, in the same form.
 std::vector<Row> WeightsByKey(std::vector<Row> rows) {
   for (Row& row : rows) row.second.resize(kDim * sizeof(float));
   std::sort(rows.begin(), rows.end());
@@ -216,7 +216,7 @@ TEST_CASE("Row history: a version that is too long ago for stamps to tell ends b
           "[server][sparse]") {
   SparseRows rows = MakeRows(nullptr);
   Update(rows, 0, {1});
-  rows.Pin(PinId{1});  // Of version 1.
+  rows.Pin(PinId{1});  // Pins version 1.
   Update(rows, kAgeMax, {2});
   CHECK(PinnedByKey(rows, PinId{1}).size() == 1);
   Update(rows, kAgeMax + 1, {2});

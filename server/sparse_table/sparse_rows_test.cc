@@ -167,7 +167,7 @@ TEST_CASE("SparseRows: a row costs little beside its key, values and state", "[s
   CHECK(static_cast<double>(rows.bytes()) / kRows < 1.15 * needed);
 }
 
-// Of 20,000 rows of 16 floats and their state, named in a different order in every round.
+// Holds 20,000 rows of 16 floats and their state, which each round names in a different order.
 class LimitedRows {
  public:
   static constexpr uint64_t kRows = 20'000;

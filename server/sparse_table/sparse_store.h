@@ -43,12 +43,12 @@ namespace capstan::server {
 
 class SparseStore final : public ShardStore, private RowStore {
  public:
-  // Of keys, weights, state and stamps of all rows, counts of keys without one, and keys and
-  // weights once more, of the version before (twice, where an update can make as many rows as it
-  // evicts).
+  // Limit for the keys, weights, state and stamps of all rows, the counts of keys without one, and
+  // once more the keys and weights of the version before (twice, where an update can make as many
+  // rows as it evicts).
   static constexpr int64_t kSnapshotBytesMax = 1 << 30;
 
-  // Of one scan: some milliseconds of work, however small the rows, or however few there are.
+  // Limits of one scan: some milliseconds of work, however small or few the rows are.
   static constexpr size_t kScanRowsMax = 1 << 16;
   static constexpr int kScanRunsMax = 1 << 11;
 

@@ -38,8 +38,8 @@ class DiskTableSource final : public TableSource {
   ServerLog* const log_;
   Disk* const scheduler_;
   absl::Mutex mutex_;
-  // Of the folder read last, "" if there is none: shards of one checkpoint are asked for one after
-  // the other.
+  // The folder that was read last ("": none), its job and its parts. They are kept because shards
+  // of one checkpoint are asked for one after the other.
   std::string folder_ ABSL_GUARDED_BY(mutex_);
   JobId job_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<ShardKey, v1::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);

@@ -28,7 +28,7 @@ LogFrame Record(uint64_t base, int64_t position, uint64_t segment, int64_t bytes
 TEST_CASE("LogIndex: the highest base and its records count, in any order", "[server][storage]") {
   LogIndex index;
   index.Add(Record(2, 12, 1, 10));  // Its base was copied behind it.
-  index.Add(Record(1, 9, 1, 1));    // Of a base that is replaced already.
+  index.Add(Record(1, 9, 1, 1));    // Its base is replaced already.
   CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss, "shard 3 of table 0: there are records");
   index.Add(Base(2, 10, 3, 100));
   CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss,
@@ -67,7 +67,7 @@ TEST_CASE("LogIndex: a shard goes on in later terms, and each record is of its o
   LogIndex index;
   index.Add(Base(2, 10, 1, 100));
   index.Add(Record(2, 11, 1, 20));
-  index.Add(begin_term(11, 6, 1));  // Of a primary that made no record.
+  index.Add(begin_term(11, 6, 1));  // The term of a primary that made no record.
   index.Add(begin_term(11, 8, 1));
   index.Add(at(Record(2, 12, 2, 20), 8));
   index.Add(begin_term(12, 9, 2));

@@ -13,7 +13,7 @@ namespace {
 
 const std::vector<std::string> kPayloads = {"one", "", std::string(300, '\0'), "four"};
 
-// Of each frame, and of the file.
+// The end of each frame; the last one is that of the file.
 std::vector<size_t> Ends() {
   std::vector<size_t> ends;
   size_t end = 0;

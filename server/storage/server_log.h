@@ -40,8 +40,8 @@ namespace capstan::server {
 
 class ServerLog final : public RecordSink {
  public:
-  // Of queued snapshots and records. Beyond it the log of the job that comes next fails: its disk
-  // does not keep up with what is acknowledged to nobody yet.
+  // Limit for queued snapshots and records. Beyond it the log of the job that comes next fails: the
+  // disk does not keep up with what is acknowledged to nobody yet.
   static constexpr int64_t kQueueBytesMax = int64_t{4} << 30;
   // A group is written in pieces of about this size.
   static constexpr int64_t kBatchBytesMax = int64_t{64} << 20;
@@ -148,7 +148,7 @@ class ServerLog final : public RecordSink {
   std::string NameOf(const JobId& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Enqueue(Entry entry);  // An entry without a log's name gets that of its job.
   void Drain();
-  bool WriteGroup();  // Of what is queued. Returns false if nothing is.
+  bool WriteGroup();  // Writes what is queued. Returns false if nothing is.
   // Waits until nothing of the log, or of any, is queued. An executor that was passed in runs one
   // task at a time, so that nobody else would write it meanwhile: then this does.
   void AwaitWritten(const std::string* log) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -50,8 +50,8 @@ class SpillFile {
 
   Segment TakeSegment();  // Its bytes are unspecified.
   void Return(uint32_t segment);
-  // Likewise, and gives their room on the disk back until they are taken again, where the file
-  // system can.
+  // Returns the segments. Where the file system can, their room on the disk is given back until
+  // they are taken again.
   void Discard(absl::Span<const uint32_t> segments);
 
   absl::Status Write(uint32_t segment, size_t at, absl::string_view bytes);

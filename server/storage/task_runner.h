@@ -23,7 +23,7 @@ class TaskRunner {
   explicit TaskRunner(Execute execute);
   ~TaskRunner();  // Stops.
 
-  // Who uses it has few tasks waiting at a time, and says how many. Ignored once stopped.
+  // The owner has few tasks waiting at a time, and says how many. Ignored once stopped.
   void Run(Task task);
   void Stop();  // Lets the waiting tasks be finished (those of its own thread). Idempotent.
 

@@ -21,7 +21,7 @@ namespace capstan::server {
 // The rows of a captured bucket. May be dropped under any lock.
 class CapturedRows {
  public:
-  // Of one piece. Some hundred rows come all the same.
+  // Target size of one piece. Some hundred rows come even if they are larger.
   static constexpr int64_t kPieceBytes = 256 << 10;
 
   // The next ones, as ShardSnapshot.pieces; none: that was all. Takes the job's lock.
@@ -36,8 +36,8 @@ class CapturedRows {
 struct CapturedShard {
   HeldShard shard;
   std::shared_ptr<const v1::ShardSnapshot> snapshot;
-  std::shared_ptr<CapturedRows> rows;  // Of a bucket, which the snapshot is without. Else null.
-  int64_t bytes = 0;                   // Of all of it in memory, roughly.
+  std::shared_ptr<CapturedRows> rows;  // A bucket's rows; `snapshot` lacks them. Else null.
+  int64_t bytes = 0;                   // Memory of all of it, roughly.
 };
 
 // The snapshot with all its rows, in pieces. Errors: as CapturedRows::Next.

@@ -131,7 +131,7 @@ TEST_CASE("Dense store: steady training needs no memory beyond one more buffer",
   const int64_t count = 1000, buffer = count * 4;
   const std::vector<float> gradient = Numbers(5, count);
   const auto store = MakeStore(Rule(OptimizerKind::kMomentum), Numbers(1, count));
-  const int64_t lasting = store->on_device() ? buffer : 2 * buffer;  // Of the host.
+  const int64_t lasting = store->on_device() ? buffer : 2 * buffer;  // Memory of the host.
   CHECK(store->bytes() == lasting);
   const int slots = GENERATE(1, 2);
   for (int64_t step = 0; step < 5; ++step) {

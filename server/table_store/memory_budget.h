@@ -24,13 +24,13 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
  public:
   struct Limits {
     int64_t all = 0;      // Bytes of all jobs together; 0: no limit.
-    int64_t one_job = 0;  // Likewise, of each job.
+    int64_t one_job = 0;  // Bytes of each job; 0: no limit.
   };
 
   // Memory that is accounted for as long as this lives.
   class Reservation {
    public:
-    Reservation() = default;  // Of nothing.
+    Reservation() = default;  // It reserves nothing.
     Reservation(Reservation&& other) noexcept { *this = std::move(other); }
     Reservation& operator=(Reservation&& other) noexcept {
       std::swap(budget_, other.budget_);
@@ -46,7 +46,8 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
     absl::Status Grow(int64_t bytes) {
       return budget_ == nullptr ? absl::OkStatus() : budget_->Grow(job_, shard_, bytes);
     }
-    // Likewise, or so few: less than before counts once no other copy of the shard is there.
+    // Same as Grow, but `bytes` may be less than before. Less counts once there is no other copy of
+    // the shard.
     absl::Status Resize(int64_t bytes) {
       return budget_ == nullptr ? absl::OkStatus() : budget_->Resize(job_, shard_, bytes);
     }
@@ -69,7 +70,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
  private:
   struct Shard {
     int copies = 0;
-    int64_t bytes = 0;  // Of the largest.
+    int64_t bytes = 0;  // Bytes of the largest copy.
   };
   struct Job {
     int64_t bytes = 0;

@@ -55,7 +55,7 @@ TEST_CASE("Memory budget: what a reservation needs no more is there for others",
   CHECK(budget->HeldBy("a-1") == 20);
   const MemoryBudget::Reservation other = budget->Reserve("b-1", kFirst, 80).value();
   CHECK(budget->held() == 100);
-  // Of two copies the larger one counts, as it cannot be told apart.
+  // The larger one of two copies counts, because they cannot be told apart.
   const MemoryBudget::Reservation copy = budget->Reserve("a-1", kFirst, 20).value();
   REQUIRE_OK(lists.Resize(5));
   CHECK(budget->HeldBy("a-1") == 20);

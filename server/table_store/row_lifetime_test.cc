@@ -93,7 +93,7 @@ struct Pushed {
   Gradient gradient;
 };
 
-// Of one slot of one iteration: few keys often, others seldom.
+// The keys of one slot in one iteration: few keys often, others seldom.
 std::vector<uint64_t> DrawKeys(int64_t iteration, int slot) {
   std::vector<uint64_t> keys;
   for (uint64_t i = 0; i < 25; ++i) {

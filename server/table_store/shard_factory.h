@@ -28,8 +28,8 @@
 namespace capstan::server {
 
 struct JobTablesConfig {
-  std::vector<v1::TableSpec> tables;  // In the order of their index.
-  OptimizerConfig optimizer;          // Of tables whose rule is OPTIMIZER.
+  std::vector<v1::TableSpec> tables;  // Ordered by index.
+  OptimizerConfig optimizer;          // For tables whose rule is OPTIMIZER.
   ConsistencyRule consistency;
   uint64_t seed = 0;
   JobId job;
@@ -86,7 +86,7 @@ class ShardFactory {
   absl::StatusOr<Room> MakeRoom(const HeldShard& shard, Contents contents) const;
 
   const JobTablesConfig config_;
-  absl::btree_map<TableId, v1::TableSpec> tables_;  // Of config_, by index.
+  absl::btree_map<TableId, v1::TableSpec> tables_;  // The tables of config_, keyed by index.
 };
 
 }  // namespace capstan::server

@@ -95,14 +95,14 @@ class TableShard {
   };
 
   absl::Status Account();               // What the store has grown by.
-  v1::ShardSnapshot SaveState() const;  // Without its numbers.
+  v1::ShardSnapshot SaveState() const;  // Leaves its numbers out.
 
   Range elements_;
   ShardCore core_;
   std::unique_ptr<ShardStore> store_;
-  MemoryBudget::Reservation memory_;  // Of the store.
-  int64_t accounted_;                 // Bytes of it.
-  std::vector<Captured> captured_;    // That may be a base: at most two, the older one first.
+  MemoryBudget::Reservation memory_;  // The reservation for the store.
+  int64_t accounted_;                 // Bytes that are reserved.
+  std::vector<Captured> captured_;    // Possible bases: at most two, the older first.
 };
 
 }  // namespace capstan::server

@@ -117,7 +117,7 @@ absl::Status BenchOp(CudaBackend& gpu, const std::string& name, const OpDesc& de
 }
 
 absl::Status BenchConvolutions(CudaBackend& gpu) {
-  // Of ResNet-50, batch 256: a layer of each size, the first one, and one that halves the image.
+  // Layers of ResNet-50, batch 256: one of each size, the first one, and one that halves the image.
   const kernels::WindowCase cases[] = {
       {256, 224, 224, 3, 64, 7, 2, 3},   {256, 56, 56, 64, 64, 3, 1, 1},
       {256, 56, 56, 64, 256, 1, 1, 0},   {256, 28, 28, 128, 128, 3, 1, 1},

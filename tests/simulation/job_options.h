@@ -50,7 +50,7 @@ struct JobOptions {
   int optimizer = 0;  // BSP: 0 SGD, 1 momentum, 2 Adam, 3 Adagrad.
   int replicas = 0;
   bool log = false;
-  int64_t push_bytes_max = 64 << 20;  // That a task has under way to one server.
+  int64_t push_bytes_max = 64 << 20;  // Limit of what a task has under way to one server.
   int64_t checkpoint_iterations = 0;
   int checkpoints_kept = 2;
   int max_restarts = 1000;

@@ -70,8 +70,8 @@ struct ChaosOptions {
   double any_sectors = 0;  // Share of those that keep any sectors of unsynced writes, in no order.
   double lose_disk = 0;    // Share of server restarts that find an empty disk,
   double old_disk = 0;     // or instead, in this share of them, the one that it had before.
-  // Of the scheduler or a worker daemon, which then runs late. A server's right to answer reads
-  // rests on its clock.
+  // The clock of the scheduler or of a worker daemon freezes, which then runs late. A server's does
+  // not, since its right to answer reads rests on its clock.
   absl::Duration freeze_clock = absl::InfiniteDuration();
   double clock_drift = 0;  // At most 0.05: rates lie in [1 - drift, 1 + drift].
   absl::Duration flip_stored_bit = absl::InfiniteDuration();  // A bit of some server's log.

@@ -81,7 +81,7 @@ class LivingRows {
     }
   }
 
-  // Of the rows that a slot's gradient names, that is, in which it is not 0.
+  // Updates the rows that a slot's gradient names, that is, in which it is not 0.
   void Update(int64_t step, const std::vector<Arrays>& slots, const std::vector<float>& sum,
               std::vector<float>* values) {
     for (size_t b = 0; b < buckets_.size(); ++b) {

@@ -3,7 +3,7 @@
 // Staleness: when a server's answer to a pull at iteration c leaves, every other task that holds
 // work has itself finished iteration c - 1 - bound, or was started beyond it. The checker knows how
 // far a task is from its pushes and its assignment, not from what servers count.
-// Of its own pushes an early pull may miss as many as of anybody's.
+// An early pull may miss as many of its own worker's pushes as of any other's.
 // Rows that a task has kept: what it uses is what it pulled last, and what holds for an answer
 // holds for them, with how far others had come when that answer left. ASP: their age is not beyond
 // what the job allows.

@@ -78,9 +78,10 @@ class CallQueue {
   std::vector<std::shared_ptr<ClientCall>> TakeSmallPushes();
   void Clear();  // What was not started will not be.
 
-  const CallSet& calls() const { return calls_; }  // That wait or are under way.
+  const CallSet& calls() const { return calls_; }  // Calls that wait or are under way.
   int64_t messages() const { return messages_; }   // Calls that were to be started so far.
-  int64_t shared_messages() const { return shared_messages_; }  // With room in shared memory.
+  // Calls that had room in shared memory.
+  int64_t shared_messages() const { return shared_messages_; }
 
  private:
   using Calls = std::deque<std::shared_ptr<ClientCall>>;

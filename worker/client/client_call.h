@@ -37,10 +37,10 @@ struct ClientCall {
 
   SendMessage message;
   Transport* transport = nullptr;      // The core's, which outlives the call.
-  std::shared_ptr<Transfer> transfer;  // Of the transport.
+  std::shared_ptr<Transfer> transfer;  // Made by the transport.
   OpPayload payload;                   // The destination is used only while `reading`.
-  std::vector<KeyForm> forms;          // By shard.
-  std::vector<int64_t> sizes;          // Bytes of values, by shard.
+  std::vector<KeyForm> forms;          // One for each shard.
+  std::vector<int64_t> sizes;          // Bytes of values of each shard.
   int64_t pushing = 0;                 // Push: what it takes of CallQueue's push_bytes_max.
   bool in_shared_memory = false;       // Its values lie there.
   bool reading = false;                // Its answer's values are being written.

@@ -84,7 +84,7 @@ class PushPullCore {
   bool IsExpected(const ClientCall& call) const { return session_.Expects(call.message.message); }
   void BeginRead(ClientCall& call);                                 // REQUIRES: IsExpected(call).
   bool IsRead(std::optional<OpId> op = std::nullopt) const;         // No value: any operation.
-  void CancelReaders(std::optional<OpId> op = std::nullopt) const;  // Likewise.
+  void CancelReaders(std::optional<OpId> op = std::nullopt) const;  // No value: all operations.
   // The call has ended: with `status` if that is not OK, else with `reply`, whose values are in
   // their places. Returns whether the reply was accepted.
   bool OnReply(const std::shared_ptr<ClientCall>& call, const absl::Status& status,
@@ -95,7 +95,7 @@ class PushPullCore {
   const CallQueue& queue() const { return queue_; }
   const PushPullSession& session() const { return session_; }
   int64_t named_lists() const { return named_lists_; }      // See MessageCounts.
-  int64_t unknown_lists() const { return unknown_lists_; }  // Likewise.
+  int64_t unknown_lists() const { return unknown_lists_; }  // See MessageCounts.
 
  private:
   absl::Status CheckArrays(const OpRequest& request, const OpPayload& payload) const;
@@ -111,9 +111,9 @@ class PushPullCore {
   PushPullSession session_;
   CallQueue queue_;
   Routing routing_;
-  std::vector<Transport*> transports_;  // By index in routing_.servers.
+  std::vector<Transport*> transports_;  // Indexed as routing_.servers.
   absl::btree_map<std::string, std::shared_ptr<Transport>> transport_by_address_;
-  absl::btree_map<OpId, OpPayload> payloads_;  // Of operations that run.
+  absl::btree_map<OpId, OpPayload> payloads_;  // The payloads of operations that run.
   absl::btree_map<OpId, OpDone> ended_;
   absl::btree_map<const Transport*, KnownKeyLists> known_lists_;
   absl::btree_map<OpId, int> readers_;  // Calls that are being read; each is > 0.

@@ -28,9 +28,9 @@ class DaemonProcess {
   Subprocess* operator->() const { return process_.get(); }
 
   std::string log() const;
-  std::string port_file() const;                    // What it holds.
-  std::string Path(const std::string& name) const;  // Of a file in its folder.
-  void WaitForLog(const std::string& text) const;   // Until the log contains `text`.
+  std::string port_file() const;                    // Contents of the port file.
+  std::string Path(const std::string& name) const;  // Path of a file in its folder.
+  void WaitForLog(const std::string& text) const;   // Returns once the log has `text`.
 
  private:
   const std::string folder_;

@@ -39,7 +39,7 @@ class SimDisk final : public Disk {
  public:
   enum class Fault {
     kDiskFull,       // An append keeps a part of its bytes and fails.
-    kWriteError,     // Likewise; or a change of names fails.
+    kWriteError,     // Same as kDiskFull; or a change of names fails.
     kReadError,      // A read fails.
     kSyncError,      // A sync fails, and loses what it should have written.
     kLyingSync,      // A sync says OK and does nothing.
@@ -65,8 +65,8 @@ class SimDisk final : public Disk {
   enum class Unsynced {
     kLost,          // Nothing.
     kTornAtByte,    // Bytes up to a random one; names up to a random change.
-    kTornAtSector,  // Likewise, at a multiple of 512 bytes of the file.
-    kTornZeros,     // As kTornAtByte, but files keep their lengths: zeros follow.
+    kTornAtSector,  // Same as kTornAtByte, at a multiple of 512 bytes of the file.
+    kTornZeros,     // Same as kTornAtByte, but files keep their lengths: zeros follow.
     kKept,          // Everything: it had been written back just before.
     kAnySectors,    // Any of the sectors that were not synced, zeros in the place of those before
                     // the last of them; names as kTornAtByte. Small sectors do for small files.
@@ -99,9 +99,9 @@ class SimDisk final : public Disk {
   void KillProcess();             // Open files are dead; the cache goes on.
   // Inverts one bit of a file, in the cache and on the disk. REQUIRES: it exists and is as long.
   void FlipBit(const std::string& path, int64_t bit);
-  bool FlipRandomBit();                 // Of a random file; false: there is no byte.
-  int64_t injected(Fault fault) const;  // So far.
-  // Of all files, in the cache.
+  bool FlipRandomBit();                 // Inverts one of a random file; false: there is no byte.
+  int64_t injected(Fault fault) const;  // How often it was injected so far.
+  // Size of all files in the cache.
   int64_t bytes() const;
   std::vector<std::string> files() const;  // Sorted paths.
 
@@ -148,7 +148,8 @@ class SimDisk final : public Disk {
   std::map<int64_t, Fault> planned_ ABSL_GUARDED_BY(mutex_);
   int64_t steps_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t cut_at_ ABSL_GUARDED_BY(mutex_) = -1;
-  int64_t incarnation_ ABSL_GUARDED_BY(mutex_) = 0;  // Of open files: ends with a crash.
+  // The incarnation of files that are opened now. A crash, or a kill of the process, ends it.
+  int64_t incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
   std::set<std::string> folders_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, FilePtr> cached_ ABSL_GUARDED_BY(mutex_);   // By path.
   std::map<std::string, FilePtr> durable_ ABSL_GUARDED_BY(mutex_);  // By path.

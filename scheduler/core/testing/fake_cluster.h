@@ -72,7 +72,7 @@ class FakeCluster {
   // ---- people
   void AddServer(const std::string& name);
   void AddWorker(const std::string& name, int capacity);
-  void SetGpus(const std::string& name, int count);  // Of that worker, from its next start on.
+  void SetGpus(const std::string& name, int count);  // Takes effect at the worker's next start.
   void Kill(const std::string& name);   // A daemon, and the tasks that it runs; its call is cut.
   void Leave(const std::string& name);  // A daemon is told to stop; it is gone when it may.
   void Drain(const std::string& name, bool cancel);  // No effect while the scheduler is away.
@@ -153,7 +153,7 @@ class FakeCluster {
     Generation routing_seen;
     int64_t iterations = 0;
     TaskTotals totals;
-    absl::btree_map<LeaseId, SampleReport> samples;  // Of the assignment.
+    absl::btree_map<LeaseId, SampleReport> samples;  // The assignment's leases.
     absl::btree_map<SlotId, Iteration> slots;        // Next iteration of each slot held.
     bool exported = false;
     bool finished = false;

@@ -47,7 +47,7 @@ inline v1::TableAssignment Assignment(uint64_t incarnation = 1) {
     route->set_server(shard < 2 ? 0 : 1);
   }
   assignment.mutable_membership()->set_generation(1);
-  v1::Member* member = assignment.mutable_membership()->add_members();  // Who pushes.
+  v1::Member* member = assignment.mutable_membership()->add_members();  // The worker that pushes.
   member->set_incarnation(1);
   member->set_active(true);
   return assignment;

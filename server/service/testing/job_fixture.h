@@ -30,9 +30,9 @@ v1::TableSpec TestSparseTable(int32_t buckets);
 
 struct TestJobOptions {
   ConsistencyRule consistency;
-  OptimizerKind optimizer = OptimizerKind::kSgd;  // Of learning rate 1.
+  OptimizerKind optimizer = OptimizerKind::kSgd;  // Its learning rate is 1.
   int32_t buckets = 0;                            // Above 0: there is table 1, of rows of kTestDim.
-  int64_t memory_bytes = 0;                       // Of table 1; beyond it rows are on `disks`.
+  int64_t memory_bytes = 0;  // Limit of table 1; beyond it rows are on `disks`.
   RowDisks* disks = nullptr;
   std::shared_ptr<MemoryBudget> budget;  // Null: no limit.
   SnapshotLeases::Limits snapshots;

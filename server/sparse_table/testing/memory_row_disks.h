@@ -35,7 +35,7 @@ class MemoryRowDisks final : public RowDisks {
  private:
   struct Payload {
     std::string bytes;
-    int64_t number = 0;  // Of the writing that brought it.
+    int64_t number = 0;  // The number of the write that brought it.
   };
   struct Fetch final : RowFetch {
     explicit Fetch(MemoryRowDisks* disks) : all(disks) {}
