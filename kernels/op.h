@@ -119,12 +119,12 @@ struct OpDesc {
   int64_t kernel = 1, stride = 1, padding = 0;  // Square windows.
   bool has_bias = false;
   bool fuse_relu = false;
-  bool has_addend = false;    // For batch norm.
-  bool has_dy2 = false;       // For batch norm's backward op.
-  float epsilon = 1e-5f;      // For batch norm and layer norm.
+  bool has_addend = false;    // Batch norm has it.
+  bool has_dy2 = false;       // Batch norm's backward op has it.
+  float epsilon = 1e-5f;      // Batch norm and layer norm have it.
   float dropout_rate = 0.0f;  // [0, 1).
-  int64_t rows = 0;           // For embeddings: the rows of the weight.
-  bool has_weights = false;   // For softmax cross-entropy and output losses.
+  int64_t rows = 0;           // Rows of an embedding's weight.
+  bool has_weights = false;   // Softmax cross-entropy and output losses have it.
   OutputLoss loss = OutputLoss::kSquared;
   float loss_parameter = 0.0f;
 

@@ -41,7 +41,7 @@ struct OrphanedJob {
   JobId id;
   std::string bytes;  // The newest record that a server has. Empty: no server has one.
   absl::StatusOr<JobRecord> record;  // `bytes`, decoded. Errors: kNotFound; DecodeJobRecord's.
-  absl::btree_map<NodeId, OrphanedLog> logs;  // By the server that has the log.
+  absl::btree_map<NodeId, OrphanedLog> logs;  // Keyed by the server that has the log.
 };
 
 class OrphanedLogs {
@@ -60,7 +60,8 @@ class OrphanedLogs {
   // Removes a job, which was recovered. Returns the change for the store.
   StoreWrite Forget(const std::string& unique_id);
 
-  const absl::btree_map<std::string, OrphanedJob>& jobs() const { return jobs_; }  // By unique id.
+  // Keyed by unique id.
+  const absl::btree_map<std::string, OrphanedJob>& jobs() const { return jobs_; }
   // Returns the unique id of the job that `job` names, which is a job's id or a unique id.
   // Errors: kNotFound.   kFailedPrecondition  several jobs have that id; names them.
   absl::StatusOr<std::string> Find(const std::string& job) const;

@@ -88,7 +88,7 @@ class ReceivedFiles {
 
   Disk* const disk_;
   const Options options_;
-  absl::btree_map<std::string, Open> open_;  // By path.
+  absl::btree_map<std::string, Open> open_;  // Keyed by path.
 };
 
 }  // namespace capstan::scheduler

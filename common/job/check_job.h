@@ -33,8 +33,8 @@ struct JobCheck {
   int64_t validation_count = 0;  // Images, or examples.
 };
 
-// In this order, each step only if the ones before found nothing: ValidateJob; all splits are read
-// whole and compared with each other, with the classes, the batch size and the augmentation;
+// The steps are, each only if the ones before found nothing: ValidateJob; all splits are read whole
+// and compared with each other, with the classes, the batch size and the augmentation;
 // PlanModel and ReadInitialWeights, or for a sparse model MakeSparseModel. Paths that are not
 // absolute start at the working directory.
 JobCheck CheckJob(const v1::JobSpec& spec);

@@ -85,7 +85,7 @@ class SchedulerDisk final : public Disk {
   absl::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<grpc::ClientContext*> in_flight_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<std::string, Written> written_ ABSL_GUARDED_BY(mutex_);  // Not yet renamed.
+  absl::btree_map<std::string, Written> written_ ABSL_GUARDED_BY(mutex_);  // Files not renamed yet.
 };
 
 }  // namespace capstan

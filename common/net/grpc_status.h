@@ -18,7 +18,7 @@
 
 namespace capstan {
 
-grpc::Status ToGrpcStatus(const absl::Status& status);  // For handlers.
+grpc::Status ToGrpcStatus(const absl::Status& status);  // Handlers use it.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
 }  // namespace capstan

@@ -85,7 +85,8 @@ class NodeAgent {
   std::function<void(bool)> left_ ABSL_GUARDED_BY(mutex_);  // Null: not asked for, or called.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  OnWake on_wake_ ABSL_GUARDED_BY(mutex_) = OnWake::kCancel;  // For the call in flight.
+  // What a wake does to the call in flight.
+  OnWake on_wake_ ABSL_GUARDED_BY(mutex_) = OnWake::kCancel;
 
   std::thread thread_;
 };

@@ -15,7 +15,7 @@ namespace capstan {
 // Errors: kUnavailable  the system refuses another thread; `body` is gone and does not run.
 absl::StatusOr<std::thread> StartThread(std::function<void()> body);
 
-// As an option: a test's may refuse.
+// The type of StartThread. Classes take one as an option, so that a test's may refuse.
 using ThreadStarter = std::function<absl::StatusOr<std::thread>(std::function<void()> body)>;
 
 }  // namespace capstan

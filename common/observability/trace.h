@@ -43,7 +43,7 @@ class Trace {
     std::string name;
     Instant begin, end;
   };
-  // By track, then by begin; with the lane of each: the lowest that is free by then.
+  // Spans ordered by track, then by begin; each with its lane, the lowest that is free by then.
   using Lanes = std::vector<std::pair<Span, int>>;
   static Lanes Place(std::vector<Span> spans);
   static std::vector<int> CountLanes(const Lanes& placed, size_t tracks);

@@ -24,7 +24,7 @@ namespace capstan {
 class GrpcRowSource final : public RowSource {
  public:
   struct Options {
-    // As RowSource::NewestRouting: of the scheduler, or what a task was told last.
+    // Answers RowSource::NewestRouting: asks the scheduler, or gives what a task was told last.
     std::function<absl::StatusOr<v1::RoutingTable>()> newest_routing;
     absl::Duration call_timeout = absl::Seconds(15);
   };
@@ -41,7 +41,8 @@ class GrpcRowSource final : public RowSource {
 
  private:
   const Options options_;
-  absl::btree_map<std::string, std::unique_ptr<v1::ParameterServer::Stub>> stubs_;  // By address.
+  // Keyed by address.
+  absl::btree_map<std::string, std::unique_ptr<v1::ParameterServer::Stub>> stubs_;
   absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;

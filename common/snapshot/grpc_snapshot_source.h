@@ -45,7 +45,8 @@ class GrpcSnapshotSource final : public SnapshotSource {
   absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<v1::Scheduler::Stub> scheduler_;  // Null until it is asked.
-  absl::btree_map<std::string, std::unique_ptr<v1::ParameterServer::Stub>> stubs_;  // By address.
+  // Keyed by address.
+  absl::btree_map<std::string, std::unique_ptr<v1::ParameterServer::Stub>> stubs_;
 };
 
 }  // namespace capstan

@@ -226,8 +226,8 @@ absl::StatusOr<ReadRows> SnapshotReader::Rows(const std::string& name,
   CAPSTAN_ASSIGN_OR_RETURN(const Table* const table, Find(name, /*sparse=*/true));
   const int32_t buckets = table->spec.sparse().buckets();
   ReadRows rows{.dim = table->spec.sparse().dim(), .at = {}, .values = {}};
-  const int64_t keys_max =
-      std::max<int64_t>(1, kAnswerBytes / (rows.dim * int64_t{sizeof(float)}));  // For one request.
+  // Most keys of one request.
+  const int64_t keys_max = std::max<int64_t>(1, kAnswerBytes / (rows.dim * int64_t{sizeof(float)}));
   std::vector<uint32_t> places;
   const KeyBatch batch = MakeKeyBatch(keys, buckets, &places);
   std::vector<int64_t> at(batch.keys.size());

@@ -13,7 +13,7 @@ namespace capstan {
 
 inline constexpr int32_t kFieldsMax = 65'535;
 inline constexpr int64_t kDenseColumnsMax = 65'535;
-inline constexpr int64_t kRankMax = 4095;  // With a weight it makes kSparseDimMax, 4,096 columns.
+inline constexpr int64_t kRankMax = 4095;  // A weight more makes kSparseDimMax, 4,096 columns.
 inline constexpr int64_t kMlpWidthMax = 65'536;  // Units of a layer.
 inline constexpr int64_t kMlpLayersMax = 16;
 

@@ -1,8 +1,8 @@
 // NoiseWords: draws keys with probabilities that are proportional to count^power, in constant time.
 //
-// By Walker's alias method, in Vose's form ("A linear algorithm for generating random numbers with
-// a given distribution", 1991): each slot holds its own key up to a threshold, and one other key
-// above it. power is 0.75 in word2vec. 16 bytes a key.
+// It uses Walker's alias method in Vose's form ("A linear algorithm for generating random numbers
+// with a given distribution", 1991): each slot holds its own key up to a threshold, and one other
+// key above it. power is 0.75 in word2vec. 16 bytes a key.
 // Thread safety: constant after construction.
 #ifndef CAPSTAN_COMMON_SPARSE_MODELS_NOISE_WORDS_H_
 #define CAPSTAN_COMMON_SPARSE_MODELS_NOISE_WORDS_H_

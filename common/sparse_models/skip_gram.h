@@ -48,8 +48,8 @@ class SkipGram final : public SparseModel {
   // b of word `word` of example `example` of the batch.
   int64_t WindowOf(const SampleDraws& draws, int64_t example, size_t word) const;
 
-  // For each example of at least two words: its input keys, its output keys, then the output keys
-  // of the negatives of each pair, by t, then by c. Never fails.
+  // Appends for each example of at least two words: its input keys, its output keys, then the
+  // output keys of the negatives of each pair, ordered by t, then by c. Never fails.
   absl::Status AppendKeys(const ExampleBatch& examples, const SampleDraws& draws,
                           std::vector<uint64_t>* keys) const override;
 

@@ -19,7 +19,7 @@ struct MachineClocks {
 };
 MachineClocks ReadMachineClocks();
 
-// By the clock that has gone on for longer: whatever either of them says is over, is over.
+// The time by the clock that has gone on for longer. So what is over by either of them is over.
 absl::Duration TimePassed(const MachineClocks& start, const MachineClocks& now);
 
 class LeaseClock final : public Clock {

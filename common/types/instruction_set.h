@@ -11,7 +11,7 @@
 
 namespace capstan {
 
-// In ascending order of width.
+// Ordered by width, ascending.
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 
 // True if this processor and this build can run the form. kBaseline always can.

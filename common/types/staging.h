@@ -8,7 +8,7 @@ namespace capstan {
 // "<this><rank>-<incarnation>", of the task that writes there.
 inline constexpr char kStagedModelPrefix[] = ".export-";
 
-// In the folder itself, while files are written there (proto/job_files.proto).
+// A file that is in the folder itself while files are written there (proto/job_files.proto).
 inline constexpr char kFolderMark[] = ".capstan-mark";
 
 }  // namespace capstan

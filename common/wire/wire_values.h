@@ -55,7 +55,7 @@ class WireValues {
   const char* ReadBytes(int64_t begin, int64_t end, char* room) const;
 
   NumberFormat format_ = NumberFormat::kFp32;
-  std::vector<Piece> pieces_;  // In order, none empty.
+  std::vector<Piece> pieces_;  // Ordered by place; none is empty.
   int64_t size_ = 0;
 };
 

@@ -38,7 +38,7 @@ class ElementwisePlan : public CpuPlan {
     const auto rate = double{desc().dropout_rate};
     const auto threshold = static_cast<uint64_t>(std::ceil(rate * 0x1p32));
     const auto factor = static_cast<float>(1.0 / (1.0 - rate));
-    const int32_t* key = in.size() > 1 ? in[1].i32() : nullptr;  // For dropout.
+    const int32_t* key = in.size() > 1 ? in[1].i32() : nullptr;  // Only dropout has one.
     ParallelForChunks(threads(), out[0].count, kElementsOfItem, [&](int64_t i, int64_t end) {
       switch (desc().kind) {
         case OpKind::kReluForward:

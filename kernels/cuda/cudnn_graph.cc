@@ -138,7 +138,7 @@ struct Graph {
   OpKind kind = OpKind::kConvolutionForward;
   Fusion fusion = Fusion::kNone;
   Descriptor x, weight, y, window;
-  Descriptor bias, sums, biased;  // For fused graphs; null if the graph has none.
+  Descriptor bias, sums, biased;  // Only fused graphs have them; null if there is none.
   std::vector<Descriptor> rules;  // The rules of the operations behind the convolution.
   std::vector<Descriptor> operations;
   Descriptor graph;

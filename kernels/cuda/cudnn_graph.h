@@ -36,7 +36,7 @@ struct ConvolutionPointers {
   void* x = nullptr;
   void* weight = nullptr;
   void* y = nullptr;
-  void* bias = nullptr;  // For fused plans: [out_c], fp32. Null if there is none.
+  void* bias = nullptr;  // Fused plans read it: [out_c], fp32. Null if there is none.
   friend bool operator==(const ConvolutionPointers&, const ConvolutionPointers&) = default;
 };
 

@@ -22,7 +22,7 @@ struct MapArgs {
   Element type = Element::kFloat;  // The type of all operands.
   int64_t n = 0;
   const void* a = nullptr;
-  const void* b = nullptr;  // For kernels with two inputs.
+  const void* b = nullptr;  // Only kernels with two inputs read it.
   void* y = nullptr;
 };
 cudaError_t LaunchRelu(const MapArgs& args, cudaStream_t stream);          // y = relu(a)       8 B

@@ -68,10 +68,10 @@ struct BatchNormArgs {
   int c = 1;
   float epsilon = 0.0f;
   const void* x = nullptr;
-  const void* addend = nullptr;  // For kAddendRelu, forward and inference.
-  const void* dy = nullptr;      // For backward.
-  const void* dy2 = nullptr;     // For kAddendRelu, backward; may be null.
-  const void* y = nullptr;       // For kAddendRelu, backward.
+  const void* addend = nullptr;  // kAddendRelu's forward and inference read it.
+  const void* dy = nullptr;      // Backward reads it.
+  const void* dy2 = nullptr;     // kAddendRelu's backward reads it; may be null.
+  const void* y = nullptr;       // kAddendRelu's backward reads it.
   const float* scale = nullptr;  // [c]; also shift, mean, variance, dscale and dshift.
   const float* shift = nullptr;  // Backward reads it only with kRelu.
   float* mean = nullptr;         // Forward writes it, the others read it.
@@ -79,7 +79,7 @@ struct BatchNormArgs {
   float* dscale = nullptr;
   float* dshift = nullptr;
   void* out = nullptr;              // y, which may be addend; or dx.
-  void* dsum = nullptr;             // For kAddendRelu, backward; may be dy or dy2.
+  void* dsum = nullptr;             // kAddendRelu's backward writes it; may be dy or dy2.
   void* scratch = nullptr;          // ColumnSumsScratchBytes(rows, c); not for inference.
   unsigned* strips_done = nullptr;  // See ColumnSumsArgs; not for inference.
 };
@@ -100,9 +100,9 @@ struct LayerNormArgs {
   int c = 1;
   float epsilon = 0.0f;
   const void* x = nullptr;
-  const void* dy = nullptr;      // For backward.
+  const void* dy = nullptr;      // Backward reads it.
   const float* scale = nullptr;  // [c]; also shift, dscale and dshift.
-  const float* shift = nullptr;  // For forward.
+  const float* shift = nullptr;  // Forward reads it.
   float* mean = nullptr;         // [rows], also variance; forward writes them, backward reads them.
   float* variance = nullptr;
   float* dscale = nullptr;

@@ -149,7 +149,7 @@ class NcclCollective final : public Collective {
   const NcclLibrary nccl_;
   const std::vector<Device*> devices_;
   std::vector<ncclComm_t> communicators_;  // One per device.
-  absl::Status broken_;                    // Not OK once the communicators are aborted: the reason.
+  absl::Status broken_;                    // Why the communicators are aborted; OK if they are not.
 };
 
 }  // namespace

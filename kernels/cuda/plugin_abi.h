@@ -26,7 +26,7 @@ struct PluginCall {
   char message[kPluginMessageBytes] = {};  // Out: the status's message, ends with 0.
   CudaBackend* backend = nullptr;  // Out: owned by the caller; null unless the status is OK.
   CudaOptions options;             // In; read only if the versions are the same.
-  bool check_only = false;         // In: compares the versions, and opens nothing.
+  bool check_only = false;         // In: only compare the versions, and open nothing.
 };
 
 // Fills in the outputs. If its version differs, a plugin sets plugin_version and nothing else.

@@ -29,7 +29,7 @@ namespace {
 
 constexpr absl::Duration kGrace = absl::Seconds(15);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
-constexpr int kNodesMax = 256;  // For each role on one machine.
+constexpr int kNodesMax = 256;  // Nodes of each role on one machine.
 
 struct ClusterArguments {
   std::string directory;  // Empty: the default folder.

@@ -12,7 +12,7 @@ namespace capstan::cli {
 
 // `arguments` are the arguments behind the program's name. If they name a command that `app` does
 // not have, returns "there is no command \"job ls\"; did you mean \"job list\"? job has list, ...".
-// Else returns an empty text, even if an argument is wrong in another way.
+// Otherwise returns an empty text, even if an argument is wrong in another way.
 std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments);
 
 }  // namespace capstan::cli

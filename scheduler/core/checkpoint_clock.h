@@ -29,8 +29,8 @@ class CheckpointClock {
 
   // Training begins: what is counted starts here.
   void Start(int64_t steps, Instant now);
-  void Ask();  // For a checkpoint as soon as the job can be quiet.
-  // A reader wants a snapshot, likewise. Asking twice is asking once.
+  void Ask();  // Asks for a checkpoint as soon as the job can be quiet.
+  // Asks for a snapshot for a reader, as soon as the job can be quiet. Asking twice is asking once.
   // Errors: kResourceExhausted  kReadersMax others want the same one.
   absl::Status AskSnapshot(uint64_t reader);
 
@@ -38,8 +38,9 @@ class CheckpointClock {
   bool IsCheckpointDue(int64_t steps, Instant now) const;
   bool IsSnapshotDue() const { return !readers_.empty(); }
   bool asked() const { return asked_; }
-  int64_t DueSteps() const { return due_steps_; }  // By count; the largest number if never.
-  Instant DueAt() const { return due_at_; }        // By time; InfiniteFuture if never.
+  // When one is due by count; the largest number: never.
+  int64_t DueSteps() const { return due_steps_; }
+  Instant DueAt() const { return due_at_; }  // When one is due by time; InfiniteFuture: never.
 
   void Begun(int64_t steps, Instant now);  // A checkpoint.
   std::vector<uint64_t> TakeReaders();     // The readers of the snapshot that begins.

@@ -56,11 +56,11 @@ class CheckpointPause {
   }
 
  private:
-  static constexpr int kKeepAttemptsMax = 6;  // With the pauses between them half a minute.
+  static constexpr int kKeepAttemptsMax = 6;  // They take half a minute with the pauses.
 
   struct Keeping {
     int attempts = 0;
-    Instant next;  // Not before this.
+    Instant next;  // The next attempt is not earlier.
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(attempts, next);

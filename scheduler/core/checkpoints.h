@@ -47,14 +47,14 @@ struct CheckpointPublish {
   std::string folder;                 // The folder of this checkpoint.
   std::string job_folder;             // The folder of all checkpoints of the job.
   CheckpointId base;                  // The checkpoint that parts may rest on; 0: none.
-  std::vector<CheckpointPart> parts;  // By shard.
+  std::vector<CheckpointPart> parts;  // Ordered by shard.
   std::vector<ServerRef> writers;     // The server that has written each part.
   ResumePoint at;
 };
 
 class Checkpoints {
  public:
-  enum class State { kIdle, kCapturing, kWriting, kPublishing };  // In the store: by number.
+  enum class State { kIdle, kCapturing, kWriting, kPublishing };  // The store has its number.
 
   explicit Checkpoints(const JobPlan& plan);
 
@@ -79,7 +79,7 @@ class Checkpoints {
   Instant Limit() const;  // When Tick gives up what servers capture or write.
 
   State state() const { return state_; }
-  CheckpointOrder order() const;  // For the servers; of id 0: none.
+  CheckpointOrder order() const;  // What servers are to do; id 0: nothing.
   NodeId Awaited() const;         // A server that it waits for.
   // Its manifest, which is to be written. Given once in each incarnation of the scheduler.
   std::optional<CheckpointPublish> TakePublish();
@@ -110,7 +110,8 @@ class Checkpoints {
   enum class Progress { kNone, kCaptured, kWritten };
 
   bool IsCapturing() const { return state_ == State::kCapturing; }
-  bool IsAwaited() const { return IsCapturing() || state_ == State::kWriting; }  // By servers.
+  // It waits for servers.
+  bool IsAwaited() const { return IsCapturing() || state_ == State::kWriting; }
   void AllCaptured(Instant now);
   void TellSnapshot(const std::string& why);
   bool AllAtLeast(Progress progress) const;
@@ -139,7 +140,7 @@ class Checkpoints {
   CheckpointId last_failed_;
   std::string why_failed_;
   Ends ends_;
-  bool publish_taken_ = false;  // In this incarnation of the scheduler.
+  bool publish_taken_ = false;  // TakePublish has given it in this incarnation.
   uint64_t changes_ = 0;
 };
 

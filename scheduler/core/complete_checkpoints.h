@@ -60,7 +60,7 @@ class CompleteCheckpoints {
   CheckpointRemoval Removal() const;  // Leaves out what other jobs have pinned.
 
   // ---- durable state, in the form of scheduler/store/archive.h
-  uint64_t changes() const { return changes_; }  // By KeepNewest, which must be durable.
+  uint64_t changes() const { return changes_; }  // KeepNewest's changes, which must be durable.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(complete_, chain_, kept_best_);

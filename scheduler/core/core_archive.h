@@ -61,7 +61,8 @@ class CoreArchive {
     archive(*entry.run);
     return absl::OkStatus();
   }
-  void Unload(const JobId& job) { core_.jobs_.Remove(job); }  // As LoadJob has left it.
+  // Removes a job that LoadJob could not load whole.
+  void Unload(const JobId& job) { core_.jobs_.Remove(job); }
 
   // The live get their whole time again, and nothing is held.
   void Restored(Instant now, Actions& actions) { core_.Restored(now, actions); }

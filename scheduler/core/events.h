@@ -39,7 +39,7 @@ struct EpochResult {
   double test_accuracy = 0;
   int64_t test_samples = 0;  // 0: no test set.
   absl::Duration duration;   // Training and evaluation.
-  // As in EvaluationFigures.
+  // Same as in EvaluationFigures.
   std::optional<double> test_auc = {};
   std::optional<double> test_rmse = {};
   std::optional<double> test_mae = {};
@@ -190,21 +190,21 @@ struct TaskDied {
   TaskKey task;
   NodeId node;
   Failure failure;       // No reason: it was let go, because its work or its daemon ends.
-  bool counted = false;  // As a crash, against max_restarts.
+  bool counted = false;  // It counts as a crash, against max_restarts.
 };
 
 // Training figures since the job's last Report.
 struct Report {
   JobId job;
   Epoch epoch;
-  int64_t iteration = 0;     // As in JobView.
+  int64_t iteration = 0;     // Same as in JobView.
   int64_t samples_done = 0;  // Samples of the whole job.
   int64_t samples = 0;       // The samples over which the following are means.
   double loss = 0;
   double accuracy = 0;
   double samples_per_second = 0;
   std::vector<int64_t> staleness_counts;  // [k]: pulls that saw staleness k.
-  int64_t rows_cached = 0;                // As in JobView.
+  int64_t rows_cached = 0;                // Same as in JobView.
   int64_t rows_pulled = 0;
 };
 
@@ -228,7 +228,7 @@ struct CheckpointEnded {
 struct SnapshotTaken {
   JobId job;
   CheckpointId id;
-  int64_t iteration = 0;  // As in JobView.
+  int64_t iteration = 0;  // Same as in JobView.
   std::string why;        // Empty: it can be read.
 };
 
@@ -243,7 +243,7 @@ struct WentBack {
 // The model that is exported has been evaluated on the test split, for the first time.
 struct ModelTested {
   JobId job;
-  int64_t iteration = 0;  // As in JobView, at the end of its epoch.
+  int64_t iteration = 0;  // That of JobView at the end of its epoch.
   EpochResult result;     // Result of the model's epoch.
 };
 

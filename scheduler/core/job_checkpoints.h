@@ -81,7 +81,7 @@ class JobCheckpoints {
   JobShared& job_;
   Checkpoints checkpoints_;
   CheckpointPause pause_;
-  CheckpointId order_seen_;  // By desired_version.
+  CheckpointId order_seen_;  // The last order that desired_version counts.
 };
 
 }  // namespace capstan::scheduler

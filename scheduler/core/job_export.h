@@ -93,9 +93,9 @@ class JobExport {
   std::string folder_;
   std::optional<Rank> writer_;
   std::optional<TaskKey> staged_;  // It has written the model, into its own folder.
-  bool left_to_writer_ = false;    // And is to move it, for the scheduler cannot.
+  bool left_to_writer_ = false;    // The task is to move it: the scheduler cannot.
   bool done_ = false;
-  bool taken_ = false;  // By TakePublish. Not durable.
+  bool taken_ = false;  // TakePublish has given it. Not durable.
   std::optional<Kept> kept_;
 };
 

@@ -17,7 +17,7 @@
 
 namespace capstan::scheduler {
 
-// As in proto/scheduler.proto, with the same numbers.
+// The kinds and numbers are those of proto/scheduler.proto.
 enum class JobEventKind {
   kServerLost = 1,
   kDiskFull,

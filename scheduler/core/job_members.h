@@ -122,7 +122,7 @@ class JobMembers {
   Generation factor_since_;  // When the learning rate changed; 0: all have applied it.
   Generation left_out_;  // The newest that left out an incarnation of an earlier one. Not durable.
   Primaries primaries_;
-  absl::btree_map<NodeId, Applied> applied_;  // By server, once it has reported.
+  absl::btree_map<NodeId, Applied> applied_;  // Keyed by server; only servers that have reported.
   MakingWatch making_;                        // Not durable.
 };
 

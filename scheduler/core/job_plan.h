@@ -34,7 +34,7 @@ struct JobPlan {
   int64_t scores = 1;  // Scores of each evaluated sample that has any, >= 1.
   DecisionPlan decide;
   int64_t iterations_max = 0;     // BSP iterations, SSP and ASP batches; 0: no limit.
-  std::vector<TableSize> tables;  // By table index.
+  std::vector<TableSize> tables;  // Ordered by table index.
   std::string export_path;        // Folder of the model.
   int replicas = 0;               // Copies of each shard beside the primary, 0 to 3.
   bool log = false;               // Acknowledged pushes survive the loss of all processes.

@@ -27,7 +27,7 @@ struct Supply {
   std::string no_gpus;  // GPUs are needed and slots is 0: what each worker lacks.
   friend bool operator==(const Supply&, const Supply&) = default;
 };
-// For every need that JobQueue::Needs() names.
+// The supply of every need that JobQueue::Needs() names.
 using Supplies = std::vector<std::pair<DeviceNeed, Supply>>;
 
 class JobQueue {
@@ -50,7 +50,7 @@ class JobQueue {
   // One sentence: why `job` waits. REQUIRES: it waits.
   std::string WhyWaiting(const JobId& job, const Supplies& supplies) const;
 
-  std::vector<JobId> Jobs() const;  // By submission.
+  std::vector<JobId> Jobs() const;  // Ordered by submission.
 
  private:
   struct Waiting {

@@ -65,7 +65,8 @@ class JobRecovery {
   const std::optional<RestoreFrom>& restore() const { return restore_; }
 
   // ---- to be told
-  std::string WhyLost(absl::Span<const ShardMap::Lost> lost) const;  // For good.
+  // Says why the shards are lost for good.
+  std::string WhyLost(absl::Span<const ShardMap::Lost> lost) const;
   // REQUIRES: waiting().
   std::string Detail(absl::Span<const ShardMap::Lost> lost, Instant now) const;
 

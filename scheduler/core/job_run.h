@@ -187,7 +187,7 @@ class JobRun {
 
   JobParts parts_;
   Instant finishing_since_;
-  Generation membership_seen_;  // By the desired version.
+  Generation membership_seen_;  // The last one that the desired version counts.
 };
 
 }  // namespace capstan::scheduler

@@ -36,12 +36,12 @@ namespace capstan::scheduler {
 // The limits and pauses of every job.
 struct JobRunOptions {
   JobTasks::Options tasks;
-  // For a server to apply what it is sent, or to make one more shard.
+  // Time that a server has to apply what it is sent, or to make one more shard.
   absl::Duration server_limit = absl::Seconds(60);
-  absl::Duration contradiction_limit = absl::Seconds(10);  // For a task that is idle with work.
-  absl::Duration finish_limit = absl::Seconds(10);         // For the tasks to exit at the end.
-  absl::Duration task_progress_limit = absl::Minutes(5);   // For a task that waits for nothing.
-  absl::Duration report_interval = absl::Seconds(1);       // Between two Report events.
+  absl::Duration contradiction_limit = absl::Seconds(10);  // Limit of a task idle with work.
+  absl::Duration finish_limit = absl::Seconds(10);  // Time that tasks have to exit at the end.
+  absl::Duration task_progress_limit = absl::Minutes(5);  // Limit of a task that waits for nothing.
+  absl::Duration report_interval = absl::Seconds(1);      // Between two Report events.
   absl::Duration lease_ahead = absl::Seconds(60);  // The longest sample lease, at the task's pace.
   absl::Duration keep_model = absl::Hours(1);  // How long a model is kept that cannot be written.
   DeadLinks::Options links;

@@ -64,7 +64,7 @@ struct JobEntry {
   Instant ended_at() const { return run == nullptr ? stopped_at : run->parts().ended_at; }
   JobState state() const;
   uint64_t revision() const { return told_revision + (run == nullptr ? 0 : run->parts().revision); }
-  JobView View(Instant now) const;  // Without the GPUs of its tasks.
+  JobView View(Instant now) const;  // It lacks the GPUs of the tasks.
 
   template <typename Archive>
   void serialize(Archive& archive) {
@@ -134,9 +134,9 @@ class JobTable {
   uint64_t next_number_ = 1;  // Order of submission.
   uint64_t next_name_ = 1;
   absl::btree_map<JobId, JobEntry> jobs_;
-  absl::btree_map<uint64_t, JobId> running_;  // By number.
-  absl::btree_map<uint64_t, JobId> ended_;    // By number.
-  // The same by the time of their end, each with its number.
+  absl::btree_map<uint64_t, JobId> running_;  // Keyed by number.
+  absl::btree_map<uint64_t, JobId> ended_;    // Keyed by number.
+  // Ended jobs keyed by the time of their end, each with its number.
   absl::btree_set<std::pair<Instant, uint64_t>> ended_by_time_;
 };
 

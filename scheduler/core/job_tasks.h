@@ -23,7 +23,7 @@
 namespace capstan::scheduler {
 
 struct Task {
-  enum class State { kUnplaced, kStarting, kLive, kPreparing };  // In the store: by number.
+  enum class State { kUnplaced, kStarting, kLive, kPreparing };  // The store has its number.
   Rank rank;
   State state = State::kUnplaced;
   Incarnation incarnation;  // The newest incarnation; 0: none yet.
@@ -105,8 +105,8 @@ class JobTasks {
 
  private:
   const Options options_;
-  std::vector<Task> tasks_;        // By rank.
-  absl::btree_set<Rank> changed_;  // Placed ones.
+  std::vector<Task> tasks_;        // Ordered by rank.
+  absl::btree_set<Rank> changed_;  // Placed tasks that have changed.
 };
 
 }  // namespace capstan::scheduler

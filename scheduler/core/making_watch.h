@@ -58,7 +58,7 @@ class MakingWatch {
     Instant since;  // When `progress` grew last.
   };
 
-  absl::btree_map<NodeId, Work> work_;  // By server. Reported again and again, so not durable.
+  absl::btree_map<NodeId, Work> work_;  // Keyed by server. Reported often, so not durable.
 };
 
 }  // namespace capstan::scheduler

@@ -288,7 +288,7 @@ struct TaskGpus {
 
 struct NodeReply {
   Ticket ticket;
-  absl::Status status;  // Not ok: the rest is empty.
+  absl::Status status;  // If not ok, the rest is empty.
   Generation generation;
   bool changed = false;  // False: nothing newer than the node has; the lists are empty.
   std::vector<TableAssignment> tables;
@@ -367,7 +367,7 @@ struct TaskReport {
   Wait wait;
   Activity activity = {};
   Failure failure;
-  // With kDeviceLost: which GPUs of the task. None of its own: any may be.
+  // If the reason is kDeviceLost: which GPUs of the task. None: any of them may be lost.
   std::vector<int> gpus_lost = {};
   StoreRevision revision_seen = {};
 };
@@ -395,7 +395,7 @@ struct Assignment {
 
 struct TaskReply {
   Ticket ticket;
-  absl::Status status;  // Not ok: the rest is empty.
+  absl::Status status;  // If not ok, the rest is empty.
   JobId job;
   bool has_assignment = false;  // False: none newer than the task's.
   Assignment assignment;
@@ -425,7 +425,7 @@ struct JobReply {
 // How a checkpoint that was asked for went.
 struct CheckpointReply {
   Ticket ticket;
-  absl::Status status;  // Not ok: why there is none.
+  absl::Status status;  // If not ok, why there is none.
   CheckpointId id;      // 0: not complete within the limit; it goes on.
   std::string folder;
   CheckpointId asked;  // The one that was waited for.
@@ -434,10 +434,10 @@ struct CheckpointReply {
 // How a snapshot that was asked for went.
 struct SnapshotReply {
   Ticket ticket;
-  absl::Status status;  // Not ok: why there is none.
+  absl::Status status;  // If not ok, why there is none.
   JobId job;
   CheckpointId id;                              // 0: not taken within the limit.
-  int64_t iteration = 0;                        // As in JobView.
+  int64_t iteration = 0;                        // Same as in JobView.
   std::shared_ptr<const Routing> routing = {};  // Its primaries have it. Null: id is 0.
 };
 

@@ -129,7 +129,8 @@ std::vector<Range> CutTable(const TableSize& table, int servers);
 Routing PlaceShards(const JobId& job, Generation generation, absl::Span<const TableSize> tables,
                     std::vector<ServerRef> servers, int replicas = 0);
 
-// As PlaceShards, of tables that are cut already: a checkpoint's. REQUIRES: ordered by key.
+// Same as PlaceShards, for tables that are cut already: a checkpoint's. REQUIRES: `shards` are
+// ordered by key.
 Routing PlaceRanges(const JobId& job, Generation generation, absl::Span<const ShardRange> shards,
                     std::vector<ServerRef> servers, int replicas);
 

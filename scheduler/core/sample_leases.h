@@ -86,13 +86,13 @@ class SampleLeases {
   absl::Status Report(Rank rank, const SampleReport& report);
   absl::Status Validate(const SampleReport& report) const;  // Report's errors, without its effect.
 
-  std::vector<SampleLease> HeldBy(Rank rank) const;  // By id.
+  std::vector<SampleLease> HeldBy(Rank rank) const;  // Ordered by id.
   int HeldCount(Rank rank) const;
   bool has_ungranted() const { return !ungranted_.empty(); }
   bool complete() const { return ungranted_.empty() && held_.empty(); }
   int64_t positions_done() const { return positions_done_; }
   int64_t batches_done() const { return batches_done_; }
-  std::vector<Range> Undone() const;  // Not reported done: disjoint, ascending, apart.
+  std::vector<Range> Undone() const;  // Ranges not reported done: disjoint, ascending, apart.
   LeaseId next_id() const { return next_id_; }
 
   // kEvaluate: the results of the finished leases, summed by position.
@@ -128,7 +128,7 @@ class SampleLeases {
   int64_t batches_done_ = 0;
   absl::btree_map<int64_t, int64_t> ungranted_;  // Begin to end; disjoint.
   absl::btree_map<LeaseId, Held> held_;
-  absl::btree_map<int64_t, EvaluationSum> results_;  // By first position.
+  absl::btree_map<int64_t, EvaluationSum> results_;  // Keyed by first position.
   // The scores of all results: sums of whole numbers do not depend on the order.
   ScoreCounts scores_;
 };

@@ -54,7 +54,7 @@ class SampleWork final : public WorkLeases {
                                           const JobTasks& tasks) const;
 
   const absl::Duration lease_ahead_;
-  bool paused_ = false;  // For a checkpoint.
+  bool paused_ = false;  // Paused for a checkpoint.
 };
 
 }  // namespace capstan::scheduler

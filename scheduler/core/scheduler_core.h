@@ -177,7 +177,7 @@ class SchedulerCore {
   // ---- views
   const JobTable& jobs() const { return jobs_; }
   absl::StatusOr<JobView> Job(const JobId& job, Instant now) const;  // Errors: kNotFound.
-  std::vector<JobView> Jobs(Instant now) const;                      // By submission.
+  std::vector<JobView> Jobs(Instant now) const;                      // Ordered by submission.
   std::vector<NodeView> Nodes() const;                               // Servers first, then by name.
 
  private:

@@ -60,7 +60,7 @@ class ServerWatch {
   void OnFailed(const NodeId& server, const std::string& why, Instant now, Events& events);
   // A report without a failure.
   void OnReport(const NodeId& server, const TableReport& report, Instant now);
-  // By what it reports it has lost its shards, and other servers may have copies or logs.
+  // Returns whether the server has lost its shards by its report. Others may have copies or logs.
   bool HasLostShards(const Failure& failure) const;
   // The job was another cluster's: all its servers are gone.
   void Adopt(Instant now);
@@ -108,7 +108,7 @@ class ServerWatch {
   Failure LostShards() const;
   bool GoBack(Instant now, Events& events);
   void EndTasks(Instant now, Events& events);
-  void Place(Instant now, Events& events);      // By a new table, all shards have servers again.
+  void Place(Instant now, Events& events);      // All shards have servers again in a new table.
   const RestoreFrom* NewestCheckpoint() const;  // Null: none. Where the job began counts as one.
 
   JobShared& job_;

@@ -18,8 +18,8 @@ struct ReplicaCopy {
   ServerRef server;
   bool in_sync = false;
   Generation placed;  // The table that listed it first.
-  // In sync, and to leave the table: once the primary goes by that table, so that it is known to
-  // live. 0: it stays.
+  // A replica in sync that is to leave the table: the generation of the table by which the primary
+  // must go first, so that it is known to live. 0: it stays.
   Generation leaves;
   template <typename Archive>
   void serialize(Archive& archive) {
@@ -32,7 +32,7 @@ struct ShardCopies {
   Range elements;
   ServerRef primary;
   Term term;
-  std::vector<ReplicaCopy> replicas;  // By name.
+  std::vector<ReplicaCopy> replicas;  // Ordered by name.
   bool lost = false;
   Instant fenced_at;  // The primary is dead and answers no reads from then on.
   // Others whose logs hold all of it, until the primary is known to have begun its own.

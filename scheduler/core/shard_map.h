@@ -158,7 +158,7 @@ class ShardMap {
 
   void ChooseGood();
   void BuryDead(ShardCopies& shard, Instant now);
-  NodeId BestReplica(const ShardCopies& shard) const;  // In sync and alive; empty: none.
+  NodeId BestReplica(const ShardCopies& shard) const;  // One in sync and alive; empty: none.
   void Promote(ShardCopies& shard, const NodeId& node);
   void DropReplica(ShardCopies& shard, const NodeId& node);
   void LetGo(ShardCopies& shard, ReplicaCopy& copy);  // Drops it, if it may go already.
@@ -183,7 +183,7 @@ class ShardMap {
   void TakeFromLog(ShardCopies& shard);
 
   const Options options_;
-  std::vector<ShardCopies> shards_;  // By key.
+  std::vector<ShardCopies> shards_;  // Ordered by key.
   JobServers servers_;
   Generation adopted_at_;
   Generation generation_;  // At least the table's; no term that was ever given out is later.
@@ -191,8 +191,8 @@ class ShardMap {
   Term restore_term_;
   absl::btree_map<NodeId, Load> loads_;  // While Settle runs.
   bool settled_ = false;                 // No fact came since the last Settle.
-  bool has_lost_ = false;                // As of the last Settle.
-  bool changed_ = false;                 // The table, since routing_ was made.
+  bool has_lost_ = false;                // Set by the last Settle.
+  bool changed_ = false;                 // The table changed since routing_ was made.
   Instant deadline_ = Instant::InfiniteFuture();
   Instant swaps_from_;  // Not durable.
   Routing routing_;

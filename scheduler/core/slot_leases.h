@@ -7,8 +7,9 @@
 //   unheld --Assign--> held by a task --Assign after a death or a join--> held by another
 //                            \ Report(end) -> complete (not moved any more)
 //
-// With backups all shards have applied an iteration that all but so many slots have done, and drop
-// the gradients of the others. The phase ends without those; a segment, for a checkpoint, does not.
+// In a job with backups, all shards have applied an iteration that all but so many slots have done,
+// and drop the gradients of the others. The phase ends without those; a segment, for a checkpoint,
+// does not.
 // Thread safety: thread-compatible.
 // Invariants: (1) begin <= done <= end for each slot, and done never decreases.
 //             (2) after Assign with live tasks every incomplete slot has one holder, and the
@@ -62,7 +63,7 @@ class SlotLeases {
   Iteration finished() const;
   Iteration begin() const { return begin_; }
   Iteration end() const { return end_; }
-  absl::Span<const Iteration> done() const { return done_; }  // By slot.
+  absl::Span<const Iteration> done() const { return done_; }  // Indexed by slot.
 
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>
@@ -86,8 +87,8 @@ class SlotLeases {
   Iteration segment_end_;
   int backups_;
   int incomplete_;
-  std::vector<Iteration> done_;  // By slot.
-  std::vector<Holder> holders_;  // By slot.
+  std::vector<Iteration> done_;  // Indexed by slot.
+  std::vector<Holder> holders_;  // Indexed by slot.
   std::vector<Rank> live_;       // The ranks of the last Assign.
 };
 

@@ -109,8 +109,8 @@ void SlotWork::PlanQuiet(bool due, int64_t due_steps, double samples_per_second,
     if (due || !leases.AtSegmentEnd()) return;
     margin_ = 0;  // No checkpoint is due any more.
   }
-  // With backups the slots that are needed may be at the end long before the slowest one, for which
-  // a checkpoint waits.
+  // In a job with backups, the slots that are needed may be at the end long before the slowest one,
+  // for which a checkpoint waits.
   if (due && leases.finished() == leases.segment_end()) return;
   if (due) return EndSegmentSoon(samples_per_second);
   // The end of a checkpoint that is due after a number of iterations is known long before.

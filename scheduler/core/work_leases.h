@@ -59,7 +59,7 @@ class WorkLeases {
   virtual void AddTo(ResumePoint* point, Epoch epoch) const = 0;    // REQUIRES: quiet.
   virtual int64_t StepsDone(Epoch epoch) const = 0;  // Through the whole job, as EpochPlan counts.
   virtual int64_t SamplesDone() const = 0;           // Samples of the epoch that are done.
-  virtual Iteration IterationOf(const Task& task) const = 0;  // For views, in every phase.
+  virtual Iteration IterationOf(const Task& task) const = 0;  // Views use it, in every phase.
 
   // Every task has a clock, its own count of iterations, that holds others back: without work it
   // must not be a member. Else all count the iterations of the job.
@@ -79,7 +79,7 @@ class WorkLeases {
  protected:
   explicit WorkLeases(const JobPlan& plan);
 
-  virtual bool MayBeQuiet() const = 0;                // By what is granted.
+  virtual bool MayBeQuiet() const = 0;                // Whether what is granted allows it.
   virtual bool IsAtRest(const Task& task) const = 0;  // It does nothing of what it holds.
   // One lease each before anybody gets the second. `paces`: by the same index.
   void GrantSamples(absl::Span<const Rank> ranks, absl::Span<const SampleLeases::Pace> paces);

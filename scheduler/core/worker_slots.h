@@ -35,7 +35,7 @@ class WorkerSlots {
 
   struct Place {
     NodeId node;
-    std::vector<int> gpus;  // For the task, ascending; empty: it computes on the CPU.
+    std::vector<int> gpus;  // The task's, ascending; empty: it computes on the CPU.
     friend bool operator==(const Place&, const Place&) = default;
   };
   // The daemon with the most free slots that meets `need`, of several the one with the fewest free

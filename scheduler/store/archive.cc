@@ -30,7 +30,7 @@ std::string OutputArchive::Finish() && {
 
 size_t OutputArchive::BeginMessage() {
   PutTag(WireType::kLength);
-  bytes_.push_back(0);  // For the length, which has one byte in most messages.
+  bytes_.push_back(0);  // Room for the length: in most messages one byte.
   number_ = 0;
   return bytes_.size();
 }

@@ -38,12 +38,12 @@ struct Record {
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
 
-  // For an engine's configuration that a heuristic has made: the heuristic's graph.
+  // The heuristic's graph, in an engine's configuration that a heuristic has made.
   std::shared_ptr<const Record> graph;
-  // For a finalised heuristic, and for configurations that it has made: the stand-in that is asked
-  // in its place; null if the heuristic itself is asked.
+  // The stand-in that is asked in place of a heuristic, in the finalised heuristic and in
+  // configurations that it has made. Null if the heuristic itself is asked.
   std::shared_ptr<const StandIn> stand_in;
-  // For a finalised plan: its program, or why it cannot be emulated.
+  // The program of a finalised plan, or why it cannot be emulated.
   std::shared_ptr<const absl::StatusOr<CudnnProgram>> program;
 
   // Returns the values of an attribute; empty if it was not set, or if its values do not have the
