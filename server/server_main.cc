@@ -275,7 +275,7 @@ absl::Status Daemon::ListenForData() {
   return service_.ListenForData(FormatHostPort(any), /*host=*/"", PushConnections());
 }
 
-// With a GPU as many updates are in flight as there are threads that wait for one.
+// On a GPU, as many updates are in flight as there are threads that wait for one.
 int Daemon::PushConnections() const {
   if (device_ != nullptr) return kPushConnectionsMax;
   const auto processors = static_cast<int>(std::thread::hardware_concurrency());

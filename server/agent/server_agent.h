@@ -102,7 +102,7 @@ class ServerAgent final : public NodeHandler {
     int to_make = 0;                 // of so many; 0: it has not begun.
     absl::Status failure;            // kFailed.
     std::shared_ptr<HeldJob> job;    // Shared with `jobs_`; null until its first shards are made.
-    v1::CheckpointState checkpoint;  // For the last accepted order. Id 0: none.
+    v1::CheckpointState checkpoint;  // State of the last accepted order. Id 0: none.
   };
   struct Order {
     enum class Kind { kMake, kCapture };

@@ -17,7 +17,7 @@ absl::Status BspPolicy::CheckPush(const PushHead& push, const ShardVersions& ver
 }
 
 bool BspPolicy::NoteArrival(const PushHead& push) {
-  if (arrived_.empty()) return false;  // Without backups every update has all slots.
+  if (arrived_.empty()) return false;  // If there are no backups, every update has all slots.
   Iteration& last = arrived_[static_cast<size_t>(push.slot_begin)];
   const bool is_first = last < push.iteration;
   last = std::max(last, push.iteration);

@@ -46,8 +46,8 @@ class BspPolicy final : public ConsistencyPolicy {
   bool NoteArrival(const PushHead& push);
 
   SlotTree tree_;  // The arrivals of iteration `versions.current`.
-  // With backups, for each slot: the last iteration for which its push has come. A shard that was
-  // restored knows of none, and counts repetitions of earlier pushes as late.
+  // In a job with backups, for each slot: the last iteration for which its push has come. A shard
+  // that was restored knows of none, and counts repetitions of earlier pushes as late.
   std::vector<Iteration> arrived_;
 };
 

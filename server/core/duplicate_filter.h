@@ -1,9 +1,9 @@
 // DuplicateFilter: remembers, for one shard, which pushes of which incarnation have been applied.
 //
-// For each rank: the lowest incarnation that is still accepted, a low-water mark below which every
-// sequence of that incarnation counts as applied, and the applied ones in a bounded window above
-// it. The mark rises over gaplessly applied sequences and to whatever the client says has been
-// answered, so a client in order costs no window at all.
+// It has for each rank: the lowest incarnation that is still accepted, a low-water mark below which
+// every sequence of that incarnation counts as applied, and the applied ones in a bounded window
+// above it. The mark rises over gaplessly applied sequences and to whatever the client says has
+// been answered, so a client in order costs no window at all.
 //
 //   (unknown) --push or membership of incarnation i--> i --higher incarnation j--> j, no marks
 //                                                      |

@@ -59,7 +59,7 @@ class PulledVersions {
   };
   struct RankPulls {
     Incarnation incarnation;
-    std::vector<Pull> pulls;  // In the order in which they were answered.
+    std::vector<Pull> pulls;  // Ordered as they were answered.
   };
 
   void Hold(Version version, Actions& actions);

@@ -46,7 +46,7 @@ struct FollowerKey {
 
 struct FollowerRoute {
   FollowerKey key;
-  bool in_sync = false;  // By the routing: it holds whatever is committed.
+  bool in_sync = false;  // The routing says so: it holds whatever is committed.
 };
 
 enum class ShardRole { kNone, kPrimary, kReplica };
@@ -86,7 +86,7 @@ struct ReplicaAnswer {
 
 struct ReplicaReport {
   FollowerKey replica;
-  bool filled = false;  // Else: unreachable.
+  bool filled = false;  // False: it is unreachable.
   friend bool operator==(const ReplicaReport&, const ReplicaReport&) = default;
 };
 
@@ -94,8 +94,9 @@ class ShardPrimary {
  public:
   static constexpr absl::Duration kBackOffMin = absl::Milliseconds(20);
   static constexpr absl::Duration kBackOffMax = absl::Milliseconds(500);
-  // Without an answer for this long, a follower that counts is reported. Longer for one that does
-  // not, for whole shards and for old routing tables: nobody waits, or they take a while.
+  // A follower that counts is reported if it has not answered for kUnreachableAfter. The longer
+  // time is for one that does not count, for whole shards and for old routing tables: nobody waits
+  // for them, or they take a while.
   static constexpr absl::Duration kUnreachableAfter = absl::Seconds(1);
   static constexpr absl::Duration kSlowUnreachableAfter = absl::Seconds(10);
   // And longer by what a replica takes to make and log what it was sent.
@@ -166,7 +167,7 @@ class ShardPrimary {
     Instant moved_at;  // When some of it left last.
   };
   struct Follower {
-    bool in_sync = false;  // By the routing.
+    bool in_sync = false;  // The routing says so.
     bool counted = false;
     bool installed = false;  // It holds this term.
     Position acked{-1};      // Up to where it holds this term's records. -1: nothing known.
@@ -206,7 +207,7 @@ class ShardPrimary {
   const bool logged_;
   Generation generation_;
   Term term_;                     // 0: this server is not primary.
-  Position logged_position_{-1};  // In term_.
+  Position logged_position_{-1};  // How far the log is in term_.
   bool hands_over_ = false;
   bool awaits_log_ = false;
   bool deposed_ = false;

@@ -75,7 +75,7 @@ class ShardReplication {
   ShardRole role_ = ShardRole::kNone;
   Term term_;
   Term held_term_;
-  Position logged_position_{-1};  // In held_term_.
+  Position logged_position_{-1};  // How far the log is in held_term_.
   ShardPrimary primary_;
 };
 

@@ -34,7 +34,7 @@ struct SlotArrival {
   std::vector<GradientId> dropped;  // Parts of the arrived node: it replaces them.
   bool keep = false;                // Keep the payload as `kept`; it is waiting for its sibling.
   GradientId kept;
-  std::vector<AddGradient> additions;  // In order; the first takes the payload in.
+  std::vector<AddGradient> additions;  // Done in this order; the first adds the payload.
   bool complete = false;  // Enough slots are in: `root` holds the sum, and the tree is empty again.
   GradientId root;        // kIncomingGradient if the payload alone is the sum.
 };
@@ -62,7 +62,7 @@ class SlotTree {
   // leaf_count_ on.
   int32_t NodeOf(int32_t begin, int32_t end) const;
   int32_t FirstSlot(int32_t node) const;
-  bool IsCovered(int32_t node) const;  // By itself or an ancestor.
+  bool IsCovered(int32_t node) const;  // It or an ancestor is present.
   void DropDescendants(int32_t node, SlotArrival& arrival);
   // Adds `gradient` to its siblings upwards; returns the sum, and its node by `node`.
   GradientId AddSiblings(GradientId gradient, int32_t& node, SlotArrival& arrival);
@@ -77,7 +77,7 @@ class SlotTree {
   std::vector<bool> present_;
   std::vector<GradientId> gradients_;  // Valid where present_.
   int32_t present_count_ = 0;
-  int32_t arrived_ = 0;  // With backups: slots of the present nodes.
+  int32_t arrived_ = 0;  // Jobs with backups: slots of the present nodes.
   GradientId next_gradient_{1};
 };
 

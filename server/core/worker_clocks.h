@@ -39,7 +39,7 @@ class WorkerClocks {
     Incarnation incarnation;
     Iteration finished;  // Count of iterations.
     bool active = false;
-    Iteration start_iteration;  // As last told.
+    Iteration start_iteration;  // From the last membership that listed it.
   };
 
   bool members_known_ = false;

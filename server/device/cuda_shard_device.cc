@@ -62,7 +62,7 @@ struct Slot {
   float* down() const { return up() + ShardDevice::kElementsMax; }
 
   CudaBackend& backend;
-  void* gradient = nullptr;  // In the card's memory.
+  void* gradient = nullptr;  // It is in the card's memory.
   void* pinned = nullptr;
   std::unique_ptr<kernels::DeviceEvent> uploaded, updated, downloaded;
   enum class State {

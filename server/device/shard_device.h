@@ -43,7 +43,7 @@ class DeviceShard {
                               absl::Span<float> values) = 0;
   // Waits for the last update, if there was one. Other calls do not wait for it.
   virtual absl::Status Finish() = 0;
-  // For the updates that follow (OptimizerConfig::learning_rate_factor).
+  // Sets the factor of the updates that follow (OptimizerConfig::learning_rate_factor).
   virtual void SetLearningRateFactor(double factor) = 0;
   // Copies a slot of the state to `to`, [elements].
   virtual absl::Status ReadState(int slot, absl::Span<float> to) = 0;

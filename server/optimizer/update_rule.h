@@ -45,7 +45,7 @@ CAPSTAN_INLINE float Gradient(const StepScalars& c, float w, float g) {
   return g;
 }
 
-// By value: the compiler then knows that no store changes the scalars or the pointers.
+// The arguments are values: the compiler then knows that no store changes the scalars or pointers.
 template <OptimizerKind kRule, bool kDecay>
 CAPSTAN_INLINE void Loop(StepScalars c, Arrays a) {
   CAPSTAN_INDEPENDENT_ITERATIONS

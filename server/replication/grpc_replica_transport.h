@@ -57,7 +57,7 @@ class GrpcReplicaTransport final : public ReplicaTransport {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // One an address that was ever sent to: as many as there are servers. Shared with its calls.
   absl::btree_map<std::string, std::shared_ptr<Peer>> peers_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<Call*, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);  // In flight.
+  absl::btree_map<Call*, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);  // Calls in flight.
 };
 
 }  // namespace capstan::server

@@ -88,7 +88,7 @@ class JobCalls {
   // nothing: what has changed meanwhile, or cannot be read, is left to the pull. None: nothing is
   // on disk, or the pull will be refused.
   std::optional<Ahead> FetchRows(const v1::PullRequest& request);
-  // As CallChecks::CheckPullLocked, of a pull that may have been read ahead; takes in what has
+  // Same as CallChecks::CheckPullLocked, for a pull that may have been read ahead; accepts what has
   // arrived for it.
   absl::StatusOr<std::optional<std::vector<RowKeys>>> KeysOfPullLocked(
       const v1::PullRequest& request, std::optional<Ahead> ahead)

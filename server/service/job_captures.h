@@ -45,10 +45,10 @@ class JobCaptures {
   class Rows;
   enum class IfDamaged { kReaderFails, kJobFails };
 
-  // With the shard's lock. Without its rows.
+  // The shard's state without its rows. REQUIRES: the shard's lock is held.
   CapturedShard CapturedLocked(const ShardKey& key,
                                v1::ShardSnapshot copy) ABSL_NO_THREAD_SAFETY_ANALYSIS;
-  // With the shard's lock, too. Null if it has none.
+  // The shard's rows; null if it has none. REQUIRES: the shard's lock is held.
   std::shared_ptr<Rows> RowsLocked(const ShardKey& key, PinId pin,
                                    const v1::ShardSnapshot& snapshot,
                                    IfDamaged if_damaged) ABSL_NO_THREAD_SAFETY_ANALYSIS;

@@ -162,7 +162,7 @@ struct JobState {
   JobTables tables;
   Engines engines ABSL_GUARDED_BY(mutex);       // Every shard that this server is to hold.
   JobSnapshots snapshots;                       // Guarded as `tables`, but for IsFull.
-  absl::Status closed ABSL_GUARDED_BY(mutex);   // Not OK: why.
+  absl::Status closed ABSL_GUARDED_BY(mutex);   // Why it is closed; OK if it is not.
   absl::Status failure ABSL_GUARDED_BY(mutex);  // The status of HeldJob::Fail.
 
   absl::Mutex waiting_on_mutex;  // Guards PullResponse.waiting_on of every call that waits.

@@ -17,7 +17,8 @@ ShardKey KeyOf(const ShardMessage& shard) {
   return {TableId(shard.table()), ShardId(shard.shard())};
 }
 
-// Not empty, not longer than `shards_max`, no shard twice. Errors: kInvalidArgument.
+// Checks that the list is not empty, is not longer than `shards_max`, and has no shard twice.
+// Errors: kInvalidArgument.
 template <typename ShardMessages>
 absl::Status CheckShardList(const ShardMessages& shards, int shards_max) {
   if (shards.empty()) return absl::InvalidArgumentError("no shards: expected at least 1");

@@ -110,7 +110,7 @@ class ParameterService final : public ParameterMethods {
   std::string data_host_;
   int push_connections_ = 1;
   std::unique_ptr<DataServer> data_server_;            // Null: it does not listen.
-  const std::unique_ptr<FreeingAllocator> allocator_;  // For messages of Replicate.
+  const std::unique_ptr<FreeingAllocator> allocator_;  // Makes Replicate's messages.
 };
 
 }  // namespace capstan::server

@@ -56,7 +56,7 @@ class ReplicaCalls {
 
  private:
   void Replay(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done);
-  // As Replicate of records, whose call ends with `effects`.
+  // Same as Replicate of records; the call ends with `effects`.
   void ReplayLocked(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done,
                     JobEffects* effects) ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
   absl::StatusOr<ShardEngine*> EngineOfReplicaLocked(const ShardKey& key) const

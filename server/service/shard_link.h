@@ -98,7 +98,7 @@ class ShardLink {
 
   // ---- primary
   void OnRecord(const MakeRecord& made, const Gradient& gradient);
-  // Without a message: see failure().
+  // The result has no message if the copy failed: see failure().
   ReplicaRequest MessageFor(const ReplicaMessage& message, Generation routing);
   const v1::ServerAddress& AddressOf(const FollowerKey& follower) const {
     return servers_.at(follower);
@@ -107,14 +107,14 @@ class ShardLink {
   // the shard is held, or the log is not due.
   void Settle();
   bool log_due() const { return log_due_; }
-  // In the term that is held, durably; or there is none.
+  // The log has begun the term that is held, durably; or there is no log.
   bool log_begun() const {
     return options_->log == nullptr || (!log_due_ && replication_.logged() >= Position(0));
   }
   // What is to be reported, ordered by replica; `changed` tells whether it was different before.
   std::vector<v1::ReplicaState> Reports() const;
   bool ReportsChanged();
-  // Not OK: the shard could not be copied, for a replica or the log; it is unusable.
+  // If not OK, the shard could not be copied for a replica or the log, and is unusable.
   const absl::Status& failure() const { return failure_; }
 
   // ---- replica
@@ -134,7 +134,7 @@ class ShardLink {
     WaitingCalls::Done done;
   };
 
-  void StartLog(Term term, Position position);  // For a new term.
+  void StartLog(Term term, Position position);  // A new term begins.
   void SetLogDue();
   void BeginLog();
   void AppendLog(std::shared_ptr<const v1::ShardRecord> record);

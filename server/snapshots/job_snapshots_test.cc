@@ -28,7 +28,7 @@ constexpr uint64_t kKeys = 3000;
 constexpr uint64_t kAnn = 11;
 constexpr uint64_t kBob = 12;
 
-using Rows = absl::btree_map<uint64_t, float>;  // By key; both numbers of a row are the same.
+using Rows = absl::btree_map<uint64_t, float>;  // Keyed by key; a row's two numbers are equal.
 
 float NumberAt(const std::string& bytes, size_t index) {
   float number = 0;

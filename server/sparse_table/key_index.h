@@ -70,9 +70,9 @@ class KeyIndex {
   int64_t size() const { return size_; }
   int64_t bytes() const { return bytes_; }
 
-  // For whoever goes through all rows piece by piece: appends those of the segment with `place`, in
-  // no order, and returns where the next segment begins; 0 after the last one. An insertion may cut
-  // a segment in two.
+  // A caller goes through all rows with it, piece by piece. Appends those of the segment with
+  // `place`, in no order, and returns where the next segment begins; 0 after the last one. An
+  // insertion may cut a segment in two.
   uint64_t AppendRows(uint64_t place, std::vector<RowNumber>* rows) const;
   // The same in small pieces: appends all rows with places from `place` on and below the result (0:
   // up to the last place), and perhaps some others. It looks at kRunGroups groups, and at those

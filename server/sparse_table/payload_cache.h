@@ -33,7 +33,7 @@ namespace capstan::server {
 class PayloadCache {
  public:
   using Slot = uint32_t;
-  static constexpr int64_t kSlotAt = 12;  // In a head.
+  static constexpr int64_t kSlotAt = 12;  // Its place in a head.
   static constexpr int64_t kHeadBytes = 16;
   // There are so many whatever the memory.
   static constexpr size_t kSlotsMin = 4;
@@ -101,9 +101,9 @@ class PayloadCache {
   using Turn = uint16_t;  // One of 65,536 turns ago is taken for this one, and its payloads stay.
   struct Entry {
     RowNumber row = 0;
-    Slot before = kNobody;  // In its queue.
+    Slot before = kNobody;  // Its neighbour in its queue.
     Slot behind = kNobody;
-    Turn turn = 0;  // In which it was held last.
+    Turn turn = 0;  // The turn in which it was held last.
     uint8_t uses = 0;
     bool fetched : 1 = false;  // Ahead of use: the next one is that which it was read for.
     bool is_long : 1 = false;

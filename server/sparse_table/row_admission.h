@@ -22,7 +22,7 @@ class RowAdmission {
   struct Config {
     int32_t after = 1;         // Pushes, with the one that makes the row: 1 to 255.
     int64_t filter_keys = 1;   // Keys that are counted at a time; >= 1.
-    float probability = 1.0f;  // In (0, 1]: that such a push makes the row.
+    float probability = 1.0f;  // Chance that such a push makes the row, in (0, 1].
     uint64_t stream = 0;       // Stream of the table's random draws.
   };
   static uint64_t StreamOf(uint64_t seed, TableId table);

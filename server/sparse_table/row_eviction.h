@@ -30,7 +30,7 @@ class RowEviction {
   struct Victim {
     uint64_t place = 0;
     RowNumber row = 0;
-    bool by_age = false;  // Else by the limit.
+    bool by_age = false;  // False: it leaves because of the limit.
   };
 
   RowEviction(const Config& config, KeyIndex::Places places) : config_(config), places_(places) {}

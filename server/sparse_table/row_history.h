@@ -85,7 +85,7 @@ class RowHistory {
                                               std::deque<std::string>* payloads) const;
 
   int64_t images() const { return static_cast<int64_t>(images_.size()); }
-  int64_t bytes() const;  // In memory.
+  int64_t bytes() const;  // Bytes in memory.
 
  private:
   struct Pinned {
@@ -116,7 +116,7 @@ class RowHistory {
     uint64_t key = 0;
     uint32_t stamp = 0;
     RowNumber number = 0;             // On disk.
-    std::unique_ptr<char[]> payload;  // In memory; null: on disk.
+    std::unique_ptr<char[]> payload;  // The payload in memory; null: it is on disk.
   };
   using Images =
       absl::btree_map<std::pair<uint64_t, int64_t>, Stored>;  // Keyed by place and `until`.
@@ -139,7 +139,7 @@ class RowHistory {
   std::unique_ptr<RowDisk> disk_;  // Null until something is kept.
   absl::btree_map<PinId, Pinned> pins_;
   Images images_;
-  RowNumber numbers_ = 0;  // In use, or free.
+  RowNumber numbers_ = 0;  // Count of numbers in use or free.
   std::vector<RowNumber> free_;
   Charge charge_;
 };

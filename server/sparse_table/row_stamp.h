@@ -14,7 +14,7 @@
 
 namespace capstan::server {
 
-inline constexpr int64_t kStampAt = 8;  // In a row.
+inline constexpr int64_t kStampAt = 8;  // The stamp's place in a row.
 inline constexpr int64_t kAgeMax = int64_t{1} << 31;
 inline constexpr int64_t kRenewEvery = int64_t{1} << 30;
 

@@ -23,7 +23,7 @@ class SavedRows {
  public:
   explicit SavedRows(const SparseRows& rows) : rows_(rows) {}  // They are saved from these rows.
 
-  void Add(const std::vector<SparseRows::Row>& rows);  // In the order of their places.
+  void Add(const std::vector<SparseRows::Row>& rows);  // Ordered by place.
   int64_t count() const { return count_; }
   int64_t bytes() const;
   void MoveTo(v1::ShardSnapshot* snapshot);

@@ -81,12 +81,12 @@ class SparseRows {
 
   // Effects of an update beside updated rows.
   struct Effects {
-    bool want_weights = true;       // Else evicted_weights stays empty: they may be on disk.
+    bool want_weights = true;       // False: evicted_weights stays empty: they may be on disk.
     std::vector<size_t> refused;    // Places in its keys, ascending, of those that have no row.
     std::vector<uint64_t> evicted;  // Keys, in ascending order of their places, and
     std::vector<float> evicted_weights;  // [evicted, dim], as they were.
   };
-  // For the updates that follow (OptimizerConfig::learning_rate_factor).
+  // Sets the factor of the updates that follow (OptimizerConfig::learning_rate_factor).
   void SetLearningRateFactor(double factor) { config_.rule.learning_rate_factor = factor; }
   // Applies update `step` (from 0) of the schedule to the rows of `keys`, which differ;
   // `gradients` [keys.size(), dim]. Makes version `step` + 1.
@@ -106,7 +106,7 @@ class SparseRows {
     std::vector<Row> rows;
     std::deque<std::string> from_disk;  // What those of them point to that lie there.
   };
-  // For whoever goes through all rows: appends those from `place` on and below the result, in
+  // A caller goes through all rows with it. Appends those from `place` on and below the result, in
   // ascending order of their places: some hundreds, or none. The result is the place to go on from;
   // 0 after the last row. They are valid until the next update or Read, places for ever: rows that
   // are made or erased in between move no other row to where one has been already, or will not come
@@ -120,14 +120,14 @@ class SparseRows {
   void Pin(PinId pin, std::shared_ptr<KeptRowsAccount> account = nullptr) {
     history_.Pin(pin, version_, std::move(account));
   }
-  // As AppendRows, of the rows as they were when they were pinned; with `since` only those that an
-  // update after that version had written. Errors: of the disk; kAborted  they are not pinned, or
-  // more than kAgeMax versions ago; kResourceExhausted  the pin's account had no room.
+  // Same as AppendRows, for the rows as they were when they were pinned; with `since` only those
+  // that an update after that version had written. Errors: of the disk; kAborted  they are not
+  // pinned, or more than kAgeMax versions ago; kResourceExhausted  the pin's account had no room.
   absl::StatusOr<uint64_t> AppendPinned(PinId pin, std::optional<int64_t> since, uint64_t place,
                                         RowBatch* batch) const;
-  // Rows of a few keys, likewise.
+  // Rows of a few keys, as they were when they were pinned.
   struct PinnedRows {
-    std::vector<bool> found;     // For each key, whether it had a row then.
+    std::vector<bool> found;     // Whether each key had a row then.
     std::vector<float> weights;  // [found, dim], of those that had.
   };
   // Appends to `out` those of `keys`. Errors: as AppendPinned.
@@ -156,7 +156,7 @@ class SparseRows {
   bool counts_updates() const { return CountsUpdates(config_.rule); }
   int64_t rows() const { return slab_.rows(); }
   int64_t rows_on_disk() const { return cache_ == nullptr ? 0 : rows() - cache_->payloads(); }
-  // In memory.
+  // Bytes in memory.
   int64_t bytes() const { return fixed_bytes() + (cache_ == nullptr ? 0 : cache_->bytes()); }
   // Rows that pins keep. Their memory is not in bytes().
   RowHistory& history() { return history_; }
@@ -165,7 +165,8 @@ class SparseRows {
 
  private:
   static constexpr size_t kBatch = 64;
-  static constexpr int64_t kPayloadAt = kStampAt + int64_t{sizeof(uint32_t)};  // In a row.
+  // The payload's place in a row.
+  static constexpr int64_t kPayloadAt = kStampAt + int64_t{sizeof(uint32_t)};
   using Rows = std::array<RowNumber, kBatch>;
   size_t BatchMax() const;  // Keys that are worked on at a time.
   // At most kBatch rows that are to have initial values, and where.
@@ -190,7 +191,7 @@ class SparseRows {
   // The rows of at most kBatch keys; KeyIndex::kNone where there is none. Their first `bytes` are
   // on their way into the cache.
   void Locate(absl::Span<const uint64_t> keys, int64_t bytes, Rows* rows) const;
-  // For the update that makes `version`: makes rows for those that have none and are admitted.
+  // Makes rows for keys that have none and are admitted, in the update that makes `version`.
   absl::Status MakeMissing(absl::Span<const uint64_t> keys, int64_t version, Rows* rows);
   // Counts an update of each of these rows and stamps them.
   void Touch(absl::Span<const RowNumber> rows, int64_t version, float** weights, uint32_t* counts);
@@ -225,9 +226,9 @@ class SparseRows {
   // Leaves the payloads what heads and index leave of the limit.
   absl::Status FitMemory() const;
   std::vector<RowNumber> RowsOf(absl::Span<const uint64_t> keys) const;  // Or KeyIndex::kNone.
-  // As Locate, of the batch at `begin` for who goes through all keys by BatchMax. The payloads of
-  // its rows are in memory until the next call: a few thousand keys' at a time, whose rows `held`
-  // has.
+  // Same as Locate, for the batch at `begin`. The caller goes through all keys in steps of
+  // BatchMax. The payloads of the batch's rows are in memory until the next call. `held` keeps the
+  // rows of a few thousand keys, which are read together.
   absl::Status LocateHeld(absl::Span<const uint64_t> keys, size_t begin, int64_t bytes,
                           std::vector<RowNumber>* held, Rows* rows) const;
   // Payloads of those of the batch's rows, numbered as here, whose weights are null.

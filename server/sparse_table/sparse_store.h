@@ -114,7 +114,7 @@ class SparseStore final : public ShardStore, private RowStore {
   bool Evicts() const { return config_.eviction.after > 0 || config_.eviction.rows_max > 0; }
   // Returns whether the changes since then are known, and are at most half of the rows.
   bool TellsSince(int64_t since) const;
-  absl::Status CheckRows(int64_t rows) const;  // As CheckRoom, for so many rows.
+  absl::Status CheckRows(int64_t rows) const;  // Same as CheckRoom, for so many rows.
   // Keeps what was before an update: of the rows that it named, of which it has refused some, and
   // of those that it has evicted.
   void KeepPrevious(const Gradient& before, const SparseRows::Effects& effects);

@@ -35,7 +35,7 @@ class FileRowDisks final : public RowDisks {
 
   const std::string folder_;
   absl::Mutex mutex_;
-  // By the size of their payloads. A file goes with the last bucket that has rows in it.
+  // Keyed by the size of the payloads. A file goes with the last bucket that has rows in it.
   absl::btree_map<int64_t, std::weak_ptr<SpillFile>> files_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -156,7 +156,7 @@ class JobLog {
   int64_t head_bytes_ = 0;        // Size of the segment's first frame, which lists those before it.
   int64_t synced_bytes_ = 0;      // Synced bytes of that segment, from its begin.
   int64_t batch_offset_ = 0;      // Offset of the batch in its segment.
-  std::vector<LogFrame> frames_;  // In the batch.
+  std::vector<LogFrame> frames_;  // Frames of the batch.
 };
 
 }  // namespace capstan::server

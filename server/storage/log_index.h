@@ -107,7 +107,7 @@ class LogIndex {
 
   const absl::btree_map<uint64_t, Segment>& segments() const { return segments_; }
   const absl::btree_map<ShardKey, Shard>& shards() const { return shards_; }
-  std::vector<LogFrame> LiveIn(uint64_t segment) const;  // In the order they lie there.
+  std::vector<LogFrame> LiveIn(uint64_t segment) const;  // Ordered as they lie there.
   uint64_t base_max() const { return base_max_; }
   int64_t bytes() const { return bytes_; }
   int64_t live_bytes() const { return live_bytes_; }

@@ -67,7 +67,7 @@ class RowLog final : public RowDisk {
     uint32_t use = 0;  // Which use of its segment the record belongs to.
   };
   struct Plan {
-    std::vector<Record> records;  // In ascending order of places.
+    std::vector<Record> records;  // Ordered by place.
     std::vector<SpillFile::Piece> pieces;
     std::vector<size_t> begins;  // The first record of each piece; and the end of all.
   };

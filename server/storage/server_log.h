@@ -91,10 +91,10 @@ class ServerLog final : public RecordSink {
   // All logs on the disk that were written for a job with a unique id.
   std::vector<LogName> Names() const;
   bool IsIdentified(const std::string& name) const;  // This incarnation knows it as a job's log.
-  void Remove(const std::string& name);              // As ForgetJob, for any log.
+  void Remove(const std::string& name);              // Same as ForgetJob, for any log.
 
-  // As JobLog::Read, once what was queued for the job is written: what a shard is made from is the
-  // last of its log. Errors: also why the job's log could not be read.
+  // Same as JobLog::Read, once what was queued for the job is written, so that a shard is made from
+  // the newest that its log has. Errors: also why the job's log could not be read.
   absl::Status Read(const JobId& job, const ShardKey& shard, const JobLog::Install& install,
                     const JobLog::Replay& replay);
 

@@ -57,8 +57,8 @@ class SpillFile {
   absl::Status Write(uint32_t segment, size_t at, absl::string_view bytes);
   // Errors: also kDataLoss  they were never written.
   absl::Status Read(absl::Span<const Piece> pieces, const Take& take) const;
-  // In two steps: first what the kernel has in its cache, and all else is asked for without waiting
-  // for it; its places in `pieces` are the result, for the second step.
+  // Reads in two steps. This one takes what the kernel has in its cache, and asks for the rest
+  // without waiting. It returns the places in `pieces` of the rest, for the second step.
   absl::StatusOr<std::vector<size_t>> ReadCached(absl::Span<const Piece> pieces,
                                                  const Take& take) const;
   absl::Status ReadMissing(absl::Span<const Piece> pieces, absl::Span<const size_t> missing,

@@ -12,8 +12,8 @@
 // the old one is freed when the answers have been sent. Values that late gradients will be
 // corrected by are kept the same way: lent to this store.
 //
-// With a device (server/device) masters and state lie there, and so do updates by a rule that it
-// knows; values are the host's copy, which all of the above is about.
+// If there is a device (server/device), it holds masters and state, and does the updates by rules
+// that it knows. Then values are the host's copy, which all of the above is about.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_TABLE_STORE_DENSE_STORE_H_
@@ -102,7 +102,7 @@ class DenseStore final : public ShardStore, private LateGradientStore {
   absl::StatusOr<FloatBuffer> TakeBuffer();  // A free one, or a new one.
   void GiveBack(FloatBuffer buffer);
   absl::Status CheckSnapshot(const v1::ShardSnapshot& snapshot) const;
-  // As Restore, of what has been checked.
+  // Same as Restore, for what has been checked.
   absl::Status Restore(absl::Span<const float> values, absl::Span<const float> previous,
                        absl::Span<const absl::Span<const float>> state);
   // Writes update number `step` to `out`, which may be the values or the gradient.

@@ -44,7 +44,7 @@ class JobTables {
   // Null: the shard is not held here. Valid until the next Put or Remove.
   const TableShard* Find(const ShardKey& key) const;
 
-  // As ShardCore's methods of the same names. REQUIRES: the shard is held; `gradient` is of it.
+  // Same as ShardCore's methods of these names. REQUIRES: the shard is held; `gradient` is of it.
   // Errors: also kResourceExhausted once memory for a gradient has run out (see failure()), and
   // those of ShardStore::CheckRoom.
   absl::Status CheckPush(const ShardKey& key, const PushHead& push, const Gradient& gradient) const;
@@ -57,9 +57,9 @@ class JobTables {
     Actions later;
     Gradient gradient;
   };
-  // As Push, but an update on a device may go on: then the push is added to `begun`, and nothing
-  // else is called for its shard, and its gradient stays, until FinishPushes has waited for all of
-  // `begun` and given the answers that they allow.
+  // Same as Push, but an update on a device may go on: then the push is added to `begun`, and
+  // nothing else is called for its shard, and its gradient stays, until FinishPushes has waited for
+  // all of `begun` and given the answers that they allow.
   absl::Status BeginPush(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                          ReplySink& sink, std::vector<BegunPush>* begun);
   absl::Status FinishPushes(const std::vector<BegunPush>& begun, ReplySink& sink);
@@ -79,14 +79,15 @@ class JobTables {
   //         tables.
   absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
 
-  // For captures. REQUIRES: the shard is held.
+  // Captures use it. REQUIRES: the shard is held.
   TableShard& at(const ShardKey& key) { return shards_.at(key); }
-  // As ShardStore's of the same names. A shard that is held no more has none pinned.
+  // Same as ShardStore's methods of these names. A shard that is not held any more has no pinned
+  // rows.
   absl::StatusOr<std::optional<uint64_t>> ReadPinned(const ShardKey& key, const PinnedRead& read,
                                                      v1::ShardSnapshot* piece);
   void Unpin(const ShardKey& key, PinId pin);
 
-  // Not OK: these tables have lost a push for want of memory and refuse everything.
+  // If not OK, these tables have lost a push for want of memory, and refuse everything.
   absl::Status failure() const { return failure_->Get(); }
   void Fail(const absl::Status& status) { failure_->Update(status); }
 

@@ -24,10 +24,10 @@ struct RowScan {
   uint64_t place = 0;            // The lowest (common/sparse/key_hash.h).
   int64_t bytes_max = 0;         // Limit of keys and rows; one row comes all the same.
   std::optional<int64_t> since;  // Only those that an update after this version has written.
-  bool unchanged_keys = false;   // With `since`: also the keys of the other rows.
+  bool unchanged_keys = false;   // If `since` is set: also the keys of the other rows.
 };
 
-// In ascending order of their places.
+// Rows that were found, ordered by place.
 struct ScannedRows {
   std::string rows;              // Keys (fixed64), then a row of fp32 for each.
   std::string unchanged;         // Keys (fixed64).
@@ -67,10 +67,10 @@ class RowStore {
   // more than can be had in some milliseconds; where they are far apart that may be none.
   virtual absl::StatusOr<ScannedRows> Scan(const RowScan& scan) const = 0;
 
-  // For a checkpoint: as ShardStore::Save, or where it can tell and most of it is the same, what
-  // has changed after version `since` (snapshot->since, without a checkpoint's id). What left is
-  // known since KeepRemovedSince(`since` or earlier). The snapshot is without its rows: they are
-  // pinned, to be read in pieces while the shard goes on, until Unpin. Errors: as
+  // Captures the state for a checkpoint: all as ShardStore::Save, or, where it can tell and most of
+  // it is the same, what has changed after version `since` (snapshot->since, without a checkpoint's
+  // id). What left is known since KeepRemovedSince(`since` or earlier). The snapshot is without its
+  // rows: they are pinned, to be read in pieces while the shard goes on, until Unpin. Errors: as
   // ShardStore::Apply.
   virtual absl::Status Capture(PinId pin, std::optional<int64_t> since, bool previous,
                                v1::ShardSnapshot* snapshot) = 0;
@@ -80,12 +80,12 @@ class RowStore {
   virtual absl::StatusOr<std::optional<uint64_t>> ReadPinned(const PinnedRead& read,
                                                              v1::ShardSnapshot* piece) = 0;
   virtual void Unpin(PinId pin) = 0;  // One that is unknown is ignored.
-  // For readers of this moment, until Unpin: rows that are kept for them stand on the account, and
-  // the pin ends where that has no room.
+  // Pins the rows of this moment for readers, until Unpin. Rows that are kept for them stand on the
+  // account, and the pin ends where that has no room.
   virtual void PinForReaders(PinId pin, std::shared_ptr<KeptRowsAccount> account) = 0;
   // Errors: as ReadPinned; kResourceExhausted  the account had no room.
   virtual absl::StatusOr<RowsThen> ReadRowsThen(PinId pin, const RowKeys& keys) const = 0;
-  // As Scan, of the pinned rows; `since` and `passes` are ignored. Errors: likewise.
+  // Same as Scan, for the pinned rows; `since` and `passes` are ignored. Errors: as ReadRowsThen.
   virtual absl::StatusOr<ScannedRows> ScanThen(const PinnedRead& read) const = 0;
   // Whoever leaves after `version` of now or before is to be remembered, within bounds.
   virtual void KeepRemovedSince(int64_t version) = 0;

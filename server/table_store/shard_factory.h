@@ -50,7 +50,7 @@ class ShardFactory {
   // Errors: kInvalidArgument    no such table, or a range that cannot be; names the shard.
   absl::Status Check(const HeldShard& shard) const;
 
-  // With its initial values, at version 0. Errors: as Check; also
+  // Makes the shard with its initial values, at version 0. Errors: as Check; also
   //         kResourceExhausted  no memory, or beyond the budget.
   absl::StatusOr<TableShard> Initial(const HeldShard& shard) const;
   // Errors: as Initial; kDataLoss  the snapshot does not fit the shard, or cannot be.

@@ -70,14 +70,15 @@ class TableShard {
   // The same without the rows of a bucket, which are pinned (RowStore::Capture).
   // Errors: likewise.
   absl::StatusOr<v1::ShardSnapshot> CaptureAll(PinId pin);
-  // For checkpoint `id`: a copy of all of it, or of what changed since it was captured for
+  // Makes for checkpoint `id` a copy of all of it, or of what changed since it was captured for
   // checkpoint `base` (0: none), where that is known and less than half of all. Later captures may
   // name `id` or `base` as theirs. Rows of a bucket are not in it: they are pinned
   // (RowStore::Capture). Errors: likewise.
   absl::StatusOr<v1::ShardSnapshot> Capture(CheckpointId id, CheckpointId base, PinId pin);
   void ForgetCaptures();  // What is captured next is all of it.
 
-  absl::Status CheckRoom(const Gradient& gradient) const;  // As RowStore; a dense shard has some.
+  // Same as RowStore's; a dense shard has room.
+  absl::Status CheckRoom(const Gradient& gradient) const;
 
   const Range& elements() const { return elements_; }
   ShardCore& core() { return core_; }

@@ -60,7 +60,7 @@ class CallQueue {
   // Returns true if it has room, and is to be started now. Else it waits.
   bool AddPull(const std::shared_ptr<ClientCall>& call);
   void AddPush(std::shared_ptr<ClientCall> call);
-  // For calls that AddPull returned true for, if another thread is to start them.
+  // Adds a call for which AddPull returned true, if another thread is to start it.
   void AddPlaced(std::shared_ptr<ClientCall> call) { placed_.push_back(std::move(call)); }
   void AddQuestion(Question question) { questions_.push_back(std::move(question)); }
   void AddOffer(Transport* transport) { offers_.push_back(transport); }

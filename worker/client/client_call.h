@@ -23,7 +23,7 @@ struct OpPayload {
   std::shared_ptr<const TableArrays> gradient;        // Push.
   std::shared_ptr<const HalfArrays> gradient_halves;  // Push; may be null.
   PullArrays destination = nullptr;                   // Pull.
-  std::shared_ptr<const AllTableKeys> keys;           // Not null.
+  std::shared_ptr<const AllTableKeys> keys;           // It is never null.
 };
 
 struct ClientCall {

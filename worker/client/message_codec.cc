@@ -276,7 +276,7 @@ void EncodePull(const CallerId& caller, const SendMessage& message, absl::Durati
     pull->set_table(shard.key.table.value());
     pull->set_shard(shard.key.shard.value());
     const TableKeys keys = KeysOf(shard, all_keys);
-    // For sparse tables the array holds the rows of the previous pull, so no version is held.
+    // The array of a sparse table holds the rows of the previous pull, so no version is held.
     pull->set_held_version(keys.batch == nullptr ? shard.held_version : -1);
     if (form != KeyForm::kName) pull->set_keys(std::string(BytesOf(KeysIn(keys, shard))));
     if (form != KeyForm::kKeys) EncodeName(keys, shard, pull->mutable_key_list());

@@ -52,12 +52,12 @@ struct TableKeys {
   // Pull: the keys whose rows must be sent; the other rows are in the array already. Null: all.
   std::shared_ptr<const WantedKeys> wanted = nullptr;
 };
-using AllTableKeys = std::vector<TableKeys>;  // By table id; missing tables are dense.
+using AllTableKeys = std::vector<TableKeys>;  // Indexed by table id; missing tables are dense.
 
 // How a message carries the keys of a shard. A pull that sends keys with their name lets the server
 // keep the list; later messages send the name alone (proto/rows.proto, KeyListName).
 enum class KeyForm : uint8_t { kKeys, kKeysAndName, kName };
-using KeyForms = absl::Span<const KeyForm>;  // By shard of the message; empty: all kKeys.
+using KeyForms = absl::Span<const KeyForm>;  // One for each shard; empty: all kKeys.
 
 // Identifies the calling task.
 struct CallerId {
@@ -71,7 +71,7 @@ struct TableFormats {
   NumberFormat gradients = NumberFormat::kFp32;
   NumberFormat parameters = NumberFormat::kFp32;
 };
-using Formats = std::vector<TableFormats>;  // By table id; missing tables are fp32.
+using Formats = std::vector<TableFormats>;  // Indexed by table id; missing tables are fp32.
 
 // The format in which a shard's values travel in this message.
 NumberFormat FormatIn(const SendMessage& message, const SendMessage::Shard& shard,

@@ -84,8 +84,9 @@ class PushPullClient {
     Rank rank;
     Incarnation incarnation;
     PushPullSession::Options session;
-    // By table id: about how many bytes a bucket's values take in a message, to make messages of a
-    // good size. At least 1 for sparse tables; 0 for dense ones; missing entries count as 0.
+    // Indexed by table id: about how many bytes a bucket's values take in a message, to make
+    // messages of a good size. At least 1 for sparse tables; 0 for dense ones; missing entries
+    // count as 0.
     std::vector<int64_t> bucket_bytes;
     Formats formats;  // If any parameters are not fp32, session.exact_snapshots must be set.
     // The most bytes of gradients on their way to one server; further pushes wait here, so that a

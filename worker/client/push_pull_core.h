@@ -52,7 +52,7 @@ class PushPullCore {
   struct Actions {
     std::vector<std::shared_ptr<ClientCall>> start;
     std::vector<OpId> ended;    // Operations; see FindEnded.
-    bool need_routing = false;  // As in SessionActions.
+    bool need_routing = false;  // Same as in SessionActions.
   };
 
   explicit PushPullCore(const Options& options);
@@ -67,8 +67,8 @@ class PushPullCore {
   void SetRouting(Routing routing, Instant now, Actions* actions);
   absl::StatusOr<OpId> Start(const OpRequest& request, OpPayload payload, Instant now,
                              Actions* actions);
-  // For the operation's calls that are made from now on. REQUIRES: it runs, and values that were
-  // released stay the same.
+  // The operation's calls that are made from now on use `payload`. REQUIRES: the operation runs,
+  // and values that were released stay the same.
   void SetPayload(OpId op, OpPayload payload);
   void Release(OpId op, TableId table, int64_t first, Instant now, Actions* actions);
   // Cancels the calls; what is being read for it may go on until their OnReply.

@@ -59,15 +59,15 @@ struct Routing {
   Generation generation;
   std::vector<ShardRoute> shards;           // Ordered by key.
   std::vector<std::string> servers;         // Node ids; the shell maps indices to channels.
-  std::vector<std::string> addresses = {};  // By the same index, for messages. Empty: not known.
-  // By the same index. A changed incarnation means another process. Empty: all 0.
+  std::vector<std::string> addresses = {};  // Indexed as `servers`, for messages. Empty: unknown.
+  // Indexed as `servers`. A changed incarnation means another process. Empty: all 0.
   std::vector<Incarnation> incarnations;
 };
 
 // When servers acknowledge a push.
 enum class Acknowledgement {
-  kEachPush,  // As soon as it is recorded (SSP, ASP, and BSP without replicas and log).
-  // When its iteration is complete and committed (BSP with replicas or a log): a push waits for the
+  kEachPush,  // Once it is recorded (SSP, ASP, and BSP without replicas and log).
+  // Once its iteration is complete and committed (BSP with replicas or a log): a push waits for the
   // other slots of its iteration.
   kWholeIteration,
 };
@@ -274,9 +274,9 @@ class PushPullSession {
     OpRequest request;
     Instant started;
     Instant heard;  // When it started, or last got a server's answer, routing table or release.
-    std::vector<ShardState> shards;         // By index in routing_.shards.
-    std::vector<Sequence> sequences;        // Push: by the same index.
-    std::vector<ShardReply> replies;        // Pull: by the same index, of the shards that are done.
+    std::vector<ShardState> shards;         // Indexed as routing_.shards.
+    std::vector<Sequence> sequences;        // Push: indexed as `shards`.
+    std::vector<ShardReply> replies;        // Pull: indexed as `shards`, for those that are done.
     std::optional<Version> pushed_version;  // Push: OpDone's, of the shards that are done.
     int64_t undone = 0;
     bool repeated = false;
@@ -288,9 +288,9 @@ class PushPullSession {
   struct Chunk {
     int server = 0;
     std::vector<int> shards;  // Indices in routing_.shards.
-    int pushes = 0;           // In flight.
-    int pulls = 0;            // In flight.
-    Instant not_before;       // Back-off.
+    int pushes = 0;           // Pushes in flight.
+    int pulls = 0;            // Pulls in flight.
+    Instant not_before;       // End of the back-off.
     absl::Duration delay;     // Next back-off; zero after a success.
     Trouble trouble = Trouble::kNone;
     absl::Status last_error;
@@ -354,13 +354,13 @@ class PushPullSession {
   Routing routing_;
   Instant ask_at_ = Instant::InfiniteFuture();  // When to ask a server for its routing table.
   int asked_ = 0;                               // The number of questions since the need began.
-  absl::Status failed_;                         // Not OK once fenced.
+  absl::Status failed_;                         // Why it is fenced; OK if it is not.
   uint64_t next_message_ = 1;
   std::vector<Chunk> chunks_;
-  std::vector<PerShard> per_shard_;               // By index in routing_.shards.
-  std::vector<Contact> contacts_;                 // By index in routing_.servers.
+  std::vector<PerShard> per_shard_;               // Indexed as routing_.shards.
+  std::vector<Contact> contacts_;                 // Indexed as routing_.servers.
   Instant probe_at_ = Instant::InfiniteFuture();  // When to probe next, if there are operations.
-  absl::btree_map<OpId, Op> ops_;                 // In the order they were started.
+  absl::btree_map<OpId, Op> ops_;                 // Ordered as they were started.
   absl::btree_map<MessageId, InFlight> in_flight_;
 };
 

@@ -66,7 +66,7 @@ class SamplePlanner {
   // The number of leases that are not done; the task asks for more when there are few.
   int UnfinishedLeases() const;
 
-  std::vector<SampleProgress> Progress() const;  // In the order of the leases.
+  std::vector<SampleProgress> Progress() const;  // Ordered as the leases.
 
  private:
   struct Lease {

@@ -177,7 +177,7 @@ class TaskLoop {
 
   const Options options_;  // Constant after construction.
   TaskPort& port_;
-  std::deque<Outstanding> outstanding_;        // In the order they were started.
+  std::deque<Outstanding> outstanding_;        // Ordered as they were started.
   Generation planned_;                         // The generation of the current work's assignment.
   std::optional<Work> held_;                   // The work whose training parameters are here.
   std::optional<std::pair<OpId, Work>> pull_;  // The pull under way, and the work that needs it.

@@ -108,7 +108,7 @@ class Prefetcher {
     State state = State::kWaiting;
     Part range;
     Batch batch;          // Valid if kReady.
-    absl::Status status;  // Not OK if kFailed.
+    absl::Status status;  // Why it has failed, if kFailed.
   };
 
   // std::condition_variable adds a timeout to the time now: an infinite one would overflow.

@@ -56,8 +56,8 @@ class PredictionText {
   std::vector<double> probabilities_;  // Those of the current sample.
 };
 
-// For example "accuracy 89.42 %, loss 0.3021, top-5 accuracy 0.9971 on 10000 samples": begins with
-// the objective's main figure, and ends with those that training does not report.
+// Returns, for example, "accuracy 89.42 %, loss 0.3021, top-5 accuracy 0.9971 on 10000 samples". It
+// begins with the objective's main figure, and ends with those that training does not report.
 std::string FiguresText(Objective objective, const EvaluationFigures& figures,
                         const NamedFigures& more, int64_t samples);
 // The figures as one JSON object on a line, without those that the objective does not have. Names

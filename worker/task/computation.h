@@ -48,7 +48,7 @@ class Computation {
                                                              StepObserver* observer = nullptr);
   virtual ~Computation() = default;
 
-  virtual const std::vector<v1::TableSpec>& tables() const = 0;  // By index.
+  virtual const std::vector<v1::TableSpec>& tables() const = 0;  // Ordered by index.
   virtual int64_t train_samples() const = 0;
 
   // Called before the pull for `work`: makes room in *parameters and returns the keys of the rows

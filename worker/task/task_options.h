@@ -25,7 +25,8 @@ Acknowledgement AcknowledgementOf(const v1::JobSpec& job);
 bool EarlyPulls(const v1::JobSpec& job, bool on_gpu);
 // Operations wait longer than the time that the job gives lost servers to come back.
 PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu);
-// By table: the job's formats for its parameters; tables beyond them (statistics) are fp32.
+// The formats of each table: the job's for its parameters, fp32 for tables beyond them
+// (statistics).
 Formats WireFormats(const v1::JobSpec& job);
 // PushPullClient::Options::bucket_bytes: about how many bytes of a bucket a batch needs, estimated
 // from the job file; empty for models of layers.

@@ -100,7 +100,8 @@ class DeviceStepMemory final : public StepMemory {
   Array parameters_, weights_, gradient_, statistics_, moments_, keys_;
   Array images_, labels_;            // The steps read these; not pinned.
   Array loss_array_, logits_array_;  // Pinned only.
-  // In the formats of formats_, on the device only; their pinned memory is that of the fp32 arrays.
+  // Arrays in the formats of formats_, on the device only. Their pinned memory is that of the fp32
+  // arrays.
   Array half_parameters_, half_gradient_;
   std::array<StagedBatch, 2> staged_;
   size_t in_use_ = 0;  // Index in staged_: the batch that the step reads.

@@ -14,7 +14,7 @@ constexpr int64_t kSharedBytesMin = 4 * kBlockBytes;  // One thread makes smalle
 template <typename Word>
 bool CopyWords(const char* from, int64_t count, Word exponent, char* to) {
   constexpr int64_t kRow = 32;  // Constant, so that the compiler vectorises the loop over it.
-  Word rows[kRow] = {};         // Not 0 if a number in this column was not finite.
+  Word rows[kRow] = {};         // Nonzero if a number in this column was not finite.
   const auto take = [&](int64_t begin, int64_t n) {
     Word words[kRow] = {};
     const auto at = static_cast<size_t>(begin) * sizeof(Word);

@@ -17,7 +17,7 @@
 
 namespace capstan::server::testing {
 
-// By shard: term, base position and everything that was read of it, as text.
+// For each shard: term, base position and everything that was read of it, as text.
 using LogState = std::map<ShardKey, std::string>;
 
 // What Read gives of every shard in Stored; also checks that the two agree.

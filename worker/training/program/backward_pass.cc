@@ -228,9 +228,10 @@ class BackwardPass {
   const LayerReaders& readers_;
   const ForwardValues& forward_;
   ProgramWriter& writer_;
-  std::vector<bool> needs_gradient_;  // By layer: a parameter can be reached from it.
-  std::vector<std::vector<Contribution>> contributions_;  // By layer: to its output's gradient.
-  std::vector<int> uses_;                                 // By buffer.
+  std::vector<bool> needs_gradient_;  // For each layer: a parameter can be reached from it.
+  // For each layer: the contributions to its output's gradient.
+  std::vector<std::vector<Contribution>> contributions_;
+  std::vector<int> uses_;  // Uses of each buffer.
 };
 
 }  // namespace

@@ -50,8 +50,8 @@ class LayerReaders {
 
   const ModelPlan& plan_;
   const bool training_;
-  std::vector<std::vector<int>> readers_;  // By layer; ascending.
-  std::vector<int> makers_;                // By layer.
+  std::vector<std::vector<int>> readers_;  // Readers of each layer, ascending.
+  std::vector<int> makers_;                // The layer that computes each layer's output.
 };
 
 }  // namespace capstan::worker

@@ -17,7 +17,7 @@ namespace capstan::worker {
 // The memory of an operand.
 enum class Place {
   kArena,
-  kImages,       // In the tensors' type.
+  kImages,       // Images in the tensors' type.
   kLabels,       // int32.
   kTargets,      // Labels that are numbers, fp32. Host only.
   kLossWeights,  // PlannedLoss::weights. Host only.
@@ -40,13 +40,13 @@ struct Operand {
 
 struct Step {
   kernels::OpDesc desc;
-  std::vector<Operand> inputs, outputs;  // In the order of kernels/op.h.
+  std::vector<Operand> inputs, outputs;  // Ordered as in kernels/op.h.
   int layer = -1;                        // The layer of the step; -1: the loss.
 };
 
 // Mean and variance of a batch-norm layer's batch.
 struct BatchMoments {
-  Operand mean, variance;        // In kMoments. The variance is biased.
+  Operand mean, variance;        // They are in kMoments. The variance is biased.
   float unbiased_factor = 1.0f;  // Unbiased variance = biased variance * factor.
 };
 

@@ -24,7 +24,7 @@ std::vector<Segment> CutForward(const std::vector<Step>& steps, int64_t part_ele
   return segments;
 }
 
-// By step: after it has run, no step uses parameters and gradient from this element on.
+// For each step: after it has run, no step uses parameters and gradient from this element on.
 std::vector<int64_t> DoneFrom(const std::vector<Step>& backward) {
   std::vector<int64_t> done(backward.size());
   int64_t end = 0;
