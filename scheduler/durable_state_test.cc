@@ -168,7 +168,7 @@ TEST_CASE("Durable state: a call is held until the core answers it", "[scheduler
   FakeCall sync;
   const Incarnation server = fixture.Register(registration);
   const Ticket ticket = fixture.Sync(sync, "server-1", server);
-  REQUIRE_OK(sync.Answer());  // By the timer, when the sync interval is over.
+  REQUIRE_OK(sync.Answer());  // The timer answers when the sync interval is over.
   CHECK(fixture.response.generation() == 1);
   CHECK_FALSE(fixture.Holds(ticket));
 }

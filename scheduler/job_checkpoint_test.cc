@@ -67,7 +67,7 @@ TEST_CASE("Job checkpoint: what is published says where to go on, and old ones g
   for (uint64_t id = 1; id <= 3; ++id) {
     const CheckpointPublish publish = f.Publish(id);
     REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
-    REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));  // As after a scheduler's death.
+    REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));  // A restarted scheduler repeats it.
   }
   // No checkpoint is removed before it is durable that the new one is complete.
   CHECK(ListCheckpoints(f.disk, f.job.plan.checkpoint_folder).value().size() == 3);

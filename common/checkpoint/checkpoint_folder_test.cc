@@ -80,8 +80,8 @@ TEST_CASE("CheckpointFolder: torn and damaged checkpoints are passed over, with 
 
 TEST_CASE("CheckpointFolder: older ones go that are not to stay", "[common][checkpoint]") {
   Fixture f;
-  REQUIRE_OK(f.disk.Remove("f/checkpoint-9/manifest.pb"));  // Never finished, and old.
-  REQUIRE_OK(f.disk.MakeFolder("f/checkpoint-11"));         // In the making.
+  REQUIRE_OK(f.disk.Remove("f/checkpoint-9/manifest.pb"));  // It is old, and was never finished.
+  REQUIRE_OK(f.disk.MakeFolder("f/checkpoint-11"));         // It is being written.
   const std::vector<CheckpointId> two{CheckpointId(2), CheckpointId(10)};
   REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> removed,
                         RemoveOthers(f.disk, "f", CheckpointId(0), two));
@@ -123,7 +123,7 @@ TEST_CASE("CheckpointFolder: pinned ones stay, with what they rest on (issue 20)
 TEST_CASE("CheckpointFolder: somebody's files in a folder of such a name stay (issue 20)",
           "[common][checkpoint]") {
   Fixture f;
-  REQUIRE_OK(f.disk.MakeFolder("f/checkpoint-5"));  // As other trainers name theirs.
+  REQUIRE_OK(f.disk.MakeFolder("f/checkpoint-5"));  // Other trainers use such names.
   REQUIRE_OK(f.disk.Create("f/checkpoint-5/model.bin"));
   REQUIRE_OK(f.disk.Create("f/checkpoint-2/notes"));
   REQUIRE_OK(RemoveOthers(f.disk, "f", CheckpointId(0), {CheckpointId(10)}));

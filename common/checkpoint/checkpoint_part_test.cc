@@ -71,7 +71,7 @@ class Bucket {
   }
 
  private:
-  std::map<uint64_t, uint32_t> rows_;  // By hash: the version that wrote it.
+  std::map<uint64_t, uint32_t> rows_;  // The version that wrote each row, keyed by hash.
 };
 
 std::string Text(const v1::ShardSnapshot& snapshot) { return snapshot.SerializeAsString(); }

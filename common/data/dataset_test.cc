@@ -133,7 +133,7 @@ TEST_CASE("Dataset: a test split of folders has the labels of the training split
   REQUIRE_OK_AND_ASSIGN(Dataset test, LoadDataset(data, data.test()));
   CHECK(test.labels == Bytes{0, 2});
   CHECK(test.classes == 3);
-  // As they are written down once the job was checked, wherever the training images are then.
+  // The job's check writes the names down, so the training images may be elsewhere afterwards.
   REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> names, ClassNamesOf(data));
   data.mutable_class_names()->Assign(names.begin(), names.end());
   data.mutable_train()->set_images("/none");

@@ -54,7 +54,7 @@ TEST_CASE("Image folder: classes are folders, images are ordered by their names"
 
 TEST_CASE("Image folder: labels are those of the names that are given", "[data]") {
   const Pets pets;
-  // As in a test set without birds.
+  // The folder is like a test set without birds.
   REQUIRE_OK_AND_ASSIGN(const Dataset dataset, pets.Load({"dog", "bird", "cat"}));
   CHECK(dataset.labels == Bytes{0, 2, 2});
   CHECK(dataset.classes == 3);

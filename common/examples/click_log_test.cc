@@ -131,7 +131,7 @@ double StandardDeviation(const Options& options) {
 }
 
 TEST_CASE("Click log: the parts of the logit have the sizes asked for", "[common][examples]") {
-  // With all keys alike, and so many that their weights average out.
+  // All keys are equally frequent, and there are so many that their weights average out.
   Options options = {.fields = 12,
                      .keys_per_field = 1'000'000'000,
                      .zipf_exponent = 0,

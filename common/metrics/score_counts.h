@@ -54,7 +54,7 @@ class ScoreCounts {
   const absl::btree_map<uint16_t, Counts>& bins() const { return bins_; }
 
   friend bool operator==(const ScoreCounts&, const ScoreCounts&) = default;
-  // In the form of scheduler/store/archive.h.
+  // Durable form: see scheduler/store/archive.h.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(bins_);

@@ -20,7 +20,7 @@ using Scores = std::vector<std::pair<float, bool>>;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// By comparing every pair.
+// The AUC by comparing every pair.
 double ExactAuc(const Scores& scores) {
   double right = 0, pairs = 0;
   for (const auto& [yes_score, yes] : scores) {

@@ -47,7 +47,7 @@ struct Initial {
 // A named tensor in a table.
 struct PlannedTensor {
   std::string name;            // "<layer>.weight", ".bias", ".running_mean", ".running_variance".
-  std::vector<int64_t> shape;  // In the layout of op.h (convolution: OHWI).
+  std::vector<int64_t> shape;  // Its layout is that of op.h (convolution: OHWI).
   int64_t offset = 0;          // First element in its table.
   int64_t count = 0;
   Initial initial;

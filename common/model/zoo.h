@@ -35,7 +35,7 @@
 
 namespace capstan {
 
-// In alphabetical order.
+// All model names, in alphabetical order.
 std::vector<std::string> ZooNames();
 
 // The layers of model `name` for samples of shape `input`. Whether they fit it is for PlanModel to

@@ -106,7 +106,7 @@ TEST_CASE("Zoo: images below 64 pixels have the CIFAR form of ResNets", "[common
   CHECK(LayerOf(plan, "conv1").kernel == 3);
   CHECK(LayerOf(plan, "stage1.block1.conv1").in == SampleShape{32, 32, 64});
   CHECK(LayerOf(plan, "stage4.block2.add").out == SampleShape{4, 4, 512});
-  CHECK(plan.parameter_count == 11'173'962);  // As the usual PyTorch port for CIFAR-10.
+  CHECK(plan.parameter_count == 11'173'962);  // The usual PyTorch port for CIFAR-10 has as many.
   CHECK(LayerOf(PlanZoo("resnet50", {28, 28, 1}, 10), "conv1").out == SampleShape{28, 28, 64});
   CHECK(LayerOf(PlanZoo("resnet18", {63, 64, 3}, 10), "conv1").kernel == 3);
 }

@@ -15,7 +15,7 @@ std::string Bytes(const FrameHead& head) {
   return {bytes.begin(), bytes.end()};
 }
 
-// With the sum that belongs to it, whatever it says.
+// Returns the head with the checksum that belongs to it, whatever the head says.
 std::string Summed(std::string head) {
   const uint32_t sum = Crc32cOf(head.substr(0, 16));
   for (size_t i = 0; i < kFrameSumBytes; ++i) head[16 + i] = static_cast<char>(sum >> (8 * i));

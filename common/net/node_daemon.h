@@ -91,7 +91,7 @@ class NodeProgram {
  public:
   virtual ~NodeProgram() = default;  // Stops `node`'s halves before what they use goes.
   virtual absl::Status Start() = 0;  // Ends with NodeDaemon::Start.
-  virtual void Stop() = 0;           // In good order, after a signal.
+  virtual void Stop() = 0;           // Ends in good order, after a signal.
 };
 
 // From blocked signals to the exit code. `role` is what log lines call a daemon without a name.

@@ -19,8 +19,9 @@ TEST_CASE("Peer watch: who is silent is asked once, then gone", "[net][data]") {
   CHECK(watch.Look(At(1), 100, true) == Verdict::kFine);
   CHECK(watch.Look(At(10.9), 100, true) == Verdict::kFine);
   CHECK(watch.Look(At(11), 100, true) == Verdict::kAsk);
-  CHECK(watch.Look(At(12), 100, true) == Verdict::kFine);            // Not sent yet.
-  CHECK(watch.Look(At(15.9), 100 + kHead, true) == Verdict::kFine);  // The question itself.
+  // The question is not sent yet.
+  CHECK(watch.Look(At(12), 100, true) == Verdict::kFine);
+  CHECK(watch.Look(At(15.9), 100 + kHead, true) == Verdict::kFine);  // Only the question is sent.
   CHECK(watch.Look(At(16), 100 + kHead, true) == Verdict::kGone);
   CHECK(watch.Quiet(At(16)) == absl::Seconds(15));
 }

@@ -59,7 +59,7 @@ TEST_CASE("StartThread: runs what it is given", "[common]") {
 
 TEST_CASE("StartThread: a connection that gets no thread is closed, the server goes on",
           "[common]") {
-  Machine machine(1);  // For the thread that accepts.
+  Machine machine(1);  // The thread that accepts needs one.
   REQUIRE_OK_AND_ASSIGN(const auto server, DataServer::Start(Echo(machine)));
   for (int i = 0; i < 3; ++i) CHECK_FALSE(Connect(*server).ok());
   machine.Give(1);

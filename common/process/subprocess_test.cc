@@ -98,7 +98,7 @@ TEST_CASE("Subprocess: signals blocked here are not blocked in the child", "[pro
 }
 
 TEST_CASE("Subprocess: files open here are not open in the child", "[process]") {
-  const int leaked = dup(STDERR_FILENO);  // Without O_CLOEXEC.
+  const int leaked = dup(STDERR_FILENO);  // It lacks O_CLOEXEC.
   REQUIRE_OK_AND_ASSIGN(const auto child, Subprocess::Spawn(Shell("test ! -e /proc/$$/fd/" +
                                                                   std::to_string(leaked))));
   CHECK(child->Wait(kPatience) == ExitStatus{});

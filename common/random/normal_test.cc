@@ -30,7 +30,7 @@ TEST_CASE("Normal: is what Box and Muller say, to the last bits of a double", "[
     const uint32_t a = words[i];
     const uint32_t b = words[(i * 7 + 3) % words.size()];
     const long double radius = std::sqrt(-2.0L * std::log((a + 1.0L) / 4294967296.0L));
-    // By its sine, which is exact where it is 0.
+    // The cosine is computed as a sine, which is exact where it is 0.
     const long double turn = std::fabs(b / 4294967296.0L - 0.5L) - 0.25L;
     const long double expected = radius * std::sin(2.0L * std::numbers::pi_v<long double> * turn);
     CHECK(std::fabs(NormalOf(a, b) - expected) <= 1e-15L * std::fabs(expected));

@@ -72,7 +72,7 @@ TEST_CASE("CurveSvg: the AUC is a line of dots of its own, and the figure beside
   CHECK(Count(svg, "<polyline") == 5);
   CHECK(Count(svg, "r=\"4\"") == 3 + 3 + 2 + 3);
   CHECK(Count(svg, ">test AUC</text>") == 1);
-  CHECK(Count(svg, ">81.25 %</text>") == 2);  // With its outline.
+  CHECK(Count(svg, ">81.25 %</text>") == 2);  // The text and its outline.
   CHECK(Count(svg, ">91.00 %</text>") == 0);
 }
 

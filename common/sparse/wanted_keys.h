@@ -18,7 +18,7 @@
 namespace capstan {
 
 struct WantedKeys {
-  std::vector<uint32_t> places;       // In the batch's keys, ascending.
+  std::vector<uint32_t> places;       // Places in the batch's keys, ascending.
   std::vector<int64_t> bucket_begin;  // [buckets + 1], of `places`.
 
   int64_t size() const { return static_cast<int64_t>(places.size()); }

@@ -30,7 +30,7 @@ std::unique_ptr<Dlrm> Make(const Options& options) {
   return model;
 }
 
-// With an example without keys, a key twice, several keys of a field, and fields without keys.
+// The examples have no keys, a key twice, several keys of a field, and fields without keys.
 ExampleBatch Examples(int64_t dense_columns) {
   ExampleBatch batch(dense_columns);
   const auto add = [&](float label, const std::vector<Feature>& features) {

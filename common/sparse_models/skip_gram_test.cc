@@ -39,7 +39,7 @@ void AddWords(const std::vector<uint64_t>& words, ExampleBatch* batch) {
   batch->Finish(0);
 }
 
-// With sequences of no, one and two words, and repeated ones.
+// The sequences have no, one, two and repeated words.
 ExampleBatch Sentences() {
   ExampleBatch batch;
   AddWords({1, 2, 3, 1, 4, 5, 5, 6}, &batch);

@@ -49,7 +49,7 @@ Rows MakeRows(uint64_t count, int64_t dim) {
   return rows;
 }
 
-// In pieces of `piece` rows.
+// Writes in pieces of `piece` rows.
 absl::Status Write(const std::string& path, const Rows& rows, int64_t dim, size_t piece) {
   auto writer = RowFileWriter::Create(path, dim);
   if (!writer.ok()) return writer.status();

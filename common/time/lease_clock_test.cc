@@ -42,7 +42,7 @@ TEST_CASE("LeaseClock: it never goes back, and begins behind the default Instant
 
 constexpr int kRefused = 2;
 
-// In a process whose machine has been suspended for 1000 s more than ours: a time namespace.
+// Looks in a time namespace whose machine has been suspended for 1000 s more than ours.
 int LookWhereTimeWasSuspended() {
   if (unshare(CLONE_NEWTIME) != 0) return kRefused;
   const int offsets = open("/proc/self/timens_offsets", O_WRONLY);

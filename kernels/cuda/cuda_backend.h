@@ -68,8 +68,7 @@ struct CudaOptions {
   int64_t workspace_bytes_max = int64_t{4} << 30;
   // The folder that keeps measured plans for other processes (plan_store.h); empty: none.
   std::string plans_folder;
-  // For each op, how long the card works before plans are timed. Otherwise its clock may still
-  // rise.
+  // How long the card works for each op before plans are timed. Otherwise its clock may still rise.
   double warm_up_seconds = 0.2;
   // Receives messages for the user that no status carries; may be null.
   std::function<void(const std::string&)> say;

@@ -84,7 +84,7 @@ TEST_CASE("Desired states: a worker hears of its tasks, a server of its tables, 
 
   cluster.Start("job-1");
   cluster.Settle();
-  REQUIRE(cluster.replies.size() == 2);  // By name.
+  REQUIRE(cluster.replies.size() == 2);  // Ordered by name.
   const auto& server = std::get<NodeReply>(cluster.replies[0]);
   CHECK(server.ticket == Ticket(2));
   CHECK(server.changed);

@@ -243,7 +243,7 @@ struct WentBack {
 // The model that is exported has been evaluated on the test split, for the first time.
 struct ModelTested {
   JobId job;
-  int64_t iteration = 0;  // That of JobView at the end of its epoch.
+  int64_t iteration = 0;  // JobView's at the end of its epoch.
   EpochResult result;     // Result of the model's epoch.
 };
 

@@ -43,7 +43,7 @@ class JobTraining {
   void Resume(const ResumePoint& at, Instant now, Events& events);  // Enters the epoch of `at`.
   void Advance(Instant now);
   void Rest(Instant now);                // Training is over, for now: no task holds others back.
-  bool begun() const { return begun_; }  // In this phase: members are active.
+  bool begun() const { return begun_; }  // Members are active in this phase.
 
   // All work is done, and no server takes a push of a dead task any more: what is copied between
   // this epoch and the next one must not miss a part of it.
@@ -55,7 +55,7 @@ class JobTraining {
   ResumePoint PointNow(CheckpointPause::At moment, Instant now) const;  // REQUIRES: quiet.
 
   // ---- how far it is
-  bool IsTraining() const;      // In an epoch's training, if need be quiet for a checkpoint.
+  bool IsTraining() const;      // An epoch is trained; a checkpoint may keep it quiet.
   bool IsWithinEpoch() const;   // Only the leases know how much of the epoch is trained.
   int64_t StepsDone() const;    // Through the whole job, as EpochPlan counts.
   int64_t StepsAtEnd() const;   // At the end of the present epoch.

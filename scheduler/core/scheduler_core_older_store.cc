@@ -24,7 +24,7 @@ Failure OlderStore(const std::string& witness) {
 }  // namespace
 
 void SchedulerCore::OnOlderStore(const NodeReport& report, Instant now, Actions& actions) {
-  // Else the node could take a new desired state for an old one with the same number.
+  // Otherwise the node could take a new desired state for an old one with the same number.
   if (desired_.RaiseGeneration(report.node, report.generation_seen)) nodes_changed_ = true;
   absl::btree_set<JobId> concerned;
   for (const TableReport& table : report.tables) concerned.insert(table.job);

@@ -84,7 +84,7 @@ TEST_CASE("Shard map: a primary that lives is replaced once it knows that it is 
   CHECK(HandsOver(map));
   map.NoteApplied(kSecond.node, map.routing().generation);
   map.Settle(kNow);
-  CHECK(Primary(map) == kFirst.node);  // By the earlier table it may answer reads alone.
+  CHECK(Primary(map) == kFirst.node);  // It may answer reads alone by the earlier table.
   SECTION("it hears of it") {
     map.NoteApplied(kFirst.node, map.routing().generation);
     map.Settle(kNow);

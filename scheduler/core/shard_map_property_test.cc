@@ -475,7 +475,7 @@ TEST_CASE("Shard map: a log of before the job went back to a checkpoint is not r
     map.Settle(now);
   };
   restart(2, Term(1));
-  REQUIRE(map.PlaceAnew());  // As if another shard's log did not come back.
+  REQUIRE(map.PlaceAnew());  // Another shard's log did not come back.
   map.Settle(now);
   const Term anew = map.source().restore_term;
   CHECK(anew == map.routing().shards[0].term);

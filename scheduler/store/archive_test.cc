@@ -393,7 +393,7 @@ TEST_CASE("Archive: messages in messages, deeper than any struct, cost no stack"
           "[scheduler][store]") {
   std::string nested;
   for (int depth = 0; depth < 20'000; ++depth) {
-    // As the field 9 of a message, which no reader here knows.
+    // The message is nested as the field 9 of another one, which no reader here knows.
     OutputArchive archive{Moment()};
     archive(nested);
     nested = std::move(archive).Finish();

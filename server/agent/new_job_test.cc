@@ -55,7 +55,7 @@ class Node final : public ReplicaTransport {
       done(absl::NotFoundError("the job is not held here"), {});
     }
   }
-  // As DeadlineTimer does when its time has come.
+  // Does what DeadlineTimer does when its time has come.
   void RunTimer() {
     clock_.Advance(next - clock_.Now());
     next = Instant::InfiniteFuture();

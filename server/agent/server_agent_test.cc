@@ -258,7 +258,7 @@ TEST_CASE("Server agent: a checkpoint is captured, written and restored, also ov
   CHECK(state.checkpoints_size() == 0);
   CHECK(state.routing_generation() == 2);
   CHECK(node.value(2) == -1.0f);
-  assignment.mutable_routing()->set_generation(3);  // Not once more.
+  assignment.mutable_routing()->set_generation(3);  // It must not restore again.
   node.Push(2, 3);
   node.Take(assignment);
   CHECK(node.value(3) == -2.0f);

@@ -300,7 +300,7 @@ class BatchWorld {
     if (letters_.empty()) return;
     const int64_t index = dice_.Below(static_cast<int64_t>(letters_.size()));
     const Letter letter = letters_[index];
-    if (!dice_.OneIn(4)) letters_.erase(letters_.begin() + index);  // Else it comes once more.
+    if (!dice_.OneIn(4)) letters_.erase(letters_.begin() + index);  // If not, it comes again.
     const auto worker = workers_.find(letter.head.rank.value());
     const bool alive = worker->second.incarnation == letter.head.incarnation.value();
     const auto id = std::pair(letter.head.incarnation, letter.head.sequence);

@@ -380,7 +380,7 @@ TEST_CASE("Shard: an older membership than the known one is ignored", "[server][
   shard.SetMembers({ActiveMember(0, 1)});
   Actions actions;
   shard.core().SetMembership({.generation = Generation(1), .members = {}}, actions);
-  REQUIRE_OK(shard.TryPush(BatchPush(0, 1, 0, 1), 5));  // Not taken for dead.
+  REQUIRE_OK(shard.TryPush(BatchPush(0, 1, 0, 1), 5));  // The worker does not count as dead.
 }
 
 TEST_CASE("Shard: a cancelled pull is forgotten", "[server][core]") {

@@ -25,7 +25,7 @@ class Dice {
   uint64_t next_ = 0;
 };
 
-struct Copy {  // In a routing table.
+struct Copy {  // An entry of a routing table.
   FollowerKey key;
   bool in_sync = false;
 };
@@ -370,7 +370,7 @@ class World {
   int64_t filled_ = 0;
   std::vector<Process> processes_;
   Table table_;
-  std::vector<Table> tables_;  // By generation, from 1.
+  std::vector<Table> tables_;  // Ordered by generation, from 1.
   std::vector<Letter> letters_;
   std::vector<Answer> answers_;
   std::map<int64_t, int64_t> ledger_;  // Position -> the value that some primary called committed.

@@ -76,7 +76,7 @@ TEST_CASE("Shard replication: a new primary commits nothing before its replicas 
   Primary primary({{.key = kFirst, .in_sync = true}});
   CHECK(primary.committed() == -1);
   primary.Write();
-  primary.Fill();  // With what was written meanwhile.
+  primary.Fill();  // It includes what was written meanwhile.
   CHECK(primary.committed() == 8);
   primary.Write();
   CHECK(primary.committed() == 8);

@@ -201,7 +201,7 @@ TEST_CASE("Shard device: threads update beside each other, and take each other's
   const OptimizerConfig rule = Rule(OptimizerKind::kMomentum);
   const Numbers2 expected = OnHost(rule);
   constexpr int kThreads = 4;
-  constexpr size_t kEach = 5;  // In all more than can be on their way.
+  constexpr size_t kEach = 5;  // All threads' are more than can be on their way.
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     INFO("seed " << seed);
     Fake fake(seed);

@@ -22,7 +22,7 @@ struct Expected {
 struct PyTorchCase {
   std::string name;
   OptimizerConfig config;
-  std::vector<Expected> expected;  // By rising number of updates.
+  std::vector<Expected> expected;  // Ordered by number of updates.
 };
 
 const std::vector<PyTorchCase>& PyTorchCases() {

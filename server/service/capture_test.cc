@@ -144,7 +144,7 @@ TEST_CASE("Capture: who waits for a busy job reads for as long, at most 20 ms", 
   clock.looks = 0;
   const v1::ShardSnapshot read = ReadAll(captured, [&, piece = 0]() mutable {
     if (piece++ == 0) clock.wait = absl::Milliseconds(wait);
-    // As it asks, as it begins, and after each piece.
+    // It looks at the clock when it asks, when it begins, and after each piece.
     if (piece > 1 && piece <= pieces + 1) CHECK(clock.looks == 2 + pieces);
     if (piece == pieces + 1) job.Push(1, kKeys);
   });
@@ -223,7 +223,7 @@ TEST_CASE("Capture: rows of a shard that has gone, or of a job, end by name", "[
   const std::vector<CapturedShard> captured = job.Capture(1);
   REQUIRE_OK(captured[0].rows->Next());
   SECTION("the shard is elsewhere now") {
-    TakeRouting(*job.job, TestRouting(2));  // Without table 1.
+    TakeRouting(*job.job, TestRouting(2));  // This routing lacks table 1.
     CHECK_STATUS(captured[0].rows->Next(), absl::StatusCode::kAborted,
                  "table 1 shard 0 is held here no more");
   }

@@ -111,7 +111,7 @@ TEST_CASE("HeldJob: a row that its disk has lost is a lost copy of the tables (i
           "[server]") {
   DiskJob disk;
   disk.disks.read_error = absl::DataLossError("row 7 on disk is not what was written");
-  // As if this server were gone: the scheduler turns to other copies, and so do clients.
+  // The error is that of a server that is gone: the scheduler and clients turn to other copies.
   CHECK_STATUS(disk.Pull(7), absl::StatusCode::kUnavailable,
                "row 7 on disk is not what was written");
   CHECK(disk.job->failure().code() == absl::StatusCode::kUnavailable);

@@ -443,7 +443,7 @@ TEST_CASE("Held job: of the keys that a pull names, the rows that it wants are s
     expected.insert(expected.end(), kTestDim, -static_cast<float>(batch.keys[place]));
   }
   CHECK(rows() == expected);
-  shard.clear_keys();  // By the list's name, which has all keys.
+  shard.clear_keys();  // The list's name stands for all its keys.
   CHECK(rows() == expected);
   shard.set_wanted(none);
   CHECK(rows().empty());

@@ -461,7 +461,7 @@ TEST_CASE("Replication: shards move from a server that is drained without losing
   // The job asks for no replicas.
   Cluster cluster({.mode = ConsistencyMode::kBsp, .slots = 3}, /*safe_replies=*/false);
   TakeRouting(cluster["server-1"], TestRouting(1));
-  REQUIRE_OK(EndOf(Push(cluster["server-1"], PushOf(0, 0, 0, 1.0f))));  // In no record yet.
+  REQUIRE_OK(EndOf(Push(cluster["server-1"], PushOf(0, 0, 0, 1.0f))));  // No record has it yet.
   v1::RoutingTable routing = TestRouting(2);
   AddReplica(&routing, "server-2", /*in_sync=*/false);
   cluster.Route(routing, {"server-2", "server-1"});

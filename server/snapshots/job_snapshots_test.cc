@@ -297,7 +297,7 @@ TEST_CASE("Snapshots: one of which a shard has gone ends, by name", "[server]") 
   REQUIRE_OK(job.Keep(1));
   job.PushRange(0, 100, 1.0f);
   SECTION("it is elsewhere now") {
-    TakeRouting(*job.job, TestRouting(2));  // Without table 1.
+    TakeRouting(*job.job, TestRouting(2));  // This routing lacks table 1.
     CHECK_STATUS(job.Ask(ValuesOf(0), 1), absl::StatusCode::kAborted,
                  "snapshot 1 has ended: table 1 shard 0 has left this server");
   }

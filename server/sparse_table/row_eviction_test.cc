@@ -60,7 +60,7 @@ class Fixture {
     int64_t age = 0;
     bool by_age = false;
   };
-  const std::vector<Left>& left() const { return left_; }  // With the last update.
+  const std::vector<Left>& left() const { return left_; }  // Rows that left with the last update.
 
  private:
   static KeyIndex Made() {

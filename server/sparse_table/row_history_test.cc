@@ -69,7 +69,7 @@ void AppendTo(std::vector<Row>* copies, const SparseRows& rows, const SparseRows
   }
 }
 
-// As they are now.
+// The rows as they are now.
 std::vector<Row> RowsOf(const SparseRows& rows) {
   std::vector<Row> copies;
   uint64_t place = 0;

@@ -72,7 +72,7 @@ class NaiveRows {
     std::vector<float> weights;
     int64_t version = 0;
   };
-  using Rows = std::map<uint64_t, Row>;  // By place: there is one bucket.
+  using Rows = std::map<uint64_t, Row>;  // Keyed by place: there is one bucket.
 
   std::vector<float> Initial(uint64_t key) const {
     std::vector<float> row(kDim);

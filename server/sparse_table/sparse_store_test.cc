@@ -418,7 +418,7 @@ TEST_CASE("SparseStore: rows of keys that are known already are the same gradien
   const absl::Cord rows = whole.bytes.Subcord(keys.size() * sizeof(uint64_t), whole.bytes.size());
   REQUIRE_OK_AND_ASSIGN(const Gradient listed,
                         store->Parse(rows, NumberFormat::kFp32, whole.gradient.shared_keys()));
-  std::string expected, bytes;  // As records carry them: replicas and logs need no list.
+  std::string expected, bytes;  // What records carry: replicas and logs need no list.
   whole.gradient.AppendTo(&expected);
   listed.AppendTo(&bytes);
   CHECK(bytes == expected);

@@ -98,7 +98,7 @@ TEST_CASE("FileRowDisks: nothing is left in the folder, whatever way the process
   CHECK(FilesIn(path) == own);
   REQUIRE_OK_AND_ASSIGN(const auto disk, disks->Open(kPayloadBytes));
   REQUIRE_OK(Write(*disk, {1}, 'a'));
-  CHECK(FilesIn(path) == own);  // As SIGKILL would leave it.
+  CHECK(FilesIn(path) == own);  // SIGKILL would leave the same.
 }
 
 TEST_CASE(

@@ -46,7 +46,7 @@ TEST_CASE("JobLog: what was committed is read again, by a log opened anew too",
   CHECK(log->Stored().empty());
   log->Begin(kA, Term(3), FixtureSnapshot(10, 1, 500));
   log->Append(kA, Term(3), FixtureRecord(11, 2, 500));
-  CHECK(log->Stored().empty());  // Not yet.
+  CHECK(log->Stored().empty());  // Nothing is committed yet.
   REQUIRE_OK(log->Commit());
   log->Begin(kB, Term(1), FixtureSnapshot(0, 3, 5));
   log->Append(kA, Term(3), FixtureRecord(12, 4, 500));
@@ -133,7 +133,7 @@ TEST_CASE("JobLog: what a process that died had not synced is synced before it c
   log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 10));
   REQUIRE_OK(log->Commit());
   log->Append(kA, Term(1), FixtureRecord(1, 1, 100));
-  disk.FailAt(disk.steps() + 1, Fault::kLyingSync);  // As if the process died before its sync.
+  disk.FailAt(disk.steps() + 1, Fault::kLyingSync);  // The process dies before its sync.
   REQUIRE_OK(log->Commit());
   disk.KillProcess();
   log = Open(disk);
@@ -235,7 +235,7 @@ TEST_CASE("JobLog: it says which incarnation of the server had all of a shard la
   CHECK(incarnation(*log) == Incarnation(3));
   log->set_writer(Incarnation(7), {});
   log->Continue(kA, Term(2), Position(0));
-  CHECK(incarnation(*log) == Incarnation(3));  // Not durable yet.
+  CHECK(incarnation(*log) == Incarnation(3));  // It is not durable yet.
   REQUIRE_OK(log->Commit());
   CHECK(incarnation(*log) == Incarnation(7));
   CHECK(incarnation(*Open(*disk)) == Incarnation(7));

@@ -63,7 +63,7 @@ struct Fixture {
     return disk.List("logs").value();
   }
 
-  // As the server's agent at each registration.
+  // Does what the server's agent does at each registration.
   void Register(const absl::btree_set<std::string>& living) {
     collector->OnLiving(living);
     log->BeginIncarnation(incarnation = incarnation.Next());

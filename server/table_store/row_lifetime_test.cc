@@ -122,7 +122,7 @@ void Push(JobTables& job, const JobTablesConfig& config, int64_t iteration, bool
   }
 }
 
-// Without the core's state: BSP's replicas do not know of slots.
+// Leaves out the core's state, because BSP's replicas do not know of slots.
 std::string BytesOfBucket(const JobTables& job) {
   v1::ShardSnapshot snapshot = job.Find(kBucket)->Snapshot().value();
   snapshot.clear_state();
@@ -218,7 +218,7 @@ TEST_CASE("Row lifetime: what changed between captures, put together, is the who
   const JobTablesConfig config = Config(mode, SlowChange());
   JobTables job = MakeTables(config);
   Records unused;
-  v1::ShardSnapshot saved;  // As the checkpoint `base`, put together, has it.
+  v1::ShardSnapshot saved;  // What the checkpoint `base` has, put together.
   uint64_t base = 0;
   int deltas = 0;
   size_t removed = 0;

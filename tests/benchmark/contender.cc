@@ -20,7 +20,7 @@ constexpr absl::Duration kPatience = absl::Seconds(20);
 Incarnation IncarnationOf(int rank) { return Incarnation(static_cast<uint64_t>(rank) + 1); }
 
 std::vector<Range> CutOf(const Layout& layout, const Config& config) {
-  // As for the primaries alone: replicas change nothing else.
+  // The table is cut as for the primaries alone: replicas change nothing else.
   if (!config.tensor_shards) return scheduler::CutTable(layout.count(), config.servers);
   return layout.Ranges();
 }

@@ -76,7 +76,7 @@ class Contender {
     double rate = 0;       // MiB/s of both directions and all workers together.
     double processor = 0;  // Seconds of all processes for each GiB of that.
   };
-  absl::StatusOr<Speed> Measure(int iterations);  // As Run.
+  absl::StatusOr<Speed> Measure(int iterations);  // Same as Run.
   // Errors: a push was recorded more or less often than once.
   absl::Status CheckRecorded() const;
 

@@ -52,7 +52,7 @@ std::vector<float> Gradient() {
   return gradient;
 }
 
-// As many servers as workers.
+// Compares with as many servers as workers.
 absl::Status CompareSize(const Flags& flags, int workers, NumberFormat format,
                          const std::string& folder,
                          const std::shared_ptr<const worker::TableArrays>& gradient,

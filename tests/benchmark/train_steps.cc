@@ -209,8 +209,8 @@ class Steps {
   const int64_t batch_, batches_;
   const bool in_place_;
   std::optional<kernels::BackendGroup> backends_;
-  CudaBackend* gpu_ = nullptr;             // In place: of backends_.
-  kernels::BackendMemory velocity_there_;  // On the device, too.
+  CudaBackend* gpu_ = nullptr;             // If in_place_: the backend in backends_.
+  kernels::BackendMemory velocity_there_;  // It is on the device, too.
   std::vector<float> parameters_, gradient_, velocity_, statistics_, images_;
   std::vector<int32_t> labels_;
   server::OptimizerConfig optimizer_;

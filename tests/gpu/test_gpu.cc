@@ -17,8 +17,8 @@ using Opened = absl::StatusOr<std::unique_ptr<kernels::cuda::CudaBackend>>;
 }  // namespace
 
 kernels::cuda::CudaBackend* TestGpu(kernels::cuda::Compute compute) {
-  // By Compute. Never closed: at exit cuDNN's own statics may be gone before ours, and since 9.10
-  // destroying a plan crashes then.
+  // Indexed by Compute. They are never closed: at exit cuDNN's own statics may be gone before ours,
+  // and since 9.10 destroying a plan crashes then.
   static auto& gpus = *new std::array<std::optional<Opened>, 4>;
   static bool told = false;
   std::optional<Opened>& gpu = gpus[static_cast<size_t>(compute)];

@@ -83,7 +83,7 @@ bool HeldByWriter(const absl::Mutex* mutex) {
   return (__atomic_load_n(word, __ATOMIC_RELAXED) & kWriter) != 0;
 }
 
-// For a call that gives the mutex up for a while and holds it again when it returns.
+// Reports a call that gives the mutex up for a while and holds it again when it returns.
 template <typename Call>
 auto TellWait(absl::Mutex* mutex, Call call) {
   if (depth > 0) return call();

@@ -64,7 +64,7 @@ class ExactlyOnceLedger final : public Checker {
   bool superseded_ = false;  // The model that lies in its place is of a timeline that was left.
   absl::btree_map<std::pair<TaskKey, ShardKey>, Version> read_;  // Last.
   std::vector<scheduler::ShardRoute> shards_;                    // Each shard's place in its table.
-  // By the batch: what a client numbers anew when it repeats it is still one push.
+  // Keyed by the batch: a push that a client repeats under a new number is still one push.
   using Pushes = absl::btree_map<std::tuple<ShardKey, TaskKey, Epoch, int64_t>, Push>;
   Pushes pushes_;
   History<Pushes> history_;

@@ -70,7 +70,7 @@ struct JobWorld {
 
   const JobOptions options;
   const Workload workload;
-  KeptMoments kept;                            // For readers of snapshots.
+  KeptMoments kept;                            // What servers kept for readers of snapshots.
   absl::btree_map<std::string, Model> models;  // Keyed by a folder of the shared disk.
   std::vector<std::unique_ptr<Checker>> checkers;
   scheduler::Routing routing;  // The newest that the scheduler has sent.

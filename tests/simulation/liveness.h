@@ -53,7 +53,7 @@ class Liveness final : public Checker {
 
   bool started() const { return known_.started; }  // It has got its places.
   bool ended() const { return known_.ended; }
-  // By the message that names the older store that the scheduler goes on from.
+  // Whether it failed because the scheduler goes on from an older copy of its store.
   bool EndedForOlderStore(const std::optional<scheduler::JobView>& job) const;
   // The time is over. `job`: as the scheduler sees it.
   void CheckEnd(const std::optional<scheduler::JobView>& job);
@@ -68,7 +68,7 @@ class Liveness final : public Checker {
   static constexpr absl::Duration kHeardLimit = absl::Milliseconds(400);
 
   struct Joined {
-    Instant at;  // In virtual time.
+    Instant at;  // Virtual time.
     std::string address;
   };
 

@@ -100,7 +100,7 @@ void Nemesis::TellVersion(int64_t version) {
   instants_left_ = 0;  // The rest of the run is not to be disturbed.
   ++world_->faults[Fault::kMomentOverrunByOne];
   Narrate(absl::StrCat("kills the tasks, at version ", version));
-  // Not in the middle of a server's answer.
+  // The server's answer must not be cut in two, so the tasks are killed after it.
   world_->loop.After(absl::ZeroDuration(), [this] {
     if (healed_) return;
     KillTasks();

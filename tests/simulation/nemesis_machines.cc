@@ -37,10 +37,11 @@ void Nemesis::FlipStoredBit() {
   servers[static_cast<size_t>(machines_prng_.Between(0, last))]->FlipStoredBit();
 }
 
-// On a worker's host, for a while. In half of the cases the server is stopped first, the other
-// process has a copy of its folder and takes its name, and the server is started again meanwhile.
-// Else the other one has the identity alone, and is refused while the server is heard. (What a
-// server acknowledges after its folder was copied is not in the copy: server/storage/README.md.)
+// Starts a second process for a server on a worker's host, for a while. In half of the cases the
+// server is stopped first, the other process has a copy of its folder and takes its name, and the
+// server is started again meanwhile. Otherwise the other process has the identity alone, and is
+// refused while the server is heard. (What a server acknowledges after its folder was copied is not
+// in the copy: server/storage/README.md.)
 void Nemesis::StartTwice() {
   auto& servers = cluster_->servers();
   const auto last = static_cast<int64_t>(servers.size()) - 1;

@@ -98,7 +98,7 @@ void Nemesis::FlipCheckpointBit() {
   Narrate(absl::StrCat("flips bit ", bit, " of ", file));
 }
 
-// In the middle of what is written next.
+// Cuts the power in the middle of what is written next.
 void Nemesis::CutCheckpointPowerSoon() {
   SimDisk& disk = world_->shared_disk;
   disk.CutAt(disk.steps() + stores_prng_.Between(0, kCutStepsMax));

@@ -269,7 +269,7 @@ void DrawMoreJobs(Prng prng, Options& options) {
   if (prng.Chance(0.09)) options.chaos.stop = stop;
 }
 
-// With replicas or other jobs the copy of the disk would lack more than what the successor
+// If there are replicas or other jobs, the copy of the disk would lack more than what the successor
 // acknowledges unheard. The scheduler may come to know of the log after all, and refuse the disk:
 // the job then needs a checkpoint.
 void DrawLostSuccessor(Prng prng, Options& options) {

@@ -44,7 +44,7 @@ class Ownership final : public Checker {
 
   Known known_;
   Known copied_;  // The state when the scheduler's store was copied.
-  // As it was when the store was put back: servers and tasks go on by it until the scheduler that
+  // The state when the store was put back: servers and tasks go on by it until the scheduler that
   // knows less sends its first table.
   Known abandoned_;
 };

@@ -45,7 +45,7 @@ class HostClock final : public Clock {
   const EventLoop* const loop_;
   const double rate_;
   absl::Duration offset_;
-  Instant thaw_;       // In virtual time.
+  Instant thaw_;       // Virtual time.
   Instant frozen_at_;  // The time that it shows until then.
 };
 

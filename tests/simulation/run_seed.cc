@@ -95,8 +95,9 @@ bool BrokenForSure(World& world) {
   return world.faults[Fault::kStorePutBack] == 0 && Broken(world);
 }
 
-// In which order jobs end at the latest. A job is passed over while there are too few nodes for it:
-// those that have their places may have got them before one that was submitted earlier.
+// Jobs in the order in which they must have ended at the latest. A job is passed over while there
+// are too few nodes for it: those that have their places may have got them before one that was
+// submitted earlier.
 std::vector<const Judged*> ByPlaces(const std::vector<Judged>& all) {
   std::vector<const Judged*> order;
   for (const Judged& judged : all) order.push_back(&judged);

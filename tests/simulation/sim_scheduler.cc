@@ -297,7 +297,7 @@ void SimScheduler::Publish(const scheduler::CheckpointPublish& publish) {
 
 void SimScheduler::Publish(const scheduler::ModelPublish& publish) {
   const bool reached = !world_->options.left_to_task;
-  // Else it can still be lost with its writer.
+  // If the scheduler does not reach the model, it can still be lost with its writer.
   JobWorld& job = world_->JobOf(publish.exporter.job);
   if (reached) job.Tell([](Checker& checker) { checker.ModelIsWhole(); });
   absl::Duration time = world_->prng.Between(kCommitMin, kCommitMax);

@@ -14,7 +14,7 @@ constexpr double kWrittenAllTheSame =
 
 }  // namespace
 
-// As the daemon: nothing is said of what could not be written, and the process ends.
+// Does what the daemon does: it says nothing of what could not be written, and the process ends.
 bool SimScheduler::WriteStore(const std::vector<scheduler::StoreWrite>& writes,
                               const std::vector<Step>& steps) {
   if (!store_is_broken_ || writes.empty()) return store_->Write(writes).ok();

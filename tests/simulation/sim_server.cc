@@ -27,7 +27,8 @@ constexpr uint64_t kRowDisksStreams = 2000;
 constexpr uint64_t kRowDisksStream = 11;
 constexpr uint64_t kSlowSyncsStreams = 3000;
 constexpr uint64_t kOldDisksStreams = 4000;
-constexpr double kRowDisksBreak = 0.4;                       // In this share of the worlds.
+// Share of worlds in which row disks break.
+constexpr double kRowDisksBreak = 0.4;
 constexpr absl::Duration kMakeMax = absl::Milliseconds(50);  // Longest time to make shards.
 
 bool KeepsRowsOnDisk(const JobOptions& job) { return job.sparse_memory > 0; }

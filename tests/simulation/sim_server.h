@@ -47,14 +47,15 @@ class SimServer {
   SimNetwork::EndpointId endpoint() const { return endpoint_; }
   SimNetwork::HostId host() const { return host_; }
   void Start();  // REQUIRES: it is dead.
-  // As it is now it is the disk that it had before, when this one is lost.
+  // Copies the disk. When the disk is lost later, the server may find this copy as its old disk.
   void KeepCopyOfDisk();
-  // As one that is started on a copy of that one's folder. REQUIRES: that one has been started.
+  // Starts this server on a copy of the folder of `other`. REQUIRES: `other` has been started.
   void StartOnCopyOf(const SimServer& other);
   void Retire();  // Dead from now on, and its disk is gone.
   bool registered() const { return agent_ != nullptr && agent_->registered(); }
   void Kill(DiskFate fate);
-  // As SIGTERM does: goes when that is safe, at the latest after `grace`, and tells which it was.
+  // Acts as on SIGTERM: leaves when that is safe, at the latest after `grace`, and reports which it
+  // was.
   // `if_safe` is the fate of its disk then; otherwise it stays as it is. REQUIRES: it is alive.
   void Stop(DiskFate if_safe, absl::Duration grace, std::function<void(bool safe)> ended);
   // Kills it while it writes to its disk, or a little later. It comes back at the latest a second

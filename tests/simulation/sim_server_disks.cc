@@ -53,7 +53,7 @@ void SimServer::SetDiskRates() {
 }
 
 void SimServer::CutPowerSoon() {
-  // In the middle of what it writes next.
+  // The cut comes in the middle of what it writes next.
   disk_->CutAt(disk_->steps() + world_->prng.Between(0, 5));
   const bool logs = world_->AnyJob([](const JobOptions& job) { return job.log; });
   const bool in_write = logs && world_->options.chaos.any_sectors > 0;

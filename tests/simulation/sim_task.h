@@ -88,7 +88,7 @@ class SimTask final : public worker::TaskPort {
   worker::PushPullCore::Options CoreOptions() const;
   worker::OpPayload PayloadOf(const Gradient& gradient) const;
   void Perform(worker::PushPullCore::Actions actions);
-  void StartQueued();  // As PushPullClient's sender.
+  void StartQueued();  // Same as PushPullClient's sender.
   void Send(const std::shared_ptr<worker::ClientCall>& call);
   void TellSent(const worker::ClientCall& call);
   void OnAnswer(const std::shared_ptr<worker::ClientCall>& call,

@@ -30,7 +30,7 @@ class SimWorker final : public NodeHandler {
 
   Process& process() { return process_; }
   void Start();  // REQUIRES: it is dead.
-  // As SIGTERM does: tells the scheduler, ends its tasks, tells of that, ends. `ended` follows.
+  // Acts as on SIGTERM: tells the scheduler, ends its tasks, reports that, ends. `ended` follows.
   // REQUIRES: it is alive.
   void Stop(std::function<void()> ended);
   // Processes of tasks that run now, oldest first.

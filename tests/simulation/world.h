@@ -96,8 +96,8 @@ struct World {
   SimDisk::Rates checkpoint_disk_rates;  // Fault rates of the shared disk.
   SimDisk shared_disk;  // The checkpoints' disk, which every server and the scheduler reach.
   server::MemoryRowDisks row_disks;  // All servers share it; the content ends with the rows.
-  std::vector<std::unique_ptr<JobWorld>> jobs;  // In the order of submission; at least one.
-  // By server, when its disk last failed, or was lost with what it had synced.
+  std::vector<std::unique_ptr<JobWorld>> jobs;  // Ordered by submission; at least one.
+  // When each server's disk last failed, or was lost with what it had synced. Keyed by server.
   absl::btree_map<NodeId, Instant> disks_suffered;
   std::optional<Instant> all_killed;  // When every process was killed at once, the last time.
   // Server and worker daemon whose link is dead for good.

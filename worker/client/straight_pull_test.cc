@@ -184,7 +184,7 @@ struct Fixture {
   SteadyClock clock;
   RawServer server;
   TableArrays arrays = {std::vector<float>(2 * kElements)};
-  HalfArrays halves = {std::vector<uint16_t>(2 * kElements)};  // Not used if all is fp32.
+  HalfArrays halves = {std::vector<uint16_t>(2 * kElements)};  // Unused if all is fp32.
   PushPullClient client{{.job = "job-1",
                          .rank = Rank(0),
                          .incarnation = Incarnation(1),

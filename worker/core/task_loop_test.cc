@@ -321,12 +321,13 @@ TEST_CASE("TaskLoop: a task that was left behind goes on where the others are", 
   Fixture fixture(2);
   fixture.computing_blocked = true;
   fixture.Slots({Slot(0, 0, 9)});
-  for (int64_t iteration = 0; iteration < 5; ++iteration) {  // With backups, or by another holder.
+  // The iterations finish without this task: the job has backups, or another task holds the slot.
+  for (int64_t iteration = 0; iteration < 5; ++iteration) {
     for (const int64_t slot : {0, 1}) fixture.servers.Arrive(iteration, slot);
   }
   fixture.computing_blocked = false;
   fixture.Settle();
-  CHECK(fixture.trained == Names{"0/0", "5/0"});  // Not 4, which can still be read.
+  CHECK(fixture.trained == Names{"0/0", "5/0"});  // It skips 4, which can still be read.
 }
 
 TEST_CASE(
@@ -406,7 +407,7 @@ TEST_CASE("TaskLoop: when a server dies, its pushes and reads are repeated at th
   fixture.servers.Promote(1, 0);
   fixture.Route(RoutingOf(2, {0, 0}, {1, 2}));
   CHECK(fixture.servers.pushed == Names{"0/0 shard 0", "0/0 shard 1"});
-  CHECK(fixture.trained == Names{"0/0"});  // Not computed again: its gradient was kept.
+  CHECK(fixture.trained == Names{"0/0"});  // Its gradient was kept, so it is not computed again.
   fixture.servers.Arrive(0, 1);
   fixture.Settle();
   fixture.servers.Arrive(1, 1);

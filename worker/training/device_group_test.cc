@@ -322,7 +322,8 @@ TEST_CASE("Device group: the next batch is staged on all", "[worker][training]")
         return LabelledBatch(plan, k % 2 == 0 ? kBatch : 2, k % 4);
       };
       Batch batch = batch_of(i);
-      if (i > 0) std::fill(batch.images.begin(), batch.images.end(), kNan);  // Not read again.
+      // The images must not be read again.
+      if (i > 0) std::fill(batch.images.begin(), batch.images.end(), kNan);
       BatchView view = batch.view();
       view.name = i + 1;
       const auto stage = [&] {

@@ -229,7 +229,7 @@ bool IsNoticed(const ModelPlan& plan, const Outcome& expected, FakeDevice::Call 
 TEST_CASE(
     "Device network: each copy, each wait between streams and each wait of the host is needed",
     "[worker][training]") {
-  const SmallNet& net = kSmallNets[GENERATE(2, 4)];  // With batch norm; with dropout.
+  const SmallNet& net = kSmallNets[GENERATE(2, 4)];  // One has batch norm, one dropout.
   INFO(net.name);
   const ModelPlan plan = PlanSmallNet(net.text, net.input);
   const Outcome expected = OnHost(plan);

@@ -53,7 +53,7 @@ class FakeRowSource final : public RowSource {
   absl::Status Check(const v1::ServerAddress& server, const v1::ScanRowsRequest& request) const;
 
   v1::TableSpec table_;
-  std::vector<std::map<uint64_t, uint64_t>> keys_;  // By bucket: place -> key.
+  std::vector<std::map<uint64_t, uint64_t>> keys_;  // For each bucket: place -> key.
   std::map<uint64_t, int64_t> written_;             // Key -> Advances before it was put.
   int64_t advanced_ = 0;
 };

@@ -151,8 +151,8 @@ class SimDisk final : public Disk {
   // The incarnation of files that are opened now. A crash, or a kill of the process, ends it.
   int64_t incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
   std::set<std::string> folders_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, FilePtr> cached_ ABSL_GUARDED_BY(mutex_);   // By path.
-  std::map<std::string, FilePtr> durable_ ABSL_GUARDED_BY(mutex_);  // By path.
+  std::map<std::string, FilePtr> cached_ ABSL_GUARDED_BY(mutex_);   // Keyed by path.
+  std::map<std::string, FilePtr> durable_ ABSL_GUARDED_BY(mutex_);  // Keyed by path.
   std::map<std::string, std::vector<NameChange>> unsynced_names_ ABSL_GUARDED_BY(mutex_);
   std::array<int64_t, kFaultCount> injected_ ABSL_GUARDED_BY(mutex_) = {};
 };

@@ -59,7 +59,7 @@ class FakeCluster {
     uint64_t seed = 1;
     SchedulerCore::Options core;
     Network network;
-    int staleness_bound = 2;       // For SSP jobs.
+    int staleness_bound = 2;       // The bound of SSP jobs.
     int batches_per_step = 3;      // Most batches of a task in 10 ms.
     double checkpoint_fails = 0;   // Chance of each part, each manifest and each model.
     double snapshot_fails = 0;     // Chance that a server cannot keep one.

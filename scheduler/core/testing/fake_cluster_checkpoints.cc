@@ -78,7 +78,7 @@ std::vector<CheckpointPart> FakeCluster::PartsOf(const FakeNode& node, const Fak
     if (routing.servers[static_cast<size_t>(route.server)].node != node.name) continue;
     parts.push_back({.shard = route.key, .elements = route.elements});
     parts.back().version = Version(ledger.version);
-    if (dice_.Chance(0.8)) parts.back().base = tables.order.base;  // Else the part is complete.
+    if (dice_.Chance(0.8)) parts.back().base = tables.order.base;  // If not, the part is complete.
     parts.back().bytes = parts.back().base == CheckpointId(0) ? 1000 : 100;
     parts.back().file = absl::StrCat("table-", route.key.table.value(), "-shard-",
                                      route.key.shard.value(), ".part");

@@ -55,7 +55,7 @@ class CopyBound {
     });
   }
 
-  static constexpr size_t kSlots = 4;  // In each direction.
+  static constexpr size_t kSlots = 4;  // Slots of each direction.
   static constexpr size_t kPiece = (4 << 20) / sizeof(float);
   static constexpr size_t kPieceBytes = kPiece * sizeof(float);
 

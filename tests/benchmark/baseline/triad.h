@@ -15,7 +15,7 @@ inline constexpr double kTriadBytes = 12;  // An element.
 // overwritten, which is not counted.
 void Triad(int64_t n, const float* b, const float* c, float* a);
 
-// With stores that do not fetch first. REQUIRES: `a` is aligned to 64 bytes.
+// Same as Triad, with stores that do not fetch first. REQUIRES: `a` is aligned to 64 bytes.
 void StreamingTriad(int64_t n, const float* b, const float* c, float* a);
 
 }  // namespace capstan::benchmark

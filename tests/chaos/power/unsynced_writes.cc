@@ -39,7 +39,7 @@ namespace {
 constexpr size_t kDescriptorsMax = 65536;
 constexpr char kScratch[] = "/rows/";  // server/storage/file_row_disks.h: nothing of it must last.
 
-// By descriptor: the inode of a file that is looked after and open for writing, or 0.
+// For each descriptor: the inode of a watched file that is open for writing, or 0.
 std::array<std::atomic<uint64_t>, kDescriptorsMax> inodes;
 std::mutex order;
 std::atomic<uint64_t> tokens{0};

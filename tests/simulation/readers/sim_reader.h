@@ -52,7 +52,7 @@ class SimReader {
   Process process_;
   const SimNetwork::EndpointId endpoint_;
   v1::RoutingTable routing_;
-  absl::btree_set<ShardKey> reading_;  // In flight.
+  absl::btree_set<ShardKey> reading_;  // Reads in flight.
 };
 
 }  // namespace capstan::sim
