@@ -31,7 +31,7 @@ class CallTracker {
     });
   }
 
-  // Until all that was made has been destroyed.
+  // Waits until all that was made has been destroyed.
   void WaitUntilGone() {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(

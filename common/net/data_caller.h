@@ -46,7 +46,7 @@ class DataCaller final : private DataConnection::Handler {
   // `socket` is greeted (data_socket.h); `clock` outlives this.
   DataCaller(Descriptor socket, const Clock* clock);
 
-  // Until the connection ends; says why. All calls have ended when it returns.
+  // Runs until the connection ends; says why. All calls have ended when it returns.
   absl::Status Run();
   void Close() { connection_.Close(); }  // Makes Run return. May be called before it.
 

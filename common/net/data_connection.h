@@ -44,7 +44,8 @@ class DataConnection {
   // The socket is connected, and greeted. `clock` outlives the connection.
   DataConnection(Descriptor socket, int64_t queued_bytes_max, const Clock* clock);
 
-  // Until the connection ends; says why: kUnavailable, or what a handler or DecodeFrameHead said.
+  // Runs until the connection ends; says why: kUnavailable, or what a handler or DecodeFrameHead
+  // said.
   absl::Status Run(Handler* handler);
 
   // Frames are dropped once the connection has ended. `head.length` is set to the payload's.

@@ -128,7 +128,7 @@ class SnapshotReader {
   SnapshotSource& source_;
   uint64_t id_ = 0;  // 0: none is open.
   int64_t iteration_ = 0;
-  absl::Duration lease_ = absl::Seconds(1);  // Until a server has told it.
+  absl::Duration lease_ = absl::Seconds(1);  // The value until a server has told it.
   absl::btree_map<std::string, Table> tables_;
   std::vector<Server> servers_;
 };

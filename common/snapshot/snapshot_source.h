@@ -18,7 +18,7 @@ class SnapshotSource {
   virtual ~SnapshotSource() = default;
   // Asks the scheduler. Errors: its own; kUnavailable, kDeadlineExceeded  it is not reached.
   virtual absl::StatusOr<v1::OpenSnapshotResponse> Open(const v1::OpenSnapshotRequest& request) = 0;
-  // Calls a server. Errors: likewise.
+  // Asks a server. Errors: its own; kUnavailable, kDeadlineExceeded  it is not reached.
   virtual absl::StatusOr<v1::ReadSnapshotResponse> Read(const v1::ServerAddress& server,
                                                         const v1::ReadSnapshotRequest& request) = 0;
   virtual absl::Status Close(const v1::ServerAddress& server,

@@ -22,7 +22,7 @@ struct WantedKeys {
   std::vector<int64_t> bucket_begin;  // [buckets + 1], of `places`.
 
   int64_t size() const { return static_cast<int64_t>(places.size()); }
-  // Those of one bucket.
+  // The places of one bucket.
   absl::Span<const uint32_t> InBucket(int64_t bucket) const;
 };
 

@@ -35,7 +35,7 @@ class FactorModel final : public SparseModel {
  public:
   struct Options {
     std::string name = "factor model";       // Used in messages.
-    SparseLoss loss = SparseLoss::kLogLoss;  // Or kSquared.
+    SparseLoss loss = SparseLoss::kLogLoss;  // kLogLoss or kSquared.
     int64_t dense_columns = 0;               // 0 to 65,535.
     int64_t rank = 0;                        // Length of v, 0 to 4,095.
     bool pairs = false;                      // REQUIRES: rank >= 1.

@@ -42,7 +42,8 @@ class Disk {
   // Within one folder; replaces `to`, atomically.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
   virtual absl::Status Remove(const std::string& path) = 0;  // A file, or an empty folder.
-  // And its parents; may exist. Its name is durable once this has returned OK.
+  // Makes the folder and its parents; they may exist. Its name is durable once this has returned
+  // OK.
   virtual absl::Status MakeFolder(const std::string& path) = 0;
   virtual absl::Status SyncFolder(const std::string& path) = 0;
   // Names (not paths) in a folder, sorted.

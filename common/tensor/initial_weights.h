@@ -16,7 +16,7 @@ namespace capstan {
 
 struct InitialWeights {
   std::vector<std::vector<float>> tables;  // Indexed by table, each with [elements] values.
-  // Those of which nothing was taken, a sentence each, at most 20; none if all had to fit.
+  // Tensors of which nothing was taken, a sentence each, at most 20; none if all had to fit.
   std::vector<std::string> left;
 };
 

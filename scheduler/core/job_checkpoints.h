@@ -67,7 +67,7 @@ class JobCheckpoints {
   void Forget(CheckpointId id);
 
   // ---- others
-  void Note(Events& events);  // What has ended since.
+  void Note(Events& events);  // Adds what has ended since.
   bool TakeOrderChanged();    // Servers have another order than at the last call.
   Instant NextDeadline() const;
 

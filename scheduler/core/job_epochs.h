@@ -59,7 +59,7 @@ class JobEpochs {
   bool MustReturnTo(const RestoreFrom* best) const;
   void ReturnTo(const RestoreFrom& best) { returned_to_ = Epoch(best.at.epoch.value() - 1); }
   void CancelReturn() { returned_to_.reset(); }
-  bool returned() const { return returned_to_.has_value(); }  // Or about to.
+  bool returned() const { return returned_to_.has_value(); }  // Or is about to.
   // The epoch whose model the tables have, once training is over.
   Epoch ModelEpoch() const { return returned_to_.value_or(epoch_); }
   std::optional<Epoch> BestEpoch() const;

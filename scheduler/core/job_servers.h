@@ -92,7 +92,7 @@ class JobServers {
   absl::btree_set<NodeId> members_;              // They hold the job or may be given shards of it.
   absl::btree_map<NodeId, Incarnation> failed_;  // Live ones that count as dead.
   absl::btree_set<NodeId> avoided_;              // Tasks cannot reach them. Not durable.
-  absl::btree_set<NodeId> good_;                 // Those that the last Choose found. Not durable.
+  absl::btree_set<NodeId> good_;                 // Servers that the last Choose found. Not durable.
 };
 
 }  // namespace capstan::scheduler

@@ -52,7 +52,7 @@ absl::Status CheckResumePoint(const ResumePoint& at, const JobPlan& plan);
 struct RestoreFrom {
   std::string folder;  // The folder of one complete checkpoint.
   ResumePoint at;
-  std::vector<ShardRange> shards = {};  // Those of another job's checkpoint, as it has them.
+  std::vector<ShardRange> shards = {};  // The checkpoint's shards, if it is another job's.
   CheckpointId id = {};
   CheckpointId rests_on = {};  // The lowest one whose files it needs.
   // Another job's: the folder of that job's checkpoints, by its one name (folders/). It stays while

@@ -97,7 +97,7 @@ class SampleLeases {
 
   // kEvaluate: the results of the finished leases, summed by position.
   EvaluationSum Sum() const;
-  // kEvaluate: likewise their scores, of those that had any.
+  // kEvaluate: the scores of the finished leases that had any.
   const ScoreCounts& scores() const { return scores_; }
 
   // ---- durable state, in the form of scheduler/store/archive.h

@@ -72,7 +72,7 @@ struct NodeView {
   int tasks = 0;                     // Worker: slots taken.
   int shards = 0;                    // Server: held for running jobs, as primary or replica.
   std::vector<int> gpus_taken = {};  // Worker: of info.devices, by tasks.
-  std::vector<int> gpus_lost = {};   // Worker: likewise, given to nobody.
+  std::vector<int> gpus_lost = {};   // Worker: of info.devices, given to nobody.
 };
 
 }  // namespace capstan::scheduler

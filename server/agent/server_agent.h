@@ -60,7 +60,7 @@ class ServerAgent final : public NodeHandler {
     ShardDevice* device = nullptr;         // Null: dense shards are the host's.
     RecordSink* log = nullptr;             // Null: jobs that ask for a log are refused.
     std::function<std::vector<v1::StoredShard>()> stored;  // The log's content. Null: nothing.
-    std::function<std::vector<v1::KeptLog>()> logs;        // All that there are. Likewise.
+    std::function<std::vector<v1::KeptLog>()> logs;        // All that there are. Null: none.
     // Decides on logs that no living job needs. Null: they stay.
     UnclaimedLogs* unclaimed = nullptr;
     TableSource* source = nullptr;          // Null: nothing can be restored.

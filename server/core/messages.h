@@ -25,12 +25,12 @@ using PullToken = StrongInt<struct PullTokenTag, uint64_t>;
 using GradientId = StrongInt<struct GradientIdTag, uint64_t>;
 // The payload of the push being handled; valid only in the actions of that push.
 inline constexpr GradientId kIncomingGradient{0};
-// What CorrectGradient makes of it; likewise.
+// The payload that CorrectGradient makes of it; valid only in the actions of that push.
 inline constexpr GradientId kCorrectedGradient{~uint64_t{0}};
 
 // Largest iteration that is taken in, far beyond any job: counts derived from it do not overflow.
 inline constexpr Iteration kIterationMax{int64_t{1} << 62};
-// Largest sequence number, likewise.
+// Largest sequence number that is accepted: counts derived from it do not overflow.
 inline constexpr Sequence kSequenceMax{uint64_t{1} << 62};
 
 struct PushHead {

@@ -99,7 +99,7 @@ class ShardPrimary {
   // for them, or they take a while.
   static constexpr absl::Duration kUnreachableAfter = absl::Seconds(1);
   static constexpr absl::Duration kSlowUnreachableAfter = absl::Seconds(10);
-  // And longer by what a replica takes to make and log what it was sent.
+  // These times are longer by what a replica takes to make and log what it was sent.
   static constexpr int64_t kTakenBytesPerSecond = 16 << 20;
   // Records kept for followers that lag; those that need older ones get the whole shard again.
   // While one is on its way, and until its follower has caught up, as many bytes more as have left,

@@ -40,7 +40,7 @@ class SnapshotLeases {
   // Errors: kNotFound  it is not kept for this reader, or no longer.
   absl::Status Renew(CheckpointId snapshot, ReaderId reader, Instant now);
   void Close(CheckpointId snapshot, ReaderId reader);  // What is unknown is ignored.
-  // Those that nobody reads any more, each once.
+  // Returns the snapshots that nobody reads any more, each once.
   std::vector<CheckpointId> TakeEnded(Instant now);
   Instant NextDeadline() const;
 
@@ -48,7 +48,7 @@ class SnapshotLeases {
   bool Has(CheckpointId snapshot) const { return snapshots_.contains(snapshot); }
 
  private:
-  using Readers = absl::btree_map<ReaderId, Instant>;  // Until when.
+  using Readers = absl::btree_map<ReaderId, Instant>;  // When each one's lease ends.
 
   const Limits limits_;
   absl::btree_map<CheckpointId, Readers> snapshots_;

@@ -32,8 +32,8 @@ class DeviceShard {
  public:
   virtual ~DeviceShard() = default;
 
-  // What it has from now on. REQUIRES: weights [elements]; state: an array of as many for each slot
-  // of its rule.
+  // Sets what it has from now on. REQUIRES: weights [elements]; state: an array of as many for each
+  // slot of its rule.
   virtual absl::Status Write(absl::Span<const float> weights,
                              absl::Span<const absl::Span<const float>> state) = 0;
   // Enqueues update number `step` (optimizer.h). REQUIRES: Finish has followed the one before.

@@ -25,7 +25,7 @@ class RemovedKeys {
 
   bool keeping() const { return since_.has_value(); }
   bool KnownSince(int64_t version) const { return since_.has_value() && *since_ <= version; }
-  // Those that left after `version`, each once, ascending by hash. REQUIRES: KnownSince(version).
+  // Keys that left after `version`, each once, ascending by hash. REQUIRES: KnownSince(version).
   std::vector<uint64_t> Since(int64_t version) const;
   int64_t bytes() const { return static_cast<int64_t>(left_.capacity() * sizeof(Left)); }
 

@@ -47,8 +47,8 @@ class RowDisk {
   virtual absl::Status Read(absl::Span<const RowNumber> rows, absl::Span<char* const> payloads) = 0;
   // Begins to read the payloads as they are now. REQUIRES: same as Read.
   virtual std::unique_ptr<RowFetch> BeginFetch(absl::Span<const RowNumber> rows) const = 0;
-  // Those that have arrived and are what Read would bring now. `fetch`: of this RowDisk, or of one
-  // that was in its place before.
+  // Returns the payloads that have arrived and are what Read would bring now. `fetch` was begun by
+  // this RowDisk, or by one that was in its place before.
   virtual std::vector<FetchedPayload> Arrived(const RowFetch& fetch) const = 0;
   // The row's payload, if there is one, will not be read any more.
   virtual void Forget(RowNumber row) = 0;

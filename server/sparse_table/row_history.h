@@ -73,8 +73,8 @@ class RowHistory {
   // They could not be read to be kept: all pins end.
   void Lose(const absl::Status& why);
 
-  // Those of a pinned version with places from `begin` on and below `end` (0: up to the last), in
-  // their order. They are valid until the next Keep, Pass or Unpin, and as long as `payloads`,
+  // The images of a pinned version with places from `begin` on and below `end` (0: up to the last),
+  // ordered by place. They are valid until the next Keep, Pass or Unpin, and as long as `payloads`,
   // which gets what is read from disk. `present`: as above. Errors: of the disk.
   absl::StatusOr<std::vector<Image>> ImagesAt(int64_t version, uint64_t begin, uint64_t end,
                                               int64_t present,
@@ -130,7 +130,7 @@ class RowHistory {
   void DropImages();
   // Brings the account up to what is kept; without room its pins end.
   void SettleCharge();
-  // Those of `images` whose payloads lie on disk, at these numbers.
+  // Reads the payloads of `images` that lie on disk, at these numbers.
   absl::Status ReadPayloads(const std::vector<RowNumber>& numbers, std::vector<Image*> images,
                             std::deque<std::string>* payloads) const;
 

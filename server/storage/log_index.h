@@ -55,7 +55,7 @@ void DecodeLogFrame(absl::string_view payload, LogFrame* frame);
 // The payload of a segment's first frame.
 struct SegmentHead {
   uint64_t number = 0;
-  // Those before it that count, by number, and the size of their whole frames; -1: in doubt.
+  // Earlier segments that count, keyed by number, and the size of their whole frames; -1: in doubt.
   absl::btree_map<uint64_t, int64_t> before;
 };
 std::string EncodeSegmentHead(const SegmentHead& head);

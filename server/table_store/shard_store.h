@@ -46,7 +46,7 @@ class ShardStore {
   // Errors: kInvalidArgument  it does not fit the shard; says what was expected.
   virtual absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format,
                                          const RowKeys& listed = nullptr) const = 0;
-  // The keys that a pull names (fixed64 each); null for a dense shard. Errors: likewise.
+  // The keys that a pull names (fixed64 each); null for a dense shard. Errors: as Parse.
   virtual absl::StatusOr<RowKeys> ParseKeys(absl::string_view bytes) const = 0;
   // Numbers in the answer to a pull of these keys.
   virtual int64_t AnswerElements(const RowKeys& keys) const = 0;

@@ -68,12 +68,12 @@ class TableShard {
   // A copy of all of it. Errors: as of ShardStore::Save.
   absl::StatusOr<v1::ShardSnapshot> Snapshot() const;
   // The same without the rows of a bucket, which are pinned (RowStore::Capture).
-  // Errors: likewise.
+  // Errors: as Snapshot.
   absl::StatusOr<v1::ShardSnapshot> CaptureAll(PinId pin);
   // Makes for checkpoint `id` a copy of all of it, or of what changed since it was captured for
   // checkpoint `base` (0: none), where that is known and less than half of all. Later captures may
   // name `id` or `base` as theirs. Rows of a bucket are not in it: they are pinned
-  // (RowStore::Capture). Errors: likewise.
+  // (RowStore::Capture). Errors: as Snapshot.
   absl::StatusOr<v1::ShardSnapshot> Capture(CheckpointId id, CheckpointId base, PinId pin);
   void ForgetCaptures();  // What is captured next is all of it.
 
@@ -95,7 +95,7 @@ class TableShard {
     int64_t version = 0;
   };
 
-  absl::Status Account();               // What the store has grown by.
+  absl::Status Account();               // Reserves what the store grew by.
   v1::ShardSnapshot SaveState() const;  // Leaves its numbers out.
 
   Range elements_;

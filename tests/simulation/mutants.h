@@ -31,7 +31,7 @@ void Plant(PlantedBug bug);
 
 struct MutantOptions {
   std::optional<uint64_t> first_seed;  // Nothing: each mutant's own.
-  uint64_t seeds_max = 3000;           // Until which it must be caught.
+  uint64_t seeds_max = 3000;           // Most seeds until it is caught.
   int jobs = 1;                        // Processes.
   std::string only;                    // The name of one mutant; empty: all.
 };

@@ -79,7 +79,8 @@ class Nemesis {
               std::function<void()> mended = nullptr);
   // Cuts these hosts off from all others, as CutOff.
   void CutOffTogether(const std::vector<int>& island, absl::Duration time);
-  void UndoAfter(absl::Duration time, std::function<void()> undo);  // Or when the world heals.
+  // Calls `undo` after `time`, or when the world heals, whichever is first.
+  void UndoAfter(absl::Duration time, std::function<void()> undo);
   void KillScheduler();
   void KillSchedulerAndWorkers();
   void KillServer();

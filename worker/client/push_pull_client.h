@@ -68,7 +68,7 @@ struct MessageCounts {
   int64_t messages = 0;           // All pushes and pulls that were started.
   int64_t shared_messages = 0;    // Messages with values in shared memory.
   int64_t data_messages = 0;      // Messages over data connections; the others went by gRPC.
-  int64_t straight_messages = 0;  // Those of data_messages with values received in place.
+  int64_t straight_messages = 0;  // Data messages with values received in place.
   int64_t named_lists = 0;        // Key lists that were sent as their name alone.
   int64_t unknown_lists = 0;      // Messages that named a list that the server did not know.
 };

@@ -99,7 +99,7 @@ class PushPullCore {
 
  private:
   absl::Status CheckArrays(const OpRequest& request, const OpPayload& payload) const;
-  void TakeTransports();  // Those of routing_.
+  void TakeTransports();  // Takes the transports of routing_.
   void TakeActions(SessionActions& done, Instant now, Actions* actions);
   std::shared_ptr<ClientCall> MakeCall(const SendMessage& message, Instant now);
   void Ask(int server, Instant now);

@@ -53,7 +53,7 @@ TaskSupervisor::TaskSupervisor(Options options)
 TaskSupervisor::~TaskSupervisor() { supervisor_.Stop(absl::ZeroDuration()); }
 
 absl::Status TaskSupervisor::Start() {
-  DeleteOldFiles();  // Those of this daemon's earlier incarnations.
+  DeleteOldFiles();  // Deletes the files of this daemon's earlier incarnations.
   return supervisor_.Start();
 }
 

@@ -53,7 +53,7 @@ class PredictionText {
 
   const Options options_;
   bool first_column_ = true;           // The line has no column yet.
-  std::vector<double> probabilities_;  // Those of the current sample.
+  std::vector<double> probabilities_;  // The probabilities of the current sample.
 };
 
 // Returns, for example, "accuracy 89.42 %, loss 0.3021, top-5 accuracy 0.9971 on 10000 samples". It

@@ -37,9 +37,9 @@ class DaemonProcess {
   std::unique_ptr<Subprocess> process_;
 };
 
-void CheckSaysGoodBye(const std::string& program, int signal);  // And exits with 0.
-void CheckRefusedByScheduler(const std::string& program);       // Exits with 1 and the cause.
-void CheckPortInUse(const std::string& program);                // Exits with 1 and the address.
+void CheckSaysGoodBye(const std::string& program, int signal);  // It exits with 0.
+void CheckRefusedByScheduler(const std::string& program);       // It exits with 1 and the cause.
+void CheckPortInUse(const std::string& program);                // It exits with 1 and the address.
 void CheckStopsWithoutScheduler(const std::string& program, const std::vector<std::string>& flags);
 
 }  // namespace capstan::testing

@@ -60,7 +60,7 @@ class ShardFixture {
 
   // Each call makes a newer membership.
   void SetMembers(std::vector<Member> members);
-  void Pass(absl::Duration time);  // And ticks.
+  void Pass(absl::Duration time);  // Ticks afterwards.
 
   int64_t value() const { return value_; }
   size_t gradients_kept() const { return gradients_.size(); }

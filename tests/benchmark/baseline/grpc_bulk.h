@@ -27,7 +27,7 @@ class GrpcBulkServer {
   // Errors: kUnavailable  there is none.
   static absl::StatusOr<std::unique_ptr<GrpcBulkServer>> Start();
   int port() const { return port_; }
-  void Wait() { server_->Wait(); }  // Until the process is killed.
+  void Wait() { server_->Wait(); }  // Waits until the process is killed.
 
  private:
   class Service final : public bulk::Bulk::Service {
