@@ -49,8 +49,8 @@ struct FoundCheckpoint {
   std::vector<std::string> passed_over;
 };
 
-// The newest in `folder` that passes VerifyCheckpoint. Of `job` alone, if one is given, and above
-// `floor`: others are not looked at.
+// The newest in `folder` that passes VerifyCheckpoint. It looks only at
+// checkpoints above `floor`, and, if `job` is given, only at those of that job.
 // Errors: kNotFound  there is none; names those passed over and why. The disk's, of the listing.
 absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& folder,
                                                const JobId& job = {}, CheckpointId floor = {});

@@ -113,8 +113,9 @@ class NodeRegistration {
   absl::Duration sync_timeout_;
   absl::Duration read_lease_;
   absl::Duration backoff_;
-  std::optional<Instant> asks_for_name_since_;  // Which another daemon has.
-  std::optional<Instant> unreachable_since_;    // The time that was logged last.
+  // When it began to ask for the name, if another daemon has it.
+  std::optional<Instant> asks_for_name_since_;
+  std::optional<Instant> unreachable_since_;  // The time that was logged last.
 };
 
 }  // namespace capstan

@@ -12,7 +12,7 @@ namespace capstan {
 // surrogates and code points above U+10FFFF are none). REQUIRES: text is not empty.
 size_t Utf8SequenceLength(std::string_view text);
 
-// `text` with every byte that is part of no UTF-8 sequence replaced by '?'. Of the same length.
+// `text` with every byte that is part of no UTF-8 sequence replaced by '?'. It keeps its length.
 std::string ToValidUtf8(std::string_view text);
 
 }  // namespace capstan

@@ -23,8 +23,8 @@ struct SpawnOptions {
   std::vector<std::pair<std::string, std::string>> environment = {};
   std::string directory = {};    // The child's working directory; empty: this process's.
   std::string output_file = {};  // Standard output and error are appended to it; made if missing.
-  // The child leads a session of its own: a terminal's Ctrl-C does not reach it. Else it leads a
-  // process group.
+  // The child leads a session of its own: a terminal's Ctrl-C does not reach it. Otherwise it
+  // leads a process group.
   bool own_session = false;
   // Sent to the child when the THREAD that spawned it ends, however it ends (also by a crash of the
   // whole process); 0: none.

@@ -5,12 +5,12 @@
 //   STAYS --KeepNewest--> KEPT --KeepNewest of another one--> STAYS
 //   STAYS, KEPT --Forget: it cannot be read--> ABSENT
 //
-// Chains. Of sparse tables servers may write what changed since the newest complete one, the base;
-// then the new one rests on that and on all that it rests on. A chain ends, and the next one has
-// all of everything, when it has kChainMax checkpoints, when the increments together are more than
-// half of its first one, and when something is wrong with it. Of a job the newest `keep` complete
-// ones stay, with all that they rest on; those of one chain count as one, so that damage to a file
-// leaves another one to go back to.
+// Chains. Servers may write of a sparse table only what changed since the newest complete
+// checkpoint, the base; then the new one rests on that and on all that it rests on. A chain ends,
+// and the next one has all of everything, when it has kChainMax checkpoints, when the increments
+// together are more than half of its first one, and when something is wrong with it. The newest
+// `keep` complete ones of a job stay, with all that they rest on; those of one chain count as one,
+// so that damage to a file leaves another one to go back to.
 // Owned by Checkpoints. Thread safety: thread-compatible.
 // Invariant: what a checkpoint rests on stays as long as itself, unless it was forgotten.
 #ifndef CAPSTAN_SCHEDULER_CORE_COMPLETE_CHECKPOINTS_H_

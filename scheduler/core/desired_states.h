@@ -39,7 +39,7 @@ class DesiredStates {
   };
   static constexpr absl::Duration kRecordIntervalPerShard = absl::Milliseconds(1);
 
-  // What it is given outlives it. Of `jobs` it changes the records (JobEntry::record) and takes the
+  // What it is given outlives it. In `jobs` it changes the records (JobEntry::record) and takes the
   // changed assignments.
   DesiredStates(const Options& options, JobTable* jobs, const Membership* membership,
                 const WorkerSlots* slots, const StoreRevisions* revisions)

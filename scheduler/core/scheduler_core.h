@@ -84,8 +84,8 @@ class SchedulerCore {
     // Progress that tasks would report again is written this often, if nothing else is.
     absl::Duration progress_interval = absl::Seconds(1);
     // Servers keep a record of where a job with a log stands beside the log. A new one is sent with
-    // each new routing table, else no more often than this, and a millisecond for each shard
-    // (DesiredStates): it comes with the whole table. By default none is.
+    // each new routing table, otherwise no more often than this, and a millisecond for each shard
+    // (DesiredStates): it comes with the whole table. By default none is sent.
     absl::Duration record_interval = absl::InfiniteDuration();
   };
   explicit SchedulerCore(const Options& options);

@@ -62,7 +62,7 @@ class WorkLeases {
   virtual Iteration IterationOf(const Task& task) const = 0;  // Views use it, in every phase.
 
   // Every task has a clock, its own count of iterations, that holds others back: without work it
-  // must not be a member. Else all count the iterations of the job.
+  // must not be a member. Otherwise all tasks count the iterations of the job.
   virtual bool has_task_clocks() const = 0;
 
   // ---- quiet moments of training

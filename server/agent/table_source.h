@@ -34,8 +34,8 @@ class TableSource {
 
   // A job's shards are to be made: by now a folder may hold another checkpoint than the last time.
   virtual void BeginMaking() {}
-  // The part of one shard in the checkpoint in `folder`. Of that it may keep whatever is needed for
-  // the other shards, until BeginMaking.
+  // The part of one shard in the checkpoint in `folder`. It may keep what the other shards need of
+  // the checkpoint, until BeginMaking.
   // Errors: kNotFound  no such checkpoint or shard. kDataLoss  a checksum or format is wrong.
   virtual absl::StatusOr<v1::ShardSnapshot> FromCheckpoint(const std::string& folder,
                                                            const ShardKey& shard) = 0;

@@ -130,7 +130,7 @@ struct ReplyPull {
   Version version;  // The values' version; kPast: the oldest readable; kNotReady: the current.
   // SSP, ASP: the caller's iteration minus those finished by every active worker.
   int64_t staleness = 0;
-  // Whose members those workers are. 0: none is known yet.
+  // The membership that lists those workers. 0: none is known yet.
   Generation membership;
   WaitingOn waiting_on;  // kNotReady only.
   // The reply may leave once this version is safe; 0 for kNotReady.

@@ -29,8 +29,9 @@ float LearningRate(const OptimizerConfig& config, int64_t step);
 //   in, out      [n] weights before and after; the same memory or disjoint
 //   gradient     [n] read; disjoint from out and state
 //   state        StateSlots() arrays of [n], updated in place; disjoint from each other, in and out
-// REQUIRES: n >= 0; state.size() == StateSlots(config). No alignment is asked for. Of a layer-wise
-// rule, TrustRatio has seen the tensor and its value is part of config.learning_rate_factor.
+// REQUIRES: n >= 0; state.size() == StateSlots(config). No alignment is asked for. If the rule
+// is layer-wise, TrustRatio has seen the tensor, and its value is part of
+// config.learning_rate_factor.
 // Cost: memory bound; README.md has the bytes per element of each rule.
 void Apply(const OptimizerConfig& config, int64_t step, int64_t n, const float* in,
            const UnalignedFloat* gradient, absl::Span<float* const> state, float* out);

@@ -77,7 +77,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   bool logs_begun() const;
   // Highest version of a shard whose primary is here; 0: there is none.
   Version version_max() const;
-  std::vector<HeldShard> shards() const;  // Whose primary is here. Ordered by key.
+  std::vector<HeldShard> shards() const;  // Shards whose primary is here, ordered by key.
   // Their replicas, as TableState reports them.
   std::vector<v1::ReplicaState> ReplicaStates() const;
   std::vector<v1::HeldTable> Describe() const;

@@ -39,8 +39,8 @@ class JobAssignment {
  public:
   JobAssignment(JobState* state, CommitPipeline* commits) : state_(state), commits_(commits) {}
 
-  // Which shards must be made before SetRouting(routing) can be called; none for a table that is
-  // not newer. Errors: as JobRouting::MissingShards.
+  // The shards that must be made before SetRouting(routing) can be called; none for a table that
+  // is not newer. Errors: as JobRouting::MissingShards.
   absl::StatusOr<std::vector<ShardOrder>> MissingShards(const v1::RoutingTable& routing,
                                                         const ShardSources& sources) const;
   // Where all shards of a newer table begin anew from a checkpoint, what is held of the job's

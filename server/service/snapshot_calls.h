@@ -1,8 +1,8 @@
 // SnapshotCalls: moments of a job that this server keeps for readers, and the calls of those
 // readers.
 //
-// Which moments are kept, and what an answer contains, is JobSnapshots's business; here its calls
-// get the job's mutex, and an answer waits until what it shows is committed.
+// JobSnapshots decides which moments are kept, and what an answer contains; here its calls get the
+// job's mutex, and an answer waits until what it shows is committed.
 // Called by ServerAgent (Keep) and ParameterService.
 // Thread safety: thread-safe. All functions have the job's mutex for themselves.
 #ifndef CAPSTAN_SERVER_SERVICE_SNAPSHOT_CALLS_H_

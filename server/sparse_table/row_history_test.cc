@@ -279,7 +279,7 @@ TEST_CASE("Row history: a disk that fails ends what is pinned, not the updates",
   for (; step < 5; ++step) Update(rows, step, DrawKeys(step));
   rows.Pin(PinId{1});
   disks.write_error = absl::ResourceExhaustedError("the disk is full");
-  Update(rows, step++, {DrawKeys(0)[0]});  // Whose payload is in memory, and goes on.
+  Update(rows, step++, {DrawKeys(0)[0]});  // The row's payload is in memory, and goes on.
   disks.write_error = absl::OkStatus();
   CHECK_STATUS(rows.AppendPinned(PinId{1}, std::nullopt, 0, nullptr),
                absl::StatusCode::kResourceExhausted, "the disk is full");

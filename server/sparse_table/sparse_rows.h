@@ -210,7 +210,7 @@ class SparseRows {
   }
   Row RowOf(RowNumber row, const float* weights) const;
   Row RowOf(const RowHistory::Image& image) const;
-  // Which rows: as they are, or as they were at a pinned version; all, or those changed `since`.
+  // Selects rows: as they are, or as they were at a pinned version; all, or those changed `since`.
   struct Which {
     std::optional<int64_t> at;
     std::optional<int64_t> since;

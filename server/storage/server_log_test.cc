@@ -170,7 +170,7 @@ TEST_CASE("ServerLog: rows of a snapshot are read when it is written", "[server]
     f.RunTasks();
     CHECK(f.Logged().empty());
     CHECK(f.failed.empty());
-    CHECK(f.Stored() == Strings{"job-1/0 1:0"});  // What there was.
+    CHECK(f.Stored() == Strings{"job-1/0 1:0"});  // The log is as before.
     f.log->Begin("job-1", kA, Term(4), Snapshot(8), nullptr);
     f.log->Append("job-1", kA, Term(4), Record(9));
     f.RunTasks();

@@ -76,7 +76,7 @@ class RowStore {
                                v1::ShardSnapshot* snapshot) = 0;
   // Writes the next rows to `piece`: values, optimizer_state and stamps, as a snapshot has them.
   // The result is the place to go on from; none: there are no more.
-  // Errors: kAborted  they are pinned no more. Of the disk.
+  // Errors: kAborted  they are pinned no more. Also those of the disk.
   virtual absl::StatusOr<std::optional<uint64_t>> ReadPinned(const PinnedRead& read,
                                                              v1::ShardSnapshot* piece) = 0;
   virtual void Unpin(PinId pin) = 0;  // One that is unknown is ignored.

@@ -61,8 +61,8 @@ class TableShard {
 
   // Applies a record that another shard of this key has made.
   // Errors: kInvalidArgument  its gradient or its head does not fit. kDataLoss  it does not follow.
-  //         Then nothing changes. As CarryOut: then the core has taken it in and its position with
-  //         it, and the shard is unusable.
+  //         Then nothing changes. Also those of CarryOut: then the core has accepted it
+  //         and its position, and the shard is unusable.
   absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
 
   // A copy of all of it. Errors: as of ShardStore::Save.

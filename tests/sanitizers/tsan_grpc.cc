@@ -59,7 +59,7 @@ void ServerCallbackCall::ScheduleOnDone(bool inline_ondone) {
   using Function = void(ServerCallbackCall*, bool);
   static Function* const function =
       LibraryFunction<Function>("_ZN4grpc8internal18ServerCallbackCall14ScheduleOnDoneEb");
-  callbacks_outstanding_.load(std::memory_order_acquire);  // What the others released.
+  callbacks_outstanding_.load(std::memory_order_acquire);  // Acquires what the others released.
   function(this, inline_ondone);
 }
 

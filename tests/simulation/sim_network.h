@@ -8,8 +8,8 @@
 // that has given up, if that message arrives.
 //
 // A corrupted message is found by the transport's checksum, as TLS would, and resets the
-// connection: every call between the two endpoints ends with kUnavailable. Of calls that have a
-// checksum of their own (methods.h), bits flip as well, and arrive.
+// connection: every call between the two endpoints ends with kUnavailable. In calls that
+// have a checksum of their own (methods.h), bits flip as well, and arrive.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_SIM_NETWORK_H_

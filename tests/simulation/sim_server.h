@@ -130,7 +130,7 @@ class SimServer {
   bool rotten_ = false;  // A bit of its disk has flipped, and nobody has read it.
   std::array<int64_t, SimDisk::kFaultCount> counted_ = {};  // Faults of the disk, by kind.
   Transport transport_;
-  Prng sectors_;                       // Which crashes keep sectors in no order.
+  Prng sectors_;                       // Draws which crashes keep sectors in no order.
   std::unique_ptr<SimDisk> old_disk_;  // The disk that it had before; null: none, or it is gone.
   Prng old_disks_;
   Prng slow_syncs_;

@@ -57,7 +57,7 @@ class CallQueue {
       : session_(*session), push_bytes_max_(push_bytes_max) {}
 
   // ---- what comes in
-  // Returns true if it has room, and is to be started now. Else it waits.
+  // Returns true if it has room, and is to be started now. Otherwise it waits.
   bool AddPull(const std::shared_ptr<ClientCall>& call);
   void AddPush(std::shared_ptr<ClientCall> call);
   // Adds a call for which AddPull returned true, if another thread is to start it.

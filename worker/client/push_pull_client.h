@@ -137,8 +137,9 @@ class PushPullClient {
   void Release(OpId op, TableId table, int64_t first);
 
   // Starts pulling into `destination`, which must live until the operation has ended or was
-  // cancelled. Of sparse tables it pulls the rows of `keys`, or only the wanted ones. REQUIRES: the
-  // same arrays for every pull of one client, because an unchanged dense shard is not sent again.
+  // cancelled. From sparse tables it pulls the rows of `keys`, or only the wanted ones. REQUIRES:
+  // the same arrays for every pull of one client, because an unchanged dense shard is not sent
+  // again.
   absl::StatusOr<OpId> Pull(Iteration iteration, PullMode mode, PullArrays destination,
                             AllTableKeys keys = {});
 

@@ -3,7 +3,7 @@
 //
 // gRPC carries questions and offers, and values only while no data connection is open. Values in
 // shared memory are named by messages that go either way.
-// Thread safety: thread-safe, but for HasMoved, which one thread calls at a time. Of a transfer,
+// Thread safety: thread-safe, but for HasMoved, which one thread calls at a time. A transfer's
 // Cancel may be called at any time.
 #ifndef CAPSTAN_WORKER_CLIENT_SERVER_TRANSPORT_H_
 #define CAPSTAN_WORKER_CLIENT_SERVER_TRANSPORT_H_

@@ -274,7 +274,7 @@ class FakeCluster {
   std::vector<Request> flying_;
   uint64_t next_ticket_ = 1;
   absl::btree_set<Ticket> owed_;                // Accepted, not answered.
-  absl::btree_map<Ticket, NodeId> node_calls_;  // Whose reply it is.
+  absl::btree_map<Ticket, NodeId> node_calls_;  // The node that each reply is for.
   absl::btree_map<Ticket, TaskKey> task_calls_;
   absl::btree_map<JobId, JobLedger> jobs_;
   absl::btree_map<std::pair<JobId, Rank>, TaskKey> newest_;
