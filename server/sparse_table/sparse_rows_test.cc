@@ -215,7 +215,8 @@ TEST_CASE("SparseRows: what is used often stays in memory", "[server][sparse]") 
 
 TEST_CASE("SparseRows: what is used once does not drive out what is used always",
           "[server][sparse]") {
-  LimitedRows limited(2 << 20);  // Half of the payloads; what is used once is all of them.
+  // It holds half of the payloads. The rows that are used once are all but the first 1,000.
+  LimitedRows limited(2 << 20);
   for (int64_t step = 0; step < 40; ++step) {
     REQUIRE_OK(limited.Update(2 * step, 0, 1000));
     const uint64_t once = 1000 + static_cast<uint64_t>(step) * 1900;
