@@ -33,7 +33,8 @@ class LiveServer {
 
   // Its address in routing tables.
   const v1::ServerAddress& address() const { return address_; }
-  // Returns once the table is in force. REQUIRES: once a server.
+  // Returns once the table, its routing and its membership are in force. A later call changes the
+  // membership.
   // Errors: kUnavailable  it is not within 20 s, or the server refuses it; says why.
   absl::Status Assign(const v1::TableAssignment& assignment);
   void Kill() { process_->Terminate(absl::ZeroDuration()); }

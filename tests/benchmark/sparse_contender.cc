@@ -37,10 +37,7 @@ v1::TableAssignment AssignmentOf(int64_t dim, const v1::ServerAddress& server) {
     route->set_element_end(bucket + 1);
     route->set_term(1);
   }
-  assignment.mutable_membership()->set_generation(1);
-  v1::Member* member = assignment.mutable_membership()->add_members();
-  member->set_incarnation(1);
-  member->set_active(true);
+  assignment.mutable_membership()->add_members()->set_active(true);
   return assignment;
 }
 
@@ -53,15 +50,19 @@ absl::StatusOr<std::unique_ptr<SparseContender>> SparseContender::Start(const Op
       contender->server_,
       LiveServer::Start({.program = options.server, .name = "server-0", .folder = options.folder}));
   contender->assignment_ = AssignmentOf(options.dim, contender->server_->address());
-  CAPSTAN_RETURN_IF_ERROR(contender->server_->Assign(contender->assignment_));
   CAPSTAN_RETURN_IF_ERROR(contender->ExpectKeys(kFirstKeys));
   return contender;
 }
 
 absl::Status SparseContender::ExpectKeys(int64_t batch_keys) {
+  client_.reset();
+  // A server takes pushes only of the incarnation that the membership lists.
+  assignment_.mutable_membership()->set_generation(++incarnation_);
+  assignment_.mutable_membership()->mutable_members(0)->set_incarnation(incarnation_);
+  CAPSTAN_RETURN_IF_ERROR(server_->Assign(assignment_));
   const int64_t row_bytes = int64_t{sizeof(uint64_t)} + options_.dim * int64_t{sizeof(float)};
   worker::PushPullClient::Options options{
-      .job = kJob, .rank = Rank(0), .incarnation = Incarnation(++incarnation_)};
+      .job = kJob, .rank = Rank(0), .incarnation = Incarnation(incarnation_)};
   options.bucket_bytes = {batch_keys * row_bytes / kBuckets + 1};
   if (!options_.shared_memory) options.shared_memory_bytes = 0;
   client_ = std::make_unique<worker::PushPullClient>(options, clock_);
