@@ -2,6 +2,8 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream.h>
+#include <google/protobuf/unknown_field_set.h>
+#include <google/protobuf/wire_format.h>
 
 #include <algorithm>
 #include <array>
@@ -14,10 +16,10 @@
 namespace capstan {
 namespace {
 
-// Sums up the first `bytes` that are written to it.
+// Sums up what is written to it, but for `skipped` bytes behind the first `front`.
 class ChecksumStream final : public google::protobuf::io::ZeroCopyOutputStream {
  public:
-  explicit ChecksumStream(int64_t bytes) : left_(bytes) {}
+  ChecksumStream(size_t front, size_t skipped) : front_left_(front), skipped_left_(skipped) {}
 
   bool Next(void** data, int* size) override {
     Sum();
@@ -48,23 +50,29 @@ class ChecksumStream final : public google::protobuf::io::ZeroCopyOutputStream {
  private:
   void Sum() { Add({buffer_.data(), std::exchange(used_, 0)}); }
   void Add(absl::string_view bytes) {
-    const absl::string_view counted = bytes.substr(0, static_cast<size_t>(left_));
-    crc_.Add(counted);
-    left_ -= static_cast<int64_t>(counted.size());
+    const absl::string_view front = bytes.substr(0, front_left_);
+    crc_.Add(front);
+    front_left_ -= front.size();
+    bytes.remove_prefix(front.size());
+    const size_t skipped = std::min(skipped_left_, bytes.size());
+    skipped_left_ -= skipped;
+    crc_.Add(bytes.substr(skipped));
   }
 
   std::array<char, 4096> buffer_;
   size_t used_ = 0;  // Bytes of the buffer that are not summed up.
   int64_t count_ = 0;
-  int64_t left_;
+  size_t front_left_;    // Bytes to come that are in front of the skipped ones,
+  size_t skipped_left_;  // and skipped bytes to come.
   Crc32c crc_;
 };
 
 }  // namespace
 
-uint32_t ChecksumOf(const google::protobuf::MessageLite& message, int64_t without) {
-  const auto bytes = static_cast<int64_t>(message.ByteSizeLong());
-  ChecksumStream stream(std::max<int64_t>(0, bytes - without));
+uint32_t ChecksumOf(const google::protobuf::Message& message, size_t skipped) {
+  const size_t behind = google::protobuf::internal::WireFormat::ComputeUnknownFieldsSize(
+      message.GetReflection()->GetUnknownFields(message));
+  ChecksumStream stream(message.ByteSizeLong() - behind - skipped, skipped);
   {
     google::protobuf::io::CodedOutputStream coded(&stream);
     coded.EnableAliasing(true);

@@ -59,13 +59,55 @@ TEST_CASE("Message checksum: every flipped bit is found", "[wire]") {
   CHECK(found > 500);
 }
 
+// The answer of a push as a newer server might send it: a pull's has the same fields and others, of
+// the message and of its entries.
+v1::PullResponse NewerPushResponse() {
+  v1::PullResponse newer;
+  v1::ShardValues* shard = newer.add_shards();
+  shard->set_outcome(v1::ShardValues::VALUES);
+  shard->set_version(3);
+  shard->set_staleness(2);
+  shard->set_values(std::string(5000, 'v'));
+  newer.set_unknown_key_list(true);
+  Seal(&newer);
+  return newer;
+}
+
+TEST_CASE("Message checksum: a newer sender's fields are covered, wherever they are", "[wire]") {
+  const std::string bytes = NewerPushResponse().SerializeAsString();
+  v1::PushResponse arrived;
+  REQUIRE(arrived.ParseFromString(bytes));
+  CHECK(arrived.shards(0).version() == 3);
+  REQUIRE(arrived.GetReflection()->GetUnknownFields(arrived).field_count() == 1);
+  REQUIRE_OK(CheckSeal(arrived, "push"));
+  int found = 0;
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
+    if (!arrived.ParseFromString(damaged)) continue;
+    CAPTURE(at);
+    CHECK(absl::IsDataLoss(CheckSeal(arrived, "push")));
+    ++found;
+  }
+  CHECK(found > 4900);
+  // A field with a higher number than the checksum's.
+  v1::ReplicateBatch batch;
+  batch.add_messages()->set_term(7);
+  batch.GetReflection()->MutableUnknownFields(&batch)->AddVarint(3, 1);
+  Seal(&batch);
+  v1::ReplicateBatch later;
+  REQUIRE(later.ParseFromString(batch.SerializeAsString()));
+  REQUIRE_OK(CheckSeal(later, "replicate"));
+  later.GetReflection()->MutableUnknownFields(&later)->AddVarint(3, 1);
+  CHECK(absl::IsDataLoss(CheckSeal(later, "replicate")));
+}
+
 TEST_CASE("Message checksum: both sums are named", "[wire]") {
   v1::InstallPart part;
   part.set_request("bytes");
   Seal(&part);
   part.set_request("bites");
-  CHECK_STATUS(CheckSeal(part, "install"), kDataLoss,
-               "install: its bytes have the checksum");
+  CHECK_STATUS(CheckSeal(part, "install"), kDataLoss, "install: its bytes have the checksum");
 }
 
 }  // namespace
