@@ -1,8 +1,6 @@
 #include "common/wire/tensor_message.h"
 
-#include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/message_lite.h>
-#include <google/protobuf/wire_format_lite.h>
 
 #include <bit>
 #include <cstring>
@@ -13,20 +11,25 @@
 #include "common/status/status_macros.h"
 #include "common/wire/cord_input_stream.h"
 #include "common/wire/message_checksum.h"
+#include "common/wire/parsed_size.h"
 
 namespace capstan {
 namespace {
 
 using google::protobuf::MessageLite;
-using google::protobuf::internal::WireFormatLite;
 
 static_assert(std::endian::native == std::endian::little, "numbers and values lie as they travel");
 
 constexpr size_t kCountsBytes = 2 * sizeof(uint32_t);
 
-absl::Status TooMany(int64_t entries) {
+// Limits of a message with everything in it: an entry has up to three messages, and a newer sender
+// may have more; a pull that waits for many shards names the workers that each waits for.
+constexpr int64_t kObjectsPerMessageMax = 8 * kShardsPerMessageMax;
+constexpr int64_t kNumbersPerMessageMax = 1024 * kShardsPerMessageMax;
+
+absl::Status TooMany(int64_t count, absl::string_view what, int64_t expected) {
   return absl::InvalidArgumentError(
-      absl::StrCat("a message of ", entries, " shards, expected at most ", kShardsPerMessageMax));
+      absl::StrCat("a message of ", count, " ", what, ", expected at most ", expected));
 }
 
 absl::Status NotA(const MessageLite& message) {
@@ -46,23 +49,31 @@ absl::Cord Join(const MessageLite& head, const std::vector<absl::Cord>& values) 
   return payload;
 }
 
-// Counts the entries before they are parsed, because the parser makes an object of each, however
-// short it is.
-absl::Status CountEntries(const absl::Cord& bytes, int field) {
+// Counts what is repeated before it is parsed, because the parser makes an object of each entry and
+// of each field that it does not know, however short they are. Each takes two bytes or more, so a
+// short message cannot have too many of anything.
+template <typename Message>
+absl::Status CheckCounts(const absl::Cord& bytes) {
+  if (bytes.size() <= 2 * kShardsPerMessageMax) return absl::OkStatus();
   CordInputStream stream(bytes);
-  google::protobuf::io::CodedInputStream in(&stream);
-  int64_t entries = 0;
-  for (uint32_t tag = in.ReadTag(); tag != 0; tag = in.ReadTag()) {
-    if (WireFormatLite::GetTagFieldNumber(tag) == field) ++entries;
-    if (!WireFormatLite::SkipField(&in, tag)) break;  // The parser reports the error.
+  const std::optional<ParsedSize> size = CountParsed(*Message::descriptor(), &stream);
+  if (!size.has_value()) return NotA(Message::default_instance());
+  if (size->entries > kShardsPerMessageMax) {
+    return TooMany(size->entries, size->longest->name(), kShardsPerMessageMax);
   }
-  return entries <= kShardsPerMessageMax ? absl::OkStatus() : TooMany(entries);
+  if (size->objects > kObjectsPerMessageMax) {
+    return TooMany(size->objects, "parts", kObjectsPerMessageMax);
+  }
+  if (size->numbers > kNumbersPerMessageMax) {
+    return TooMany(size->numbers, "numbers", kNumbersPerMessageMax);
+  }
+  return absl::OkStatus();
 }
 
 template <typename Message>
 absl::StatusOr<Message> Parse(const absl::Cord& bytes) {
   Message message;
-  CAPSTAN_RETURN_IF_ERROR(CountEntries(bytes, Message::kShardsFieldNumber));
+  CAPSTAN_RETURN_IF_ERROR(CheckCounts<Message>(bytes));
   CordInputStream stream(bytes);
   if (!message.ParseFromZeroCopyStream(&stream)) return NotA(message);
   return message;
@@ -75,6 +86,24 @@ absl::Status Mismatch(const absl::Cord& payload, const PayloadStart& start) {
   return absl::InvalidArgumentError(absl::StrCat(
       "a payload of ", payload.size(), " bytes, expected ", start.bytes(), " for ",
       start.sizes.size(), " sizes, a head of ", start.head_bytes, " and values of ", values));
+}
+
+// Values that lie in the head would be ignored, or take the place of those behind it.
+template <typename Head>
+absl::Status CheckHead(const Head& head, const PayloadStart& start) {
+  if (static_cast<size_t>(head.shards_size()) != start.sizes.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a message of ", head.shards_size(),
+                                                   " shards with ", start.sizes.size(),
+                                                   " values, expected as many"));
+  }
+  for (int i = 0; i < head.shards_size(); ++i) {
+    const size_t bytes = head.shards(i).values().size();
+    if (bytes == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("a message has ", bytes, " bytes of values of ",
+                                                   "its shard ", i,
+                                                   " in the head, expected all behind the head"));
+  }
+  return absl::OkStatus();
 }
 
 // Message is PushMessage or PullAnswer.
@@ -92,11 +121,7 @@ absl::StatusOr<Message> Split(const absl::Cord& payload) {
   using Head = decltype(message.head);
   CAPSTAN_ASSIGN_OR_RETURN(message.head,
                            Parse<Head>(payload.Subcord(start->bytes(), start->head_bytes)));
-  if (static_cast<size_t>(message.head.shards_size()) != start->sizes.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a message of ", message.head.shards_size(),
-                                                   " shards with ", start->sizes.size(),
-                                                   " values, expected as many"));
-  }
+  CAPSTAN_RETURN_IF_ERROR(CheckHead(message.head, *start));
   size_t begin = start->values_begin();
   for (const uint32_t size : start->sizes) {
     message.values.push_back(payload.Subcord(begin, size));
@@ -149,7 +174,9 @@ absl::StatusOr<std::optional<PayloadStart>> ReadPayloadStart(absl::string_view c
   uint32_t counts[2];  // Bytes of the head, and number of values.
   if (come.size() < sizeof counts) return std::nullopt;
   std::memcpy(counts, come.data(), sizeof counts);
-  if (counts[1] > kShardsPerMessageMax) return TooMany(counts[1]);
+  if (counts[1] > kShardsPerMessageMax) {
+    return TooMany(counts[1], "shards", kShardsPerMessageMax);
+  }
   come.remove_prefix(sizeof counts);
   PayloadStart start{.head_bytes = counts[0], .sizes = std::vector<uint32_t>(counts[1])};
   const size_t bytes = start.sizes.size() * sizeof(uint32_t);

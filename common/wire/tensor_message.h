@@ -30,8 +30,8 @@
 
 namespace capstan {
 
-// Entries that a message may have; those of messages from the network are counted before they are
-// listed: each takes some hundred bytes of memory, and as few as two of the message.
+// Entries that each list of a message may have; those of messages from the network are counted
+// before they are listed: each takes some hundred bytes of memory, and two of the message or more.
 inline constexpr int kShardsPerMessageMax = 16'384;
 
 // Values of shards(i) are values[i]; the field of the same name in `head` is empty.
@@ -60,8 +60,8 @@ struct PayloadStart {
 // says that there are more than kShardsPerMessageMax values.
 absl::StatusOr<std::optional<PayloadStart>> ReadPayloadStart(absl::string_view come);
 
-// Errors: kInvalidArgument  these bytes are no such message, or one of more than
-// kShardsPerMessageMax entries; says what is wrong with them.
+// Errors: kInvalidArgument  these bytes are no such message, one of more than kShardsPerMessageMax
+// entries, or one with values in its head; says what is wrong with them.
 absl::StatusOr<PushMessage> DecodePush(const absl::Cord& payload);
 absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& payload);
 

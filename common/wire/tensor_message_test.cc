@@ -151,6 +151,50 @@ TEST_CASE("Tensor messages: entries are counted before they are listed (issue 20
                "a message of 4294967295 shards");
 }
 
+TEST_CASE("Tensor messages: whatever else may be repeated is counted as well", "[wire]") {
+  const auto payload = [](const std::string& head) {
+    return absl::Cord(Number(static_cast<uint32_t>(head.size())) + Number(0) + head);
+  };
+  // `count` times the field, empty; one that an entry of `tag` has, if that is not 0.
+  const auto many = [](char field, int count, char tag = 0) {
+    std::string bytes;
+    for (int i = 0; i < count; ++i) bytes.append({field, 0});
+    if (tag == 0) return bytes;
+    std::string entry{tag};
+    for (auto left = static_cast<uint32_t>(bytes.size());; left >>= 7) {
+      entry.push_back(static_cast<char>(left < 128 ? left : (left & 127) | 128));
+      if (left < 128) break;
+    }
+    return entry + bytes;
+  };
+  constexpr char kWaitingOn = 2 << 3 | 2, kUnknown = 14 << 3 | 2, kPushEntry = 5 << 3 | 2;
+  constexpr auto invalid = absl::StatusCode::kInvalidArgument;
+  CHECK(DecodePullAnswer(payload(many(kWaitingOn, kShardsPerMessageMax))).ok());
+  CHECK_STATUS(DecodePullAnswer(payload(many(kWaitingOn, kShardsPerMessageMax + 1))), invalid,
+               "a message of 16385 waiting_on, expected at most 16384");
+  const int most = 8 * kShardsPerMessageMax - 1;  // The message itself is one.
+  const std::string named = "a message of 131073 parts, expected at most 131072";
+  CHECK(ParsePush(absl::Cord(many(kUnknown, most))).ok());
+  CHECK_STATUS(ParsePush(absl::Cord(many(kUnknown, most + 1))), invalid, named);
+  CHECK(ParsePush(absl::Cord(many(kUnknown, most - 1, kPushEntry))).ok());
+  CHECK_STATUS(ParsePush(absl::Cord(many(kUnknown, most, kPushEntry))), invalid, named);
+  v1::PullResponse answer;
+  answer.add_waiting_on()->mutable_ranks()->Resize(1024 * kShardsPerMessageMax + 1, 1);
+  CHECK_STATUS(DecodePullAnswer(payload(answer.SerializeAsString())), invalid,
+               "a message of 16777217 numbers, expected at most 16777216");
+}
+
+TEST_CASE("Tensor messages: values in a head are refused", "[wire]") {
+  constexpr auto invalid = absl::StatusCode::kInvalidArgument;
+  PushMessage push = Detach(SomePush());
+  push.head.mutable_shards(1)->set_values("in front");
+  CHECK_STATUS(DecodePush(Encode(push)), invalid,
+               "a message has 8 bytes of values of its shard 1 in the head");
+  PullAnswer answer = Detach(SomeAnswer());
+  answer.head.mutable_shards(2)->set_values("x");
+  CHECK_STATUS(DecodePullAnswer(Encode(answer)), invalid, "1 bytes of values of its shard 2");
+}
+
 TEST_CASE("Tensor messages: a sealed one passes whole, and never with a flipped bit (issue 20)",
           "[wire]") {
   v1::PushRequest push;
@@ -163,6 +207,7 @@ TEST_CASE("Tensor messages: a sealed one passes whole, and never with a flipped 
   CHECK(whole.shards(0).values() == "some values");
   v1::PullRequest pull;
   pull.set_iteration(7);
+  pull.GetReflection()->MutableUnknownFields(&pull)->AddVarint(14, 5);  // A newer sender's.
   Seal(&pull);
   REQUIRE_OK(ParsePull(absl::Cord(pull.SerializeAsString())));
   for (size_t bit = 0; bit < 8 * (sealed.size() - 5); ++bit) {
