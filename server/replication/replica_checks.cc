@@ -1,11 +1,42 @@
 #include "server/replication/replica_checks.h"
 
+#include <cstdint>
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
+#include "common/status/status_macros.h"
+#include "common/wire/cord_input_stream.h"
 #include "common/wire/message_checksum.h"
+#include "common/wire/parsed_size.h"
 
 namespace capstan::server {
 namespace {
+
+// Limit of the messages, records and members in a batch, and of all else that becomes an object of
+// some hundred bytes once it is parsed. A primary sends 1024 messages at most, of 64 records at
+// most; those that tell a membership have a member for each worker.
+constexpr int64_t kBatchObjectsMax = 1 << 20;
+// Repeated numbers are in what a batch never has, an install.
+constexpr int64_t kBatchNumbersMax = 1 << 20;
+
+absl::Status NoBatch() {
+  return absl::InvalidArgumentError("replicate: the message cannot be read");
+}
+
+// An object takes two bytes or more, and a number one, so a short batch cannot have too many.
+absl::Status CheckParts(const absl::Cord& bytes) {
+  if (bytes.size() <= kBatchNumbersMax) return absl::OkStatus();
+  CordInputStream stream(bytes);
+  const std::optional<ParsedSize> size = CountParsed(*v1::ReplicateBatch::descriptor(), &stream);
+  if (!size.has_value()) return NoBatch();
+  if (size->objects <= kBatchObjectsMax && size->numbers <= kBatchNumbersMax) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "replicate: a batch of ", size->entries, " messages has ", size->objects, " parts and ",
+      size->numbers, " numbers: expected at most ", kBatchObjectsMax, " and ", kBatchNumbersMax));
+}
 
 absl::Status CheckCount(size_t messages, const v1::ReplicateBatchAnswer& answer) {
   if (answer.results().size() == static_cast<int>(messages)) return absl::OkStatus();
@@ -14,6 +45,14 @@ absl::Status CheckCount(size_t messages, const v1::ReplicateBatchAnswer& answer)
 }
 
 }  // namespace
+
+absl::StatusOr<v1::ReplicateBatch> ParseBatch(const absl::Cord& bytes) {
+  CAPSTAN_RETURN_IF_ERROR(CheckParts(bytes));
+  CordInputStream stream(bytes);
+  v1::ReplicateBatch batch;
+  if (!batch.ParseFromZeroCopyStream(&stream)) return NoBatch();
+  return batch;
+}
 
 absl::Status CheckArrived(const v1::ReplicateBatch& batch) {
   if (Planted(PlantedBug::kIgnoreRecordChecksum)) return absl::OkStatus();

@@ -1,5 +1,6 @@
-// What arrives in messages between a primary and its replicas. Their checksums: what they bring
-// becomes the replica, its log and its checkpoints, so it is checked before it is used.
+// What arrives in messages between a primary and its replicas. What they bring becomes the replica,
+// its log and its checkpoints, so it is checked before it is used: first how much there is of it,
+// and once it is parsed its checksum.
 //
 // Thread safety: functions without state.
 #ifndef CAPSTAN_SERVER_REPLICATION_REPLICA_CHECKS_H_
@@ -10,10 +11,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "proto/parameter_server.pb.h"
 #include "server/replication/replica_transport.h"
 
 namespace capstan::server {
+
+// Errors: kInvalidArgument  these bytes are no batch, or have more parts (messages, records and
+// whatever else may be repeated) than a primary sends.
+absl::StatusOr<v1::ReplicateBatch> ParseBatch(const absl::Cord& bytes);
 
 // Errors: kDataLoss  the message has no checksum, or another one than its bytes; names both.
 absl::Status CheckArrived(const v1::ReplicateBatch& batch);

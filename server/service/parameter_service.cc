@@ -1,7 +1,5 @@
 #include "server/service/parameter_service.h"
 
-#include <grpcpp/support/message_allocator.h>
-
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,7 +14,6 @@
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
-#include "common/wire/cord_input_stream.h"
 #include "common/wire/message_checksum.h"
 #include "common/wire/tensor_message.h"
 #include "server/replication/install_stream.h"
@@ -66,7 +63,7 @@ struct Arrival {
   int64_t begin;
 };
 
-// A call with values. The order of gRPC's calls is as for WaitingCall.
+// A call with values or records. The order of gRPC's calls is as for WaitingCall.
 class ValuesCall final : public grpc::ServerUnaryReactor {
  public:
   // Takes the request from gRPC, so that it does not stay for as long as the call waits.
@@ -103,40 +100,6 @@ void AddTo(v1::KeyListCounts* sum, const v1::KeyListCounts& more) {
 }
 
 }  // namespace
-
-// Lets a call give its request back before it waits: records are up to 64 MiB.
-class ParameterService::FreeingAllocator final
-    : public grpc::MessageAllocator<v1::ReplicateBatch, v1::ReplicateBatchAnswer> {
- public:
-  grpc::MessageHolder<v1::ReplicateBatch, v1::ReplicateBatchAnswer>* AllocateMessages() override {
-    return new Holder;
-  }
-
- private:
-  class Holder final : public grpc::MessageHolder<v1::ReplicateBatch, v1::ReplicateBatchAnswer> {
-   public:
-    Holder() {
-      set_request(request_.get());
-      set_response(&response_);
-    }
-    void Release() override { delete this; }
-    void FreeRequest() override {
-      request_.reset();
-      set_request(nullptr);
-    }
-
-   private:
-    std::unique_ptr<v1::ReplicateBatch> request_ = std::make_unique<v1::ReplicateBatch>();
-    v1::ReplicateBatchAnswer response_;
-  };
-};
-
-ParameterService::ParameterService(HeldJobs* jobs)
-    : jobs_(jobs), allocator_(std::make_unique<FreeingAllocator>()) {
-  SetMessageAllocatorFor_Replicate(allocator_.get());
-}
-
-ParameterService::~ParameterService() = default;
 
 grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext*,
                                                  const grpc::ByteBuffer* request,
@@ -211,25 +174,25 @@ grpc::ServerUnaryReactor* ParameterService::CloseSnapshot(grpc::CallbackServerCo
   return FinishNow(context, absl::OkStatus());
 }
 
-grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext* context,
-                                                      const v1::ReplicateBatch* batch,
-                                                      v1::ReplicateBatchAnswer* answer) {
-  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(JobOf(*batch));
-  absl::Status status = CheckArrived(*batch);
-  if (!status.ok()) {
+grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext*,
+                                                      const grpc::ByteBuffer* request,
+                                                      grpc::ByteBuffer* response) {
+  const absl::StatusOr<v1::ReplicateBatch> batch = ParseBatch(ValuesCall::Take(request));
+  auto* call = new ValuesCall;  // It ends by itself and is never cancelled.
+  if (!batch.ok()) {
+    call->End<v1::ReplicateBatchAnswer>(batch.status(), response);
+    return call;
+  }
+  if (const absl::Status status = CheckArrived(*batch); !status.ok()) {
     ++damaged_messages_;
     const std::string sender = batch->messages().empty() ? "" : batch->messages(0).sender();
     LogWarning({.job = JobOf(*batch)}, "from {}: {}", sender, std::string(status.message()));
+    call->End<v1::ReplicateBatchAnswer>(status, response);
+    return call;
   }
-  if (status.ok()) status = job.status();
-  if (!status.ok()) return FinishNow(context, status);
-  auto* call = new WaitingCall(*std::move(job));  // It ends by itself and is never cancelled.
-  call->job().replica_calls().ReplicateBatch(*batch, answer,
-                                             [call, answer](const absl::Status& outcome) {
-                                               if (outcome.ok()) Seal(answer);
-                                               call->Finish(ToGrpcStatus(outcome));
-                                             });
-  context->GetRpcAllocatorState()->FreeRequest();
+  ReplicateBatch(*batch, [call, response](absl::StatusOr<v1::ReplicateBatchAnswer> answer) {
+    call->End(std::move(answer), response);
+  });
   return call;
 }
 
@@ -248,27 +211,29 @@ DataServer::Cancel ParameterService::StartDataCall(DataMethod method, const absl
                            if (!answer.ok()) return done(answer.status());
                            done(Encode(*answer));
                          });
-    case DataMethod::kReplicate:
-      Replicate(request, std::move(done));
+    case DataMethod::kReplicate: {
+      const absl::StatusOr<v1::ReplicateBatch> batch = ParseBatch(request);
+      if (!batch.ok()) return done(batch.status()), nullptr;
+      ReplicateBatch(
+          *batch, [done = std::move(done)](const absl::StatusOr<v1::ReplicateBatchAnswer>& answer) {
+            if (!answer.ok()) return done(answer.status());
+            done(absl::Cord(answer->SerializeAsString()));
+          });
       return nullptr;
+    }
   }
   done(absl::UnimplementedError(absl::StrCat("method ", static_cast<int>(method))));
   return nullptr;
 }
 
-void ParameterService::Replicate(const absl::Cord& request, DataServer::Done done) {
-  v1::ReplicateBatch batch;
-  CordInputStream stream(request);
-  if (!batch.ParseFromZeroCopyStream(&stream)) {
-    return done(absl::InvalidArgumentError("replicate: the message cannot be read"));
-  }
+void ParameterService::ReplicateBatch(const v1::ReplicateBatch& batch, ReplicateDone done) {
   const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(JobOf(batch));
   if (!job.ok()) return done(job.status());
   auto answer = std::make_shared<v1::ReplicateBatchAnswer>();  // The job shares it meanwhile.
   (*job)->replica_calls().ReplicateBatch(
       batch, answer.get(), [answer, done = std::move(done)](const absl::Status& status) {
         if (!status.ok()) return done(status);
-        done(absl::Cord(answer->SerializeAsString()));
+        done(std::move(*answer));
       });
 }
 

@@ -12,10 +12,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "common/net/data_server.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/service/held_jobs.h"
@@ -26,13 +29,13 @@
 
 namespace capstan::server {
 
-// Calls with values come as bytes, whose entries are counted before they are parsed.
+// Calls with values or records come as bytes, whose entries are counted before they are parsed.
 using Descriptions = v1::ParameterServer::WithCallbackMethod_GetRouting<
     v1::ParameterServer::WithCallbackMethod_DescribeTraffic<
         v1::ParameterServer::WithCallbackMethod_DescribeTables<v1::ParameterServer::Service>>>;
 using Snapshots = v1::ParameterServer::WithCallbackMethod_ReadSnapshot<
     v1::ParameterServer::WithCallbackMethod_CloseSnapshot<Descriptions>>;
-using Replication = v1::ParameterServer::WithCallbackMethod_Replicate<
+using Replication = v1::ParameterServer::WithRawCallbackMethod_Replicate<
     v1::ParameterServer::WithCallbackMethod_Install<Snapshots>>;
 using MessageMethods = v1::ParameterServer::WithCallbackMethod_ScanRows<
     v1::ParameterServer::WithCallbackMethod_ShareMemory<
@@ -42,8 +45,7 @@ using ParameterMethods = v1::ParameterServer::WithRawCallbackMethod_Push<
 
 class ParameterService final : public ParameterMethods {
  public:
-  explicit ParameterService(HeldJobs* jobs);  // They outlive the service.
-  ~ParameterService() override;
+  explicit ParameterService(HeldJobs* jobs) : jobs_(jobs) {}  // They outlive the service.
 
   grpc::ServerUnaryReactor* Push(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer* request,
@@ -61,8 +63,8 @@ class ParameterService final : public ParameterMethods {
                                           const v1::CloseSnapshotRequest* request,
                                           v1::CloseSnapshotResponse* response) override;
   grpc::ServerUnaryReactor* Replicate(grpc::CallbackServerContext* context,
-                                      const v1::ReplicateBatch* batch,
-                                      v1::ReplicateBatchAnswer* answer) override;
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override;
   grpc::ServerReadReactor<v1::InstallPart>* Install(grpc::CallbackServerContext* context,
                                                     v1::ReplicateResponse* response) override;
   grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ShareMemory(
@@ -94,12 +96,13 @@ class ParameterService final : public ParameterMethods {
   size_t segments() const { return segments_.size(); }  // Open now.
 
  private:
-  class FreeingAllocator;
+  using ReplicateDone = std::function<void(absl::StatusOr<v1::ReplicateBatchAnswer>)>;
 
   // Over a data connection, whose frames have been checked.
   DataServer::Cancel StartDataCall(DataMethod method, const absl::Cord& request,
                                    DataServer::Done done);
-  void Replicate(const absl::Cord& request, DataServer::Done done);
+  // Same as ReplicaCalls::ReplicateBatch, of the batch's job.
+  void ReplicateBatch(const v1::ReplicateBatch& batch, ReplicateDone done);
 
   std::atomic<int64_t> damaged_messages_ = 0;  // Damaged messages of replication.
   HeldJobs* const jobs_;
@@ -109,8 +112,7 @@ class ParameterService final : public ParameterMethods {
   ValueCalls calls_{jobs_, &segments_, &metrics_};
   std::string data_host_;
   int push_connections_ = 1;
-  std::unique_ptr<DataServer> data_server_;            // Null: it does not listen.
-  const std::unique_ptr<FreeingAllocator> allocator_;  // Makes Replicate's messages.
+  std::unique_ptr<DataServer> data_server_;  // Null: it does not listen.
 };
 
 }  // namespace capstan::server

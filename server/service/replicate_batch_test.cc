@@ -6,9 +6,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "common/wire/message_checksum.h"
@@ -239,6 +241,36 @@ TEST_CASE("Replicate batch: what is too much for one travels in several", "[serv
   CHECK(cluster.mail.size() == kBuckets);  // Some 5.6 MB each: no two are 8 MiB or less.
   while (!cluster.mail.empty()) cluster.DeliverOne();
   REQUIRE_OK(*ended);
+}
+
+TEST_CASE("Replicate batch: its parts are counted before it is parsed", "[server][replication]") {
+  constexpr auto invalid = StatusCode::kInvalidArgument;
+  // As much as a primary sends, and more than is short.
+  v1::ReplicateBatch most;
+  for (int i = 0; i < 1024; ++i) {
+    v1::ReplicateRequest* message = most.add_messages();
+    message->set_job_id("lenet-1");
+    for (int position = 1; position <= 64; ++position) {
+      v1::ShardRecord* record = message->add_records();
+      record->set_position(position);
+      record->mutable_push()->set_incarnation(~uint64_t{0});
+    }
+  }
+  const std::string bytes = most.SerializeAsString();
+  REQUIRE(bytes.size() > 1 << 20);
+  REQUIRE_OK_AND_ASSIGN(const v1::ReplicateBatch parsed, ParseBatch(absl::Cord(bytes)));
+  CHECK(parsed.SerializeAsString() == bytes);
+  CHECK_STATUS(ParseBatch(absl::Cord(bytes.substr(0, bytes.size() - 1))), invalid,
+               "replicate: the message cannot be read");
+  CHECK_STATUS(ParseBatch(absl::Cord("no batch")), invalid, "replicate: the message cannot be");
+  // Two bytes a record: field 7, length 0.
+  std::string records;
+  for (int i = 0; i < 1 << 20; ++i) records.append({7 << 3 | 2, 0});
+  v1::ReplicateBatch many;
+  // These bytes as an unknown field of a length are what `messages` is.
+  many.GetReflection()->MutableUnknownFields(&many)->AddLengthDelimited(1, records);
+  CHECK_STATUS(ParseBatch(absl::Cord(many.SerializeAsString())), invalid,
+               "a batch of 1 messages has 1048578 parts and 0 numbers: expected at most 1048576");
 }
 
 TEST_CASE("Replicate batch: what is damaged is found, and an answer of others fails every message",
