@@ -50,9 +50,10 @@ class InstallStream final : public grpc::ServerReadReactor<v1::InstallPart> {
   v1::ReplicateResponse* const response_;
   std::atomic<int64_t>* const damaged_;
   v1::InstallPart part_;
-  int64_t request_bytes_ = 0;    // The announced size.
-  InstallMemory::Share memory_;  // The request's memory.
-  std::string bytes_;            // The request's bytes until it is whole.
+  int64_t request_bytes_ = 0;           // The announced size.
+  InstallMemory::Share memory_;         // The memory of the request's bytes and strings,
+  InstallMemory::Share parsed_memory_;  // and of all else that is parsed from them.
+  std::string bytes_;                   // The request's bytes until it is whole.
   std::unique_ptr<v1::ReplicateRequest> request_;
   std::shared_ptr<HeldJob> job_;  // Shared with HeldJobs, which may drop it meanwhile.
   std::optional<TableShard> made_;

@@ -164,6 +164,20 @@ TEST_CASE("Install stream: what cannot be taken, or is damaged, is refused at on
     CHECK_STATUS(replica.Install(parts), absl::StatusCode::kResourceExhausted,
                  "others hold 2147483648");
   }
+  SECTION("others take the memory for what it is once it is parsed") {
+    v1::ReplicateRequest request = RequestOf(made.Snapshot().value());
+    for (int i = 0; i < 100'000; ++i) request.mutable_install()->mutable_state()->add_members();
+    parts = PartsOf(request);
+    parts[1].set_end(true);
+    const std::shared_ptr<InstallMemory>& memory = replica.job().replica_calls().install_memory();
+    constexpr int64_t kLeft = 50'000'000;  // An entry of two bytes is counted as 512.
+    REQUIRE(2 * parts[0].request_bytes() < kLeft / 10);
+    REQUIRE_OK_AND_ASSIGN(const InstallMemory::Share others,
+                          memory->Take(InstallMemory::kBytesMax - kLeft));
+    CHECK_STATUS(replica.Install(parts), absl::StatusCode::kResourceExhausted,
+                 "an install asks for 512");
+    CHECK(BucketIn(replica.job()).empty());
+  }
   SECTION("a bit of it has changed") {
     parts[1].set_end(true);
     for (v1::InstallPart& part : parts) Seal(&part);
