@@ -63,6 +63,11 @@ class KeyIndex {
   // Grows to where `entries` in all, spread evenly, have room.
   // Errors: as Insert.
   absl::Status Reserve(int64_t entries, const RowSlab& rows);
+  // Upper bound of bytes() after Reserve of an empty index: a segment was cut in two, or doubled,
+  // because its share of the entries filled it to 60 % or more.
+  static int64_t ReservedBytesMax(int64_t entries) {
+    return int64_t{sizeof(Group)} + entries * kReservedBytesPerEntryMax;
+  }
 
   // REQUIRES: it was inserted.
   void Erase(uint64_t place, RowNumber row);
@@ -83,7 +88,9 @@ class KeyIndex {
   void AppendBetween(uint64_t first, uint64_t last, std::vector<RowNumber>* rows) const;
 
  private:
-  static constexpr int kEntries = 12;          // Entries of a group.
+  static constexpr int kEntries = 12;  // Entries of a group.
+  // 2 * 64 / (0.6 * 12) = 17.8, and where 7 of the 12 entries of a single group fill it, 18.3.
+  static constexpr int64_t kReservedBytesPerEntryMax = 19;
   static constexpr int kGroupBitsSplit = 10;   // A segment of 64 KiB splits,
   static constexpr int kDepthMax = 20;         // unless the directory is this deep: then it doubles
   static constexpr int kGroupBitsMax = 40;     // on. Only keys made to collide get there.

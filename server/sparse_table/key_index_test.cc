@@ -104,6 +104,15 @@ TEST_CASE("KeyIndex: segments split, and every key is still found", "[server][sp
   CHECK(fixture.index().bytes() <= fixture.index().size() * 14);
 }
 
+TEST_CASE("KeyIndex: what is reserved takes no more than is said before", "[server][sparse]") {
+  for (int64_t entries = 0; entries < 5'000'000; entries += 1 + entries / 7) {
+    Fixture fixture(1);
+    fixture.Reserve(entries);
+    CAPTURE(entries);
+    REQUIRE(fixture.index().bytes() <= KeyIndex::ReservedBytesMax(entries));
+  }
+}
+
 TEST_CASE("KeyIndex: keys in ascending order of their places, as messages and snapshots have them",
           "[server][sparse]") {
   const bool reserve = GENERATE(false, true);

@@ -12,6 +12,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/wire/wire_values.h"
+#include "server/sparse_table/key_index.h"
 #include "server/sparse_table/row_stamp.h"
 #include "server/sparse_table/saved_rows.h"
 #include "server/table_store/float_buffer.h"
@@ -52,6 +53,13 @@ void AppendKeys(absl::Span<const uint64_t> keys, std::string* to) {
 // Limit of keys kept of rows that leave between two captures. At 16 bytes each they take less
 // memory than the rows.
 int64_t RemovedMax(int64_t rows) { return 1024 + rows / 4; }
+
+// Counts the rows that the snapshot has, in pieces or not, with those that it only announces.
+int64_t RowsOf(const v1::ShardSnapshot& snapshot) {
+  int64_t rows = RowsIn(snapshot);
+  for (const v1::ShardSnapshot& piece : snapshot.pieces()) rows += RowsIn(piece);
+  return std::max(rows, snapshot.rows_to_come());  // Some of these may be here already.
+}
 
 }  // namespace
 
@@ -376,14 +384,17 @@ absl::Status SparseStore::Restore(const v1::ShardSnapshot& snapshot) {
   return absl::OkStatus();
 }
 
+int64_t SparseStore::RoomBytesMax(const v1::ShardSnapshot& snapshot) const {
+  const int64_t rows = RowsOf(snapshot);
+  return CheckRows(rows).ok() ? KeyIndex::ReservedBytesMax(rows) : 0;
+}
+
 absl::Status SparseStore::RestoreRows(const v1::ShardSnapshot& snapshot) {
   if (snapshot.elements() != 1) {
     return absl::DataLossError(
         absl::StrCat("a snapshot of ", snapshot.elements(), " buckets: expected 1"));
   }
-  int64_t rows = RowsIn(snapshot);
-  for (const v1::ShardSnapshot& piece : snapshot.pieces()) rows += RowsIn(piece);
-  rows = std::max(rows, snapshot.rows_to_come());  // Some of these may be here already.
+  const int64_t rows = RowsOf(snapshot);
   const absl::Status fits = CheckRows(rows);
   if (!fits.ok()) return absl::DataLossError(fits.message());
   CAPSTAN_RETURN_IF_ERROR(rows_.MakeRoom(rows));

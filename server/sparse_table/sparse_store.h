@@ -98,6 +98,7 @@ class SparseStore final : public ShardStore, private RowStore {
   absl::StatusOr<RowsThen> ReadRowsThen(PinId pin, const RowKeys& keys) const override;
   absl::StatusOr<ScannedRows> ScanThen(const PinnedRead& read) const override;
   void KeepRemovedSince(int64_t version) override;
+  int64_t RoomBytesMax(const v1::ShardSnapshot& snapshot) const override;
   absl::Status RestoreMore(const v1::ShardSnapshot& piece) override;
   v1::RowCounts row_counts() const override { return rows_.lifetime().counts; }
   int64_t rows_on_disk() const override { return rows_.rows_on_disk(); }

@@ -262,6 +262,24 @@ TEST_CASE("Sparse store: what was captured is restored piece by piece, as it was
                "begins a piece");
 }
 
+TEST_CASE("Sparse store: what rows to come will take is said before", "[server][sparse]") {
+  const auto store = MakeStore(Kind::kAdam);
+  v1::ShardSnapshot head;
+  REQUIRE_OK(store->Save(false, &head));
+  for (const int64_t rows : {0, 1, 1000, 1'000'000}) {
+    head.set_rows_to_come(rows);
+    const int64_t said = store->row_store()->RoomBytesMax(head);
+    const auto other = MakeStore(Kind::kAdam);
+    REQUIRE_OK(other->Restore(head));
+    CAPTURE(rows);
+    CHECK(other->lasting_bytes() <= store->lasting_bytes() + said);
+    CHECK(said <= 64 + 20 * rows);
+  }
+  head.set_rows_to_come(INT64_MAX);
+  CHECK(store->row_store()->RoomBytesMax(head) == 0);
+  CHECK_STATUS(store->Restore(head), absl::StatusCode::kDataLoss, "would have 9223372036854775807");
+}
+
 TEST_CASE("Sparse store: the version before has rows that an update has evicted, or refused",
           "[server][sparse]") {
   SparseRows::Config config = ConfigOf(Kind::kSgd);

@@ -361,6 +361,26 @@ TEST_CASE("Row lifetime: a table with a limit stays within its memory", "[server
   CHECK(config.budget->held() <= held * 5 / 4);
 }
 
+TEST_CASE("Row lifetime: memory for rows to come is accounted for before it is taken", "[server]") {
+  JobTablesConfig config = Config(ConsistencyMode::kAsp, v1::SparseSpec());
+  config.budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{.one_job = 150'000'000});
+  REQUIRE_OK_AND_ASSIGN(const auto factory, ShardFactory::Make(config));
+  v1::ShardSnapshot announced;
+  {
+    REQUIRE_OK_AND_ASSIGN(const TableShard made, factory->Initial({kBucket, {0, 1}}));
+    REQUIRE_OK_AND_ASSIGN(announced, made.Snapshot());
+  }
+  announced.set_rows_to_come(10'000'000);
+  // 19 bytes for each: once memory was taken it would be less.
+  CHECK_STATUS(factory->FromSnapshot({kBucket, {0, 1}}, announced),
+               absl::StatusCode::kResourceExhausted, "needs 190000");
+  CHECK(config.budget->held() == 0);
+  announced.set_rows_to_come(1'000'000);
+  REQUIRE_OK_AND_ASSIGN(const TableShard made, factory->FromSnapshot({kBucket, {0, 1}}, announced));
+  CHECK(config.budget->held() > 6'000'000);
+  CHECK(config.budget->held() < 19'000'000);
+}
+
 TEST_CASE("Row lifetime: a limit beyond what a bucket can have is refused by name", "[server]") {
   v1::SparseSpec lifetime;
   lifetime.set_rows_max(1'000'000'000);

@@ -89,6 +89,9 @@ class RowStore {
   virtual absl::StatusOr<ScannedRows> ScanThen(const PinnedRead& read) const = 0;
   // Whoever leaves after `version` of now or before is to be remembered, within bounds.
   virtual void KeepRemovedSince(int64_t version) = 0;
+  // Upper bound of the memory that Restore takes for rows that the snapshot only announces. 0: it
+  // will be refused.
+  virtual int64_t RoomBytesMax(const v1::ShardSnapshot& snapshot) const = 0;
   // The next rows of a snapshot whose rows come later; before anything else.
   // Errors: as ShardStore::Restore.
   virtual absl::Status RestoreMore(const v1::ShardSnapshot& piece) = 0;

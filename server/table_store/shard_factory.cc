@@ -11,6 +11,7 @@
 #include "common/types/shard_size.h"
 #include "server/sparse_table/sparse_rows_config.h"
 #include "server/sparse_table/sparse_store.h"
+#include "server/table_store/row_store.h"
 #include "server/table_store/state_codec.h"
 
 namespace capstan::server {
@@ -217,10 +218,16 @@ absl::StatusOr<TableShard> ShardFactory::FromSnapshot(const HeldShard& shard,
   }
   absl::StatusOr<ShardCore> core = ShardCore::Restore(ConsistencyOf(shard), *state);
   if (!core.ok()) return Annotate(core.status(), NameOf(shard.key));
+  // The count of rows to come is the sender's, so what it takes is accounted for first.
+  if (const RowStore* rows = room.store->row_store(); rows != nullptr) {
+    CAPSTAN_RETURN_IF_ERROR(
+        Annotate(room.memory.Grow(room.store->lasting_bytes() + rows->RoomBytesMax(snapshot)),
+                 NameOf(shard.key)));
+  }
   const absl::Status restored = room.store->Restore(snapshot);
   if (!restored.ok()) return Annotate(restored, NameOf(shard.key));
   CAPSTAN_RETURN_IF_ERROR(
-      Annotate(room.memory.Grow(room.store->lasting_bytes()), NameOf(shard.key)));
+      Annotate(room.memory.Resize(room.store->lasting_bytes()), NameOf(shard.key)));
   return TableShard(shard.elements, *std::move(core), std::move(room.store),
                     std::move(room.memory));
 }
