@@ -61,7 +61,7 @@ absl::StatusOr<bool> LineReader::FindNext(absl::string_view* line) {
     CAPSTAN_RETURN_IF_ERROR(range_.begin == 0 ? SkipByteOrderMark() : GoToFirstLine());
     started_ = true;
   }
-  if (!compressed_ && OffsetOf(next_) >= range_.end) return false;
+  if (!compressed_ && OffsetOf(next_) - mark_bytes_ >= range_.end) return false;
   size_t from = next_;
   while (true) {
     const size_t cut = FindCut(from);
@@ -99,6 +99,7 @@ absl::Status LineReader::SkipByteOrderMark() {
   while (filled_ < kByteOrderMark.size() && !stream_ended_) CAPSTAN_RETURN_IF_ERROR(Fill());
   if (absl::StartsWith(absl::string_view(buffer_.data(), filled_), kByteOrderMark)) {
     next_ = kByteOrderMark.size();
+    mark_bytes_ = OffsetOf(next_);
   }
   return absl::OkStatus();
 }
@@ -150,6 +151,7 @@ absl::Status LineReader::Take(size_t cut, absl::string_view* line) {
   position_ = next_position_;
   if (cut < filled_ && buffer_[cut] == '\n') ++next_position_.newlines;
   next_ = std::min(cut + 1, filled_);
+  mark_bytes_ = 0;
   return absl::OkStatus();
 }
 

@@ -9,7 +9,8 @@
 //   lines    aaa bbbbbbbb     cc d
 //
 // Lines end with "\n" or "\r\n"; other bytes are content, NUL too. A UTF-8 byte order mark at the
-// begin of a file is dropped.
+// begin of a file is dropped; the first line still belongs to the range that holds the file's first
+// byte, which is the mark's.
 //
 // Windows: text may be one endless line. With window_bytes = W a cut is also made at the first
 // whitespace at or after each multiple of W above 0; several multiples that have none between them
@@ -82,6 +83,8 @@ class LineReader {
   int64_t buffer_offset_ = 0;  // Offset of buffer_[0] in the contents.
   // Every whitespace from here on is a cut: the window's first is still to come.
   int64_t window_offset_ = std::numeric_limits<int64_t>::max();
+  // Bytes of the byte order mark before the first line; 0 once that line was returned.
+  int64_t mark_bytes_ = 0;
   bool stream_ended_ = false;
   bool started_ = false;
   LinePosition next_position_;  // Position of the next line.

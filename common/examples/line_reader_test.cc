@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "common/data/testing/test_files.h"
 #include "common/examples/line_position.h"
 #include "common/examples/streams/testing/stream_checks.h"
@@ -57,6 +59,8 @@ absl::StatusOr<Lines> ReadLines(const std::string& path, const std::string& text
   return lines;
 }
 
+constexpr absl::string_view kMark = "\xef\xbb\xbf";
+
 // The rule of line_reader.h, one byte at a time.
 Lines Pieces(const std::string& text, size_t window) {
   Lines pieces;
@@ -76,6 +80,7 @@ Lines Pieces(const std::string& text, size_t window) {
   }
   if (!piece.empty() && piece.back() == '\r') piece.pop_back();
   if (!text.empty() && text.back() != '\n') pieces.push_back(piece);
+  if (absl::StartsWith(text, kMark)) pieces.front().erase(0, kMark.size());
   return pieces;
 }
 
@@ -102,7 +107,10 @@ TEST_CASE("Line reader: line ends of both kinds, and none at the end", "[common]
 TEST_CASE("Line reader: however a file is cut, each line comes once", "[common][examples]") {
   const TemporaryFolder folder;
   for (const std::string text : {"aaa\nbbbbbbbb\r\ncc\n\nd", "\n\na b  c d\te\n", "x", "one word\n",
-                                 "no newline but blanks", "   \r\n \n"}) {
+                                 "no newline but blanks", "   \r\n \n",
+                                 "\xef\xbb\xbf"
+                                 "a b\nc\n",
+                                 "\xef\xbb\xbf\r\n\xef\xbb\xbf"}) {
     const std::string path = folder.Write("f", ToBytes(text));
     const auto size = static_cast<int64_t>(text.size());
     for (const int64_t window : {0, 1, 2, 5, 100}) {
