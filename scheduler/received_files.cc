@@ -5,9 +5,11 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/process/random_hex.h"
 #include "common/status/status_macros.h"
+#include "common/storage/file_name.h"
 #include "common/storage/write_durably.h"
 #include "common/types/staging.h"
 
@@ -15,7 +17,6 @@ namespace capstan::scheduler {
 namespace {
 
 constexpr int64_t kMarkBytesMax = 64;
-constexpr size_t kNameBytesMax = 255;
 
 // Turns kUnavailable, after which senders repeat the call, into kAborted: a disk error would only
 // occur again.
@@ -25,11 +26,9 @@ absl::Status Told(const absl::Status& status) {
 }
 
 absl::StatusOr<std::string> PathOf(const std::string& folder, const std::string& file) {
-  const bool plain = !file.empty() && file.size() <= kNameBytesMax && file != "." && file != ".." &&
-                     file.find('/') == std::string::npos && file.find('\0') == std::string::npos;
-  if (plain) return absl::StrCat(folder, "/", file);
+  if (IsFileName(file)) return absl::StrCat(folder, "/", file);
   return absl::InvalidArgumentError(
-      absl::StrCat("file: \"", file, "\", expected one name of at most ", kNameBytesMax, " bytes"));
+      absl::StrCat("file: \"", absl::CHexEscape(file), "\", expected ", kFileNameRule));
 }
 
 absl::Status BeginAnew(const std::string& path, const std::string& why) {

@@ -78,10 +78,10 @@ TEST_CASE("Received files: a piece that was damaged on its way is asked for agai
 TEST_CASE("Received files: names and sizes out of range are refused", "[scheduler]") {
   Fixture f;
   for (const char* name : {"", ".", "..", "a/b", "/etc/passwd", "../x"}) {
-    CHECK_STATUS(f.Write(0, "a", name), absl::StatusCode::kInvalidArgument, "one name");
+    CHECK_STATUS(f.Write(0, "a", name), absl::StatusCode::kInvalidArgument, "expected a file name");
   }
   CHECK_STATUS(f.files.Finish(f.folder.path(), kFile, "../x", 0, 0),
-               absl::StatusCode::kInvalidArgument, "one name");
+               absl::StatusCode::kInvalidArgument, "expected a file name");
   CHECK_STATUS(f.Write(-1, "a"), absl::StatusCode::kInvalidArgument, "offset -1");
   CHECK_STATUS(f.Write(1, ""), absl::StatusCode::kInvalidArgument, "0 bytes");
   const std::string large(ReceivedFiles::kPieceBytesMax + 1, 'x');

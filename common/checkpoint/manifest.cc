@@ -1,14 +1,15 @@
 #include "common/checkpoint/manifest.h"
 
-#include <map>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/checkpoint/read_checked.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/crc32c.h"
+#include "common/storage/file_name.h"
 #include "common/storage/little_endian.h"
 #include "common/storage/write_durably.h"
 
@@ -18,10 +19,6 @@ namespace {
 constexpr absl::string_view kMagic = "CAPCKPT1";
 constexpr size_t kHeadBytes = 16;
 constexpr size_t kCrcBytes = 4;
-
-bool IsFileName(const std::string& name) {
-  return !name.empty() && name.find('/') == std::string::npos;
-}
 
 std::string PathOf(const std::string& folder) { return absl::StrCat(folder, "/", kManifestFile); }
 
@@ -34,10 +31,11 @@ absl::Status CheckBases(const v1::CheckpointPart& part, uint64_t checkpoint) {
                           base.version() >= version && base.version() <= part.version();
     const bool is_file = IsFileName(base.file()) && base.bytes() > 0;
     if (!in_order || !is_file) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "rests on checkpoint ", base.checkpoint_id(), " at version ", base.version(), ", file '",
-          base.file(), "' of ", base.bytes(), " bytes: expected a file of one behind ", id,
-          " and before ", checkpoint, ", at version ", version, " to ", part.version()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("rests on checkpoint ", base.checkpoint_id(), " at version ", base.version(),
+                       ", file '", absl::CHexEscape(base.file()), "' of ", base.bytes(),
+                       " bytes: expected ", kFileNameRule, " of one behind ", id, " and before ",
+                       checkpoint, ", at version ", version, " to ", part.version()));
     }
     id = base.checkpoint_id();
     version = base.version();
@@ -69,8 +67,8 @@ absl::Status CheckParts(const v1::CheckpointManifest& manifest) {
     }
     if (!IsFileName(part.file()) || part.bytes() <= 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat(where, ": file '", part.file(), "' of ", part.bytes(),
-                       " bytes, expected a name without '/' and at least 1 byte"));
+          absl::StrCat(where, ": file '", absl::CHexEscape(part.file()), "' of ", part.bytes(),
+                       " bytes, expected ", kFileNameRule, ", and at least 1 byte"));
     }
     CAPSTAN_RETURN_IF_ERROR(Annotate(CheckBases(part, manifest.checkpoint_id()), where));
     ++shard;

@@ -24,7 +24,8 @@ inline constexpr int64_t kManifestBytesMax = 256 << 20;
 
 // What must hold of a manifest: a format that is known, a job, a checkpoint id, and parts that cut
 // every table into ranges without gap or overlap, each shard once, ordered by (table, shard), in
-// files of the folder itself that rest on those of earlier checkpoints, in their order.
+// files of the folder itself that rest on those of earlier checkpoints, in their order. IsFileName
+// accepts their names.
 // Errors: kInvalidArgument  names the field, its value and what was expected.
 absl::Status CheckManifest(const v1::CheckpointManifest& manifest);
 

@@ -61,6 +61,22 @@ TEST_CASE("Manifest: one that cannot be is refused before it is written", "[comm
          m.mutable_parts(3)->set_shard(1);
        }},
       {"without '/'", [](auto& m) { m.mutable_parts(0)->set_file("../secret"); }},
+      {"file '..' of 100 bytes, expected a file name",
+       [](auto& m) {
+         m.mutable_parts(0)->set_file("..");
+         m.mutable_parts(0)->set_bytes(100);
+       }},
+      {"file '.'", [](auto& m) { m.mutable_parts(0)->set_file("."); }},
+      {"file 'a\\x00z'", [](auto& m) { m.mutable_parts(0)->set_file(std::string("a\0z", 3)); }},
+      {"file '" + std::string(256, 'a') + "'",
+       [](auto& m) { m.mutable_parts(0)->set_file(std::string(256, 'a')); }},
+      {"rests on checkpoint 2 at version 0, file '..'",
+       [](auto& m) {
+         v1::PartBase& base = *m.mutable_parts(0)->add_bases();
+         base.set_checkpoint_id(2);
+         base.set_file("..");
+         base.set_bytes(1);
+       }},
       {"at least 1 byte", [](auto& m) { m.mutable_parts(0)->set_bytes(0); }},
   };
   for (const auto& [text, change] : cases) {

@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
+#include "common/storage/file_name.h"
 #include "common/tensor/durable_file.h"
 #include "common/tensor/row_file.h"
 #include "common/tensor/safetensors.h"
@@ -140,10 +142,10 @@ absl::StatusOr<std::vector<std::string>> ModelFilesIn(const std::string& directo
     std::vector<std::string> names = {table.rows().file()};
     if (!table.rows().removed_file().empty()) names.push_back(table.rows().removed_file());
     for (const std::string& name : names) {
-      if (name.empty() || std::filesystem::path(name).filename() != name || name == "..") {
-        return absl::DataLossError(absl::StrCat(directory, "/", kModelManifestFile, ": table ",
-                                                table.name(), " has its rows in \"", name,
-                                                "\", expected a file of the same folder"));
+      if (!IsFileName(name)) {
+        return absl::DataLossError(absl::StrCat(
+            directory, "/", kModelManifestFile, ": table ", table.name(), " has its rows in \"",
+            absl::CHexEscape(name), "\", expected a file of the same folder: ", kFileNameRule));
       }
       files.push_back(name);
     }

@@ -130,7 +130,7 @@ TEST_CASE("Model files: a manifest that leads elsewhere is refused", "[common][t
   };
   REQUIRE_OK(files("{}"));
   CHECK_STATUS(files("{"), absl::StatusCode::kDataLoss, "model.json is no manifest");
-  for (const char* name : {"", "..", "../x", "/etc/x", "a/"}) {
+  for (const char* name : {"", ".", "..", "../x", "/etc/x", "a/", "a\\u0000"}) {
     CHECK_STATUS(
         files(std::string("{\"tables\":[{\"name\":\"t\",\"rows\":{\"file\":\"") + name + "\"}}]}"),
         absl::StatusCode::kDataLoss, "expected a file of the same folder");
