@@ -4,6 +4,8 @@
 #ifndef CAPSTAN_COMMON_JOB_DIAGNOSTIC_H_
 #define CAPSTAN_COMMON_JOB_DIAGNOSTIC_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +20,8 @@ struct Diagnostic {
   std::string value;     // The value as text; "nothing" if it is missing.
   std::string expected;  // "at least 1".
   std::string message;   // "got -4, expected at least 1".
+  // Above 0: it stands for as many errors, which are not told one by one.
+  int64_t left_out = 0;
 
   // "training.batch_size: got -4, expected at least 1"; only the message when no field is
   // concerned.
@@ -30,6 +34,18 @@ struct Diagnostic {
 inline Diagnostic GotExpected(std::string field, std::string value, std::string expected) {
   std::string message = absl::StrCat("got ", value, ", expected ", expected);
   return {std::move(field), std::move(value), std::move(expected), std::move(message)};
+}
+
+// A list of errors has at most so many entries. Where there are more errors, the last entry says
+// how many: a large job may have millions.
+inline constexpr size_t kDiagnosticsMax = 100;
+
+// Counts one more error in `last`, the last entry of a full list.
+inline void CountLeftOut(Diagnostic* last) {
+  const int64_t left_out = last->left_out == 0 ? 2 : last->left_out + 1;
+  if (last->left_out == 0) *last = {};
+  last->left_out = left_out;
+  last->message = absl::StrCat("and ", left_out, " more errors");
 }
 
 }  // namespace capstan

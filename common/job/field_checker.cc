@@ -91,6 +91,7 @@ bool FieldChecker::Real(absl::string_view field, double value, const RealRange& 
 
 void FieldChecker::Wrong(absl::string_view field, absl::string_view value,
                          absl::string_view expected) {
+  if (diagnostics_->size() >= kDiagnosticsMax) return CountLeftOut(&diagnostics_->back());
   diagnostics_->push_back(GotExpected(Path(field), std::string(value), std::string(expected)));
 }
 

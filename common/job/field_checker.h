@@ -1,8 +1,9 @@
 // FieldChecker: collects diagnostics about the fields of one message of a job.
 //
 // Knows the path of its message ("model.layers[2]") so that a check names only its own field. All
-// methods append to the list given at construction and say whether the field was right. Thread
-// safety: thread-compatible.
+// methods append to the list given at construction, which has at most kDiagnosticsMax entries (the
+// last then says how many errors are left out), and say whether the field was right.
+// Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_JOB_FIELD_CHECKER_H_
 #define CAPSTAN_COMMON_JOB_FIELD_CHECKER_H_
 

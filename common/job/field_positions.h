@@ -13,6 +13,9 @@
 
 namespace capstan {
 
+// A job file nests messages and lists so deeply at most; a job needs fewer than 10 levels.
+inline constexpr int kNestingMax = 100;
+
 // Counted from 1; columns are bytes. 0: unknown.
 struct TextPosition {
   int line = 0;
@@ -32,7 +35,16 @@ struct LocatedDiagnostic {
 struct ParsedJob {
   v1::JobSpec spec;
   FieldPositions positions;
-  std::vector<LocatedDiagnostic> errors;
+  std::vector<LocatedDiagnostic> errors;  // At most kDiagnosticsMax.
+
+  // Adds the error that `make()` returns (a LocatedDiagnostic), or only counts it if the list is
+  // full.
+  template <typename Make>
+  void AddError(const Make& make) {
+    if (errors.size() < kDiagnosticsMax) return errors.push_back(make());
+    errors.back().position = {};
+    CountLeftOut(&errors.back().diagnostic);
+  }
 };
 
 }  // namespace capstan

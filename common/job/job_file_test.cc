@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/job/validate.h"
 #include "common/testing/status_matchers.h"
 
@@ -175,6 +176,51 @@ TEST_CASE("JobFile: a text file that cannot be read is explained where it fails"
     INFO(c.text);
     CHECK(ParseError("j", c.text) == c.error);
   }
+}
+
+TEST_CASE("JobFile: deep nesting is refused, not overflowed", "[job]") {
+  const auto nested = [](const std::string& open) {
+    std::string text;
+    for (int i = 0; i < 1'000'000; ++i) text += open;
+    return text;
+  };
+  CHECK_THAT(ParseError("j", "model {\n" + nested("a{")),
+             Catch::StartsWith("j:2:1: model.a: no such field") &&
+                 Catch::EndsWith("\nj:2:200: expected at most 100 levels of nesting"));
+  CHECK_THAT(ParseError("j", nested("a<")),
+             Catch::EndsWith("\nj:1:202: expected at most 100 levels of nesting"));
+  CHECK_THAT(ParseError("j", "a: " + nested("[")),
+             Catch::EndsWith("\nj:1:104: expected at most 100 levels of nesting"));
+  CHECK(ParseError("j.json", nested("[")) ==
+        "j.json:1:102: got '[', expected at most 100 levels of nesting");
+}
+
+TEST_CASE("JobFile: of a million errors a hundred are told, and soon", "[job]") {
+  std::string text;
+  for (int i = 0; i < 1'000'000; ++i) text += "x:1\n";
+  const std::vector<std::string> lines = absl::StrSplit(ParseError("j", text), '\n');
+  REQUIRE(lines.size() == kDiagnosticsMax);
+  CHECK_THAT(lines[98], Catch::StartsWith("j:99:1: x: no such field"));
+  CHECK(lines[99] == "j: and 999901 more errors");
+  std::string json = "{";
+  for (int i = 0; i < 1'000'000; ++i) json += "\"x\":1,\n";
+  const std::vector<std::string> told = absl::StrSplit(ParseError("j", json + "\"y\":1}"), '\n');
+  REQUIRE(told.size() == kDiagnosticsMax);
+  CHECK_THAT(told[98], Catch::StartsWith("j:99:1: x: no such field"));
+  CHECK(told[99] == "j: and 999902 more errors");
+}
+
+TEST_CASE("JobFile: many fields in one line are located soon", "[job]") {
+  std::string text = "\ttraining { class_weights: -1";
+  for (int i = 0; i < 100'000; ++i) text += "\tclass_weights: 0";
+  const JobFile file = Parse("j", text + "\nbatch_size: -4 }");
+  CHECK(file.spec().training().class_weights_size() == 100'001);
+  CHECK(file.Render(GotExpected("training.class_weights[0]", "-1", "more")) ==
+        "j:1:13: training.class_weights[0]: got -1, expected more");
+  CHECK(file.Render(GotExpected("training.class_weights[100000]", "0", "less")) ==
+        "j:1:1700014: training.class_weights[100000]: got 0, expected less");
+  CHECK(file.Render(GotExpected("training.batch_size", "-4", "more")) ==
+        "j:2:1: training.batch_size: got -4, expected more");
 }
 
 TEST_CASE("JobFile: labels are a map in text and an object in JSON", "[job]") {

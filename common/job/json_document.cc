@@ -9,8 +9,6 @@
 namespace capstan {
 namespace {
 
-constexpr int kDepthMax = 100;
-
 bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
 
 // Parses by recursive descent. Every method returns false once an error has been noted.
@@ -32,7 +30,11 @@ class JsonReader {
   bool Fail(absl::string_view expected) {
     std::string found = "the end of the file";
     if (at_ < text_.size()) found = absl::StrCat("'", text_.substr(at_, 1), "'");
-    document_->error = absl::StrCat("got ", found, ", expected ", expected);
+    return FailWith(absl::StrCat("got ", found, ", expected ", expected));
+  }
+
+  bool FailWith(std::string error) {
+    document_->error = std::move(error);
     document_->error_position = Here();
     return false;
   }
@@ -51,7 +53,13 @@ class JsonReader {
 
   bool ReadValue(int depth, JsonNode* node) {
     node->position = Here();
-    if (depth > kDepthMax) return Fail(absl::StrCat("at most ", kDepthMax, " levels of nesting"));
+    if (depth > kNestingMax) {
+      return Fail(absl::StrCat("at most ", kNestingMax, " levels of nesting"));
+    }
+    if (++values_ > kJsonValuesMax) {
+      return FailWith(
+          absl::StrCat("got value number ", values_, ", expected at most ", kJsonValuesMax));
+    }
     const char c = Peek();
     if (c == '{') return ReadObject(depth, node);
     if (c == '[') return ReadArray(depth, node);
@@ -152,6 +160,7 @@ class JsonReader {
   const std::string& text_;
   JsonDocument* document_;
   size_t at_ = 0;
+  int values_ = 0;
   int line_ = 1;
   size_t line_begin_ = 0;
 };

@@ -12,6 +12,10 @@
 
 namespace capstan {
 
+// A document has at most so many values. The longest list that a job needs has a number for each
+// of a million classes; a value takes about 100 bytes of memory, and may take 2 of the text.
+inline constexpr int kJsonValuesMax = 1 << 20;
+
 struct JsonNode {
   enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject };
   Kind kind = Kind::kNull;
@@ -25,7 +29,8 @@ struct JsonNode {
 
 struct JsonDocument {
   JsonNode root;
-  // The first syntax error: nesting above 100 levels counts as one. Empty: none.
+  // The first syntax error: nesting above kNestingMax levels and more than kJsonValuesMax values
+  // count as one. Empty: none.
   std::string error;
   TextPosition error_position;
 };

@@ -53,5 +53,14 @@ TEST_CASE("JsonDocument: deep nesting is refused, not overflowed", "[job]") {
   CHECK(document.error == "got '[', expected at most 100 levels of nesting");
 }
 
+TEST_CASE("JsonDocument: more values than a job needs are refused", "[job]") {
+  std::string text = "[\n0";
+  for (int i = 2; i < kJsonValuesMax; ++i) text += ",0";  // The list is a value, too.
+  CHECK(ParseJsonDocument(text + "]").error == "");
+  const JsonDocument document = ParseJsonDocument(text + ",1]");
+  CHECK(document.error == "got value number 1048577, expected at most 1048576");
+  CHECK(document.error_position == TextPosition{2, 2 * (kJsonValuesMax - 1) + 1});
+}
+
 }  // namespace
 }  // namespace capstan

@@ -52,14 +52,15 @@ class StructureChecker {
       const FieldDescriptor* field = descriptor.FindFieldByName(key);
       if (field == nullptr) field = descriptor.FindFieldByCamelcaseName(key);
       if (field == nullptr) {
-        job_->errors.push_back({node.key_positions[i], UnknownField(descriptor, path, key)});
+        job_->AddError([&] {
+          return LocatedDiagnostic{node.key_positions[i], UnknownField(descriptor, path, key)};
+        });
         continue;
       }
       const std::string child =
           path.empty() ? field->name() : absl::StrCat(path, ".", field->name());
       if (!seen.insert(field).second) {
-        job_->errors.push_back(
-            {node.key_positions[i], {child, "", "", "given twice, expected once"}});
+        job_->AddError([&] { return GivenTwice(node.key_positions[i], child); });
         continue;
       }
       job_->positions.try_emplace(child, node.key_positions[i]);
@@ -90,8 +91,7 @@ class StructureChecker {
     for (size_t i = 0; i < node.children.size(); ++i) {
       const std::string entry = absl::StrCat(path, "[", Quote(node.keys[i]), "]");
       if (!seen.insert(node.keys[i]).second) {
-        job_->errors.push_back(
-            {node.key_positions[i], {entry, "", "", "given twice, expected once"}});
+        job_->AddError([&] { return GivenTwice(node.key_positions[i], entry); });
       }
       Expect(node.children[i], JsonNode::Kind::kString, entry);
     }
@@ -99,8 +99,15 @@ class StructureChecker {
 
   bool Expect(const JsonNode& node, JsonNode::Kind kind, const std::string& path) {
     if (node.kind == kind) return true;
-    job_->errors.push_back({node.position, GotExpected(path, KindName(node.kind), KindName(kind))});
+    job_->AddError([&] {
+      return LocatedDiagnostic{node.position,
+                               GotExpected(path, KindName(node.kind), KindName(kind))};
+    });
     return false;
+  }
+
+  static LocatedDiagnostic GivenTwice(const TextPosition& position, const std::string& path) {
+    return {position, {path, "", "", "given twice, expected once"}};
   }
 
   ParsedJob* job_;

@@ -10,8 +10,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/job/field_names.h"
+#include "common/job/text_index.h"
 
 namespace capstan {
 namespace {
@@ -20,29 +22,12 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::TextFormat;
 
-constexpr int kTabWidth = 8;  // At a tab, protobuf's tokenizer moves to the next multiple of it.
+constexpr size_t kNameBytesMax = 200;  // Names of fields are told up to here.
 
-// Returns the byte at protobuf's (line, column), both counted from 0.
-size_t OffsetOf(const std::string& text, int line, int column) {
-  size_t offset = 0;
-  for (; line > 0; --line) {
-    const size_t end = text.find('\n', offset);
-    if (end == std::string::npos) return text.size();
-    offset = end + 1;
-  }
-  for (int at = 0; at < column && offset < text.size() && text[offset] != '\n'; ++offset) {
-    at = text[offset] == '\t' ? (at / kTabWidth + 1) * kTabWidth : at + 1;
-  }
-  return offset;
-}
-
-TextPosition PositionOf(const std::string& text, size_t offset) {
-  offset = std::min(offset, text.size());
-  const size_t line_start = offset == 0 ? std::string::npos : text.rfind('\n', offset - 1);
-  const size_t begin = line_start == std::string::npos ? 0 : line_start + 1;
-  const auto end = text.begin() + static_cast<std::string::difference_type>(begin);
-  return {static_cast<int>(std::count(text.begin(), end, '\n')) + 1,
-          static_cast<int>(offset - begin) + 1};
+size_t SkipString(absl::string_view text, size_t at) {
+  const char quote = text[at++];
+  while (at < text.size() && text[at] != quote && text[at] != '\n') at += text[at] == '\\' ? 2 : 1;
+  return at + 1;
 }
 
 // Describes what encloses a byte of a text-format file.
@@ -67,46 +52,55 @@ struct Surroundings {
   }
 };
 
-size_t SkipString(const std::string& text, size_t at) {
-  const char quote = text[at++];
-  while (at < text.size() && text[at] != quote && text[at] != '\n') at += text[at] == '\\' ? 2 : 1;
-  return at + 1;
-}
+// Finds the surroundings of one byte after the other, in one pass over the text as long as none is
+// before the last one. They only word an error, so the scan need not understand everything.
+class Scanner {
+ public:
+  explicit Scanner(absl::string_view text) : text_(text) {}
 
-// Scans tokens up to `end`. The result only words an error, so the scan need not understand
-// everything.
-Surroundings SurroundingsOf(const std::string& text, size_t end) {
-  Surroundings result;
-  bool value_next = false;  // After ':' an identifier is a value.
-  for (size_t at = 0; at < end;) {
-    const char c = text[at];
+  // Scans the tokens that begin before `end`.
+  const Surroundings& UpTo(size_t end) {
+    if (end <= token_begin_) *this = Scanner(text_);
+    while (at_ < std::min(end, text_.size())) {
+      token_begin_ = at_;
+      ScanToken();
+    }
+    return around_;
+  }
+
+ private:
+  void ScanToken() {
+    const char c = text_[at_];
     if (c == '#') {
-      at = std::min(text.find('\n', at), end);
+      at_ = std::min(text_.find('\n', at_), text_.size());
     } else if (c == '"' || c == '\'') {
-      at = SkipString(text, at);
-      value_next = false;
+      at_ = SkipString(text_, at_);
+      value_next_ = false;
     } else if (absl::ascii_isalpha(static_cast<unsigned char>(c)) || c == '_') {
-      const size_t begin = at;
-      while (at < end &&
-             (absl::ascii_isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_')) {
-        ++at;
+      const size_t begin = at_;
+      while (at_ < text_.size() &&
+             (absl::ascii_isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) {
+        ++at_;
       }
-      if (!value_next) {
-        result.name = text.substr(begin, at - begin);
-        result.name_offset = begin;
+      if (!value_next_) {
+        around_.name = std::string(text_.substr(begin, std::min(at_ - begin, kNameBytesMax)));
+        around_.name_offset = begin;
       }
-      value_next = false;
-    } else if (absl::ascii_isspace(static_cast<unsigned char>(c))) {
-      ++at;
+      value_next_ = false;
     } else {
-      if (c == '{' || c == '<') result.Open();
-      if (c == '}' || c == '>') result.Close();
-      value_next = c == ':';
-      ++at;
+      if (c == '{' || c == '<') around_.Open();
+      if (c == '}' || c == '>') around_.Close();
+      if (!absl::ascii_isspace(static_cast<unsigned char>(c))) value_next_ = c == ':';
+      ++at_;
     }
   }
-  return result;
-}
+
+  absl::string_view text_;
+  size_t at_ = 0;
+  size_t token_begin_ = 0;   // Begin of the last token.
+  bool value_next_ = false;  // After ':' an identifier is a value.
+  Surroundings around_;
+};
 
 // Describes the innermost message: its type (null if the file's messages are not those of a job)
 // and its path.
@@ -132,36 +126,46 @@ Place PlaceOf(const Surroundings& around) {
 // Turns the parser's complaints into diagnostics.
 class ErrorReader final : public google::protobuf::io::ErrorCollector {
  public:
-  ErrorReader(const std::string& text, std::vector<LocatedDiagnostic>* errors)
-      : text_(text), errors_(errors) {}
+  ErrorReader(absl::string_view text, const TextIndex& index, ParsedJob* job)
+      : scanner_(text), index_(index), job_(job) {}
 
   void AddError(int line, int column, const std::string& message) override {
-    size_t offset = OffsetOf(text_, line, column);
-    const Surroundings around = SurroundingsOf(text_, offset);
-    // The parser has moved past the name when it finds that it may not stand here.
-    if (absl::StrContains(message, "is specified")) offset = around.name_offset;
-    errors_->push_back({PositionOf(text_, offset), Explain(message, around)});
+    job_->AddError([&]() -> LocatedDiagnostic {
+      size_t offset = index_.OffsetOf(line, column);
+      const Surroundings& around = scanner_.UpTo(offset);
+      // The parser has moved past the name when it finds that it may not stand here.
+      if (absl::StrContains(message, "is specified")) offset = around.name_offset;
+      return {index_.PositionOf(offset), Explain(message, around)};
+    });
   }
 
   // Unknown fields and values arrive here, because the parser is told to go on after them.
   void AddWarning(int line, int column, const std::string& message) override {
-    const size_t offset = OffsetOf(text_, line, column);
-    const Surroundings around = SurroundingsOf(text_, offset);
+    // In a list that is full errors are only counted, wherever they are.
+    if (job_->errors.size() >= kDiagnosticsMax) {
+      return job_->AddError([] { return LocatedDiagnostic(); });
+    }
+    const size_t offset = index_.OffsetOf(line, column);
+    const Surroundings& around = scanner_.UpTo(offset);
     const Place place = PlaceOf(around);
     // The warning is inside of an unknown message, which has been reported already.
-    if (place.descriptor == nullptr && !errors_->empty()) return;
-    if (place.descriptor != nullptr && absl::StrContains(message, "has no field named") &&
-        !around.name.empty()) {
-      errors_->push_back({PositionOf(text_, around.name_offset),
-                          UnknownField(*place.descriptor, place.path, around.name)});
-      return;
-    }
-    errors_->push_back({PositionOf(text_, offset), {place.path, "", "", message}});
+    if (place.descriptor == nullptr && !job_->errors.empty()) return;
+    job_->AddError([&]() -> LocatedDiagnostic {
+      if (place.descriptor != nullptr && absl::StrContains(message, "has no field named") &&
+          !around.name.empty()) {
+        return {index_.PositionOf(around.name_offset),
+                UnknownField(*place.descriptor, place.path, around.name)};
+      }
+      return {index_.PositionOf(offset), {place.path, "", "", message}};
+    });
   }
 
  private:
   static Diagnostic Explain(const std::string& message, const Surroundings& around) {
     constexpr absl::string_view kUnknownValue = "Unknown enumeration value of \"";
+    if (absl::StartsWith(message, "Message is too deep")) {
+      return {"", "", "", absl::StrCat("expected at most ", kNestingMax, " levels of nesting")};
+    }
     const Place place = PlaceOf(around);
     const FieldDescriptor* field =
         place.descriptor == nullptr ? nullptr : place.descriptor->FindFieldByName(around.name);
@@ -183,11 +187,12 @@ class ErrorReader final : public google::protobuf::io::ErrorCollector {
     return {path, "", "", words};
   }
 
-  const std::string& text_;
-  std::vector<LocatedDiagnostic>* errors_;
+  Scanner scanner_;
+  const TextIndex& index_;
+  ParsedJob* const job_;
 };
 
-void CollectPositions(const std::string& text, const Descriptor& descriptor,
+void CollectPositions(const TextIndex& text, const Descriptor& descriptor,
                       const TextFormat::ParseInfoTree& tree, const std::string& prefix,
                       FieldPositions* positions) {
   for (int i = 0; i < descriptor.field_count(); ++i) {
@@ -198,8 +203,7 @@ void CollectPositions(const std::string& text, const Descriptor& descriptor,
       const int asked = field->is_repeated() ? index : -1;
       const TextFormat::ParseLocation location = tree.GetLocation(field, asked);
       if (location.line < 0) break;
-      const TextPosition position =
-          PositionOf(text, OffsetOf(text, location.line, location.column));
+      const TextPosition position = text.PositionOf(text.OffsetOf(location.line, location.column));
       const std::string element = field->is_repeated() ? absl::StrCat(path, "[", index, "]") : path;
       positions->try_emplace(path, position);
       positions->try_emplace(element, position);
@@ -217,16 +221,18 @@ void CollectPositions(const std::string& text, const Descriptor& descriptor,
 
 ParsedJob ParseTextJob(const std::string& text) {
   ParsedJob job;
-  ErrorReader reader(text, &job.errors);
+  const TextIndex index(text);
+  ErrorReader reader(text, index, &job);
   TextFormat::ParseInfoTree tree;
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&reader);
   parser.AllowUnknownField(true);
+  parser.SetRecursionLimit(kNestingMax);  // It also holds within unknown fields.
   parser.WriteLocationsTo(&tree);
   if (!parser.ParseFromString(text, &job.spec) && job.errors.empty()) {
     job.errors.push_back({{}, {"", "", "", "cannot be read as a job in text format"}});
   }
-  CollectPositions(text, *v1::JobSpec::descriptor(), tree, "", &job.positions);
+  CollectPositions(index, *v1::JobSpec::descriptor(), tree, "", &job.positions);
   return job;
 }
 

@@ -9,8 +9,9 @@
 
 namespace capstan {
 
-// Unknown fields are errors, all of them are reported; a syntax error ends the reading. Never fails
-// otherwise: the result's `errors` say what is wrong.
+// Unknown fields are errors, and all are reported up to kDiagnosticsMax. A syntax error and nesting
+// above kNestingMax levels end the reading. Never fails otherwise: the result's `errors` say what
+// is wrong.
 ParsedJob ParseTextJob(const std::string& text);
 
 }  // namespace capstan

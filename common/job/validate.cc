@@ -18,7 +18,6 @@
 namespace capstan {
 namespace {
 
-constexpr size_t kDiagnosticsMax = 100;
 constexpr size_t kNameBytesMax = 64;
 constexpr int kSlotsMax = 1024;
 constexpr int kExamplesABatchMax = 1 << 22;  // Their keys are counted in 32 bits.
@@ -269,13 +268,6 @@ void ValidateDurability(const v1::JobSpec& spec, FieldChecker check) {
   }
 }
 
-void Cut(std::vector<Diagnostic>& diagnostics) {
-  if (diagnostics.size() <= kDiagnosticsMax) return;
-  const size_t left_out = diagnostics.size() - (kDiagnosticsMax - 1);
-  diagnostics.resize(kDiagnosticsMax - 1);
-  diagnostics.push_back({"", "", "", absl::StrCat("and ", left_out, " more errors")});
-}
-
 }  // namespace
 
 std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
@@ -312,7 +304,6 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   ValidateWire(spec.wire(), check.In("wire"));
   check.In("output").IntegerBetween("trace_batches", spec.output().trace_batches(), 0,
                                     kTraceBatchesMax, Presence::kExplicit);
-  Cut(diagnostics);
   return diagnostics;
 }
 

@@ -13,7 +13,7 @@
 namespace capstan {
 
 // Checks `spec` against the ranges in proto/job.proto. Empty: nothing is wrong. In the order of the
-// fields. Never fails and bounds its output: at most 100 diagnostics, the last saying how many were
+// fields. Never fails and bounds its output: at most kDiagnosticsMax, the last saying how many were
 // left out.
 std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec);
 
