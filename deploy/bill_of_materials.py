@@ -52,11 +52,18 @@ class Package:
 
 
 def run(*command, may_fail=False):
-    """The standard output of a program, in the C locale and with no LD_PRELOAD or the like."""
+    """The standard output of a program, in the C locale and with no LD_PRELOAD or the like. If it
+    `may_fail`, what it wrote before it failed."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("LD_")}
     environment["LC_ALL"] = "C"
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment,
-                          timeout=_COMMAND_SECONDS_MAX)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False,
+                              env=environment, timeout=_COMMAND_SECONDS_MAX)
+    except FileNotFoundError as error:
+        if may_fail:
+            return ""
+        raise SystemExit(f"found no program {command[0]}, expected those of Debian's dpkg, "
+                         "libc-bin and binutils") from error
     if done.returncode != 0 and not may_fail:
         raise SystemExit(f"{command[0]} {command[1]} failed with code {done.returncode}: "
                          f"{done.stderr.strip()}")
@@ -131,13 +138,15 @@ def distribution():
 
 
 def commit_of(folder):
-    """(commit, its time) of the source tree at `folder`; ("", the epoch) if git knows of none."""
+    """(commit, its time) of the source tree at `folder`. Where git knows of no commit, that is ""
+    and the time of SOURCE_DATE_EPOCH (seconds since 1970) or 0."""
     git = ["git", "--no-optional-locks", "-C", folder]
     try:
         commit, seconds = run(*git, "log", "-1", "--format=%H %ct", may_fail=True).split()
         if run(*git, "status", "--porcelain").strip():
             commit += "-modified"
-    except (OSError, ValueError):
+    except ValueError:
+        print(f"git knows of no commit of {folder}: the document names none", file=sys.stderr)
         commit, seconds = "", os.environ.get("SOURCE_DATE_EPOCH", "0")
     time = datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc)
     return commit, time.strftime("%Y-%m-%dT%H:%M:%SZ")

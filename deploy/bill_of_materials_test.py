@@ -40,9 +40,9 @@ class BillOfMaterialsTest(unittest.TestCase):
         self.assertEqual(make(*reversed(self.programs)).stdout, self.text)
 
     def test_linked_packages_are_named_with_version_source_and_licence(self):
-        for name, source, license_part in ((r"libgrpc\+\+[\d.]+", "grpc", "Apache-2.0"),
-                                           (r"libprotobuf\d+", "protobuf", "BSD-3-Clause"),
-                                           (r"libabsl\d+", "abseil", "Apache-2.0"),
+        for name, source, license_part in ((r"libgrpc\+\+[\d.]+(t64)?", "grpc", "Apache-2.0"),
+                                           (r"libprotobuf\d+(t64)?", "protobuf", "BSD-3-Clause"),
+                                           (r"libabsl\d+(t64)?", "abseil", "Apache-2.0"),
                                            (r"zlib1g", "zlib", "Zlib")):
             found = [each for each in self.packages if re.fullmatch(name, each)]
             self.assertEqual(len(found), 1, name)
