@@ -23,6 +23,7 @@ _PKG_CONFIG_LIBRARIES = {
     "grpc": {"grpc++": ["grpc++"], "reflection": ["grpc++"]},
     "isal": {"isal": ["libisal"]},
     "jpeg": {"jpeg": ["libjpeg"]},
+    "openssl": {"crypto": ["libcrypto"], "ssl": ["libssl"]},
     "png": {"png": ["libpng16"]},
     "protobuf": {"protobuf": ["protobuf"]},
     "spdlog": {"spdlog": ["spdlog"]},

@@ -29,7 +29,7 @@ def _rule(layer, of, may_reach=None, never=None, tests=False):
 TARGET_RULES = [
     _rule("a core (tests too) reaches no gRPC, protobuf, log, database or threads",
           r"//(server|scheduler|worker)/core[/:]",
-          never=r"@(grpc|protobuf|spdlog|sqlite3|zlib|zstd|jpeg|png|onednn|cli11)//"
+          never=r"@(grpc|protobuf|spdlog|sqlite3|openssl|zlib|zstd|jpeg|png|onednn|cli11)//"
                 r"|@posix//:threads"
                 r"|@absl//:synchronization|//proto[/:]|//kernels[/:]|//common/observability[/:]"
                 r"|//common/net[/:]|-l|-pthread",
@@ -57,7 +57,7 @@ TARGET_RULES = [
 # Headers that no source of a core includes, directly or through the project's own headers. The
 # libraries' headers lie where every target sees them, so the targets alone would not tell.
 FORBIDDEN_HEADERS = re.compile(
-    r"grpc|google/protobuf|.*\.pb\.h$|spdlog/|fmt/|sqlite3|zlib|zstd|jpeglib|png|dnnl|CLI/"
+    r"grpc|google/protobuf|.*\.pb\.h$|spdlog/|fmt/|sqlite3|openssl/|zlib|zstd|jpeglib|png|dnnl|CLI/"
     r"|(thread|mutex|shared_mutex|condition_variable|future|semaphore|barrier|latch|stop_token"
     r"|atomic|fstream|iostream|filesystem|chrono|ctime|random|cstdio)$"
     r"|(pthread|unistd|fcntl|stdio|time|signal|poll)\.h$|sys/"
@@ -69,6 +69,7 @@ LIBRARY_OF_HEADER = [
     (re.compile(r"google/protobuf/"), "@protobuf//:"),
     (re.compile(r"spdlog/|fmt/"), "@spdlog//:"),
     (re.compile(r"sqlite3\.h$"), "@sqlite3//:"),
+    (re.compile(r"openssl/"), "@openssl//:"),
     (re.compile(r"zlib\.h$"), "@zlib//:"),
     (re.compile(r"zstd(_errors)?\.h$"), "@zstd//:"),
     (re.compile(r"jpeglib\.h$"), "@jpeg//:"),

@@ -1,0 +1,52 @@
+// Call policy: who may call what. One table for all ports: gRPC and data connections.
+//
+// A method that the table lacks may be called by nobody. The table judges by role; handlers judge
+// what depends on the message, such as a node's name or a job's owner (common/net/peer.h).
+// Thread safety: functions without state.
+#ifndef CAPSTAN_COMMON_SECURITY_CALL_POLICY_H_
+#define CAPSTAN_COMMON_SECURITY_CALL_POLICY_H_
+
+#include <initializer_list>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/security/identity.h"
+
+namespace capstan {
+
+// A set of roles.
+class Roles {
+ public:
+  constexpr Roles() = default;
+  constexpr Roles(std::initializer_list<PeerRole> roles) {  // NOLINT: lists stand for sets.
+    for (const PeerRole role : roles) bits_ |= 1u << static_cast<unsigned>(role);
+  }
+  constexpr bool Has(PeerRole role) const {
+    return (bits_ >> static_cast<unsigned>(role) & 1) != 0;
+  }
+
+ private:
+  unsigned bits_ = 0;
+};
+
+inline constexpr Roles kNodeRoles = {PeerRole::kServer, PeerRole::kWorker};
+
+struct MethodPolicy {
+  absl::string_view method;  // gRPC's path: "/capstan.v1.Scheduler/SubmitJob".
+  Roles callers;
+};
+
+// "server, worker".
+std::string NamesOf(Roles roles);
+
+// The whole table, ordered by method.
+absl::Span<const MethodPolicy> CallPolicy();
+
+// Errors: kPermissionDenied  `caller` may not call `method`; names both, and who may.
+absl::Status CheckMayCall(const Identity& caller, absl::string_view method);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_SECURITY_CALL_POLICY_H_

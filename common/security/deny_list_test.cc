@@ -1,0 +1,54 @@
+#include "common/security/deny_list.h"
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <fstream>
+
+#include "common/testing/status_matchers.h"
+#include "common/testing/test_paths.h"
+
+namespace capstan {
+namespace {
+
+CertificateFacts Facts(const std::string& serial, const std::string& name) {
+  CertificateFacts facts;
+  facts.identity = {.cluster = "c", .role = PeerRole::kUser, .name = name};
+  facts.serial = serial;
+  return facts;
+}
+
+void Write(const std::string& path, const std::string& text) {
+  std::ofstream(path + ".new", std::ios::binary) << text;
+  REQUIRE(std::rename((path + ".new").c_str(), path.c_str()) == 0);  // Another inode.
+}
+
+TEST_CASE("Deny list: serials as tools print them, identities, and comments", "[security]") {
+  REQUIRE_OK_AND_ASSIGN(const DenyEntries entries,
+                        ParseDenyList("# stolen\n 00:AB:cd # ann\n\ncapstan://c/user/bob\n"));
+  CHECK(entries.Contains(Facts("abcd", "ann")));
+  CHECK(entries.Contains(Facts("1", "bob")));
+  CHECK_FALSE(entries.Contains(Facts("1", "ann")));
+  CHECK_STATUS(ParseDenyList("ab\nxyz\n"), absl::StatusCode::kInvalidArgument, "line 2: \"xyz\"");
+  CHECK_STATUS(ParseDenyEntry(""), absl::StatusCode::kInvalidArgument, "expected a serial");
+  CHECK_STATUS(ParseDenyEntry(std::string(41, 'a')), absl::StatusCode::kInvalidArgument, "40");
+}
+
+TEST_CASE("Deny list: the file counts as it is now, and a wrong one denies everybody",
+          "[security]") {
+  const std::string path = testing::TestPath("denied.txt");
+  DenyList list(path);
+  CHECK_FALSE(list.Denies(Facts("ab", "ann")));
+  Write(path, "ab\n");
+  CHECK(list.Denies(Facts("ab", "ann")));
+  CHECK_FALSE(list.Denies(Facts("ac", "ann")));
+  Write(path, "not hexadecimal\n");
+  CHECK(list.Denies(Facts("ac", "ann")));
+  CHECK_STATUS(list.status(), absl::StatusCode::kInvalidArgument, path);
+  Write(path, "");
+  CHECK_FALSE(list.Denies(Facts("ab", "ann")));
+  std::remove(path.c_str());
+  CHECK_FALSE(list.Denies(Facts("ab", "ann")));
+}
+
+}  // namespace
+}  // namespace capstan
