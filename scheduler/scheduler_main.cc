@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "common/net/daemon.h"
 #include "common/net/grpc_server.h"
 #include "common/net/host_port.h"
@@ -103,6 +104,9 @@ class Fatal {
 };
 
 absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
+  CAPSTAN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Credentials> credentials,
+      OpenCredentials(flags.daemon, PeerRole::kScheduler, {flags.daemon.listen}));
   CAPSTAN_RETURN_IF_ERROR(MakeFolder(options.data_folder));
   CAPSTAN_ASSIGN_OR_RETURN(const auto store,
                            SqliteStore::Open(absl::StrCat(options.data_folder, "/scheduler.db")));
@@ -126,7 +130,8 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto server,
                            GrpcServer::Start({.listen = flags.daemon.listen,
                                               .reflection = flags.daemon.reflection,
-                                              .services = {service.get(), &files, &logs}}));
+                                              .services = {service.get(), &files, &logs},
+                                              .credentials = credentials.get()}));
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort listener, ParseHostPort(server->address()));
   const std::string address = FormatHostPort(AdvertisedAddress(listener, LocalHostname()));
   LogInfo({}, "capstan-scheduler {} listens on {}, data in {}", kVersion, address,
@@ -134,9 +139,9 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   if (!flags.daemon.port_file.empty()) {
     CAPSTAN_RETURN_IF_ERROR(WritePortFile(flags.daemon.port_file, address));
   }
-  const std::optional<int> signal = WaitForShutdownSignal(absl::InfiniteDuration());
+  const int signal = AwaitShutdown(flags.daemon);
   const absl::Status failure = fatal.status();
-  if (failure.ok()) LogInfo({}, "shuts down on signal {}", signal.value_or(0));
+  if (failure.ok()) LogInfo({}, "shuts down on signal {}", signal);
   service->Stop();
   files.Stop();
   logs.Stop();

@@ -7,6 +7,8 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/call_gate.h"
+#include "common/security/call_policy.h"
 #include "common/status/status_macros.h"
 #include "scheduler/cluster_id.h"
 #include "scheduler/cut_reactor.h"
@@ -105,6 +107,9 @@ grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext
                                                      const v1::RegisterRequest* request,
                                                      v1::RegisterResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const PeerRole role = request->role() == v1::SERVER ? PeerRole::kServer : PeerRole::kWorker;
+  const absl::Status own = CheckCallerIs(*context, {role}, request->name());
+  if (!own.ok()) return FinishWith(reactor, own);
   const absl::StatusOr<NodeInfo> info = DecodeNodeInfo(*request);
   if (!info.ok()) return FinishWith(reactor, info.status());
   if (const absl::Status logs = CheckKeptLogs(*request); !logs.ok()) {
@@ -131,6 +136,8 @@ grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext* context,
                                                      const v1::SyncNodeRequest* request,
                                                      v1::SyncNodeResponse* response) {
+  const absl::Status own = CheckCallerIs(*context, kNodeRoles, request->node_id());
+  if (!own.ok()) return FinishWith(context->DefaultReactor(), own);
   const absl::StatusOr<NodeReport> report = DecodeNodeReport(*request);
   if (!report.ok()) return FinishWith(context->DefaultReactor(), report.status());
   absl::MutexLock lock(&state_->mutex());
@@ -174,6 +181,8 @@ grpc::ServerUnaryReactor* SchedulerService::HoldConnection(grpc::CallbackServerC
                                                            v1::HoldConnectionResponse*) {
   const NodeId node = request->node_id();
   const Incarnation incarnation(request->incarnation());
+  const absl::Status own = CheckCallerIs(*context, kNodeRoles, node);
+  if (!own.ok()) return FinishWith(context->DefaultReactor(), own);
   absl::MutexLock lock(&state_->mutex());
   absl::Status status = state_->Running();
   if (status.ok() && !IsLive(state_->core(), node, incarnation)) {

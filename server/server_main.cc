@@ -174,8 +174,9 @@ class Daemon final : public NodeProgram {
 Daemon::Daemon(const Flags& flags, NodeDaemon* node)
     : flags_(flags),
       node_(node),
-      scheduler_disk_({.scheduler = flags.node.scheduler}),
+      scheduler_disk_({.scheduler = flags.node.scheduler, .credentials = node->credentials()}),
       timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }),
+      transport_(node->credentials()),
       checkpoints_([this](const std::string& folder) { return DiskOf(folder); }, nullptr),
       service_(&jobs_) {}
 
@@ -268,11 +269,13 @@ absl::Status Daemon::ListenForData() {
     CAPSTAN_ASSIGN_OR_RETURN(const HostPort wished, ParseHostPort(flags_.data_listen));
     // An address at which other hosts cannot reach this one is not told to them.
     const HostPort told = AdvertisedAddress(wished, "");
-    return service_.ListenForData(flags_.data_listen, told.host, PushConnections());
+    return service_.ListenForData(flags_.data_listen, told.host, PushConnections(),
+                                  node_->credentials());
   }
   CAPSTAN_ASSIGN_OR_RETURN(HostPort any, ParseHostPort(flags_.node.daemon.listen));
   any.port = 0;
-  return service_.ListenForData(FormatHostPort(any), /*host=*/"", PushConnections());
+  return service_.ListenForData(FormatHostPort(any), /*host=*/"", PushConnections(),
+                                node_->credentials());
 }
 
 // On a GPU, as many updates are in flight as there are threads that wait for one.
@@ -326,7 +329,12 @@ int main(int argc, char** argv) {
   capstan::server::Flags flags;
   capstan::server::AddFlags(app, &flags);
   if (const auto exit_code = capstan::ParseCommandLine(app, argc, argv)) return *exit_code;
-  return capstan::RunNodeDaemon(flags.node, "server", [&flags](capstan::NodeDaemon* node) {
-    return std::make_unique<capstan::server::Daemon>(flags, node);
-  });
+  std::vector<std::string> listens;
+  if (!flags.data_listen.empty() && flags.data_listen != capstan::server::kOff) {
+    listens.push_back(flags.data_listen);
+  }
+  return capstan::RunNodeDaemon(flags.node, capstan::PeerRole::kServer, listens,
+                                [&flags](capstan::NodeDaemon* node) {
+                                  return std::make_unique<capstan::server::Daemon>(flags, node);
+                                });
 }

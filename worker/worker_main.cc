@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/net/channel.h"
+#include "common/net/credentials.h"
 #include "common/net/daemon.h"
 #include "common/net/grpc_status.h"
 #include "common/net/node_daemon.h"
@@ -71,8 +72,18 @@ int RunTaskProcess(const Flags& flags) {
   }
   InitDaemonLogging(flags.node.daemon,
                     absl::StrCat("task ", assignment->job_id(), "/", assignment->rank()));
+  std::unique_ptr<Credentials> credentials;
+  if (!flags.node.daemon.tls_dir.empty()) {
+    absl::StatusOr<std::unique_ptr<Credentials>> read =
+        Credentials::Read(flags.node.daemon.tls_dir);
+    if (!read.ok()) {
+      LogError({}, "{}", std::string(read.status().message()));
+      return kExitBadSpec;
+    }
+    credentials = *std::move(read);
+  }
   const std::string folder = std::filesystem::path(flags.spec).parent_path().string();
-  return RunTask(*assignment, flags.node.scheduler, folder);
+  return RunTask(*assignment, flags.node.scheduler, credentials.get(), folder);
 }
 
 // The parts of the daemon, in the order in which they start.
@@ -136,11 +147,13 @@ absl::Status Daemon::Start() {
   CAPSTAN_ASSIGN_OR_RETURN(options.work_dir, MakeWorkDir(flags_.work_dir));
   node_->KeepIdentityIn(options.work_dir);
   options.scheduler = flags_.node.scheduler;
+  options.tls_dir = flags_.node.daemon.tls_dir;
   options.log_format = flags_.node.daemon.log_format;
   options.devices = FindDevices();
   options.on_change = [this] { node_->Wake(); };  // There are no tasks before the node starts.
   options.on_start = [this](const TaskName& task) { uploader_->Watch(task); };
-  logs_ = v1::TaskLogs::NewStub(MakeChannel(flags_.node.scheduler, ChannelKind::kControl));
+  logs_ = v1::TaskLogs::NewStub(
+      MakeChannel(flags_.node.scheduler, ChannelKind::kControl, node_->credentials()));
   uploader_ = std::make_unique<LogUploader>(LogUploader::Options{
       .read =
           [this, work_dir = options.work_dir](const v1::ReadTaskLogRequest& request) {
@@ -182,7 +195,8 @@ int main(int argc, char** argv) {
   capstan::worker::AddFlags(app, &flags);
   if (const auto exit_code = capstan::ParseCommandLine(app, argc, argv)) return *exit_code;
   if (flags.task) return capstan::worker::RunTaskProcess(flags);
-  return capstan::RunNodeDaemon(flags.node, "worker", [&flags](capstan::NodeDaemon* node) {
-    return std::make_unique<capstan::worker::Daemon>(flags, node);
-  });
+  return capstan::RunNodeDaemon(flags.node, capstan::PeerRole::kWorker, {},
+                                [&flags](capstan::NodeDaemon* node) {
+                                  return std::make_unique<capstan::worker::Daemon>(flags, node);
+                                });
 }

@@ -66,7 +66,8 @@ class SchedulerDisk::File final : public WritableFile {
 
 SchedulerDisk::SchedulerDisk(Options options)
     : options_(std::move(options)),
-      stub_(v1::JobFiles::NewStub(MakeChannel(options_.scheduler, ChannelKind::kControl))) {}
+      stub_(v1::JobFiles::NewStub(
+          MakeChannel(options_.scheduler, ChannelKind::kControl, options_.credentials))) {}
 
 SchedulerDisk::~SchedulerDisk() { Stop(); }
 

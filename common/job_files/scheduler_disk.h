@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "common/storage/disk.h"
 #include "common/time/clock.h"
 #include "proto/job_files.grpc.pb.h"
@@ -32,6 +33,7 @@ class SchedulerDisk final : public Disk {
     std::string scheduler;                            // host:port.
     absl::Duration patience = absl::Minutes(2);       // Limit for a scheduler that does not answer.
     absl::Duration call_timeout = absl::Seconds(30);  // Limit of one call.
+    const Credentials* credentials = nullptr;         // Null: plain text. Outlives the disk.
   };
   static constexpr int64_t kPieceBytes = 1 << 20;
 

@@ -4,6 +4,8 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include "absl/strings/str_cat.h"
+
 namespace capstan {
 namespace {
 
@@ -21,7 +23,9 @@ constexpr int kReadChunkBytes = 256 << 10;
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKind kind) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKind kind,
+                                           const Credentials* credentials,
+                                           const ExpectedPeer& peer) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
@@ -43,7 +47,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKi
     arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
     arguments.SetInt(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadChunkBytes);
   }
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  // The scheme keeps gRPC from reading another one out of the address, such as unix:.
+  return grpc::CreateCustomChannel(
+      absl::StrCat("dns:///", address),
+      credentials == nullptr ? grpc::InsecureChannelCredentials() : credentials->ToPeer(peer),
+      arguments);
 }
 
 void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {

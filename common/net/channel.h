@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 
 namespace capstan {
 
@@ -18,8 +19,11 @@ inline constexpr int kMessageBytesMax = 64 << 20;
 enum class ChannelKind { kControl, kData };  // Kinds never share a connection.
 
 // Connects lazily and reconnects with a backoff of 100 ms to 1 s. Each data channel has its own
-// connection; control channels to one address share one.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKind kind);
+// connection; control channels to one address share one. Without credentials it is plain text; with
+// them it connects to nobody but `peer`.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, ChannelKind kind,
+                                           const Credentials* credentials = nullptr,
+                                           const ExpectedPeer& peer = {});
 
 // Every call has a deadline: sets it on `context`, measured from now.
 void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);

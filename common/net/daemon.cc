@@ -18,11 +18,13 @@
 #include "common/net/host_port.h"
 #include "common/observability/log.h"
 #include "common/process/version.h"
+#include "common/status/status_macros.h"
 
 namespace capstan {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr absl::Duration kWarningInterval = absl::Hours(1);
 
 // CLI11 lets a configuration file win over the environment; this reader leaves out what the
 // environment sets.
@@ -101,6 +103,13 @@ void AddDaemonFlags(CLI::App& app, const std::string& program, DaemonFlags* flag
       ->capture_default_str();
   app.add_option("--log-file", flags->log_file, "Append log lines here instead of standard error");
   app.add_option("--port-file", flags->port_file, "Write host:port here once the daemon listens");
+  app.add_option("--tls-dir", flags->tls_dir,
+                 "Folder of ca.pem, cert.pem and key.pem (`capstan cert node` makes them): all "
+                 "connections are encrypted, and both ends are authenticated")
+      ->envname("CAPSTAN_TLS_DIR");
+  app.add_flag("--insecure", flags->insecure,
+               "Listen beyond this machine without --tls-dir: whoever reaches the port may do "
+               "everything");
   app.set_config("--config", "", "Read flags from this file: lines of `flag = value`");
   app.config_formatter(std::make_shared<EnvironmentFirst>(&app));
   app.allow_config_extras(CLI::config_extras_mode::error);
@@ -135,6 +144,35 @@ std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* 
   } catch (const CLI::ParseError& error) {  // CLI11 reports everything this way, also --help.
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
+}
+
+absl::StatusOr<std::unique_ptr<Credentials>> OpenCredentials(
+    const DaemonFlags& flags, PeerRole role, absl::Span<const std::string> listens) {
+  if (flags.tls_dir.empty()) {
+    for (const std::string& listen : listens) {
+      CAPSTAN_ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(listen));
+      if (flags.insecure || IsLoopback(address.host)) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "cannot listen on ", listen, ": other machines reach it, and nothing is encrypted or ",
+          "authenticated; give --tls-dir (see `capstan cert`), listen on 127.0.0.1, or say ",
+          "--insecure"));
+    }
+    return nullptr;
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Credentials> credentials,
+                           Credentials::Read(flags.tls_dir));
+  const Identity& self = credentials->self();
+  if (self.role != role) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--tls-dir=", flags.tls_dir, ": its certificate names ", FormatIdentity(self),
+                     ", expected the role ", PeerRoleName(role)));
+  }
+  if (!flags.name.empty() && role != PeerRole::kScheduler && self.name != flags.name) {
+    return absl::FailedPreconditionError(absl::StrCat("--name=", flags.name,
+                                                      ": the certificate in ", flags.tls_dir,
+                                                      " names ", FormatIdentity(self)));
+  }
+  return credentials;
 }
 
 void InitDaemonLogging(const DaemonFlags& flags, const std::string& role) {
@@ -173,6 +211,17 @@ std::optional<int> WaitForShutdownSignal(absl::Duration timeout) {
     const int received = sigtimedwait(&signals, nullptr, &slice);
     if (received > 0) return received;
     if (absl::Now() >= deadline) return std::nullopt;
+  }
+}
+
+int AwaitShutdown(const DaemonFlags& flags) {
+  for (;;) {
+    if (flags.insecure && flags.tls_dir.empty()) {
+      LogWarning({}, "--insecure: nothing is encrypted, and whoever reaches {} may do everything",
+                 flags.listen);
+    }
+    const std::optional<int> signal = WaitForShutdownSignal(kWarningInterval);
+    if (signal.has_value()) return *signal;
   }
 }
 

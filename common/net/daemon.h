@@ -7,18 +7,23 @@
 //   if (const auto exit_code = ParseCommandLine(app, argc, argv)) return *exit_code;
 //   InitDaemonLogging(flags, "server");
 //   ...start, WritePortFile(flags.port_file, advertised address)...
-//   WaitForShutdownSignal(absl::InfiniteDuration());
+//   AwaitShutdown(flags);
 //
 // Thread safety: functions for main; RequestShutdown may be called from any thread.
 #ifndef CAPSTAN_COMMON_NET_DAEMON_H_
 #define CAPSTAN_COMMON_NET_DAEMON_H_
 
 #include <CLI/App.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/net/credentials.h"
+#include "common/security/identity.h"
 
 namespace capstan {
 
@@ -30,6 +35,8 @@ struct DaemonFlags {
   std::string log_file;                // --log-file: empty is standard error.
   std::string port_file;               // --port-file: see WritePortFile; empty: none.
   std::string advertise;               // --advertise: host[:port]; empty: see PeerAddress.
+  std::string tls_dir;                 // --tls-dir: see TlsFolder; empty: plain text.
+  bool insecure = false;               // --insecure: plain text beyond loopback.
 };
 
 // Adds the flags above, --config=FILE (TOML or INI, `flag = value` lines; an unknown key is an
@@ -51,6 +58,14 @@ void AddAdvertiseFlag(CLI::App& app, DaemonFlags* flags);
 // REQUIRES: both have been checked.
 std::string PeerAddress(const DaemonFlags& flags, const std::string& listening);
 
+// The credentials in --tls-dir; null if it is not given, which is allowed where only processes of
+// this machine reach the daemon, and with --insecure. `listens`: all addresses it will listen on.
+// Errors: kFailedPrecondition  plain text beyond loopback, a folder that cannot be used, or a
+//         certificate of another role or of another node than --name; names what was expected.
+absl::StatusOr<std::unique_ptr<Credentials>> OpenCredentials(const DaemonFlags& flags,
+                                                             PeerRole role,
+                                                             absl::Span<const std::string> listens);
+
 void InitDaemonLogging(const DaemonFlags& flags, const std::string& role);
 
 // Writes "<address>\n" (host:port) to `path` by an atomic rename: a reader sees all of it or none.
@@ -66,6 +81,9 @@ void BlockSignals();
 // Waits for SIGTERM or SIGINT (or RequestShutdown) and returns the signal; nothing if `timeout`
 // passes first. REQUIRES: BlockSignals was called.
 std::optional<int> WaitForShutdownSignal(absl::Duration timeout);
+
+// Waits without limit, and returns the signal. A daemon with --insecure warns once an hour.
+int AwaitShutdown(const DaemonFlags& flags);
 
 // Sends this process a SIGTERM: WaitForShutdownSignal returns.
 void RequestShutdown();

@@ -18,8 +18,8 @@ constexpr int64_t kNoBound =
 
 }  // namespace
 
-DataCaller::DataCaller(Descriptor socket, const Clock* clock)
-    : clock_(clock), connection_(std::move(socket), kNoBound, clock), watch_(clock->Now()) {}
+DataCaller::DataCaller(std::unique_ptr<SocketStream> stream, const Clock* clock)
+    : clock_(clock), connection_(std::move(stream), kNoBound, clock), watch_(clock->Now()) {}
 
 absl::Status DataCaller::Run() {
   const absl::Status status = connection_.Run(this);

@@ -31,7 +31,7 @@
 #include "common/net/frame.h"
 #include "common/net/frame_reader.h"
 #include "common/net/peer_watch.h"
-#include "common/storage/descriptor.h"
+#include "common/net/socket_stream.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 
@@ -43,8 +43,8 @@ class DataCaller final : private DataConnection::Handler {
   using Done = std::function<void(absl::StatusOr<absl::Cord>)>;
   using CallId = uint64_t;
 
-  // `socket` is greeted (data_socket.h); `clock` outlives this.
-  DataCaller(Descriptor socket, const Clock* clock);
+  // The server has been greeted (data_socket.h); `clock` outlives this.
+  DataCaller(std::unique_ptr<SocketStream> stream, const Clock* clock);
 
   // Runs until the connection ends; says why. All calls have ended when it returns.
   absl::Status Run();

@@ -23,6 +23,7 @@
 #include "common/net/data_socket.h"
 #include "common/net/frame.h"
 #include "common/net/peer_watch.h"
+#include "common/net/socket_stream.h"
 #include "common/net/wake_up.h"
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
@@ -100,12 +101,12 @@ class Client {
   Client(const DataServer& server, const Clock& clock)
       : caller_(Connect(server), &clock), thread_([this] { status_ = caller_.Run(); }) {}
   ~Client() { Close().IgnoreError(); }
-  static Descriptor Connect(const DataServer& server) {
+  static std::unique_ptr<SocketStream> Connect(const DataServer& server) {
     WakeUp never;
-    auto socket = ConnectForData({.host = "127.0.0.1", .port = server.port()}, server.token(),
+    auto stream = ConnectForData({.host = "127.0.0.1", .port = server.port()}, server.token(),
                                  kPatience, never.descriptor());
-    REQUIRE_OK(socket);
-    return *std::move(socket);
+    REQUIRE_OK(stream);
+    return *std::move(stream);
   }
   std::optional<DataCaller::CallId> Start(DataMethod method, absl::Cord payload, Outcome* outcome,
                                           absl::Duration timeout = kPatience) {
@@ -140,7 +141,7 @@ struct Fixture {
     server = *std::move(started);
   }
   // A connection without a client: frames are written by hand.
-  Descriptor Raw() { return Client::Connect(*server); }
+  Descriptor Raw() { return Descriptor(dup(Client::Connect(*server)->socket())); }
 
   SteadyClock clock;
   Service service;
@@ -366,7 +367,7 @@ struct ByHand {
     int files[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
     peer.emplace(files[1]);
-    caller.emplace(Descriptor(files[0]), &clock);
+    caller.emplace(PlainStream(Descriptor(files[0])), &clock);
     thread = std::thread([this] { status = caller->Run(); });
   }
   ~ByHand() {

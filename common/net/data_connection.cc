@@ -26,11 +26,12 @@ int MillisUntil(Instant until, Instant now) {
 
 }  // namespace
 
-DataConnection::DataConnection(Descriptor socket, int64_t queued_bytes_max, const Clock* clock)
-    : socket_(std::move(socket)),
+DataConnection::DataConnection(std::unique_ptr<SocketStream> stream, int64_t queued_bytes_max,
+                               const Clock* clock)
+    : stream_(std::move(stream)),
       queued_bytes_max_(queued_bytes_max),
       clock_(clock),
-      writer_(socket_.get()) {}
+      writer_(stream_.get()) {}
 
 void DataConnection::Send(const FrameHead& head, absl::Cord payload, absl::Duration patience) {
   // The thread in Run looks for stalled frames before it sleeps, but it may be asleep already.
@@ -45,14 +46,14 @@ void DataConnection::Wake() { wake_up_.Wake(); }
 
 void DataConnection::Close() {
   closed_ = true;
-  shutdown(socket_.get(), SHUT_RDWR);
+  shutdown(stream_->socket(), SHUT_RDWR);
   wake_up_.Wake();
 }
 
 absl::Status DataConnection::Run(Handler* handler) {
   const absl::Status status = Loop(handler);
   closed_ = true;
-  shutdown(socket_.get(), SHUT_RDWR);
+  shutdown(stream_->socket(), SHUT_RDWR);
   writer_.Close();
   return status;
 }
@@ -66,7 +67,7 @@ absl::Status DataConnection::Loop(Handler* handler) {
     if (MayRead()) {
       CAPSTAN_RETURN_IF_ERROR(HandleFrames(handler));
       if (MayRead()) {
-        CAPSTAN_ASSIGN_OR_RETURN(received, reader_.Receive(socket_.get()));
+        CAPSTAN_ASSIGN_OR_RETURN(received, reader_.Receive(*stream_));
       }
     }
     received_bytes_ += static_cast<int64_t>(received);
@@ -94,7 +95,7 @@ absl::Status DataConnection::WaitForMore(Handler* handler, bool wait) {
   CAPSTAN_RETURN_IF_ERROR(handler->OnTick(now, received_bytes_ + writer_.sent_bytes(), &next));
   const bool stalled = writer_.stalled();
   if (!MayRead() && !stalled) next = std::min(next, now + kWriterPause);
-  pollfd files[] = {{.fd = socket_.get(), .events = 0, .revents = 0},
+  pollfd files[] = {{.fd = stream_->socket(), .events = 0, .revents = 0},
                     {.fd = wake_up_.descriptor(), .events = POLLIN, .revents = 0}};
   if (MayRead()) files[0].events |= POLLIN;
   if (stalled) files[0].events |= POLLOUT;

@@ -1,4 +1,4 @@
-// DataConnection: frames both ways over one socket, read by one thread.
+// DataConnection: frames both ways over one stream, read by one thread.
 //
 // The thread in Run reads frames and hands them to its handler; any thread sends. What the socket
 // does not take at once the thread in Run writes as it takes more, beside reading: a sender never
@@ -19,8 +19,8 @@
 #include "common/net/frame.h"
 #include "common/net/frame_reader.h"
 #include "common/net/frame_writer.h"
+#include "common/net/socket_stream.h"
 #include "common/net/wake_up.h"
-#include "common/storage/descriptor.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 
@@ -41,8 +41,9 @@ class DataConnection {
     virtual absl::Status OnTick(Instant now, int64_t moved, Instant* next) = 0;
   };
 
-  // The socket is connected, and greeted. `clock` outlives the connection.
-  DataConnection(Descriptor socket, int64_t queued_bytes_max, const Clock* clock);
+  // `clock` outlives the connection. The peers have greeted each other before Run and Send.
+  DataConnection(std::unique_ptr<SocketStream> stream, int64_t queued_bytes_max,
+                 const Clock* clock);
 
   // Runs until the connection ends; says why: kUnavailable, or what a handler or DecodeFrameHead
   // said.
@@ -56,6 +57,7 @@ class DataConnection {
   void DropPlaces(uint64_t call) { reader_.DropPlaces(call); }  // Only the thread in Run calls it.
   void Wake();                                                  // Makes Run call OnTick.
   void Close();  // Makes Run return, soon. May be called before Run.
+  SocketStream& stream() { return *stream_; }
 
  private:
   absl::Status Loop(Handler* handler);
@@ -63,7 +65,7 @@ class DataConnection {
   absl::Status WaitForMore(Handler* handler, bool wait);
   bool MayRead() const { return writer_.queued_bytes() <= queued_bytes_max_; }
 
-  const Descriptor socket_;
+  const std::unique_ptr<SocketStream> stream_;
   const int64_t queued_bytes_max_;
   const Clock* const clock_;
   std::atomic<bool> closed_ = false;

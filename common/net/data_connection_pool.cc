@@ -10,6 +10,7 @@
 #include "common/net/data_socket.h"
 #include "common/net/grpc_status.h"
 #include "common/net/host_port.h"
+#include "common/net/socket_stream.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
 
@@ -89,11 +90,18 @@ absl::StatusOr<DataConnectionPool::Callers> DataConnectionPool::Connect(const Op
   const v1::OpenDataConnectionsResponse& told = opening.response;
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort place, PlaceOf(options_.server, told));
   const int pushes = std::clamp(told.push_connections(), 1, kPushConnectionsMax);
+  StreamMaker make = PlainStream;
+  if (options_.credentials != nullptr) {
+    make = [this](Descriptor socket) {
+      return options_.credentials->ToServer(std::move(socket), {PeerRole::kServer, options_.node});
+    };
+  }
   Callers callers;
   for (int i = 0; i < (options_.to_replica ? 1 : 1 + pushes); ++i) {
-    CAPSTAN_ASSIGN_OR_RETURN(Descriptor socket, ConnectForData(place, told.token(), kConnectTimeout,
-                                                               stop_.descriptor()));
-    callers.push_back(std::make_shared<DataCaller>(std::move(socket), options_.clock));
+    CAPSTAN_ASSIGN_OR_RETURN(
+        std::unique_ptr<SocketStream> stream,
+        ConnectForData(place, told.token(), kConnectTimeout, stop_.descriptor(), make));
+    callers.push_back(std::make_shared<DataCaller>(std::move(stream), options_.clock));
   }
   return callers;
 }

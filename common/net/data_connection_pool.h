@@ -27,6 +27,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/net/call_tracker.h"
+#include "common/net/credentials.h"
 #include "common/net/data_caller.h"
 #include "common/net/frame.h"
 #include "common/net/start_thread.h"
@@ -44,7 +45,9 @@ class DataConnectionPool {
     std::string server;                         // host:port of its gRPC service.
     const Clock* clock = nullptr;               // Outlives the pool.
     bool enabled = true;
-    bool to_replica = false;  // One connection, for all methods.
+    bool to_replica = false;                   // One connection, for all methods.
+    const Credentials* credentials = nullptr;  // Null: plain text. Outlives the pool.
+    std::string node = {};                     // The server's node id; its certificate says it.
     ThreadStarter start_thread = StartThread;
   };
   explicit DataConnectionPool(Options options);

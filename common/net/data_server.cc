@@ -19,9 +19,17 @@ namespace {
 constexpr size_t kLeftFrom = 64 << 10;
 constexpr int kNoDescriptorsMillis = 100;  // The pause before the next attempt to accept.
 
-bool IsMethod(uint8_t what) {
-  return what >= static_cast<uint8_t>(DataMethod::kPush) &&
-         what <= static_cast<uint8_t>(DataMethod::kReplicate);
+// The path of a method in common/security/call_policy.h. Empty: there is no such method.
+absl::string_view PathOf(uint8_t what) {
+  switch (static_cast<DataMethod>(what)) {
+    case DataMethod::kPush:
+      return "/capstan.v1.ParameterServer/Push";
+    case DataMethod::kPull:
+      return "/capstan.v1.ParameterServer/Pull";
+    case DataMethod::kReplicate:
+      return "/capstan.v1.ParameterServer/Replicate";
+  }
+  return "";
 }
 
 // Returns whether the error is worth a log line: the peer is no client of ours or has a bug, or the
@@ -37,12 +45,10 @@ bool IsGarbage(const absl::Status& status) {
 class DataServer::Peer final : public DataConnection::Handler,
                                public std::enable_shared_from_this<Peer> {
  public:
-  Peer(Descriptor socket, const DataServer::Handler* handler, const Clock* clock)
-      : handler_(handler),
-        socket_(socket.get()),
-        connection_(std::move(socket), kMessageBytesMax, clock) {}
+  Peer(std::unique_ptr<SocketStream> stream, const Options* options, const Clock* clock)
+      : options_(*options), connection_(std::move(stream), kMessageBytesMax, clock) {}
 
-  int socket() const { return socket_; }
+  SocketStream& stream() { return connection_.stream(); }
   void Close() { connection_.Close(); }
   // Returns when the connection and all its calls have ended.
   absl::Status Run() {
@@ -81,9 +87,17 @@ class DataServer::Peer final : public DataConnection::Handler,
 
  private:
   absl::Status StartCall(const FrameHead& head, absl::Cord payload) {
-    if (!IsMethod(head.what)) {
+    const absl::string_view method = PathOf(head.what);
+    if (method.empty()) {
       Answer(head.call, absl::UnimplementedError(absl::StrCat("method ", head.what)));
       return absl::OkStatus();
+    }
+    if (options_.credentials != nullptr) {
+      const absl::Status allowed = options_.credentials->CheckCall(*stream().peer(), method);
+      if (!allowed.ok()) {
+        Answer(head.call, allowed);
+        return absl::OkStatus();
+      }
     }
     bool room;
     {
@@ -98,7 +112,7 @@ class DataServer::Peer final : public DataConnection::Handler,
                             "more than ", kOpenCallsMax, " calls of one connection are open")));
       return absl::OkStatus();
     }
-    Cancel cancel = (*handler_)(
+    Cancel cancel = options_.handler(
         static_cast<DataMethod>(head.what), std::move(payload),
         [self = shared_from_this(), call = head.call](absl::StatusOr<absl::Cord> answer) {
           self->Finish(call, std::move(answer));
@@ -148,8 +162,7 @@ class DataServer::Peer final : public DataConnection::Handler,
     open_.erase(open);
   }
 
-  const DataServer::Handler* const handler_;
-  const int socket_;
+  const Options& options_;  // The server's, which outlives its peers' threads.
   DataConnection connection_;
   std::thread::id own_thread_;  // Run sets it before any call begins.
   absl::Mutex mutex_;
@@ -193,11 +206,18 @@ void DataServer::AcceptOne() {
     poll(&wake, 1, kNoDescriptorsMillis);
     return;
   }
+  absl::StatusOr<std::unique_ptr<SocketStream>> stream =
+      options_.credentials == nullptr ? PlainStream(std::move(socket))
+                                      : options_.credentials->ToClient(std::move(socket));
+  if (!stream.ok()) {
+    LogWarning({}, "a data connection is closed: {}", std::string(stream.status().message()));
+    return;
+  }
   absl::MutexLock lock(&mutex_);
   if (stopped_ || std::ssize(connections_) >= options_.connections_max) return;
   const int number = next_number_++;
   Connection& connection = connections_[number];
-  connection.peer = std::make_shared<Peer>(std::move(socket), &options_.handler, &clock_);
+  connection.peer = std::make_shared<Peer>(*std::move(stream), &options_, &clock_);
   absl::StatusOr<std::thread> thread =
       options_.start_thread([this, number, peer = connection.peer] { Serve(number, peer); });
   if (thread.ok()) {
@@ -209,8 +229,8 @@ void DataServer::AcceptOne() {
 }
 
 void DataServer::Serve(int number, const std::shared_ptr<Peer>& peer) {
-  const std::string name = PeerName(peer->socket());
-  absl::Status status = GreetClient(peer->socket(), token_, kGreetingWithin, stop_.descriptor());
+  const std::string name = PeerName(peer->stream().socket());
+  absl::Status status = GreetClient(peer->stream(), token_, kGreetingWithin, stop_.descriptor());
   if (status.ok()) {
     ++serving_;
     status = peer->Run();

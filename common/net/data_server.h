@@ -1,7 +1,7 @@
 // DataServer: answers calls that come over data connections (frame.h), beside a gRPC server.
 //
-//   connection:  accepted --greeting, token--> SERVING --peer gone, garbage, Stop--> its calls are
-//                    \--none in 5 s, another token--> closed                    cancelled, closed
+//   connection:  accepted --TLS, greeting, token--> SERVING --peer gone, garbage, Stop-->
+//                    \--none in 5 s, another token--> closed       its calls are cancelled, closed
 //
 // One thread a connection reads its requests and runs the handler itself; answers are written by
 // whoever finishes the call, and what the socket does not take by the connection's thread. So a
@@ -24,6 +24,7 @@
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "common/net/data_socket.h"
 #include "common/net/frame.h"
 #include "common/net/start_thread.h"
@@ -48,7 +49,9 @@ class DataServer {
   struct Options {
     std::string listen;  // host:port; port 0 picks a free one.
     Handler handler;
-    int connections_max = 4096;  // More are closed at once.
+    // Connections are encrypted, and each call passes the gate (credentials.h). Null: plain text.
+    const Credentials* credentials = nullptr;  // Outlives the server.
+    int connections_max = 4096;                // More are closed at once.
     // Connections that get no thread are closed, too.
     ThreadStarter start_thread = StartThread;
   };

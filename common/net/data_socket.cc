@@ -57,39 +57,29 @@ void SetUp(int socket) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, kUnansweredMillis);
 }
 
-// Waits for `events`. Errors: the time is over, or `stop` has become readable.
-absl::Status Await(int socket, short events, absl::Time until, int stop) {
-  for (;;) {
-    pollfd files[] = {{.fd = socket, .events = events, .revents = 0},
-                      {.fd = stop, .events = POLLIN, .revents = 0}};
-    const absl::Duration left = until - absl::Now();
-    if (left <= absl::ZeroDuration()) return absl::UnavailableError("no answer in time");
-    const int ready = poll(files, 2, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
-    if (ready < 0 && errno != EINTR) return KernelError("poll");
-    if (ready > 0 && files[1].revents != 0) return absl::UnavailableError("stopped");
-    if (ready > 0) return absl::OkStatus();
-  }
-}
-
-absl::Status SendAll(int socket, absl::string_view bytes, absl::Time until, int stop) {
+absl::Status SendAll(SocketStream& stream, absl::string_view bytes, absl::Time until, int stop) {
   while (!bytes.empty()) {
-    CAPSTAN_RETURN_IF_ERROR(Await(socket, POLLOUT, until, stop));
-    const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) return KernelError("sending");
-    if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
+    const iovec piece{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
+    CAPSTAN_ASSIGN_OR_RETURN(const size_t sent, stream.Send({&piece, 1}));
+    bytes.remove_prefix(sent);
+    if (sent == 0) {
+      CAPSTAN_RETURN_IF_ERROR(AwaitSocket(stream.socket(), POLLOUT, until, stop));
+    }
   }
   return absl::OkStatus();
 }
 
 // Receives exactly `size` bytes and not one more, since frames may follow.
-absl::StatusOr<std::string> ReceiveAll(int socket, size_t size, absl::Time until, int stop) {
+absl::StatusOr<std::string> ReceiveAll(SocketStream& stream, size_t size, absl::Time until,
+                                       int stop) {
   std::string bytes(size, '\0');
   for (size_t got = 0; got < size;) {
-    CAPSTAN_RETURN_IF_ERROR(Await(socket, POLLIN, until, stop));
-    const ssize_t received = recv(socket, &bytes[got], size - got, MSG_DONTWAIT);
-    if (received == 0) return absl::UnavailableError("the peer has closed the connection");
-    if (received < 0 && errno != EAGAIN && errno != EINTR) return KernelError("receiving");
-    if (received > 0) got += static_cast<size_t>(received);
+    const iovec place{.iov_base = &bytes[got], .iov_len = size - got};
+    CAPSTAN_ASSIGN_OR_RETURN(const size_t received, stream.Receive({&place, 1}));
+    got += received;
+    if (received == 0) {
+      CAPSTAN_RETURN_IF_ERROR(AwaitSocket(stream.socket(), POLLIN, until, stop));
+    }
   }
   return bytes;
 }
@@ -97,7 +87,7 @@ absl::StatusOr<std::string> ReceiveAll(int socket, size_t size, absl::Time until
 absl::Status ConnectTo(int socket, const addrinfo& address, absl::Time until, int stop) {
   if (connect(socket, address.ai_addr, address.ai_addrlen) == 0) return absl::OkStatus();
   if (errno != EINPROGRESS) return KernelError("connecting");
-  CAPSTAN_RETURN_IF_ERROR(Await(socket, POLLOUT, until, stop));
+  CAPSTAN_RETURN_IF_ERROR(AwaitSocket(socket, POLLOUT, until, stop));
   int error = 0;
   socklen_t size = sizeof(error);
   getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
@@ -144,8 +134,10 @@ Descriptor AcceptData(int listening) {
   return Descriptor(socket);
 }
 
-absl::StatusOr<Descriptor> ConnectForData(const HostPort& server, absl::string_view token,
-                                          absl::Duration timeout, int stop) {
+absl::StatusOr<std::unique_ptr<SocketStream>> ConnectForData(const HostPort& server,
+                                                             absl::string_view token,
+                                                             absl::Duration timeout, int stop,
+                                                             const StreamMaker& make) {
   const absl::Time until = absl::Now() + timeout;
   CAPSTAN_ASSIGN_OR_RETURN(const Addresses addresses, Resolve(server, 0));
   absl::Status status = absl::UnavailableError("no address");
@@ -155,26 +147,30 @@ absl::StatusOr<Descriptor> ConnectForData(const HostPort& server, absl::string_v
     status = ConnectTo(socket.get(), *a, until, stop);
     if (!status.ok()) continue;
     SetUp(socket.get());
-    CAPSTAN_RETURN_IF_ERROR(SendAll(socket.get(), absl::StrCat(kHello, token), until, stop));
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SocketStream> stream, make(std::move(socket)));
+    CAPSTAN_RETURN_IF_ERROR(stream->Handshake(until, stop));
+    CAPSTAN_RETURN_IF_ERROR(SendAll(*stream, absl::StrCat(kHello, token), until, stop));
     CAPSTAN_ASSIGN_OR_RETURN(const std::string greeting,
-                             ReceiveAll(socket.get(), kHello.size(), until, stop));
+                             ReceiveAll(*stream, kHello.size(), until, stop));
     if (greeting != kHello) return absl::UnavailableError("it greets as nothing that is known");
-    return socket;
+    return stream;
   }
   return status;
 }
 
-absl::Status GreetClient(int socket, absl::string_view token, absl::Duration timeout, int stop) {
+absl::Status GreetClient(SocketStream& stream, absl::string_view token, absl::Duration timeout,
+                         int stop) {
   const absl::Time until = absl::Now() + timeout;
+  CAPSTAN_RETURN_IF_ERROR(stream.Handshake(until, stop));
   CAPSTAN_ASSIGN_OR_RETURN(const std::string said,
-                           ReceiveAll(socket, kHello.size() + token.size(), until, stop));
+                           ReceiveAll(stream, kHello.size() + token.size(), until, stop));
   if (absl::string_view(said).substr(0, kHello.size()) != kHello) {
     return absl::InvalidArgumentError("it greets as nothing that is known");
   }
   if (!SameToken(absl::string_view(said).substr(kHello.size()), token)) {
     return absl::PermissionDeniedError("it has another token than this server told");
   }
-  return SendAll(socket, kHello, until, stop);
+  return SendAll(stream, kHello, until, stop);
 }
 
 std::string PeerName(int socket) {

@@ -5,6 +5,8 @@
 #ifndef CAPSTAN_COMMON_NET_DATA_SOCKET_H_
 #define CAPSTAN_COMMON_NET_DATA_SOCKET_H_
 
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/net/host_port.h"
+#include "common/net/socket_stream.h"
 #include "common/storage/descriptor.h"
 
 namespace capstan {
@@ -28,15 +31,22 @@ absl::StatusOr<ListeningSocket> ListenForData(const std::string& listen);
 // connection are.
 Descriptor AcceptData(int listening);
 
-// Connects, presents `token` and waits for the greeting. `stop` becoming readable ends that.
-// Errors: kUnavailable  it cannot be reached, closes or says something else within `timeout`, or
-// the wait was stopped; says what happened.
-absl::StatusOr<Descriptor> ConnectForData(const HostPort& server, absl::string_view token,
-                                          absl::Duration timeout, int stop);
+// Connects, makes a stream over the socket, presents `token` and waits for the greeting. `stop`
+// becoming readable ends that.
+// Errors: kUnavailable       it cannot be reached, closes or says something else within `timeout`,
+//                            or the wait was stopped; says what happened.
+//         kPermissionDenied  its certificate names another server.   And those of `make`.
+using StreamMaker = std::function<absl::StatusOr<std::unique_ptr<SocketStream>>(Descriptor socket)>;
+absl::StatusOr<std::unique_ptr<SocketStream>> ConnectForData(const HostPort& server,
+                                                             absl::string_view token,
+                                                             absl::Duration timeout, int stop,
+                                                             const StreamMaker& make = PlainStream);
 
-// The server's side of the greeting. Errors: kUnavailable  as above; kInvalidArgument  it is none;
-// kPermissionDenied  another token.
-absl::Status GreetClient(int socket, absl::string_view token, absl::Duration timeout, int stop);
+// The server's side of the greeting.
+// Errors: kUnavailable  as above.   kInvalidArgument  it is no greeting.
+//         kPermissionDenied  another token, or no certificate of this cluster.
+absl::Status GreetClient(SocketStream& stream, absl::string_view token, absl::Duration timeout,
+                         int stop);
 
 // host:port of the other end, for people.
 std::string PeerName(int socket);

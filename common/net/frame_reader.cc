@@ -1,10 +1,8 @@
 #include "common/net/frame_reader.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -93,7 +91,7 @@ absl::StatusOr<std::optional<FrameReader::Frame>> FrameReader::Next(const Places
   return frame;
 }
 
-absl::StatusOr<size_t> FrameReader::Receive(int socket) {
+absl::StatusOr<size_t> FrameReader::Receive(SocketStream& stream) {
   if (begin_ > 0) {  // Few bytes are left: less than a head or kLookAheadBytes.
     std::memmove(staged_.data(), staged_.data() + begin_, end_ - begin_);
     end_ -= std::exchange(begin_, 0);
@@ -106,16 +104,11 @@ absl::StatusOr<size_t> FrameReader::Receive(int socket) {
   iovec places[] = {
       {.iov_base = missing == 0 ? nullptr : piece_ + piece_filled_, .iov_len = wanted},
       {.iov_base = staged_.data() + end_, .iov_len = room - end_}};
-  msghdr message{};
-  message.msg_iov = missing > 0 ? places : places + 1;
-  message.msg_iovlen = missing > 0 && wanted == missing ? 2 : 1;
-  const ssize_t received = recvmsg(socket, &message, MSG_DONTWAIT);
-  if (received == 0) return absl::UnavailableError("the peer has closed the connection");
-  if (received < 0) {
-    if (errno == EAGAIN || errno == EINTR) return 0;
-    return absl::UnavailableError(absl::StrCat("receiving: ", std::strerror(errno)));
-  }
-  const auto bytes = static_cast<size_t>(received);
+  const bool only_piece = missing > 0 && wanted < missing;
+  const absl::Span<const iovec> all(places);
+  CAPSTAN_ASSIGN_OR_RETURN(const size_t bytes, stream.Receive(missing == 0 ? all.subspan(1)
+                                                              : only_piece ? all.first(1)
+                                                                           : all));
   const size_t in_piece = std::min(bytes, missing);
   if (in_piece > 0) sum_.Add({piece_ + piece_filled_, in_piece});
   piece_filled_ += in_piece;

@@ -1,11 +1,11 @@
-// FrameReader: cuts what a socket brings into frames.
+// FrameReader: cuts what a stream brings into frames.
 //
 // Payloads are received where they stay; small pieces that come along with one are copied. Who
 // waits for a payload may say where parts of it belong (PayloadPlaces). Bytes are summed up as they
 // come, and a frame is given out once its sum is right; until then what lies in places is worth
 // nothing. Memory is taken as bytes arrive: whoever announces a long payload and does not send it
 // has been given at most kPieceBytes.
-// Thread safety: thread-compatible; of the thread that reads the socket.
+// Thread safety: thread-compatible; only the thread that reads the stream uses it.
 #ifndef CAPSTAN_COMMON_NET_FRAME_READER_H_
 #define CAPSTAN_COMMON_NET_FRAME_READER_H_
 
@@ -22,6 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/net/frame.h"
+#include "common/net/socket_stream.h"
 
 namespace capstan {
 
@@ -65,7 +66,7 @@ class FrameReader {
   // Receives once, without waiting. Returns the bytes; 0 if there are none now.
   // REQUIRES: Next has just returned none. Errors: kUnavailable  the connection has ended, or is
   // broken; says how.
-  absl::StatusOr<size_t> Receive(int socket);
+  absl::StatusOr<size_t> Receive(SocketStream& stream);
 
  private:
   bool StartPiece();  // False: more must come before it is known where it goes.

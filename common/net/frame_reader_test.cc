@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/net/socket_stream.h"
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 
@@ -16,15 +17,16 @@ namespace capstan {
 namespace {
 
 struct Pair {
-  Pair() { REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0); }
-  ~Pair() {
-    close(files[0]);
-    close(files[1]);
+  Pair() {
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
+    stream = PlainStream(Descriptor(files[0]));
   }
+  ~Pair() { close(files[1]); }
   void Write(const std::string& bytes) {
     REQUIRE(write(files[1], bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
   }
   int files[2];
+  std::unique_ptr<SocketStream> stream;  // Over files[0].
 };
 
 // All that have been received.
@@ -68,7 +70,7 @@ TEST_CASE("Frame reader: frames come out whole, wherever they were torn", "[net]
     std::vector<FrameReader::Frame> frames;
     for (size_t at = 0; at < bytes.size(); at += step) {
       pair.Write(bytes.substr(at, step));
-      REQUIRE_OK(reader.Receive(pair.files[0]));
+      REQUIRE_OK(reader.Receive(*pair.stream));
       TakeFrames(&reader, &frames);
     }
     CAPTURE(step);
@@ -95,7 +97,7 @@ TEST_CASE("Frame reader: a frame with a flipped bit never comes out (issue 20)",
     absl::StatusOr<std::optional<FrameReader::Frame>> frame = std::nullopt;
     for (size_t at = 0; frame.ok() && at < damaged.size(); at += step) {
       pair.Write(damaged.substr(at, step));
-      REQUIRE_OK(reader.Receive(pair.files[0]));
+      REQUIRE_OK(reader.Receive(*pair.stream));
       frame = reader.Next(places_of);
       if (frame.ok()) REQUIRE_FALSE(frame->has_value());
     }
@@ -117,7 +119,7 @@ TEST_CASE("Frame reader: a long payload comes in pieces, with the frame behind i
   for (size_t at = 0; at < bytes.size(); at += 100'000) {
     pair.Write(bytes.substr(at, 100'000));
     for (bool more = true; more;) {
-      REQUIRE_OK_AND_ASSIGN(const size_t received, reader.Receive(pair.files[0]));
+      REQUIRE_OK_AND_ASSIGN(const size_t received, reader.Receive(*pair.stream));
       more = received > 0;
       TakeFrames(&reader, &frames);
     }
@@ -142,7 +144,7 @@ TEST_CASE("Frame reader: what has a place is received there, wherever it is torn
     for (size_t at = 0; at < bytes.size(); at += step) {
       pair.Write(bytes.substr(at, step));
       for (size_t received = 1; received > 0;) {
-        REQUIRE_OK_AND_ASSIGN(received, reader.Receive(pair.files[0]));
+        REQUIRE_OK_AND_ASSIGN(received, reader.Receive(*pair.stream));
         TakeFrames(&reader, &frames, places_of);
       }
     }
@@ -165,7 +167,7 @@ TEST_CASE("Frame reader: places that go beyond the payload are not used", "[net]
   std::string there(9000, ' ');
   const std::string payload = "#9" + std::string(8999, 'a');
   pair.Write(FrameOf(1, payload));
-  REQUIRE_OK(reader.Receive(pair.files[0]));
+  REQUIRE_OK(reader.Receive(*pair.stream));
   REQUIRE_OK_AND_ASSIGN(const auto frame, reader.Next([&](const FrameHead&) {
     return std::make_shared<Thousands>(&there);
   }));
@@ -184,7 +186,7 @@ TEST_CASE("Frame reader: nothing is written to places that are dropped", "[net][
       FrameOf(2, "next");
   const auto read = [&](const std::string& part) -> std::optional<FrameReader::Frame> {
     pair.Write(part);
-    REQUIRE_OK(reader.Receive(pair.files[0]));
+    REQUIRE_OK(reader.Receive(*pair.stream));
     REQUIRE_OK_AND_ASSIGN(std::optional<FrameReader::Frame> frame, reader.Next(places_of));
     return frame;
   };
@@ -198,7 +200,7 @@ TEST_CASE("Frame reader: nothing is written to places that are dropped", "[net][
   CHECK(dropped->payload.size() == 5004);
   REQUIRE_OK_AND_ASSIGN(auto next, reader.Next(places_of));
   while (!next.has_value()) {
-    REQUIRE_OK(reader.Receive(pair.files[0]));
+    REQUIRE_OK(reader.Receive(*pair.stream));
     REQUIRE_OK_AND_ASSIGN(next, reader.Next(places_of));
   }
   CHECK(next->payload == "next");
@@ -209,7 +211,7 @@ TEST_CASE("Frame reader: a head that cannot be ends it", "[net][frame]") {
   Pair pair;
   FrameReader reader;
   pair.Write("GET / HTTP/1.1\r\nHost: a\r\n");
-  REQUIRE_OK(reader.Receive(pair.files[0]));
+  REQUIRE_OK(reader.Receive(*pair.stream));
   CHECK_STATUS(reader.Next(), absl::StatusCode::kDataLoss, "a frame's head with the checksum");
 }
 
@@ -217,14 +219,14 @@ TEST_CASE("Frame reader: a peer that closes in mid-frame is an error", "[net][fr
   Pair pair;
   FrameReader reader;
   pair.Write(FrameOf(1, "abcdef").substr(0, 23));
-  REQUIRE_OK_AND_ASSIGN(const size_t received, reader.Receive(pair.files[0]));
+  REQUIRE_OK_AND_ASSIGN(const size_t received, reader.Receive(*pair.stream));
   CHECK(received == 23);
   REQUIRE_OK_AND_ASSIGN(const auto frame, reader.Next());
   CHECK_FALSE(frame.has_value());
-  REQUIRE_OK_AND_ASSIGN(const size_t none, reader.Receive(pair.files[0]));
+  REQUIRE_OK_AND_ASSIGN(const size_t none, reader.Receive(*pair.stream));
   CHECK(none == 0);
   shutdown(pair.files[1], SHUT_RDWR);
-  CHECK_STATUS(reader.Receive(pair.files[0]), absl::StatusCode::kUnavailable, "closed");
+  CHECK_STATUS(reader.Receive(*pair.stream), absl::StatusCode::kUnavailable, "closed");
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 #include "common/net/frame_writer.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -139,18 +137,14 @@ FrameWriter::Step FrameWriter::WriteSome() {
     if (frame->tail_left == kFrameSumBytes) frame->tail = frame->sum.Encode();
     pieces.Add(frame->tail.data() + kFrameSumBytes - frame->tail_left, frame->tail_left);
   }
-  msghdr message{};
-  message.msg_iov = pieces.at.data();
-  message.msg_iovlen = pieces.count;
-  const ssize_t sent = sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent >= 0) {
-    Advance(static_cast<size_t>(sent));
-    return Step::kGoOn;
+  const absl::StatusOr<size_t> sent = stream_->Send({pieces.at.data(), pieces.count});
+  if (!sent.ok()) {
+    Fail(sent.status());
+    return Step::kBroken;
   }
-  if (errno == EINTR) return Step::kGoOn;
-  if (errno == EAGAIN || errno == ENOBUFS) return Step::kFull;
-  Fail(absl::UnavailableError(absl::StrCat("sending: ", std::strerror(errno))));
-  return Step::kBroken;
+  if (*sent == 0) return Step::kFull;
+  Advance(*sent);
+  return Step::kGoOn;
 }
 
 void FrameWriter::Advance(size_t bytes) {
@@ -175,7 +169,7 @@ void FrameWriter::Advance(size_t bytes) {
 
 bool FrameWriter::WaitForRoom(absl::Duration* patience) const {
   if (*patience <= absl::ZeroDuration()) return false;
-  pollfd ready{.fd = socket_, .events = POLLOUT, .revents = 0};
+  pollfd ready{.fd = stream_->socket(), .events = POLLOUT, .revents = 0};
   const absl::Time begin = absl::Now();
   const int found = poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(*patience)) + 1);
   *patience -= absl::Now() - begin;

@@ -1,4 +1,4 @@
-// FrameWriter: puts frames on a socket, from any thread, without waiting for a slow reader.
+// FrameWriter: puts frames on a stream, from any thread, without waiting for a slow reader.
 //
 //            Send                            socket takes no more
 //   IDLE ----------> a thread of Send or Flush writes ----------> STALLED
@@ -24,12 +24,13 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/net/frame.h"
+#include "common/net/socket_stream.h"
 
 namespace capstan {
 
 class FrameWriter {
  public:
-  explicit FrameWriter(int socket) : socket_(socket) {}  // It outlives the writer.
+  explicit FrameWriter(SocketStream* stream) : stream_(stream) {}  // It outlives the writer.
 
   // Adds a frame; `head.length` is set to the payload's. Writes if nobody does, and waits for the
   // socket where it takes no more, `patience` in all. True: it has become stalled.
@@ -70,7 +71,7 @@ class FrameWriter {
   bool WaitForRoom(absl::Duration* patience) const;
   void Fail(const absl::Status& status);
 
-  const int socket_;
+  SocketStream* const stream_;
   std::deque<Frame> writing_;  // Used by the thread that writes.
   std::atomic<bool> stalled_ = false;
   std::atomic<int64_t> queued_bytes_ = 0, sent_bytes_ = 0;

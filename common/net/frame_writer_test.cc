@@ -10,22 +10,23 @@
 #include <vector>
 
 #include "common/net/frame_reader.h"
+#include "common/net/socket_stream.h"
+#include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {
 namespace {
 
 struct Pair {
-  Pair() { REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0); }
-  ~Pair() {
-    close(files[0]);
-    close(files[1]);
+  Pair() {
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
+    for (int i = 0; i < 2; ++i) streams[i] = PlainStream(Descriptor(files[i]));
   }
   // What there is now.
   std::vector<FrameReader::Frame> Read() {
     std::vector<FrameReader::Frame> frames;
     for (;;) {
-      auto received = reader.Receive(files[0]);
+      auto received = reader.Receive(*streams[0]);
       if (!received.ok() || *received == 0) return frames;
       for (;;) {
         REQUIRE_OK_AND_ASSIGN(auto frame, reader.Next());
@@ -35,6 +36,7 @@ struct Pair {
     }
   }
   int files[2];
+  std::unique_ptr<SocketStream> streams[2];
   FrameReader reader;
 };
 
@@ -43,7 +45,7 @@ constexpr FrameHead kHead = {.kind = FrameKind::kAnswer, .call = 5};
 
 TEST_CASE("Frame writer: what is sent arrives", "[net][frame]") {
   Pair pair;
-  FrameWriter writer(pair.files[1]);
+  FrameWriter writer(pair.streams[1].get());
   absl::Cord payload("abc");
   payload.Append(std::string(5000, 'x'));
   CHECK_FALSE(writer.Send(kHead, payload, kNone));
@@ -58,7 +60,7 @@ TEST_CASE("Frame writer: what is sent arrives", "[net][frame]") {
 TEST_CASE("Frame writer: a socket that takes no more stalls it, and Flush goes on",
           "[net][frame]") {
   Pair pair;
-  FrameWriter writer(pair.files[1]);
+  FrameWriter writer(pair.streams[1].get());
   const absl::Cord payload(std::string(4 << 20, 'x'));
   CHECK(writer.Send(kHead, payload, kNone));
   CHECK(writer.stalled());
@@ -79,7 +81,7 @@ TEST_CASE("Frame writer: a socket that takes no more stalls it, and Flush goes o
 TEST_CASE("Frame writer: what is left to it goes with Flush, or with what is sent",
           "[net][frame]") {
   Pair pair;
-  FrameWriter writer(pair.files[1]);
+  FrameWriter writer(pair.streams[1].get());
   CHECK(writer.Leave(kHead, absl::Cord("left")));
   CHECK(writer.stalled());
   CHECK_FALSE(writer.Leave(kHead, absl::Cord("behind")));
@@ -96,7 +98,7 @@ TEST_CASE("Frame writer: what is left to it goes with Flush, or with what is sen
 
 TEST_CASE("Frame writer: frames of many threads are not mixed up", "[net][frame]") {
   Pair pair;
-  FrameWriter writer(pair.files[1]);
+  FrameWriter writer(pair.streams[1].get());
   std::vector<std::thread> threads;
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&writer, t] {
@@ -122,7 +124,7 @@ TEST_CASE("Frame writer: frames of many threads are not mixed up", "[net][frame]
 TEST_CASE("Frame writer: lets go of payloads when it is closed or the peer is gone",
           "[net][frame]") {
   Pair pair;
-  FrameWriter writer(pair.files[1]);
+  FrameWriter writer(pair.streams[1].get());
   auto alive = std::make_shared<std::string>(4 << 20, 'x');
   const std::weak_ptr<std::string> watch = alive;
   absl::Cord payload = absl::MakeCordFromExternal(*alive, [alive] {});

@@ -103,7 +103,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
   grpc::ServerBuilder builder;
   SetLimits(builder);
   int port = 0;
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(options.listen,
+                           options.credentials == nullptr ? grpc::InsecureServerCredentials()
+                                                          : options.credentials->ForServer(),
+                           &port);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<GrpcServer> server(new GrpcServer);
   server->server_ = builder.BuildAndStart();

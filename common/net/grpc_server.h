@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 
 namespace capstan {
 
@@ -20,7 +21,8 @@ class GrpcServer {
   struct Options {
     std::string listen = "127.0.0.1:0";  // host:port; port 0 picks a free one.
     bool reflection = false;
-    std::vector<grpc::Service*> services;  // Not owned; outlive the server.
+    std::vector<grpc::Service*> services;      // Not owned; outlive the server.
+    const Credentials* credentials = nullptr;  // Null: plain text. Outlives the server.
   };
 
   // Errors: kInvalidArgument  `listen` is not host:port.

@@ -1,5 +1,7 @@
 #include "common/net/host_port.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <unistd.h>
 
 #include <array>
@@ -52,6 +54,14 @@ std::string FormatHostPort(const HostPort& address) {
 HostPort AdvertisedAddress(HostPort listener, const std::string& hostname) {
   if (listener.host == "0.0.0.0" || listener.host == "::") listener.host = hostname;
   return listener;
+}
+
+bool IsLoopback(const std::string& host) {
+  in_addr v4{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+  in6_addr v6{};
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return host == "localhost";
 }
 
 std::string LocalHostname() {

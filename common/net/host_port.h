@@ -25,6 +25,9 @@ std::string FormatHostPort(const HostPort& address);
 // `hostname`, any other stays.
 HostPort AdvertisedAddress(HostPort listener, const std::string& hostname);
 
+// True if only processes of this machine reach a listener of `host`: localhost, 127.0.0.0/8, ::1.
+bool IsLoopback(const std::string& host);
+
 // This machine's name; "localhost" if it has none.
 std::string LocalHostname();
 

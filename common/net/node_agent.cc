@@ -19,9 +19,9 @@ NodeAgent::Options Logged(NodeAgent::Options options) {
 
 }  // namespace
 
-NodeAgent::NodeAgent(Options options, NodeHandler* handler)
+NodeAgent::NodeAgent(Options options, NodeHandler* handler, const Credentials* credentials)
     : scheduler_(options.scheduler),
-      stub_(v1::Scheduler::NewStub(MakeChannel(scheduler_, ChannelKind::kControl))),
+      stub_(v1::Scheduler::NewStub(MakeChannel(scheduler_, ChannelKind::kControl, credentials))),
       connection_(stub_.get()),
       registration_(Logged(std::move(options)), handler) {}
 

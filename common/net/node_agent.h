@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "common/net/node_connection.h"
 #include "common/net/node_registration.h"
 #include "common/time/clock.h"
@@ -29,8 +30,9 @@ class NodeAgent {
   // `log` is the agent's own. Its thread calls `on_fatal`.
   using Options = NodeRegistration::Options;
 
-  NodeAgent(Options options, NodeHandler* handler);  // The handler outlives the agent.
-  ~NodeAgent();                                      // Stops.
+  // Handler and credentials outlive the agent. Null credentials: plain text.
+  NodeAgent(Options options, NodeHandler* handler, const Credentials* credentials = nullptr);
+  ~NodeAgent();  // Stops.
 
   void Start();
   // Syncs at once: a SyncNode that the scheduler holds is cancelled and sent again with the new

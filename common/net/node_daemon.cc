@@ -17,6 +17,11 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr absl::Duration kServerGrace = absl::Seconds(1);
 
+NodeFlags Named(NodeFlags flags, const Credentials* credentials) {
+  if (credentials != nullptr) flags.daemon.name = credentials->self().name;
+  return flags;
+}
+
 }  // namespace
 
 void AddNodeFlags(CLI::App& app, const std::string& program, NodeFlags* flags) {
@@ -25,7 +30,8 @@ void AddNodeFlags(CLI::App& app, const std::string& program, NodeFlags* flags) {
   AddAdvertiseFlag(app, &flags->daemon);
 }
 
-NodeDaemon::NodeDaemon(NodeFlags flags) : flags_(std::move(flags)) {}
+NodeDaemon::NodeDaemon(NodeFlags flags, std::unique_ptr<Credentials> credentials)
+    : credentials_(std::move(credentials)), flags_(Named(std::move(flags), credentials_.get())) {}
 
 NodeDaemon::~NodeDaemon() {
   StopSyncing();
@@ -60,13 +66,14 @@ absl::Status NodeDaemon::Start(v1::Role role, int task_capacity,
                                std::vector<grpc::Service*> services, NodeHandler* handler) {
   CAPSTAN_ASSIGN_OR_RETURN(server_, GrpcServer::Start({.listen = flags_.daemon.listen,
                                                        .reflection = flags_.daemon.reflection,
-                                                       .services = std::move(services)}));
+                                                       .services = std::move(services),
+                                                       .credentials = credentials_.get()}));
   LogInfo({}, "listening on {}", server_->address());
   NodeAgent::Options options;
   options.scheduler = flags_.scheduler;
   options.self = Describe(role, task_capacity);
   options.on_fatal = [this](const absl::Status& status) { OnFatal(status); };
-  agent_ = std::make_unique<NodeAgent>(options, handler);
+  agent_ = std::make_unique<NodeAgent>(options, handler, credentials_.get());
   if (!flags_.daemon.port_file.empty()) {
     CAPSTAN_RETURN_IF_ERROR(WritePortFile(flags_.daemon.port_file, options.self.address()));
   }
@@ -83,9 +90,9 @@ void NodeDaemon::OnFatal(const absl::Status& status) {
 }
 
 absl::Status NodeDaemon::Wait() {
-  const std::optional<int> received = WaitForShutdownSignal(absl::InfiniteDuration());
+  const int received = AwaitShutdown(flags_.daemon);
   absl::MutexLock lock(&mutex_);
-  if (fatal_.ok()) LogInfo({}, "stopping: signal {}", received.value_or(0));
+  if (fatal_.ok()) LogInfo({}, "stopping: signal {}", received);
   return fatal_;
 }
 
@@ -145,11 +152,19 @@ void NodeDaemon::StopServing() {
   if (server_ != nullptr) server_->Shutdown(kServerGrace);
 }
 
-int RunNodeDaemon(const NodeFlags& flags, const std::string& role,
+int RunNodeDaemon(const NodeFlags& flags, PeerRole role, std::vector<std::string> listens,
                   const std::function<std::unique_ptr<NodeProgram>(NodeDaemon*)>& make) {
   BlockSignals();
-  InitDaemonLogging(flags.daemon, flags.daemon.name.empty() ? role : flags.daemon.name);
-  NodeDaemon node(flags);
+  InitDaemonLogging(flags.daemon, flags.daemon.name.empty() ? std::string(PeerRoleName(role))
+                                                            : flags.daemon.name);
+  listens.push_back(flags.daemon.listen);
+  absl::StatusOr<std::unique_ptr<Credentials>> credentials =
+      OpenCredentials(flags.daemon, role, listens);
+  if (!credentials.ok()) {
+    LogError({}, "{}", std::string(credentials.status().message()));
+    return kExitFailed;
+  }
+  NodeDaemon node(flags, *std::move(credentials));
   const std::unique_ptr<NodeProgram> program = make(&node);
   const absl::Status started = program->Start();
   if (!started.ok()) {

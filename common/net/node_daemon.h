@@ -23,11 +23,13 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "common/net/daemon.h"
 #include "common/net/grpc_server.h"
 #include "common/net/node_agent.h"
 #include "common/net/node_identity.h"
 #include "common/net/node_registration.h"
+#include "common/security/identity.h"
 #include "proto/scheduler.pb.h"
 
 namespace capstan {
@@ -42,8 +44,11 @@ void AddNodeFlags(CLI::App& app, const std::string& program, NodeFlags* flags);
 
 class NodeDaemon {
  public:
-  explicit NodeDaemon(NodeFlags flags);
+  // Null credentials: plain text. With them, the node's name is the certificate's.
+  NodeDaemon(NodeFlags flags, std::unique_ptr<Credentials> credentials);
   ~NodeDaemon();  // Stops what still runs.
+
+  const Credentials* credentials() const { return credentials_.get(); }
 
   // Keeps the identity of a named daemon in `folder` (node_identity.h), so that its successor there
   // has its name at once. Without, or where that fails (which is logged), it waits for the lease of
@@ -76,6 +81,7 @@ class NodeDaemon {
   v1::RegisterRequest Describe(v1::Role role, int task_capacity) const;
   void OnFatal(const absl::Status& status);
 
+  const std::unique_ptr<Credentials> credentials_;
   const NodeFlags flags_;
   NodeIdentity identity_;
   std::unique_ptr<GrpcServer> server_;
@@ -94,8 +100,9 @@ class NodeProgram {
   virtual void Stop() = 0;           // Ends in good order, after a signal.
 };
 
-// From blocked signals to the exit code. `role` is what log lines call a daemon without a name.
-int RunNodeDaemon(const NodeFlags& flags, const std::string& role,
+// From blocked signals to the exit code. `listens`: addresses that the program listens on beside
+// --listen.
+int RunNodeDaemon(const NodeFlags& flags, PeerRole role, std::vector<std::string> listens,
                   const std::function<std::unique_ptr<NodeProgram>(NodeDaemon*)>& make);
 
 }  // namespace capstan

@@ -44,7 +44,7 @@ DataServer::Options Echo(Machine& machine) {
           .start_thread = machine.Starter()};
 }
 
-absl::StatusOr<Descriptor> Connect(const DataServer& server) {
+absl::StatusOr<std::unique_ptr<SocketStream>> Connect(const DataServer& server) {
   WakeUp never;
   return ConnectForData({.host = "127.0.0.1", .port = server.port()}, server.token(), kPatience,
                         never.descriptor());
@@ -63,7 +63,7 @@ TEST_CASE("StartThread: a connection that gets no thread is closed, the server g
   REQUIRE_OK_AND_ASSIGN(const auto server, DataServer::Start(Echo(machine)));
   for (int i = 0; i < 3; ++i) CHECK_FALSE(Connect(*server).ok());
   machine.Give(1);
-  REQUIRE_OK_AND_ASSIGN(const Descriptor socket, Connect(*server));
+  REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<SocketStream> stream, Connect(*server));
   CHECK_FALSE(Connect(*server).ok());
 }
 

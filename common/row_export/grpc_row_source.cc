@@ -12,9 +12,11 @@ absl::Status Interrupted() { return absl::CancelledError("reading rows was inter
 
 absl::StatusOr<v1::ScanRowsResponse> GrpcRowSource::ScanRows(const v1::ServerAddress& server,
                                                              const v1::ScanRowsRequest& request) {
-  auto& stub = stubs_[server.address()];
+  auto& stub = stubs_[{server.node_id(), server.address()}];
   if (stub == nullptr) {
-    stub = v1::ParameterServer::NewStub(MakeChannel(server.address(), ChannelKind::kData));
+    stub = v1::ParameterServer::NewStub(MakeChannel(server.address(), ChannelKind::kData,
+                                                    options_.credentials,
+                                                    {PeerRole::kServer, server.node_id()}));
   }
   grpc::ClientContext context;
   SetDeadline(context, options_.call_timeout);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
@@ -16,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "common/row_export/table_scan.h"
 #include "proto/parameter_server.grpc.pb.h"
 
@@ -27,6 +29,7 @@ class GrpcRowSource final : public RowSource {
     // Answers RowSource::NewestRouting: asks the scheduler, or gives what a task was told last.
     std::function<absl::StatusOr<v1::RoutingTable>()> newest_routing;
     absl::Duration call_timeout = absl::Seconds(15);
+    const Credentials* credentials = nullptr;  // Null: plain text. Outlives the source.
   };
   explicit GrpcRowSource(Options options) : options_(std::move(options)) {}
 
@@ -41,8 +44,9 @@ class GrpcRowSource final : public RowSource {
 
  private:
   const Options options_;
-  // Keyed by address.
-  absl::btree_map<std::string, std::unique_ptr<v1::ParameterServer::Stub>> stubs_;
+  // Keyed by node and address.
+  absl::btree_map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>>
+      stubs_;
   absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;

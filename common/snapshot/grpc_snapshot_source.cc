@@ -8,7 +8,8 @@ namespace capstan {
 absl::StatusOr<v1::OpenSnapshotResponse> GrpcSnapshotSource::Open(
     const v1::OpenSnapshotRequest& request) {
   if (scheduler_ == nullptr) {
-    scheduler_ = v1::Scheduler::NewStub(MakeChannel(options_.scheduler, ChannelKind::kControl));
+    scheduler_ = v1::Scheduler::NewStub(
+        MakeChannel(options_.scheduler, ChannelKind::kControl, options_.credentials));
   }
   grpc::ClientContext context;
   SetDeadline(context, options_.call_timeout + absl::Milliseconds(request.wait_limit_ms()));
@@ -19,9 +20,11 @@ absl::StatusOr<v1::OpenSnapshotResponse> GrpcSnapshotSource::Open(
 }
 
 v1::ParameterServer::Stub& GrpcSnapshotSource::StubOf(const v1::ServerAddress& server) {
-  auto& stub = stubs_[server.address()];
+  auto& stub = stubs_[{server.node_id(), server.address()}];
   if (stub == nullptr) {
-    stub = v1::ParameterServer::NewStub(MakeChannel(server.address(), ChannelKind::kData));
+    stub = v1::ParameterServer::NewStub(MakeChannel(server.address(), ChannelKind::kData,
+                                                    options_.credentials,
+                                                    {PeerRole::kServer, server.node_id()}));
   }
   return *stub;
 }

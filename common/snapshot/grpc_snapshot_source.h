@@ -12,6 +12,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "common/snapshot/snapshot_source.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "proto/scheduler.grpc.pb.h"
@@ -24,6 +25,7 @@ class GrpcSnapshotSource final : public SnapshotSource {
     std::string scheduler;                           // host:port
     absl::Duration call_timeout = absl::Seconds(5);  // Beside what the scheduler is to wait.
     absl::Duration close_timeout = absl::Seconds(1);
+    const Credentials* credentials = nullptr;  // Null: plain text. Outlives the source.
   };
   explicit GrpcSnapshotSource(Options options) : options_(std::move(options)) {}
 
@@ -45,8 +47,9 @@ class GrpcSnapshotSource final : public SnapshotSource {
   absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<v1::Scheduler::Stub> scheduler_;  // Null until it is asked.
-  // Keyed by address.
-  absl::btree_map<std::string, std::unique_ptr<v1::ParameterServer::Stub>> stubs_;
+  // Keyed by node and address.
+  absl::btree_map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>>
+      stubs_;
 };
 
 }  // namespace capstan

@@ -36,9 +36,10 @@ absl::Status ExplainPeer(const absl::Status& status, const std::string& name) {
 
 }  // namespace
 
-SchedulerClient::SchedulerClient(const Setting& scheduler)
+SchedulerClient::SchedulerClient(const Setting& scheduler, const Credentials* credentials)
     : scheduler_(scheduler),
-      channel_(MakeChannel(scheduler.value, ChannelKind::kControl)),
+      credentials_(credentials),
+      channel_(MakeChannel(scheduler.value, ChannelKind::kControl, credentials)),
       stub_(v1::Scheduler::NewStub(channel_)),
       logs_stub_(v1::TaskLogs::NewStub(channel_)) {}
 
@@ -183,9 +184,11 @@ absl::StatusOr<v1::SaveCheckpointResponse> SchedulerClient::SaveCheckpoint(
                                          wait + kCallTimeout);
 }
 
-ServerClient::ServerClient(const std::string& name, const std::string& address)
+ServerClient::ServerClient(const std::string& name, const std::string& address,
+                           const Credentials* credentials)
     : name_(absl::StrCat("server ", name, " at ", address)),
-      stub_(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData))) {}
+      stub_(v1::ParameterServer::NewStub(
+          MakeChannel(address, ChannelKind::kData, credentials, {PeerRole::kServer, name}))) {}
 
 absl::StatusOr<v1::DescribeTablesResponse> ServerClient::DescribeTables(const std::string& job_id) {
   v1::DescribeTablesRequest request;
@@ -211,9 +214,11 @@ absl::StatusOr<v1::PullResponse> ServerClient::Pull(const v1::PullRequest& reque
   return response;
 }
 
-WorkerClient::WorkerClient(const std::string& name, const std::string& address)
+WorkerClient::WorkerClient(const std::string& name, const std::string& address,
+                           const Credentials* credentials)
     : name_(absl::StrCat("worker ", name, " at ", address)),
-      stub_(v1::Worker::NewStub(MakeChannel(address, ChannelKind::kControl))) {}
+      stub_(v1::Worker::NewStub(
+          MakeChannel(address, ChannelKind::kControl, credentials, {PeerRole::kWorker, name}))) {}
 
 absl::StatusOr<v1::ReadTaskLogResponse> WorkerClient::ReadTaskLog(
     const v1::ReadTaskLogRequest& request) {

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "proto/task_logs.grpc.pb.h"
@@ -26,7 +27,8 @@ namespace capstan::cli {
 // slow; else the peer's answer (proto/scheduler.proto).
 class SchedulerClient {
  public:
-  explicit SchedulerClient(const Setting& scheduler);
+  // Null credentials: plain text. They outlive the client, here and below.
+  explicit SchedulerClient(const Setting& scheduler, const Credentials* credentials = nullptr);
 
   // Fills in the protocol's version. SubmitPatiently() (submit.h) repeats calls without an answer.
   absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
@@ -57,6 +59,7 @@ class SchedulerClient {
                                                             uint64_t asked_id, absl::Duration wait);
 
   const std::string& address() const { return scheduler_.value; }
+  const Credentials* credentials() const { return credentials_; }
 
  private:
   absl::Status Explain(const absl::Status& status) const;
@@ -66,6 +69,7 @@ class SchedulerClient {
   void AwaitReturn();
 
   const Setting scheduler_;
+  const Credentials* const credentials_;
   std::atomic<bool> away_ = false;  // The last call could not reach the scheduler.
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
@@ -74,8 +78,8 @@ class SchedulerClient {
 
 class ServerClient {
  public:
-  // `name` is the node's name, for messages.
-  ServerClient(const std::string& name, const std::string& address);
+  // `name` is the node's name, which its certificate has as well.
+  ServerClient(const std::string& name, const std::string& address, const Credentials* credentials);
 
   absl::StatusOr<v1::DescribeTablesResponse> DescribeTables(const std::string& job_id);
   absl::StatusOr<v1::DescribeTrafficResponse> DescribeTraffic();
@@ -88,7 +92,7 @@ class ServerClient {
 
 class WorkerClient {
  public:
-  WorkerClient(const std::string& name, const std::string& address);
+  WorkerClient(const std::string& name, const std::string& address, const Credentials* credentials);
 
   absl::StatusOr<v1::ReadTaskLogResponse> ReadTaskLog(const v1::ReadTaskLogRequest& request);
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/net/credentials.h"
 #include "common/status/status_macros.h"
 #include "common/time/duration_text.h"
 #include "scheduler/cli/client.h"
@@ -56,6 +57,7 @@ ClusterOutput OutputOf(const std::string& directory, const ClusterFile& cluster)
   ClusterOutput output;
   output.set_directory(directory);
   output.set_scheduler(cluster.scheduler());
+  output.set_tls_dir(cluster.tls_dir());
   for (const LocalProcess& process : cluster.processes()) {
     ClusterProcess* shown = output.add_processes();
     shown->set_name(process.name());
@@ -136,7 +138,9 @@ int Up(const Settings& settings, const ClusterArguments& arguments) {
     const std::string dir = is_default ? "" : absl::StrCat(" --dir ", *directory);
     Print(absl::StrCat(
         "\n",
-        is_default ? "" : absl::StrCat("export CAPSTAN_SCHEDULER=", cluster->scheduler(), "\n"),
+        is_default ? ""
+                   : absl::StrCat("export CAPSTAN_SCHEDULER=", cluster->scheduler(),
+                                  " CAPSTAN_TLS_DIR=", cluster->tls_dir(), "\n"),
         "capstan job submit FILE\n",
         arguments.foreground ? "Ctrl-C takes it down.\n"
                              : absl::StrCat("capstan cluster down", dir, "\n")));
@@ -148,7 +152,9 @@ int Up(const Settings& settings, const ClusterArguments& arguments) {
 // will end. Returns the exit code.
 int RunJob(const Settings& settings, const ClusterFile& cluster, const v1::JobSpec& spec,
            bool replace_model) {
-  SchedulerClient scheduler({cluster.scheduler(), "the local cluster"});
+  const auto credentials = Credentials::Read(cluster.tls_dir());
+  if (!credentials.ok()) return Fail(credentials.status());
+  SchedulerClient scheduler({cluster.scheduler(), "the local cluster"}, credentials->get());
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   request.set_replace_model(replace_model);
@@ -193,7 +199,10 @@ int ShowStatus(const Settings& settings, const ClusterArguments& arguments) {
   }
   if (!cluster.ok()) return Fail(cluster.status());
   ClusterOutput output = OutputOf(*directory, *cluster);
-  SchedulerClient scheduler({cluster->scheduler(), ClusterFilePath(*directory)});
+  const auto credentials = Credentials::Read(cluster->tls_dir());
+  if (!credentials.ok()) return Fail(credentials.status());
+  SchedulerClient scheduler({cluster->scheduler(), ClusterFilePath(*directory)},
+                            credentials->get());
   const auto nodes = scheduler.ListNodes();
   if (nodes.ok()) *output.mutable_nodes() = nodes->nodes();
   Print(settings.format() == OutputFormat::kJson

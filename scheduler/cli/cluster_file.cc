@@ -65,12 +65,12 @@ absl::Status RemoveClusterFile(const std::string& directory) {
   return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be removed"));
 }
 
-std::optional<std::string> RunningScheduler(const std::string& directory) {
-  const absl::StatusOr<ClusterFile> cluster = ReadClusterFile(directory);
+std::optional<ClusterFile> RunningCluster(const std::string& directory) {
+  absl::StatusOr<ClusterFile> cluster = ReadClusterFile(directory);
   if (!cluster.ok() || cluster->processes_size() == 0) return std::nullopt;
   const LocalProcess& scheduler = cluster->processes(0);
   if (!IsAlive({scheduler.pid(), scheduler.start_time()})) return std::nullopt;
-  return cluster->scheduler();
+  return *std::move(cluster);
 }
 
 }  // namespace capstan::cli

@@ -24,8 +24,8 @@ absl::Status WriteClusterFile(const std::string& directory, const ClusterFile& c
 // A missing file is no error.
 absl::Status RemoveClusterFile(const std::string& directory);
 
-// Returns the address of the scheduler of the cluster in `directory`, if that process is alive.
-std::optional<std::string> RunningScheduler(const std::string& directory);
+// Returns the cluster in `directory`, if its scheduler is alive.
+std::optional<ClusterFile> RunningCluster(const std::string& directory);
 
 }  // namespace capstan::cli
 

@@ -32,7 +32,7 @@ TEST_CASE("ClusterFile: what is written is read back, and removed without a trac
   REQUIRE_OK_AND_ASSIGN(const ClusterFile read, ReadClusterFile(folder));
   CHECK(read.scheduler() == "127.0.0.1:5");
   CHECK(read.processes(0).start_time() == 99);
-  CHECK_FALSE(RunningScheduler(folder).has_value());  // There is no such process.
+  CHECK_FALSE(RunningCluster(folder).has_value());  // There is no such process.
   REQUIRE_OK(RemoveClusterFile(folder));
   CHECK(std::filesystem::is_empty(folder));
   REQUIRE_OK(RemoveClusterFile(folder));

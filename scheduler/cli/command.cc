@@ -24,15 +24,24 @@ CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string
                      "Address of the scheduler; else CAPSTAN_SCHEDULER, the configuration file, "
                      "the running local cluster (see `capstan config show`)")
         ->type_name("HOST:PORT");
+    command
+        ->add_option("--tls-dir", line.flags.tls_dir,
+                     "Folder of ca.pem, cert.pem and key.pem (`capstan cert user` makes it); else "
+                     "CAPSTAN_TLS_DIR, the configuration file")
+        ->type_name("FOLDER");
   }
   command
       ->add_option("-o,--output", line.flags.output,
                    "Form of the output: table, wide (more columns, in lists of jobs) or json")
       ->type_name("FORM");
-  command->callback([&line, run = std::move(run)] {
-    line.run = [&line, run] {
-      const auto settings = ResolveSettings(line.flags, Environment::OfProcess());
+  command->callback([&line, run = std::move(run), concerns] {
+    line.run = [&line, run, concerns] {
+      auto settings = ResolveSettings(line.flags, Environment::OfProcess());
       if (!settings.ok()) return Fail(settings.status());
+      if (concerns == Concerns::kScheduler) {
+        const absl::Status opened = OpenCredentials(&*settings);
+        if (!opened.ok()) return Fail(opened);
+      }
       return run(*settings);
     };
   });

@@ -48,7 +48,7 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
     request.mutable_spec()->mutable_labels()->erase(key);
   }
   if (!arguments.note.empty()) request.mutable_spec()->set_note(arguments.note);
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   request.set_replace_model(arguments.replace_model);
   const auto submitted = SubmitPatiently(scheduler, std::move(request));
   if (!submitted.ok()) return Fail(submitted.status());
@@ -70,7 +70,7 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
 }
 
 int List(const Settings& settings, const JobSelection& selection) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   auto jobs = scheduler.ListJobs();
   if (!jobs.ok()) return Fail(jobs.status());
   if (const absl::Status status = SelectJobs(selection, *jobs); !status.ok()) return Fail(status);
@@ -81,7 +81,7 @@ int List(const Settings& settings, const JobSelection& selection) {
 }
 
 int ShowStatus(const Settings& settings, const std::string& job_id) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto job = scheduler.GetJob(job_id);
   if (!job.ok()) return Fail(job.status());
   v1::ListJobsResponse one;
@@ -93,7 +93,7 @@ int ShowStatus(const Settings& settings, const std::string& job_id) {
 }
 
 int Describe(const Settings& settings, const std::string& job_id) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto job = scheduler.GetJob(job_id);
   if (!job.ok()) return Fail(job.status());
   Print(settings.format() == OutputFormat::kJson ? ToJson(*job) : DescribeJob(*job, absl::Now()));
@@ -102,7 +102,7 @@ int Describe(const Settings& settings, const std::string& job_id) {
 
 int Watch(const Settings& settings, const std::string& job_id) {
   const Interrupts interrupts;
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   return FollowToEnd(scheduler, job_id, settings.format(), AfterSignal::kGoesOn);
 }
 
@@ -114,7 +114,7 @@ struct ExportArguments {
 };
 
 int Export(const Settings& settings, const ExportArguments& arguments) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   v1::ExportJobRequest request;
   request.set_job_id(arguments.job);
   request.set_folder(arguments.folder);

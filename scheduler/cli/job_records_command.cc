@@ -15,7 +15,7 @@ namespace capstan::cli {
 namespace {
 
 int Delete(const Settings& settings, const std::vector<std::string>& jobs) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   int exit_code = kExitDone;
   for (const std::string& job : jobs) {
     const auto deleted = scheduler.DeleteJob(job);
@@ -45,7 +45,7 @@ int Label(const Settings& settings, const LabelArguments& arguments) {
     return Fail(status);
   }
   if (arguments.has_note) request.set_note(arguments.note);
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto annotated = scheduler.AnnotateJob(request);
   if (!annotated.ok()) return Fail(annotated.status());
   if (settings.format() == OutputFormat::kJson) {

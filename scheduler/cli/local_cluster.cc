@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/net/credentials.h"
 #include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
 #include "common/tensor/durable_file.h"
@@ -24,6 +25,7 @@
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/cluster_file.h"
 #include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/local_certificates.h"
 #include "scheduler/cli/process.h"
 
 namespace capstan::cli {
@@ -70,6 +72,9 @@ class Starter {
   const ClusterFile& cluster() const { return cluster_; }
 
   absl::Status Run() {
+    CAPSTAN_RETURN_IF_ERROR(
+        MakeLocalCertificates(options_.directory, options_.servers, options_.workers));
+    cluster_.set_tls_dir(LocalTlsFolder(options_.directory, "user"));
     CAPSTAN_RETURN_IF_ERROR(Start("scheduler", options_.binaries.scheduler,
                                   {absl::StrCat("--data-dir=", options_.directory, "/scheduler")}));
     CAPSTAN_RETURN_IF_ERROR(AwaitAddresses());
@@ -103,7 +108,8 @@ class Starter {
     unlink(PortFile(name).c_str());
     SpawnOptions spawn;
     spawn.program = program;
-    spawn.args = {"--listen=127.0.0.1:0", absl::StrCat("--port-file=", PortFile(name))};
+    spawn.args = {"--listen=127.0.0.1:0", absl::StrCat("--port-file=", PortFile(name)),
+                  absl::StrCat("--tls-dir=", LocalTlsFolder(options_.directory, name))};
     spawn.args.insert(spawn.args.end(), arguments.begin(), arguments.end());
     spawn.directory = options_.directory;
     spawn.output_file = log;
@@ -152,7 +158,8 @@ class Starter {
   }
 
   absl::Status AwaitRegistration() {
-    SchedulerClient scheduler({cluster_.scheduler(), "the local cluster"});
+    CAPSTAN_ASSIGN_OR_RETURN(const auto credentials, Credentials::Read(cluster_.tls_dir()));
+    SchedulerClient scheduler({cluster_.scheduler(), "the local cluster"}, credentials.get());
     while (true) {
       std::vector<std::string> missing;
       const auto nodes = scheduler.ListNodes();

@@ -2,6 +2,7 @@
 //
 //   <directory>/cluster.json       the processes (cluster_file.h); exists while the cluster runs
 //               logs/<name>.log    the output of each daemon
+//               tls/               certificates (local_certificates.h)
 //               scheduler/         the scheduler's data
 //               <server>/          the server's write-ahead logs
 //               <worker>/          specs and logs of the worker's tasks

@@ -113,7 +113,7 @@ TEST_CASE("StopLocalCluster: what ignores SIGTERM is killed, and the file remove
     ids.push_back(id);
   }
   REQUIRE_OK(WriteClusterFile(directory, cluster));
-  CHECK(RunningScheduler(directory).has_value());
+  CHECK(RunningCluster(directory).has_value());
   CHECK_STATUS(StartLocalCluster(scene.options()), absl::StatusCode::kAlreadyExists,
                "a cluster runs in ");
   CHECK(DeadProcesses(cluster).empty());

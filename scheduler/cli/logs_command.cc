@@ -68,7 +68,8 @@ class TaskLog {
       incarnation_ = task.incarnation();
       address_ = task.address();
       offset_ = 0;
-      worker_ = std::make_unique<WorkerClient>(task.node_id(), task.address());
+      worker_ =
+          std::make_unique<WorkerClient>(task.node_id(), task.address(), scheduler_.credentials());
     }
     while (Interrupts::Signal() == 0) {
       v1::ReadTaskLogRequest request;
@@ -178,7 +179,7 @@ int NoTask(const v1::JobStatus& job, int rank) {
 
 int Logs(const Settings& settings, const LogArguments& arguments) {
   const Interrupts interrupts;
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   JobLogs logs(scheduler, arguments);
   Patience patience(scheduler.address(), {.meanwhile = "the job goes on"});
   while (Interrupts::Signal() == 0) {

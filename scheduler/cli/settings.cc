@@ -36,9 +36,11 @@ absl::Status ParseConfigFile(const std::string& path, const std::string& text, S
       settings->scheduler = setting;
     } else if (key == "output") {
       settings->output = setting;
+    } else if (key == "tls-dir") {
+      settings->tls_dir = setting;
     } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat(origin, ": unknown key \"", key, "\", expected scheduler or output"));
+      return absl::InvalidArgumentError(absl::StrCat(origin, ": unknown key \"", key,
+                                                     "\", expected scheduler, output or tls-dir"));
     }
   }
   return absl::OkStatus();
@@ -69,7 +71,7 @@ Environment Environment::OfProcess() {
     if (!file) return std::nullopt;
     return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   };
-  environment.local_cluster = RunningScheduler;
+  environment.local_cluster = RunningCluster;
   return environment;
 }
 
@@ -91,22 +93,41 @@ absl::StatusOr<std::string> DefaultClusterDirectory(const Environment& environme
 
 absl::StatusOr<Settings> ResolveSettings(const SettingFlags& flags,
                                          const Environment& environment) {
-  Settings settings{{kDefaultScheduler, "default"}, {"table", "default"}};
+  Settings settings{.scheduler = {kDefaultScheduler, "default"},
+                    .output = {"table", "default"},
+                    .tls_dir = {"", "default"},
+                    .credentials = nullptr};
   const auto directory = DefaultClusterDirectory(environment);
-  if (directory.ok()) {
-    const auto local = environment.local_cluster(*directory);
-    if (local) settings.scheduler = {*local, ClusterFilePath(*directory)};
-  }
+  std::optional<ClusterFile> local;
+  if (directory.ok()) local = environment.local_cluster(*directory);
+  if (local) settings.scheduler = {local->scheduler(), ClusterFilePath(*directory)};
   const std::string path = ConfigFilePath(environment);
   const auto text = path.empty() ? std::nullopt : environment.file(path);
   if (text) CAPSTAN_RETURN_IF_ERROR(ParseConfigFile(path, *text, &settings));
   if (const auto scheduler = environment.variable("CAPSTAN_SCHEDULER")) {
     settings.scheduler = {*scheduler, "CAPSTAN_SCHEDULER"};
   }
+  if (const auto tls_dir = environment.variable("CAPSTAN_TLS_DIR")) {
+    settings.tls_dir = {*tls_dir, "CAPSTAN_TLS_DIR"};
+  }
+  if (!flags.tls_dir.empty()) settings.tls_dir = {flags.tls_dir, "--tls-dir"};
   if (!flags.scheduler.empty()) settings.scheduler = {flags.scheduler, "--scheduler"};
   if (!flags.output.empty()) settings.output = {flags.output, "--output"};
+  if (local && settings.tls_dir.value.empty() && settings.scheduler.value == local->scheduler()) {
+    settings.tls_dir = {local->tls_dir(), ClusterFilePath(*directory)};
+  }
   CAPSTAN_RETURN_IF_ERROR(Check(settings));
   return settings;
+}
+
+absl::Status OpenCredentials(Settings* settings) {
+  if (settings->tls_dir.value.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<Credentials>> read = Credentials::Read(settings->tls_dir.value);
+  if (!read.ok()) {
+    return Annotate(read.status(), absl::StrCat("tls-dir from ", settings->tls_dir.origin));
+  }
+  settings->credentials = *std::move(read);
+  return absl::OkStatus();
 }
 
 }  // namespace capstan::cli

@@ -2,17 +2,21 @@
 //
 // The first source with a value counts: the flag, the environment, the configuration file, the
 // running local cluster, the default. The file is $XDG_CONFIG_HOME/capstan/config (or
-// ~/.config/capstan/config). It has lines "scheduler = host:port" and "output = json"; '#' begins a
-// comment; an unknown key is an error.
+// ~/.config/capstan/config). It has lines "scheduler = host:port", "output = json" and
+// "tls-dir = FOLDER"; '#' begins a comment; an unknown key is an error. The local cluster's
+// certificate is used for its scheduler only, whatever named that.
 // Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CLI_SETTINGS_H_
 #define CAPSTAN_SCHEDULER_CLI_SETTINGS_H_
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/net/credentials.h"
+#include "scheduler/cli/cluster_file.pb.h"
 
 namespace capstan::cli {
 
@@ -22,8 +26,8 @@ struct Environment {
   std::function<std::optional<std::string>(const std::string&)> variable;
   // Returns the content of a file; nullopt if there is none.
   std::function<std::optional<std::string>(const std::string&)> file;
-  // Returns the address of the scheduler of the local cluster in a folder, if one runs there.
-  std::function<std::optional<std::string>(const std::string&)> local_cluster;
+  // Returns the local cluster in a folder, if one runs there.
+  std::function<std::optional<ClusterFile>(const std::string&)> local_cluster;
 
   static Environment OfProcess();
 };
@@ -37,7 +41,9 @@ enum class OutputFormat { kTable, kJson };
 
 struct Settings {
   Setting scheduler;  // host:port
-  Setting output;  // "table", "wide" (a table with more columns, where there are more) or "json".
+  Setting output;   // "table", "wide" (a table with more columns, where there are more) or "json".
+  Setting tls_dir;  // See TlsFolder. Empty: plain text.
+  std::shared_ptr<const Credentials> credentials;  // Of tls_dir, once OpenCredentials has read it.
 
   OutputFormat format() const {
     return output.value == "json" ? OutputFormat::kJson : OutputFormat::kTable;
@@ -48,10 +54,15 @@ struct Settings {
 struct SettingFlags {
   std::string scheduler;  // Empty: not given.
   std::string output;
+  std::string tls_dir;
 };
 
 // Errors: kInvalidArgument  a value that is not valid, or an unknown key; names its origin.
 absl::StatusOr<Settings> ResolveSettings(const SettingFlags& flags, const Environment& environment);
+
+// Reads the credentials, where the settings name a folder of them.
+// Errors: those of Credentials::Read; names the origin.
+absl::Status OpenCredentials(Settings* settings);
 
 // Returns the folder that `cluster up` uses without --dir: $XDG_RUNTIME_DIR/capstan, or
 // ~/.capstan/local.

@@ -13,12 +13,13 @@ namespace {
 struct Session {
   std::map<std::string, std::string> variables = {{"HOME", "/home/u"}};
   std::map<std::string, std::string> files;
-  std::map<std::string, std::string> clusters;
+  std::map<std::string, ClusterFile> clusters;
 
-  static std::optional<std::string> Find(const std::map<std::string, std::string>& map,
-                                         const std::string& key) {
+  template <typename Value>
+  static std::optional<Value> Find(const std::map<std::string, Value>& map,
+                                   const std::string& key) {
     const auto found = map.find(key);
-    return found == map.end() ? std::nullopt : std::optional<std::string>(found->second);
+    return found == map.end() ? std::nullopt : std::optional<Value>(found->second);
   }
   Environment environment() const {
     return {[this](const std::string& name) { return Find(variables, name); },
@@ -37,12 +38,17 @@ TEST_CASE("Settings: flag, environment, file, local cluster, default, in this or
   CHECK(session.Resolve({}).scheduler.origin == "default");
   CHECK(session.Resolve({}).format() == OutputFormat::kTable);
 
-  session.clusters["/home/u/.capstan/local"] = "127.0.0.1:40001";
+  ClusterFile cluster;
+  cluster.set_scheduler("127.0.0.1:40001");
+  cluster.set_tls_dir("/tls");
+  session.clusters["/home/u/.capstan/local"] = cluster;
   CHECK(session.Resolve({}).scheduler.value == "127.0.0.1:40001");
+  CHECK(session.Resolve({}).tls_dir.value == "/tls");
   CHECK(session.Resolve({}).scheduler.origin == "/home/u/.capstan/local/cluster.json");
 
   session.files["/home/u/.config/capstan/config"] = "# mine\noutput = json\nscheduler=a:1 # x\n";
   CHECK(session.Resolve({}).scheduler.value == "a:1");
+  CHECK(session.Resolve({}).tls_dir.value.empty());
   CHECK(session.Resolve({}).scheduler.origin == "/home/u/.config/capstan/config:3");
   CHECK(session.Resolve({}).format() == OutputFormat::kJson);
 
@@ -54,6 +60,10 @@ TEST_CASE("Settings: flag, environment, file, local cluster, default, in this or
   CHECK(settings.scheduler.value == "c:3");
   CHECK(settings.scheduler.origin == "--scheduler");
   CHECK(settings.output.origin == "--output");
+  CHECK(session.Resolve({.scheduler = "127.0.0.1:40001"}).tls_dir.value == "/tls");
+  session.variables["CAPSTAN_TLS_DIR"] = "/mine";
+  CHECK(session.Resolve({.scheduler = "127.0.0.1:40001"}).tls_dir.value == "/mine");
+  CHECK(session.Resolve({.tls_dir = "/flag"}).tls_dir.origin == "--tls-dir");
 }
 
 TEST_CASE("Settings: a wrong value is named with the place where it stands", "[cli]") {
@@ -67,8 +77,8 @@ TEST_CASE("Settings: a wrong value is named with the place where it stands", "[c
                "output from --output: got \"yaml\", expected table, wide or json");
   session.files["/home/u/.config/capstan/config"] = "\nschedular = a:1\n";
   CHECK_STATUS(resolve({}), absl::StatusCode::kInvalidArgument,
-               "/home/u/.config/capstan/config:2: unknown key \"schedular\", expected scheduler or "
-               "output");
+               "/home/u/.config/capstan/config:2: unknown key \"schedular\", expected scheduler, "
+               "output or tls-dir");
   session.files["/home/u/.config/capstan/config"] = "json\n";
   CHECK_STATUS(resolve({}), absl::StatusCode::kInvalidArgument,
                "config:1: got \"json\", expected KEY = VALUE");

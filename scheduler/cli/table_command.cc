@@ -58,13 +58,13 @@ absl::StatusOr<Servers> FindServers(SchedulerClient& scheduler, const std::strin
 template <typename Output, typename Ask>
 int ShowServers(const Settings& settings, const std::string& job_id,
                 std::string (*table)(const Output&), const Ask& ask) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto servers = FindServers(scheduler, job_id);
   if (!servers.ok()) return Fail(servers.status());
   Output output;
   int exit_code = kExitDone;
   for (const auto& [name, address] : *servers) {
-    ServerClient server(name, address);
+    ServerClient server(name, address, scheduler.credentials());
     // After an error the other servers' answers are still shown.
     const absl::Status status = ask(server, name, output);
     if (!status.ok()) exit_code = Fail(status);
@@ -139,7 +139,8 @@ absl::StatusOr<std::vector<TableRows>> ExportSparseTables(SchedulerClient& sched
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<EarlierExport> earlier,
                            FindEarlier(arguments, response));
   const SteadyClock clock;
-  GrpcRowSource source({.newest_routing = [&] { return RoutingOfRunning(scheduler, job_id); }});
+  GrpcRowSource source({.newest_routing = [&] { return RoutingOfRunning(scheduler, job_id); },
+                        .credentials = scheduler.credentials()});
   TableScan::Options options;
   options.caller.set_job_id(job_id);
   options.caller.set_rank(-1);
@@ -164,7 +165,8 @@ absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& schedule
   CAPSTAN_ASSIGN_OR_RETURN(const auto response, scheduler.GetTables(job.job_id()));
   std::vector<std::unique_ptr<ServerClient>> servers;
   for (const v1::ServerAddress& server : response.routing().servers()) {
-    servers.push_back(std::make_unique<ServerClient>(server.node_id(), server.address()));
+    servers.push_back(std::make_unique<ServerClient>(server.node_id(), server.address(),
+                                                     scheduler.credentials()));
   }
   const auto pull = [&](int server, const v1::PullRequest& request) {
     return servers[static_cast<size_t>(server)]->Pull(request);
@@ -182,7 +184,7 @@ absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& schedule
 }
 
 int Placement(const Settings& settings, const std::string& job_id) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto tables = scheduler.GetTables(job_id);
   if (!tables.ok()) return Fail(tables.status());
   Print(settings.format() == OutputFormat::kJson ? ToJson(*tables) : PlacementTable(*tables));
@@ -223,7 +225,7 @@ absl::StatusOr<std::vector<std::string>> CopyModel(const v1::JobStatus& job,
 }
 
 int Export(const Settings& settings, const ExportArguments& arguments) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto job = scheduler.GetJob(arguments.job);
   if (!job.ok()) return Fail(job.status());
   const absl::Status possible = CheckSince(arguments, *job);

@@ -33,9 +33,16 @@ absl::Duration TimeOf(int64_t bytes, int64_t bytes_per_second) {
 }  // namespace
 
 struct GrpcReplicaTransport::Peer {
-  Peer(const std::string& address, const Clock* clock)
-      : stub(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData))),
-        pool({.stub = stub.get(), .server = address, .clock = clock, .to_replica = true}) {}
+  Peer(const v1::ServerAddress& server, const Clock* clock, const Credentials* credentials)
+      : stub(v1::ParameterServer::NewStub(MakeChannel(server.address(), ChannelKind::kData,
+                                                      credentials,
+                                                      {PeerRole::kServer, server.node_id()}))),
+        pool({.stub = stub.get(),
+              .server = server.address(),
+              .clock = clock,
+              .to_replica = true,
+              .credentials = credentials,
+              .node = server.node_id()}) {}
 
   const std::unique_ptr<v1::ParameterServer::Stub> stub;
   DataConnectionPool pool;
@@ -181,20 +188,20 @@ void GrpcReplicaTransport::Send(const v1::ServerAddress& to, ReplicaRequest requ
   }
   const auto call =
       std::make_shared<InstallCall>(std::move(request), std::move(moved), std::move(done));
-  if (Enter(to.address(), call)) call->Start(this);
+  if (Enter(to, call)) call->Start(this);
 }
 
 void GrpcReplicaTransport::SendTogether(const v1::ServerAddress& to,
                                         std::vector<ReplicaRequest> requests, SomeDone done) {
   const auto call = std::make_shared<BatchCall>(std::move(requests), std::move(done));
-  if (Enter(to.address(), call)) call->Start(this);
+  if (Enter(to, call)) call->Start(this);
 }
 
-bool GrpcReplicaTransport::Enter(const std::string& address, const std::shared_ptr<Call>& call) {
+bool GrpcReplicaTransport::Enter(const v1::ServerAddress& to, const std::shared_ptr<Call>& call) {
   absl::MutexLock lock(&mutex_);
   if (stopping_) return false;
-  std::shared_ptr<Peer>& peer = peers_[address];
-  if (peer == nullptr) peer = std::make_shared<Peer>(address, &clock_);
+  std::shared_ptr<Peer>& peer = peers_[{to.node_id(), to.address()}];
+  if (peer == nullptr) peer = std::make_shared<Peer>(to, &clock_, credentials_);
   call->peer = peer;
   calls_[call.get()] = call;
   return true;

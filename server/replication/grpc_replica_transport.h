@@ -11,12 +11,14 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "common/time/clock.h"
 #include "proto/parameter_server.pb.h"
 #include "server/replication/replica_transport.h"
@@ -31,6 +33,9 @@ class GrpcReplicaTransport final : public ReplicaTransport {
   // replica that is gone sooner, and ShardPrimary finds one that accepts nothing.
   static constexpr absl::Duration kInstallTimeout = absl::Seconds(10);
 
+  // Null credentials: plain text. They outlive the transport.
+  explicit GrpcReplicaTransport(const Credentials* credentials = nullptr)
+      : credentials_(credentials) {}
   ~GrpcReplicaTransport() override;  // Stops.
 
   void Send(const v1::ServerAddress& to, ReplicaRequest request, Moved moved, Done done) override;
@@ -49,14 +54,16 @@ class GrpcReplicaTransport final : public ReplicaTransport {
 
   // Gives the call its server. False: this has stopped, the process ends, and nobody is left to be
   // told.
-  bool Enter(const std::string& address, const std::shared_ptr<Call>& call);
+  bool Enter(const v1::ServerAddress& to, const std::shared_ptr<Call>& call);
   void Leave(Call* call);
 
+  const Credentials* const credentials_;
   const SteadyClock clock_;
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // One an address that was ever sent to: as many as there are servers. Shared with its calls.
-  absl::btree_map<std::string, std::shared_ptr<Peer>> peers_ ABSL_GUARDED_BY(mutex_);
+  // Keyed by node and address: all that were ever sent to. Shared with their calls.
+  absl::btree_map<std::pair<std::string, std::string>, std::shared_ptr<Peer>> peers_
+      ABSL_GUARDED_BY(mutex_);
   absl::btree_map<Call*, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);  // Calls in flight.
 };
 

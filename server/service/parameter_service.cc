@@ -261,14 +261,15 @@ grpc::ServerUnaryReactor* ParameterService::OpenDataConnections(
 }
 
 absl::Status ParameterService::ListenForData(const std::string& listen, const std::string& host,
-                                             int push_connections) {
+                                             int push_connections, const Credentials* credentials) {
   CAPSTAN_ASSIGN_OR_RETURN(
-      data_server_,
-      DataServer::Start(
-          {.listen = listen,
-           .handler = [this](DataMethod method, const absl::Cord& request, DataServer::Done done) {
-             return StartDataCall(method, request, std::move(done));
-           }}));
+      data_server_, DataServer::Start({.listen = listen,
+                                       .handler =
+                                           [this](DataMethod method, const absl::Cord& request,
+                                                  DataServer::Done done) {
+                                             return StartDataCall(method, request, std::move(done));
+                                           },
+                                       .credentials = credentials}));
   data_host_ = host;
   push_connections_ = push_connections;
   return absl::OkStatus();

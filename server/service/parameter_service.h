@@ -86,8 +86,9 @@ class ParameterService final : public ParameterMethods {
   // `host`; empty: the one at which they reach this service. A worker pushes by `push_connections`,
   // each of which has a thread here. REQUIRES: before calls come, once.
   // Errors: those of DataServer::Start.
+  // Null credentials: plain text.
   absl::Status ListenForData(const std::string& listen, const std::string& host = "",
-                             int push_connections = 1);
+                             int push_connections = 1, const Credentials* credentials = nullptr);
   // Their callers go on over gRPC. Calls that came over them have ended when it returns.
   void CloseDataConnections();
 

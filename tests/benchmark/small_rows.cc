@@ -24,11 +24,11 @@
 #include "common/net/frame.h"
 #include "common/net/grpc_status.h"
 #include "common/net/host_port.h"
+#include "common/net/socket_stream.h"
 #include "common/net/wake_up.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
-#include "common/storage/descriptor.h"
 #include "common/time/clock.h"
 #include "common/wire/tensor_message.h"
 #include "proto/parameter_server.grpc.pb.h"
@@ -129,9 +129,9 @@ class LonePuller {
     CAPSTAN_ASSIGN_OR_RETURN(HostPort place, ParseHostPort(server));
     place.port = told.port();
     WakeUp never;
-    CAPSTAN_ASSIGN_OR_RETURN(Descriptor socket,
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SocketStream> stream,
                              ConnectForData(place, told.token(), kPatience, never.descriptor()));
-    return std::unique_ptr<LonePuller>(new LonePuller(std::move(socket)));
+    return std::unique_ptr<LonePuller>(new LonePuller(std::move(stream)));
   }
   ~LonePuller() {
     caller_.Close();
@@ -161,8 +161,8 @@ class LonePuller {
   }
 
  private:
-  explicit LonePuller(Descriptor socket)
-      : caller_(std::move(socket), &clock_), thread_([this] { caller_.Run().IgnoreError(); }) {
+  explicit LonePuller(std::unique_ptr<SocketStream> stream)
+      : caller_(std::move(stream), &clock_), thread_([this] { caller_.Run().IgnoreError(); }) {
     request_.mutable_caller()->set_job_id(kContenderJob);
     request_.mutable_caller()->set_rank(-1);
     request_.mutable_caller()->set_routing_generation(1);

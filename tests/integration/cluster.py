@@ -85,6 +85,8 @@ class Daemon:
         self.log = folder / f"{name}.log"
         self.command = [*prefix, str(runfile(binary)), f"--listen={host}:0"]
         self.command += [f"--port-file={self.port_file}", *arguments]
+        if not host.startswith("127."):
+            self.command.append("--insecure")
         self.start()
 
     def start(self):

@@ -29,6 +29,7 @@ class LocalClusterTest(unittest.TestCase):
         settings = {"HOME": str(self.folder)}
         if self.scheduler and not folder:
             settings["CAPSTAN_SCHEDULER"] = self.scheduler
+            settings["CAPSTAN_TLS_DIR"] = self.tls_dir
         done = subprocess.run(
             [str(cluster.runfile("scheduler/cli/capstan")), *arguments, *folder, "-o", "json"],
             env={**os.environ, **settings}, stdin=subprocess.DEVNULL, capture_output=True,
@@ -39,7 +40,7 @@ class LocalClusterTest(unittest.TestCase):
 
     def up(self):
         started = self.capstan("cluster", "up", "--servers", "2", "--workers", "2")
-        self.scheduler = started["scheduler"]
+        self.scheduler, self.tls_dir = started["scheduler"], started["tlsDir"]
         return [process["pid"] for process in started["processes"]]
 
     def down(self, pids):

@@ -22,7 +22,7 @@ worker::PushPullCore::Options SimTask::CoreOptions() const {
           .formats = {},
           .push_bytes_max = job_->options.push_bytes_max,
           .key_lists = {.keys_min = 1},
-          .make_transport = [this](const std::string& address) {
+          .make_transport = [this](const std::string&, const std::string& address) {
             return std::make_shared<SimTransport>(world_, self_, address);
           }};
 }

@@ -37,14 +37,22 @@ PushPullCore::Options PushPullClient::CoreOptions() {
           .push_bytes_max = options_.push_bytes_max,
           .shared_memory_bytes = options_.shared_memory_bytes,
           .key_lists = options_.key_lists,
-          .make_transport = [this](const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
-                                mutex_) { return MakeTransportLocked(address); }};
+          .make_transport = [this](const std::string& node, const std::string& address)
+                                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                                  return MakeTransportLocked(node, address);
+                                }};
 }
 
-std::shared_ptr<Transport> PushPullClient::MakeTransportLocked(const std::string& address) {
-  // The sender's wait condition is evaluated whenever the mutex is released.
-  transports_.push_back(std::make_shared<ServerTransport>(
-      address, &clock_, options_.data_connections, [this] { absl::MutexLock lock(&mutex_); }));
+std::shared_ptr<Transport> PushPullClient::MakeTransportLocked(const std::string& node,
+                                                               const std::string& address) {
+  transports_.push_back(std::make_shared<ServerTransport>(ServerTransport::Options{
+      .node = node,
+      .address = address,
+      .clock = &clock_,
+      .credentials = options_.credentials,
+      .data_connections = options_.data_connections,
+      // The sender's wait condition is evaluated whenever the mutex is released.
+      .on_change = [this] { absl::MutexLock lock(&mutex_); }}));
   return transports_.back();
 }
 

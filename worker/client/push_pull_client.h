@@ -28,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/net/credentials.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -104,6 +105,7 @@ class PushPullClient {
     int64_t shared_memory_bytes = SharedMemoryConnection::kBytesDefault;
     // Use data connections beside gRPC, if a server has them (data_connection_pool.h).
     bool data_connections = true;
+    const Credentials* credentials = nullptr;  // Null: plain text. Outlives the client.
     KnownKeyLists::Options key_lists;
     MessageObserver on_message;      // May be null.
     CallHistory* history = nullptr;  // Outlives the client. Null: none is kept.
@@ -185,7 +187,8 @@ class PushPullClient {
   void WaitUntil(Watch watch, const std::function<bool()>& over);
   PushPullCore::Options CoreOptions();
   // Called by core_, under the lock.
-  std::shared_ptr<Transport> MakeTransportLocked(const std::string& address)
+  std::shared_ptr<Transport> MakeTransportLocked(const std::string& node,
+                                                 const std::string& address)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The caller of WaitFor does not use parameters of an unfinished pull any more.
   void EndUseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

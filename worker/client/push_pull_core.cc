@@ -64,13 +64,15 @@ void PushPullCore::SetRouting(Routing routing, Instant now, Actions* actions) {
 
 void PushPullCore::TakeTransports() {
   transports_.clear();
-  for (const std::string& address : routing_.addresses) {
-    std::shared_ptr<Transport>& transport = transport_by_address_[address];
-    if (transport == nullptr) transport = options_.make_transport(address);
+  for (size_t server = 0; server < routing_.addresses.size(); ++server) {
+    const std::string& node = routing_.servers[server];
+    const std::string& address = routing_.addresses[server];
+    std::shared_ptr<Transport>& transport = transport_by_server_[{node, address}];
+    if (transport == nullptr) transport = options_.make_transport(node, address);
     transports_.push_back(transport.get());
   }
   absl::btree_map<Transport*, int64_t> bytes;
-  for (const auto& [address, transport] : transport_by_address_) bytes[transport.get()] = 0;
+  for (const auto& [server, transport] : transport_by_server_) bytes[transport.get()] = 0;
   for (const ShardRoute& shard : routing_.shards) {
     bytes[transports_[static_cast<size_t>(shard.server)]] += 2 * RoomBytes({MessageBytes(shard)});
   }

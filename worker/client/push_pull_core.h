@@ -45,7 +45,8 @@ class PushPullCore {
     int64_t shared_memory_bytes = 0;
     KnownKeyLists::Options key_lists;
     // It never returns null. The core keeps them to its end; calls and questions have pointers.
-    std::function<std::shared_ptr<Transport>(const std::string& address)> make_transport;
+    std::function<std::shared_ptr<Transport>(const std::string& node, const std::string& address)>
+        make_transport;
   };
 
   // What the owner does after a call of this.
@@ -112,7 +113,9 @@ class PushPullCore {
   CallQueue queue_;
   Routing routing_;
   std::vector<Transport*> transports_;  // Indexed as routing_.servers.
-  absl::btree_map<std::string, std::shared_ptr<Transport>> transport_by_address_;
+  // Keyed by node and address.
+  absl::btree_map<std::pair<std::string, std::string>, std::shared_ptr<Transport>>
+      transport_by_server_;
   absl::btree_map<OpId, OpPayload> payloads_;  // The payloads of operations that run.
   absl::btree_map<OpId, OpDone> ended_;
   absl::btree_map<const Transport*, KnownKeyLists> known_lists_;

@@ -49,7 +49,7 @@ struct CoreFixture {
                           .acknowledgement = acknowledgement},
               .push_bytes_max = push_bytes_max,
               .shared_memory_bytes = 1 << 20,
-              .make_transport = [this](const std::string& address) {
+              .make_transport = [this](const std::string&, const std::string& address) {
                 return transports[address] = std::make_shared<FakeTransport>();
               }}) {
     SetRouting(1, {0, 0, 1});

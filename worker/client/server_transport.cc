@@ -204,17 +204,22 @@ struct ServerTransport::Question {
   v1::GetRoutingResponse response;
 };
 
-ServerTransport::ServerTransport(const std::string& address, const Clock* clock,
-                                 bool data_connections, std::function<void()> on_change)
-    : control_(v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kControl))),
+ServerTransport::ServerTransport(const Options& options)
+    : control_(v1::ParameterServer::NewStub(MakeChannel(options.address, ChannelKind::kControl,
+                                                        options.credentials,
+                                                        {PeerRole::kServer, options.node}))),
       shared_memory_(
-          {.stub = control_.get(), .server = address, .on_change = std::move(on_change)}),
+          {.stub = control_.get(), .server = options.address, .on_change = options.on_change}),
       data_pool_({.stub = control_.get(),
-                  .server = address,
-                  .clock = clock,
-                  .enabled = data_connections}) {
+                  .server = options.address,
+                  .clock = options.clock,
+                  .enabled = options.data_connections,
+                  .credentials = options.credentials,
+                  .node = options.node}) {
   for (auto& stub : data_) {
-    stub = v1::ParameterServer::NewStub(MakeChannel(address, ChannelKind::kData));
+    stub = v1::ParameterServer::NewStub(MakeChannel(options.address, ChannelKind::kData,
+                                                    options.credentials,
+                                                    {PeerRole::kServer, options.node}));
   }
 }
 

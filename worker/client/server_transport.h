@@ -20,6 +20,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "common/net/call_tracker.h"
+#include "common/net/credentials.h"
 #include "common/net/data_connection_pool.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
@@ -31,10 +32,15 @@ namespace capstan::worker {
 
 class ServerTransport final : public Transport {
  public:
-  // `on_change`: see SharedMemoryConnection. `clock` outlives it. If !data_connections, gRPC
-  // carries all.
-  ServerTransport(const std::string& address, const Clock* clock, bool data_connections,
-                  std::function<void()> on_change);
+  struct Options {
+    std::string node;                          // The server's node id.
+    std::string address;                       // host:port of its gRPC service.
+    const Clock* clock = nullptr;              // Outlives the transport.
+    const Credentials* credentials = nullptr;  // Null: plain text. Outlives the transport.
+    bool data_connections = true;              // False: gRPC carries all.
+    std::function<void()> on_change;           // See SharedMemoryConnection.
+  };
+  explicit ServerTransport(const Options& options);
   ~ServerTransport() override { Close(); }
   ServerTransport(const ServerTransport&) = delete;
   ServerTransport& operator=(const ServerTransport&) = delete;

@@ -18,6 +18,7 @@
 #include "common/net/data_socket.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_server.h"
+#include "common/net/socket_stream.h"
 #include "common/net/wake_up.h"
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
@@ -119,11 +120,10 @@ class RawServer final : public v1::ParameterServer::Service {
   Descriptor Accept() const {
     pollfd file{.fd = listening_->socket.get(), .events = POLLIN, .revents = 0};
     REQUIRE(poll(&file, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) == 1);
-    Descriptor socket = AcceptData(listening_->socket.get());
+    const std::unique_ptr<SocketStream> stream = PlainStream(AcceptData(listening_->socket.get()));
     WakeUp never;
-    REQUIRE_OK(
-        GreetClient(socket.get(), std::string(kTokenBytes, 't'), kPatience, never.descriptor()));
-    return socket;
+    REQUIRE_OK(GreetClient(*stream, std::string(kTokenBytes, 't'), kPatience, never.descriptor()));
+    return Descriptor(dup(stream->socket()));
   }
 
   const absl::StatusOr<ListeningSocket> listening_ = ListenForData("127.0.0.1:0");

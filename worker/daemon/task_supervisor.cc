@@ -160,6 +160,7 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
   options.name = "capstan-worker";
   options.args = {"--task", "--scheduler=" + options_.scheduler, "--spec=" + files.spec,
                   "--log-format=" + options_.log_format};
+  if (!options_.tls_dir.empty()) options.args.push_back("--tls-dir=" + options_.tls_dir);
   options.environment = {{"OMP_NUM_THREADS", std::to_string(threads)}};
   // The fastest plans on its GPUs, which one task measures and later tasks reuse.
   if (std::getenv(kPlansVariable) == nullptr) {

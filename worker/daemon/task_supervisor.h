@@ -28,6 +28,7 @@ class TaskSupervisor final : public NodeHandler {
   struct Options {
     std::string work_dir;             // Absolute.
     std::string scheduler;            // host:port, passed to the tasks.
+    std::string tls_dir;              // Passed to the tasks. Empty: plain text.
     std::string log_format = "text";  // Passed to the tasks.
     // The program that runs a task: this one, even if its file has been replaced since.
     std::string program = "/proc/self/exe";

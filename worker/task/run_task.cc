@@ -6,9 +6,9 @@
 namespace capstan::worker {
 
 int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,
-            const std::string& folder) {
+            const Credentials* credentials, const std::string& folder) {
   const SteadyClock clock;
-  Task task(assignment, scheduler, folder, clock);
+  Task task(assignment, scheduler, credentials, folder, clock);
   return task.Run();
 }
 

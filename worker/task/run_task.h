@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "common/net/credentials.h"
 #include "proto/scheduler.pb.h"
 
 namespace capstan::worker {
@@ -11,9 +12,9 @@ namespace capstan::worker {
 // Trains, evaluates and exports as the scheduler at `scheduler` (host:port) says, until it says
 // FINISH. `folder` has the task's own files. Returns the process's exit code: 0: the task is done,
 // or was told to stop (fenced off); 1: it failed and has told the scheduler why; 3: it failed and
-// could not tell the scheduler.
+// could not tell the scheduler. Null credentials: plain text.
 int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,
-            const std::string& folder);
+            const Credentials* credentials, const std::string& folder);
 
 }  // namespace capstan::worker
 

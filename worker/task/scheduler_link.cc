@@ -20,7 +20,8 @@ bool IsFenced(const absl::Status& status) {
 SchedulerLink::SchedulerLink(const Options& options, Callbacks callbacks)
     : options_(options),
       callbacks_(std::move(callbacks)),
-      stub_(v1::Scheduler::NewStub(MakeChannel(options.scheduler, ChannelKind::kControl))),
+      stub_(v1::Scheduler::NewStub(
+          MakeChannel(options.scheduler, ChannelKind::kControl, options.credentials))),
       pacer_(options.pace) {}
 
 SchedulerLink::~SchedulerLink() { Stop(); }

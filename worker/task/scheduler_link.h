@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "worker/task/report_pacer.h"
 
@@ -26,6 +27,7 @@ class SchedulerLink {
   struct Options {
     std::string scheduler;  // host:port
     ReportPace pace;
+    const Credentials* credentials = nullptr;  // Null: plain text. Outlives the link.
   };
   struct Callbacks {
     std::function<v1::SyncTaskRequest()> report;

@@ -43,8 +43,9 @@ std::unique_ptr<CallHistory> HistoryOf(const v1::TaskAssignment& assignment, con
 }  // namespace
 
 Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
-           const std::string& folder, const Clock& clock)
+           const Credentials* credentials, const std::string& folder, const Clock& clock)
     : assignment_(assignment),
+      credentials_(credentials),
       folder_(folder),
       clock_(clock),
       trace_(TaskTrace::Create(assignment, clock)),
@@ -57,12 +58,13 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
                .formats = WireFormats(assignment.spec()),
                .shared_memory_bytes = SharedMemoryBytes(assignment.spec()),
                .data_connections = assignment.spec().wire().data_connections() != v1::OFF,
+               .credentials = credentials,
                .on_message = MessageObserver(trace_.get()),
                .history = history_.get()},
               clock),
-      scheduler_disk_({.scheduler = scheduler}),
+      scheduler_disk_({.scheduler = scheduler, .credentials = credentials}),
       board_(BoardOptions(assignment.spec())),
-      link_({.scheduler = scheduler},
+      link_({.scheduler = scheduler, .credentials = credentials},
             {.report = [this] { return Report(); },
              .receive = [this](const v1::SyncTaskResponse& response) { Receive(response); },
              .fenced =
@@ -301,7 +303,8 @@ absl::StatusOr<TableRows> Task::WriteRows(const std::string& folder, const v1::T
   options.caller.set_job_id(assignment_.job_id());
   options.caller.set_rank(assignment_.rank());
   options.caller.set_incarnation(assignment_.incarnation());
-  GrpcRowSource source({.newest_routing = [this] { return NewestRouting(); }});
+  GrpcRowSource source(
+      {.newest_routing = [this] { return NewestRouting(); }, .credentials = credentials_});
   CAPSTAN_ASSIGN_OR_RETURN(const v1::RoutingTable routing, NewestRouting());
   return ExportRows(options, table, routing, folder, clock_, source, /*earlier=*/nullptr,
                     activity_.listener());

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/job_files/scheduler_disk.h"
+#include "common/net/credentials.h"
 #include "common/tensor/model_file.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.pb.h"
@@ -39,9 +40,9 @@ namespace capstan::worker {
 
 class Task final : private TaskPort {
  public:
-  // `folder` has the task's own files.
+  // `folder` has the task's own files. Null credentials: plain text. They outlive the task.
   Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
-       const std::string& folder, const Clock& clock);
+       const Credentials* credentials, const std::string& folder, const Clock& clock);
 
   // Works until the scheduler says FINISH, the task is fenced off, or something fails.
   // Returns the process's exit code (run_task.h).
@@ -87,6 +88,7 @@ class Task final : private TaskPort {
 
   // Constant after construction.
   const v1::TaskAssignment assignment_;
+  const Credentials* const credentials_;
   const std::string folder_;
   const Clock& clock_;
 

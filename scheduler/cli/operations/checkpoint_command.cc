@@ -34,7 +34,7 @@ int Show(const Settings& settings, const std::string& folder, Depth depth) {
 }
 
 int Save(const Settings& settings, const std::string& job_id) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto saved = SaveCheckpoint(scheduler, job_id);
   if (!saved.ok()) return Fail(saved.status());
   Print(settings.format() == OutputFormat::kJson

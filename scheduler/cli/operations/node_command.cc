@@ -17,7 +17,7 @@ namespace capstan::cli {
 namespace {
 
 int List(const Settings& settings) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto nodes = scheduler.ListNodes();
   if (!nodes.ok()) return Fail(nodes.status());
   Print(settings.format() == OutputFormat::kJson ? ToJson(*nodes) : NodeTable(*nodes));
@@ -25,7 +25,7 @@ int List(const Settings& settings) {
 }
 
 int Describe(const Settings& settings, const std::string& name) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto nodes = scheduler.ListNodes();
   if (!nodes.ok()) return Fail(nodes.status());
   for (const v1::NodeStatus& node : nodes->nodes()) {
@@ -43,7 +43,7 @@ struct DrainArguments {
 
 int Drain(const Settings& settings, const DrainArguments& arguments) {
   const Interrupts interrupts;
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   return arguments.cancel ? CancelDrain(scheduler, arguments.node, settings.format())
                           : DrainUntilSafe(scheduler, arguments.node, settings.format());
 }

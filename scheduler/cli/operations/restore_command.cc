@@ -32,7 +32,7 @@ struct GoOnArguments {
 // checkpoint is not known yet. Returns the exit code.
 int SubmitAndFollow(const Settings& settings, const GoOnArguments& arguments,
                     v1::SubmitJobRequest request, const std::string& of) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   request.set_replace_model(arguments.replace_model);
   const auto submitted = SubmitPatiently(scheduler, std::move(request));
   if (!submitted.ok()) return Fail(submitted.status());
@@ -75,7 +75,7 @@ int Restore(const Settings& settings, const GoOnArguments& arguments) {
 }
 
 int Resume(const Settings& settings, const GoOnArguments& arguments) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto job = scheduler.GetJob(arguments.from);
   if (!job.ok()) return Fail(job.status());
   const auto spec = ResumedJob(*job, WithAbsolutePaths(arguments.changes));
@@ -87,7 +87,7 @@ int Resume(const Settings& settings, const GoOnArguments& arguments) {
 }
 
 int ShowRecoverable(const Settings& settings) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto list = scheduler.ListRecoverable();
   if (!list.ok()) return Fail(list.status());
   Print(settings.format() == OutputFormat::kJson ? ToJson(*list) : RecoverableTable(*list));
@@ -95,7 +95,7 @@ int ShowRecoverable(const Settings& settings) {
 }
 
 int RecoverFromLogs(const Settings& settings, const std::string& job, bool no_wait) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto recovered = scheduler.RecoverJob(job);
   if (!recovered.ok()) return Fail(recovered.status());
   const bool json = settings.format() == OutputFormat::kJson;

@@ -23,7 +23,7 @@ struct StopArguments {
 };
 
 int Stop(const Settings& settings, const std::string& job_id) {
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto stopped = scheduler.StopJob(job_id);
   if (!stopped.ok()) return Fail(stopped.status());
   Print(settings.format() == OutputFormat::kJson
@@ -48,7 +48,7 @@ int FailToSave(SchedulerClient& scheduler, const std::string& job_id, const absl
 
 int SaveAndStop(const Settings& settings, const std::string& job_id) {
   const Interrupts interrupts;
-  SchedulerClient scheduler(settings.scheduler);
+  SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto asked = scheduler.StopJob(job_id, SchedulerClient::Save::kYes);
   if (!asked.ok()) return Fail(asked.status());
   const auto saved = AwaitCheckpoint(scheduler, job_id, asked->asked_id());

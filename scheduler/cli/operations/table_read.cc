@@ -90,7 +90,8 @@ absl::Status ReadDense(const ReadArguments& arguments, const v1::TableSpec& spec
 absl::StatusOr<TableReadOutput> ReadTable(const Settings& settings,
                                           const ReadArguments& arguments) {
   const SteadyClock clock;
-  GrpcSnapshotSource source({.scheduler = settings.scheduler.value});
+  GrpcSnapshotSource source(
+      {.scheduler = settings.scheduler.value, .credentials = settings.credentials.get()});
   CAPSTAN_ASSIGN_OR_RETURN(const auto reader,
                            SnapshotReader::Open({.job_id = arguments.job}, clock, source));
   TableReadOutput output;

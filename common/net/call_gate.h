@@ -1,0 +1,73 @@
+// CallGate: judges every call of a server that authenticates, before a handler sees it.
+//
+// The connection is authenticated by then: its certificate was signed by the cluster's authority.
+// The gate finds who that is, and refuses a certificate that has expired meanwhile, is on the deny
+// list, or belongs to another cluster, and a method that the caller's role may not call. gRPC calls
+// it for every method of every service, so a new method is closed until the table has it.
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_COMMON_NET_CALL_GATE_H_
+#define CAPSTAN_COMMON_NET_CALL_GATE_H_
+
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/server_context.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/security/call_policy.h"
+#include "common/security/certificate.h"
+#include "common/security/deny_list.h"
+#include "common/security/identity.h"
+
+namespace capstan {
+
+class CallGate final : public grpc::AuthMetadataProcessor {
+ public:
+  struct Options {
+    std::string cluster;
+    std::string deny_list;  // Path; the file need not exist.
+  };
+  explicit CallGate(Options options);
+
+  bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* connection,
+                       OutputMetadata* consumed, OutputMetadata* response) override;
+
+  // Judges a call by the certificate of its connection. `now` is by the wall clock. A refusal is
+  // logged.
+  // Errors: kPermissionDenied  names the certificate's identity, the method and the cause.
+  absl::Status Check(const CertificateFacts& caller, absl::string_view method, absl::Time now);
+
+ private:
+  static constexpr size_t kKnownMax = 4096;
+
+  absl::StatusOr<CertificateFacts> FactsOf(absl::string_view certificate);  // In PEM.
+  absl::Status Judge(const CertificateFacts& caller, absl::string_view method, absl::Time now);
+
+  const Options options_;
+  absl::Mutex mutex_;
+  DenyList deny_list_ ABSL_GUARDED_BY(mutex_);
+  // Certificates seen before, by their PEM, because reading one takes longer than a call may.
+  absl::flat_hash_map<std::string, CertificateFacts> known_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Who calls, as the gate has admitted it. Empty: the server authenticates nobody.
+std::optional<Identity> CallerOf(const grpc::ServerContextBase& context);
+
+// For calls in which a node names itself: the caller must have that name and one of `roles`. Who
+// authenticates nobody accepts all.
+// Errors: kPermissionDenied  names both.
+absl::Status CheckCallerIs(const grpc::ServerContextBase& context, Roles roles,
+                           absl::string_view name);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_CALL_GATE_H_

@@ -1,0 +1,78 @@
+#include "scheduler/cli/local_certificates.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "common/security/certificate_authority.h"
+#include "common/security/identity.h"
+#include "common/security/tls_folder.h"
+#include "common/status/status_macros.h"
+#include "common/storage/descriptor.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr char kCluster[] = "local";
+constexpr absl::Duration kLifetime = absl::Hours(24 * 365);
+
+absl::Status WriteNew(const std::string& path, absl::string_view text) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.ok()) return absl::ErrnoToStatus(errno, path);
+  const ssize_t written = write(file.get(), text.data(), text.size());
+  if (written == static_cast<ssize_t>(text.size())) return absl::OkStatus();
+  return absl::ErrnoToStatus(written < 0 ? errno : ENOSPC, path);
+}
+
+absl::Status MakePrivateFolder(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, path);
+}
+
+}  // namespace
+
+std::string LocalTlsFolder(const std::string& directory, const std::string& name) {
+  return absl::StrCat(directory, "/tls/", name);
+}
+
+absl::Status MakeLocalCertificates(const std::string& directory, int servers, int workers) {
+  const absl::Time now = absl::Now();
+  CAPSTAN_ASSIGN_OR_RETURN(const CertificateAuthority authority,
+                           CertificateAuthority::Create(kCluster, kLifetime, now));
+  std::vector<Identity> all = {{kCluster, PeerRole::kScheduler, ""},
+                               {kCluster, PeerRole::kAdmin, "user"}};
+  for (int i = 1; i <= servers; ++i) {
+    all.push_back({kCluster, PeerRole::kServer, absl::StrCat("server-", i)});
+  }
+  for (int i = 1; i <= workers; ++i) {
+    all.push_back({kCluster, PeerRole::kWorker, absl::StrCat("worker-", i)});
+  }
+  const std::string root = absl::StrCat(directory, "/tls");
+  std::error_code error;
+  std::filesystem::remove_all(root, error);
+  CAPSTAN_RETURN_IF_ERROR(MakePrivateFolder(root));
+  for (const Identity& identity : all) {
+    CAPSTAN_ASSIGN_OR_RETURN(
+        const IssuedCertificate issued,
+        authority.Issue(identity, {"127.0.0.1", "::1", "localhost"}, kLifetime, now));
+    const std::string folder = LocalTlsFolder(
+        directory, identity.role == PeerRole::kScheduler ? "scheduler" : identity.name);
+    CAPSTAN_RETURN_IF_ERROR(MakePrivateFolder(folder));
+    CAPSTAN_RETURN_IF_ERROR(
+        WriteNew(absl::StrCat(folder, "/", kTrustedFile), authority.certificate_pem()));
+    CAPSTAN_RETURN_IF_ERROR(
+        WriteNew(absl::StrCat(folder, "/", kCertificateFile), issued.certificate_pem));
+    CAPSTAN_RETURN_IF_ERROR(WriteNew(absl::StrCat(folder, "/", kKeyFile), issued.key_pem));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace capstan::cli
