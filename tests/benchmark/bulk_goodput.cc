@@ -5,8 +5,11 @@
 // An operation moves a table of one size: a push (ours applies it: SGD), a pull, or both at once,
 // one operation after the other over one connection, as a worker without anything to compute does.
 // Servers are processes of their own on loopback, contestants take turns. Raw TCP is measured with
-// an answer to each message, as ours has, and streamed, without any.
+// an answer to each message, as ours has, and streamed, without any. With --tls ours is encrypted,
+// and measured against itself in plain text and against what one core encrypts (AES-128-GCM).
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
+#include <openssl/evp.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
@@ -21,6 +24,7 @@
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
+#include "scheduler/cli/local_certificates.h"
 #include "tests/benchmark/baseline/grpc_bulk.h"
 #include "tests/benchmark/baseline/peer_process.h"
 #include "tests/benchmark/baseline/tcp_bulk.h"
@@ -37,12 +41,14 @@ constexpr double kTcpGoal = 0.8;  // The goal for messages of 1 MiB and more.
 constexpr int64_t kTcpGoalFrom = 1 << 20;
 constexpr double kGrpcGoal = 2.5;  // At 16 MiB.
 constexpr int64_t kGrpcGoalAt = 16 << 20;
+constexpr int kRecordBytes = 16 << 10;
 
 struct Flags {
   ReportFlags report;
   std::string server;
   std::string baseline;
   std::vector<int64_t> sizes = {64, 256, 1024, 4096, 16384, 65536};  // KiB.
+  bool tls = false;
 };
 
 std::string SizeName(int64_t bytes) {
@@ -115,6 +121,62 @@ std::vector<Contestant> ContestantsOf(Contender& ours, Peers& peers, Direction d
            }}};
 }
 
+// Encrypts `count` times so many bytes, in records of TLS's size.
+absl::StatusOr<Turn> Encrypt(int64_t bytes, int64_t count) {
+  const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> cipher(
+      EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+  const std::vector<unsigned char> key(16, 1), nonce(12, 2);
+  std::vector<unsigned char> record(kRecordBytes, 3), tag(16);
+  OperationTimer timer(&ProcessorSeconds);
+  for (int64_t i = 0; i < count; ++i) {
+    timer.Begin();
+    for (int64_t done = 0; done < bytes; done += kRecordBytes) {
+      int size = 0;
+      if (EVP_EncryptInit_ex(cipher.get(), EVP_aes_128_gcm(), nullptr, key.data(), nonce.data()) !=
+              1 ||
+          EVP_EncryptUpdate(cipher.get(), record.data(), &size, record.data(), kRecordBytes) != 1 ||
+          EVP_EncryptFinal_ex(cipher.get(), record.data(), &size) != 1 ||
+          EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, 16, tag.data()) != 1) {
+        return absl::InternalError("AES-128-GCM does not work");
+      }
+    }
+    timer.End(static_cast<double>(bytes));
+  }
+  return timer.Take();
+}
+
+absl::Status CompareTls(const Flags& flags, int64_t bytes, const std::string& folder,
+                        Report* report) {
+  const Layout layout{.name = SizeName(bytes),
+                      .elements = bytes / static_cast<int64_t>(sizeof(float))};
+  auto gradient = std::make_shared<worker::TableArrays>();
+  gradient->emplace_back(static_cast<size_t>(layout.count()), 0.5f);
+  Contender tls({.name = "TLS", .server = flags.server, .rule = Rule::kSgd, .tls_folder = folder},
+                layout, Mode::kAsp);
+  Contender plain({.name = "plain", .server = flags.server, .rule = Rule::kSgd}, layout,
+                  Mode::kAsp);
+  CAPSTAN_RETURN_IF_ERROR(tls.Start(absl::StrCat(folder, "/tls-", bytes), gradient));
+  CAPSTAN_RETURN_IF_ERROR(plain.Start(absl::StrCat(folder, "/plain-", bytes), gradient));
+  for (const Direction direction : {Direction::kPush, Direction::kPull}) {
+    const auto ours = [&](Contender& who) {
+      return
+          [&who, direction, bytes](int64_t count) { return RunOurs(who, direction, bytes, count); };
+    };
+    Comparison comparison{.measure = absl::StrCat(NameOf(direction), ", ", layout.name, ", TLS")};
+    CAPSTAN_ASSIGN_OR_RETURN(
+        comparison.series,
+        MeasureInTurn({{.name = "Capstan", .run = ours(tls)},
+                       {.name = "plain", .run = ours(plain)},
+                       {.name = "AES-128-GCM, one core",
+                        .run = [bytes](int64_t count) { return Encrypt(bytes, count); }}},
+                      flags.report.turns));
+    comparison.goals = {0, 0, 0};
+    report->Add(comparison);
+  }
+  CAPSTAN_RETURN_IF_ERROR(tls.CheckRecorded());
+  return plain.CheckRecorded();
+}
+
 absl::Status CompareSize(const Flags& flags, int64_t bytes, const std::string& folder, Peers& peers,
                          Report* report) {
   const Layout layout{.name = SizeName(bytes),
@@ -139,6 +201,13 @@ absl::Status CompareSize(const Flags& flags, int64_t bytes, const std::string& f
 absl::Status CompareAll(const Flags& flags, Report* report) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto folder,
                            ScratchFolder::Make(ScratchFolder::Home(), "bulk-goodput"));
+  if (flags.tls) {
+    CAPSTAN_RETURN_IF_ERROR(cli::MakeLocalCertificates(folder->path(), 1, 1));
+    for (const int64_t size : flags.sizes) {
+      CAPSTAN_RETURN_IF_ERROR(CompareTls(flags, size << 10, folder->path(), report));
+    }
+    return absl::OkStatus();
+  }
   CAPSTAN_ASSIGN_OR_RETURN(Peers peers, StartPeers(flags.baseline, folder->path()));
   for (const int64_t size : flags.sizes) {
     CAPSTAN_RETURN_IF_ERROR(CompareSize(flags, size << 10, folder->path(), peers, report));
@@ -155,6 +224,7 @@ int Main(int argc, char** argv) {
   app.add_option("--sizes", flags.sizes, "KiB, as 64,1024; up to 262144 (256 MiB)")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{1}, int64_t{256} << 10));
+  app.add_flag("--tls", flags.tls, "Encrypted, against plain text and AES-128-GCM");
   CLI11_PARSE(app, argc, argv);
   Report report(flags.report.json);
   return report.Finish(CompareAll(flags, &report));

@@ -8,6 +8,7 @@
 #include "common/net/grpc_status.h"
 #include "common/status/status_macros.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "scheduler/cli/local_certificates.h"
 #include "scheduler/core/placement.h"
 #include "tests/benchmark/at_once.h"
 #include "tests/benchmark/processor_time.h"
@@ -111,10 +112,20 @@ absl::Status Contender::Start(const std::string& folder,
 }
 
 absl::Status Contender::StartServers(const std::string& folder) {
-  for (int i = 0; i < config_.servers + config_.replicas; ++i) {
+  if (!config_.tls_folder.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(scheduler_credentials_, Credentials::Read(cli::LocalTlsFolder(
+                                                         config_.tls_folder, "scheduler")));
+    CAPSTAN_ASSIGN_OR_RETURN(worker_credentials_, Credentials::Read(cli::LocalTlsFolder(
+                                                      config_.tls_folder, "worker-1")));
+  }
+  for (int i = 1; i <= config_.servers + config_.replicas; ++i) {
     LiveServer::Options options;
     options.program = config_.server;
     options.name = absl::StrCat("server-", i);
+    if (!config_.tls_folder.empty()) {
+      options.tls_dir = cli::LocalTlsFolder(config_.tls_folder, options.name);
+      options.scheduler = scheduler_credentials_.get();
+    }
     options.folder = absl::StrCat(folder, "/", options.name);
     options.log = config_.durability == v1::LOG;
     options.data_listen = config_.data_listen;
@@ -140,6 +151,7 @@ absl::Status Contender::StartWorkers(const v1::RoutingTable& routing) {
         .formats = {{.gradients = config_.format, .parameters = config_.format}}};
     if (!config_.shared_memory) options.shared_memory_bytes = 0;
     options.data_connections = config_.data_connections;
+    options.credentials = worker_credentials_.get();
     if (mode_ == Mode::kBsp && committed) {
       options.session.acknowledgement = worker::Acknowledgement::kWholeIteration;
     }

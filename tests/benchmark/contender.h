@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/net/credentials.h"
 #include "common/time/clock.h"
 #include "proto/job.pb.h"
 #include "tests/benchmark/live_server.h"
@@ -54,6 +55,9 @@ struct Config {
   bool shared_memory = false;    // Between workers and servers, instead of TCP.
   bool data_connections = true;  // Beside gRPC: whether workers ask for them, and
   std::string data_listen = {};  // what --data-listen of servers says.
+  // Encrypted: the folder of a local cluster's certificates (local_certificates.h), for servers
+  // and worker-1. Empty: plain text.
+  std::string tls_folder = {};
 };
 
 class Contender {
@@ -107,6 +111,7 @@ class Contender {
   const Layout layout_;
   const Mode mode_;
   const SteadyClock clock_;
+  std::unique_ptr<Credentials> scheduler_credentials_, worker_credentials_;  // Null: plain text.
   std::vector<std::unique_ptr<LiveServer>> servers_;
   std::shared_ptr<const worker::TableArrays> gradient_;  // Shared by all contenders.
   std::vector<Worker> workers_;

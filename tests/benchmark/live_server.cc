@@ -18,7 +18,8 @@ constexpr absl::Duration kReadLease = absl::Hours(10);  // Longer than anything 
 
 }  // namespace
 
-LiveServer::LiveServer(const Options& options) : options_(options), scheduler_(kReadLease) {}
+LiveServer::LiveServer(const Options& options)
+    : options_(options), scheduler_(kReadLease, options.scheduler) {}
 
 absl::StatusOr<std::unique_ptr<LiveServer>> LiveServer::Start(const Options& options) {
   std::unique_ptr<LiveServer> server(new LiveServer(options));
@@ -30,6 +31,7 @@ absl::StatusOr<std::unique_ptr<LiveServer>> LiveServer::Start(const Options& opt
   if (!options.data_listen.empty()) {
     spawn.args.push_back(absl::StrCat("--data-listen=", options.data_listen));
   }
+  if (!options.tls_dir.empty()) spawn.args.push_back("--tls-dir=" + options.tls_dir);
   spawn.output_file = absl::StrCat(options.folder, "/log");
   CAPSTAN_ASSIGN_OR_RETURN(server->process_, Subprocess::Spawn(spawn));
   const std::optional<v1::RegisterRequest> registered = server->scheduler_.WaitForRegister(1);

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/net/credentials.h"
 #include "common/net/testing/fake_scheduler.h"
 #include "common/process/subprocess.h"
 #include "proto/scheduler.pb.h"
@@ -21,11 +22,13 @@ namespace capstan::benchmark {
 class LiveServer {
  public:
   struct Options {
-    std::string program;      // Path of capstan-server.
-    std::string name;         // Node id.
-    std::string folder;       // Exists; its log file and its data go there.
-    bool log = false;         // The server gets a folder for write-ahead logs.
-    std::string data_listen;  // Empty: as the server does by itself.
+    std::string program;                     // Path of capstan-server.
+    std::string name;                        // Node id.
+    std::string folder;                      // Exists; its log file and its data go there.
+    bool log = false;                        // The server gets a folder for write-ahead logs.
+    std::string data_listen;                 // Empty: as the server does by itself.
+    std::string tls_dir;                     // The server's certificate. Empty: plain text.
+    const Credentials* scheduler = nullptr;  // The scheduler's, with tls_dir. Outlive the server.
   };
   // Returns once the server has registered.
   // Errors: kUnavailable  it does not start, or not within 20 s; says what it wrote.

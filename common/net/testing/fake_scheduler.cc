@@ -28,15 +28,16 @@ absl::Status TakeError(std::vector<absl::Status>* errors) {
 
 }  // namespace
 
-FakeScheduler::FakeScheduler(absl::Duration read_lease)
-    : read_lease_(read_lease), address_("127.0.0.1:0") {
+FakeScheduler::FakeScheduler(absl::Duration read_lease, const Credentials* credentials)
+    : credentials_(credentials), read_lease_(read_lease), address_("127.0.0.1:0") {
   Up();
 }
 
 FakeScheduler::~FakeScheduler() { Down(); }
 
 void FakeScheduler::Up() {
-  auto server = GrpcServer::Start({.listen = address_, .services = {this}});
+  auto server =
+      GrpcServer::Start({.listen = address_, .services = {this}, .credentials = credentials_});
   if (!server.ok()) {
     std::fprintf(stderr, "FakeScheduler: %s\n", server.status().ToString().c_str());
     std::abort();

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/credentials.h"
 #include "common/net/grpc_server.h"
 #include "proto/scheduler.grpc.pb.h"
 
@@ -25,7 +26,9 @@ namespace capstan::testing {
 class FakeScheduler final : public v1::Scheduler::CallbackService {
  public:
   // Listens on a free port of 127.0.0.1. Servers get a read lease of `read_lease` with each answer.
-  explicit FakeScheduler(absl::Duration read_lease = absl::ZeroDuration());
+  // Null credentials: plain text. They outlive it.
+  explicit FakeScheduler(absl::Duration read_lease = absl::ZeroDuration(),
+                         const Credentials* credentials = nullptr);
   ~FakeScheduler() override;
 
   const std::string& address() const { return address_; }
@@ -72,6 +75,7 @@ class FakeScheduler final : public v1::Scheduler::CallbackService {
   // `status`.
   void Release(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const Credentials* const credentials_;
   const absl::Duration read_lease_;  // Constant after construction.
   std::unique_ptr<GrpcServer> server_;
   std::string address_;
