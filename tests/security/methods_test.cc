@@ -1,0 +1,284 @@
+// Every method of every port of real daemons, called by everybody who may not call it.
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/net/channel.h"
+#include "common/net/credentials.h"
+#include "common/net/grpc_status.h"
+#include "common/process/subprocess.h"
+#include "common/security/call_policy.h"
+#include "common/security/testing/test_authority.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/test_paths.h"
+#include "proto/scheduler.grpc.pb.h"
+
+namespace capstan {
+namespace {
+
+using testing::ReadFile;
+using testing::TestAuthority;
+using testing::TestPath;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+// Calls that are admitted may be held, so they end by their deadline.
+constexpr absl::Duration kCallTimeout = absl::Milliseconds(300);
+constexpr PeerRole kRoles[] = {PeerRole::kScheduler, PeerRole::kServer, PeerRole::kWorker,
+                               PeerRole::kUser,      PeerRole::kReader, PeerRole::kMetrics,
+                               PeerRole::kAdmin};
+
+void Append(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary | std::ios::app) << text;
+}
+
+// A daemon with a certificate. Its folder trusts a second authority, too, as in a change of
+// authorities, or where one organisation has an authority for each cluster and one bundle of them.
+class Daemon {
+ public:
+  Daemon(const TestAuthority& authority, const TestAuthority& other, PeerRole role,
+         const std::string& name, const std::string& scheduler)
+      : folder_(authority.MakeFolder(absl::StrCat("tls-", PeerRoleName(role)), role, name)) {
+    Append(folder_ + "/ca.pem", other.authority().certificate_pem());
+    const std::string daemon(PeerRoleName(role));
+    const std::string port = TestPath(daemon + ".port");
+    std::filesystem::remove(port);
+    SpawnOptions options;
+    options.program = absl::StrCat(daemon, "/capstan-", daemon);
+    options.args = {"--listen=127.0.0.1:0", "--tls-dir=" + folder_, "--port-file=" + port,
+                    "--reflection"};
+    if (!scheduler.empty()) options.args.push_back("--scheduler=" + scheduler);
+    if (role == PeerRole::kScheduler) options.args.push_back("--data-dir=" + TestPath("state"));
+    if (role == PeerRole::kWorker) options.args.push_back("--work-dir=" + TestPath("work"));
+    options.output_file = TestPath(daemon + ".log");
+    auto spawned = Subprocess::Spawn(options);
+    REQUIRE_OK(spawned);
+    process_ = *std::move(spawned);
+    const absl::Time give_up = absl::Now() + kPatience;
+    while (!std::filesystem::exists(port)) {
+      INFO(ReadFile(TestPath(daemon + ".log")));
+      REQUIRE(absl::Now() < give_up);
+      REQUIRE_FALSE(process_->Wait(absl::Milliseconds(10)).has_value());
+    }
+    address_ = ReadFile(port);
+    address_.pop_back();  // The end of the line.
+    // The certificate's name is also the node's; a daemon on this machine is reached on loopback.
+    address_ = absl::StrCat("127.0.0.1", address_.substr(address_.rfind(':')));
+    peer_ = {.role = role, .name = name};
+  }
+
+  const std::string& address() const { return address_; }
+  const std::string& folder() const { return folder_; }
+  const ExpectedPeer& peer() const { return peer_; }
+
+ private:
+  const std::string folder_;
+  std::unique_ptr<Subprocess> process_;
+  std::string address_;
+  ExpectedPeer peer_;
+};
+
+// Calls a method with an empty message, as a stub of another language would.
+absl::Status Call(const std::shared_ptr<grpc::Channel>& channel, absl::string_view method) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  SetDeadline(context, kCallTimeout);
+  const grpc::Slice empty;
+  const grpc::ByteBuffer request(&empty, 1);
+  grpc::ByteBuffer response;
+  absl::Notification ended;
+  absl::Status status;
+  stub.UnaryCall(&context, std::string(method), {}, &request, &response,
+                 [&](const grpc::Status& told) {
+                   status = FromGrpcStatus(told);
+                   ended.Notify();
+                 });
+  ended.WaitForNotification();
+  return status;
+}
+
+bool IsRefusedByGate(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) && absl::StrContains(status.message(), "called by ");
+}
+
+struct Cluster {
+  Cluster()
+      : scheduler(authority, other, PeerRole::kScheduler, "", ""),
+        server(authority, other, PeerRole::kServer, "s-1", scheduler.address()),
+        worker(authority, other, PeerRole::kWorker, "w-1", scheduler.address()) {}
+
+  std::vector<const Daemon*> PortsOf(absl::string_view method) const {
+    if (absl::StartsWith(method, "/capstan.v1.ParameterServer/")) return {&server};
+    if (absl::StartsWith(method, "/capstan.v1.Worker/")) return {&worker};
+    if (absl::StartsWith(method, "/capstan.v1.")) return {&scheduler};
+    return {&scheduler, &server, &worker};
+  }
+
+  const TestAuthority authority;
+  const TestAuthority other{"other"};
+  Daemon scheduler;
+  Daemon server;
+  Daemon worker;
+};
+
+std::unique_ptr<Credentials> Open(const std::string& folder) {
+  auto credentials = Credentials::Read(folder);
+  REQUIRE_OK(credentials);
+  return *std::move(credentials);
+}
+
+// A peer that encrypts and has no certificate of its own.
+std::shared_ptr<grpc::Channel> WithoutCertificate(const Cluster& cluster, const Daemon& daemon) {
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
+          cluster.authority.authority().certificate_pem()));
+  options.watch_root_certs();
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(std::make_shared<grpc::experimental::NoOpCertificateVerifier>());
+  return grpc::CreateChannel(daemon.address(), grpc::experimental::TlsCredentials(options));
+}
+
+// A peer with the files of a folder, which checks neither them nor whom it calls.
+std::shared_ptr<grpc::Channel> WithFolder(const std::string& folder, const Daemon& daemon) {
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+          folder + "/key.pem", folder + "/cert.pem", folder + "/ca.pem", 1));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(std::make_shared<grpc::experimental::NoOpCertificateVerifier>());
+  return grpc::CreateChannel(daemon.address(), grpc::experimental::TlsCredentials(options));
+}
+
+TEST_CASE("Methods: each role may call what the table says, and nothing else", "[security]") {
+  const Cluster cluster;
+  std::vector<std::unique_ptr<Credentials>> callers;
+  for (const PeerRole role : kRoles) {
+    callers.push_back(Open(
+        cluster.authority.MakeFolder(absl::StrCat("caller-", PeerRoleName(role)), role, "x-1")));
+  }
+  std::printf("%-52s", "method");
+  for (const PeerRole role : kRoles) std::printf(" %-9s", std::string(PeerRoleName(role)).c_str());
+  std::printf("\n");
+  for (const MethodPolicy& method : CallPolicy()) {
+    std::printf("%-52s", std::string(method.method).c_str());
+    for (const auto& caller : callers) {
+      for (const Daemon* daemon : cluster.PortsOf(method.method)) {
+        const absl::Status status = Call(
+            MakeChannel(daemon->address(), ChannelKind::kControl, caller.get(), daemon->peer()),
+            method.method);
+        INFO(method.method << " by " << PeerRoleName(caller->self().role) << ": " << status);
+        CHECK(IsRefusedByGate(status) != method.callers.Has(caller->self().role));
+        CHECK_FALSE(absl::IsUnavailable(status));
+      }
+      std::printf(" %-9s", method.callers.Has(caller->self().role) ? "admitted" : "refused");
+    }
+    std::printf("\n");
+  }
+}
+
+TEST_CASE("Methods: nobody without a valid certificate of the cluster may call any", "[security]") {
+  const Cluster cluster;
+  const TestAuthority stranger;
+  const auto strangers = Open(stranger.MakeFolder("stranger", PeerRole::kAdmin, "root"));
+  const auto denied = Open(cluster.authority.MakeFolder("denied", PeerRole::kAdmin, "mallory"));
+  for (const Daemon* daemon : {&cluster.scheduler, &cluster.server, &cluster.worker}) {
+    Append(daemon->folder() + "/denied.txt", "capstan://test/admin/mallory\n");
+  }
+  const std::string expired =
+      cluster.authority.MakeFolder("expired", PeerRole::kAdmin, "root", absl::Hours(2));
+
+  int calls = 0;
+  for (const MethodPolicy& method : CallPolicy()) {
+    for (const Daemon* daemon : cluster.PortsOf(method.method)) {
+      const auto call = [&](const Credentials* caller) {
+        ++calls;
+        return Call(MakeChannel(daemon->address(), ChannelKind::kControl, caller, daemon->peer()),
+                    method.method);
+      };
+      INFO(method.method);
+      CHECK(absl::IsUnavailable(call(nullptr)));          // Plain text.
+      CHECK(absl::IsUnavailable(call(strangers.get())));  // Another authority.
+      CHECK_STATUS(call(denied.get()), absl::StatusCode::kPermissionDenied, "on the deny list");
+      CHECK(absl::IsUnavailable(Call(WithoutCertificate(cluster, *daemon), method.method)));
+      CHECK(absl::IsUnavailable(Call(WithFolder(expired, *daemon), method.method)));
+      calls += 2;
+    }
+  }
+  std::printf(
+      "%d calls of %zu methods: plain text, no certificate, another authority, expired, on "
+      "the deny list: all refused\n",
+      calls, CallPolicy().size());
+}
+
+TEST_CASE("Methods: a certificate of another cluster is refused, though its authority is trusted",
+          "[security]") {
+  const Cluster cluster;
+  const std::string folder = cluster.other.MakeFolder("mixed", PeerRole::kAdmin, "root");
+  Append(folder + "/ca.pem", cluster.authority.authority().certificate_pem());
+  for (const MethodPolicy& method : CallPolicy()) {
+    for (const Daemon* daemon : cluster.PortsOf(method.method)) {
+      CHECK_STATUS(Call(WithFolder(folder, *daemon), method.method),
+                   absl::StatusCode::kPermissionDenied, "expected a certificate of the cluster");
+    }
+  }
+}
+
+TEST_CASE("Methods: a node calls under its own name alone", "[security]") {
+  const Cluster cluster;
+  const auto own = Open(cluster.authority.MakeFolder("node", PeerRole::kServer, "s-2"));
+  const auto stub = v1::Scheduler::NewStub(
+      MakeChannel(cluster.scheduler.address(), ChannelKind::kControl, own.get()));
+  const auto refused = [](const grpc::Status& status) {
+    CHECK_STATUS(FromGrpcStatus(status), absl::StatusCode::kPermissionDenied,
+                 "but the caller's certificate names capstan://test/server/s-2");
+  };
+  {
+    grpc::ClientContext context;
+    v1::RegisterRequest request;
+    request.set_name("s-1");
+    request.set_role(v1::SERVER);
+    v1::RegisterResponse response;
+    refused(stub->Register(&context, request, &response));
+  }
+  {
+    grpc::ClientContext context;
+    v1::RegisterRequest request;  // As a worker.
+    request.set_name("s-2");
+    request.set_role(v1::WORKER);
+    v1::RegisterResponse response;
+    refused(stub->Register(&context, request, &response));
+  }
+  {
+    grpc::ClientContext context;
+    v1::SyncNodeRequest request;
+    request.set_node_id("s-1");
+    v1::SyncNodeResponse response;
+    refused(stub->SyncNode(&context, request, &response));
+  }
+  {
+    grpc::ClientContext context;
+    v1::HoldConnectionRequest request;
+    request.set_node_id("s-1");
+    v1::HoldConnectionResponse response;
+    refused(stub->HoldConnection(&context, request, &response));
+  }
+}
+
+}  // namespace
+}  // namespace capstan
