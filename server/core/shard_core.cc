@@ -16,6 +16,27 @@ absl::Status CheckIteration(Iteration iteration) {
       absl::StrCat("iteration ", iteration.value(), ": expected 0 to ", kIterationMax.value()));
 }
 
+// Checks what a state from a disk or a peer says of its shard's counts.
+absl::Status CheckCounts(const ShardCoreState& state) {
+  struct Count {
+    const char* name;
+    int64_t value;
+    int64_t max;
+  };
+  const int64_t max = kPositionMax.value();
+  for (const Count& count : {Count{"position", state.position.value(), max},
+                             Count{"version", state.version.value(), kIterationMax.value()},
+                             Count{"pushes_recorded", state.pushes_recorded, max},
+                             Count{"pushes_duplicate", state.pushes_duplicate, max},
+                             Count{"pushes_late", state.pushes_late, max}}) {
+    if (count.value >= 0 && count.value <= count.max) continue;
+    return absl::DataLossError(
+        absl::StrCat(count.name, " ", count.value, ": expected 0 to ", count.max));
+  }
+  if (!state.previous_readable || state.version > Version(0)) return absl::OkStatus();
+  return absl::DataLossError("version 0 has a previous one: expected none");
+}
+
 ShardRecord RecordOf(const PushHead& push, Version version, ShardRecord::Kind kind) {
   ShardRecord record{.kind = kind, .membership = {}};
   if (kind == ShardRecord::Kind::kUpdate) {
@@ -217,14 +238,7 @@ ShardCoreState ShardCore::Save() const {
 
 absl::StatusOr<ShardCore> ShardCore::Restore(const ConsistencyRule& config,
                                              const ShardCoreState& state) {
-  if (state.position < Position(0) || state.version < Version(0) ||
-      state.version.value() > kIterationMax.value()) {
-    return absl::DataLossError(absl::StrCat("position ", state.position.value(), ", version ",
-                                            state.version.value(), ": expected 0 or more"));
-  }
-  if (state.previous_readable && state.version == Version(0)) {
-    return absl::DataLossError("version 0 has a previous one: expected none");
-  }
+  CAPSTAN_RETURN_IF_ERROR(CheckCounts(state));
   CAPSTAN_ASSIGN_OR_RETURN(ShardCore core, Make(config));
   core.position_ = state.position;
   core.versions_ = {.current = state.version, .previous_readable = state.previous_readable};

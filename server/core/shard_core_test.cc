@@ -501,6 +501,29 @@ TEST_CASE("Shard core: records that do not follow are refused", "[server][core]"
                "version 0 has a previous one");
 }
 
+TEST_CASE("Shard core: a state whose counts are negative or would overflow is refused",
+          "[server][core]") {
+  const auto refused = [](const ShardCoreState& state, const std::string& why) {
+    CHECK_STATUS(ShardCore::Restore(Asp(), state), absl::StatusCode::kDataLoss, why);
+  };
+  constexpr const char* kExpected = ": expected 0 to 4611686018427387904";
+  refused({.position = Position(INT64_MAX)},
+          absl::StrCat("position 9223372036854775807", kExpected));
+  refused({.position = Position(-1)}, absl::StrCat("position -1", kExpected));
+  refused({.version = Version(INT64_MAX)}, absl::StrCat("version 9223372036854775807", kExpected));
+  refused({.pushes_recorded = INT64_MAX},
+          absl::StrCat("pushes_recorded 9223372036854775807", kExpected));
+  refused({.pushes_duplicate = -2}, absl::StrCat("pushes_duplicate -2", kExpected));
+  refused({.pushes_late = INT64_MIN}, "pushes_late -9223372036854775808: expected 0 to");
+
+  REQUIRE_OK_AND_ASSIGN(ShardCore core,
+                        ShardCore::Restore(Asp(), {.position = kPositionMax,
+                                                   .pushes_recorded = kPositionMax.value()}));
+  Actions actions;
+  core.MakeBarrier(actions);
+  CHECK(core.position() == kPositionMax.Next());
+}
+
 TEST_CASE("Shard core: a barrier moves the position only", "[server][core]") {
   ShardFixture shard(Asp());
   Actions actions;

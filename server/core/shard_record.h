@@ -14,6 +14,10 @@
 
 namespace capstan::server {
 
+// Largest position, and largest count of pushes, that is accepted from a disk or a peer: those that
+// follow do not overflow.
+inline constexpr Position kPositionMax{int64_t{1} << 62};
+
 struct ShardRecord {
   enum class Kind {
     kPush,    // SSP, ASP: one push. Has a gradient.

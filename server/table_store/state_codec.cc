@@ -74,6 +74,8 @@ absl::StatusOr<std::vector<WorkerClock>> DecodeClocks(const Clocks& encoded) {
   for (const v1::WorkerClock& clock : encoded) {
     CAPSTAN_RETURN_IF_ERROR(order.Check(clock.rank()));
     CAPSTAN_RETURN_IF_ERROR(CheckRange("finished", clock.finished(), kIterationMax.value() + 1));
+    CAPSTAN_RETURN_IF_ERROR(
+        CheckRange("start_iteration", clock.start_iteration(), kIterationMax.value()));
     clocks.push_back({.rank = Rank(clock.rank()),
                       .incarnation = Incarnation(clock.incarnation()),
                       .finished = Iteration(clock.finished()),

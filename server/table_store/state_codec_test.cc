@@ -1,5 +1,6 @@
 #include "server/table_store/state_codec.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::server {
@@ -112,6 +113,12 @@ TEST_CASE("State codec: numbers out of range are refused with their name", "[ser
   SECTION("a clock below zero") {
     state.add_early()->set_finished(-3);
     CHECK_STATUS(DecodeState(state, 0), kInvalid, "finished -3");
+  }
+  SECTION("a clock that starts outside of all iterations") {
+    const int64_t start = GENERATE(INT64_MIN, -1, INT64_MAX);
+    state.add_members()->set_start_iteration(start);
+    CHECK_STATUS(DecodeState(state, 0), kInvalid,
+                 absl::StrCat("start_iteration ", start, ": expected 0 to 4611686018427387904"));
   }
 }
 
