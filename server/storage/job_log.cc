@@ -67,6 +67,10 @@ std::string JobLog::PathOf(uint64_t segment) const { return SegmentPath(folder_,
 absl::Status JobLog::Recover() {
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<uint64_t> numbers, ListSegments(*disk_, folder_));
   if (!numbers.empty()) segment_ = numbers.back();
+  if (segment_ > kLogNumberMax) {
+    return absl::DataLossError(
+        absl::StrCat(PathOf(segment_), ": expected a number up to ", kLogNumberMax));
+  }
   CAPSTAN_RETURN_IF_ERROR(RecoverFrom(numbers));
   CAPSTAN_RETURN_IF_ERROR(Annotate(index_.Check(), folder_));
   for (const auto& [key, shard] : index_.shards()) {

@@ -276,6 +276,25 @@ TEST_CASE("JobLog: a log of format 1 is refused and left as it is", "[server][st
   CHECK(disk.files() == files);
 }
 
+TEST_CASE("JobLog: numbers that leave no room for those that follow are refused",
+          "[server][storage]") {
+  SimDisk disk(5);
+  SECTION("a segment") {
+    const std::string path = "log/job-1/segment-18446744073709551615.log";
+    REQUIRE_OK(disk.MakeFolder("log/job-1"));
+    REQUIRE_OK(disk.Create(path).status());
+    CHECK_STATUS(JobLog::Open(&disk, "log/job-1", {}), absl::StatusCode::kDataLoss,
+                 path + ": expected a number up to 4611686018427387904");
+  }
+  SECTION("a position") {
+    const std::unique_ptr<JobLog> log = Open(disk);
+    log->Begin(kA, Term(1), FixtureSnapshot(INT64_MAX, 1, 10));
+    REQUIRE_OK(log->Commit());
+    CHECK_STATUS(JobLog::Open(&disk, "log/job-1", {}), absl::StatusCode::kDataLoss,
+                 "log/job-1: shard 0 of table 0: its state is of position 9223372036854775807");
+  }
+}
+
 TEST_CASE("JobLog: a segment that is missing or cut short is found", "[server][storage]") {
   constexpr int64_t kSegment = 1500;
   SimDisk disk(5);

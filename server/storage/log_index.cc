@@ -7,6 +7,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/little_endian.h"
+#include "server/core/shard_record.h"
 
 namespace capstan::server {
 
@@ -125,6 +126,10 @@ void LogIndex::RemoveSegment(uint64_t segment) {
 }
 
 absl::Status LogIndex::Check() const {
+  if (base_max_ > kLogNumberMax) {
+    return absl::DataLossError(absl::StrCat("there is a frame of base ", base_max_,
+                                            ", expected a number up to ", kLogNumberMax));
+  }
   for (const auto& [key, shard] : shards_) {
     CAPSTAN_RETURN_IF_ERROR(
         Annotate(CheckShard(shard),
@@ -139,6 +144,10 @@ absl::Status LogIndex::CheckShard(const Shard& shard) {
   }
   Term term = shard.base_frame.term;
   Position last = shard.base_frame.position;
+  if (last < Position(0) || last > kPositionMax) {
+    return absl::DataLossError(absl::StrCat("its state is of position ", last.value(),
+                                            ", expected 0 to ", kPositionMax.value()));
+  }
   auto later = shard.terms.begin();
   for (const auto& [position, record] : shard.records) {
     if (later != shard.terms.end() && later->first == last) term = (later++)->second.term;

@@ -62,6 +62,9 @@ std::string EncodeSegmentHead(const SegmentHead& head);
 // Errors: kDataLoss  it is not one.
 absl::StatusOr<SegmentHead> DecodeSegmentHead(absl::string_view payload);
 
+// Largest number of a segment, or of a base, that is accepted: those that follow do not overflow.
+inline constexpr uint64_t kLogNumberMax = uint64_t{1} << 62;
+
 class LogIndex {
  public:
   struct Segment {
@@ -101,8 +104,9 @@ class LogIndex {
   void RemoveSegment(uint64_t segment);
 
   // Whether every shard is whole: a base, and records without gaps, each of the term that its place
-  // is in.
-  // Errors: kDataLoss  names the shard and what is missing.
+  // is in; and whether the numbers that follow fit.
+  // Errors: kDataLoss  names the shard and what is missing; a base's number above kLogNumberMax, or
+  //                    a position outside [0, kPositionMax].
   absl::Status Check() const;
 
   const absl::btree_map<uint64_t, Segment>& segments() const { return segments_; }

@@ -2,7 +2,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
+#include "server/core/shard_record.h"
 
 namespace capstan::server {
 namespace {
@@ -107,6 +109,30 @@ TEST_CASE("LogIndex: a shard goes on in later terms, and each record is of its o
   SECTION("a later base ends them") {
     index.Add(at(Base(3, 40, 3, 7), 9));
     CHECK(index.live_bytes() == 7);
+    REQUIRE_OK(index.Check());
+  }
+}
+
+TEST_CASE("LogIndex: numbers that leave no room for those that follow are refused",
+          "[server][storage]") {
+  LogIndex index;
+  SECTION("a position") {
+    const int64_t position = GENERATE(INT64_MIN, -1, kPositionMax.value() + 1, INT64_MAX);
+    index.Add(Base(1, position, 1, 10));
+    // The record that would follow INT64_MAX if positions wrapped.
+    if (position == INT64_MAX) index.Add(Record(1, INT64_MIN, 1, 10));
+    CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss,
+                 absl::StrCat("shard 3 of table 0: its state is of position ", position,
+                              ", expected 0 to 4611686018427387904"));
+  }
+  SECTION("a base") {
+    index.Add(Base(UINT64_MAX, 1, 1, 10));
+    CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss,
+                 "base 18446744073709551615, expected a number up to 4611686018427387904");
+  }
+  SECTION("the largest that are accepted") {
+    index.Add(Base(kLogNumberMax, kPositionMax.value(), 1, 10));
+    index.Add(Record(kLogNumberMax, kPositionMax.value() + 1, 1, 10));
     REQUIRE_OK(index.Check());
   }
 }
