@@ -12,7 +12,6 @@
 
 namespace capstan {
 
-inline constexpr int kGpusPerTaskMax = 16;
 inline constexpr int kGpusPerWorkerMax = 64;
 
 // Both cut text to 1 KiB of valid UTF-8.

@@ -16,12 +16,12 @@
 #include "common/model/tables.h"
 #include "common/sparse_models/model_of_job.h"
 #include "common/status/status_macros.h"
+#include "common/types/job_limits.h"
 
 namespace capstan {
 namespace {
 
-constexpr int64_t kExamplesLookedAt = 1'000'000;   // Warnings look at so many of each split.
-constexpr int64_t kSamplesMax = int64_t{1} << 62;  // The limit for all epochs together.
+constexpr int64_t kExamplesLookedAt = 1'000'000;  // Warnings look at so many of each split.
 
 // Returns a diagnostic about the file of the split that begins `message`, else about the field of
 // `data` that begins it, else about the whole split.

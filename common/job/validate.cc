@@ -14,15 +14,13 @@
 #include "common/job/validate_model.h"
 #include "common/job/validate_optimizer.h"
 #include "common/job/validate_training.h"
+#include "common/types/job_limits.h"
 
 namespace capstan {
 namespace {
 
 constexpr size_t kNameBytesMax = 64;
-constexpr int kSlotsMax = 1024;
 constexpr int kExamplesABatchMax = 1 << 22;  // Their keys are counted in 32 bits.
-constexpr int kWorkersMax = 4096;
-constexpr int kReplicasMax = 3;
 constexpr int kTraceBatchesMax = 1000;
 constexpr int64_t kCachedRowsMax = int64_t{1} << 30;
 constexpr int kCachedIterationsMax = 1000;

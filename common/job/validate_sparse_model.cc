@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/tables.h"
 #include "common/sparse_models/model_of_job.h"
+#include "common/types/job_limits.h"
 
 namespace capstan {
 namespace {

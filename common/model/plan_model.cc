@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "common/model/zoo.h"
 #include "common/status/status_macros.h"
+#include "common/types/job_limits.h"
 
 namespace capstan {
 namespace {

@@ -21,7 +21,6 @@ inline constexpr int kLayerNameBytesMax = 128;
 inline constexpr int64_t kClassesMin = 2;
 inline constexpr int64_t kClassesMax = 1'000'000;
 inline constexpr int64_t kEmbeddingRowsMax = int64_t{1} << 24;  // Row numbers come as fp32.
-inline constexpr int64_t kTableElementsMax = int64_t{1} << 40;
 
 // The loss behind the last layer, with defaults filled in and without weights.
 PlannedLoss PlanLoss(const v1::Model::Loss& loss);

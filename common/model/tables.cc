@@ -8,6 +8,7 @@
 #include "common/model/plan_model.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/types/job_limits.h"
 
 namespace capstan {
 namespace {

@@ -18,7 +18,6 @@ inline constexpr int kParametersTable = 0;
 inline constexpr int kStatisticsTable = 1;
 
 inline constexpr int64_t kSparseDimMax = 4096;
-inline constexpr int64_t kSparseBucketsMax = 4096;
 inline constexpr int64_t kAdmitAfterMax = 255;
 inline constexpr int64_t kAdmissionKeysMax = 1 << 21;  // Limit of keys in one bucket's filter.
 inline constexpr int64_t kSparseRowsMax = int64_t{1} << 40;

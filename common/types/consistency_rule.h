@@ -19,6 +19,7 @@
 namespace capstan {
 
 enum class ConsistencyMode { kBsp, kSsp, kAsp };
+constexpr ConsistencyMode LastOf(ConsistencyMode) { return ConsistencyMode::kAsp; }
 
 struct ConsistencyRule {
   ConsistencyMode mode = ConsistencyMode::kBsp;

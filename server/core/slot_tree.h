@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/types/job_limits.h"
 #include "server/core/messages.h"
 
 namespace capstan::server {
@@ -41,7 +42,7 @@ struct SlotArrival {
 
 class SlotTree {
  public:
-  static constexpr int32_t kSlotsMax = 1024;
+  static constexpr int32_t kSlotsMax = capstan::kSlotsMax;
 
   // REQUIRES: 1 <= slots <= kSlotsMax, 0 <= backups < slots.
   explicit SlotTree(int32_t slots, int32_t backups = 0);

@@ -6,6 +6,7 @@
 #include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/types/job_limits.h"
 #include "server/core/messages.h"
 
 namespace capstan::server {

@@ -19,8 +19,6 @@
 
 namespace capstan::server {
 
-inline constexpr int32_t kWorkersMax = 4096;  // Ranks are below it.
-
 // Errors: kInvalidArgument  not in [0, kWorkersMax).
 absl::Status CheckRank(int32_t rank);
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
+#include "common/types/job_limits.h"
 
 namespace capstan::server {
 namespace {
