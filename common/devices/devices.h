@@ -43,6 +43,7 @@ struct DeviceNeed {
     kGpu,
     kAny,  // GPUs where its worker has as many free ones, else the CPU.
   };
+  friend constexpr Kind LastOf(Kind) { return Kind::kAny; }
   Kind kind = Kind::kCpu;
   int gpus = 0;    // kGpu, kAny: >= 1, for itself alone. kCpu: 0.
   int index = -1;  // kGpu with gpus 1: the GPU of that index. -1: any.

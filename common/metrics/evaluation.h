@@ -24,6 +24,7 @@ enum class Objective {
   kNumbers,    // RMSE and MAE of the test set, over all outputs.
   kLabels,     // Several labels a sample: AUC and F1, over all pairs of a sample and a label.
 };
+constexpr Objective LastOf(Objective) { return Objective::kLabels; }
 
 inline bool HasAccuracy(Objective objective) {
   return objective == Objective::kClasses || objective == Objective::kClicks;

@@ -24,6 +24,7 @@ namespace capstan::scheduler {
 class CheckpointPause {
  public:
   enum class At { kWithinEpoch, kEndOfTraining, kBetweenEpochs };
+  friend constexpr At LastOf(At) { return At::kBetweenEpochs; }
   enum class Then { kTrainOn, kFinishTraining, kNextEpoch, kExport };
 
   void Begin(At at) { at_ = at; }

@@ -108,6 +108,7 @@ class Checkpoints {
 
  private:
   enum class Progress { kNone, kCaptured, kWritten };
+  friend constexpr Progress LastOf(Progress) { return Progress::kWritten; }
 
   bool IsCapturing() const { return state_ == State::kCapturing; }
   // It waits for servers.
@@ -143,6 +144,8 @@ class Checkpoints {
   bool publish_taken_ = false;  // TakePublish has given it in this incarnation.
   uint64_t changes_ = 0;
 };
+
+constexpr Checkpoints::State LastOf(Checkpoints::State) { return Checkpoints::State::kPublishing; }
 
 }  // namespace capstan::scheduler
 

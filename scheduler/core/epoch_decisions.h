@@ -19,6 +19,7 @@ namespace capstan::scheduler {
 // The job file's Training says what each of these means.
 struct DecisionPlan {
   enum class Metric { kLoss, kAccuracy, kAuc, kRmse, kMae, kF1, kTop5Accuracy };
+  friend constexpr Metric LastOf(Metric) { return Metric::kTop5Accuracy; }
   Metric metric = Metric::kLoss;
   bool on_validation = false;  // The figures are of the validation split; else of the test split.
   bool keep_best = false;

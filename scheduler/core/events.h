@@ -18,6 +18,7 @@
 namespace capstan::scheduler {
 
 enum class JobState { kPending, kRunning, kSucceeded, kStopped, kFailed };
+constexpr JobState LastOf(JobState) { return JobState::kFailed; }
 
 // Where a running job is.
 enum class JobPhase {
@@ -30,6 +31,7 @@ enum class JobPhase {
   kFinishing,   // The model is written; its tasks exit.
   kRecovering,  // It has lost shards and waits for servers to restore them on.
 };
+constexpr JobPhase LastOf(JobPhase) { return JobPhase::kRecovering; }
 
 struct EpochResult {
   Epoch epoch;

@@ -34,6 +34,8 @@ enum class JobEventKind {
   kShardsMoved,
   kRecovered,
 };
+constexpr JobEventKind FirstOf(JobEventKind) { return JobEventKind::kServerLost; }
+constexpr JobEventKind LastOf(JobEventKind) { return JobEventKind::kRecovered; }
 
 struct JobEvent {
   JobEventKind kind = JobEventKind::kServerLost;

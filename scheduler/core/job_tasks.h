@@ -24,6 +24,7 @@ namespace capstan::scheduler {
 
 struct Task {
   enum class State { kUnplaced, kStarting, kLive, kPreparing };  // The store has its number.
+  friend constexpr State LastOf(State) { return State::kPreparing; }
   Rank rank;
   State state = State::kUnplaced;
   Incarnation incarnation;  // The newest incarnation; 0: none yet.

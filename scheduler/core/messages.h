@@ -44,6 +44,7 @@ enum class FailureReason {
   kDeviceLost,    // Ends the task, not the job.
   kOutputFailed,  // Ends the task, not the job, which keeps its model for some time.
 };
+constexpr FailureReason LastOf(FailureReason) { return FailureReason::kOutputFailed; }
 
 struct Failure {
   FailureReason reason = FailureReason::kNone;
@@ -121,6 +122,7 @@ struct JobMembership {
 // ---- daemons
 
 enum class Role { kServer, kWorker };
+constexpr Role LastOf(Role) { return Role::kWorker; }
 
 // A shard in a server's logs.
 struct StoredShard {
@@ -373,6 +375,7 @@ struct TaskReport {
 };
 
 enum class TaskPhase { kIdle, kTrain, kEvaluate, kExport, kFinish };
+constexpr TaskPhase LastOf(TaskPhase) { return TaskPhase::kFinish; }
 
 struct Assignment {
   Generation generation;

@@ -36,6 +36,7 @@ namespace capstan::scheduler {
 class SampleLeases {
  public:
   enum class Use { kTrain, kEvaluate };
+  friend constexpr Use LastOf(Use) { return Use::kEvaluate; }
 
   // Largest training lease of a task of unknown pace.
   static constexpr int64_t kTrainBatchesMax = 64;

@@ -78,7 +78,10 @@ struct Draws {
 };
 
 enum class Small : uint8_t { kA, kB = 255 };
-enum class Wide { kA, kMinus = -1, kLarge = 1 << 30 };
+constexpr Small LastOf(Small) { return Small::kB; }
+enum class Wide { kMinus = -1, kA, kLarge = 1 << 30 };
+constexpr Wide FirstOf(Wide) { return Wide::kMinus; }
+constexpr Wide LastOf(Wide) { return Wide::kLarge; }
 
 // One of each kind of value.
 struct Everything {
@@ -370,7 +373,36 @@ TEST_CASE("Archive: what does not fit is named, and the value stays as it was",
                "expected at most one");
   Instant instant;
   CHECK_STATUS(ReadFields("\x0a\x04\x08\x03\x10\x01", instant), absl::StatusCode::kDataLoss,
-               "unknown kind");
+               "field 1.1: 3, expected a number in [0, 2]");
+}
+
+// An enum of a class, whose functions are friends.
+struct HasEnum {
+  enum class Kind { kOne = 1, kTwo };
+  friend constexpr Kind FirstOf(Kind) { return Kind::kOne; }
+  friend constexpr Kind LastOf(Kind) { return Kind::kTwo; }
+  Kind kind = Kind::kOne;
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(kind);
+  }
+};
+
+TEST_CASE("Archive: a number that an enum does not have is refused", "[scheduler][store]") {
+  const auto read = [](int64_t number, HasEnum& value) {
+    return Read(BytesOf(std::pair(number, 0)), value);
+  };
+  HasEnum value;
+  REQUIRE_OK(read(2, value));
+  CHECK(value.kind == HasEnum::Kind::kTwo);
+  for (const int64_t number : {int64_t{0}, int64_t{3}, int64_t{-1}, INT64_MAX, INT64_MIN}) {
+    CHECK_STATUS(read(number, value), absl::StatusCode::kDataLoss,
+                 absl::StrCat("field 1.1: ", number, ", expected a number in [1, 2]"));
+    CHECK(value.kind == HasEnum::Kind::kTwo);
+  }
+  Wide wide = Wide::kA;
+  CHECK_STATUS(Read(BytesOf(int64_t{-2}), wide), absl::StatusCode::kDataLoss,
+               "field 1: -2, expected a number in [-1, 1073741824]");
 }
 
 TEST_CASE("Archive: lengths above what is there are refused before anything is allocated",
