@@ -15,13 +15,21 @@
 namespace capstan::scheduler {
 namespace {
 
-// Returns the only job in `record`.
+// Returns the only job in `record`. Errors: kDataLoss  the record is not of that job alone.
 absl::StatusOr<AdmittedJob> JobIn(const JobRecord& record) {
   CAPSTAN_ASSIGN_OR_RETURN(const AdmittedJobs jobs, DecodeAdmitted(record.rows));
   const auto job = jobs.find(record.job);
-  if (job != jobs.end() && job->second->plan.unique_id == record.unique_id) return *job->second;
-  return absl::DataLossError(
-      absl::StrCat("the record of ", record.job, " does not have its specification"));
+  if (job == jobs.end() || job->second->plan.unique_id != record.unique_id) {
+    return absl::DataLossError(
+        absl::StrCat("the record of ", record.job, " does not have its specification"));
+  }
+  // The job is loaded with the plan of its own row, whose floor may be higher: other jobs may have
+  // begun checkpoints in the same folder.
+  CAPSTAN_ASSIGN_OR_RETURN(JobPlan plan, LoadPlan(record.rows, record.job));
+  plan.checkpoint_floor = job->second->plan.checkpoint_floor;
+  if (plan == job->second->plan) return *job->second;
+  return absl::DataLossError(absl::StrCat("the record of ", record.job,
+                                          " has two plans, expected the one that was admitted"));
 }
 
 Adoption AdoptionOf(const JobRecord& record, const OrphanedJob& orphan) {

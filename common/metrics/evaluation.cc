@@ -2,17 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace capstan {
 
+namespace {
+
+// Returns the sum of two counts, or the largest number where it has none: workers report them.
+int64_t Sum(int64_t a, int64_t b) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  return b > kMax - a ? kMax : a + b;
+}
+
+}  // namespace
+
 OutputSums& OutputSums::operator+=(const OutputSums& other) {
-  values += other.values;
+  values = Sum(values, other.values);
   squared_errors += other.squared_errors;
   absolute_errors += other.absolute_errors;
-  among_five += other.among_five;
-  predicted += other.predicted;
-  positives += other.positives;
-  hits += other.hits;
+  among_five = Sum(among_five, other.among_five);
+  predicted = Sum(predicted, other.predicted);
+  positives = Sum(positives, other.positives);
+  hits = Sum(hits, other.hits);
   return *this;
 }
 
@@ -39,10 +50,11 @@ EvaluationFigures FiguresOf(Objective objective, const EvaluationSum& sum,
   if (objective == Objective::kClasses && outputs.values > 0) {
     figures.top5_accuracy = static_cast<double>(outputs.among_five) / values;
   }
-  if (objective == Objective::kLabels && outputs.predicted + outputs.positives > 0) {
+  const double predicted_and_positives =
+      static_cast<double>(outputs.predicted) + static_cast<double>(outputs.positives);
+  if (objective == Objective::kLabels && predicted_and_positives > 0) {
     // F1 is the harmonic mean of precision and recall.
-    figures.f1 = 2 * static_cast<double>(outputs.hits) /
-                 static_cast<double>(outputs.predicted + outputs.positives);
+    figures.f1 = 2 * static_cast<double>(outputs.hits) / predicted_and_positives;
   }
   // The AUC of a part of the samples would be taken for that of all.
   const bool scored = objective == Objective::kClicks || objective == Objective::kLabels;

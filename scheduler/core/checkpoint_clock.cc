@@ -20,7 +20,7 @@ CheckpointClock::CheckpointClock(const JobPlan& plan)
       due_steps_(kNever) {}
 
 void CheckpointClock::Start(int64_t steps, Instant now) {
-  due_steps_ = every_steps_ > 0 ? steps + every_steps_ : kNever;
+  due_steps_ = every_steps_ > 0 ? steps + std::min(every_steps_, kNever - steps) : kNever;
   due_at_ = every_ > absl::ZeroDuration() ? now + every_ : Instant::InfiniteFuture();
 }
 

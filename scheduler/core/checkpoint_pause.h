@@ -18,6 +18,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/checkpoints.h"
+#include "scheduler/core/loaded_check.h"
 
 namespace capstan::scheduler {
 
@@ -65,6 +66,8 @@ class CheckpointPause {
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(attempts, next);
+      CheckLoaded(archive,
+                  [this] { return CheckRange("attempts", attempts, 0, kKeepAttemptsMax); });
     }
   };
 

@@ -131,6 +131,10 @@ std::string Checkpoints::TakeParts(const NodeId& server, const std::vector<Check
       return absl::StrCat(Name(route.key), " is at version ", part.version.value(),
                           ", expected that of iteration ", at_.iteration.value());
     }
+    if (const absl::Status bytes = CheckCount("bytes", part.bytes, CheckpointPart::kBytesMax);
+        !bytes.ok()) {
+      return absl::StrCat(Name(route.key), ": ", bytes.message());
+    }
     if (part.base != CheckpointId(0) && part.base != base_) {
       return absl::StrCat(Name(route.key), " rests on checkpoint ", part.base.value(),
                           ", expected ", base_.value(), " or all of it");
@@ -265,6 +269,23 @@ absl::StatusOr<const RestoreFrom*> Checkpoints::Find(CheckpointId asked) const {
   return absl::FailedPreconditionError(
       absl::StrCat("checkpoint ", asked.value(), " of ", job_,
                    " was given up, or was never asked for: the last one is ", last_begun_.value()));
+}
+
+absl::Status Checkpoints::Check(const JobPlan& plan, size_t shards) const {
+  absl::Status status = CheckCount("last checkpoint", last_begun_.value());
+  for (const RestoreFrom& one : complete_.all()) status.Update(CheckResumePoint(one.at, plan));
+  if (state_ == State::kIdle) return status;
+  status.Update(CheckResumePoint(at_, plan));
+  if (routing_.shards.size() != shards) {
+    status.Update(absl::DataLossError(
+        absl::StrCat("shards of the checkpoint: ", routing_.shards.size(), ", expected ", shards)));
+  }
+  const bool rests = base_ != CheckpointId(0);
+  if (rests && (complete_.all().empty() || complete_.all().back().id != base_)) {
+    status.Update(absl::DataLossError(absl::StrCat("the checkpoint rests on ", base_.value(),
+                                                   ", expected the newest complete one")));
+  }
+  return status;
 }
 
 void Checkpoints::Restored(Instant now) {

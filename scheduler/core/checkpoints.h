@@ -33,6 +33,7 @@
 #include "scheduler/core/complete_checkpoints.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_plan.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/core/resume_point.h"
@@ -107,9 +108,13 @@ class Checkpoints {
   void Restored(Instant now);
 
  private:
+  friend class JobCheckpoints;  // It knows the plan, with which it checks what was loaded.
+
   enum class Progress { kNone, kCaptured, kWritten };
   friend constexpr Progress LastOf(Progress) { return Progress::kWritten; }
 
+  // Errors: kDataLoss  it cannot be a checkpoint of such a job, with so many shards.
+  absl::Status Check(const JobPlan& plan, size_t shards) const;
   bool IsCapturing() const { return state_ == State::kCapturing; }
   // It waits for servers.
   bool IsAwaited() const { return IsCapturing() || state_ == State::kWriting; }

@@ -23,6 +23,7 @@
 
 #include "common/types/ids.h"
 #include "scheduler/core/job_plan.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/resume_point.h"
 
 namespace capstan::scheduler {
@@ -75,6 +76,12 @@ class CompleteCheckpoints {
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(length, first_bytes, added_bytes);
+      CheckLoaded(archive, [this] {
+        absl::Status status = CheckRange("length of a chain", length, 0, kChainMax);
+        status.Update(CheckCount("bytes of a chain", first_bytes, kCounterMax / 4));
+        status.Update(CheckCount("bytes of increments", added_bytes, kCounterMax / 4));
+        return status;
+      });
     }
   };
 

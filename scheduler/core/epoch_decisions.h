@@ -29,6 +29,7 @@ struct DecisionPlan {
   double plateau_min_delta = 0;
   double plateau_factor = 1;   // (0, 1).
   double plateau_minimum = 0;  // The least product of all factors.
+  friend bool operator==(const DecisionPlan&, const DecisionPlan&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(metric, on_validation, keep_best, stop_patience, stop_min_delta, plateau_patience,

@@ -5,6 +5,7 @@
 #define CAPSTAN_SCHEDULER_CORE_EVENTS_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <variant>
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -32,6 +34,9 @@ enum class JobPhase {
   kRecovering,  // It has lost shards and waits for servers to restore them on.
 };
 constexpr JobPhase LastOf(JobPhase) { return JobPhase::kRecovering; }
+
+// Counts derived from it do not overflow.
+inline constexpr int64_t kEpochMax = std::numeric_limits<int32_t>::max() - 1;
 
 struct EpochResult {
   Epoch epoch;
@@ -56,6 +61,7 @@ struct EpochResult {
     archive(epoch, train_loss, train_accuracy, test_loss, test_accuracy, test_samples, duration,
             test_auc, test_rmse, test_mae, test_f1, test_top5_accuracy, validation,
             learning_rate_factor);
+    CheckLoaded(archive, [this] { return CheckCount("epoch", epoch.value(), kEpochMax); });
   }
 };
 

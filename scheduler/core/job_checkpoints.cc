@@ -62,6 +62,14 @@ void JobCheckpoints::Forget(CheckpointId id) {
   if (pause_.MustStop()) checkpoints_.clock().Ask();
 }
 
+absl::Status JobCheckpoints::Check() const {
+  absl::Status status = checkpoints_.Check(job_.plan, job_.routing->shards.size());
+  if (pause_.keeping() && !IsBetweenEpochs()) {
+    status.Update(absl::DataLossError("it keeps a model within an epoch, expected between epochs"));
+  }
+  return status;
+}
+
 // ---------------------------------------------------------------- others
 
 void JobCheckpoints::Note(Events& events) {

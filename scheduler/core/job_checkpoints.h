@@ -16,12 +16,14 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/checkpoint_pause.h"
 #include "scheduler/core/checkpoints.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_shared.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/core/resume_point.h"
 
@@ -75,9 +77,12 @@ class JobCheckpoints {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(checkpoints_, pause_, order_seen_);
+    CheckLoaded(archive, [this] { return Check(); });
   }
 
  private:
+  absl::Status Check() const;  // Errors: kDataLoss  they are not of such a job.
+
   JobShared& job_;
   Checkpoints checkpoints_;
   CheckpointPause pause_;

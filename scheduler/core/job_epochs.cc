@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace capstan::scheduler {
 
 JobEpochs::JobEpochs(const JobPlan& plan)
@@ -11,6 +13,19 @@ JobEpochs::JobEpochs(const JobPlan& plan)
       has_accuracy_(HasAccuracy(plan.objective)),
       validation_count_(plan.validation_count),
       test_count_(plan.test_count) {}
+
+absl::Status JobEpochs::Check() {
+  const int64_t last = plan_.epochs() - 1;
+  absl::Status status = CheckCount("epoch", epoch_.value(), last);
+  if (returned_to_) {
+    status.Update(CheckCount("epoch that it returned to", returned_to_->value(), last));
+  }
+  if (final_test_ && ModelResult() == nullptr) {
+    status.Update(absl::DataLossError(absl::StrCat(
+        "results: expected that of epoch ", ModelEpoch().value(), ", whose model is tested")));
+  }
+  return status;
+}
 
 // ---------------------------------------------------------------- the present epoch
 

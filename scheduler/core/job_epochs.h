@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/metrics/evaluation.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -24,6 +25,7 @@
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_metrics.h"
 #include "scheduler/core/job_plan.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/resume_point.h"
 
 namespace capstan::scheduler {
@@ -74,9 +76,11 @@ class JobEpochs {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(epoch_, started_, present_, results_, returned_to_, final_test_);
+    CheckLoaded(archive, [this] { return Check(); });
   }
 
  private:
+  absl::Status Check();  // Errors: kDataLoss  an epoch that the job does not have.
   EpochDecisions Decisions() const { return DecideBy(decide_, results_); }
   EpochResult* ModelResult();  // Null: its epoch was another job's.
 

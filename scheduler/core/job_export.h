@@ -25,6 +25,7 @@
 #include "common/types/ids.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_shared.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -73,6 +74,10 @@ class JobExport {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(folder_, writer_, staged_, left_to_writer_, done_, kept_);
+    CheckLoaded(archive, [this] {
+      return CheckCount("rank of the writer", writer_.value_or(Rank(0)).value(),
+                        job_.plan.workers - 1);
+    });
   }
 
  private:

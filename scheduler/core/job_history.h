@@ -14,6 +14,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/events.h"
+#include "scheduler/core/loaded_check.h"
 
 namespace capstan::scheduler {
 
@@ -47,6 +48,7 @@ struct JobEvent {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(kind, node, text, first, last, count);
+    CheckLoaded(archive, [this] { return CheckCount("times of an event", count); });
   }
 };
 
@@ -71,6 +73,7 @@ class JobHistory {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(events_, forgotten_, degraded_);
+    CheckLoaded(archive, [this] { return CheckCount("forgotten events", forgotten_); });
   }
 
  private:

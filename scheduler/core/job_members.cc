@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
 
 namespace capstan::scheduler {
@@ -21,6 +22,28 @@ void JobMembers::SetPrimaries(const Primaries& primaries, Instant now) {
 void JobMembers::Forget(const NodeId& server) {
   applied_.erase(server);
   making_.Forget(server);
+}
+
+absl::Status JobMembers::Check() const {
+  absl::Status status = CheckCount("membership", membership_.generation.value());
+  const double factor = membership_.learning_rate_factor;
+  if (!(factor > 0 && factor <= 1)) {
+    status.Update(absl::DataLossError(
+        absl::StrCat("learning_rate_factor: ", factor, ", expected a number in (0, 1]")));
+  }
+  int32_t before = -1;
+  for (const Member& member : membership_.members) {
+    const int32_t rank = member.rank.value();
+    if (rank <= before || !since_.contains(member.rank)) {
+      status.Update(absl::DataLossError(
+          absl::StrCat("member of rank ", rank, ", expected a listed rank above ", before)));
+    }
+    before = rank;
+    status.Update(CheckCount("incarnation of a member", member.incarnation.value()));
+    status.Update(CheckCount("start_iteration of a member", member.start_iteration.value()));
+  }
+  status.Update(CheckCount("incarnation_floor", membership_.incarnation_floor.value()));
+  return status;
 }
 
 Member* JobMembers::Find(Rank rank) {

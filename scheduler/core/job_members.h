@@ -23,8 +23,10 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/status/status.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/making_watch.h"
 #include "scheduler/core/messages.h"
 
@@ -90,6 +92,7 @@ class JobMembers {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(membership_, changed_, since_, factor_since_, primaries_, applied_);
+    CheckLoaded(archive, [this] { return Check(); });
   }
   // The servers get their whole time again, and generations go on from `first` at the earliest, as
   // incarnations do that this scheduler gives out.
@@ -105,6 +108,8 @@ class JobMembers {
     }
   };
 
+  // Errors: kDataLoss  members that cannot be: not ascending, or without an entry of since_.
+  absl::Status Check() const;
   Member* Find(Rank rank);
   const Member* Find(Rank rank) const;
   void Changed(Instant now);

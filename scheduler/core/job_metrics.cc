@@ -8,7 +8,7 @@ namespace {
 
 void AddCounts(const std::vector<int64_t>& counts, std::vector<int64_t>& sum) {
   if (sum.size() < counts.size()) sum.resize(counts.size(), 0);
-  for (size_t i = 0; i < counts.size(); ++i) sum[i] += counts[i];
+  for (size_t i = 0; i < counts.size(); ++i) sum[i] = AddCount(sum[i], counts[i]);
 }
 
 std::vector<int64_t> Difference(const std::vector<int64_t>& counts,
@@ -20,12 +20,12 @@ std::vector<int64_t> Difference(const std::vector<int64_t>& counts,
 }
 
 void AddSums(const JobMetrics::Sums& difference, JobMetrics::Sums& sums) {
-  sums.samples += difference.samples;
+  sums.samples = AddCount(sums.samples, difference.samples);
   sums.loss += difference.loss;
-  sums.correct += difference.correct;
+  sums.correct = AddCount(sums.correct, difference.correct);
   AddCounts(difference.staleness_counts, sums.staleness_counts);
-  sums.rows_cached += difference.rows_cached;
-  sums.rows_pulled += difference.rows_pulled;
+  sums.rows_cached = AddCount(sums.rows_cached, difference.rows_cached);
+  sums.rows_pulled = AddCount(sums.rows_pulled, difference.rows_pulled);
 }
 
 }  // namespace
@@ -53,12 +53,12 @@ void JobMetrics::Add(const TaskTotals& totals, TaskTotals& known, Instant now) {
   AddSums(difference, epoch_);
   AddSums(difference, report_);
   AddCounts(difference.staleness_counts, staleness_counts_);
-  samples_ += difference.samples;
-  rows_cached_ += difference.rows_cached;
-  rows_pulled_ += difference.rows_pulled;
+  samples_ = AddCount(samples_, difference.samples);
+  rows_cached_ = AddCount(rows_cached_, difference.rows_cached);
+  rows_pulled_ = AddCount(rows_pulled_, difference.rows_pulled);
   if (difference.samples == 0) return;
   if (window_.empty() || now - window_.back().begin >= kRateBucket) window_.push_back({now, 0});
-  window_.back().samples += difference.samples;
+  window_.back().samples = AddCount(window_.back().samples, difference.samples);
   while (now - window_.front().begin > kRateWindow) window_.pop_front();
 }
 
@@ -74,7 +74,7 @@ double JobMetrics::SamplesPerSecond(Instant now) const {
     if (first) {
       begin = bucket.begin;
     } else {
-      samples += bucket.samples;
+      samples = AddCount(samples, bucket.samples);
     }
     first = false;
   }

@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "common/time/instant.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -36,6 +37,9 @@ class JobMetrics {
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(samples, loss, correct, staleness_counts, rows_cached, rows_pulled);
+      CheckLoaded(archive, [this] {
+        return CheckTotals(samples, correct, staleness_counts, rows_cached, rows_pulled);
+      });
     }
   };
 
@@ -58,6 +62,9 @@ class JobMetrics {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(epoch_, report_, staleness_counts_, samples_, rows_cached_, rows_pulled_);
+    CheckLoaded(archive, [this] {
+      return CheckTotals(samples_, /*correct=*/0, staleness_counts_, rows_cached_, rows_pulled_);
+    });
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace capstan::scheduler {
@@ -24,6 +25,24 @@ JobParts::JobParts(const JobPlan& job_plan, std::shared_ptr<const Routing> table
       training(this, &checkpoints),
       task_watch(this, &training, &exporter),
       server_watch(this, {&checkpoints, &training, &exporter, &task_watch}, std::move(restore)) {}
+
+absl::Status JobParts::Check() const {
+  if (state == JobState::kPending || phase == JobPhase::kRecovering) {
+    return absl::DataLossError(absl::StrCat("state ", static_cast<int>(state), ", phase ",
+                                            static_cast<int>(phase),
+                                            ", expected those of a job that runs or has ended"));
+  }
+  using Use = SampleLeases::Use;
+  const bool saved = HasBegun() && training.IsWithinEpoch() && !epochs.returned();
+  const bool trains = phase == JobPhase::kTraining || saved ||
+                      (phase == JobPhase::kCheckpointing && plan.consistency.synchronous());
+  if ((!trains || training.HasLeases(Use::kTrain)) &&
+      (phase != JobPhase::kEvaluating || training.HasLeases(Use::kEvaluate))) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat("leases: none of ", trains ? "training" : "evaluation",
+                                          ", expected those of phase ", static_cast<int>(phase)));
+}
 
 std::vector<Rank> JobParts::UnplacedRanks() const {
   if (ended() || exporter.IsWhole()) return {};

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/job_checkpoints.h"
@@ -18,6 +19,7 @@
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/job_shared.h"
 #include "scheduler/core/job_training.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/core/resume_point.h"
@@ -62,7 +64,11 @@ struct JobParts : JobShared {
             exporter, task_watch, revision, desired_version, decisions, membership_seen,
             checkpoints, shards, server_watch);
     training.SerializeWork(archive);
+    CheckLoaded(archive, [this] { return Check(); });
   }
+
+ private:
+  absl::Status Check() const;  // Errors: kDataLoss  the phase needs work that is not there.
 };
 
 }  // namespace capstan::scheduler

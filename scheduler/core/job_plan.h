@@ -1,5 +1,6 @@
 // JobPlan: what the scheduler's core knows of an admitted job; everything else of the job file
-// stays in the shell. Made by scheduler/admission.h. Thread safety: values.
+// stays in the shell. Made by scheduler/admission.h. Thread safety: values, and a function of its
+// argument.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_PLAN_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_PLAN_H_
 
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/devices/devices.h"
 #include "common/metrics/evaluation.h"
@@ -14,9 +16,16 @@
 #include "common/types/ids.h"
 #include "scheduler/core/epoch_decisions.h"
 #include "scheduler/core/folders/job_folders.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/placement.h"
 
 namespace capstan::scheduler {
+
+struct JobPlan;
+// Checks a plan that was read from a disk or a server by the limits of a job file: whatever the
+// core computes with such a plan can be computed.
+// Errors: kDataLoss  names the job file's field, its value and the expected range.
+absl::Status CheckPlan(const JobPlan& plan);
 
 struct JobPlan {
   JobId id;
@@ -68,7 +77,9 @@ struct JobPlan {
             export_path, replicas, log, server_wait, checkpoint_iterations, checkpoint_interval,
             checkpoints_kept, checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders,
             objective, device, submission_id, unique_id);
+    CheckLoaded(archive, [this] { return CheckPlan(*this); });
   }
+  friend bool operator==(const JobPlan&, const JobPlan&) = default;
 };
 
 }  // namespace capstan::scheduler

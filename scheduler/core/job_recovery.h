@@ -25,6 +25,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/job_plan.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/resume_point.h"
 #include "scheduler/core/shard_map.h"
 
@@ -82,6 +83,8 @@ class JobRecovery {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(begins_at_, restore_, recovery_, deaths_, trained_, beginnings_, adopted_);
+    CheckLoaded(archive,
+                [this] { return CheckRange("beginnings", beginnings_, 0, kBeginningsMax); });
   }
 
  private:
@@ -101,6 +104,11 @@ class JobRecovery {
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(batches, version);
+      CheckLoaded(archive, [this] {
+        absl::Status status = CheckCount("batches", batches);
+        status.Update(CheckCount("version", version.value()));
+        return status;
+      });
     }
   };
 

@@ -321,13 +321,15 @@ TEST_CASE("Job: impossible figures are refused, and nothing changes", "[schedule
   const uint64_t revision = job.run->parts().revision;
   TaskReport report = job.Base(0);
   report.totals.samples = -1;
-  CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "samples_total is -1");
+  CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument,
+               "samples_total: -1, expected 0");
   report = job.Base(0);
   report.samples = {{LeaseId(999), 1, 0, 0}};
   CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "999 was never granted");
   report = job.Base(0);
   report.activity.done = -1;
-  CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "activity.done is -1");
+  CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument,
+               "activity.done: -1, expected 0");
   report = job.Base(0);
   report.totals.staleness_counts.resize(65);
   CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "65 entries");

@@ -2,7 +2,18 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace capstan::scheduler {
+
+absl::Status JobServers::Check() const {
+  for (const auto& [name, server] : servers_) {
+    if (server.ref.node == name) continue;
+    return absl::DataLossError(
+        absl::StrCat("server \"", server.ref.node, "\", expected \"", name, "\""));
+  }
+  return absl::OkStatus();
+}
 
 bool JobServers::Set(const ServerRef& server, bool draining) {
   if (const auto failed = failed_.find(server.node); failed != failed_.end()) {

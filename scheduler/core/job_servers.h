@@ -16,8 +16,10 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/types/ids.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -86,6 +88,8 @@ class JobServers {
   void serialize(Archive& archive) {
     archive(servers_, members_, failed_);
   }
+  // Checks what was loaded. Errors: kDataLoss  a server is under the name of another one.
+  absl::Status Check() const;
 
  private:
   absl::btree_map<NodeId, Server> servers_;      // Live ones.

@@ -28,6 +28,7 @@
 #include "scheduler/core/job_history.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/job_run.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/resume_point.h"
 #include "scheduler/core/views.h"
@@ -69,6 +70,9 @@ struct JobEntry {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(number, submitted, stopped, stopped_at, failure, told_revision, restore, history);
+    CheckLoaded(archive, [this] {
+      return restore ? CheckResumePoint(restore->at, plan) : absl::OkStatus();
+    });
   }
 };
 

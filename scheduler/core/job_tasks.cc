@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
 
 namespace capstan::scheduler {
@@ -89,6 +90,21 @@ std::vector<Rank> JobTasks::Expired(Instant now) const {
     if (task.placed() && now >= task.deadline) ranks.push_back(task.rank);
   }
   return ranks;
+}
+
+absl::Status JobTasks::Check(size_t workers) const {
+  if (tasks_.size() != workers) {
+    return absl::DataLossError(
+        absl::StrCat("tasks: ", tasks_.size(), ", expected one for each of ", workers, " workers"));
+  }
+  absl::Status status;
+  for (int rank = 0; rank < static_cast<int>(workers); ++rank) {
+    const Task& task = at(Rank(rank));
+    status.Update(CheckRange("rank of a task", task.rank.value(), rank, rank));
+    status.Update(CheckCount("incarnation of a task", task.incarnation.value()));
+    status.Update(CheckCount("iterations of a task", task.iterations.value()));
+  }
+  return status;
 }
 
 void JobTasks::Restored(Instant now, absl::Duration rejoin) {

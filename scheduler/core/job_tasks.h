@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/task_rate.h"
 
@@ -99,12 +101,17 @@ class JobTasks {
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>
   void serialize(Archive& archive) {
+    const size_t workers = tasks_.size();
     archive(tasks_);
+    CheckLoaded(archive, [&] { return Check(workers); });
   }
   // Every placed task gets its whole time again, after `rejoin`.
   void Restored(Instant now, absl::Duration rejoin);
 
  private:
+  // Errors: kDataLoss  there are not `workers` tasks, in the order of their ranks.
+  absl::Status Check(size_t workers) const;
+
   const Options options_;
   std::vector<Task> tasks_;        // Ordered by rank.
   absl::btree_set<Rank> changed_;  // Placed tasks that have changed.

@@ -199,6 +199,11 @@ double JobTraining::AccuracyOf(const JobMetrics::Sums& sums) const {
   return HasAccuracy(job_.plan.objective) ? sums.accuracy() : 0;
 }
 
+bool JobTraining::HasLeases(SampleLeases::Use use) const {
+  return job_.plan.consistency.synchronous() ? static_cast<const SlotWork&>(*work_).Has(use)
+                                             : static_cast<const SampleWork&>(*work_).Has(use);
+}
+
 void JobTraining::Restored(Instant now) {
   work_->Restored();
   last_report_ = now;

@@ -69,6 +69,7 @@ class JobTraining {
   void EmitReport(Instant now, Events& events);  // Unless nothing was trained since the last.
   double AccuracyOf(const JobMetrics::Sums& sums) const;  // 0 where the objective has none.
 
+  bool HasLeases(SampleLeases::Use use) const;  // The leases of such work are there.
   WorkLeases& work() { return *work_; }
   const WorkLeases& work() const { return *work_; }
 

@@ -20,6 +20,7 @@
 #include "common/metrics/score_counts.h"
 #include "common/types/ids.h"
 #include "common/types/store_revision.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/placement.h"
 
 namespace capstan::scheduler {
@@ -182,6 +183,7 @@ struct ReplicaReport {
 
 // A shard's file of a checkpoint.
 struct CheckpointPart {
+  static constexpr int64_t kBytesMax = int64_t{1} << 44;  // The sizes of all parts have a sum.
   ShardKey shard;
   Range elements;
   Version version;
@@ -193,6 +195,7 @@ struct CheckpointPart {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(shard, elements, version, file, bytes, crc32c, base);
+    CheckLoaded(archive, [this] { return CheckCount("bytes of a part", bytes, kBytesMax); });
   }
 };
 
@@ -316,6 +319,24 @@ struct SampleReport {
   OutputSums outputs = {};
 };
 
+inline constexpr int kStalenessBuckets = 64;
+
+// Checks totals that were read, or that a task reports. Errors: kDataLoss  names the field.
+inline absl::Status CheckTotals(int64_t samples, int64_t correct,
+                                const std::vector<int64_t>& staleness_counts, int64_t rows_cached,
+                                int64_t rows_pulled) {
+  absl::Status status = CheckCount("samples_total", samples);
+  status.Update(CheckCount("correct_total", correct));
+  status.Update(CheckCount("rows_cached", rows_cached));
+  status.Update(CheckCount("rows_pulled", rows_pulled));
+  status.Update(CheckCount("staleness_counts: entries",
+                           static_cast<int64_t>(staleness_counts.size()), kStalenessBuckets));
+  for (const int64_t count : staleness_counts) {
+    status.Update(CheckCount("staleness_counts", count));
+  }
+  return status;
+}
+
 // Totals since the task process started.
 struct TaskTotals {
   int64_t samples = 0;
@@ -327,10 +348,11 @@ struct TaskTotals {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(samples, loss, correct, staleness_counts, rows_cached, rows_pulled);
+    CheckLoaded(archive, [this] {
+      return CheckTotals(samples, correct, staleness_counts, rows_cached, rows_pulled);
+    });
   }
 };
-
-inline constexpr int kStalenessBuckets = 64;
 
 struct WaitingOn {
   int table = 0;

@@ -1,7 +1,10 @@
 #include "scheduler/core/placement.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -59,7 +62,62 @@ std::vector<Range> WholeTensors(const std::vector<int64_t>& ends, int64_t size) 
   return shards;
 }
 
+std::string NameOf(const ShardKey& key) {
+  return absl::StrCat("table ", key.table.value(), " shard ", key.shard.value());
+}
+
+absl::Status CheckServerOf(const ShardRoute& route, int server, size_t servers) {
+  if (server >= 0 && static_cast<size_t>(server) < servers) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(NameOf(route.key), ": server ", server, ", expected an index below ", servers));
+}
+
+absl::Status CheckCopies(const ShardRoute& route, size_t servers) {
+  absl::Status status = CheckServerOf(route, route.server, servers);
+  std::vector<int> taken = {route.server};
+  for (const ReplicaRef& replica : route.replicas) {
+    status.Update(CheckServerOf(route, replica.server, servers));
+    taken.push_back(replica.server);
+  }
+  std::sort(taken.begin(), taken.end());
+  const auto twice = std::adjacent_find(taken.begin(), taken.end());
+  if (twice == taken.end()) return status;
+  status.Update(absl::DataLossError(
+      absl::StrCat(NameOf(route.key), ": server ", *twice, " has two copies, expected one")));
+  return status;
+}
+
 }  // namespace
+
+absl::Status CheckShardRanges(absl::Span<const ShardRange> shards) {
+  int64_t rest = kCounterMax;  // Of all weights together.
+  for (const ShardRange& shard : shards) {
+    const Range& elements = shard.elements;
+    const bool is_range = elements.begin >= 0 && elements.begin <= elements.end;
+    if (!is_range || PlacementWeight(elements) > rest) {
+      return absl::DataLossError(absl::StrCat(NameOf(shard.key), ": elements [", elements.begin,
+                                              ", ", elements.end, "), expected a range of at most ",
+                                              rest));
+    }
+    rest -= PlacementWeight(elements);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRouting(const Routing& routing) {
+  absl::Status status = CheckCount("generation", routing.generation.value());
+  std::vector<ShardRange> ranges;
+  for (const ShardRoute& route : routing.shards) {
+    ranges.push_back({route.key, route.elements});
+    status.Update(CheckCount("term", route.term.value()));
+    status.Update(CheckCopies(route, routing.servers.size()));
+  }
+  for (const ServerRef& server : routing.servers) {
+    status.Update(CheckCount("incarnation of a server", server.incarnation.value()));
+  }
+  status.Update(CheckShardRanges(ranges));
+  return status;
+}
 
 std::vector<Range> CutTable(const TableSize& table, int servers) {
   if (table.elements == 0) return {};

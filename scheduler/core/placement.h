@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/types/ids.h"
 #include "common/types/shard_size.h"
+#include "scheduler/core/loaded_check.h"
 
 namespace capstan::scheduler {
 
@@ -91,6 +93,16 @@ struct ShardRange {
   }
 };
 
+// Checks shards that were read from a disk or a server: what is done with their sizes cannot
+// overflow. Errors: kDataLoss  names a shard whose range is none, or that makes the sum too large.
+absl::Status CheckShardRanges(absl::Span<const ShardRange> shards);
+
+struct Routing;
+// Checks a table that was read from a disk or a server: its indexes are in it, each copy of a shard
+// is on a server of its own, and counters leave room for those that follow.
+// Errors: kDataLoss  names the shard or the server, the value and what was expected.
+absl::Status CheckRouting(const Routing& routing);
+
 // Which server holds which shard.
 struct Routing {
   JobId job;
@@ -106,6 +118,7 @@ struct Routing {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(job, generation, shards, servers);
+    CheckLoaded(archive, [this] { return CheckRouting(*this); });
   }
 };
 

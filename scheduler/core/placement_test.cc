@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <limits>
+#include <string>
 #include <vector>
+
+#include "common/testing/status_matchers.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -141,6 +145,46 @@ TEST_CASE(
                        [](const ShardRoute& a, const ShardRoute& b) { return a.key < b.key; }));
   CHECK(routing == PlaceShards("job-1", Generation(1), tables, Servers(3)));
   for (const ShardRoute& shard : routing.shards) CHECK(shard.key.table != TableId(2));
+}
+
+TEST_CASE("Routing: a table that was read and cannot be one is refused", "[scheduler][core]") {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  const std::vector<TableSize> tables = {3'000'000, {4, /*is_sparse=*/true}};
+  Routing routing = PlaceShards("job-1", Generation(1), tables, Servers(3), /*replicas=*/1);
+  REQUIRE_OK(CheckRouting(routing));
+  const auto refused = [&](const std::string& why) {
+    CHECK_STATUS(CheckRouting(routing), absl::StatusCode::kDataLoss, why);
+  };
+  ShardRoute& route = routing.shards[1];
+  SECTION("a primary outside of it") {
+    route.server = GENERATE(-1, 3, std::numeric_limits<int>::max());
+    refused("table 0 shard 1: server " + std::to_string(route.server) +
+            ", expected an index below 3");
+  }
+  SECTION("a replica outside of it") {
+    route.replicas[0].server = 3;
+    refused("table 0 shard 1: server 3, expected an index below 3");
+  }
+  SECTION("two copies on a server") {
+    route.replicas[0].server = route.server;
+    refused("has two copies, expected one");
+  }
+  SECTION("elements that are no range") {
+    route.elements = GENERATE(Range{5, 4}, Range{-1, 4}, Range{0, kMax}, Range{kMax, -kMax});
+    refused("table 0 shard 1: elements [");
+  }
+  SECTION("elements whose sum overflows") {
+    for (ShardRoute& each : routing.shards) each.elements = {0, int64_t{1} << 61};
+    refused("expected a range of at most 0");
+  }
+  SECTION("counters that leave no room") {
+    routing.generation = Generation(~uint64_t{0});
+    refused("generation: 18446744073709551615, expected 0 to 4611686018427387904");
+  }
+  SECTION("a server's incarnation") {
+    routing.servers[2].incarnation = Incarnation(~uint64_t{0});
+    refused("incarnation of a server: 18446744073709551615");
+  }
 }
 
 }  // namespace

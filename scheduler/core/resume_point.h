@@ -14,12 +14,10 @@
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_metrics.h"
 #include "scheduler/core/job_plan.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/placement.h"
 
 namespace capstan::scheduler {
-
-// No cluster counts so far: a counter above it is forged, and going on from it would wrap.
-inline constexpr uint64_t kCounterMax = uint64_t{1} << 62;
 
 struct ResumePoint {
   // Positions of this epoch remain, or its evaluation. Beyond the last: nothing but the export.
@@ -61,6 +59,11 @@ struct RestoreFrom {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(folder, at, shards, id, rests_on, pinned_in);
+    CheckLoaded(archive, [this] {
+      absl::Status status = CheckShardRanges(shards);
+      status.Update(CheckCount("checkpoint", id.value()));
+      return status;
+    });
   }
 };
 

@@ -28,7 +28,55 @@ void Insert(Range range, absl::btree_map<int64_t, int64_t>& ranges) {
   ranges.emplace(range.begin, range.end);
 }
 
+// Of one bin: all together have a sum.
+constexpr int64_t kScoreCountMax = kCounterMax / (2 * ScoreCounts::kBinsMax);
+
+absl::Status CheckFigures(int64_t correct, const OutputSums& outputs) {
+  absl::Status status = CheckCount("correct", correct);
+  if (!outputs.IsPossible()) {
+    status.Update(absl::DataLossError(
+        absl::StrCat("outputs: expected finite sums and counts of at most ", outputs.values)));
+  }
+  return status;
+}
+
 }  // namespace
+
+absl::Status SampleLeases::Check() const {
+  absl::Status status = CheckCount("begin", options_.begin);
+  if (!status.ok()) return status;
+  status.Update(CheckCount("count", options_.count, kCounterMax - options_.begin));
+  status.Update(CheckCount("next lease", next_id_.value()));
+  status.Update(CheckCount("positions done", positions_done_, kCounterMax - 1));
+  status.Update(CheckCount("batches done", batches_done_));
+  if (!status.ok()) return status;
+  const Range all{options_.begin, options_.begin + options_.count};
+  int64_t rest = options_.count;  // Neither ungranted nor held.
+  const auto take = [&](const char* what, const Range& range) {
+    status.Update(CheckRange(what, range.begin, all.begin, all.end));
+    status.Update(CheckRange(what, range.end, range.begin, all.end));
+    if (status.ok()) status.Update(CheckCount(what, range.size(), rest));
+    if (status.ok()) rest -= range.size();
+  };
+  for (const auto& [begin, end] : ungranted_) take("ungranted positions", {begin, end});
+  const int64_t ungranted = options_.count - rest;
+  status.Update(CheckRange("ungranted positions", ungranted_count_, ungranted, ungranted));
+  for (const auto& [id, held] : held_) {
+    take("leased positions", held.positions);
+    status.Update(CheckRange("done", held.done, held.positions.begin, held.positions.end));
+    status.Update(CheckRange("lease", id.value(), 0, next_id_.value()));
+  }
+  for (const auto& [begin, result] : results_) {
+    status.Update(CheckRange("evaluated positions", begin, all.begin, all.end));
+    status.Update(CheckCount("evaluated samples", result.samples, options_.count));
+    status.Update(CheckFigures(result.correct, result.outputs));
+  }
+  for (const auto& [bin, counts] : scores_.bins()) {
+    status.Update(CheckCount("non-clicks of a score", counts.non_clicks, kScoreCountMax));
+    status.Update(CheckCount("clicks of a score", counts.clicks, kScoreCountMax));
+  }
+  return status;
+}
 
 SampleLeases::SampleLeases(const Options& options)
     : options_(options), next_id_(options.first_id), ungranted_count_(options.count) {
@@ -125,6 +173,10 @@ absl::Status SampleLeases::Validate(const SampleReport& report) const {
         "sample lease ", report.lease.value(), ": position_done ", report.position_done,
         " is outside [", positions.begin, ", ", positions.end, "]"));
   }
+  if (const absl::Status figures = CheckFigures(report.correct, report.outputs); !figures.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sample lease ", report.lease.value(), ": ", figures.message()));
+  }
   if (report.position_done < positions.end || report.scores.empty()) return absl::OkStatus();
   const int64_t expected = positions.size() * options_.scores;
   if (const int64_t scored = report.scores.Examples(); scored != expected) {
@@ -172,9 +224,9 @@ int SampleLeases::HeldCount(Rank rank) const {
 EvaluationSum SampleLeases::Sum() const {
   EvaluationSum sum;
   for (const auto& [begin, result] : results_) {
-    sum.samples += result.samples;
+    sum.samples = AddCount(sum.samples, result.samples);
     sum.loss += result.loss;
-    sum.correct += result.correct;
+    sum.correct = AddCount(sum.correct, result.correct);
     sum.outputs += result.outputs;
   }
   return sum;

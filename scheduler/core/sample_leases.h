@@ -29,6 +29,7 @@
 #include "common/metrics/score_counts.h"
 #include "common/planted/planted_bug.h"
 #include "common/types/ids.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -95,6 +96,7 @@ class SampleLeases {
   int64_t batches_done() const { return batches_done_; }
   std::vector<Range> Undone() const;  // Ranges not reported done: disjoint, ascending, apart.
   LeaseId next_id() const { return next_id_; }
+  const Options& options() const { return options_; }
 
   // kEvaluate: the results of the finished leases, summed by position.
   EvaluationSum Sum() const;
@@ -106,6 +108,7 @@ class SampleLeases {
   void serialize(Archive& archive) {
     archive(options_, next_id_, ungranted_count_, positions_done_, batches_done_, ungranted_, held_,
             results_, scores_);
+    CheckLoaded(archive, [this] { return Check(); });
     if (Archive::is_loading::value && Planted(PlantedBug::kLoseLeasesOnRestart)) held_.clear();
   }
 
@@ -120,6 +123,7 @@ class SampleLeases {
     }
   };
 
+  absl::Status Check() const;  // Errors: kDataLoss  the invariants do not hold.
   int64_t NextSize(const Pace& pace) const;
 
   Options options_;

@@ -39,6 +39,8 @@ class SampleWork final : public WorkLeases {
   bool quieting() const override { return paused_; }
   bool paused() const override { return paused_; }
   void GoOn() override { paused_ = false; }
+  // The leases of such work are there.
+  bool Has(SampleLeases::Use use) const { return samples_ && samples_->options().use == use; }
 
   template <typename Archive>
   void serialize(Archive& archive) {

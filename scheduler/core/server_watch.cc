@@ -77,6 +77,14 @@ ServerWatch::ServerWatch(JobShared* job, const Parts& parts, std::optional<Resto
       task_watch_(*parts.task_watch),
       recovery_(job->plan, std::move(restore)) {}
 
+absl::Status ServerWatch::Check() const {
+  absl::Status status;
+  for (const std::optional<RestoreFrom>* from : {&recovery_.begins_at(), &recovery_.restore()}) {
+    if (*from) status.Update(CheckResumePoint((*from)->at, job_.plan));
+  }
+  return status;
+}
+
 // ---------------------------------------------------------------- facts
 
 void ServerWatch::OnJoined(const ServerRef& server, absl::Span<const StoredShard> stored,

@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -30,6 +31,7 @@
 #include "scheduler/core/job_recovery.h"
 #include "scheduler/core/job_shared.h"
 #include "scheduler/core/job_training.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/core/resume_point.h"
@@ -99,9 +101,11 @@ class ServerWatch {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(recovery_);
+    CheckLoaded(archive, [this] { return Check(); });
   }
 
  private:
+  absl::Status Check() const;  // Errors: kDataLoss  such a job cannot begin where it is to.
   void TakeRouting(Instant now, Events& events);
   std::optional<Failure> BeginRecovery(Instant now, Events& events);
   std::optional<Failure> Recover(Instant now, Events& events);

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
 
 namespace capstan::scheduler {
@@ -27,6 +28,25 @@ ShardMap::ShardMap(const Routing& routing, const Options& options)
     }
     shards_.push_back(std::move(shard));
   }
+}
+
+absl::Status ShardMap::Check() const {
+  absl::Status status = CheckCount("generation", generation_.value());
+  const auto shards = static_cast<int64_t>(routing_.shards.size());
+  status.Update(CheckRange("shards", static_cast<int64_t>(shards_.size()), shards, shards));
+  for (size_t i = 0; status.ok() && i < shards_.size(); ++i) {
+    const ShardCopies& shard = shards_[i];
+    const ShardRoute& route = routing_.shards[i];
+    absl::btree_set<NodeId> nodes = {shard.primary.node};
+    for (const ReplicaCopy& copy : shard.replicas) nodes.insert(copy.server.node);
+    const bool apart = nodes.size() == 1 + shard.replicas.size();
+    if (apart && shard.key == route.key && shard.elements == route.elements) continue;
+    status = absl::DataLossError(absl::StrCat(
+        "table ", route.key.table.value(), " shard ", route.key.shard.value(), ": expected ",
+        apart ? "the shard that its routing table has" : "each copy on a server of its own"));
+  }
+  status.Update(servers_.Check());
+  return status;
 }
 
 // ---------------------------------------------------------------- look-ups

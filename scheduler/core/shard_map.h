@@ -36,11 +36,13 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/job_servers.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/core/shard_copies.h"
@@ -132,11 +134,14 @@ class ShardMap {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(shards_, servers_, generation_, adopted_at_, log_term_, restore_term_);
+    CheckLoaded(archive, [this] { return Check(); });
     if constexpr (Archive::is_loading::value) settled_ = false;
   }
 
  private:
   using Server = JobServers::Server;
+  // Errors: kDataLoss  the shards are not those of the table, or have two copies on a server.
+  absl::Status Check() const;
   struct Load {
     int copies = 0;
     int primaries = 0;

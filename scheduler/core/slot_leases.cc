@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/types/job_limits.h"
 
 namespace capstan::scheduler {
 
@@ -14,6 +15,25 @@ SlotLeases::SlotLeases(int slots, Iteration begin, Iteration end, Iteration done
       incomplete_(done < end ? slots : 0),
       done_(static_cast<size_t>(slots), done),
       holders_(static_cast<size_t>(slots)) {}
+
+absl::Status SlotLeases::Check() const {
+  const auto slots = static_cast<int64_t>(done_.size());
+  absl::Status status = CheckRange("slots", slots, 1, kSlotsMax);
+  status.Update(
+      CheckRange("slots with a holder", static_cast<int64_t>(holders_.size()), slots, slots));
+  status.Update(CheckCount("backups", backups_, slots - 1));
+  status.Update(CheckCount("begin", begin_.value()));
+  status.Update(CheckRange("end", end_.value(), begin_.value(), kCounterMax));
+  status.Update(
+      CheckRange("end of the segment", segment_end_.value(), begin_.value(), end_.value()));
+  int64_t incomplete = 0;
+  for (const Iteration done : done_) {
+    status.Update(CheckRange("done", done.value(), begin_.value(), end_.value()));
+    if (done != end_) ++incomplete;
+  }
+  status.Update(CheckRange("incomplete slots", int64_t{incomplete_}, incomplete, incomplete));
+  return status;
+}
 
 void SlotLeases::Assign(absl::Span<const Rank> live) {
   if (std::equal(live.begin(), live.end(), live_.begin(), live_.end())) return;

@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/types/ids.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -69,6 +70,7 @@ class SlotLeases {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(begin_, end_, segment_end_, backups_, incomplete_, done_, holders_, live_);
+    CheckLoaded(archive, [this] { return Check(); });
   }
 
  private:
@@ -81,6 +83,8 @@ class SlotLeases {
       archive(held, rank, lease_begin);
     }
   };
+
+  absl::Status Check() const;  // Errors: kDataLoss  the invariants do not hold.
 
   Iteration begin_;
   Iteration end_;

@@ -19,6 +19,18 @@ SlotWork::SlotWork(const JobPlan& plan)
       backups_(plan.consistency.backups),
       iteration_samples_(plan.batch_size * plan.consistency.slots) {}
 
+absl::Status SlotWork::Check() const {
+  // It doubles with each segment that ends too soon.
+  absl::Status status = CheckCount("margin", margin_, kCounterMax / 4);
+  if (!slots_) return status;
+  const auto slots = static_cast<int64_t>(slots_->done().size());
+  status.Update(CheckRange("slots", slots, slot_count_, slot_count_));
+  status.Update(CheckCount("end", slots_->end().value(), epochs_.steps_total()));
+  status.Update(CheckCount("iterations", slots_->end().value() - slots_->begin().value(),
+                           epochs_.Steps(Epoch(0)).size()));
+  return status;
+}
+
 // Tasks learn from servers which iterations are past. After a restart with an older store, or after
 // an adoption, these may lie beyond the epoch of the job's record. The iterations beyond it count
 // when their epoch begins.

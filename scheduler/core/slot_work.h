@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/status/status.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/slot_leases.h"
 #include "scheduler/core/work_leases.h"
 
@@ -41,16 +43,23 @@ class SlotWork final : public WorkLeases {
   bool paused() const override { return false; }
   void GoOn() override;
   void Restored() override { behind_tables_ = true; }
+  // The leases of such work are there.
+  bool Has(SampleLeases::Use use) const {
+    return use == SampleLeases::Use::kTrain ? slots_.has_value()
+                                            : samples_ && samples_->options().use == use;
+  }
 
   template <typename Archive>
   void serialize(Archive& archive) {
     Durable durable{*this};
     archive(durable, slots_, margin_);
+    CheckLoaded(archive, [this] { return Check(); });
   }
 
  private:
   // A task may have begun an iteration beyond the end before it heard of it: then it is not idle.
   bool MayBeQuiet() const override { return slots_->AtSegmentEnd(); }
+  absl::Status Check() const;  // Errors: kDataLoss  the leases are not of such a job.
   bool IsAtRest(const Task& task) const override;
   Iteration DoneOf(const SlotReport& slot) const;
   Iteration done(SlotId slot) const { return slots_->done()[static_cast<size_t>(slot.value())]; }

@@ -10,11 +10,6 @@
 namespace capstan::scheduler {
 namespace {
 
-absl::Status OutOfRange(const TaskKey& task, absl::string_view field, int64_t value) {
-  return absl::InvalidArgumentError(absl::StrCat(task.job, " task ", task.rank.value(), ": ", field,
-                                                 " is ", value, ", expected 0 or more"));
-}
-
 bool HasGoneOn(const Activity& before, const Activity& now) {
   if (Planted(PlantedBug::kTakeBusyForHung)) return false;
   return now.what != before.what || now.done > before.done;
@@ -42,25 +37,13 @@ void TaskWatch::Place(Rank rank, Incarnation incarnation, const NodeId& node,
 
 absl::Status TaskWatch::Validate(const TaskReport& report) const {
   const TaskTotals& totals = report.totals;
-  if (report.iterations < Iteration(0)) {
-    return OutOfRange(report.task, "iterations", report.iterations.value());
-  }
-  if (totals.samples < 0) return OutOfRange(report.task, "samples_total", totals.samples);
-  if (totals.correct < 0) return OutOfRange(report.task, "correct_total", totals.correct);
-  if (report.activity.done < 0) {
-    return OutOfRange(report.task, "activity.done", report.activity.done);
-  }
-  if (totals.rows_cached < 0) return OutOfRange(report.task, "rows_cached", totals.rows_cached);
-  if (totals.rows_pulled < 0) return OutOfRange(report.task, "rows_pulled", totals.rows_pulled);
-  if (totals.staleness_counts.size() > kStalenessBuckets) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("staleness_counts: ", totals.staleness_counts.size(),
-                     " entries, expected at most ", kStalenessBuckets));
-  }
-  for (const int64_t count : totals.staleness_counts) {
-    if (count < 0) return OutOfRange(report.task, "staleness_counts", count);
-  }
-  return training_.work().Validate(report);
+  absl::Status status = CheckCount("iterations", report.iterations.value());
+  status.Update(CheckTotals(totals.samples, totals.correct, totals.staleness_counts,
+                            totals.rows_cached, totals.rows_pulled));
+  status.Update(CheckCount("activity.done", report.activity.done));
+  if (status.ok()) return training_.work().Validate(report);
+  return absl::InvalidArgumentError(
+      absl::StrCat(report.task.job, " task ", report.task.rank.value(), ": ", status.message()));
 }
 
 // An older report does no harm, because all figures only grow.

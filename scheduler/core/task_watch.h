@@ -28,6 +28,7 @@
 #include "scheduler/core/job_tasks.h"
 #include "scheduler/core/job_training.h"
 #include "scheduler/core/links/dead_links.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 
 namespace capstan::scheduler {
@@ -72,9 +73,16 @@ class TaskWatch {
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(crashes_, restarts_, first_failure_, last_death_);
+    CheckLoaded(archive, [this] {
+      absl::Status status = CheckRange("crashes", crashes_, 0, kCrashesMax);
+      status.Update(CheckRange("restarts", restarts_, 0, kCrashesMax));
+      return status;
+    });
   }
 
  private:
+  static constexpr int kCrashesMax = 1 << 30;  // That are loaded: counting goes on from there.
+
   void EndIncarnation(Rank rank, const Failure& why, bool counted, Instant now, Events& events);
   absl::Status Validate(const TaskReport& report) const;
   void NoteContradiction(Task& task, bool moved, Instant now);

@@ -26,6 +26,16 @@ bool WorkLeases::Report(const TaskReport& report) {
   return samples_->positions_done() > positions;
 }
 
+absl::Status WorkLeases::CheckDurable() const {
+  absl::Status status = CheckCount("next lease", next_lease_.value());
+  if (!samples_) return status;
+  const SampleLeases::Options& options = samples_->options();
+  status.Update(CheckRange("batch_size", options.batch_size, batch_size_, batch_size_));
+  status.Update(CheckRange("workers", options.workers, workers_, workers_));
+  status.Update(CheckRange("scores", options.scores, 1, scores_));
+  return status;
+}
+
 void WorkLeases::Return(Rank rank) {
   if (samples_) samples_->Return(rank);
 }

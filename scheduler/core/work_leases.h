@@ -24,6 +24,7 @@
 #include "scheduler/core/epoch_plan.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/job_tasks.h"
+#include "scheduler/core/loaded_check.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/resume_point.h"
 #include "scheduler/core/sample_leases.h"
@@ -92,6 +93,7 @@ class WorkLeases {
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(leases.next_lease_, leases.samples_);
+      CheckLoaded(archive, [this] { return leases.CheckDurable(); });
     }
   };
 
@@ -99,6 +101,7 @@ class WorkLeases {
   std::optional<SampleLeases> samples_;  // The leases of the phase, or of the last that had some.
 
  private:
+  absl::Status CheckDurable() const;  // Errors: kDataLoss  the leases are not of such a job.
   void ForgetSamples();
 
   static constexpr int kLeasesPerTask = 2;  // Sample leases that a task holds at most.

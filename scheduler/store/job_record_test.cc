@@ -1,14 +1,23 @@
 #include "scheduler/store/job_record.h"
 
+#include <google/protobuf/unknown_field_set.h>
+
 #include <catch2/catch.hpp>
+#include <functional>
+#include <iterator>
+#include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/core/job_plan.h"
+#include "scheduler/core/job_table.h"
 #include "scheduler/core/testing/fake_cluster.h"
 #include "scheduler/store/archive.h"
 #include "scheduler/store/schema_version.h"
@@ -245,6 +254,141 @@ TEST_CASE("Adoption: a check changes nothing", "[scheduler][store]") {
   CHECK(fresh.actions.changes.empty());
   REQUIRE_OK(fresh.Adopt(old.record));
   CHECK(fresh.Knows());
+}
+
+TEST_CASE("Adoption: a plan that cannot be is refused by field and value (SIGFPE before)",
+          "[scheduler][store]") {
+  const ConsistencyMode mode = GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kAsp);
+  OldCluster old(mode);
+  // The record of a job whose plan is `changed`, but for its state.
+  const auto adopt = [&](const std::function<void(JobPlan&)>& change) {
+    NewCluster fresh;
+    fresh.JoinAll(old);
+    JobPlan& plan = const_cast<JobEntry*>(old.cluster.core().jobs().Find(kJob))->plan;
+    const JobPlan before = plan;
+    change(plan);
+    const std::string record =
+        EncodeJobRecord(old.cluster.core(), kJob, {"admitted/" + kJob, "as admitted"}, old.At());
+    plan = before;
+    const absl::Status status = fresh.Adopt(record);
+    CHECK(fresh.Knows() == status.ok());
+    return status;
+  };
+  const auto refused = [&](const std::string& why, const std::function<void(JobPlan&)>& change) {
+    CHECK_STATUS(adopt(change), absl::StatusCode::kDataLoss, why);
+  };
+  REQUIRE_OK(adopt([](JobPlan&) {}));
+  refused("training.batch_size: 0, expected 1", [](JobPlan& plan) { plan.batch_size = 0; });
+  refused("training.epochs: -1, expected 1", [](JobPlan& plan) { plan.epochs = -1; });
+  refused("data.train: examples: 0, expected 1", [](JobPlan& plan) { plan.train_count = 0; });
+  refused("resources.workers: 2147483647, expected 1 to 4096",
+          [](JobPlan& plan) { plan.workers = std::numeric_limits<int>::max(); });
+  refused("tasks: 2, expected one for each of 3 workers", [](JobPlan& plan) { plan.workers = 3; });
+  refused("resources.gpus: 0, expected 1",
+          [](JobPlan& plan) { plan.device.kind = DeviceNeed::Kind::kGpu; });
+  if (mode != ConsistencyMode::kBsp) return;
+  refused("training.slots: 0, expected 1", [](JobPlan& plan) { plan.consistency.slots = 0; });
+  refused("slots: 4, expected 5 to 5", [](JobPlan& plan) { plan.consistency.slots = 5; });
+}
+
+// Damages bytes as a forger would: numbers become 0, small or huge, and lengths stay right.
+struct Forger {
+  explicit Forger(uint64_t of) : seed(of) {}
+  uint32_t Below(uint32_t bound) { return PhiloxWord(seed, next++) % bound; }
+  // Changes one number of a message, at any depth. `bytes`: the message's fields.
+  std::string Forge(const std::string& bytes) {
+    google::protobuf::UnknownFieldSet fields;
+    if (bytes.empty() || !fields.ParseFromString(bytes)) return bytes;
+    google::protobuf::UnknownField& field =
+        *fields.mutable_field(static_cast<int>(Below(static_cast<uint32_t>(fields.field_count()))));
+    using Field = google::protobuf::UnknownField;
+    if (field.type() == Field::TYPE_VARINT) {
+      field.set_varint(Number(field.varint()));
+    } else if (field.type() == Field::TYPE_LENGTH_DELIMITED && Below(12) == 0) {
+      field.mutable_length_delimited()->clear();
+    } else if (field.type() == Field::TYPE_LENGTH_DELIMITED) {
+      *field.mutable_length_delimited() = Forge(field.length_delimited());
+    }
+    std::string forged;
+    REQUIRE(fields.SerializeToString(&forged));
+    return forged;
+  }
+  uint64_t Number(uint64_t before) {
+    constexpr uint64_t kLargest = std::numeric_limits<int64_t>::max();
+    const uint64_t numbers[] = {0,
+                                1,
+                                2,
+                                before + 1,
+                                before - 1,
+                                5,
+                                7,
+                                ~uint64_t{0},
+                                kLargest,
+                                kLargest + 1,
+                                1u << 30,
+                                0x7fffffff,
+                                kLargest / 2,
+                                Below(1000),
+                                before * 2,
+                                1ull << 62,
+                                (1ull << 62) + 1};
+    return numbers[Below(std::size(numbers))];
+  }
+  uint64_t seed;
+  uint64_t next = 0;
+};
+
+TEST_CASE("Adoption: forged numbers never crash a scheduler", "[scheduler][store]") {
+  const ConsistencyMode mode =
+      GENERATE(ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp);
+  OldCluster old(mode);
+  int refused = 0;
+  int taken = 0;
+  for (int moment = 0; moment < 6; ++moment) {
+    if (moment == 2) old.cluster.AskCheckpoint(kJob);
+    if (moment > 0) old.cluster.Run(absl::Milliseconds(700));
+    const std::string bytes =
+        EncodeJobRecord(old.cluster.core(), kJob, {"admitted/" + kJob, "as admitted"}, old.At());
+    REQUIRE_OK_AND_ASSIGN(const JobRecord record, DecodeJobRecord(bytes));
+    NewCluster first;
+    first.JoinAll(old);
+    if (moment == 0) REQUIRE_OK(first.Adopt(bytes));
+    for (uint64_t seed = 0; seed < 250; ++seed) {
+      CAPTURE(moment, seed);
+      Forger forger(seed + 1000 * static_cast<uint64_t>(moment));
+      StoreRows rows = record.rows;
+      rows.erase("admitted/" + kJob);
+      std::string& row = rows[forger.Below(4) == 0 ? "routing/" + kJob : "job/" + kJob];
+      row = forger.Forge(row);
+      NewCluster fresh;
+      fresh.JoinAll(old);
+      if (LoadJob(rows, kJob, old.At(), *fresh.core).ok()) {
+        ++taken;
+        fresh.core
+            ->Adopt({.job = kJob, .cluster = "aa", .stored = fresh.logs}, fresh.now, fresh.actions)
+            .IgnoreError();
+        for (int second = 0; second < 80; second += 20) {
+          fresh.core->Job(kJob, fresh.now).IgnoreError();
+          fresh.now = fresh.now + absl::Seconds(20);
+          fresh.core->Tick(fresh.now, fresh.actions);
+        }
+      } else {
+        ++refused;
+        CHECK_FALSE(fresh.Knows());
+      }
+      // The same as rows of its own store.
+      Actions actions;
+      auto core = RestoreCore(rows, SchedulerCore::Options(), old.At(), actions);
+      Instant now = old.cluster.now();
+      for (int second = 0; core.ok() && second < 80; second += 20) {
+        (*core)->Job(kJob, now).IgnoreError();
+        now = now + absl::Seconds(20);
+        (*core)->Tick(now, actions);
+      }
+    }
+  }
+  CHECK(refused > 100);
+  CHECK(taken > 100);
 }
 
 TEST_CASE("Records: sent with each new table, else at their interval, of jobs with a log",

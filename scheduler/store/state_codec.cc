@@ -57,6 +57,12 @@ absl::Status LoadRow(const StoreRows::value_type& row, const Moment& moment, con
   });
 }
 
+absl::StatusOr<StoreRows::const_iterator> RowOf(const StoreRows& rows, const JobId& job) {
+  const auto row = rows.find(JobKey(job));
+  if (row != rows.end()) return row;
+  return absl::DataLossError(absl::StrCat("there is no row of ", job));
+}
+
 // An output archive does not change its arguments.
 CoreArchive SourceOf(const SchedulerCore& core) {
   return CoreArchive(const_cast<SchedulerCore*>(&core));
@@ -119,10 +125,20 @@ absl::StatusOr<std::unique_ptr<SchedulerCore>> RestoreCore(const StoreRows& rows
   return core;
 }
 
+absl::StatusOr<JobPlan> LoadPlan(const StoreRows& rows, const JobId& job) {
+  JobPlan plan;
+  CAPSTAN_ASSIGN_OR_RETURN(const StoreRows::const_iterator row, RowOf(rows, job));
+  const absl::Status status = DecodeState(row->second, Moment(), [&plan](auto& archive) {
+    archive(plan);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return Annotate(status, absl::StrCat("the row of ", job));
+  return plan;
+}
+
 absl::Status LoadJob(const StoreRows& rows, const JobId& job, const Moment& moment,
                      SchedulerCore& core) {
-  const auto row = rows.find(JobKey(job));
-  if (row == rows.end()) return absl::DataLossError(absl::StrCat("there is no row of ", job));
+  CAPSTAN_ASSIGN_OR_RETURN(const StoreRows::const_iterator row, RowOf(rows, job));
   if (core.jobs().Find(job) != nullptr)
     return absl::DataLossError(absl::StrCat(job, " is known already"));
   const absl::Status status = LoadRow(*row, moment, rows, core);

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "scheduler/core/changes.h"
+#include "scheduler/core/job_plan.h"
 #include "scheduler/core/resume_point.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/store_write.h"
@@ -38,6 +39,10 @@ std::vector<StoreWrite> EncodeJobs(const SchedulerCore& core, const Changes& cha
 absl::StatusOr<std::unique_ptr<SchedulerCore>> RestoreCore(const StoreRows& rows,
                                                            const SchedulerCore::Options& options,
                                                            const Moment& moment, Actions& actions);
+
+// Returns the plan of one job of `rows`.
+// Errors: kDataLoss  its row is missing or cannot be read.
+absl::StatusOr<JobPlan> LoadPlan(const StoreRows& rows, const JobId& job);
 
 // Loads one job of `rows` into a core that does not know it (SchedulerCore::LoadJob).
 // Errors: kDataLoss  its rows are missing or cannot be read, and the core still does not know the

@@ -19,6 +19,7 @@ namespace capstan::scheduler {
 struct JobFolders {
   std::string output;
   std::string checkpoints;
+  friend bool operator==(const JobFolders&, const JobFolders&) = default;
   // Durable, in the form of scheduler/store/archive.h.
   template <typename Archive>
   void serialize(Archive& archive) {
