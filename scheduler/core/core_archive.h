@@ -51,6 +51,8 @@ class CoreArchive {
     JobPlan plan;
     archive(plan);
     if (plan.id != job) return absl::DataLossError(absl::StrCat("it is of ", plan.id));
+    // A row without a plan leaves the one that no job can have.
+    if (const absl::Status status = CheckPlan(plan); !status.ok()) return status;
     if (core_.jobs_.Find(job) != nullptr) return absl::DataLossError("the job is known already");
     JobEntry& entry = core_.jobs_.Load(plan);
     bool started = false;

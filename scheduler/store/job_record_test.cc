@@ -291,6 +291,17 @@ TEST_CASE("Adoption: a plan that cannot be is refused by field and value (SIGFPE
   refused("slots: 4, expected 5 to 5", [](JobPlan& plan) { plan.consistency.slots = 5; });
 }
 
+TEST_CASE("Adoption: a row without a plan is refused (SIGFPE before)", "[scheduler][store]") {
+  // The job without a name, which runs.
+  const StoreRows rows = {
+      {"job/", "\x0a\x02\x18\x01"},
+      {"routing/", EncodeState(Moment(), [](auto& archive) { archive(Routing()); })}};
+  NewCluster fresh;
+  CHECK_STATUS(LoadJob(rows, "", Moment(), *fresh.core), absl::StatusCode::kDataLoss,
+               "data.train: examples: 0, expected 1");
+  CHECK_STATUS(LoadPlan({}, kJob), absl::StatusCode::kDataLoss, "there is no row of job-7");
+}
+
 // Damages bytes as a forger would: numbers become 0, small or huge, and lengths stay right.
 struct Forger {
   explicit Forger(uint64_t of) : seed(of) {}
