@@ -1,0 +1,18 @@
+// Lines of Criteo's click logs: each gives an example, or an error and nothing else (lines.h).
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "common/examples/criteo_parser.h"
+#include "tests/fuzz/lines.h"
+#include "tests/fuzz/target.h"
+
+namespace capstan::fuzz {
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  CriteoParser parser(CriteoParser::Options{.hash_buckets = 1000});
+  CheckLines(parser, absl::string_view(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
+
+}  // namespace capstan::fuzz

@@ -1,0 +1,103 @@
+// Payloads of pushes and pulls to common/wire. What DecodePush and DecodePullAnswer accept is what
+// the head's numbers and protobuf's own parser say it is, however the payload is torn, and encodes
+// to the same message again; ParsePush and ParsePull accept what the parser does, and nothing whose
+// checksum is wrong.
+#include "common/wire/tensor_message.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
+#include "common/wire/message_checksum.h"
+#include "proto/parameter_server.pb.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
+
+namespace capstan::fuzz {
+namespace {
+
+// REQUIRES: `bytes` outlive the result.
+absl::Cord Torn(absl::string_view bytes, size_t piece) {
+  absl::Cord torn;
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(piece, bytes.size()))) {
+    torn.Append(absl::MakeCordFromExternal(bytes.substr(0, piece), [] {}));
+  }
+  return torn;
+}
+
+// What the layout of a payload and protobuf's parser say.
+template <typename Message>
+std::optional<Message> Reference(absl::string_view payload) {
+  const absl::StatusOr<std::optional<PayloadStart>> start = ReadPayloadStart(payload);
+  if (!start.ok() || !start->has_value()) return std::nullopt;
+  size_t end = (*start)->values_begin();
+  for (const uint32_t bytes : (*start)->sizes) end += bytes;
+  if (end != payload.size()) return std::nullopt;
+  Message message;
+  const absl::string_view head = payload.substr((*start)->bytes(), (*start)->head_bytes);
+  if (!message.head.ParseFromArray(head.data(), static_cast<int>(head.size())) ||
+      message.head.shards_size() != static_cast<int>((*start)->sizes.size())) {
+    return std::nullopt;
+  }
+  size_t begin = (*start)->values_begin();
+  for (const uint32_t bytes : (*start)->sizes) {
+    message.values.emplace_back(payload.substr(begin, bytes));
+    begin += bytes;
+  }
+  return message;
+}
+
+template <typename Message>
+bool Same(const Message& a, const Message& b) {
+  return a.head.SerializeAsString() == b.head.SerializeAsString() && a.values == b.values;
+}
+
+template <typename Message, typename Decode>
+void CheckPayload(absl::string_view payload, size_t piece, const Decode& decode) {
+  const absl::StatusOr<Message> decoded = decode(Torn(payload, piece));
+  const std::optional<Message> expected = Reference<Message>(payload);
+  FUZZ_CHECK(decoded.ok() == expected.has_value());
+  if (!decoded.ok()) {
+    FUZZ_CHECK(absl::IsInvalidArgument(decoded.status()));
+    return;
+  }
+  FUZZ_CHECK(Same(*decoded, *expected));
+  const absl::StatusOr<Message> again = decode(Encode(*decoded));
+  FUZZ_CHECK(again.ok() && Same(*again, *decoded));
+}
+
+template <typename Message, typename Parse>
+void CheckWhole(absl::string_view bytes, size_t piece, const Parse& parse) {
+  const absl::StatusOr<Message> parsed = parse(Torn(bytes, piece));
+  Message message;
+  const bool whole = message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  const bool sealed = whole && message.has_checksum();
+  if (!sealed) FUZZ_CHECK(parsed.ok() == whole);
+  if (sealed && parsed.ok()) FUZZ_CHECK(CheckSeal(message, "a message").ok());
+  if (!whole) return;
+  message.DiscardUnknownFields();  // Those of a newer sender come behind the checksum.
+  Seal(&message);
+  FUZZ_CHECK(parse(absl::Cord(message.SerializeAsString())).ok());
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Input input(data, size);
+  const uint8_t what = input.Byte() % 4;
+  const size_t piece = size_t{1} + input.Byte();
+  const absl::string_view bytes = input.Rest();
+  if (what == 0) CheckPayload<PushMessage>(bytes, piece, DecodePush);
+  if (what == 1) CheckPayload<PullAnswer>(bytes, piece, DecodePullAnswer);
+  if (what == 2) CheckWhole<v1::PushRequest>(bytes, piece, ParsePush);
+  if (what == 3) CheckWhole<v1::PullRequest>(bytes, piece, ParsePull);
+  return 0;
+}
+
+}  // namespace capstan::fuzz
