@@ -5,19 +5,21 @@
 
 #include <cmath>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status/status_macros.h"
+#include "common/storage/regular_file.h"
 #include "scheduler/write_file.h"
 
 namespace capstan::scheduler {
 namespace {
 
+constexpr int64_t kStatusBytesMax = 64 << 20;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 void KeepEverySecond(std::vector<CurvePoint>& points) {
@@ -53,6 +55,7 @@ absl::StatusOr<std::unique_ptr<JobOutput>> JobOutput::Open(const std::string& fo
 
 // Skips lines of other jobs and lines that cannot be read: the curve is only a picture.
 void JobOutput::ReadCurve(const std::string& path) {
+  if (!OpenRegularFile(path).ok()) return;  // The lines of a device would not end.
   std::ifstream file(path);
   const std::string mine = absl::StrCat("\"job\":\"", job_, "\"");
   for (std::string line; std::getline(file, line);) {
@@ -161,8 +164,11 @@ absl::Status JobOutput::WriteStatus(const v1::JobStatus& status) {
 }
 
 bool JobOutput::HasStatus(v1::JobState state) const {
-  std::ifstream file(absl::StrCat(folder_, "/job.json"));
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string path = absl::StrCat(folder_, "/job.json");
+  const absl::StatusOr<RegularFile> file = OpenRegularFile(path);
+  if (!file.ok() || file->bytes > kStatusBytesMax) return false;
+  std::string text(static_cast<size_t>(file->bytes), '\0');
+  if (!ReadFileAt(*file, path, 0, absl::MakeSpan(text)).ok()) return false;
   v1::JobStatus status;
   return google::protobuf::util::JsonStringToMessage(text, &status).ok() &&
          status.job_id() == job_ && status.state() == state;

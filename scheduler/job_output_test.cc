@@ -1,6 +1,9 @@
 #include "scheduler/job_output.h"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -174,6 +177,15 @@ TEST_CASE("Job output: the status is written as JSON with the names of the proto
   CHECK_FALSE(output->HasStatus(v1::SUCCEEDED));
   REQUIRE_OK(output->WriteStatus(status));
   CHECK(output->HasStatus(v1::SUCCEEDED));
+  REQUIRE(std::filesystem::remove(folder.path() + "/job.json"));
+  REQUIRE(mkfifo((folder.path() + "/job.json").c_str(), 0600) == 0);
+  CHECK_FALSE(output->HasStatus(v1::SUCCEEDED));  // It does not wait for a writer.
+}
+
+TEST_CASE("Job output: metrics that lead to a device are not read", "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_symlink("/dev/zero", folder.path() + "/metrics.jsonl");
+  REQUIRE_OK(JobOutput::Open(folder.path(), "job-1", "bsp", Objective::kClasses));
 }
 
 TEST_CASE("Job output: a folder that is gone is an error that names the file", "[scheduler]") {

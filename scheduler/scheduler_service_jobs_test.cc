@@ -200,7 +200,7 @@ TEST_CASE("Scheduler service: a job begins with the weights of a file, which go 
   const std::string path = loopback.folder.path() + "/weights.safetensors";
   spec.mutable_training()->set_initial_weights(path);
   CHECK_STATUS(loopback.Submit(spec), absl::StatusCode::kInvalidArgument,
-               "training.initial_weights: cannot read " + path);
+               "training.initial_weights: " + path + ": cannot be read: No such file");
   const std::vector<float> weight(160, 0.5f), bias(10, 0.25f);
   REQUIRE_OK(WriteSafetensors(path, {{"fc.weight", {10, 16}, weight}, {"fc.bias", {10}, bias}}));
   loopback.Join(v1::SERVER, "server-1");

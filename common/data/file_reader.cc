@@ -1,13 +1,8 @@
 #include "common/data/file_reader.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -16,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
+#include "common/storage/regular_file.h"
 
 namespace capstan {
 namespace {
@@ -23,12 +19,6 @@ namespace {
 constexpr size_t kChunkBytes = 256 * 1024;
 constexpr uint8_t kGzipFirstByte = 0x1f;
 constexpr int kGzipWindowBits = 15 + 16;  // 15: the largest window; 16: a gzip header and trailer.
-
-absl::Status ErrorOf(const std::string& path, int error_number) {
-  const std::string message = absl::StrCat(path, ": cannot be read: ", std::strerror(error_number));
-  if (error_number == ENOENT || error_number == ENOTDIR) return absl::NotFoundError(message);
-  return absl::PermissionDeniedError(message);
-}
 
 absl::Status TooLarge(const std::string& path, int64_t bytes_max) {
   return absl::DataLossError(
@@ -39,50 +29,26 @@ absl::Status TooLarge(const std::string& path, int64_t bytes_max) {
 class InputFile {
  public:
   static absl::StatusOr<InputFile> Open(const std::string& path) {
-    // With O_NONBLOCK, opening a pipe that has no writer does not wait for one.
-    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) return ErrorOf(path, errno);
-    InputFile file(path, descriptor);
-    struct stat status;
-    if (fstat(descriptor, &status) != 0) return ErrorOf(path, errno);
-    if (!S_ISREG(status.st_mode)) {
-      return absl::PermissionDeniedError(
-          absl::StrCat(path, ": cannot be read: ", S_ISDIR(status.st_mode) ? "a folder" : "no file",
-                       ", expected a regular file"));
-    }
-    file.bytes_ = status.st_size;
-    return file;
-  }
-  InputFile(InputFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        descriptor_(std::exchange(other.descriptor_, -1)),
-        bytes_(other.bytes_) {}
-  InputFile& operator=(InputFile&&) = delete;
-  ~InputFile() {
-    if (descriptor_ >= 0) close(descriptor_);
+    CAPSTAN_ASSIGN_OR_RETURN(RegularFile file, OpenRegularFile(path));
+    return InputFile(path, std::move(file));
   }
 
-  int64_t bytes() const { return bytes_; }  // The file's size when it was opened.
+  int64_t bytes() const { return file_.bytes; }  // The file's size when it was opened.
 
   // Fills `buffer` from the file. It returns fewer bytes only at the end of the file.
   absl::StatusOr<size_t> Read(absl::Span<uint8_t> buffer) {
-    size_t filled = 0;
-    while (filled < buffer.size()) {
-      const ssize_t got = read(descriptor_, buffer.data() + filled, buffer.size() - filled);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return ErrorOf(path_, errno);
-      if (got == 0) break;
-      filled += static_cast<size_t>(got);
-    }
-    return filled;
+    const absl::Span<char> room(reinterpret_cast<char*>(buffer.data()), buffer.size());
+    CAPSTAN_ASSIGN_OR_RETURN(const size_t got, ReadFileAt(file_, path_, offset_, room));
+    offset_ += static_cast<int64_t>(got);
+    return got;
   }
 
  private:
-  InputFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  InputFile(std::string path, RegularFile file) : path_(std::move(path)), file_(std::move(file)) {}
 
   std::string path_;
-  int descriptor_;
-  int64_t bytes_ = 0;
+  RegularFile file_;
+  int64_t offset_ = 0;  // What comes next.
 };
 
 absl::StatusOr<std::vector<uint8_t>> ReadPlain(const std::string& path, InputFile& file,

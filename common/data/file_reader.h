@@ -16,7 +16,7 @@ namespace capstan {
 // The bytes of the regular file `path`, decompressed if the name ends in ".gz". Members of a .gz
 // that stand one after the other give their contents one after the other, as gzip does.
 // Errors: kNotFound          no such file.
-//         kPermissionDenied  it cannot be read, or is not a regular file (a folder, a pipe).
+//         kPermissionDenied, kResourceExhausted  those of OpenRegularFile.
 //         kDataLoss          .gz: truncated, corrupt, or bytes follow the compressed data;
 //                            more than `bytes_max` bytes (decompressed).
 // Every message begins with the path.

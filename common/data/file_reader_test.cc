@@ -61,7 +61,9 @@ TEST_CASE("Data file: a folder and a pipe are refused without waiting", "[common
                "expected a regular file");
   REQUIRE(mkfifo(folder.Path("pipe").c_str(), 0600) == 0);
   CHECK_STATUS(ReadDataFile(folder.Path("pipe"), kRoom), absl::StatusCode::kPermissionDenied,
-               "expected a regular file");
+               "a pipe, expected a regular file");
+  CHECK_STATUS(ReadDataFile("/dev/zero", kRoom), absl::StatusCode::kPermissionDenied,
+               "/dev/zero: cannot be read: a device, expected a regular file");
 }
 
 TEST_CASE("Data file: a file without the right to read it is refused", "[common][data]") {

@@ -2,12 +2,14 @@
 #include "common/storage/disk.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/storage/folder_lock.h"
 #include "common/storage/posix_disk.h"
@@ -24,6 +26,19 @@ void Write(Disk& disk, const std::string& path, const std::string& bytes) {
   REQUIRE_OK(file);
   REQUIRE_OK((*file)->Append(bytes));
   REQUIRE_OK((*file)->Sync());
+}
+
+// What is no regular file is neither waited for nor read.
+void CheckRefusesNoFiles(Disk& disk, const std::string& folder) {
+  const std::string pipe = folder + "/pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const auto& [path, kind] :
+       {std::pair(pipe, "a pipe"), {"/dev/zero", "a device"}, {folder, "a folder"}}) {
+    const std::string text = "cannot read " + path + ": it is " + kind;
+    CHECK_STATUS(disk.Read(path, 10), absl::StatusCode::kUnavailable, text);
+    CHECK_STATUS(disk.ReadPart(path, 0, 1), absl::StatusCode::kUnavailable, text);
+  }
+  REQUIRE_OK(disk.Remove(pipe));
 }
 
 TEST_CASE("Disk: real and simulated, files and names", "[common][storage]") {
@@ -69,6 +84,7 @@ TEST_CASE("Disk: real and simulated, files and names", "[common][storage]") {
   CHECK_STATUS(disk->Remove(folder), absl::StatusCode::kUnavailable, folder);
   CHECK_STATUS(disk->MakeFolder(folder + "/two/x"), absl::StatusCode::kUnavailable, "two");
 
+  if (real) CheckRefusesNoFiles(*disk, top);
   REQUIRE_OK(disk->Remove(folder + "/two"));
   CHECK_STATUS(disk->Remove(folder + "/two"), absl::StatusCode::kNotFound, "two");
   REQUIRE_OK(disk->Remove(folder));
@@ -108,7 +124,7 @@ TEST_CASE("PosixDisk: no space is told apart from other failures", "[common][sto
   REQUIRE_OK_AND_ASSIGN(const std::string bytes, disk.Read(path, 100));
   CHECK(bytes == "0123456789");
   CHECK_STATUS(disk.Create("/proc/none"), absl::StatusCode::kNotFound, "/proc/none");
-  CHECK_STATUS(disk.Read("/", 100), absl::StatusCode::kUnavailable, "directory");
+  CHECK_STATUS(disk.Read("/", 100), absl::StatusCode::kUnavailable, "it is a folder");
 }
 
 TEST_CASE("FolderLock: one holder at a time", "[common][storage]") {

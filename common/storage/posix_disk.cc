@@ -15,6 +15,7 @@
 #include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
 #include "common/storage/disk_error.h"
+#include "common/storage/regular_file.h"
 
 namespace capstan {
 namespace {
@@ -75,6 +76,19 @@ class PosixFile final : public WritableFile {
   int64_t unstarted_ = 0;
 };
 
+absl::StatusOr<RegularFile> OpenToRead(const std::string& path) {
+  RegularFile file{.fd = Descriptor(OpenAgain(path, kOpenUnknownFlags))};
+  if (!file.fd.ok()) return DiskError("open", path);
+  struct stat status;
+  if (fstat(file.fd.get(), &status) != 0) return DiskError("read", path);
+  if (!S_ISREG(status.st_mode)) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot read ", path, ": it is ", KindOfFile(status.st_mode), ", expected a regular file"));
+  }
+  file.bytes = status.st_size;
+  return file;
+}
+
 absl::StatusOr<std::string> ReadFrom(int fd, const std::string& path, int64_t begin,
                                      int64_t count) {
   std::string bytes(static_cast<size_t>(count), '\0');
@@ -115,26 +129,18 @@ absl::StatusOr<std::unique_ptr<WritableFile>> PosixDisk::Create(const std::strin
 }
 
 absl::StatusOr<std::string> PosixDisk::Read(const std::string& path, int64_t bytes_max) {
-  const Descriptor fd(OpenAgain(path, O_RDONLY));
-  if (!fd.ok()) return DiskError("open", path);
-  struct stat status;
-  if (fstat(fd.get(), &status) != 0) return DiskError("read", path);
-  if (S_ISDIR(status.st_mode)) {
-    errno = EISDIR;
-    return DiskError("read", path);
+  CAPSTAN_ASSIGN_OR_RETURN(const RegularFile file, OpenToRead(path));
+  if (file.bytes > bytes_max) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot read ", path, ": it has ", file.bytes,
+                                                     " bytes, expected at most ", bytes_max));
   }
-  if (status.st_size > bytes_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot read ", path, ": it has ", status.st_size, " bytes, expected at most ", bytes_max));
-  }
-  return ReadFrom(fd.get(), path, 0, status.st_size);
+  return ReadFrom(file.fd.get(), path, 0, file.bytes);
 }
 
 absl::StatusOr<std::string> PosixDisk::ReadPart(const std::string& path, int64_t begin,
                                                 int64_t bytes) {
-  const Descriptor fd(OpenAgain(path, O_RDONLY));
-  if (!fd.ok()) return DiskError("open", path);
-  return ReadFrom(fd.get(), path, begin, bytes);
+  CAPSTAN_ASSIGN_OR_RETURN(const RegularFile file, OpenToRead(path));
+  return ReadFrom(file.fd.get(), path, begin, bytes);
 }
 
 absl::Status PosixDisk::Rename(const std::string& from, const std::string& to) {

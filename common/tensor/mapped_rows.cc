@@ -1,8 +1,6 @@
 #include "common/tensor/mapped_rows.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <bit>
@@ -15,8 +13,8 @@
 #include "common/sparse/key_hash.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "common/storage/descriptor.h"
 #include "common/storage/little_endian.h"
+#include "common/storage/regular_file.h"
 #include "common/tensor/safetensors_header.h"
 
 namespace capstan {
@@ -29,14 +27,12 @@ constexpr int64_t kLengthBytes = 8;
 }  // namespace
 
 absl::StatusOr<MappedRows> MappedRows::Open(const std::string& path) {
-  const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status = {};
-  if (!fd.ok() || fstat(fd.get(), &status) != 0) return absl::ErrnoToStatus(errno, path);
-  const auto bytes = static_cast<size_t>(status.st_size);
-  if (!S_ISREG(status.st_mode) || bytes < kLengthBytes) {
+  CAPSTAN_ASSIGN_OR_RETURN(const RegularFile file, OpenRegularFile(path));
+  const auto bytes = static_cast<size_t>(file.bytes);
+  if (bytes < kLengthBytes) {
     return absl::DataLossError(absl::StrCat(path, ": ", bytes, " bytes, expected a file of rows"));
   }
-  void* const begin = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+  void* const begin = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.fd.get(), 0);
   if (begin == MAP_FAILED) return absl::ErrnoToStatus(errno, path);
   MappedRows rows(begin, bytes);
   CAPSTAN_RETURN_IF_ERROR(rows.FindTensors(path));
@@ -68,11 +64,10 @@ absl::Status MappedRows::FindTensors(const std::string& path) {
   if (!entries.ok()) return Annotate(entries.status(), path);
   const std::vector<TensorEntry>& found = *entries;
   // RowFileWriter writes the keys, then the rows, each aligned to its numbers.
-  const bool fits = found.size() == 2 && found[0].name == "keys" &&
-                    found[0].dtype == Dtype::kU64 && found[0].shape.size() == 1 &&
-                    found[1].name == "rows" && found[1].dtype == Dtype::kF32 &&
-                    found[1].shape.size() == 2 && found[1].shape[0] == found[0].shape[0] &&
-                    data % BytesOf(Dtype::kU64) == 0;
+  const bool fits = found.size() == 2 && found[0].name == "keys" && found[0].dtype == Dtype::kU64 &&
+                    found[0].shape.size() == 1 && found[1].name == "rows" &&
+                    found[1].dtype == Dtype::kF32 && found[1].shape.size() == 2 &&
+                    found[1].shape[0] == found[0].shape[0] && data % BytesOf(Dtype::kU64) == 0;
   if (!fits) {
     return absl::DataLossError(absl::StrCat(
         path, ": expected a file of rows: \"keys\" of U64 [n], then \"rows\" of F32 [n, dim]"));

@@ -19,7 +19,7 @@ namespace capstan {
 class MappedRows {
  public:
   // Looks at every key once. Nobody may shorten the file while it is in use.
-  // Errors: kNotFound, kPermissionDenied  the file cannot be opened.
+  // Errors: kNotFound, kPermissionDenied  those of OpenRegularFile.
   //         kDataLoss  it is no file of rows, is shorter than it says, or its keys are not in
   //                    ascending order of their hash, each once.
   static absl::StatusOr<MappedRows> Open(const std::string& path);

@@ -69,6 +69,8 @@ TEST_CASE("Mapped rows: keys that cannot be searched are refused", "[tensor]") {
 
 TEST_CASE("Mapped rows: a file that is none of rows is named", "[tensor]") {
   CHECK_STATUS(MappedRows::Open(TestPath("none")), absl::StatusCode::kNotFound, "none");
+  CHECK_STATUS(MappedRows::Open("/dev/zero"), absl::StatusCode::kPermissionDenied,
+               "/dev/zero: cannot be read: a device");
   const std::string other = TestPath("other.safetensors");
   const std::vector<float> values = {1, 2};
   REQUIRE_OK(WriteSafetensors(other, {{"weight", {2}, values}}));

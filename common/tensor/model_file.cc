@@ -3,8 +3,6 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -13,12 +11,15 @@
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
 #include "common/storage/file_name.h"
+#include "common/storage/regular_file.h"
 #include "common/tensor/durable_file.h"
 #include "common/tensor/row_file.h"
 #include "common/tensor/safetensors.h"
 
 namespace capstan {
 namespace {
+
+constexpr int64_t kManifestBytesMax = 256 << 20;
 
 absl::Status CheckTable(const TableValues& table) {
   CAPSTAN_RETURN_IF_ERROR(ValidateTable(*table.spec));
@@ -125,9 +126,18 @@ absl::Status WriteTableFile(const std::string& path, const TableValues& table) {
 
 absl::StatusOr<v1::ModelManifest> ReadModelManifest(const std::string& directory) {
   const std::string path = std::filesystem::path(directory) / kModelManifestFile;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": no such file"));
-  const std::string json{std::istreambuf_iterator<char>(file), {}};
+  const absl::StatusOr<RegularFile> file = OpenRegularFile(path);
+  if (absl::IsNotFound(file.status())) {
+    return absl::NotFoundError(absl::StrCat(path, ": no such file"));
+  }
+  CAPSTAN_RETURN_IF_ERROR(file.status());
+  if (file->bytes > kManifestBytesMax) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": ", file->bytes, " bytes, expected at most ", kManifestBytesMax));
+  }
+  std::string json(static_cast<size_t>(file->bytes), '\0');
+  CAPSTAN_ASSIGN_OR_RETURN(const size_t got, ReadFileAt(*file, path, 0, absl::MakeSpan(json)));
+  json.resize(got);
   v1::ModelManifest manifest;
   const auto parsed = google::protobuf::util::JsonStringToMessage(json, &manifest);
   if (parsed.ok()) return manifest;

@@ -69,7 +69,7 @@ absl::Status WriteModelFiles(const std::string& directory, const std::string& jo
 // Errors: as WriteModelFiles.
 absl::Status WriteTableFile(const std::string& path, const TableValues& table);
 
-// Errors: kNotFound  no manifest there; kDataLoss  it is none.
+// Errors: kNotFound  no manifest there; kDataLoss  it is none. Those of OpenRegularFile.
 absl::StatusOr<v1::ModelManifest> ReadModelManifest(const std::string& directory);
 
 // The files of a model that its manifest, the last of them, names. Their names have no folder.

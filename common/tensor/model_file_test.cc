@@ -1,6 +1,8 @@
 #include "common/tensor/model_file.h"
 
 #include <google/protobuf/util/json_util.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -97,6 +99,11 @@ TEST_CASE("Model files: the manifest names the rows of sparse tables", "[common]
   const std::vector<float> p = {1, 2, 3, 4};
   const std::string folder = TestPath("sparse");
   CHECK_STATUS(ModelFilesIn(folder), absl::StatusCode::kNotFound, "model.json: no such file");
+  REQUIRE_OK(MakeDirectories(folder));
+  REQUIRE(mkfifo((folder + "/model.json").c_str(), 0600) == 0);
+  CHECK_STATUS(ModelFilesIn(folder), absl::StatusCode::kPermissionDenied,
+               folder + "/model.json: cannot be read: a pipe, expected a regular file");
+  REQUIRE(unlink((folder + "/model.json").c_str()) == 0);
   REQUIRE_OK(WriteModelFiles(folder, "ctr-1", v1::JobSpec(), {{&parameters, 12, p}},
                              {{.spec = &rows, .version = 9, .count = 1234}}));
   v1::ModelManifest manifest;

@@ -1,6 +1,7 @@
 #include "common/tensor/row_file.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -197,6 +198,10 @@ TEST_CASE("RowKeyReader: all keys come, also more than a block, and of a file wi
 TEST_CASE("RowKeyReader: what is no file of rows is refused by name", "[common]") {
   const std::string path = TestPath("none.safetensors");
   CHECK_STATUS(RowKeyReader::Open(path), absl::StatusCode::kNotFound, path);
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  CHECK_STATUS(RowKeyReader::Open(path), absl::StatusCode::kPermissionDenied,
+               path + ": cannot be read: a pipe, expected a regular file");
+  REQUIRE(std::filesystem::remove(path));
   std::ofstream(path) << "short";
   CHECK_STATUS(RowKeyReader::Open(path), absl::StatusCode::kDataLoss, path);
   std::ofstream(path) << "12345678901234567890";

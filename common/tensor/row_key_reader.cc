@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/little_endian.h"
@@ -28,20 +29,26 @@ struct Keys {
   int64_t count = 0;
 };
 
-absl::StatusOr<Keys> FindKeys(std::ifstream& file, const std::string& path) {
-  file.seekg(0, std::ios::end);
-  const auto bytes = static_cast<int64_t>(file.tellg());
-  file.seekg(0);
+// Reads exactly `bytes` bytes from `offset` on.
+absl::Status ReadAll(const RegularFile& file, const std::string& path, int64_t offset,
+                     int64_t bytes, void* to) {
+  const absl::Span<char> room(static_cast<char*>(to), static_cast<size_t>(bytes));
+  CAPSTAN_ASSIGN_OR_RETURN(const size_t got, ReadFileAt(file, path, offset, room));
+  return got == room.size() ? absl::OkStatus() : TooShort(path);
+}
+
+absl::StatusOr<Keys> FindKeys(const RegularFile& file, const std::string& path) {
   std::string length(kLengthBytes, '\0');
-  if (!file.read(length.data(), kLengthBytes)) return TooShort(path);
+  CAPSTAN_RETURN_IF_ERROR(ReadAll(file, path, 0, kLengthBytes, length.data()));
   const auto header_bytes = static_cast<int64_t>(GetLe64(length, 0));
-  if (header_bytes < 0 || header_bytes > std::min(kHeaderBytesMax, bytes - kLengthBytes)) {
+  if (header_bytes < 0 || header_bytes > std::min(kHeaderBytesMax, file.bytes - kLengthBytes)) {
     return absl::DataLossError(absl::StrCat(path, ": a header of ", header_bytes,
-                                            " bytes, expected that of a file of rows of ", bytes));
+                                            " bytes, expected that of a file of rows of ",
+                                            file.bytes));
   }
   std::string header(static_cast<size_t>(header_bytes), '\0');
-  if (!file.read(header.data(), header_bytes)) return TooShort(path);
-  const auto entries = DecodeSafetensorsHeader(header, bytes - kLengthBytes - header_bytes);
+  CAPSTAN_RETURN_IF_ERROR(ReadAll(file, path, kLengthBytes, header_bytes, header.data()));
+  const auto entries = DecodeSafetensorsHeader(header, file.bytes - kLengthBytes - header_bytes);
   if (!entries.ok()) return Annotate(entries.status(), path);
   for (const TensorEntry& entry : *entries) {
     if (entry.name != "keys" || entry.dtype != Dtype::kU64 || entry.shape.size() != 1) continue;
@@ -53,11 +60,9 @@ absl::StatusOr<Keys> FindKeys(std::ifstream& file, const std::string& path) {
 }  // namespace
 
 absl::StatusOr<RowKeyReader> RowKeyReader::Open(const std::string& path) {
-  auto file = std::make_unique<std::ifstream>(path, std::ios::binary);
-  if (!*file) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
-  CAPSTAN_ASSIGN_OR_RETURN(const Keys keys, FindKeys(*file, path));
-  file->seekg(keys.begin);
-  RowKeyReader reader(path, std::move(file), keys.count);
+  CAPSTAN_ASSIGN_OR_RETURN(RegularFile file, OpenRegularFile(path));
+  CAPSTAN_ASSIGN_OR_RETURN(const Keys keys, FindKeys(file, path));
+  RowKeyReader reader(path, std::move(file), keys.begin, keys.count);
   CAPSTAN_RETURN_IF_ERROR(reader.ReadBlock());
   return reader;
 }
@@ -68,12 +73,11 @@ absl::Status RowKeyReader::ReadBlock() {
   block_.resize(static_cast<size_t>(std::min(left_, kBlockKeys)));
   at_ = 0;
   left_ -= static_cast<int64_t>(block_.size());
-  const auto bytes = static_cast<std::streamsize>(block_.size() * sizeof(uint64_t));
-  if (bytes == 0 || file_->read(reinterpret_cast<char*>(block_.data()), bytes)) {
-    return absl::OkStatus();
-  }
-  block_.clear();
-  return TooShort(path_);
+  const auto bytes = static_cast<int64_t>(block_.size() * sizeof(uint64_t));
+  const absl::Status status = ReadAll(file_, path_, offset_, bytes, block_.data());
+  if (!status.ok()) block_.clear();
+  offset_ += bytes;
+  return status;
 }
 
 }  // namespace capstan

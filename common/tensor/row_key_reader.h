@@ -5,8 +5,6 @@
 #define CAPSTAN_COMMON_TENSOR_ROW_KEY_READER_H_
 
 #include <cstdint>
-#include <fstream>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,12 +12,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/storage/regular_file.h"
 
 namespace capstan {
 
 class RowKeyReader {
  public:
-  // Errors: kNotFound   no such file. kDataLoss  it is no file of rows, or shorter than it says.
+  // Errors: those of OpenRegularFile. kDataLoss  it is no file of rows, or shorter than it says.
   static absl::StatusOr<RowKeyReader> Open(const std::string& path);
 
   // The key that is next; none: there are no more.
@@ -30,14 +29,15 @@ class RowKeyReader {
   absl::Status Next();
 
  private:
-  RowKeyReader(std::string path, std::unique_ptr<std::ifstream> file, int64_t count)
-      : path_(std::move(path)), file_(std::move(file)), left_(count) {}
+  RowKeyReader(std::string path, RegularFile file, int64_t offset, int64_t count)
+      : path_(std::move(path)), file_(std::move(file)), offset_(offset), left_(count) {}
 
   absl::Status ReadBlock();
 
   std::string path_;
-  std::unique_ptr<std::ifstream> file_;  // Stands behind the block.
-  int64_t left_;                         // Keys behind the block.
+  RegularFile file_;
+  int64_t offset_;  // Of the file, behind the block.
+  int64_t left_;    // Keys behind the block.
   std::vector<uint64_t> block_;
   size_t at_ = 0;
 };

@@ -1,13 +1,8 @@
 #include "common/tensor/safetensors.h"
 
-#include <errno.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 #include <utility>
 
 #include "absl/container/btree_set.h"
@@ -16,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/storage/regular_file.h"
 #include "common/tensor/durable_file.h"
 #include "common/tensor/safetensors_header.h"
 #include "common/wire/number_format.h"
@@ -60,28 +56,27 @@ absl::StatusOr<std::vector<TensorEntry>> MakeEntries(absl::Span<const NamedTenso
   return entries;
 }
 
-// A file being read, with its size.
+// Reads a file from front to back. The caller adds the path to its errors.
 class FileReader {
  public:
   static absl::StatusOr<FileReader> Open(const std::string& path) {
-    std::error_code error;
-    const uintmax_t size = std::filesystem::file_size(path, error);
-    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", path));
-    errno = 0;
-    std::ifstream stream(path, std::ios::binary);
-    if (!stream) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-    return FileReader(std::move(stream), static_cast<int64_t>(size));
+    CAPSTAN_ASSIGN_OR_RETURN(RegularFile file, OpenRegularFile(path));
+    return FileReader(std::move(file));
   }
-  int64_t size() const { return size_; }
+  int64_t size() const { return file_.bytes; }
   absl::Status Read(void* to, int64_t bytes) {
-    if (stream_.read(static_cast<char*>(to), bytes)) return absl::OkStatus();
-    return absl::DataLossError("the file ends early");
+    const absl::Span<char> room(static_cast<char*>(to), static_cast<size_t>(bytes));
+    CAPSTAN_ASSIGN_OR_RETURN(const size_t got, ReadFileAt(file_, "the file", offset_, room));
+    if (got < room.size()) return absl::DataLossError("the file ends early");
+    offset_ += bytes;
+    return absl::OkStatus();
   }
 
  private:
-  FileReader(std::ifstream stream, int64_t size) : stream_(std::move(stream)), size_(size) {}
-  std::ifstream stream_;
-  int64_t size_;
+  explicit FileReader(RegularFile file) : file_(std::move(file)) {}
+
+  RegularFile file_;
+  int64_t offset_ = 0;  // What comes next.
 };
 
 absl::Status ReadNumbers(FileReader& file, Dtype dtype, absl::Span<float> values) {

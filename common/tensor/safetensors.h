@@ -39,7 +39,7 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTen
                               const Progress& progress = nullptr);  // See WriteFileDurably.
 
 // Reads all tensors, ordered by their place in the file.
-// Errors: kNotFound, kPermissionDenied  the file cannot be opened.
+// Errors: kNotFound, kPermissionDenied  those of OpenRegularFile.
 //         kDataLoss                     not a safetensors file, truncated, or its header does not
 //                                       agree with itself.
 //         kUnimplemented                a tensor of another dtype than those of NamedTensor.

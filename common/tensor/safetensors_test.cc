@@ -66,6 +66,8 @@ TEST_CASE("Safetensors: what does not fit is not written", "[common][tensor]") {
   CHECK_STATUS(WriteSafetensors(path, {{"__metadata__", {1}, kScalar}}), code, "__metadata__");
   CHECK_STATUS(WriteSafetensors(path, {{"w", {1}, kScalar}, {"w", {1}, kScalar}}), code, "\"w\"");
   CHECK(ReadSafetensors(path).status().code() == absl::StatusCode::kNotFound);
+  CHECK_STATUS(ReadSafetensors("/dev/zero"), absl::StatusCode::kPermissionDenied,
+               "/dev/zero: cannot be read: a device, expected a regular file");
 }
 
 TEST_CASE("Safetensors: names are escaped and read back", "[common][tensor]") {

@@ -11,36 +11,30 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/regular_file.h"
 
 namespace capstan {
 
 class InputFile {
  public:
-  // Errors: kNotFound           no such file.
-  //         kPermissionDenied   no right to read it, or not a regular file (a folder, a pipe).
-  //         kResourceExhausted  too many open files, no memory.
-  //         kDataLoss           the disk failed.
-  // Every message begins with the path.
+  // Errors: those of OpenRegularFile.
   static absl::StatusOr<InputFile> Open(const std::string& path);
 
-  InputFile(InputFile&& other) noexcept
-      : path_(std::move(other.path_)), file_(other.file_.Release()), bytes_(other.bytes_) {}
+  InputFile(InputFile&& other) noexcept = default;
   InputFile& operator=(InputFile&&) = delete;
 
   const std::string& path() const { return path_; }
-  int64_t bytes() const { return bytes_; }  // When it was opened.
+  int64_t bytes() const { return file_.bytes; }  // When it was opened.
 
   // Fills `room` from `offset` on; fewer bytes than asked for mean the end of the file.
   // Errors: kDataLoss  the disk failed.
   absl::StatusOr<size_t> ReadAt(int64_t offset, absl::Span<char> room) const;
 
  private:
-  InputFile(std::string path, int fd) : path_(std::move(path)), file_(fd) {}
+  InputFile(std::string path, RegularFile file) : path_(std::move(path)), file_(std::move(file)) {}
 
   std::string path_;
-  Descriptor file_;
-  int64_t bytes_ = 0;
+  RegularFile file_;
 };
 
 }  // namespace capstan

@@ -68,7 +68,9 @@ TEST_CASE("Input file: a folder and a pipe are refused without waiting", "[commo
                "a folder, expected a regular file");
   REQUIRE(mkfifo(folder.Path("pipe").c_str(), 0600) == 0);
   CHECK_STATUS(InputFile::Open(folder.Path("pipe")), absl::StatusCode::kPermissionDenied,
-               "expected a regular file");
+               "a pipe, expected a regular file");
+  CHECK_STATUS(InputFile::Open("/dev/zero"), absl::StatusCode::kPermissionDenied,
+               "/dev/zero: cannot be read: a device, expected a regular file");
 }
 
 TEST_CASE("Input file: a file without the right to read it is refused", "[common][examples]") {
