@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/data/expansion.h"
 #include "common/status/status_macros.h"
 #include "common/storage/regular_file.h"
 
@@ -64,7 +65,11 @@ absl::StatusOr<std::vector<uint8_t>> ReadPlain(const std::string& path, InputFil
 class Inflater {
  public:
   Inflater(const std::string& path, InputFile& file, int64_t bytes_max)
-      : path_(path), file_(file), bytes_max_(static_cast<size_t>(bytes_max)), input_(kChunkBytes) {}
+      : path_(path),
+        file_(file),
+        bytes_max_(static_cast<size_t>(DecompressedBytesMax(file.bytes(), bytes_max))),
+        by_expansion_(static_cast<int64_t>(bytes_max_) < bytes_max),
+        input_(kChunkBytes) {}
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
   ~Inflater() {
@@ -100,7 +105,7 @@ class Inflater {
   // Makes room for at least one byte of output. The output may grow one byte above bytes_max, which
   // shows that it does not fit.
   absl::Status Grow() {
-    if (filled_ > bytes_max_) return TooLarge(path_, static_cast<int64_t>(bytes_max_));
+    if (filled_ > bytes_max_) return OverBound();
     if (filled_ == output_.size()) {
       output_.resize(std::min(std::max(2 * output_.size(), kChunkBytes), bytes_max_ + 1));
     }
@@ -122,13 +127,21 @@ class Inflater {
       const size_t room = stream_.avail_out;
       const int result = inflate(&stream_, Z_NO_FLUSH);
       filled_ += room - stream_.avail_out;
-      if (filled_ > bytes_max_) return TooLarge(path_, static_cast<int64_t>(bytes_max_));
+      if (filled_ > bytes_max_) return OverBound();
       if (result == Z_STREAM_END) return absl::OkStatus();
       if (result == Z_MEM_ERROR) {
         return absl::ResourceExhaustedError(absl::StrCat(path_, ": zlib has no memory to go on"));
       }
       if (result != Z_OK && result != Z_BUF_ERROR) return Corrupt();
     }
+  }
+
+  absl::Status OverBound() const {
+    if (!by_expansion_) return TooLarge(path_, static_cast<int64_t>(bytes_max_));
+    return absl::DataLossError(absl::StrCat(
+        path_, ": its ", file_.bytes(), " bytes are more than ", bytes_max_,
+        " decompressed, expected at most ", kExpansionMax, " times as many, or ",
+        kAnyExpansionBytes, "; a file that is so on purpose can be decompressed beforehand"));
   }
 
   absl::Status Corrupt() const {
@@ -146,6 +159,7 @@ class Inflater {
   const std::string& path_;
   InputFile& file_;
   const size_t bytes_max_;
+  const bool by_expansion_;  // bytes_max_ is that of the file's compression.
   std::vector<uint8_t> input_;
   std::vector<uint8_t> output_;
   size_t filled_ = 0;            // Bytes of output_ that are filled.

@@ -1,6 +1,7 @@
 // FileReader: a data file whole in memory; a name that ends in ".gz" is decompressed.
 //
-// Never trusts a size: reading stops at `bytes_max`, so that a small .gz cannot fill the memory.
+// Never trusts a size: reading stops at `bytes_max`, and that of a .gz in proportion to the file
+// (expansion.h), so that a small .gz cannot fill the memory.
 // Thread safety: a pure function of the file.
 #ifndef CAPSTAN_COMMON_DATA_FILE_READER_H_
 #define CAPSTAN_COMMON_DATA_FILE_READER_H_
@@ -18,7 +19,8 @@ namespace capstan {
 // Errors: kNotFound          no such file.
 //         kPermissionDenied, kResourceExhausted  those of OpenRegularFile.
 //         kDataLoss          .gz: truncated, corrupt, or bytes follow the compressed data;
-//                            more than `bytes_max` bytes (decompressed).
+//                            more than `bytes_max` bytes (decompressed), or than
+//                            DecompressedBytesMax of the file's.
 // Every message begins with the path.
 absl::StatusOr<std::vector<uint8_t>> ReadDataFile(const std::string& path, int64_t bytes_max);
 

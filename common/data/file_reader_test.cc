@@ -119,5 +119,28 @@ TEST_CASE("Data file: the size bound counts decompressed bytes", "[common][data]
   CHECK_STATUS(ReadDataFile(bomb, 0), absl::StatusCode::kDataLoss, "more than the 0 bytes");
 }
 
+TEST_CASE("Data file: a small file does not become a large one", "[common][data]") {
+  // 64 MiB in members of 1 MiB, each about 1 KiB: so much is taken of any file, and no byte more.
+  const TemporaryFolder folder;
+  const Bytes member = Gzip(Bytes(1 << 20, 0));
+  Bytes bomb;
+  for (int i = 0; i < 64; ++i) bomb.insert(bomb.end(), member.begin(), member.end());
+  constexpr int64_t kSplit = int64_t{8} << 30;
+  REQUIRE_OK_AND_ASSIGN(const Bytes fits, ReadDataFile(folder.Write("fits.gz", bomb), kSplit));
+  CHECK(fits.size() == 64 << 20);
+  const Bytes one = Gzip({0});
+  bomb.insert(bomb.end(), one.begin(), one.end());
+  const std::string path = folder.Write("bomb.gz", bomb);
+  CHECK_STATUS(
+      ReadDataFile(path, kSplit), absl::StatusCode::kDataLoss,
+      path + ": its " + std::to_string(bomb.size()) +
+          " bytes are more than 67108864 decompressed, expected at most 250 times as many");
+  // Bytes that do not compress make room for as many that do.
+  const Bytes noise = Gzip(NoisyBytes(1 << 20));
+  bomb.insert(bomb.end(), noise.begin(), noise.end());
+  REQUIRE_OK_AND_ASSIGN(const Bytes grown, ReadDataFile(folder.Write("more.gz", bomb), kSplit));
+  CHECK(grown.size() == (65 << 20) + 1);
+}
+
 }  // namespace
 }  // namespace capstan

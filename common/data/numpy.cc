@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/data/expansion.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
@@ -232,6 +233,14 @@ absl::StatusOr<std::vector<uint8_t>> ReadZipMember(absl::string_view name,
   if (begin + entry.packed > bytes.size() ||
       (entry.method == kStored && entry.packed != entry.size)) {
     return DamagedZip(name, absl::StrCat(member, " is cut off"));
+  }
+  const auto packed_bytes = static_cast<int64_t>(entry.packed);
+  if (entry.method == kDeflated &&
+      static_cast<int64_t>(entry.size) > DecompressedBytesMax(packed_bytes, bytes_max)) {
+    return DamagedZip(
+        name, absl::StrCat("the ", packed_bytes, " bytes of ", member, " are ", entry.size,
+                           " decompressed, expected at most ", kExpansionMax, " times as many, or ",
+                           kAnyExpansionBytes, "; one that is so on purpose can be stored"));
   }
   const uint8_t* const packed = bytes.data() + begin;
   Bytes out;

@@ -28,7 +28,8 @@ absl::StatusOr<NumpyArray> ParseNpy(absl::string_view name, std::vector<uint8_t>
 
 // The file `member` of a ZIP archive.
 // Errors: kNotFound         no such member: names those that there are.
-//         kDataLoss         no ZIP archive, damaged (its CRC-32 differs), or more than `bytes_max`.
+//         kDataLoss         no ZIP archive, damaged (its CRC-32 differs), more than `bytes_max`,
+//                           or than DecompressedBytesMax (expansion.h) of its compressed bytes.
 //         kInvalidArgument  encrypted, or compressed by another method than deflate.
 absl::StatusOr<std::vector<uint8_t>> ReadZipMember(absl::string_view name,
                                                    const std::vector<uint8_t>& bytes,

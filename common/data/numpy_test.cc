@@ -196,5 +196,12 @@ TEST_CASE("NumPy: labels that are numbers of any type", "[data]") {
   CHECK_STATUS(numbers(">f4", Bytes(4)), kInvalid, "little-endian");
 }
 
+TEST_CASE("NumPy: a member that becomes too many bytes for its number is refused", "[data]") {
+  const Bytes bomb = Zip(Bytes((64 << 20) + 1, 0));
+  CHECK_STATUS(ReadZipMember("a.npz", bomb, "packed.npy", int64_t{8} << 30), kLost,
+               "bytes of packed.npy are 67108865 decompressed, expected at most 250 times as many");
+  REQUIRE_OK(ReadZipMember("a.npz", bomb, "plain.npy", int64_t{8} << 30));
+}
+
 }  // namespace
 }  // namespace capstan

@@ -187,6 +187,20 @@ TEST_CASE("Line reader: a line over the limit fails with file and number", "[com
   }
 }
 
+TEST_CASE("Line reader: a small file that decompresses to a long line is refused",
+          "[common][examples]") {
+  const TemporaryFolder folder;
+  const Bytes zeros(16 << 20, 0);
+  for (const std::string& path :
+       {folder.Write("bomb.gz", Concatenate({Gzip(zeros), Gzip(zeros), Gzip(zeros)})),
+        folder.Write("bomb.zst", Concatenate({Zstd(zeros), Zstd(zeros), Zstd(zeros)}))}) {
+    REQUIRE_OK_AND_ASSIGN(const auto reader, LineReader::Open({path, 0, 1}, {}));
+    absl::string_view line;
+    CHECK_STATUS(reader->Next(&line), absl::StatusCode::kDataLoss,
+                 path + ":1: a line of more than 16777216 bytes");
+  }
+}
+
 TEST_CASE("Line reader: an error stays", "[common][examples]") {
   const TemporaryFolder folder;
   const std::string path = folder.Write("f", ToBytes("0123456789\nb\n"));
