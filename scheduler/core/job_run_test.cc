@@ -332,7 +332,8 @@ TEST_CASE("Job: impossible figures are refused, and nothing changes", "[schedule
                "activity.done: -1, expected 0");
   report = job.Base(0);
   report.totals.staleness_counts.resize(65);
-  CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument, "65 entries");
+  CHECK_STATUS(job.Send(report), absl::StatusCode::kInvalidArgument,
+               "staleness_counts: entries: 65, expected 0 to 64");
   CHECK(job.run->parts().revision == revision);
 }
 
