@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/process/version.h"
+#include "scheduler/cli/certificates/cert_command.h"
 #include "scheduler/cli/cluster_command.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/command_names.h"
@@ -39,6 +40,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   AddCheckpointCommands(*AddGroup(app, "checkpoint", "Copies of whole jobs on disk"), line);
   AddTableCommands(*AddGroup(app, "table", "The parameters that servers hold"), line);
   AddPredictionCommands(app, line);
+  AddCertCommands(*AddGroup(app, "cert", "Certificates: who may take part in a cluster"), line);
   AddConfigCommands(*AddGroup(app, "config", "Settings of this command line"), line);
   AddVersionCommand(app, line);
   // The footer comes last, because later commands would inherit it.
