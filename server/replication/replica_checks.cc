@@ -21,7 +21,7 @@ constexpr int64_t kBatchObjectsMax = 1 << 20;
 constexpr int64_t kBatchNumbersMax = 1 << 20;
 
 absl::Status NoBatch() {
-  return absl::InvalidArgumentError("replicate: the message cannot be read");
+  return absl::DataLossError("replicate: the message cannot be read");
 }
 
 // An object takes two bytes or more, and a number one, so a short batch cannot have too many.

@@ -18,8 +18,9 @@
 
 namespace capstan::server {
 
-// Errors: kInvalidArgument  these bytes are no batch, or have more parts (messages, records and
-// whatever else may be repeated) than a primary sends.
+// Errors: kDataLoss         these bytes are no batch: the primary sends it again.
+//         kInvalidArgument  it has more parts (messages, records and whatever else may be repeated)
+//                           than a primary sends.
 absl::StatusOr<v1::ReplicateBatch> ParseBatch(const absl::Cord& bytes);
 
 // Errors: kDataLoss  the message has no checksum, or another one than its bytes; names both.

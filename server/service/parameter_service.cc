@@ -180,6 +180,7 @@ grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContex
   const absl::StatusOr<v1::ReplicateBatch> batch = ParseBatch(ValuesCall::Take(request));
   auto* call = new ValuesCall;  // It ends by itself and is never cancelled.
   if (!batch.ok()) {
+    if (absl::IsDataLoss(batch.status())) ++damaged_messages_;
     call->End<v1::ReplicateBatchAnswer>(batch.status(), response);
     return call;
   }

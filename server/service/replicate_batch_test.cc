@@ -260,9 +260,10 @@ TEST_CASE("Replicate batch: its parts are counted before it is parsed", "[server
   REQUIRE(bytes.size() > 1 << 20);
   REQUIRE_OK_AND_ASSIGN(const v1::ReplicateBatch parsed, ParseBatch(absl::Cord(bytes)));
   CHECK(parsed.SerializeAsString() == bytes);
-  CHECK_STATUS(ParseBatch(absl::Cord(bytes.substr(0, bytes.size() - 1))), invalid,
-               "replicate: the message cannot be read");
-  CHECK_STATUS(ParseBatch(absl::Cord("no batch")), invalid, "replicate: the message cannot be");
+  CHECK_STATUS(ParseBatch(absl::Cord(bytes.substr(0, bytes.size() - 1))),
+               absl::StatusCode::kDataLoss, "replicate: the message cannot be read");
+  CHECK_STATUS(ParseBatch(absl::Cord("no batch")), absl::StatusCode::kDataLoss,
+               "replicate: the message cannot be");
   // Two bytes a record: field 7, length 0.
   std::string records;
   for (int i = 0; i < 1 << 20; ++i) records.append({7 << 3 | 2, 0});

@@ -34,8 +34,8 @@ std::string TemporaryFolder::Write(const std::string& name, const Bytes& content
 Bytes Gzip(const Bytes& contents) {
   z_stream stream = {};
   constexpr int kWindowBits = 15 + 16;
-  REQUIRE(deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, kWindowBits, 8, Z_DEFAULT_STRATEGY) ==
-          Z_OK);
+  REQUIRE(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kWindowBits, 8,
+                       Z_DEFAULT_STRATEGY) == Z_OK);
   Bytes compressed(deflateBound(&stream, contents.size()));
   stream.next_in = const_cast<Bytef*>(contents.data());
   stream.avail_in = static_cast<uInt>(contents.size());
