@@ -78,8 +78,9 @@ TEST_CASE("CheckJob: images of one class alone are told", "[job]") {
 TEST_CASE("CheckJob: initial weights are read, and what does not fit is an error of their field",
           "[job]") {
   const Folder folder;
-  CHECK(folder.Errors("epochs: 1", "epochs: 1 initial_weights: 'none'") ==
-        "j:10:22: training.initial_weights: FOLDER/none: cannot be read: No such file or directory");
+  CHECK(
+      folder.Errors("epochs: 1", "epochs: 1 initial_weights: 'none'") ==
+      "j:10:22: training.initial_weights: FOLDER/none: cannot be read: No such file or directory");
   v1::JobSpec spec = folder.Spec();
   CHECK(CheckJob(spec).initial_values.empty());
   testing::TemporaryFolder other;

@@ -23,6 +23,7 @@ int Show(const Settings& settings) {
   ConfigOutput output;
   AddValue(&output, "scheduler", settings.scheduler);
   AddValue(&output, "output", settings.output);
+  AddValue(&output, "tls-dir", settings.tls_dir);
   if (settings.format() == OutputFormat::kJson) {
     Print(ToJson(output));
     return kExitDone;
