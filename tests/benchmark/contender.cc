@@ -113,10 +113,12 @@ absl::Status Contender::Start(const std::string& folder,
 
 absl::Status Contender::StartServers(const std::string& folder) {
   if (!config_.tls_folder.empty()) {
-    CAPSTAN_ASSIGN_OR_RETURN(scheduler_credentials_, Credentials::Read(cli::LocalTlsFolder(
-                                                         config_.tls_folder, "scheduler")));
-    CAPSTAN_ASSIGN_OR_RETURN(worker_credentials_, Credentials::Read(cli::LocalTlsFolder(
-                                                      config_.tls_folder, "worker-1")));
+    const auto open = [this](const std::string& name) {
+      return Credentials::Read(cli::LocalTlsFolder(config_.tls_folder, name));
+    };
+    CAPSTAN_ASSIGN_OR_RETURN(scheduler_credentials_, open("scheduler"));
+    CAPSTAN_ASSIGN_OR_RETURN(worker_credentials_, open("worker-1"));
+    CAPSTAN_ASSIGN_OR_RETURN(user_credentials_, open("user"));
   }
   for (int i = 1; i <= config_.servers + config_.replicas; ++i) {
     LiveServer::Options options;
@@ -237,8 +239,10 @@ absl::Status Contender::CheckRecorded() const {
   const int64_t iterations = workers_[0].iteration;
   const int64_t version = mode_ == Mode::kAsp ? iterations * config_.workers : iterations;
   for (int i = 0; i < config_.servers; ++i) {
+    const v1::ServerAddress& server = servers_[static_cast<size_t>(i)]->address();
     const auto stub = v1::ParameterServer::NewStub(
-        MakeChannel(servers_[static_cast<size_t>(i)]->address().address(), ChannelKind::kData));
+        MakeChannel(server.address(), ChannelKind::kData, user_credentials_.get(),
+                    {PeerRole::kServer, server.node_id()}));
     grpc::ClientContext context;
     SetDeadline(context, kPatience);
     v1::DescribeTablesRequest request;

@@ -111,7 +111,8 @@ class Contender {
   const Layout layout_;
   const Mode mode_;
   const SteadyClock clock_;
-  std::unique_ptr<Credentials> scheduler_credentials_, worker_credentials_;  // Null: plain text.
+  // Null: plain text.
+  std::unique_ptr<Credentials> scheduler_credentials_, worker_credentials_, user_credentials_;
   std::vector<std::unique_ptr<LiveServer>> servers_;
   std::shared_ptr<const worker::TableArrays> gradient_;  // Shared by all contenders.
   std::vector<Worker> workers_;
