@@ -72,18 +72,14 @@ int RunTaskProcess(const Flags& flags) {
   }
   InitDaemonLogging(flags.node.daemon,
                     absl::StrCat("task ", assignment->job_id(), "/", assignment->rank()));
-  std::unique_ptr<Credentials> credentials;
-  if (!flags.node.daemon.tls_dir.empty()) {
-    absl::StatusOr<std::unique_ptr<Credentials>> read =
-        Credentials::Read(flags.node.daemon.tls_dir);
-    if (!read.ok()) {
-      LogError({}, "{}", std::string(read.status().message()));
-      return kExitBadSpec;
-    }
-    credentials = *std::move(read);
+  const absl::StatusOr<std::unique_ptr<Credentials>> credentials =
+      OpenCredentials(flags.node.daemon, PeerRole::kWorker, /*listens=*/{});
+  if (!credentials.ok()) {
+    LogError({}, "{}", std::string(credentials.status().message()));
+    return kExitBadSpec;
   }
   const std::string folder = std::filesystem::path(flags.spec).parent_path().string();
-  return RunTask(*assignment, flags.node.scheduler, credentials.get(), folder);
+  return RunTask(*assignment, flags.node.scheduler, credentials->get(), folder);
 }
 
 // The parts of the daemon, in the order in which they start.

@@ -1,7 +1,6 @@
 #include "common/net/tls_stream.h"
 
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -118,16 +117,6 @@ absl::StatusOr<Context> MakeContext(const TlsEnd& end) {
   SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   CAPSTAN_RETURN_IF_ERROR(UseFiles(raw, files));
   return context;
-}
-
-absl::StatusOr<std::string> PemOf(X509* certificate) {
-  const BioPtr text(BIO_new(BIO_s_mem()));
-  if (text == nullptr || PEM_write_bio_X509(text.get(), certificate) != 1) {
-    return absl::InternalError(absl::StrCat("a certificate as text: ", TakeOpenSslError()));
-  }
-  char* data = nullptr;
-  const long size = BIO_get_mem_data(text.get(), &data);
-  return std::string(data, static_cast<size_t>(size));
 }
 
 class Tls final : public SocketStream {

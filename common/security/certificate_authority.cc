@@ -92,22 +92,12 @@ absl::StatusOr<PrivateKeyPtr> NewKey() {
   return key;
 }
 
-absl::StatusOr<std::string> PemOf(X509* certificate) {
-  const BioPtr text(BIO_new(BIO_s_mem()));
-  if (PEM_write_bio_X509(text.get(), certificate) != 1) return Refused("a certificate as text");
-  char* data = nullptr;
-  const long size = BIO_get_mem_data(text.get(), &data);
-  return std::string(data, static_cast<size_t>(size));
-}
-
-absl::StatusOr<std::string> PemOf(EVP_PKEY* key) {
+absl::StatusOr<std::string> PemOfKey(EVP_PKEY* key) {
   const BioPtr text(BIO_new(BIO_s_secmem()));
   if (PEM_write_bio_PKCS8PrivateKey(text.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) {
     return Refused("a key as text");
   }
-  char* data = nullptr;
-  const long size = BIO_get_mem_data(text.get(), &data);
-  return std::string(data, static_cast<size_t>(size));
+  return TextOf(text.get());
 }
 
 // The cluster's name is the subject's common name of its authority.
@@ -147,7 +137,7 @@ absl::StatusOr<CertificateAuthority> CertificateAuthority::Create(const std::str
   authority.cluster_ = cluster;
   authority.not_after_ = now + lifetime;
   CAPSTAN_ASSIGN_OR_RETURN(authority.certificate_pem_, PemOf(raw));
-  CAPSTAN_ASSIGN_OR_RETURN(authority.key_pem_, PemOf(key.get()));
+  CAPSTAN_ASSIGN_OR_RETURN(authority.key_pem_, PemOfKey(key.get()));
   return authority;
 }
 
@@ -220,7 +210,7 @@ absl::StatusOr<IssuedCertificate> CertificateAuthority::Issue(const Identity& id
   CAPSTAN_RETURN_IF_ERROR(Sign(raw, own_key.get()));
   IssuedCertificate issued;
   CAPSTAN_ASSIGN_OR_RETURN(issued.certificate_pem, PemOf(raw));
-  CAPSTAN_ASSIGN_OR_RETURN(issued.key_pem, PemOf(key.get()));
+  CAPSTAN_ASSIGN_OR_RETURN(issued.key_pem, PemOfKey(key.get()));
   CAPSTAN_ASSIGN_OR_RETURN(issued.facts, ReadCertificate(issued.certificate_pem));
   return issued;
 }

@@ -24,12 +24,6 @@ BioPtr ReaderOf(absl::string_view text) {
 
 int RefusePassphrase(char*, int, int, void*) { return -1; }
 
-std::string TextOf(BIO* bio) {
-  char* data = nullptr;
-  const long size = BIO_get_mem_data(bio, &data);
-  return std::string(data, static_cast<size_t>(size));
-}
-
 // The alternative names, null if there are none.
 absl::StatusOr<GeneralNamesPtr> NamesOf(const X509& certificate) {
   int critical = 0;
@@ -42,6 +36,19 @@ absl::StatusOr<GeneralNamesPtr> NamesOf(const X509& certificate) {
 }
 
 }  // namespace
+
+std::string TextOf(BIO* bio) {
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(bio, &data);
+  return std::string(data, static_cast<size_t>(size));
+}
+
+absl::StatusOr<std::string> PemOf(X509* certificate) {
+  const BioPtr text(BIO_new(BIO_s_mem()));
+  if (text != nullptr && PEM_write_bio_X509(text.get(), certificate) == 1)
+    return TextOf(text.get());
+  return absl::InternalError(absl::StrCat("OpenSSL: a certificate as text: ", TakeOpenSslError()));
+}
 
 std::string TakeOpenSslError() {
   const char* const reason = ERR_reason_error_string(ERR_get_error());

@@ -50,6 +50,12 @@ absl::StatusOr<std::vector<CertificatePtr>> ReadCertificates(absl::string_view p
 // Errors: kInvalidArgument  no private key, or one with a passphrase.
 absl::StatusOr<PrivateKeyPtr> ReadPrivateKey(absl::string_view pem);
 
+// Returns what has been written to a memory BIO.
+std::string TextOf(BIO* bio);
+
+// Returns a certificate as PEM. Errors: kInternal  OpenSSL refuses; says why.
+absl::StatusOr<std::string> PemOf(X509* certificate);
+
 // Returns the serial as lower-case hexadecimal digits without leading zeros.
 // Errors: kInvalidArgument  it is negative.
 absl::StatusOr<std::string> SerialOf(const X509& certificate);

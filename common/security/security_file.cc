@@ -9,7 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
+#include "common/storage/regular_file.h"
 
 namespace capstan {
 namespace {
@@ -36,13 +39,13 @@ absl::Status CheckSecret(const struct stat& file, const std::string& path) {
 
 absl::StatusOr<std::string> ReadSecurityFile(int folder_fd, const std::string& name,
                                              const std::string& path, Secrecy secrecy) {
-  // O_NONBLOCK keeps a pipe from holding this process.
-  const Descriptor file(openat(folder_fd, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.ok()) return OpenError(path, errno);
+  const RegularFile file{.fd = Descriptor(openat(folder_fd, name.c_str(), kOpenUnknownFlags))};
+  if (!file.fd.ok()) return OpenError(path, errno);
   struct stat facts {};
-  if (fstat(file.get(), &facts) != 0) return OpenError(path, errno);
+  if (fstat(file.fd.get(), &facts) != 0) return OpenError(path, errno);
   if (!S_ISREG(facts.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": expected a regular file"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": ", KindOfFile(facts.st_mode), ", expected a regular file"));
   }
   if (secrecy == Secrecy::kSecret) {
     if (const absl::Status status = CheckSecret(facts, path); !status.ok()) return status;
@@ -52,14 +55,7 @@ absl::StatusOr<std::string> ReadSecurityFile(int folder_fd, const std::string& n
         path, ": ", facts.st_size, " bytes, expected at most ", kSecurityFileBytesMax));
   }
   std::string text(static_cast<size_t>(facts.st_size), '\0');
-  size_t got = 0;
-  while (got < text.size()) {
-    const ssize_t count = read(file.get(), &text[got], text.size() - got);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return OpenError(path, errno);
-    if (count == 0) break;
-    got += static_cast<size_t>(count);
-  }
+  CAPSTAN_ASSIGN_OR_RETURN(const size_t got, ReadFileAt(file, path, 0, absl::MakeSpan(text)));
   text.resize(got);
   return text;
 }

@@ -23,7 +23,7 @@ enum class Secrecy { kPublic, kSecret };
 //         kFailedPrecondition  no regular file, or one that others can read or write (kSecret); the
 //                              message has the command that mends it.
 //         kResourceExhausted   larger than kSecurityFileBytesMax.
-//         kPermissionDenied, kUnavailable  it cannot be opened or read.
+//         kPermissionDenied, kUnavailable, kDataLoss  it cannot be opened or read.
 absl::StatusOr<std::string> ReadSecurityFile(int folder_fd, const std::string& name,
                                              const std::string& path, Secrecy secrecy);
 

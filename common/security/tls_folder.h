@@ -27,10 +27,10 @@ inline constexpr absl::string_view kKeyFile = "key.pem";
 
 struct TlsFolder {
   std::string path;             // The folder as the caller named it.
-  std::string authorities_pem;  // Of ca.pem.
-  std::string certificate_pem;  // Of cert.pem.
-  std::string key_pem;          // Of key.pem. Secret.
-  CertificateFacts facts;       // Of the first certificate in cert.pem.
+  std::string authorities_pem;  // Content of ca.pem.
+  std::string certificate_pem;  // Content of cert.pem.
+  std::string key_pem;          // Content of key.pem. Secret.
+  CertificateFacts facts;       // Facts of the first certificate in cert.pem.
 
   // Reads and checks the folder: `now` lies between the certificate's not_before and not_after.
   // Errors: each names the file, what was expected and, where a command mends it, the command.
@@ -38,7 +38,7 @@ struct TlsFolder {
   //   kFailedPrecondition  the key can be read by others, belongs to someone else or does not fit;
   //                        the certificate is not valid now, or comes from another authority.
   //   kInvalidArgument     a file that is not PEM, or a certificate without exactly one identity.
-  //   kPermissionDenied, kResourceExhausted, kUnavailable  a file cannot be read.
+  //   kPermissionDenied, kResourceExhausted, kUnavailable, kDataLoss  a file cannot be read.
   static absl::StatusOr<TlsFolder> Read(const std::string& path, absl::Time now);
 
   // Returns the path of denied.txt, for a DenyList.
