@@ -59,11 +59,11 @@ class CallGate final : public grpc::AuthMetadataProcessor {
   absl::flat_hash_map<std::string, CertificateFacts> known_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Who calls, as the gate has admitted it. Empty: the server authenticates nobody.
+// Returns the caller that the gate has admitted. Empty: the server authenticates nobody.
 std::optional<Identity> CallerOf(const grpc::ServerContextBase& context);
 
-// For calls in which a node names itself: the caller must have that name and one of `roles`. Who
-// authenticates nobody accepts all.
+// Checks a call in which a node names itself: the caller must have that name and one of `roles`. A
+// server without credentials accepts all.
 // Errors: kPermissionDenied  names both.
 absl::Status CheckCallerIs(const grpc::ServerContextBase& context, Roles roles,
                            absl::string_view name);

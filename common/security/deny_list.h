@@ -73,7 +73,8 @@ class DenyList {
 
   const std::string path_;
   absl::Status status_;
-  std::optional<Stamp> stamp_;  // Of the content in entries_ or status_; nullopt: read it again.
+  // Belongs to the content in entries_ or status_; nullopt: the file must be read again.
+  std::optional<Stamp> stamp_;
   DenyEntries entries_;
 };
 

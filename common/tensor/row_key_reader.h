@@ -36,7 +36,7 @@ class RowKeyReader {
 
   std::string path_;
   RegularFile file_;
-  int64_t offset_;  // Of the file, behind the block.
+  int64_t offset_;  // Offset in the file, behind the block.
   int64_t left_;    // Keys behind the block.
   std::vector<uint64_t> block_;
   size_t at_ = 0;

@@ -65,7 +65,7 @@ int Init(const Settings& settings, const InitArguments& arguments) {
 
 struct IssueArguments {
   std::string authority;
-  std::string role;  // Of a node.
+  std::string role;  // Only nodes have it.
   bool admin = false;
   bool reader = false;
   bool metrics = false;
