@@ -14,10 +14,10 @@ import sys
 
 import cluster
 import synthetic
-from train_cpu import Ours
+from train_cpu import CASES, Ours
 
 STEPS = 400
-BATCH = 64
+BATCH = 64  # As in the case of train_cpu.
 
 
 def with_server(live):
@@ -54,7 +54,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.rounds < 5:
         parser.error(f"--rounds is {arguments.rounds}, expected at least 5")
-    trainer = Ours(arguments.train_steps, BATCH)
+    trainer = Ours(arguments.train_steps, CASES["lenet"])
     trainer.run(10)
     with_rates, without_rates = [], []
     with cluster.Cluster(servers=1, workers=1) as live:

@@ -1,6 +1,7 @@
 """Models of the zoo (common/model/zoo.cc) in PyTorch, and their training step as it is usual there.
 
-Used by compare_training.py, which needs PyTorch; importing this module does not.
+Used by compare_training.py and tests/benchmark/train_cpu.py, which need PyTorch; importing this
+module does not.
 """
 
 _FULL_STEM_MIN = 64          # Images below have the CIFAR form of ResNets.
@@ -39,18 +40,18 @@ def _block(nn, channels_in, filters, stride, wide):
     return Block(), channels
 
 
-def _resnet(nn, image, classes, blocks, wide):
+def _resnet(nn, image, classes, blocks, wide=False, filters=64):
     height, width, channels_in = image
-    full = min(height, width) >= _FULL_STEM_MIN
-    layers = [_normed(nn, channels_in, 64, 7 if full else 3, 2 if full else 1),
+    full = filters == 64 and min(height, width) >= _FULL_STEM_MIN
+    layers = [_normed(nn, channels_in, filters, 7 if full else 3, 2 if full else 1),
               nn.ReLU(inplace=True)]
     if full:
         layers.append(nn.MaxPool2d(3, 2, 1))
-    channels = 64
+    channels = filters
     for stage, count in enumerate(blocks):
         for index in range(count):
             stride = 2 if stage > 0 and index == 0 else 1
-            block, channels = _block(nn, channels, 64 << stage, stride, wide)
+            block, channels = _block(nn, channels, filters << stage, stride, wide)
             layers.append(block)
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                          nn.Linear(channels, classes))
@@ -89,21 +90,24 @@ def model(nn, zoo, image, classes):
     if zoo == "vgg16":
         return _vgg16(nn, image, classes)
     if zoo == "resnet18":
-        return _resnet(nn, image, classes, (2, 2, 2, 2), wide=False)
+        return _resnet(nn, image, classes, (2, 2, 2, 2))
+    if zoo == "resnet20":
+        return _resnet(nn, image, classes, (3, 3, 3), filters=16)
     if zoo == "resnet50":
         return _resnet(nn, image, classes, (3, 4, 6, 3), wide=True)
     raise ValueError(f"no model {zoo}")
 
 
 class Training:
-    """Steps of channels-last training with momentum SGD, in bf16 by autocast; its batches lie on
-    the device from the start."""
+    """Steps of training with momentum SGD, in bf16 by autocast where the case says so; its batches
+    lie on the device from the start."""
 
-    def __init__(self, torch, case, compiled=None, device="cuda"):
+    def __init__(self, torch, case, compiled=None, device="cuda", channels_last=True):
         self.torch, self.case, self.device = torch, case, device
         torch.manual_seed(1)
         network = model(torch.nn, case.zoo, case.image, case.classes)
-        network = network.to(device).to(memory_format=torch.channels_last)
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        network = network.to(device).to(memory_format=layout)
         self.parameters = sum(parameter.numel() for parameter in network.parameters())
         fused = {"fused": True} if device == "cuda" else {}
         self.optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, **fused)
@@ -112,7 +116,7 @@ class Training:
         height, width, channels = case.image
         count = case.batches
         self.images = [torch.rand(case.batch, channels, height, width, device=device).to(
-            memory_format=torch.channels_last) for _ in range(count)]
+            memory_format=layout) for _ in range(count)]
         self.labels = [torch.randint(0, case.classes, (case.batch,), device=device)
                        for _ in range(count)]
         self.steps_done = 0
