@@ -20,6 +20,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/posix_disk.h"
+#include "common/storage/private_files.h"
 #include "common/time/clock.h"
 #include "scheduler/job_files_service.h"
 #include "scheduler/scheduler_service.h"
@@ -150,6 +151,7 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
 }
 
 int Main(int argc, char** argv) {
+  KeepNewFilesPrivate();
   BlockSignals();
   CLI::App app("capstan-scheduler: cluster membership, job queue, placement and leases");
   app.footer(kExamples);

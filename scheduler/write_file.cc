@@ -3,11 +3,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/storage/private_files.h"
 
 namespace capstan::scheduler {
 
@@ -29,11 +29,10 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& con
 }
 
 absl::Status MakeFolder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error && std::filesystem::is_directory(path, error)) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot make the folder ", path, ": ",
-                                             error ? error.message() : "not a folder"));
+  const std::error_code error = MakePrivateFolders(path);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot make the folder ", path, ": ", error.message()));
 }
 
 }  // namespace capstan::scheduler

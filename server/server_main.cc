@@ -22,6 +22,7 @@
 #include "common/status/status_macros.h"
 #include "common/storage/folder_lock.h"
 #include "common/storage/posix_disk.h"
+#include "common/storage/private_files.h"
 #include "common/storage/space_probe.h"
 #include "common/time/lease_clock.h"
 #include "kernels/cuda/element_rules.h"
@@ -323,6 +324,7 @@ void Daemon::Stop() {
 }  // namespace capstan::server
 
 int main(int argc, char** argv) {
+  capstan::KeepNewFilesPrivate();
   capstan::KeepFreedMemory();
   capstan::SkipLockOrderChecks();
   CLI::App app("capstan-server: holds parameter shards of training jobs for a Capstan scheduler");

@@ -19,6 +19,7 @@
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
+#include "common/storage/private_files.h"
 #include "proto/task_logs.grpc.pb.h"
 #include "worker/daemon/device_probe.h"
 #include "worker/daemon/log_uploader.h"
@@ -113,7 +114,7 @@ Daemon::~Daemon() {
 absl::StatusOr<std::string> MakeWorkDir(const std::string& work_dir) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::absolute(work_dir, error);
-  if (!error) std::filesystem::create_directories(path, error);
+  if (!error) error = MakePrivateFolders(path.string());
   if (!error) return path.string();
   return absl::UnavailableError(absl::StrCat("--work-dir=", work_dir, ": ", error.message()));
 }
@@ -181,6 +182,7 @@ void Daemon::Stop() {
 }  // namespace capstan::worker
 
 int main(int argc, char** argv) {
+  capstan::KeepNewFilesPrivate();
   capstan::KeepFreedMemory();
   capstan::SkipLockOrderChecks();
   if (argc > 1 && capstan::worker::IsPrediction(argv[1])) {

@@ -19,6 +19,7 @@
 #include "common/observability/log.h"
 #include "common/process/version.h"
 #include "common/status/status_macros.h"
+#include "common/storage/private_files.h"
 
 namespace capstan {
 namespace {
@@ -185,7 +186,8 @@ absl::Status WritePortFile(const std::string& path, const std::string& address) 
     unlink(temporary.c_str());
     return absl::UnavailableError(absl::StrCat("port file ", path, ": ", cause));
   };
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int fd =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kPrivateFileMode);
   if (fd < 0) return failed(strerror(errno));
   const absl::Status written = WriteAll(fd, address + "\n");
   close(fd);

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/storage/descriptor.h"
+#include "common/storage/private_files.h"
 
 namespace capstan {
 namespace {
@@ -114,8 +115,8 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
 
   const Descriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!input.ok()) return Failed("/dev/null", errno);
-  const Descriptor output(
-      open(options.output_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  const Descriptor output(open(options.output_file.c_str(),
+                               O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kPrivateFileMode));
   if (!output.ok()) return Failed(absl::StrCat("output file ", options.output_file), errno);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Failed("pipe", errno);

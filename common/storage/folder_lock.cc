@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/storage/private_files.h"
 
 namespace capstan {
 namespace {
@@ -33,7 +34,7 @@ absl::Status LockError(absl::string_view what, const std::string& path) {
 
 absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/lock");
-  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kPrivateFileMode));
   if (!file.ok()) return LockError("make the lock file", path);
   int result = 0;
   do {

@@ -15,6 +15,7 @@
 #include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
 #include "common/storage/disk_error.h"
+#include "common/storage/private_files.h"
 #include "common/storage/regular_file.h"
 
 namespace capstan {
@@ -26,7 +27,7 @@ constexpr size_t kStartBytes = 1 << 20;
 int OpenAgain(const std::string& path, int flags) {
   int fd = -1;
   do {
-    fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
+    fd = open(path.c_str(), flags | O_CLOEXEC, kPrivateFileMode);
   } while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -158,7 +159,7 @@ absl::Status PosixDisk::MakeFolder(const std::string& path) {
   const std::string parent = ParentOf(path);
   if (!IsFolder(path)) {
     if (parent != ".") CAPSTAN_RETURN_IF_ERROR(MakeFolder(parent));
-    if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
+    if (mkdir(path.c_str(), kPrivateFolderMode) != 0 && errno != EEXIST) {
       return DiskError("make the folder", path);
     }
     if (!IsFolder(path)) {

@@ -7,13 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/storage/descriptor.h"
 #include "common/storage/disk_error.h"
+#include "common/storage/private_files.h"
 
 namespace capstan {
 
 absl::Status ProbeSpace(const std::string& folder, int64_t bytes) {
   const std::string path = absl::StrCat(folder, "/.capstan-space-probe");
   const Descriptor file(
-      open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
+      open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, kPrivateFileMode));
   if (!file.ok()) return DiskError("write into", folder);
   unlink(path.c_str());  // The bytes are freed with the descriptor, even if this process dies.
   errno = posix_fallocate(file.get(), 0, bytes);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/storage/private_files.h"
 
 namespace capstan {
 namespace {
@@ -42,7 +43,7 @@ absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::stri
   // added.
   std::random_device draw;
   std::string temporary = absl::StrCat(path, ".tmp-", getpid(), "-", absl::Hex(draw()));
-  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kPrivateFileMode);
   if (fd < 0) return ErrnoStatus("create", temporary);
   return std::unique_ptr<DurableFile>(new DurableFile(path, std::move(temporary), fd, progress));
 }
@@ -117,8 +118,7 @@ absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::st
 }
 
 absl::Status MakeDirectories(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
+  const std::error_code error = MakePrivateFolders(path);
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the folder ", path));
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/process/version.h"
+#include "common/storage/private_files.h"
 #include "scheduler/cli/certificates/cert_command.h"
 #include "scheduler/cli/cluster_command.h"
 #include "scheduler/cli/command.h"
@@ -55,6 +56,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
 }
 
 int Main(int argc, char** argv) {
+  KeepNewFilesPrivate();
   CLI::App app("capstan: trains models on a cluster of parameter servers and workers", "capstan");
   CommandLine line;
   AddCommands(app, line);

@@ -18,6 +18,7 @@
 #include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
 #include "common/storage/disk_error.h"
+#include "common/storage/private_files.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -40,7 +41,8 @@ bool ParseName(const std::string& name, std::tuple<Rank, Incarnation, int64_t>& 
 
 // Writes all of `data` or nothing: after an error the file gets its former size again.
 absl::Status AppendTo(const std::string& path, int64_t bytes_before, const std::string& data) {
-  const Descriptor file(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const Descriptor file(
+      open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, kPrivateFileMode));
   if (!file.ok()) return DiskError("open", path);
   size_t done = 0;
   while (done < data.size()) {
@@ -85,8 +87,8 @@ std::string KeptLogs::PathOf(const JobId& job, const SegmentKey& segment) const 
 }
 
 absl::Status KeptLogs::Open(const std::function<bool(const JobId&)>& is_known) {
+  MakePrivateFolders(options_.folder);  // Checked below.
   std::error_code error;
-  fs::create_directories(options_.folder, error);
   std::vector<std::pair<fs::file_time_type, JobId>> by_time;
   for (const auto& folder : fs::directory_iterator(options_.folder, error)) {
     if (!folder.is_directory(error)) continue;
@@ -146,8 +148,7 @@ absl::StatusOr<int64_t> KeptLogs::Keep(const JobId& id, Rank rank, Incarnation i
   CAPSTAN_RETURN_IF_ERROR(MakeRoom(id, bytes));
   if (in_segment == 0) {
     std::get<2>(segment) = offset + there;
-    std::error_code error;
-    fs::create_directories(absl::StrCat(options_.folder, "/", id), error);
+    MakePrivateFolders(absl::StrCat(options_.folder, "/", id));  // Without it the write fails.
   }
   CAPSTAN_RETURN_IF_ERROR(AppendTo(PathOf(id, segment), in_segment, fresh));
   Job& job = jobs_[id];

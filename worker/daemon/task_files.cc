@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status/status_macros.h"
+#include "common/storage/private_files.h"
 #include "common/tensor/staged_model.h"
 
 namespace capstan::worker {
@@ -127,9 +128,7 @@ absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const
 }
 
 absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& assignment) {
-  std::error_code error;
-  std::filesystem::create_directories(files.folder, error);
-  if (error) {
+  if (const std::error_code error = MakePrivateFolders(files.folder)) {
     return absl::UnavailableError(absl::StrCat("making ", files.folder, ": ", error.message()));
   }
   std::string text;
