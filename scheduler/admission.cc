@@ -18,8 +18,9 @@
 #include "common/job/optimizer_fields.h"
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
+#include "common/storage/replace_file.h"
+#include "common/tensor/durable_file.h"
 #include "common/tensor/model_file.h"
-#include "scheduler/write_file.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -226,12 +227,11 @@ int64_t ModelBytes(const AdmittedJob& job) {
 }
 
 absl::Status CheckWritable(absl::string_view field, const std::string& folder, int64_t bytes) {
-  absl::Status written = MakeFolder(folder);
+  absl::Status written = MakeDirectories(folder);
   const std::string file = absl::StrCat(folder, "/.capstan-write-test");
-  if (written.ok()) written = WriteFileAtomically(file, "can capstan write here?\n");
+  if (written.ok()) written = ReplaceFile(file, "can capstan write here?\n");
   std::error_code error;
   std::filesystem::remove(file, error);
-  std::filesystem::remove(absl::StrCat(file, ".tmp"), error);
   if (!written.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         field, ": ", written.message(), "; expected a folder that the scheduler can write into"));

@@ -14,7 +14,7 @@
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "common/storage/regular_file.h"
-#include "scheduler/write_file.h"
+#include "common/storage/replace_file.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -160,7 +160,7 @@ absl::Status JobOutput::WriteStatus(const v1::JobStatus& status) {
   std::string json;
   const auto converted = google::protobuf::util::MessageToJsonString(status, &json, options);
   if (!converted.ok()) return absl::InternalError(absl::StrCat(job_, ": ", converted.ToString()));
-  return WriteFileAtomically(absl::StrCat(folder_, "/job.json"), json);
+  return ReplaceFile(absl::StrCat(folder_, "/job.json"), json);
 }
 
 bool JobOutput::HasStatus(v1::JobState state) const {
@@ -175,7 +175,7 @@ bool JobOutput::HasStatus(v1::JobState state) const {
 }
 
 absl::Status JobOutput::WriteCurve() {
-  return WriteFileAtomically(absl::StrCat(folder_, "/curve.svg"), CurveSvg(curve_));
+  return ReplaceFile(absl::StrCat(folder_, "/curve.svg"), CurveSvg(curve_));
 }
 
 }  // namespace capstan::scheduler

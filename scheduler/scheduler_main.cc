@@ -21,12 +21,12 @@
 #include "common/status/status_macros.h"
 #include "common/storage/posix_disk.h"
 #include "common/storage/private_files.h"
+#include "common/tensor/durable_file.h"
 #include "common/time/clock.h"
 #include "scheduler/job_files_service.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/store/sqlite_store.h"
 #include "scheduler/task_logs/task_logs_service.h"
-#include "scheduler/write_file.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -108,7 +108,7 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   CAPSTAN_ASSIGN_OR_RETURN(
       const std::unique_ptr<Credentials> credentials,
       OpenCredentials(flags.daemon, PeerRole::kScheduler, {flags.daemon.listen}));
-  CAPSTAN_RETURN_IF_ERROR(MakeFolder(options.data_folder));
+  CAPSTAN_RETURN_IF_ERROR(MakeDirectories(options.data_folder));
   CAPSTAN_ASSIGN_OR_RETURN(const auto store,
                            SqliteStore::Open(absl::StrCat(options.data_folder, "/scheduler.db")));
   const SteadyClock clock;

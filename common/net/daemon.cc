@@ -1,15 +1,12 @@
 #include "common/net/daemon.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -19,7 +16,7 @@
 #include "common/observability/log.h"
 #include "common/process/version.h"
 #include "common/status/status_macros.h"
-#include "common/storage/private_files.h"
+#include "common/storage/replace_file.h"
 
 namespace capstan {
 namespace {
@@ -78,17 +75,6 @@ sigset_t ShutdownSignals() {
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   return signals;
-}
-
-absl::Status WriteAll(int fd, const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return absl::UnavailableError(strerror(errno));
-    done += static_cast<size_t>(n);
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -181,19 +167,9 @@ void InitDaemonLogging(const DaemonFlags& flags, const std::string& role) {
 }
 
 absl::Status WritePortFile(const std::string& path, const std::string& address) {
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  const auto failed = [&](absl::string_view cause) {
-    unlink(temporary.c_str());
-    return absl::UnavailableError(absl::StrCat("port file ", path, ": ", cause));
-  };
-  const int fd =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kPrivateFileMode);
-  if (fd < 0) return failed(strerror(errno));
-  const absl::Status written = WriteAll(fd, address + "\n");
-  close(fd);
-  if (!written.ok()) return failed(written.message());
-  if (rename(temporary.c_str(), path.c_str()) != 0) return failed(strerror(errno));
-  return absl::OkStatus();
+  const absl::Status written = ReplaceFile(path, address + "\n");
+  if (written.ok()) return written;
+  return absl::UnavailableError(absl::StrCat("port file ", path, ": ", written.message()));
 }
 
 void BlockSignals() {

@@ -127,6 +127,27 @@ TEST_CASE("PosixDisk: no space is told apart from other failures", "[common][sto
   CHECK_STATUS(disk.Read("/", 100), absl::StatusCode::kUnavailable, "it is a folder");
 }
 
+TEST_CASE("PosixDisk: a new file is nobody else's, and a link in its place is not followed",
+          "[common][storage]") {
+  PosixDisk disk;
+  const std::string folder = testing::TestPath("planted");
+  REQUIRE_OK(disk.MakeFolder(folder));
+  Write(disk, folder + "/victim", "precious");
+  const std::string name = folder + "/part.tmp";
+  REQUIRE(symlink("victim", name.c_str()) == 0);
+  Write(disk, name, "new");
+  CHECK(testing::ReadFile(folder + "/victim") == "precious");
+  CHECK(testing::ReadFile(name) == "new");
+  REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> first, disk.Create(name));
+  REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> second, disk.Create(name));
+  REQUIRE_OK(second->Append("second"));
+  REQUIRE_OK(first->Append("the first, which is longer"));
+  CHECK(testing::ReadFile(name) == "second");
+  const std::string pipe = folder + "/pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_STATUS(disk.Create(pipe), absl::StatusCode::kUnavailable, pipe);  // It does not wait.
+}
+
 TEST_CASE("FolderLock: one holder at a time", "[common][storage]") {
   PosixDisk disk;
   const std::string folder = testing::TestPath("locked");

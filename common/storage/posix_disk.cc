@@ -23,6 +23,7 @@ namespace {
 
 constexpr size_t kTransferBytesMax = size_t{1} << 30;  // Linux moves at most 2 GiB - 4 KiB a call.
 constexpr size_t kStartBytes = 1 << 20;
+constexpr int kCreateTriesMax = 10;  // While others make files of the same name.
 
 int OpenAgain(const std::string& path, int flags) {
   int fd = -1;
@@ -30,6 +31,21 @@ int OpenAgain(const std::string& path, int flags) {
     fd = open(path.c_str(), flags | O_CLOEXEC, kPrivateFileMode);
   } while (fd < 0 && errno == EINTR);
   return fd;
+}
+
+// Opens a new file for writing, in place of a file or symbolic link of that name: another process
+// may hold that file open, or the link may lead out of the folder. Below 0: errno says why.
+int OpenNew(const std::string& path) {
+  for (int tries = 0;; ++tries) {
+    const int fd = OpenAgain(path, O_WRONLY | O_CREAT | O_EXCL);
+    if (fd >= 0 || errno != EEXIST || tries == kCreateTriesMax) return fd;
+    struct stat status;
+    if (lstat(path.c_str(), &status) != 0) continue;
+    if (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
+      return OpenAgain(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    }
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) return -1;
+  }
 }
 
 class PosixFile final : public WritableFile {
@@ -124,7 +140,7 @@ bool IsFolder(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WritableFile>> PosixDisk::Create(const std::string& path) {
-  const int fd = OpenAgain(path, O_WRONLY | O_CREAT | O_TRUNC);
+  const int fd = OpenNew(path);
   if (fd < 0) return DiskError("create", path);
   return std::make_unique<PosixFile>(fd, path);
 }

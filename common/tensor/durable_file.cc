@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <random>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "common/storage/private_files.h"
+#include "common/storage/replace_file.h"
 
 namespace capstan {
 namespace {
@@ -39,13 +39,9 @@ absl::Status SyncDirectory(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::string& path,
                                                                  const Progress& progress) {
-  // Two containers that share the folder may have processes of the same number, so a random one is
-  // added.
-  std::random_device draw;
-  std::string temporary = absl::StrCat(path, ".tmp-", getpid(), "-", absl::Hex(draw()));
-  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kPrivateFileMode);
-  if (fd < 0) return ErrnoStatus("create", temporary);
-  return std::unique_ptr<DurableFile>(new DurableFile(path, std::move(temporary), fd, progress));
+  CAPSTAN_ASSIGN_OR_RETURN(TemporaryFile made, MakeTemporaryBeside(path));
+  return std::unique_ptr<DurableFile>(
+      new DurableFile(path, std::move(made.path), made.fd.Release(), progress));
 }
 
 DurableFile::~DurableFile() {

@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +15,7 @@
 #include "common/security/tls_folder.h"
 #include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
+#include "common/storage/own_folder.h"
 
 namespace capstan::cli {
 namespace {
@@ -56,9 +55,7 @@ absl::Status MakeLocalCertificates(const std::string& directory, int servers, in
     all.push_back({kCluster, PeerRole::kWorker, absl::StrCat("worker-", i)});
   }
   const std::string root = absl::StrCat(directory, "/tls");
-  std::error_code error;
-  std::filesystem::remove_all(root, error);
-  CAPSTAN_RETURN_IF_ERROR(MakePrivateFolder(root));
+  CAPSTAN_RETURN_IF_ERROR(EmptyOwnFolder(root));
   for (const Identity& identity : all) {
     CAPSTAN_ASSIGN_OR_RETURN(
         const IssuedCertificate issued,

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
 
 #include "absl/time/clock.h"
 #include "common/security/tls_folder.h"
@@ -34,6 +35,15 @@ TEST_CASE("Local certificates: one for each daemon and one for the user, which n
   CHECK((facts.st_mode & 0777) == 0600);
   REQUIRE_OK(MakeLocalCertificates(directory, 1, 1));  // In place of the earlier ones.
   CHECK_FALSE(std::filesystem::exists(LocalTlsFolder(directory, "server-2")));
+}
+
+TEST_CASE("Local certificates: a folder that is not Capstan's is not emptied", "[cli][security]") {
+  const std::string directory = testing::TestPath("other");
+  std::filesystem::create_directories(directory + "/tls/user");
+  std::ofstream(directory + "/tls/user/key.pem") << "somebody's";
+  CHECK_STATUS(MakeLocalCertificates(directory, 1, 1), absl::StatusCode::kFailedPrecondition,
+               directory + "/tls holds \"user\" and no .capstan-folder");
+  CHECK(testing::ReadFile(directory + "/tls/user/key.pem") == "somebody's");
 }
 
 }  // namespace

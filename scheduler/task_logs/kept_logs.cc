@@ -39,6 +39,19 @@ bool ParseName(const std::string& name, std::tuple<Rank, Incarnation, int64_t>& 
   return rank >= 0 && incarnation > 0 && begin >= 0;
 }
 
+// Removes the segments in `folder`, and the folder unless something else is in it: the folder of
+// kept logs may be one that was somebody else's before.
+void RemoveSegments(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> segments;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::tuple<Rank, Incarnation, int64_t> segment;
+    if (ParseName(it->path().filename().string(), segment)) segments.push_back(it->path());
+  }
+  for (const fs::path& segment : segments) fs::remove(segment, error);
+  fs::remove(folder, error);
+}
+
 // Writes all of `data` or nothing: after an error the file gets its former size again.
 absl::Status AppendTo(const std::string& path, int64_t bytes_before, const std::string& data) {
   const Descriptor file(
@@ -94,7 +107,7 @@ absl::Status KeptLogs::Open(const std::function<bool(const JobId&)>& is_known) {
     if (!folder.is_directory(error)) continue;
     const JobId id = folder.path().filename().string();
     if (!is_known(id)) {
-      fs::remove_all(folder.path(), error);
+      RemoveSegments(folder.path());
       continue;
     }
     Job& job = jobs_[id];
@@ -232,8 +245,7 @@ void KeptLogs::Remove(const JobId& id) {
   const auto job = jobs_.find(id);
   if (job == jobs_.end()) return;
   for (const auto& [segment, bytes] : job->second.segments) bytes_ -= bytes;
-  std::error_code error;
-  fs::remove_all(absl::StrCat(options_.folder, "/", id), error);
+  RemoveSegments(fs::path(options_.folder) / id);
   jobs_.erase(job);
 }
 

@@ -121,6 +121,8 @@ TEST_CASE("KeptLogs: unknown and forgotten jobs leave nothing, foreign files are
   f.Keep(0, "x", "a-1");
   f.Keep(0, "x", "b-2");
   std::ofstream(f.options.folder + "/note.txt") << "mine";
+  std::filesystem::create_directories(f.options.folder + "/photos/1999");
+  std::ofstream(f.options.folder + "/photos/beach.jpg") << "mine";
   f.Open();
   CHECK_FALSE(std::filesystem::exists(f.options.folder + "/gone-9"));
   CHECK(f.logs->bytes() == 2);
@@ -130,6 +132,8 @@ TEST_CASE("KeptLogs: unknown and forgotten jobs leave nothing, foreign files are
   CHECK(f.All("b-2") == "x");
   CHECK(f.logs->bytes() == 1);
   CHECK(std::filesystem::exists(f.options.folder + "/note.txt"));
+  CHECK(std::filesystem::exists(f.options.folder + "/photos/1999"));
+  CHECK(std::filesystem::exists(f.options.folder + "/photos/beach.jpg"));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "common/status/status_macros.h"
 #include "common/storage/private_files.h"
+#include "common/storage/replace_file.h"
 #include "common/tensor/staged_model.h"
 
 namespace capstan::worker {
@@ -133,13 +134,7 @@ absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& ass
   }
   std::string text;
   google::protobuf::TextFormat::PrintToString(assignment, &text);
-  std::ofstream file(files.spec, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file.fail()) {
-    return absl::UnavailableError(absl::StrCat("writing ", files.spec, ": ", strerror(errno)));
-  }
-  return absl::OkStatus();
+  return ReplaceFile(files.spec, text);
 }
 
 int DeleteOldTasks(const std::string& work_dir, int keep,
