@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/net/host_port.h"
 #include "common/observability/log.h"
@@ -22,6 +24,7 @@ namespace capstan {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr size_t kFlagLengthMax = 32;
 constexpr absl::Duration kWarningInterval = absl::Hours(1);
 
 // CLI11 lets a configuration file win over the environment; this reader leaves out what the
@@ -32,11 +35,23 @@ class EnvironmentFirst final : public CLI::ConfigTOML {
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     std::vector<CLI::ConfigItem> found = CLI::ConfigTOML::from_config(input);
+    for (CLI::ConfigItem& item : found) {
+      if (!IsPlain(item.fullname())) item = {.parents = {}, .name = "a line that names no flag"};
+    }
     std::erase_if(found, [this](const CLI::ConfigItem& item) { return InEnvironment(item.name); });
     return found;
   }
 
  private:
+  // CLI11 shows the name of an unknown flag. Without a '=' that is the whole line, which may be a
+  // secret of another file. ("++" and "--" stand for begin and end of a section.)
+  static bool IsPlain(const std::string& name) {
+    return name.size() <= kFlagLengthMax &&
+           std::all_of(name.begin(), name.end(), [](unsigned char c) {
+             return absl::ascii_islower(c) || std::strchr("-_.+", c) != nullptr;
+           });
+  }
+
   bool InEnvironment(const std::string& name) const {
     const CLI::Option* option = app_->get_option_no_throw("--" + name);
     if (option == nullptr || option->get_envname().empty()) return false;

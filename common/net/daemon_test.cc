@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -71,6 +72,13 @@ TEST_CASE("Daemon flags: a config file sets flags and is checked", "[daemon]") {
 
   const std::string unknown = WriteConfig("no_such_flag = 1\n");
   CHECK(Parse({kScheduler, unknown.c_str()}).exit_code == 2);
+  const std::string secret = WriteConfig("c2VjcmV0\n");
+  std::ostringstream told;
+  std::streambuf* const before = std::cerr.rdbuf(told.rdbuf());
+  CHECK(Parse({kScheduler, secret.c_str()}).exit_code == 2);
+  std::cerr.rdbuf(before);
+  CHECK(told.str().find("names no flag") != std::string::npos);
+  CHECK(told.str().find("c2VjcmV0") == std::string::npos);
   CHECK(Parse({kScheduler, "--config=/proc/none.toml"}).exit_code == 2);
 }
 

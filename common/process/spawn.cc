@@ -66,16 +66,18 @@ struct ChildPlan {
   _exit(kExitExecFailed);
 }
 
-// Returns this process's environment with `changes` made.
-std::vector<std::string> MergeEnvironment(
-    const std::vector<std::pair<std::string, std::string>>& changes) {
+// Returns what the child inherits of this process's environment, with the additions.
+std::vector<std::string> MergeEnvironment(const SpawnOptions& options) {
+  const std::vector<std::pair<std::string, std::string>>& changes = options.environment;
   std::vector<std::string> merged;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string_view key = text.substr(0, text.find('='));
     const bool changed = std::any_of(changes.begin(), changes.end(),
                                      [&](const auto& change) { return change.first == key; });
-    if (!changed) merged.emplace_back(text);
+    const bool inherited =
+        options.inherits == nullptr || options.inherits({key.data(), key.size()});
+    if (inherited && !changed) merged.emplace_back(text);
   }
   for (const auto& [key, value] : changes) merged.push_back(absl::StrCat(key, "=", value));
   return merged;
@@ -109,7 +111,7 @@ int ReadExecError(int pipe) {
 absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
   std::vector<std::string> args = {options.name.empty() ? options.program : options.name};
   args.insert(args.end(), options.args.begin(), options.args.end());
-  std::vector<std::string> environment = MergeEnvironment(options.environment);
+  std::vector<std::string> environment = MergeEnvironment(options);
   const std::vector<char*> argv = Pointers(args);
   const std::vector<char*> envp = Pointers(environment);
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace capstan {
 
@@ -19,7 +20,9 @@ struct SpawnOptions {
   std::string program = {};            // Path; PATH is not searched.
   std::string name = {};               // args[0], as process listings show it; empty: `program`.
   std::vector<std::string> args = {};  // Arguments from args[1] on.
-  // Added to this process's; wins.
+  // Names the variables of this process's environment that the child inherits; null: all.
+  bool (*inherits)(absl::string_view name) = nullptr;
+  // Added to what it inherits; wins.
   std::vector<std::pair<std::string, std::string>> environment = {};
   std::string directory = {};    // The child's working directory; empty: this process's.
   std::string output_file = {};  // Standard output and error are appended to it; made if missing.

@@ -1,5 +1,6 @@
 #include "scheduler/cli/settings.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -17,6 +18,15 @@ namespace capstan::cli {
 namespace {
 
 constexpr char kDefaultScheduler[] = "127.0.0.1:7070";
+constexpr size_t kKeyLengthMax = 24;
+
+// Whether an error may show the text: a file of another kind, or a line that was broken in two, may
+// have a secret before its first '='.
+bool LooksLikeKey(absl::string_view text) {
+  return text.size() <= kKeyLengthMax && std::all_of(text.begin(), text.end(), [](char c) {
+           return absl::ascii_islower(static_cast<unsigned char>(c)) || c == '-' || c == '_';
+         });
+}
 
 absl::Status ParseConfigFile(const std::string& path, const std::string& text, Settings* settings) {
   int number = 0;
@@ -28,8 +38,8 @@ absl::Status ParseConfigFile(const std::string& path, const std::string& text, S
     const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits('=', 1));
     const absl::string_view key = absl::StripAsciiWhitespace(parts[0]);
     if (parts.size() != 2) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(origin, ": got \"", line, "\", expected KEY = VALUE"));
+      return absl::InvalidArgumentError(absl::StrCat(origin, ": got a line of ", line.size(),
+                                                     " bytes without '=', expected KEY = VALUE"));
     }
     const Setting setting{std::string(absl::StripAsciiWhitespace(parts[1])), origin};
     if (key == "scheduler") {
@@ -39,8 +49,9 @@ absl::Status ParseConfigFile(const std::string& path, const std::string& text, S
     } else if (key == "tls-dir") {
       settings->tls_dir = setting;
     } else {
-      return absl::InvalidArgumentError(absl::StrCat(origin, ": unknown key \"", key,
-                                                     "\", expected scheduler, output or tls-dir"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          origin, ": unknown key", LooksLikeKey(key) ? absl::StrCat(" \"", key, "\"") : "",
+          ", expected scheduler, output or tls-dir"));
     }
   }
   return absl::OkStatus();

@@ -81,7 +81,10 @@ TEST_CASE("Settings: a wrong value is named with the place where it stands", "[c
                "output or tls-dir");
   session.files["/home/u/.config/capstan/config"] = "json\n";
   CHECK_STATUS(resolve({}), absl::StatusCode::kInvalidArgument,
-               "config:1: got \"json\", expected KEY = VALUE");
+               "config:1: got a line of 4 bytes without '=', expected KEY = VALUE");
+  session.files["/home/u/.config/capstan/config"] = "c2VjcmV0Cg== # a secret\n";
+  CHECK_STATUS(resolve({}), absl::StatusCode::kInvalidArgument,
+               "config:1: unknown key, expected scheduler");
 }
 
 TEST_CASE("Settings: the XDG folders win over the home folder", "[cli]") {

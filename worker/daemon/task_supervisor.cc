@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/devices/devices_codec.h"
 #include "common/observability/log.h"
+#include "common/process/harmless_variables.h"
 #include "common/process/last_lines.h"
 #include "common/status/status_macros.h"
 
@@ -161,6 +162,7 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
   options.args = {"--task", "--scheduler=" + options_.scheduler, "--spec=" + files.spec,
                   "--log-format=" + options_.log_format};
   if (!options_.tls_dir.empty()) options.args.push_back("--tls-dir=" + options_.tls_dir);
+  options.inherits = IsHarmlessVariable;
   options.environment = {{"OMP_NUM_THREADS", std::to_string(threads)}};
   // The fastest plans on its GPUs, which one task measures and later tasks reuse.
   if (std::getenv(kPlansVariable) == nullptr) {

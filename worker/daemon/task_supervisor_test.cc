@@ -120,6 +120,20 @@ TEST_CASE("Task supervisor: tasks share a folder for plans, the daemon's if it n
   REQUIRE(unsetenv("CAPSTAN_CUDA_PLANS") == 0);
 }
 
+TEST_CASE("Task supervisor: a task inherits no secret of its daemon", "[worker]") {
+  REQUIRE(setenv("AWS_SECRET_ACCESS_KEY", "hunter2", 1) == 0);
+  REQUIRE(setenv("CUDA_VISIBLE_DEVICES", "0,1", 1) == 0);
+  Worker worker("env");
+  worker.Want("lenet-1", 23);
+  REQUIRE(worker.WaitForTask(23, true).has_value());
+  const std::string environment = Contents(worker.FileOf("lenet-1/0-23", "task.log"));
+  CHECK(environment.find("hunter2") == std::string::npos);
+  CHECK(environment.find("CUDA_VISIBLE_DEVICES=0,1\n") != std::string::npos);
+  CHECK(environment.find("PATH=") != std::string::npos);
+  REQUIRE(unsetenv("AWS_SECRET_ACCESS_KEY") == 0);
+  REQUIRE(unsetenv("CUDA_VISIBLE_DEVICES") == 0);
+}
+
 TEST_CASE("Task supervisor: before a task starts, the oldest ended ones lose their files",
           "[worker]") {
   Worker worker("true");
