@@ -32,8 +32,8 @@ absl::Status AppendCifar10(absl::string_view name, absl::Span<const uint8_t> byt
   for (size_t i = 0; i < records; ++i) {
     const int label = bytes[i * kRecordBytes];
     if (label >= kCifar10Classes) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": the label of record ", i, " is ",
-                                                     label, ", expected 0 to ",
+      return absl::InvalidArgumentError(absl::StrCat(name, ": the label of record ", i,
+                                                     " is out of range, expected 0 to ",
                                                      kCifar10Classes - 1));
     }
   }

@@ -50,7 +50,7 @@ TEST_CASE("CIFAR-10: a label above 9 is named and appends nothing", "[common][da
   const Bytes image = NoisyBytes(3072);
   CHECK_STATUS(AppendCifar10("f", Concatenate({{3}, image, {10}, image}), pixels, labels),
                absl::StatusCode::kInvalidArgument,
-               "f: the label of record 1 is 10, expected 0 to 9");
+               "f: the label of record 1 is out of range, expected 0 to 9");
   CHECK(pixels.empty());
   CHECK(labels.empty());
 }

@@ -108,7 +108,7 @@ absl::Status TakeTargets(const v1::Split& split, const NumpyArray& labels, Label
     const float flag = dataset->targets[i];
     if (flag == 0.0f || flag == 1.0f) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(split.labels(), ": number ", i, " is ", flag, ", expected 0 or 1"));
+        absl::StrCat(split.labels(), ": number ", i, " is another one, expected 0 or 1"));
   }
   return absl::OkStatus();
 }

@@ -101,7 +101,7 @@ TEST_CASE("Dataset: NumPy's labels may be numbers, or several flags", "[common][
   CHECK(one.classes == 1);
   CHECK(one.targets == std::vector<float>{7, 1});
   CHECK_STATUS(LoadDataset(data, split, LabelKind::kFlags), absl::StatusCode::kInvalidArgument,
-               "y.npy: number 0 is 7, expected 0 or 1");
+               "y.npy: number 0 is another one, expected 0 or 1");
   split.set_labels(folder.Write("y.npy", Npy("(3,)", {7, 1, 2})));
   CHECK_STATUS(LoadDataset(data, split, LabelKind::kNumbers), absl::StatusCode::kDataLoss,
                "y.npy: labels [3], expected [2] or [2, k], numbers for each image of ");
@@ -183,7 +183,7 @@ TEST_CASE("Dataset: every bad IDX file is refused by name", "[common][data]") {
   CHECK_STATUS(idx.Load(images, IdxLabelsFile({1, 2, 3})), absl::StatusCode::kDataLoss,
                "labels: 3 labels, expected 2, one for each image of");
   CHECK_STATUS(idx.Load(images, IdxLabelsFile({1, 10})), absl::StatusCode::kInvalidArgument,
-               "labels: label number 1 is 10, expected 0 to 9");
+               "labels: label number 1 is out of range, expected 0 to 9");
   CHECK_STATUS(idx.Load({}, labels), absl::StatusCode::kDataLoss, "images: 0 bytes");
   CHECK_STATUS(idx.Load(images, {}), absl::StatusCode::kDataLoss, "labels: 0 bytes");
   CHECK_STATUS(idx.Load(labels, images), absl::StatusCode::kDataLoss, "images: magic number");

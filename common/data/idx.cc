@@ -32,9 +32,9 @@ absl::Status TakeHeader(absl::string_view name, uint32_t magic, absl::string_vie
     return absl::DataLossError(absl::StrFormat("%s: %d bytes, expected an IDX header of %d", name,
                                                bytes.size(), header_bytes));
   }
-  if (const uint32_t found = BigEndianWord(bytes, 0); found != magic) {
-    return absl::DataLossError(absl::StrFormat("%s: magic number 0x%08x, expected 0x%08x (IDX %s)",
-                                               name, found, magic, what));
+  if (BigEndianWord(bytes, 0) != magic) {
+    return absl::DataLossError(absl::StrFormat(
+        "%s: magic number of another format, expected 0x%08x (IDX %s)", name, magic, what));
   }
   if (bytes.size() < header_bytes) {
     return absl::DataLossError(absl::StrFormat("%s: %d bytes, expected an IDX header of %d", name,
@@ -81,8 +81,8 @@ absl::StatusOr<std::vector<uint8_t>> ParseIdxLabels(absl::string_view name,
       TakeHeader(name, kLabelsMagic, "labels", absl::MakeSpan(dimensions), bytes));
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (bytes[i] >= classes) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": label number ", i, " is ", bytes[i],
-                                                     ", expected 0 to ", classes - 1));
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": label number ", i, " is out of range, expected 0 to ", classes - 1));
     }
   }
   return bytes;

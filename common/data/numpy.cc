@@ -187,7 +187,7 @@ absl::StatusOr<NumpyArray> ParseNpy(absl::string_view name, std::vector<uint8_t>
   const int64_t number_bytes = quoted ? BytesOf(type) : 0;
   if (number_bytes == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ": holds ", ValueOf(header, "descr"), ", expected numbers"));
+        absl::StrCat(name, ": its descr names another type, expected one of numbers"));
   }
   const absl::string_view order = ValueOf(header, "fortran_order");
   if (order == "True") {
@@ -272,8 +272,9 @@ absl::StatusOr<std::vector<float>> RealNumbers(absl::string_view name, const Num
     const double number = NumberAt(array.bytes, at, width, kind);
     numbers.push_back(static_cast<float>(number));
     if (std::isfinite(numbers.back())) continue;
-    return absl::InvalidArgumentError(absl::StrCat(name, ": number ", numbers.size() - 1, " is ",
-                                                   number, ", expected one that fp32 holds"));
+    return absl::InvalidArgumentError(absl::StrCat(name, ": number ", numbers.size() - 1,
+                                                   " is not finite as fp32, expected one that it "
+                                                   "holds"));
   }
   return numbers;
 }
@@ -291,14 +292,11 @@ absl::StatusOr<std::vector<uint8_t>> SmallNumbers(absl::string_view name, const 
   std::vector<uint8_t> numbers;
   numbers.reserve(array.bytes.size() / width);
   for (size_t at = 0; at < array.bytes.size(); at += width) {
-    uint64_t word = Word(array.bytes, at, width);
+    const uint64_t word = Word(array.bytes, at, width);
     const bool negative = kind == 'i' && (word >> (8 * width - 1)) != 0;
     if (negative || word >= static_cast<uint64_t>(below)) {
-      if (negative && width < 8) word |= ~uint64_t{0} << (8 * width);
-      const std::string found =
-          negative ? absl::StrCat(static_cast<int64_t>(word)) : absl::StrCat(word);
-      return absl::InvalidArgumentError(absl::StrCat(name, ": number ", numbers.size(), " is ",
-                                                     found, ", expected 0 to ", below - 1));
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": number ", numbers.size(), " is out of range, expected 0 to ", below - 1));
     }
     numbers.push_back(static_cast<uint8_t>(word));
   }

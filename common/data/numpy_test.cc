@@ -166,9 +166,10 @@ TEST_CASE("NumPy: labels are small whole numbers of any width", "[data]") {
   CHECK(wide == Bytes{3, 9});
   REQUIRE_OK_AND_ASSIGN(const Bytes bytes, numbers("|u1", {1, 2}));
   CHECK(bytes == Bytes{1, 2});
-  CHECK_STATUS(numbers("<u2", {1, 0, 10, 0}), kInvalid, "y: number 1 is 10, expected 0 to 9");
-  CHECK_STATUS(numbers("<i2", {0xff, 0xff}), kInvalid, "number 0 is -1, expected 0 to 9");
-  CHECK_STATUS(numbers("<i8", Bytes(8, 0xff)), kInvalid, "number 0 is -1");
+  CHECK_STATUS(numbers("<u2", {1, 0, 10, 0}), kInvalid,
+               "y: number 1 is out of range, expected 0 to 9");
+  CHECK_STATUS(numbers("<i2", {0xff, 0xff}), kInvalid, "number 0 is out of range, expected 0 to 9");
+  CHECK_STATUS(numbers("<i8", Bytes(8, 0xff)), kInvalid, "number 0 is out of range");
   CHECK_STATUS(numbers("<f4", Bytes(4)), kInvalid, "numbers of type <f4, expected whole ones");
   CHECK_STATUS(numbers(">i4", Bytes(4)), kInvalid, "little-endian");
 }
@@ -189,9 +190,9 @@ TEST_CASE("NumPy: labels that are numbers of any type", "[data]") {
   REQUIRE_OK_AND_ASSIGN(const Floats minus, numbers("<i8", Bytes(8, 0xff)));
   CHECK(minus == Floats{-1});
   CHECK_STATUS(numbers("<f4", {0, 0, 0, 0, 0, 0, 0xc0, 0x7f}), kInvalid,
-               "y: number 1 is nan, expected one that fp32 holds");
+               "y: number 1 is not finite as fp32, expected one that it holds");
   CHECK_STATUS(numbers("<f8", {0, 0, 0, 0, 0, 0, 0xe0, 0x7f}), kInvalid,
-               "number 0 is 8.98847e+307");
+               "number 0 is not finite as fp32");
   CHECK_STATUS(numbers("<f2", Bytes(2)), kInvalid, "numbers of type <f2, expected <f4, <f8, or");
   CHECK_STATUS(numbers(">f4", Bytes(4)), kInvalid, "little-endian");
 }

@@ -22,7 +22,7 @@ std::string NameOf(const ColumnsParser::Column& column, int64_t number) {
 
 absl::Status WrongNumber(const ColumnsParser::Column& column, int64_t number,
                          absl::string_view text, NumberError error, absl::string_view expected) {
-  return absl::InvalidArgumentError(absl::StrCat(NameOf(column, number), ": ", Quoted(text), " ",
+  return absl::InvalidArgumentError(absl::StrCat(NameOf(column, number), ": ", Described(text), " ",
                                                  ToString(error), ", expected ", expected));
 }
 
@@ -160,7 +160,7 @@ absl::Status ColumnsParser::ParseLabel(const Column& column, int64_t number, abs
     const auto found = std::find(column.classes.begin(), column.classes.end(), text);
     *label = static_cast<float>(found - column.classes.begin());
     if (found != column.classes.end()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(NameOf(column, number), ": ", Quoted(text),
+    return absl::InvalidArgumentError(absl::StrCat(NameOf(column, number), ": ", Described(text),
                                                    " is no class, expected one of the ",
                                                    column.classes.size(), " of label.classes"));
   }
@@ -262,7 +262,7 @@ absl::Status ColumnsParser::CheckHeader(absl::string_view text) {
     if (!more) return WrongCount(line);
     if (!column.name.empty() && found != column.name) {
       return absl::InvalidArgumentError(absl::StrCat("the header's column ", line.taken(), " is ",
-                                                     Quoted(found), ", expected ",
+                                                     Described(found), ", expected ",
                                                      Quoted(column.name)));
     }
   }

@@ -88,13 +88,13 @@ TEST_CASE("Columns: without a label column labels are 0", "[common][examples]") 
 TEST_CASE("Columns: errors name the column", "[common][examples]") {
   const auto code = absl::StatusCode::kInvalidArgument;
   CHECK_STATUS(ErrorOf("-1,,,1,,0"), code,
-               "column 1 (user): '-1' is no number, expected a whole number below 2^64");
+               "column 1 (user): text of 2 bytes is no number, expected a whole number below 2^64");
   CHECK_STATUS(ErrorOf("18446744073709551616,,,1,,0"), code, "column 1 (user): '18446744073709");
   CHECK_STATUS(ErrorOf("1,,,,,0"), code,
-               "column 4 (age): '' is no number, expected a finite number");
-  CHECK_STATUS(ErrorOf("1,,,1,x,0"), code, "column 5 (income): 'x' is no number");
-  CHECK_STATUS(ErrorOf("1,,,1,inf,0"), code, "column 5 (income): 'inf' is not finite");
-  CHECK_STATUS(ErrorOf("1,,,1,,"), code, "column 6 (bought): '' is no number");
+               "column 4 (age): text of 0 bytes is no number, expected a finite number");
+  CHECK_STATUS(ErrorOf("1,,,1,x,0"), code, "column 5 (income): text of 1 byte is no number");
+  CHECK_STATUS(ErrorOf("1,,,1,inf,0"), code, "column 5 (income): text of 3 bytes is not finite");
+  CHECK_STATUS(ErrorOf("1,,,1,,"), code, "column 6 (bought): text of 0 bytes is no number");
   CHECK_STATUS(ErrorOf("1,,,1,"), code, "found 5 columns, expected 6 with ',' between them");
   CHECK_STATUS(ErrorOf("1,,,1,,0,,"), code, "found 8 columns, expected 6");
   CHECK_STATUS(ErrorOf("1,,\"a,1,,0"), code, "column 3, byte 4: the quote is not closed");
@@ -109,7 +109,7 @@ TEST_CASE("Columns: the header must have the names of the options", "[common][ex
   const auto code = absl::StatusCode::kInvalidArgument;
   REQUIRE_OK(parser->CheckHeader("user,whatever,city,\"age\",income,bought"));
   CHECK_STATUS(parser->CheckHeader("user,whatever,town,age,income,bought"), code,
-               "the header's column 3 is 'town', expected 'city'");
+               "the header's column 3 is text of 4 bytes, expected 'city'");
   CHECK_STATUS(parser->CheckHeader("user,whatever,city"), code, "found 3 columns, expected 6");
   CHECK_STATUS(parser->CheckHeader("user,whatever,city,age,income,bought,x"), code,
                "found 7 columns, expected 6");
@@ -160,14 +160,15 @@ TEST_CASE("Columns: names of labels are 1 for some, or their place in a list",
   CHECK(ParseLine(*classes, "\"high\",0,1,").labels()[0] == 2);
   ExampleBatch batch(2);
   CHECK_STATUS(classes->Parse("higher,0,1,", &batch), absl::StatusCode::kInvalidArgument,
-               "column 1: 'higher' is no class, expected one of the 3 of label.classes");
+               "column 1: text of 6 bytes is no class, expected one of the 3 of label.classes");
   CHECK(batch.count() == 0);
 }
 
 TEST_CASE("Columns: a label that is no number says how names are explained", "[common][examples]") {
-  CHECK_STATUS(ErrorOf("1,,,1,,yes"), absl::StatusCode::kInvalidArgument,
-               "column 6 (bought): 'yes' is no number, expected a finite number (a name is "
-               "explained by label.positive or label.classes)");
+  CHECK_STATUS(
+      ErrorOf("1,,,1,,yes"), absl::StatusCode::kInvalidArgument,
+      "column 6 (bought): text of 3 bytes is no number, expected a finite number (a name is "
+      "explained by label.positive or label.classes)");
 }
 
 TEST_CASE("Columns: dense columns are scaled", "[common][examples]") {
@@ -193,7 +194,7 @@ TEST_CASE("Columns: a bucket begins with its boundary", "[common][examples]") {
   CHECK(ParseLine(*parser, "x,0,0,").keys().empty());
   ExampleBatch batch(2);
   CHECK_STATUS(parser->Parse("x,0,0,old", &batch), absl::StatusCode::kInvalidArgument,
-               "column 4 (age): 'old' is no number");
+               "column 4 (age): text of 3 bytes is no number");
 }
 
 TEST_CASE("Columns: options of another kind of column are refused", "[common][examples]") {

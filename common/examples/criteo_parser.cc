@@ -19,7 +19,7 @@ constexpr size_t kCategoryDigitsMax = 16;
 
 absl::Status WrongColumn(int64_t column, absl::string_view found, absl::string_view expected) {
   return absl::InvalidArgumentError(
-      absl::StrCat("column ", column + 1, ": found ", Quoted(found), ", expected ", expected));
+      absl::StrCat("column ", column + 1, ": found ", Described(found), ", expected ", expected));
 }
 
 absl::Status WrongColumnCount(absl::string_view line) {

@@ -76,18 +76,19 @@ TEST_CASE("Criteo: buckets fold all keys", "[common][examples]") {
 
 TEST_CASE("Criteo: errors name the column", "[common][examples]") {
   const auto code = absl::StatusCode::kInvalidArgument;
-  CHECK_STATUS(ErrorWith(1, "2"), code, "column 1: found '2', expected the label 0 or 1");
-  CHECK_STATUS(ErrorWith(1, ""), code, "column 1: found ''");
+  CHECK_STATUS(ErrorWith(1, "2"), code,
+               "column 1: found text of 1 byte, expected the label 0 or 1");
+  CHECK_STATUS(ErrorWith(1, ""), code, "column 1: found text of 0 bytes");
   CHECK_STATUS(ErrorWith(2, "1.5"), code,
-               "column 2: found '1.5', expected a whole number of 64 bits, or nothing");
-  CHECK_STATUS(ErrorWith(14, "9223372036854775808"), code, "column 14: found '92233");
+               "column 2: found text of 3 bytes, expected a whole number of 64 bits, or nothing");
+  CHECK_STATUS(ErrorWith(14, "9223372036854775808"), code, "column 14: found text of 19 bytes");
   CHECK_STATUS(ErrorWith(15, "xyz"), code,
-               "column 15: found 'xyz', expected 1 to 16 hexadecimal digits, or nothing");
-  CHECK_STATUS(ErrorWith(40, "00112233445566778"), code, "column 40: found '00112233445566778'");
+               "column 15: found text of 3 bytes, expected 1 to 16 hexadecimal digits, or nothing");
+  CHECK_STATUS(ErrorWith(40, "00112233445566778"), code, "column 40: found text of 17 bytes");
   CHECK_STATUS(ErrorWith(40, "a\tb"), code, "found 41 columns, expected 40 between tabs");
   CriteoParser parser({});
   ExampleBatch batch(kCriteoCounts);
-  CHECK_STATUS(parser.Parse("", &batch), code, "column 1: found ''");
+  CHECK_STATUS(parser.Parse("", &batch), code, "column 1: found text of 0 bytes");
   CHECK_STATUS(parser.Parse("0\t1\t2", &batch), code, "found 3 columns, expected 40");
   CHECK_STATUS(parser.Parse("0" + std::string(38, '\t'), &batch), code, "found 39 columns");
 }

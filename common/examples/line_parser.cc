@@ -19,4 +19,8 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", absl::CHexEscape(text.substr(0, kQuotedBytesMax)), cut ? "...'" : "'");
 }
 
+std::string Described(absl::string_view text) {
+  return absl::StrCat("text of ", text.size(), text.size() == 1 ? " byte" : " bytes");
+}
+
 }  // namespace capstan

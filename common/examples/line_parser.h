@@ -37,8 +37,12 @@ class LineParser {
   virtual int64_t window_bytes() const { return 0; }
 };
 
-// `text` for a message: quoted, printable ASCII, cut after 40 bytes.
+// A value of the job file for a message: quoted, printable ASCII, cut after 40 bytes.
 std::string Quoted(absl::string_view text);
+
+// A part of a data file for a message: "text of 3 bytes". Messages show no data, since they reach
+// logs, the scheduler's history and everybody who may look at the job.
+std::string Described(absl::string_view text);
 
 }  // namespace capstan
 

@@ -57,10 +57,10 @@ class Line {
     return ReadLastNumber("the value", value);
   }
 
-  bool FailOrder(uint64_t index, uint64_t last) {
-    error_ = absl::InvalidArgumentError(absl::StrCat("byte ", part_ - begin_ + 1, ": the index is ",
-                                                     index, " after ", last,
-                                                     ", expected indices that ascend"));
+  bool FailOrder() {
+    error_ = absl::InvalidArgumentError(
+        absl::StrCat("byte ", part_ - begin_ + 1,
+                     ": the index is not above the one before it, expected indices that ascend"));
     return false;
   }
 
@@ -87,7 +87,7 @@ class Line {
     while (!AtEndOfPart(end)) ++end;
     const absl::string_view rest(p_, static_cast<size_t>(end - p_));
     error_ = absl::InvalidArgumentError(
-        absl::StrCat("byte ", p_ - begin_ + 1, ": ", what, " ", Quoted(rest), " ", why));
+        absl::StrCat("byte ", p_ - begin_ + 1, ": ", what, " (", Described(rest), ") ", why));
     return false;
   }
 
@@ -111,7 +111,7 @@ bool ReadExample(Line& line, ExampleBatch* batch, float* label) {
     uint64_t index;
     float value;
     if (!line.ReadFeature(&index, &value)) return false;
-    if (!first && index <= last) return line.FailOrder(index, last);
+    if (!first && index <= last) return line.FailOrder();
     last = index;
     batch->AddFeature(index, value, /*field=*/0);
   }

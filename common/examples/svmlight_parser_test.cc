@@ -61,26 +61,27 @@ TEST_CASE("SVMlight: errors say where, what was found and what was expected",
           "[common][examples]") {
   const auto code = absl::StatusCode::kInvalidArgument;
   CHECK_STATUS(ErrorOf("abc 1:1"), code,
-               "byte 1: the label 'abc' is no number, expected a finite number");
-  CHECK_STATUS(ErrorOf("1:1 2:1"), code, "byte 1: the label '1:1' is no number");
-  CHECK_STATUS(ErrorOf("1,2 2:1"), code, "byte 1: the label '1,2' is no number");
-  CHECK_STATUS(ErrorOf(" nan 1:1"), code, "byte 2: the label 'nan' is not finite");
+               "byte 1: the label (text of 3 bytes) is no number, expected a finite number");
+  CHECK_STATUS(ErrorOf("1:1 2:1"), code, "byte 1: the label (text of 3 bytes) is no number");
+  CHECK_STATUS(ErrorOf("1,2 2:1"), code, "byte 1: the label (text of 3 bytes) is no number");
+  CHECK_STATUS(ErrorOf(" nan 1:1"), code, "byte 2: the label (text of 3 bytes) is not finite");
   CHECK_STATUS(ErrorOf("1 2"), code,
-               "byte 3: the feature '2' is no index:value, expected a whole number and a colon");
-  CHECK_STATUS(ErrorOf("1 -2:1"), code, "byte 3: the feature '-2:1' is no index:value");
-  CHECK_STATUS(ErrorOf("1 2: 3"), code, "byte 5: the value '' is no number");
-  CHECK_STATUS(ErrorOf("1 2:3x 4:5"), code, "byte 5: the value '3x' is no number");
-  CHECK_STATUS(ErrorOf("1 2:3:4"), code, "byte 5: the value '3:4' is no number");
-  CHECK_STATUS(ErrorOf("1 2:-inf"), code, "byte 5: the value '-inf' is not finite");
-  CHECK_STATUS(ErrorOf("1 2:1e39"), code, "byte 5: the value '1e39' is out of range");
+               "byte 3: the feature (text of 1 byte) is no index:value, expected a whole number "
+               "and a colon");
+  CHECK_STATUS(ErrorOf("1 -2:1"), code, "byte 3: the feature (text of 4 bytes) is no index:value");
+  CHECK_STATUS(ErrorOf("1 2: 3"), code, "byte 5: the value (text of 0 bytes) is no number");
+  CHECK_STATUS(ErrorOf("1 2:3x 4:5"), code, "byte 5: the value (text of 2 bytes) is no number");
+  CHECK_STATUS(ErrorOf("1 2:3:4"), code, "byte 5: the value (text of 3 bytes) is no number");
+  CHECK_STATUS(ErrorOf("1 2:-inf"), code, "byte 5: the value (text of 4 bytes) is not finite");
+  CHECK_STATUS(ErrorOf("1 2:1e39"), code, "byte 5: the value (text of 4 bytes) is out of range");
   CHECK_STATUS(ErrorOf("1 18446744073709551616:1"), code,
-               "byte 3: the index '18446744073709551616:1' is above 2^64 - 1");
+               "byte 3: the index (text of 22 bytes) is above 2^64 - 1");
   CHECK_STATUS(ErrorOf("1 5:1 7:1 3:1"), code,
-               "byte 11: the index is 3 after 7, expected indices that ascend");
-  CHECK_STATUS(ErrorOf("1 5:1 5:1"), code, "byte 7: the index is 5 after 5");
-  CHECK_STATUS(ErrorOf("1 0:1 0:1"), code, "byte 7: the index is 0 after 0");
+               "byte 11: the index is not above the one before it, expected indices that ascend");
+  CHECK_STATUS(ErrorOf("1 5:1 5:1"), code, "byte 7: the index is not above");
+  CHECK_STATUS(ErrorOf("1 0:1 0:1"), code, "byte 7: the index is not above");
   CHECK_STATUS(ErrorOf("1 qid:x 1:1"), code,
-               "byte 7: the query 'x' is no whole number, expected one after qid:");
+               "byte 7: the query (text of 1 byte) is no whole number, expected one after qid:");
   CHECK_STATUS(ErrorOf("1 1:1 qid:2"), code, "byte 7: the feature 'qid:2'");
   CHECK_STATUS(ErrorOf(absl::string_view("1 2:3\0", 6)), code, "byte 5: the value '3\\x00'");
 }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/observability/json_quote.h"
+#include "common/observability/printable.h"
 
 namespace capstan {
 namespace {
@@ -12,32 +13,21 @@ std::string FormatTimestamp(absl::Time time) {
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
-void AppendText(std::string_view text, std::string* out) {
-  for (const char c : text) {
-    const std::string escape = ControlEscape(c);
-    if (escape.empty()) {
-      out->push_back(c);
-    } else {
-      out->append(escape);
-    }
-  }
-}
-
 }  // namespace
 
 std::string FormatText(const LogRecord& record) {
   std::string line = absl::StrCat(FormatTimestamp(record.time), " ", View(record.level));
   if (!record.role.empty()) {
     line.push_back(' ');
-    AppendText(record.role, &line);
+    line.append(Printable(record.role));
   }
   if (!record.job.empty()) {
     line.append(" job=");
-    AppendText(record.job, &line);
+    line.append(Printable(record.job));
   }
   if (record.iteration >= 0) absl::StrAppend(&line, " iteration=", record.iteration);
   line.push_back(' ');
-  AppendText(record.message, &line);
+  line.append(Printable(record.message));
   return line;
 }
 

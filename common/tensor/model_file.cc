@@ -141,7 +141,8 @@ absl::StatusOr<v1::ModelManifest> ReadModelManifest(const std::string& directory
   v1::ModelManifest manifest;
   const auto parsed = google::protobuf::util::JsonStringToMessage(json, &manifest);
   if (parsed.ok()) return manifest;
-  return absl::DataLossError(absl::StrCat(path, " is no manifest: ", parsed.ToString()));
+  return absl::DataLossError(
+      absl::StrCat(path, " is no manifest, expected JSON of a capstan.v1.ModelManifest"));
 }
 
 absl::StatusOr<std::vector<std::string>> ModelFilesIn(const std::string& directory) {

@@ -99,8 +99,8 @@ absl::StatusOr<std::vector<NamedTensor>> ReadTensors(FileReader& file) {
   const auto header_bytes_max =
       static_cast<uint64_t>(std::min(kHeaderBytesMax, file.size() - kLengthBytes));
   if (header_bytes > header_bytes_max) {
-    return absl::DataLossError(absl::StrCat("the header's length is ", header_bytes,
-                                            ", expected at most ", header_bytes_max));
+    return absl::DataLossError(
+        absl::StrCat("the header's length is out of range, expected at most ", header_bytes_max));
   }
   std::string header(header_bytes, '\0');
   CAPSTAN_RETURN_IF_ERROR(file.Read(header.data(), static_cast<int64_t>(header_bytes)));

@@ -222,8 +222,8 @@ absl::StatusOr<TensorEntry> ParseTensor(Parser& parser, const std::string& name)
       const std::optional<Dtype> dtype = DtypeOf(text);
       if (!dtype) {
         return absl::UnimplementedError(
-            absl::StrCat("tensor ", JsonQuote(name), ": dtype is ", JsonQuote(text),
-                         ", expected \"F32\", \"F16\", \"BF16\" or \"U64\""));
+            absl::StrCat("tensor ", JsonQuote(name),
+                         ": unknown dtype, expected \"F32\", \"F16\", \"BF16\" or \"U64\""));
       }
       entry.dtype = *dtype;
       has_dtype = true;

@@ -133,7 +133,7 @@ TEST_CASE("Safetensors: malformed files are refused with the reason", "[common][
       {"", "the file has 0 bytes, expected at least 8"},
       {"1234567", "the file has 7 bytes"},
       {std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10), "the header's length is"},
-      {FileOf("{}", 0).substr(0, 9), "the header's length is 2, expected at most 1"},
+      {FileOf("{}", 0).substr(0, 9), "the header's length is out of range, expected at most 1"},
       {FileOf("", 0), "expected '{'"},
       {FileOf("{", 0), "expected '\"'"},
       {FileOf("{} x", 0), "text after the header's object"},
@@ -167,7 +167,7 @@ TEST_CASE("Safetensors: malformed files are refused with the reason", "[common][
   std::string half = OneTensor("[1]", "[0,2]");
   half.replace(half.find("F32"), 3, "I16");
   CHECK_STATUS(ReadBytes(FileOf(half, 2)), absl::StatusCode::kUnimplemented,
-               "tensor \"w\": dtype is \"I16\", expected \"F32\"");
+               "tensor \"w\": unknown dtype, expected \"F32\"");
 }
 
 TEST_CASE("Safetensors: no prefix of a file is taken for a file", "[common][tensor]") {

@@ -34,7 +34,7 @@ absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& directory) {
   const auto status = google::protobuf::util::JsonStringToMessage(text, &cluster);
   if (!status.ok()) {
     return absl::DataLossError(
-        absl::StrCat(path, ": ", std::string(status.message().data(), status.message().size())));
+        absl::StrCat(path, ": is no cluster file, expected what `capstan cluster up` writes"));
   }
   if (cluster.format() != kFormat) {
     return absl::DataLossError(absl::StrCat(path, ": got format ", cluster.format(), ", expected ",

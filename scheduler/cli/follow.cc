@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "common/observability/printable.h"
 #include "common/time/clock.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
@@ -47,13 +48,13 @@ class Screen {
 
   void Bar(const std::string& bar) {
     if (show_ == Show::kNothing || bar.empty()) return;
-    Print(absl::StrCat("\r", bar, "\x1b[K"));
+    PrintAsItIs(absl::StrCat("\r", Printable(bar), "\x1b[K"));
     has_bar_ = true;
   }
 
  private:
   void Clear() {
-    if (has_bar_) Print("\r\x1b[K");
+    if (has_bar_) PrintAsItIs("\r\x1b[K");
     has_bar_ = false;
   }
 

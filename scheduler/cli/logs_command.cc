@@ -1,6 +1,5 @@
 #include "scheduler/cli/logs_command.h"
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -101,12 +100,11 @@ class TaskLog {
     if (!kept.ok()) return part.status();
     if (!std::exchange(told_kept_, true)) {
       const int64_t begin = kept->next_offset() - static_cast<int64_t>(kept->data().size());
-      std::fprintf(
-          stderr, "capstan: rank %d: %s; here is what the scheduler keeps%s\n", rank_,
-          std::string(part.status().message()).c_str(),
+      Note(absl::StrCat(
+          "rank ", rank_, ": ", part.status().message(), "; here is what the scheduler keeps",
           begin > request.offset()
-              ? absl::StrCat(", without ", begin - request.offset(), " bytes before it").c_str()
-              : "");
+              ? absl::StrCat(", without ", begin - request.offset(), " bytes before it")
+              : ""));
     }
     return kept;
   }
@@ -142,7 +140,7 @@ class JobLogs {
       std::string& told = told_[task.rank()];
       if (!status.ok() && told != status.message()) {
         told = std::string(status.message());
-        std::fprintf(stderr, "capstan: rank %d: %s\n", task.rank(), told.c_str());
+        Note(absl::StrCat("rank ", task.rank(), ": ", told));
       }
       failed_ = failed_ || !status.ok();
     }
@@ -209,7 +207,9 @@ void AddLogsCommand(CLI::App& job, CommandLine& line) {
       "  capstan job logs lenet-1 --rank 0 --follow\n"
       "Lines of [job] have loss and accuracy of each epoch; --rank leaves them out. Where a task's "
       "worker\n"
-      "is gone, the last MiB of its log, which the scheduler keeps, is shown.",
+      "is gone, the last MiB of its log, which the scheduler keeps, is shown. A terminal gets "
+      "control\n"
+      "characters as \\u001b and the like; a file or pipe gets the bytes that the task wrote.",
       line, [arguments](const Settings& settings) { return Logs(settings, *arguments); });
   logs->add_option("JOB", arguments->job, "Id of the job")->required();
   logs->add_option("--rank", arguments->rank, "Only this task, from 0")

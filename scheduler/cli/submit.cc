@@ -9,6 +9,7 @@
 #include "common/job/check_job.h"
 #include "common/job/job_file.h"
 #include "common/job/validate.h"
+#include "common/observability/printable.h"
 #include "common/status/status_macros.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
@@ -49,7 +50,8 @@ absl::StatusOr<v1::JobSpec> LoadCheckedJob(const std::string& path,
 }
 
 int FailJobFile(const absl::Status& status) {
-  const std::string message(status.message());
+  const std::string message =
+      Printable({status.message().data(), status.message().size()}, Lines::kMany);
   std::fprintf(stderr, "%s\ncapstan: the job was not submitted\n", message.c_str());
   return ExitCodeOf(status);
 }
@@ -80,14 +82,15 @@ int FollowToEnd(SchedulerClient& scheduler, const std::string& job_id, OutputFor
   if (!absl::IsCancelled(job.status())) return Fail(job.status());
   if (after_signal == AfterSignal::kStopJob) {
     const auto stopped = scheduler.StopJob(job_id);
-    std::fprintf(stderr, "\n%s\n",
-                 stopped.ok() ? absl::StrCat(job_id, " ", StateName(stopped->state())).c_str()
-                              : std::string(stopped.status().message()).c_str());
+    const std::string end = stopped.ok() ? absl::StrCat(job_id, " ", StateName(stopped->state()))
+                                         : std::string(stopped.status().message());
+    std::fprintf(stderr, "\n%s\n", Printable(end).c_str());
   } else {
+    const std::string id = Printable(job_id);
     std::fprintf(stderr,
                  "\n%s goes on. Follow it again: capstan job watch %s\n"
                  "Stop it: capstan job stop %s\n",
-                 job_id.c_str(), job_id.c_str(), job_id.c_str());
+                 id.c_str(), id.c_str(), id.c_str());
   }
   return kExitSignal + Interrupts::Signal();
 }

@@ -72,7 +72,7 @@ class BadInputTest(unittest.TestCase):
             (self.bad_data(images=cut), ("cut.gz", "truncated")),
             (self.bad_data(images=magic), ("magic",)),
             (self.bad_data(images=size), ("size.gz",)),
-            (self.bad_data(labels=label_99), ("range", "99")),
+            (self.bad_data(labels=label_99), ("range: label number", "is out of range")),
         ]
         for text, expected in cases:
             with self.subTest(expected=expected):

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/objective.h"
 #include "common/net/daemon.h"
+#include "common/observability/printable.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/durable_file.h"
 #include "common/tensor/model_file.h"
@@ -191,7 +192,9 @@ int RunPrediction(int argc, const char* const* argv) {
   if (const auto exit_code = ParseCommandLine(app, argc, argv)) return *exit_code;
   const absl::Status status = Run(flags, predict);
   if (status.ok()) return 0;
-  std::fprintf(stderr, "capstan: %s\n", std::string(status.message()).c_str());
+  const std::string message =
+      Printable({status.message().data(), status.message().size()}, Lines::kMany);
+  std::fprintf(stderr, "capstan: %s\n", message.c_str());
   return ExitCodeOf(status);
 }
 

@@ -34,7 +34,7 @@ TEST_CASE("CheckpointTable: a row a checkpoint, and what is damaged in words", "
         "    16  3.0 MiB  /c/checkpoint-9\n"
         "         8  complete    full              mlp-1      2      1,400  2023-11-14 22:13:20  "
         "    16  4.0 MiB  /c/checkpoint-8\n"
-        "checkpoint 11 is damaged: /c/checkpoint-11/manifest.pb: bad \n");
+        "checkpoint 11 is damaged: /c/checkpoint-11/manifest.pb: bad\\u001b\n");
 }
 
 }  // namespace

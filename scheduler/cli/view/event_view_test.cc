@@ -45,7 +45,7 @@ TEST_CASE("EventLine: time, node, kind and text, and nothing that steers a termi
   CHECK(EventLine(job.events(0)) ==
         "14:03:07  server-1  disk full: wal-3: No space left on device");
   job.mutable_events(1)->set_text("a\x1b[2J");
-  CHECK(EventLine(job.events(1)) == "14:03:08  degraded: a [2J");
+  CHECK(EventLine(job.events(1)) == "14:03:08  degraded: a\\u001b[2J");
 }
 
 TEST_CASE("EventName: every kind has a name, also one of a newer scheduler", "[cli]") {

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/observability/printable.h"
 
 namespace capstan::cli {
 namespace {
@@ -21,9 +22,9 @@ size_t Width(const std::string& text) {
 
 std::string Printable(std::string text) {
   for (char& c : text) {
-    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = ' ';
+    if (absl::ascii_isspace(static_cast<unsigned char>(c))) c = ' ';
   }
-  return text;
+  return capstan::Printable(text, Lines::kOne);
 }
 
 void AddField(std::string* text, absl::string_view name, const std::string& value,

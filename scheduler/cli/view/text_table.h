@@ -21,8 +21,8 @@ class TextTable {
 
   explicit TextTable(std::vector<Column> columns);
 
-  // REQUIRES: as many cells as columns. An empty cell is shown as "-". Control characters in cells
-  // become spaces.
+  // REQUIRES: as many cells as columns. An empty cell is shown as "-". Cells are made
+  // Printable.
   void AddRow(std::vector<std::string> cells);
 
   bool empty() const { return rows_.empty(); }
@@ -36,8 +36,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Replaces the bytes below 0x20 and 0x7f by spaces, so that a peer's text cannot control the
-// terminal.
+// As capstan::Printable, with spaces in place of newlines and tabs.
 std::string Printable(std::string text);
 
 // Appends the line "name       value" after `indent`; nothing if the value is empty.

@@ -21,9 +21,9 @@ TEST_CASE("TextTable: width counts characters, control characters are made harml
   table.AddRow({"\u00e9\u00e9", "x"});
   table.AddRow({"a\x1b[b", "y\nz"});
   CHECK(table.ToString() ==
-        "A     B\n"
-        "\u00e9\u00e9    x\n"
-        "a [b  y z\n");
+        "A          B\n"
+        "\u00e9\u00e9         x\n"
+        "a\\u001b[b  y z\n");
 }
 
 }  // namespace
