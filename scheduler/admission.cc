@@ -186,7 +186,10 @@ void FillDefaults(v1::JobSpec& spec) {
 }
 
 absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec) {
-  JobCheck check = CheckJob(spec);
+  return AdmitJob(spec, CheckJob(spec));
+}
+
+absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec, JobCheck check) {
   if (!check.diagnostics.empty()) {
     const auto append = [](std::string* out, const Diagnostic& diagnostic) {
       absl::StrAppend(out, diagnostic.ToString());

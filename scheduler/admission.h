@@ -2,7 +2,8 @@
 // wrong with it.
 //
 // Admission reads the data files to check them and to count their examples. This may take seconds,
-// so JobSubmission calls it in the admission thread and without a lock.
+// so JobSubmission calls it in the admission thread and without a lock, and the scheduler has the
+// data read by a child process.
 // Thread safety: functions of their arguments and of the files.
 #ifndef CAPSTAN_SCHEDULER_ADMISSION_H_
 #define CAPSTAN_SCHEDULER_ADMISSION_H_
@@ -20,6 +21,10 @@
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "scheduler/core/job_plan.h"
+
+namespace capstan {
+struct JobCheck;
+}
 
 namespace capstan::scheduler {
 
@@ -47,6 +52,10 @@ void FillDefaults(v1::JobSpec& spec);
 // fields that depend on it.
 // Errors: kInvalidArgument  one line for each mistake: the field, its value, the expected value.
 absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec);
+
+// The same with what CheckJob(spec), which reads the data, has found. Another process may have
+// called it (job_check_process.h).
+absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec, JobCheck check);
 
 // Returns the canonical path of `folder`: all links to one folder give the same path. Components
 // that do not exist yet keep their names.

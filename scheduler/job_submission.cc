@@ -14,8 +14,13 @@
 namespace capstan::scheduler {
 
 JobSubmission::JobSubmission(const std::string& data_folder, const std::string& cluster_id,
-                             DurableState* state, ArtifactPublisher* artifacts)
-    : data_folder_(data_folder), cluster_id_(cluster_id), state_(state), artifacts_(artifacts) {}
+                             JobChecker check_job, DurableState* state,
+                             ArtifactPublisher* artifacts)
+    : data_folder_(data_folder),
+      cluster_id_(cluster_id),
+      check_job_(check_job ? std::move(check_job) : CheckJob),
+      state_(state),
+      artifacts_(artifacts) {}
 
 // One thread takes all submissions, so the first call has ended when its repetition is checked.
 absl::Status JobSubmission::Submit(const v1::SubmitJobRequest& request,
@@ -36,7 +41,8 @@ absl::Status JobSubmission::Submit(const v1::SubmitJobRequest& request,
 absl::Status JobSubmission::Check(const v1::SubmitJobRequest& request,
                                   const Call<v1::SubmitJobResponse>& call) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string folder, FolderToRestore(request, *call.response));
-  CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec()));
+  CAPSTAN_ASSIGN_OR_RETURN(JobCheck check, check_job_(request.spec()));
+  CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec(), std::move(check)));
   job.plan.submission_id = request.submission_id();
   const OldModel old_model = request.replace_model() ? OldModel::kReplace : OldModel::kKeep;
   if (folder.empty()) return NameAndEnter(std::move(job), old_model, std::nullopt, call);

@@ -8,6 +8,7 @@
 #ifndef CAPSTAN_SCHEDULER_JOB_SUBMISSION_H_
 #define CAPSTAN_SCHEDULER_JOB_SUBMISSION_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/job/check_job.h"
 #include "common/storage/posix_disk.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/admission.h"
@@ -27,9 +29,12 @@ namespace capstan::scheduler {
 
 class JobSubmission {
  public:
-  // `state` and `artifacts` outlive the submission.
-  JobSubmission(const std::string& data_folder, const std::string& cluster_id, DurableState* state,
-                ArtifactPublisher* artifacts);
+  // Does what CheckJob does, or says why it cannot.
+  using JobChecker = std::function<absl::StatusOr<JobCheck>(const v1::JobSpec& spec)>;
+
+  // `state` and `artifacts` outlive the submission. Null `check_job`: CheckJob in this process.
+  JobSubmission(const std::string& data_folder, const std::string& cluster_id, JobChecker check_job,
+                DurableState* state, ArtifactPublisher* artifacts);
 
   // Answers the call unless it returns an error: then the caller answers the call with that error.
   // The private methods that take the call do the same.
@@ -60,6 +65,7 @@ class JobSubmission {
 
   const std::string data_folder_;
   const std::string cluster_id_;
+  const JobChecker check_job_;
   DurableState* const state_;
   ArtifactPublisher* const artifacts_;
   PosixDisk disk_;

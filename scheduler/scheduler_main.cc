@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -23,6 +24,7 @@
 #include "common/storage/private_files.h"
 #include "common/tensor/durable_file.h"
 #include "common/time/clock.h"
+#include "scheduler/job_check_process.h"
 #include "scheduler/job_files_service.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/store/sqlite_store.h"
@@ -47,6 +49,8 @@ struct Flags {
   std::string sync_interval = "200ms";
   int keep_jobs = 1000;
   int keep_logs_mib = 1024;
+  int admission_memory_mib = 16384;
+  std::string admission_time = "30m";
   std::string keep_jobs_for;  // Empty: no limit of age.
 };
 
@@ -72,6 +76,10 @@ absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
         "--lease: got ", flags.lease, ", expected at least 4 times --sync-interval, ",
         flags.sync_interval, ": a node that syncs in time must not be taken for dead"));
   }
+  JobCheckLimits limits;
+  limits.memory_bytes = int64_t{flags.admission_memory_mib} << 20;
+  CAPSTAN_ASSIGN_OR_RETURN(limits.time, ParsePositive("admission-time", flags.admission_time));
+  options.check_job = [limits](const v1::JobSpec& spec) { return CheckJobInChild(limits, spec); };
   options.core.record_interval = kRecordInterval;
   options.core.ended_jobs_max = static_cast<size_t>(flags.keep_jobs);
   if (flags.keep_jobs_for.empty()) return options;
@@ -174,6 +182,14 @@ int Main(int argc, char** argv) {
                  "last MiB of each task; those of the job that wrote longest ago go first")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  app.add_option("--admission-memory-mib", flags.admission_memory_mib,
+                 "MiB of memory for the process that checks the data of a submitted job")
+      ->check(CLI::Range(64, 1 << 24))
+      ->capture_default_str();
+  app.add_option("--admission-time", flags.admission_time,
+                 "Longest time that this check may take; other submissions wait meanwhile")
+      ->type_name("TIME")
+      ->capture_default_str();
   app.add_option("--keep-jobs-for", flags.keep_jobs_for,
                  "Ended jobs are forgotten this long after their end, as 720h; by default only for "
                  "their number")
@@ -194,4 +210,9 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace capstan::scheduler
 
-int main(int argc, char** argv) { return capstan::scheduler::Main(argc, argv); }
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == capstan::scheduler::kCheckJobFlag) {
+    return capstan::scheduler::RunJobCheck();  // A child of the daemon.
+  }
+  return capstan::scheduler::Main(argc, argv);
+}

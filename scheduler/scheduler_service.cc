@@ -42,7 +42,7 @@ SchedulerService::SchedulerService(const Options& options, std::unique_ptr<Durab
                                    const std::string& cluster_id)
     : state_(std::move(state)),
       artifacts_(options.data_folder, state_.get()),
-      submission_(options.data_folder, cluster_id, state_.get(), &artifacts_),
+      submission_(options.data_folder, cluster_id, options.check_job, state_.get(), &artifacts_),
       recovery_(state_.get()),
       admission_(kAdmissionsMax) {}
 

@@ -39,7 +39,8 @@ namespace capstan::scheduler {
 class SchedulerService final : public v1::Scheduler::CallbackService {
  public:
   struct Options : DurableState::Options {
-    std::string data_folder;  // Exists.
+    std::string data_folder;              // Exists.
+    JobSubmission::JobChecker check_job;  // Null: CheckJob in this process.
   };
   static constexpr size_t kAdmissionsMax = 64;  // Submissions, exports, recoveries that wait.
 

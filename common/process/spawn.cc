@@ -32,6 +32,7 @@ struct ChildPlan {
   char* const* envp = nullptr;
   int input = -1;
   int output = -1;
+  int errors = -1;
   int error_pipe = -1;  // The child writes errno here if it cannot start.
   bool own_session = false;
   int death_signal = 0;
@@ -54,7 +55,7 @@ struct ChildPlan {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   if (dup2(plan.input, STDIN_FILENO) >= 0 && dup2(plan.output, STDOUT_FILENO) >= 0 &&
-      dup2(plan.output, STDERR_FILENO) >= 0 &&
+      dup2(plan.errors, STDERR_FILENO) >= 0 &&
       (plan.directory == nullptr || chdir(plan.directory) == 0)) {
     // Files that some library opened without O_CLOEXEC are closed by the exec; an old kernel
     // refuses this, which does no harm.
@@ -129,8 +130,9 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
                        .directory = options.directory.empty() ? nullptr : options.directory.c_str(),
                        .argv = argv.data(),
                        .envp = envp.data(),
-                       .input = input.get(),
-                       .output = output.get(),
+                       .input = options.input >= 0 ? options.input : input.get(),
+                       .output = options.output >= 0 ? options.output : output.get(),
+                       .errors = output.get(),
                        .error_pipe = error_writer->get(),
                        .own_session = options.own_session,
                        .death_signal = options.death_signal,

@@ -1,7 +1,7 @@
-// Spawn: starts a child process whose output goes to a file.
+// Spawn: starts a child process whose output goes to a file, or to a pipe of the caller.
 //
-// The child starts with no signal blocked and none handled, standard input from /dev/null and no
-// other inherited file. Thread safety: a function.
+// The child starts with no signal blocked and none handled, standard input from /dev/null
+// unless it is given one, and no other inherited file. Thread safety: a function.
 #ifndef CAPSTAN_COMMON_PROCESS_SPAWN_H_
 #define CAPSTAN_COMMON_PROCESS_SPAWN_H_
 
@@ -26,6 +26,10 @@ struct SpawnOptions {
   std::vector<std::pair<std::string, std::string>> environment = {};
   std::string directory = {};    // The child's working directory; empty: this process's.
   std::string output_file = {};  // Standard output and error are appended to it; made if missing.
+  // Descriptors of the caller: the child's standard input, instead of /dev/null, and its standard
+  // output, of which then only errors go to output_file. Below 0: none.
+  int input = -1;
+  int output = -1;
   // The child leads a session of its own: a terminal's Ctrl-C does not reach it. Otherwise it
   // leads a process group.
   bool own_session = false;

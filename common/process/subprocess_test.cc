@@ -1,5 +1,6 @@
 #include "common/process/subprocess.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -75,6 +76,35 @@ TEST_CASE("Subprocess: output and errors are appended to the file", "[process]")
     REQUIRE(child->Wait(kPatience) == ExitStatus{});
   }
   CHECK(Contents(options.output_file) == "out\nerr\nout\nerr\n");
+}
+
+TEST_CASE("Subprocess: input and output may be descriptors; errors go to the file", "[process]") {
+  int in[2], out[2];
+  REQUIRE(pipe2(in, O_CLOEXEC) == 0);
+  REQUIRE(pipe2(out, O_CLOEXEC) == 0);
+  REQUIRE(write(in[1], "ask\n", 4) == 4);
+  close(in[1]);
+  SpawnOptions options = Shell("cat; echo err >&2");
+  options.input = in[0];
+  options.output = out[1];
+  REQUIRE_OK_AND_ASSIGN(const auto child, Subprocess::Spawn(options));
+  close(in[0]);
+  close(out[1]);
+  REQUIRE(child->Wait(kPatience) == ExitStatus{});
+  char text[16];
+  CHECK(std::string(text, static_cast<size_t>(read(out[0], text, sizeof text))) == "ask\n");
+  close(out[0]);
+  CHECK(Contents(options.output_file) == "err\n");
+}
+
+TEST_CASE("Subprocess: a child inherits the variables that it may", "[process]") {
+  setenv("CAPSTAN_TEST_KEPT", "kept", 1);
+  setenv("CAPSTAN_TEST_SECRET", "hidden", 1);
+  SpawnOptions options = Shell("echo $CAPSTAN_TEST_KEPT $CAPSTAN_TEST_SECRET");
+  options.inherits = [](absl::string_view name) { return name != "CAPSTAN_TEST_SECRET"; };
+  REQUIRE_OK_AND_ASSIGN(const auto child, Subprocess::Spawn(options));
+  REQUIRE(child->Wait(kPatience) == ExitStatus{});
+  CHECK(Contents(options.output_file) == "kept\n");
 }
 
 TEST_CASE("Subprocess: additions to the environment win, the rest is inherited", "[process]") {
