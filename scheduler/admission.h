@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/security/capability.h"
 #include "common/storage/disk.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
@@ -37,6 +39,8 @@ struct AdmittedJob {
   std::vector<v1::TableSpec> tables;  // Indexed by TableId.
   std::string mode;                   // "bsp", "ssp(2)", "asp".
   std::string output_directory;       // Absolute path.
+  // By which its servers tell who may touch it. Never logged or printed. Null: tests alone.
+  std::optional<CapabilityKey> capability_key;
   std::vector<std::string> warnings;  // Shown to the owner at submission; not stored.
   // The initial values of each table, by TableId. Empty: the seed draws them. Not stored.
   std::vector<std::vector<float>> initial_values;

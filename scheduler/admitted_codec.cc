@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/security/capability.h"
 #include "common/status/annotate.h"
 #include "scheduler/store/archive.h"
 
@@ -21,7 +22,13 @@ absl::Status Decode(const std::string& bytes, AdmittedJob& job) {
     std::string submitted;
     std::string spec;
     std::vector<std::string> tables;
-    archive(job.plan, submitted, spec, tables, job.mode, job.output_directory);
+    std::string key;
+    archive(job.plan, submitted, spec, tables, job.mode, job.output_directory, key);
+    if (!key.empty()) {
+      const absl::StatusOr<CapabilityKey> read = CapabilityKey::FromBytes(key);
+      if (!read.ok()) return absl::DataLossError(read.status().message());
+      job.capability_key = *read;
+    }
     bool whole = job.submitted.ParseFromString(submitted) && job.spec.ParseFromString(spec);
     for (const std::string& table : tables) {
       whole = job.tables.emplace_back().ParseFromString(table) && whole;
@@ -33,12 +40,19 @@ absl::Status Decode(const std::string& bytes, AdmittedJob& job) {
 }  // namespace
 
 StoreWrite EncodeAdmitted(const AdmittedJob& job) {
+  const std::string key = job.capability_key.has_value() ? job.capability_key->bytes() : "";
   std::vector<std::string> tables;
   for (const v1::TableSpec& table : job.tables) tables.push_back(table.SerializeAsString());
   return {absl::StrCat(kPrefix, job.plan.id), EncodeState(Moment(), [&](auto& archive) {
             archive(job.plan, job.submitted.SerializeAsString(), job.spec.SerializeAsString(),
-                    tables, job.mode, job.output_directory);
+                    tables, job.mode, job.output_directory, key);
           })};
+}
+
+StoreWrite EncodeAdmittedWithoutKey(const AdmittedJob& job) {
+  AdmittedJob without = job;
+  without.capability_key.reset();
+  return EncodeAdmitted(without);
 }
 
 StoreWrite ForgetAdmitted(const JobId& job) { return {absl::StrCat(kPrefix, job), std::nullopt}; }

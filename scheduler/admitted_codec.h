@@ -17,7 +17,11 @@ namespace capstan::scheduler {
 StoreWrite EncodeAdmitted(const AdmittedJob& job);
 StoreWrite ForgetAdmitted(const JobId& job);
 
-// Returns all admitted jobs of `rows`.
+// The same for the job's record, which leaves the scheduler: it has no capability key.
+StoreWrite EncodeAdmittedWithoutKey(const AdmittedJob& job);
+
+// Returns all admitted jobs of `rows`. Jobs of older stores, and of records, have no capability
+// key.
 // Errors: kDataLoss  a row cannot be read; names it.
 absl::StatusOr<AdmittedJobs> DecodeAdmitted(const StoreRows& rows);
 

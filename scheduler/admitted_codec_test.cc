@@ -4,7 +4,9 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <string>
 
+#include "common/security/capability.h"
 #include "common/storage/posix_disk.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/small_job.h"
@@ -25,6 +27,7 @@ TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data
     REQUIRE_OK(NameJob(7, folder.path(), disk, OldModel::kKeep, job));
     job.plan.objective = Objective::kRatings;
     job.plan.checkpoint_floor = CheckpointId(6);
+    REQUIRE_OK_AND_ASSIGN(job.capability_key, CapabilityKey::Draw());
     const StoreWrite row = EncodeAdmitted(job);
     rows[row.key] = *row.value;
     CHECK(ForgetAdmitted("small-7").key == row.key);
@@ -38,12 +41,23 @@ TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data
   CHECK(again.plan.objective == Objective::kRatings);
   CHECK(again.plan.checkpoint_floor == CheckpointId(6));
   CHECK(again.plan.worker_wait == job.plan.worker_wait);
+  CHECK(again.capability_key == job.capability_key);
   CHECK(again.mode == "ssp(2)");
   CHECK(again.output_directory == job.output_directory);
   CHECK(MessageDifferencer::Equals(again.spec, job.spec));
   CHECK(MessageDifferencer::Equals(again.submitted, job.submitted));
   REQUIRE(again.tables.size() == job.tables.size());
   CHECK(MessageDifferencer::Equals(again.tables[0], job.tables[0]));
+}
+
+TEST_CASE("Admitted codec: a job's record has no capability key", "[scheduler]") {
+  AdmittedJob job;
+  job.plan.id = "a-1";
+  REQUIRE_OK_AND_ASSIGN(job.capability_key, CapabilityKey::Draw());
+  const StoreWrite row = EncodeAdmittedWithoutKey(job);
+  CHECK(row.value->find(job.capability_key->bytes()) == std::string::npos);
+  REQUIRE_OK_AND_ASSIGN(const AdmittedJobs jobs, DecodeAdmitted({{row.key, *row.value}}));
+  CHECK_FALSE(jobs.at("a-1")->capability_key.has_value());
 }
 
 TEST_CASE("Admitted codec: a damaged row is named", "[scheduler]") {

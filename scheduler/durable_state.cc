@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/process/random_hex.h"
+#include "common/security/capability.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/store/state_codec.h"
@@ -38,6 +39,19 @@ SchedulerCore::Options CountingFrom(absl::Time wall, SchedulerCore::Options opti
   return options;
 }
 
+// Gives a capability key to each job of an older store, and returns the changed rows.
+absl::StatusOr<std::vector<StoreWrite>> DrawMissingKeys(AdmittedJobs& jobs) {
+  std::vector<StoreWrite> writes;
+  for (auto& [id, job] : jobs) {
+    if (job->capability_key.has_value()) continue;
+    auto with_key = std::make_shared<AdmittedJob>(*job);
+    CAPSTAN_ASSIGN_OR_RETURN(with_key->capability_key, CapabilityKey::Draw());
+    writes.push_back(EncodeAdmitted(*with_key));
+    job = std::move(with_key);
+  }
+  return writes;
+}
+
 }  // namespace
 
 DurableState::DurableState(const Options& options, Store* store, const Clock* clock,
@@ -58,6 +72,7 @@ absl::StatusOr<std::unique_ptr<DurableState>> DurableState::Open(const Options& 
                                                                  const StoreRows& rows,
                                                                  Store* store, const Clock* clock) {
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJobs jobs, DecodeAdmitted(rows));
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<StoreWrite> upgraded, DrawMissingKeys(jobs));
   CAPSTAN_ASSIGN_OR_RETURN(OrphanedLogs orphans, OrphanedLogs::Load(rows));
   Actions actions;
   const Moment moment{clock->Now(), absl::Now()};
@@ -71,6 +86,7 @@ absl::StatusOr<std::unique_ptr<DurableState>> DurableState::Open(const Options& 
                                                        std::move(jobs), std::move(orphans)));
   absl::MutexLock lock(&state->mutex_);
   state->restored_ = std::move(actions);
+  state->upgraded_ = std::move(upgraded);
   return state;
 }
 
@@ -83,7 +99,7 @@ void DurableState::Start(std::function<void(FileWork)> post_file_work) {
   {
     absl::MutexLock lock(&mutex_);
     CompleteFiles();
-    Commit(std::exchange(restored_, {}));
+    Commit(std::exchange(restored_, {}), {}, std::exchange(upgraded_, {}));
   }
   timer_ = std::thread([this] { RunTimer(); });
 }

@@ -166,6 +166,7 @@ class DurableState {
   absl::CondVar timer_changed_;
   const std::unique_ptr<SchedulerCore> core_ ABSL_PT_GUARDED_BY(mutex_);
   Actions restored_ ABSL_GUARDED_BY(mutex_);  // Results of Open(), which Start() performs.
+  std::vector<StoreWrite> upgraded_ ABSL_GUARDED_BY(mutex_);  // Rows that Open() has changed.
   AdmittedJobs jobs_ ABSL_GUARDED_BY(mutex_);
   OrphanedLogs orphans_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<JobId, Record> records_

@@ -12,6 +12,7 @@
 #include "common/observability/log.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/durable_state.h"
+#include "scheduler/job_capabilities.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/store/job_record.h"
 #include "scheduler/task_codec.h"
@@ -54,7 +55,8 @@ std::shared_ptr<const std::string> DurableState::RecordOf(const JobId& job, uint
   Record& record = records_[job];
   if (record.number == number) return record.bytes;
   const bool first = record.number == 0;
-  std::string bytes = EncodeJobRecord(*core_, job, EncodeAdmitted(*admitted), {Now(), absl::Now()});
+  std::string bytes =
+      EncodeJobRecord(*core_, job, EncodeAdmittedWithoutKey(*admitted), {Now(), absl::Now()});
   const bool fits = bytes.size() <= kJobRecordBytesMax;
   if (!fits && (first || record.bytes != nullptr)) {
     LogWarning({.job = job},
@@ -81,11 +83,13 @@ void DurableState::Answer(NodeReply reply, Results& results) {
     if (auto admitted = Admitted(task.job)) jobs[task.job] = std::move(admitted);
   }
   auto* const response = static_cast<v1::SyncNodeResponse*>(call->response);
-  results.answers.push_back(
-      {.reactor = call->reactor,
-       .status = reply.status,
-       .fill = [reply = std::move(reply), jobs = std::move(jobs), records = std::move(records),
-                response] { EncodeNodeReply(reply, jobs, records, *response); }});
+  results.answers.push_back({.reactor = call->reactor,
+                             .status = reply.status,
+                             .fill = [reply = std::move(reply), jobs = std::move(jobs),
+                                      records = std::move(records), response] {
+                               EncodeNodeReply(reply, jobs, records, *response);
+                               AddTaskCapabilities(jobs, absl::Now(), response);
+                             }});
 }
 
 void DurableState::Answer(TaskReply reply, Results& results) {
@@ -139,6 +143,7 @@ void DurableState::Answer(SnapshotReply reply, Results& results) {
        .fill = [job = Admitted(reply.job), reply = std::move(reply), response] {
          if (reply.routing == nullptr || job == nullptr) return;
          EncodeSnapshotReply(reply, *job, *response);
+         response->set_capability(ReadCapability(*job, absl::Now()));
        }});
 }
 

@@ -15,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/core/core_archive.h"
@@ -139,6 +140,7 @@ AdmittedJob Admitted(const JobPlan& plan) {
   job.tables.emplace_back().set_name("table-0");
   job.mode = "bsp";
   job.output_directory = "/out";
+  job.capability_key = CapabilityKey::FromBytes(std::string(CapabilityKey::kBytes, 'k')).value();
   return job;
 }
 
@@ -150,8 +152,10 @@ std::vector<StoreWrite> Golden() {
     all.routings.insert(job.id);
   }
   std::vector<StoreWrite> writes = EncodeChanges(cluster.core(), all, kSaved);
-  const StoreWrite admitted = EncodeAdmitted(Admitted(Plan("bsp-1", ConsistencyMode::kBsp)));
-  const std::string record = EncodeJobRecord(cluster.core(), "bsp-1", admitted, kSaved);
+  const AdmittedJob job = Admitted(Plan("bsp-1", ConsistencyMode::kBsp));
+  const StoreWrite admitted = EncodeAdmitted(job);
+  const std::string record =
+      EncodeJobRecord(cluster.core(), "bsp-1", EncodeAdmittedWithoutKey(job), kSaved);
   OrphanedLogs orphans;
   v1::RegisterRequest request;
   v1::KeptLog& log = *request.add_logs();
@@ -225,7 +229,7 @@ StoreRows Again(const StoreRows& rows) {
   again[kResumeKey] = EncodeResumePoint(at);
   REQUIRE_OK_AND_ASSIGN(const JobRecord record, DecodeJobRecord(rows.at(kRecordKey)));
   again[kRecordKey] =
-      EncodeJobRecord(core, "bsp-1", {"admitted/bsp-1", rows.at("admitted/bsp-1")}, kSaved);
+      EncodeJobRecord(core, "bsp-1", EncodeAdmittedWithoutKey(*admitted.at("bsp-1")), kSaved);
   again["cluster"] = rows.at("cluster");
   return again;
 }

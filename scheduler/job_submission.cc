@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/process/random_hex.h"
+#include "common/security/capability.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/initial_checkpoint.h"
@@ -67,6 +68,7 @@ absl::Status JobSubmission::NameAndEnter(AdmittedJob job, OldModel old_model,
   }
   CAPSTAN_RETURN_IF_ERROR(NameJob(number, data_folder_, disk_, old_model, job));
   job.plan.unique_id = absl::StrCat(cluster_id_, "-", RandomHex());
+  CAPSTAN_ASSIGN_OR_RETURN(job.capability_key, CapabilityKey::Draw());
   if (!job.initial_values.empty()) {
     CAPSTAN_ASSIGN_OR_RETURN(restore, KeepInitialValues(job));
   }

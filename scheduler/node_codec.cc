@@ -53,6 +53,7 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   out.set_restore_folder(assignment.restore.restore_folder);
   out.set_log_term(assignment.restore.log_term.value());
   out.set_unique_id(job.plan.unique_id);
+  if (job.capability_key.has_value()) out.set_capability_key(job.capability_key->bytes());
   if (assignment.checkpoint.id == CheckpointId(0)) return;
   out.mutable_checkpoint()->set_checkpoint_id(assignment.checkpoint.id.value());
   out.mutable_checkpoint()->set_folder(assignment.checkpoint.folder);

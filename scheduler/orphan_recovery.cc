@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/security/capability.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/store/state_codec.h"
@@ -136,6 +137,7 @@ absl::Status OrphanRecovery::TakeUp(const JobRecord& record, AdmittedJob job,
                                     CheckpointId checkpoint_floor,
                                     const Call<v1::RecoverJobResponse>& call) {
   const JobId id = job.plan.id;
+  CAPSTAN_ASSIGN_OR_RETURN(job.capability_key, CapabilityKey::Draw());  // A record has none.
   auto admitted = std::make_shared<const AdmittedJob>(std::move(job));
   absl::MutexLock lock(&state_->mutex());
   CAPSTAN_RETURN_IF_ERROR(state_->Running());

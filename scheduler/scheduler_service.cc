@@ -7,11 +7,13 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/net/call_gate.h"
 #include "common/security/call_policy.h"
 #include "common/status/status_macros.h"
 #include "scheduler/cluster_id.h"
 #include "scheduler/cut_reactor.h"
+#include "scheduler/job_capabilities.h"
 #include "scheduler/node_codec.h"
 #include "scheduler/status_codec.h"
 #include "scheduler/task_codec.h"
@@ -34,6 +36,13 @@ bool IsLive(const SchedulerCore& core, const NodeId& node, Incarnation incarnati
   return std::any_of(nodes.begin(), nodes.end(), [&](const NodeView& each) {
     return each.alive && each.id == node && each.incarnation == incarnation;
   });
+}
+
+// Null: it is not placed, or not any more.
+const Task* FindTask(const SchedulerCore& core, const TaskKey& key) {
+  const JobEntry* const entry = core.jobs().Find(key.job);
+  if (entry == nullptr || entry->run == nullptr) return nullptr;
+  return entry->run->parts().tasks.Find(key);
 }
 
 }  // namespace
@@ -159,6 +168,12 @@ grpc::ServerUnaryReactor* SchedulerService::SyncTask(grpc::CallbackServerContext
   const absl::StatusOr<TaskReport> report = DecodeTaskReport(*request);
   if (!report.ok()) return FinishWith(reactor, report.status());
   absl::MutexLock lock(&state_->mutex());
+  if (const Task* const task = FindTask(state_->core(), report->task); task != nullptr) {
+    // Nobody but the worker that runs the task gets its capability.
+    const absl::Status own = CheckCallerIs(*context, {PeerRole::kWorker}, task->node);
+    if (!own.ok()) return FinishWith(reactor, own);
+    RenewCapability(*request, *state_->jobs().at(report->task.job), absl::Now(), response);
+  }
   const Ticket ticket = state_->NextTicket();
   state_->Hold(ticket, {reactor, response}, [&](SchedulerCore& core, Actions& actions) {
     return core.SyncTask(ticket, *report, state_->Now(), actions);

@@ -6,11 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "common/job/diagnostic.h"
 #include "common/job/labels.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admission.h"
 #include "scheduler/admitted_codec.h"
+#include "scheduler/job_capabilities.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/shared_codec.h"
 #include "scheduler/status_codec.h"
@@ -221,6 +223,7 @@ grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContex
         *response->add_tables() = table;
       }
       EncodeRouting(**routing, *response->mutable_routing());
+      response->set_capability(ReadCapability(*state_->jobs().at(request->job_id()), absl::Now()));
     }
   }
   state_->Commit({}, {{reactor, status}});

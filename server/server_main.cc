@@ -179,7 +179,7 @@ Daemon::Daemon(const Flags& flags, NodeDaemon* node)
       timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }),
       transport_(node->credentials()),
       checkpoints_([this](const std::string& folder) { return DiskOf(folder); }, nullptr),
-      service_(&jobs_) {}
+      service_(&jobs_, {.authenticated = node->credentials() != nullptr}) {}
 
 absl::StatusOr<Disk*> Daemon::DiskOf(const std::string& folder) {
   CAPSTAN_ASSIGN_OR_RETURN(const bool shared, scheduler_disk_.IsShared(folder, disk_));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/capability_metadata.h"
 #include "common/net/channel.h"
 #include "common/net/data_socket.h"
 #include "common/net/grpc_status.h"
@@ -44,6 +45,7 @@ struct DataConnectionPool::Opening {
   grpc::ClientContext context;
   v1::OpenDataConnectionsRequest request;
   v1::OpenDataConnectionsResponse response;
+  std::string capability;
 };
 
 DataConnectionPool::DataConnectionPool(Options options)
@@ -65,6 +67,8 @@ void DataConnectionPool::Offer(Instant now) {
     opening = opening_ = tracker_.Make<Opening>();
   }
   SetDeadline(opening->context, kAskTimeout);
+  if (options_.capability != nullptr) opening->capability = options_.capability();
+  AddCapability(opening->capability, &opening->context);
   options_.stub->async()->OpenDataConnections(
       &opening->context, &opening->request, &opening->response,
       [this, opening](const grpc::Status& status) { OnAnswer(opening, FromGrpcStatus(status)); });
@@ -98,9 +102,9 @@ absl::StatusOr<DataConnectionPool::Callers> DataConnectionPool::Connect(const Op
   }
   Callers callers;
   for (int i = 0; i < (options_.to_replica ? 1 : 1 + pushes); ++i) {
-    CAPSTAN_ASSIGN_OR_RETURN(
-        std::unique_ptr<SocketStream> stream,
-        ConnectForData(place, told.token(), kConnectTimeout, stop_.descriptor(), make));
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SocketStream> stream,
+                             ConnectForData(place, told.token(), kConnectTimeout,
+                                            stop_.descriptor(), make, opening.capability));
     callers.push_back(std::make_shared<DataCaller>(std::move(stream), options_.clock));
   }
   return callers;
@@ -147,6 +151,7 @@ void DataConnectionPool::OnEnd(const absl::Status& status, bool was_open) {
   if (was_open) pause_ = kPauseMin;
   const bool first = pause_ == kPauseMin;
   next_offer_ = options_.clock->Now() + pause_;
+  if (absl::IsNotFound(status)) return;  // The server does not hold the job yet, but soon will.
   pause_ = std::min(2 * pause_, kPauseMax);
   if (!first) return;
   LogInfo({}, "{} data connections to {}, gRPC instead: {}", was_open ? "lost the" : "no",

@@ -16,6 +16,7 @@
 #define CAPSTAN_COMMON_NET_DATA_CONNECTION_POOL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -49,6 +50,8 @@ class DataConnectionPool {
     const Credentials* credentials = nullptr;  // Null: plain text. Outlives the pool.
     std::string node = {};                     // The server's node id; its certificate says it.
     ThreadStarter start_thread = StartThread;
+    // The newest capability, for the question and the connections; null: there is none.
+    std::function<std::string()> capability = nullptr;
   };
   explicit DataConnectionPool(Options options);
   ~DataConnectionPool() { Close(); }

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/net/channel.h"
 #include "common/net/data_connection.h"
 #include "common/observability/log.h"
@@ -49,6 +50,11 @@ class DataServer::Peer final : public DataConnection::Handler,
       : options_(*options), connection_(std::move(stream), kMessageBytesMax, clock) {}
 
   SocketStream& stream() { return connection_.stream(); }
+  // REQUIRES: before Run, if at all.
+  absl::Status Admit(const std::string& capability) {
+    CAPSTAN_ASSIGN_OR_RETURN(admitted_, options_.admit(capability));
+    return absl::OkStatus();
+  }
   void Close() { connection_.Close(); }
   // Returns when the connection and all its calls have ended.
   absl::Status Run() {
@@ -87,6 +93,11 @@ class DataServer::Peer final : public DataConnection::Handler,
 
  private:
   absl::Status StartCall(const FrameHead& head, absl::Cord payload) {
+    if (admitted_.until != absl::InfiniteFuture() && absl::Now() >= admitted_.until) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("the capability that it was opened with has expired at ",
+                       absl::FormatTime(admitted_.until, absl::UTCTimeZone())));
+    }
     const absl::string_view method = PathOf(head.what);
     if (method.empty()) {
       Answer(head.call, absl::UnimplementedError(absl::StrCat("method ", head.what)));
@@ -112,11 +123,12 @@ class DataServer::Peer final : public DataConnection::Handler,
                             "more than ", kOpenCallsMax, " calls of one connection are open")));
       return absl::OkStatus();
     }
-    Cancel cancel = options_.handler(
-        static_cast<DataMethod>(head.what), std::move(payload),
-        [self = shared_from_this(), call = head.call](absl::StatusOr<absl::Cord> answer) {
-          self->Finish(call, std::move(answer));
-        });
+    const Handler& handler = options_.admit == nullptr ? options_.handler : admitted_.handler;
+    Cancel cancel =
+        handler(static_cast<DataMethod>(head.what), std::move(payload),
+                [self = shared_from_this(), call = head.call](absl::StatusOr<absl::Cord> answer) {
+                  self->Finish(call, std::move(answer));
+                });
     absl::MutexLock lock(&mutex_);
     const auto open = open_.find(head.call);
     if (open != open_.end()) open->second = std::move(cancel);
@@ -165,6 +177,7 @@ class DataServer::Peer final : public DataConnection::Handler,
   const Options& options_;  // The server's, which outlives its peers' threads.
   DataConnection connection_;
   std::thread::id own_thread_;  // Run sets it before any call begins.
+  Admitted admitted_;           // Its handler is null if options_.admit is. Constant in Run.
   absl::Mutex mutex_;
   // Holds what cancels each open call; null as long as the handler runs.
   absl::flat_hash_map<uint64_t, Cancel> open_ ABSL_GUARDED_BY(mutex_);
@@ -230,7 +243,12 @@ void DataServer::AcceptOne() {
 
 void DataServer::Serve(int number, const std::shared_ptr<Peer>& peer) {
   const std::string name = PeerName(peer->stream().socket());
-  absl::Status status = GreetClient(peer->stream(), token_, kGreetingWithin, stop_.descriptor());
+  AdmitClient admit;
+  if (options_.admit != nullptr) {
+    admit = [&peer](const std::string& capability) { return peer->Admit(capability); };
+  }
+  absl::Status status =
+      GreetClient(peer->stream(), token_, kGreetingWithin, stop_.descriptor(), admit);
   if (status.ok()) {
     ++serving_;
     status = peer->Run();

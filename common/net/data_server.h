@@ -1,7 +1,8 @@
 // DataServer: answers calls that come over data connections (frame.h), beside a gRPC server.
 //
-//   connection:  accepted --TLS, greeting, token--> SERVING --peer gone, garbage, Stop-->
-//                    \--none in 5 s, another token--> closed       its calls are cancelled, closed
+//   connection:  accepted --TLS, greeting, token--> SERVING --peer gone, garbage, expired, Stop-->
+//                    \--none in 5 s, another token,               its calls are cancelled, closed
+//                       not admitted--> closed
 //
 // One thread a connection reads its requests and runs the handler itself; answers are written by
 // whoever finishes the call, and what the socket does not take by the connection's thread. So a
@@ -45,10 +46,20 @@ class DataServer {
   // Begins a call; `done` may be called before it returns. If it is not, returns what ends the call
   // soon, which does nothing if it has ended meanwhile. Does not wait.
   using Handler = std::function<Cancel(DataMethod, absl::Cord, Done)>;
+  // What one connection may do: its calls are the handler's, and the first one from `until` on, by
+  // the wall clock, ends the connection: its client goes on by another one.
+  struct Admitted {
+    Handler handler;
+    absl::Time until = absl::InfiniteFuture();
+  };
+  // Judges the capability of a greeting; it is empty if the client has none. An error refuses the
+  // connection.
+  using Admit = std::function<absl::StatusOr<Admitted>(const std::string& capability)>;
 
   struct Options {
     std::string listen;  // host:port; port 0 picks a free one.
-    Handler handler;
+    Handler handler;     // Of all connections, if `admit` is null.
+    Admit admit = nullptr;
     // Connections are encrypted, and each call passes the gate (credentials.h). Null: plain text.
     const Credentials* credentials = nullptr;  // Outlives the server.
     int connections_max = 4096;                // More are closed at once.

@@ -17,7 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/net/frame.h"
+#include "common/security/capability.h"
 #include "common/status/status_macros.h"
+#include "common/storage/little_endian.h"
 
 namespace capstan {
 namespace {
@@ -137,7 +139,11 @@ Descriptor AcceptData(int listening) {
 absl::StatusOr<std::unique_ptr<SocketStream>> ConnectForData(const HostPort& server,
                                                              absl::string_view token,
                                                              absl::Duration timeout, int stop,
-                                                             const StreamMaker& make) {
+                                                             const StreamMaker& make,
+                                                             absl::string_view capability) {
+  std::string hello = absl::StrCat(kHello, token);
+  PutLittleEndian(static_cast<uint16_t>(capability.size()), &hello);
+  absl::StrAppend(&hello, capability);
   const absl::Time until = absl::Now() + timeout;
   CAPSTAN_ASSIGN_OR_RETURN(const Addresses addresses, Resolve(server, 0));
   absl::Status status = absl::UnavailableError("no address");
@@ -149,7 +155,7 @@ absl::StatusOr<std::unique_ptr<SocketStream>> ConnectForData(const HostPort& ser
     SetUp(socket.get());
     CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SocketStream> stream, make(std::move(socket)));
     CAPSTAN_RETURN_IF_ERROR(stream->Handshake(until, stop));
-    CAPSTAN_RETURN_IF_ERROR(SendAll(*stream, absl::StrCat(kHello, token), until, stop));
+    CAPSTAN_RETURN_IF_ERROR(SendAll(*stream, hello, until, stop));
     CAPSTAN_ASSIGN_OR_RETURN(const std::string greeting,
                              ReceiveAll(*stream, kHello.size(), until, stop));
     if (greeting != kHello) return absl::UnavailableError("it greets as nothing that is known");
@@ -159,7 +165,7 @@ absl::StatusOr<std::unique_ptr<SocketStream>> ConnectForData(const HostPort& ser
 }
 
 absl::Status GreetClient(SocketStream& stream, absl::string_view token, absl::Duration timeout,
-                         int stop) {
+                         int stop, const AdmitClient& admit) {
   const absl::Time until = absl::Now() + timeout;
   CAPSTAN_RETURN_IF_ERROR(stream.Handshake(until, stop));
   CAPSTAN_ASSIGN_OR_RETURN(const std::string said,
@@ -170,6 +176,15 @@ absl::Status GreetClient(SocketStream& stream, absl::string_view token, absl::Du
   if (!SameToken(absl::string_view(said).substr(kHello.size()), token)) {
     return absl::PermissionDeniedError("it has another token than this server told");
   }
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string length,
+                           ReceiveAll(stream, kGreetingLengthBytes, until, stop));
+  const size_t size = GetLittleEndian<uint16_t>(length, 0);
+  if (size > kCapabilityBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "it greets with a capability of ", size, " bytes, expected at most ", kCapabilityBytesMax));
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string capability, ReceiveAll(stream, size, until, stop));
+  if (admit != nullptr) CAPSTAN_RETURN_IF_ERROR(admit(capability));
   return SendAll(stream, kHello, until, stop);
 }
 

@@ -31,8 +31,9 @@ absl::StatusOr<ListeningSocket> ListenForData(const std::string& listen);
 // connection are.
 Descriptor AcceptData(int listening);
 
-// Connects, makes a stream over the socket, presents `token` and waits for the greeting. `stop`
-// becoming readable ends that.
+// Connects, makes a stream over the socket, presents `token` and `capability` (empty: none), and
+// waits for the greeting. `stop` becoming readable ends that. REQUIRES: the capability has at most
+// kCapabilityBytesMax bytes.
 // Errors: kUnavailable       it cannot be reached, closes or says something else within `timeout`,
 //                            or the wait was stopped; says what happened.
 //         kPermissionDenied  its certificate names another server.   And those of `make`.
@@ -40,13 +41,16 @@ using StreamMaker = std::function<absl::StatusOr<std::unique_ptr<SocketStream>>(
 absl::StatusOr<std::unique_ptr<SocketStream>> ConnectForData(const HostPort& server,
                                                              absl::string_view token,
                                                              absl::Duration timeout, int stop,
-                                                             const StreamMaker& make = PlainStream);
+                                                             const StreamMaker& make = PlainStream,
+                                                             absl::string_view capability = "");
 
-// The server's side of the greeting.
+// The server's side of the greeting. It greets back once `admit`, if there is one, has accepted the
+// client's capability.
 // Errors: kUnavailable  as above.   kInvalidArgument  it is no greeting.
-//         kPermissionDenied  another token, or no certificate of this cluster.
+//         kPermissionDenied  another token, or no certificate of this cluster.   Those of `admit`.
+using AdmitClient = std::function<absl::Status(const std::string& capability)>;
 absl::Status GreetClient(SocketStream& stream, absl::string_view token, absl::Duration timeout,
-                         int stop);
+                         int stop, const AdmitClient& admit = nullptr);
 
 // host:port of the other end, for people.
 std::string PeerName(int socket);

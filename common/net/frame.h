@@ -1,7 +1,8 @@
 // Frames: how calls with values travel on a data connection, beside gRPC.
 //
-// A connection begins with a greeting: the client's kGreeting and a token of 128 bits that the
-// server has told it over gRPC, then the server's kGreeting. From then on frames go both ways, in
+// A connection begins with a greeting: the client's kGreeting, a token of 128 bits that the server
+// has told it over gRPC, and its capability (common/security/capability.h) behind two bytes with
+// its length, 0 if it has none; then the server's kGreeting. From then on frames go both ways, in
 // any order; each is a head and a payload:
 //
 //   byte  0  1     2     4       8         16        20
@@ -54,8 +55,9 @@ struct FrameHead {
 inline constexpr size_t kFrameHeadBytes = 20;
 inline constexpr size_t kFrameSumBytes = 4;
 inline constexpr uint32_t kErrorBytesMax = 64 << 10;
-inline constexpr char kGreeting[] = "CAPSTN3";  // 8 bytes with the zero at its end.
+inline constexpr char kGreeting[] = "CAPSTN4";  // 8 bytes with the zero at its end.
 inline constexpr size_t kTokenBytes = 16;
+inline constexpr size_t kGreetingLengthBytes = 2;
 
 std::array<char, kFrameHeadBytes> EncodeFrameHead(const FrameHead& head);
 // REQUIRES: kFrameHeadBytes bytes.

@@ -1,5 +1,6 @@
 #include "common/row_export/grpc_row_source.h"
 
+#include "common/net/capability_metadata.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 
@@ -20,6 +21,7 @@ absl::StatusOr<v1::ScanRowsResponse> GrpcRowSource::ScanRows(const v1::ServerAdd
   }
   grpc::ClientContext context;
   SetDeadline(context, options_.call_timeout);
+  if (options_.capability != nullptr) AddCapability(options_.capability(), &context);
   {
     absl::MutexLock lock(&mutex_);
     if (interrupted_) return Interrupted();

@@ -30,6 +30,8 @@ class GrpcRowSource final : public RowSource {
     std::function<absl::StatusOr<v1::RoutingTable>()> newest_routing;
     absl::Duration call_timeout = absl::Seconds(15);
     const Credentials* credentials = nullptr;  // Null: plain text. Outlives the source.
+    // The newest capability for the job (common/security/capability.h); null: there is none.
+    std::function<std::string()> capability = nullptr;
   };
   explicit GrpcRowSource(Options options) : options_(std::move(options)) {}
 

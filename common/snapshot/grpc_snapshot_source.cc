@@ -1,5 +1,6 @@
 #include "common/snapshot/grpc_snapshot_source.h"
 
+#include "common/net/capability_metadata.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 
@@ -16,6 +17,7 @@ absl::StatusOr<v1::OpenSnapshotResponse> GrpcSnapshotSource::Open(
   v1::OpenSnapshotResponse response;
   const grpc::Status status = scheduler_->OpenSnapshot(&context, request, &response);
   if (!status.ok()) return FromGrpcStatus(status);
+  capability_ = response.capability();
   return response;
 }
 
@@ -33,6 +35,7 @@ absl::StatusOr<v1::ReadSnapshotResponse> GrpcSnapshotSource::Read(
     const v1::ServerAddress& server, const v1::ReadSnapshotRequest& request) {
   grpc::ClientContext context;
   SetDeadline(context, options_.call_timeout);
+  AddCapability(capability_, &context);
   v1::ReadSnapshotResponse response;
   const grpc::Status status = StubOf(server).ReadSnapshot(&context, request, &response);
   if (!status.ok()) return FromGrpcStatus(status);

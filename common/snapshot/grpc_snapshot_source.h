@@ -47,6 +47,7 @@ class GrpcSnapshotSource final : public SnapshotSource {
   absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<v1::Scheduler::Stub> scheduler_;  // Null until it is asked.
+  std::string capability_;  // The last snapshot's (common/security/capability.h).
   // Keyed by node and address.
   absl::btree_map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>>
       stubs_;

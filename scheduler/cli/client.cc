@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/net/capability_metadata.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/status/annotate.h"
@@ -21,9 +22,10 @@ constexpr absl::Duration kReturnWait = absl::Milliseconds(500);
 // Calls `method` of `stub` and returns the answer or the error.
 template <typename Response, typename Stub, typename Method, typename Request>
 absl::StatusOr<Response> Call(Stub& stub, Method method, const Request& request,
-                              absl::Duration timeout) {
+                              absl::Duration timeout, const std::string& capability = "") {
   grpc::ClientContext context;
   SetDeadline(context, timeout);
+  AddCapability(capability, &context);
   Response response;
   const grpc::Status status = (stub.*method)(&context, request, &response);
   if (!status.ok()) return FromGrpcStatus(status);
@@ -207,9 +209,10 @@ absl::StatusOr<v1::DescribeTrafficResponse> ServerClient::DescribeTraffic() {
   return response;
 }
 
-absl::StatusOr<v1::PullResponse> ServerClient::Pull(const v1::PullRequest& request) {
-  auto response =
-      Call<v1::PullResponse>(*stub_, &v1::ParameterServer::Stub::Pull, request, kPullTimeout);
+absl::StatusOr<v1::PullResponse> ServerClient::Pull(const v1::PullRequest& request,
+                                                    const std::string& capability) {
+  auto response = Call<v1::PullResponse>(*stub_, &v1::ParameterServer::Stub::Pull, request,
+                                         kPullTimeout, capability);
   if (!response.ok()) return ExplainPeer(response.status(), name_);
   return response;
 }

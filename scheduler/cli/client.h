@@ -83,7 +83,9 @@ class ServerClient {
 
   absl::StatusOr<v1::DescribeTablesResponse> DescribeTables(const std::string& job_id);
   absl::StatusOr<v1::DescribeTrafficResponse> DescribeTraffic();
-  absl::StatusOr<v1::PullResponse> Pull(const v1::PullRequest& request);
+  // `capability`: GetTablesResponse.capability.
+  absl::StatusOr<v1::PullResponse> Pull(const v1::PullRequest& request,
+                                        const std::string& capability);
 
  private:
   const std::string name_;

@@ -140,7 +140,8 @@ absl::StatusOr<std::vector<TableRows>> ExportSparseTables(SchedulerClient& sched
                            FindEarlier(arguments, response));
   const SteadyClock clock;
   GrpcRowSource source({.newest_routing = [&] { return RoutingOfRunning(scheduler, job_id); },
-                        .credentials = scheduler.credentials()});
+                        .credentials = scheduler.credentials(),
+                        .capability = [&] { return response.capability(); }});
   TableScan::Options options;
   options.caller.set_job_id(job_id);
   options.caller.set_rank(-1);
@@ -169,7 +170,7 @@ absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& schedule
                                                      scheduler.credentials()));
   }
   const auto pull = [&](int server, const v1::PullRequest& request) {
-    return servers[static_cast<size_t>(server)]->Pull(request);
+    return servers[static_cast<size_t>(server)]->Pull(request, response.capability());
   };
   CAPSTAN_ASSIGN_OR_RETURN(const auto tables, PullTables(job.job_id(), response, pull));
   std::vector<TableValues> values;
@@ -185,8 +186,9 @@ absl::StatusOr<std::vector<std::string>> ExportRunning(SchedulerClient& schedule
 
 int Placement(const Settings& settings, const std::string& job_id) {
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
-  const auto tables = scheduler.GetTables(job_id);
+  auto tables = scheduler.GetTables(job_id);
   if (!tables.ok()) return Fail(tables.status());
+  tables->clear_capability();  // A secret.
   Print(settings.format() == OutputFormat::kJson ? ToJson(*tables) : PlacementTable(*tables));
   return kExitDone;
 }

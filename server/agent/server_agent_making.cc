@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/consistency_of.h"
+#include "common/security/capability.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "server/agent/server_agent.h"
@@ -64,9 +65,14 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
   config.disks = options_.row_disks;
   config.device = options_.device;
   CAPSTAN_ASSIGN_OR_RETURN(auto factory, ShardFactory::Make(std::move(config)));
+  std::optional<CapabilityKey> key;  // A scheduler of before does not send it.
+  if (!desired.capability_key().empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(key, CapabilityKey::FromBytes(desired.capability_key()));
+  }
   HeldJob::Options options{.job = desired.job_id(),
                            .node = {},
                            .incarnation = {},
+                           .capability_key = std::move(key),
                            .safe_replies = logs || desired.replicas() > 0,
                            .clock = options_.clock,
                            .transport = options_.transport,

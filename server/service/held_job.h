@@ -14,10 +14,12 @@
 #define CAPSTAN_SERVER_SERVICE_HELD_JOB_H_
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "common/security/capability.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
@@ -70,6 +72,10 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
 
   const JobId& job() const { return state_.options.job; }
   Incarnation incarnation() const { return state_.options.incarnation; }
+  // Null in tests and benchmarks that hold a job by hand.
+  const std::optional<CapabilityKey>& capability_key() const {
+    return state_.options.capability_key;
+  }
   const ShardFactory& factory() const { return *state_.factory; }
   absl::Status failure() const;
   // The logs of the shards whose primary is here say durably that this incarnation has them. True

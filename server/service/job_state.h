@@ -31,6 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/security/capability.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -84,6 +85,7 @@ struct JobState {
     JobId job;
     NodeId node;  // This server and its incarnation, as routing tables name it.
     Incarnation incarnation;
+    std::optional<CapabilityKey> capability_key = {};  // CallRights says what it is for.
     // The job asks for replicas or a log: replies wait until what they rest on is committed.
     bool safe_replies = false;
     const Clock* clock = nullptr;           // Outlives the job.

@@ -9,10 +9,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/call_gate.h"
+#include "common/net/capability_metadata.h"
 #include "common/net/cord_buffer.h"
 #include "common/net/frame.h"
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
+#include "common/security/capability.h"
+#include "common/security/identity.h"
 #include "common/status/status_macros.h"
 #include "common/wire/message_checksum.h"
 #include "common/wire/tensor_message.h"
@@ -101,13 +105,14 @@ void AddTo(v1::KeyListCounts* sum, const v1::KeyListCounts& more) {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext*,
+grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* context,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
   absl::StatusOr<v1::PushRequest> push = ParsePush(ValuesCall::Take(request));
+  const std::string capability = CapabilityOf(*context);
   auto* call = new ValuesCall;
   call->SetCancel(
-      calls_.Push(TransportKind::kGrpc,
+      calls_.Push(TransportKind::kGrpc, {.bytes = capability},
                   push.ok() ? absl::StatusOr<PushMessage>(Detach(*std::move(push))) : push.status(),
                   [call, response](const absl::StatusOr<v1::PushResponse>& answer) {
                     call->End(answer, response);
@@ -115,11 +120,13 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext*,
   return call;
 }
 
-grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext*,
+grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* context,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
+  const std::string capability = CapabilityOf(*context);
   auto* call = new ValuesCall;
-  call->SetCancel(calls_.Pull(TransportKind::kGrpc, ParsePull(ValuesCall::Take(request)),
+  call->SetCancel(calls_.Pull(TransportKind::kGrpc, {.bytes = capability},
+                              ParsePull(ValuesCall::Take(request)),
                               [call, response](absl::StatusOr<PullAnswer> answer) {
                                 if (!answer.ok())
                                   return call->End<v1::PullResponse>(answer.status(), response);
@@ -132,7 +139,8 @@ grpc::ServerUnaryReactor* ParameterService::ScanRows(grpc::CallbackServerContext
                                                      const v1::ScanRowsRequest* request,
                                                      v1::ScanRowsResponse* response) {
   const Arrival arrival(&metrics_.scan_rows);
-  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->caller().job_id());
+  absl::StatusOr<std::shared_ptr<HeldJob>> job = FindJob(
+      *context, request->caller().job_id(), UseOf(request->caller(), CapabilityUse::Access::kRead));
   if (!job.ok()) return arrival.Refuse(context, job.status());
   auto* call = new WaitingCall(*std::move(job));
   call->SetWaits(call->job().calls().ScanRows(
@@ -151,7 +159,7 @@ grpc::ServerUnaryReactor* ParameterService::ReadSnapshot(grpc::CallbackServerCon
                                                          const v1::ReadSnapshotRequest* request,
                                                          v1::ReadSnapshotResponse* response) {
   const Arrival arrival(&metrics_.read_snapshot);
-  absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
+  absl::StatusOr<std::shared_ptr<HeldJob>> job = FindJob(*context, request->job_id(), {});
   if (!job.ok()) return arrival.Refuse(context, job.status());
   auto* call = new WaitingCall(*std::move(job));
   call->SetWaits(call->job().snapshot_calls().Read(
@@ -197,17 +205,19 @@ grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContex
   return call;
 }
 
-DataServer::Cancel ParameterService::StartDataCall(DataMethod method, const absl::Cord& request,
+DataServer::Cancel ParameterService::StartDataCall(const VerifiedCapability* verified,
+                                                   DataMethod method, const absl::Cord& request,
                                                    DataServer::Done done) {
+  const ShownCapability shown{.verified = verified};
   switch (method) {
     case DataMethod::kPush:
-      return calls_.Push(TransportKind::kDataConnection, DecodePush(request),
+      return calls_.Push(TransportKind::kDataConnection, shown, DecodePush(request),
                          [done = std::move(done)](const absl::StatusOr<v1::PushResponse>& answer) {
                            if (!answer.ok()) return done(answer.status());
                            done(absl::Cord(answer->SerializeAsString()));
                          });
     case DataMethod::kPull:
-      return calls_.Pull(TransportKind::kDataConnection, ParsePull(request),
+      return calls_.Pull(TransportKind::kDataConnection, shown, ParsePull(request),
                          [done = std::move(done)](const absl::StatusOr<PullAnswer>& answer) {
                            if (!answer.ok()) return done(answer.status());
                            done(Encode(*answer));
@@ -244,8 +254,31 @@ grpc::ServerReadReactor<v1::InstallPart>* ParameterService::Install(
 }
 
 grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ParameterService::ShareMemory(
-    grpc::CallbackServerContext*, const v1::ShareMemoryRequest* request) {
-  return streams_.Open(*request);
+    grpc::CallbackServerContext* context, const v1::ShareMemoryRequest* request) {
+  return streams_.Open(*request, OwnerOf(*context));
+}
+
+absl::StatusOr<std::optional<SegmentOwner>> ParameterService::OwnerOf(
+    const grpc::CallbackServerContext& context) const {
+  const auto verified = rights_.Verify(CapabilityOf(context));
+  // The caller offers its memory again.
+  if (absl::IsNotFound(verified.status()))
+    return absl::UnavailableError(verified.status().message());
+  if (!verified.ok()) return verified.status();
+  if (*verified == nullptr) return std::optional<SegmentOwner>();
+  const Capability& capability = (*verified)->capability;
+  // A reader's names no task.
+  CAPSTAN_RETURN_IF_ERROR(CheckAllows(capability, {.access = CapabilityUse::Access::kWrite,
+                                                   .rank = capability.rank,
+                                                   .incarnation = capability.incarnation}));
+  return SegmentOwner{
+      .job = capability.job, .rank = capability.rank, .incarnation = capability.incarnation};
+}
+
+absl::StatusOr<std::shared_ptr<HeldJob>> ParameterService::FindJob(
+    const grpc::CallbackServerContext& context, const JobId& job, const CapabilityUse& use) const {
+  const std::string capability = CapabilityOf(context);
+  return rights_.Find(job, {.bytes = capability}, use);
 }
 
 grpc::ServerUnaryReactor* ParameterService::OpenDataConnections(
@@ -253,6 +286,12 @@ grpc::ServerUnaryReactor* ParameterService::OpenDataConnections(
     v1::OpenDataConnectionsResponse* response) {
   if (data_server_ == nullptr) {
     return FinishNow(context, absl::UnimplementedError("this server has no data connections"));
+  }
+  // A server sends records to replicas over them, and has no capability.
+  const std::optional<Identity> caller = CallerOf(*context);
+  if (!caller.has_value() || caller->role != PeerRole::kServer) {
+    const absl::Status status = rights_.Verify(CapabilityOf(*context)).status();
+    if (!status.ok()) return FinishNow(context, status);
   }
   response->set_host(data_host_);
   response->set_port(data_server_->port());
@@ -264,16 +303,31 @@ grpc::ServerUnaryReactor* ParameterService::OpenDataConnections(
 absl::Status ParameterService::ListenForData(const std::string& listen, const std::string& host,
                                              int push_connections, const Credentials* credentials) {
   CAPSTAN_ASSIGN_OR_RETURN(
-      data_server_, DataServer::Start({.listen = listen,
-                                       .handler =
-                                           [this](DataMethod method, const absl::Cord& request,
-                                                  DataServer::Done done) {
-                                             return StartDataCall(method, request, std::move(done));
-                                           },
-                                       .credentials = credentials}));
+      data_server_,
+      DataServer::Start(
+          {.listen = listen,
+           .handler = nullptr,
+           .admit = [this](const std::string& capability) { return AdmitConnection(capability); },
+           .credentials = credentials}));
   data_host_ = host;
   push_connections_ = push_connections;
   return absl::OkStatus();
+}
+
+absl::StatusOr<DataServer::Admitted> ParameterService::AdmitConnection(
+    const std::string& capability) {
+  // A primary's connection has none. Its calls are judged as having none.
+  std::shared_ptr<const VerifiedCapability> verified;
+  if (!capability.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(verified, rights_.Verify(capability));
+  }
+  DataServer::Admitted admitted;
+  if (verified != nullptr) admitted.until = verified->capability.expiry;
+  admitted.handler = [this, verified](DataMethod method, const absl::Cord& request,
+                                      DataServer::Done done) {
+    return StartDataCall(verified.get(), method, request, std::move(done));
+  };
+  return admitted;
 }
 
 void ParameterService::CloseDataConnections() {

@@ -14,13 +14,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "common/net/data_server.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "server/service/call_rights.h"
 #include "server/service/held_jobs.h"
 #include "server/service/segment_streams.h"
 #include "server/service/shared_segments.h"
@@ -45,7 +48,9 @@ using ParameterMethods = v1::ParameterServer::WithRawCallbackMethod_Push<
 
 class ParameterService final : public ParameterMethods {
  public:
-  explicit ParameterService(HeldJobs* jobs) : jobs_(jobs) {}  // They outlive the service.
+  // The jobs outlive the service.
+  explicit ParameterService(HeldJobs* jobs, CallRights::Options rights = {})
+      : jobs_(jobs), rights_(jobs, std::move(rights)) {}
 
   grpc::ServerUnaryReactor* Push(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer* request,
@@ -99,18 +104,27 @@ class ParameterService final : public ParameterMethods {
  private:
   using ReplicateDone = std::function<void(absl::StatusOr<v1::ReplicateBatchAnswer>)>;
 
-  // Over a data connection, whose frames have been checked.
-  DataServer::Cancel StartDataCall(DataMethod method, const absl::Cord& request,
-                                   DataServer::Done done);
+  // The job that a call over gRPC names, if its caller may use it so.
+  absl::StatusOr<std::shared_ptr<HeldJob>> FindJob(const grpc::CallbackServerContext& context,
+                                                   const JobId& job,
+                                                   const CapabilityUse& use) const;
+  absl::StatusOr<std::optional<SegmentOwner>> OwnerOf(
+      const grpc::CallbackServerContext& context) const;
+  absl::StatusOr<DataServer::Admitted> AdmitConnection(const std::string& capability);
+  // Over a data connection, whose frames have been checked. `verified`: with what it was opened;
+  // null: nothing.
+  DataServer::Cancel StartDataCall(const VerifiedCapability* verified, DataMethod method,
+                                   const absl::Cord& request, DataServer::Done done);
   // Same as ReplicaCalls::ReplicateBatch, of the batch's job.
   void ReplicateBatch(const v1::ReplicateBatch& batch, ReplicateDone done);
 
   std::atomic<int64_t> damaged_messages_ = 0;  // Damaged messages of replication.
   HeldJobs* const jobs_;
+  const CallRights rights_;
   TrafficMetrics metrics_;
   SharedSegments segments_;
   SegmentStreams streams_{&segments_};
-  ValueCalls calls_{jobs_, &segments_, &metrics_};
+  ValueCalls calls_{&rights_, &segments_, &metrics_};
   std::string data_host_;
   int push_connections_ = 1;
   std::unique_ptr<DataServer> data_server_;  // Null: it does not listen.

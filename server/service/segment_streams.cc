@@ -42,7 +42,8 @@ class SegmentStreams::Stream final : public Reactor, public std::enable_shared_f
   std::atomic<bool> ended_ = false;
 };
 
-SegmentStreams::Reactor* SegmentStreams::Open(const v1::ShareMemoryRequest& request) {
+SegmentStreams::Reactor* SegmentStreams::Open(const v1::ShareMemoryRequest& request,
+                                              absl::StatusOr<std::optional<SegmentOwner>> owner) {
   auto stream = std::make_shared<Stream>(this);
   bool closed = false;
   {
@@ -52,8 +53,10 @@ SegmentStreams::Reactor* SegmentStreams::Open(const v1::ShareMemoryRequest& requ
   }
   if (closed) {
     stream->Begin(absl::UnavailableError("shared memory: this server stops"));
+  } else if (!owner.ok()) {
+    stream->Begin(owner.status());
   } else {
-    stream->Begin(segments_->Open(request));
+    stream->Begin(segments_->Open(request, *std::move(owner)));
   }
   return stream.get();
 }

@@ -10,9 +10,11 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/parameter_server.pb.h"
 #include "server/service/shared_segments.h"
@@ -25,8 +27,10 @@ class SegmentStreams {
 
   explicit SegmentStreams(SharedSegments* segments) : segments_(segments) {}  // They outlive it.
 
+  // `owner`: who may use the segment, or the error that the caller gets.
   // REQUIRES: the streams outlive the server that calls it.
-  Reactor* Open(const v1::ShareMemoryRequest& request);
+  Reactor* Open(const v1::ShareMemoryRequest& request,
+                absl::StatusOr<std::optional<SegmentOwner>> owner);
   // Ends all streams, so that a server that stops does not wait for them; later ones are refused.
   void Close();
 

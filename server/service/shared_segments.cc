@@ -18,8 +18,8 @@ uint64_t DrawName() {
 
 }  // namespace
 
-absl::StatusOr<v1::ShareMemoryResponse> SharedSegments::Open(
-    const v1::ShareMemoryRequest& request) {
+absl::StatusOr<v1::ShareMemoryResponse> SharedSegments::Open(const v1::ShareMemoryRequest& request,
+                                                             std::optional<SegmentOwner> owner) {
   CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<SharedSegment> segment,
                            SharedSegment::Open({.process = request.process(),
                                                 .descriptor = request.file_descriptor(),
@@ -35,7 +35,7 @@ absl::StatusOr<v1::ShareMemoryResponse> SharedSegments::Open(
   }
   uint64_t name = 0;
   while (name == 0 || segments_.contains(name)) name = DrawName();
-  segments_.emplace(name, std::move(segment));
+  segments_[name] = {.segment = std::move(segment), .owner = std::move(owner)};
   response.set_segment(name);
   return response;
 }
@@ -45,17 +45,29 @@ void SharedSegments::Close(uint64_t name) {
   absl::MutexLock lock(&mutex_);
   const auto it = segments_.find(name);
   if (it == segments_.end()) return;
-  closed = std::move(it->second);
+  closed = std::move(it->second.segment);
   segments_.erase(it);
 }
 
-absl::StatusOr<std::shared_ptr<SharedSegment>> SharedSegments::Find(uint64_t name) const {
+absl::StatusOr<std::shared_ptr<SharedSegment>> SharedSegments::Find(
+    uint64_t name, const v1::Caller& caller) const {
   if (name == 0) return nullptr;
   absl::MutexLock lock(&mutex_);
   const auto it = segments_.find(name);
-  if (it != segments_.end()) return it->second;
-  return absl::UnavailableError(absl::StrCat("shared memory: segment ", absl::Hex(name),
-                                             " is not open here; offer it again"));
+  if (it == segments_.end()) {
+    return absl::UnavailableError(absl::StrCat("shared memory: segment ", absl::Hex(name),
+                                               " is not open here; offer it again"));
+  }
+  const std::optional<SegmentOwner>& owner = it->second.owner;
+  if (!owner.has_value() ||
+      (owner->job == caller.job_id() && owner->rank.value() == caller.rank() &&
+       owner->incarnation.value() == caller.incarnation())) {
+    return it->second.segment;
+  }
+  return absl::PermissionDeniedError(absl::StrCat(
+      "shared memory: the segment is of the job \"", owner->job, "\", rank ", owner->rank.value(),
+      ", incarnation ", owner->incarnation.value(), ", expected the caller's: \"", caller.job_id(),
+      "\", ", caller.rank(), ", ", caller.incarnation()));
 }
 
 size_t SharedSegments::size() const {

@@ -23,7 +23,7 @@ struct Rooms {
 
 absl::StatusOr<Rooms> RoomsOf(const SharedSegments& segments, const v1::PullRequest& request) {
   Rooms rooms;
-  CAPSTAN_ASSIGN_OR_RETURN(rooms.segment, segments.Find(request.segment()));
+  CAPSTAN_ASSIGN_OR_RETURN(rooms.segment, segments.Find(request.segment(), request.caller()));
   if (rooms.segment == nullptr) return rooms;
   CAPSTAN_RETURN_IF_ERROR(CheckRooms(*rooms.segment, request));
   rooms.request = request;
@@ -39,7 +39,8 @@ int64_t BytesOf(const std::vector<absl::Cord>& values) {
 
 // Takes the values of a push from its segment if it names one; counts them either way.
 absl::Status TakeShared(const SharedSegments& segments, PushMessage* push, MethodMetrics* metrics) {
-  CAPSTAN_ASSIGN_OR_RETURN(const auto segment, segments.Find(push->head.segment()));
+  CAPSTAN_ASSIGN_OR_RETURN(const auto segment,
+                           segments.Find(push->head.segment(), push->head.caller()));
   if (segment != nullptr) CAPSTAN_RETURN_IF_ERROR(TakeValues(segment, push));
   const int64_t bytes = BytesOf(push->values);
   metrics->CountValues(bytes, segment == nullptr ? 0 : bytes);
@@ -92,46 +93,51 @@ struct Call {
   }
 };
 
-// Runs `start(job, answer, done)`, which returns the id of a call that waits, for the job of
-// `caller`.
+// Runs `start(job, answer, done)`, which returns the id of a call that waits.
 template <typename Answer, typename Start>
-ValueCalls::Cancel Begin(HeldJobs& jobs, const Arrival<Answer>& arrival, const v1::Caller& caller,
+ValueCalls::Cancel Begin(const std::shared_ptr<HeldJob>& job, const Arrival<Answer>& arrival,
                          absl::StatusOr<Rooms> rooms, Start start) {
   if (!rooms.ok()) return arrival.Refuse(rooms.status());
-  const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs.Find(caller.job_id());
-  if (!job.ok()) return arrival.Refuse(job.status());
   // The job shares the call until it has ended.
   auto call = std::make_shared<Call<Answer>>(
       Call<Answer>{.arrival = arrival, .rooms = *std::move(rooms), .answer = {}});
   const std::optional<HeldJob::CallId> waits =
-      start(**job, &call->answer, [call](const absl::Status& status) { call->End(status); });
+      start(*job, &call->answer, [call](const absl::Status& status) { call->End(status); });
   arrival.CarriedOut();
   if (!waits.has_value()) return nullptr;
-  return [job = *job, id = *waits] { job->calls().Cancel(id); };
+  return [job, id = *waits] { job->calls().Cancel(id); };
 }
 
 }  // namespace
 
-ValueCalls::Cancel ValueCalls::Push(TransportKind transport, absl::StatusOr<PushMessage> push,
-                                    Done<v1::PushResponse> done) {
+ValueCalls::Cancel ValueCalls::Push(TransportKind transport, const ShownCapability& shown,
+                                    absl::StatusOr<PushMessage> push, Done<v1::PushResponse> done) {
   const Arrival<v1::PushResponse> arrival(&metrics_->push, transport, std::move(done));
   if (!push.ok()) return arrival.Refuse(push.status());
+  const v1::Caller& caller = push->head.caller();
+  const absl::StatusOr<std::shared_ptr<HeldJob>> job =
+      rights_->Find(caller.job_id(), shown, UseOf(caller, CapabilityUse::Access::kWrite));
+  if (!job.ok()) return arrival.Refuse(job.status());
   const absl::Status shared = TakeShared(*segments_, &*push, arrival.metrics());
   if (!shared.ok()) return arrival.Refuse(shared);
-  return Begin(*jobs_, arrival, push->head.caller(), Rooms(),
-               [&](HeldJob& job, v1::PushResponse* answer, HeldJob::Done ended) {
-                 return job.calls().Push(*push, answer, std::move(ended));
+  return Begin(*job, arrival, Rooms(),
+               [&](HeldJob& held, v1::PushResponse* answer, HeldJob::Done ended) {
+                 return held.calls().Push(*push, answer, std::move(ended));
                });
 }
 
-ValueCalls::Cancel ValueCalls::Pull(TransportKind transport,
+ValueCalls::Cancel ValueCalls::Pull(TransportKind transport, const ShownCapability& shown,
                                     const absl::StatusOr<v1::PullRequest>& pull,
                                     Done<PullAnswer> done) {
   const Arrival<PullAnswer> arrival(&metrics_->pull, transport, std::move(done));
   if (!pull.ok()) return arrival.Refuse(pull.status());
-  return Begin(*jobs_, arrival, pull->caller(), RoomsOf(*segments_, *pull),
-               [&](HeldJob& job, PullAnswer* answer, HeldJob::Done ended) {
-                 return job.calls().Pull(*pull, answer, std::move(ended));
+  const v1::Caller& caller = pull->caller();
+  const absl::StatusOr<std::shared_ptr<HeldJob>> job =
+      rights_->Find(caller.job_id(), shown, UseOf(caller, CapabilityUse::Access::kRead));
+  if (!job.ok()) return arrival.Refuse(job.status());
+  return Begin(*job, arrival, RoomsOf(*segments_, *pull),
+               [&](HeldJob& held, PullAnswer* answer, HeldJob::Done ended) {
+                 return held.calls().Pull(*pull, answer, std::move(ended));
                });
 }
 

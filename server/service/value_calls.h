@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/wire/tensor_message.h"
 #include "proto/parameter_server.pb.h"
-#include "server/service/held_jobs.h"
+#include "server/service/call_rights.h"
 #include "server/service/shared_segments.h"
 #include "server/service/traffic_metrics.h"
 
@@ -26,19 +26,19 @@ class ValueCalls {
   using Cancel = std::function<void()>;
 
   // All outlive the calls.
-  ValueCalls(HeldJobs* jobs, const SharedSegments* segments, TrafficMetrics* metrics)
-      : jobs_(jobs), segments_(segments), metrics_(metrics) {}
+  ValueCalls(const CallRights* rights, const SharedSegments* segments, TrafficMetrics* metrics)
+      : rights_(rights), segments_(segments), metrics_(metrics) {}
 
   // Carry the request out, or refuse it with the error that it could not be read with. Return what
-  // cancels the call; null if it has ended. Errors (to `done`): those of HeldJob and
+  // cancels the call; null if it has ended. Errors (to `done`): those of CallRights, HeldJob and
   // SharedSegments.
-  Cancel Push(TransportKind transport, absl::StatusOr<PushMessage> push,
-              Done<v1::PushResponse> done);
-  Cancel Pull(TransportKind transport, const absl::StatusOr<v1::PullRequest>& pull,
-              Done<PullAnswer> done);
+  Cancel Push(TransportKind transport, const ShownCapability& shown,
+              absl::StatusOr<PushMessage> push, Done<v1::PushResponse> done);
+  Cancel Pull(TransportKind transport, const ShownCapability& shown,
+              const absl::StatusOr<v1::PullRequest>& pull, Done<PullAnswer> done);
 
  private:
-  HeldJobs* const jobs_;
+  const CallRights* const rights_;
   const SharedSegments* const segments_;
   TrafficMetrics* const metrics_;
 };

@@ -6,6 +6,7 @@ names, such as regressions, stay.
 """
 
 import gzip
+import hmac
 import io
 import os
 import struct
@@ -72,6 +73,17 @@ MEMBERSHIP = message((1, 4), (2, message((2, 1), (3, 1))), (2, message((1, 1), (
 STATE = message((1, 2), (3, 1), (6, message((2, 1), (3, 1), (4, 2), (5, b"\x02\x04"))))
 DENSE = message((1, 5), (2, b""), (3, 4), (4, floats(1, 2, 3, 4)))
 BUCKET = message((1, 5), (2, b""), (3, 1))
+
+
+def capabilities():
+    def minted(scope, rank, incarnation, expiry, job):
+        head = struct.pack("<BBiQqB", 1, scope, rank, incarnation, expiry, len(job)) + job
+        return head + hmac.new(b"k" * 32, head, "sha256").digest()
+
+    yield "task", minted(1, 3, 7, 1_800_000_000, b"lenet-1")
+    yield "read", minted(2, 0, 0, 1_800_000_000, b"lenet-1")
+    yield "forged", minted(1, 3, 7, 1_800_000_000, b"lenet-1")[:-1] + b"?"
+    yield "past", minted(2, 0, 0, -1, b"j" * 128)
 
 
 def replicated():
@@ -301,9 +313,10 @@ def jobs():
     yield "unknown", b'name: "a"\nmodle { zoo: "mlp" }\ntraining { epochs: x batch_size: -1 }\n'
 
 
-ALL = {"frame_reader": frames, "tensor_message": tensor_messages, "replicate": replicated,
-       "install": installs, "manifest": manifests, "shard_file": shard_files,
-       "row_delta": row_deltas, "record_file": record_files, "job_log": logs, "archive": archives,
+ALL = {"frame_reader": frames, "tensor_message": tensor_messages, "capability": capabilities,
+       "replicate": replicated, "install": installs, "manifest": manifests,
+       "shard_file": shard_files, "row_delta": row_deltas, "record_file": record_files, "job_log": logs,
+       "archive": archives,
        "svmlight": svmlight, "criteo": criteo, "columns": columns, "text": text,
        "line_reader": lines, "idx": idx, "cifar10": cifar10, "numpy": numpy, "gzip": gzips,
        "zstd": zstds, "safetensors_header": safetensors, "job_file": jobs}

@@ -52,7 +52,8 @@ std::shared_ptr<Transport> PushPullClient::MakeTransportLocked(const std::string
       .credentials = options_.credentials,
       .data_connections = options_.data_connections,
       // The sender's wait condition is evaluated whenever the mutex is released.
-      .on_change = [this] { absl::MutexLock lock(&mutex_); }}));
+      .on_change = [this] { absl::MutexLock lock(&mutex_); },
+      .capability = options_.capability}));
   return transports_.back();
 }
 

@@ -106,6 +106,9 @@ class PushPullClient {
     // Use data connections beside gRPC, if a server has them (data_connection_pool.h).
     bool data_connections = true;
     const Credentials* credentials = nullptr;  // Null: plain text. Outlives the client.
+    // The task's newest capability (common/security/capability.h). Any thread calls it, under no
+    // lock of the client. Null: it has none.
+    std::function<std::string()> capability = nullptr;
     KnownKeyLists::Options key_lists;
     MessageObserver on_message;      // May be null.
     CallHistory* history = nullptr;  // Outlives the client. Null: none is kept.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/cord.h"
+#include "common/net/capability_metadata.h"
 #include "common/net/channel.h"
 #include "common/net/data_caller.h"
 #include "common/net/frame.h"
@@ -175,6 +176,7 @@ void ServerTransport::ServerTransfer::StartGrpc(Request request, absl::Duration 
                                                 Done done) {
   v1::ParameterServer::Stub& stub = transport_.NextData();
   SetDeadline(context_, timeout);
+  if (transport_.capability_ != nullptr) AddCapability(transport_.capability_(), &context_);
   if (auto* const push = std::get_if<PushMessage>(&request.message)) {
     push_ = Attach(std::move(*push));
     Seal(&push_);
@@ -205,17 +207,21 @@ struct ServerTransport::Question {
 };
 
 ServerTransport::ServerTransport(const Options& options)
-    : control_(v1::ParameterServer::NewStub(MakeChannel(options.address, ChannelKind::kControl,
+    : capability_(options.capability),
+      control_(v1::ParameterServer::NewStub(MakeChannel(options.address, ChannelKind::kControl,
                                                         options.credentials,
                                                         {PeerRole::kServer, options.node}))),
-      shared_memory_(
-          {.stub = control_.get(), .server = options.address, .on_change = options.on_change}),
+      shared_memory_({.stub = control_.get(),
+                      .server = options.address,
+                      .on_change = options.on_change,
+                      .capability = options.capability}),
       data_pool_({.stub = control_.get(),
                   .server = options.address,
                   .clock = options.clock,
                   .enabled = options.data_connections,
                   .credentials = options.credentials,
-                  .node = options.node}) {
+                  .node = options.node,
+                  .capability = options.capability}) {
   for (auto& stub : data_) {
     stub = v1::ParameterServer::NewStub(MakeChannel(options.address, ChannelKind::kData,
                                                     options.credentials,

@@ -39,6 +39,8 @@ class ServerTransport final : public Transport {
     const Credentials* credentials = nullptr;  // Null: plain text. Outlives the transport.
     bool data_connections = true;              // False: gRPC carries all.
     std::function<void()> on_change;           // See SharedMemoryConnection.
+    // The newest capability, for every call and connection; null: there is none.
+    std::function<std::string()> capability = nullptr;
   };
   explicit ServerTransport(const Options& options);
   ~ServerTransport() override { Close(); }
@@ -64,6 +66,8 @@ class ServerTransport final : public Transport {
   static constexpr size_t kChannels = 2;  // gRPC serves each by one thread at a time.
 
   v1::ParameterServer::Stub& NextData() { return *data_[next_.fetch_add(1) % data_.size()]; }
+
+  const std::function<std::string()> capability_;
 
   std::array<std::unique_ptr<v1::ParameterServer::Stub>, kChannels> data_;
   std::atomic<size_t> next_ = 0;

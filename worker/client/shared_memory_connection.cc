@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/capability_metadata.h"
 #include "common/net/grpc_status.h"
 #include "common/observability/log.h"
 #include "common/shared_memory/range_allocator.h"
@@ -47,7 +48,8 @@ class SharedMemoryConnection::Segment final
     request_.set_challenge(offer.challenge);
   }
 
-  void Start(v1::ParameterServer::Stub& stub) {
+  void Start(v1::ParameterServer::Stub& stub, const std::string& capability) {
+    AddCapability(capability, &context_);
     self_ = shared_from_this();
     stub.async()->ShareMemory(&context_, &request_, this);
     StartRead(&response_);
@@ -206,7 +208,8 @@ void SharedMemoryConnection::Offer(Instant now) {
     }
     segment = segment_ = tracker_.Make<Segment>(this, *std::move(memory));
   }
-  segment->Start(*options_.stub);
+  segment->Start(*options_.stub,
+                 options_.capability == nullptr ? std::string() : options_.capability());
 }
 
 std::shared_ptr<SharedMemoryConnection::Segment> SharedMemoryConnection::Current() const {

@@ -65,6 +65,7 @@ class SharedMemoryConnection {
     // Called when the results of Take or MustWait may have changed, under no lock of the
     // connection, from any thread.
     std::function<void()> on_change;
+    std::function<std::string()> capability = nullptr;  // The newest; null: there is none.
   };
   explicit SharedMemoryConnection(Options options);
   ~SharedMemoryConnection() { Close(); }

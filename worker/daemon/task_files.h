@@ -1,6 +1,7 @@
 // TaskFiles: the files that a worker daemon keeps for one incarnation of a task.
 //
-//   <work dir>/<job id>/<rank>-<incarnation>/task.textproto  the TaskAssignment it was started with
+//   <work dir>/<job id>/<rank>-<incarnation>/task.textproto  the TaskAssignment it was started
+//                                             with; only its owner reads it: it has the capability
 //                                           /task.log        its output, kept after its end
 //                                           /.export-<rank>-<incarnation>/  a model on its way to
 //                                             the scheduler's host (worker/task/model_place.h)
@@ -37,7 +38,7 @@ absl::StatusOr<TaskFiles> TaskFilesOf(const std::string& work_dir, const TaskNam
 absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const JobId& job,
                                               Rank rank);
 
-// Makes the task's folder and writes the assignment as text.
+// Makes the task's folder and writes the assignment as text, with mode 0600.
 // Errors: kUnavailable  the file system fails; names the path and the cause.
 absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& assignment);
 

@@ -57,6 +57,9 @@ TEST_CASE("Task files: a spec is read back as it was written", "[worker]") {
   REQUIRE_OK_AND_ASSIGN(const TaskFiles files,
                         TaskFilesOf(WorkDir(), {"lenet-1", Rank(2), Incarnation(5)}));
   REQUIRE_OK(WriteTaskSpec(files, Assignment()));
+  using std::filesystem::perms;
+  CHECK(std::filesystem::status(files.spec).permissions() ==
+        (perms::owner_read | perms::owner_write));
   REQUIRE_OK_AND_ASSIGN(const v1::TaskAssignment read, ReadTaskSpec(files.spec));
   CHECK(read.ShortDebugString() == Assignment().ShortDebugString());
 }

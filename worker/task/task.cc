@@ -48,6 +48,7 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
       credentials_(credentials),
       folder_(folder),
       clock_(clock),
+      capability_(assignment.capability()),
       trace_(TaskTrace::Create(assignment, clock)),
       history_(HistoryOf(assignment, clock)),
       client_({.job = assignment.job_id(),
@@ -59,6 +60,7 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
                .shared_memory_bytes = SharedMemoryBytes(assignment.spec()),
                .data_connections = assignment.spec().wire().data_connections() != v1::OFF,
                .credentials = credentials,
+               .capability = [this] { return capability_.Get(); },
                .on_message = MessageObserver(trace_.get()),
                .history = history_.get()},
               clock),
@@ -303,8 +305,9 @@ absl::StatusOr<TableRows> Task::WriteRows(const std::string& folder, const v1::T
   options.caller.set_job_id(assignment_.job_id());
   options.caller.set_rank(assignment_.rank());
   options.caller.set_incarnation(assignment_.incarnation());
-  GrpcRowSource source(
-      {.newest_routing = [this] { return NewestRouting(); }, .credentials = credentials_});
+  GrpcRowSource source({.newest_routing = [this] { return NewestRouting(); },
+                        .credentials = credentials_,
+                        .capability = [this] { return capability_.Get(); }});
   CAPSTAN_ASSIGN_OR_RETURN(const v1::RoutingTable routing, NewestRouting());
   return ExportRows(options, table, routing, folder, clock_, source, /*earlier=*/nullptr,
                     activity_.listener());
@@ -324,12 +327,14 @@ v1::SyncTaskRequest Task::Report() {
   // A server may have sent the client a newer table, which routing_ needs, too (exports).
   request.set_routing_seen(std::min(routing_seen, routing_.generation()));
   if (wait.waiting) *request.mutable_wait() = WaitToProto(wait, clock_.Now());
+  request.set_capability_expiry_unix_s(capability_.ExpiryUnixSeconds());
   activity_.AddTo(request);
   if (failure_.has_value()) *request.mutable_failure() = *failure_;
   return request;
 }
 
 void Task::Receive(const v1::SyncTaskResponse& response) {
+  if (!response.capability().empty()) capability_.Set(response.capability());
   if (response.has_routing()) {
     {
       absl::MutexLock lock(&mutex_);  // Set first: the loop goes on when the client has the table.

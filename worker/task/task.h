@@ -31,6 +31,7 @@
 #include "worker/core/task_board.h"
 #include "worker/core/task_loop.h"
 #include "worker/task/computation.h"
+#include "worker/task/current_capability.h"
 #include "worker/task/failures.h"
 #include "worker/task/scheduler_link.h"
 #include "worker/task/task_activity.h"
@@ -101,6 +102,7 @@ class Task final : private TaskPort {
   std::shared_ptr<GradientArrays> gradient_;  // Train computes it for the next push.
 
   // Self-synchronized.
+  CurrentCapability capability_;
   const std::unique_ptr<TaskTrace> trace_;      // Null if the job asks for none.
   const std::unique_ptr<CallHistory> history_;  // Null if the environment asks for none.
   TaskActivity activity_;

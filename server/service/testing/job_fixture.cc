@@ -56,6 +56,7 @@ std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options) {
       HeldJob::Options{.job = "lenet-1",
                        .node = options.node,
                        .incarnation = Incarnation(options.incarnation),
+                       .capability_key = options.capability_key,
                        .safe_replies = options.safe_replies,
                        .clock = options.clock != nullptr ? options.clock : &stopped,
                        .transport = options.transport,

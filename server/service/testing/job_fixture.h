@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/security/capability.h"
 #include "common/time/clock.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
@@ -38,6 +40,7 @@ struct TestJobOptions {
   SnapshotLeases::Limits snapshots;
   NodeId node = "server-1";
   uint64_t incarnation = 1;
+  std::optional<CapabilityKey> capability_key = {};
   bool safe_replies = false;
   const Clock* clock = nullptr;  // Null: one that stands at Instant().
   ReplicaTransport* transport = nullptr;
