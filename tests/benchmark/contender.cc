@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
+#include "common/security/capability.h"
 #include "common/status/status_macros.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "scheduler/cli/local_certificates.h"
@@ -17,6 +19,11 @@ namespace capstan::benchmark {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kMeasured = absl::Hours(24);  // More than any measurement takes.
+
+CapabilityKey Key() {
+  return CapabilityKey::FromBytes(std::string(CapabilityKey::kBytes, 'k')).value();
+}
 
 Incarnation IncarnationOf(int rank) { return Incarnation(static_cast<uint64_t>(rank) + 1); }
 
@@ -51,6 +58,8 @@ v1::TableAssignment AssignmentOf(const Layout& layout, Mode mode, const Config& 
                                  const std::vector<std::unique_ptr<LiveServer>>& servers) {
   v1::TableAssignment assignment;
   assignment.set_job_id(kContenderJob);
+  // In plain text, callers that are no clients pull, too.
+  if (!config.tls_folder.empty()) assignment.set_capability_key(Key().bytes());
   v1::TableSpec* table = assignment.add_tables();
   table->set_name("parameters");
   table->set_elements(layout.count());
@@ -154,6 +163,13 @@ absl::Status Contender::StartWorkers(const v1::RoutingTable& routing) {
     if (!config_.shared_memory) options.shared_memory_bytes = 0;
     options.data_connections = config_.data_connections;
     options.credentials = worker_credentials_.get();
+    options.capability = [bytes = MintCapability(Key(), {.job = kContenderJob,
+                                                         .scope = Capability::Scope::kTask,
+                                                         .rank = Rank(i),
+                                                         .incarnation = IncarnationOf(i),
+                                                         .expiry = absl::Now() + kMeasured})] {
+      return bytes;
+    };
     if (mode_ == Mode::kBsp && committed) {
       options.session.acknowledgement = worker::Acknowledgement::kWholeIteration;
     }

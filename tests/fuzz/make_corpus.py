@@ -315,8 +315,8 @@ def jobs():
 
 ALL = {"frame_reader": frames, "tensor_message": tensor_messages, "capability": capabilities,
        "replicate": replicated, "install": installs, "manifest": manifests,
-       "shard_file": shard_files, "row_delta": row_deltas, "record_file": record_files, "job_log": logs,
-       "archive": archives,
+       "shard_file": shard_files, "row_delta": row_deltas, "record_file": record_files,
+       "job_log": logs, "archive": archives,
        "svmlight": svmlight, "criteo": criteo, "columns": columns, "text": text,
        "line_reader": lines, "idx": idx, "cifar10": cifar10, "numpy": numpy, "gzip": gzips,
        "zstd": zstds, "safetensors_header": safetensors, "job_file": jobs}

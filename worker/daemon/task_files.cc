@@ -1,8 +1,6 @@
 #include "worker/daemon/task_files.h"
 
-#include <fcntl.h>
 #include <google/protobuf/text_format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
