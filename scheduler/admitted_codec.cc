@@ -37,10 +37,7 @@ absl::Status Decode(const std::string& bytes, AdmittedJob& job) {
   });
 }
 
-}  // namespace
-
-StoreWrite EncodeAdmitted(const AdmittedJob& job) {
-  const std::string key = job.capability_key.has_value() ? job.capability_key->bytes() : "";
+StoreWrite Encode(const AdmittedJob& job, const std::string& key) {
   std::vector<std::string> tables;
   for (const v1::TableSpec& table : job.tables) tables.push_back(table.SerializeAsString());
   return {absl::StrCat(kPrefix, job.plan.id), EncodeState(Moment(), [&](auto& archive) {
@@ -49,11 +46,13 @@ StoreWrite EncodeAdmitted(const AdmittedJob& job) {
           })};
 }
 
-StoreWrite EncodeAdmittedWithoutKey(const AdmittedJob& job) {
-  AdmittedJob without = job;
-  without.capability_key.reset();
-  return EncodeAdmitted(without);
+}  // namespace
+
+StoreWrite EncodeAdmitted(const AdmittedJob& job) {
+  return Encode(job, job.capability_key.has_value() ? job.capability_key->bytes() : "");
 }
+
+StoreWrite EncodeAdmittedWithoutKey(const AdmittedJob& job) { return Encode(job, ""); }
 
 StoreWrite ForgetAdmitted(const JobId& job) { return {absl::StrCat(kPrefix, job), std::nullopt}; }
 

@@ -8,8 +8,10 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
+#include "scheduler/admitted_codec.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/testing/loopback.h"
 #include "scheduler/testing/small_job.h"
@@ -58,6 +60,38 @@ TEST_CASE(
   CHECK(next == "small-2");
   loopback.service->Stop();
   syncing.join();
+}
+
+TEST_CASE("Scheduler service: a job's capability key outlives a restart; an older store gets one",
+          "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  const v1::RegisterResponse worker = loopback.Join(v1::WORKER, "worker-1");
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  const auto key_of_server = [&] {
+    REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tables, loopback.Sync(server, 0));
+    REQUIRE(tables.tables_size() == 1);
+    const absl::StatusOr<CapabilityKey> key =
+        CapabilityKey::FromBytes(tables.tables(0).capability_key());
+    REQUIRE_OK(key);
+    return *key;
+  };
+  const CapabilityKey key = key_of_server();
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tasks, loopback.Sync(worker, 0));
+  REQUIRE(tasks.tasks_size() == 1);
+  REQUIRE_OK(VerifyCapability(key, job, tasks.tasks(0).capability()));
+  loopback.Restart();
+  CHECK(key_of_server() == key);
+
+  StoreRows rows = loopback.store.Load().value();
+  const StoreWrite older = EncodeAdmittedWithoutKey(*DecodeAdmitted(rows).value().at(job));
+  rows[older.key] = *older.value;
+  loopback.StartWith(rows);
+  const CapabilityKey drawn = key_of_server();
+  CHECK_FALSE(drawn == key);
+  loopback.Restart();
+  CHECK(key_of_server() == drawn);
 }
 
 TEST_CASE("Scheduler service: a submission that comes again is answered with its job (issue 20)",
