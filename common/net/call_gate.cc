@@ -57,6 +57,11 @@ absl::Status CallGate::Judge(const CertificateFacts& caller, absl::string_view m
   }
   {
     absl::MutexLock lock(&mutex_);
+    // The wall clock may be set back.
+    if (now < deny_list_read_ || now >= deny_list_read_ + kDenyListAge) {
+      deny_list_.Refresh();
+      deny_list_read_ = now;
+    }
     if (deny_list_.Denies(caller)) {
       return denied(deny_list_.status().ok()
                         ? absl::StrCat("its certificate ", caller.serial, " is on the deny list")

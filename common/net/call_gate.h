@@ -48,6 +48,8 @@ class CallGate final : public grpc::AuthMetadataProcessor {
 
  private:
   static constexpr size_t kKnownMax = 4096;
+  // How old may be what is known of the deny list's file: calls are too many to look for each.
+  static constexpr absl::Duration kDenyListAge = absl::Seconds(1);
 
   absl::StatusOr<CertificateFacts> FactsOf(absl::string_view certificate);  // In PEM.
   absl::Status Judge(const CertificateFacts& caller, absl::string_view method, absl::Time now);
@@ -55,6 +57,7 @@ class CallGate final : public grpc::AuthMetadataProcessor {
   const Options options_;
   absl::Mutex mutex_;
   DenyList deny_list_ ABSL_GUARDED_BY(mutex_);
+  absl::Time deny_list_read_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   // Certificates seen before, by their PEM, because reading one takes longer than a call may.
   absl::flat_hash_map<std::string, CertificateFacts> known_ ABSL_GUARDED_BY(mutex_);
 };

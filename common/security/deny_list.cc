@@ -59,8 +59,7 @@ absl::StatusOr<DenyEntries> ParseDenyList(absl::string_view text) {
   return entries;
 }
 
-bool DenyList::Denies(const CertificateFacts& facts) {
-  Refresh();
+bool DenyList::Denies(const CertificateFacts& facts) const {
   return !status_.ok() || entries_.Contains(facts);
 }
 

@@ -49,10 +49,12 @@ class DenyList {
 
   // Reads the file again if its inode, size or time of modification has changed, or if the last
   // attempt failed to read it. Costs one stat() if nothing has changed.
-  bool Denies(const CertificateFacts& facts);
+  void Refresh();
+  // Judges by the file as the last Refresh found it.
+  bool Denies(const CertificateFacts& facts) const;
 
   // Says why everybody is denied; OK if the file could be parsed or does not exist. It is the
-  // result of the last Denies(). Errors: those of ReadSecurityFile and ParseDenyList; each names
+  // result of the last Refresh(). Errors: those of ReadSecurityFile and ParseDenyList; each names
   // the path.
   const absl::Status& status() const { return status_; }
 
@@ -68,8 +70,6 @@ class DenyList {
     int64_t modified_nanoseconds = 0;
     friend bool operator==(const Stamp&, const Stamp&) = default;
   };
-
-  void Refresh();
 
   const std::string path_;
   absl::Status status_;

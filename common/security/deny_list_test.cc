@@ -37,16 +37,21 @@ TEST_CASE("Deny list: the file counts as it is now, and a wrong one denies every
           "[security]") {
   const std::string path = testing::TestPath("denied.txt");
   DenyList list(path);
+  list.Refresh();
   CHECK_FALSE(list.Denies(Facts("ab", "ann")));
   Write(path, "ab\n");
+  list.Refresh();
   CHECK(list.Denies(Facts("ab", "ann")));
   CHECK_FALSE(list.Denies(Facts("ac", "ann")));
   Write(path, "not hexadecimal\n");
+  list.Refresh();
   CHECK(list.Denies(Facts("ac", "ann")));
   CHECK_STATUS(list.status(), absl::StatusCode::kInvalidArgument, path);
   Write(path, "");
+  list.Refresh();
   CHECK_FALSE(list.Denies(Facts("ab", "ann")));
   std::remove(path.c_str());
+  list.Refresh();
   CHECK_FALSE(list.Denies(Facts("ab", "ann")));
 }
 

@@ -108,6 +108,7 @@ TEST_CASE("Authority folder: a denied serial is in the list and in later folders
   // The identity is not denied: ann may get another certificate.
   REQUIRE_OK(f.Issue(PeerRole::kUser, "ann", "ann-2"));
   DenyList list(f.root + "/ann-2/denied.txt");
+  list.Refresh();
   CHECK(list.Denies(made.facts));
 }
 

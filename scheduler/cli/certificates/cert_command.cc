@@ -233,7 +233,7 @@ void AddListAndDeny(CLI::App& cert, CommandLine& line) {
       "  capstan cert deny --ca=ca 4fd08b1a77e3c2905b6d1e0a9c8f7e6d   # one certificate\n"
       "  capstan cert deny --ca=ca capstan://prod/user/ann           # all of hers, now and later\n"
       "It adds a line to denied.txt in the authority's folder. THAT FILE MUST BE COPIED into the\n"
-      "folder (--tls-dir) of each daemon. Daemons read it on each call, so they need no restart.\n"
+      "folder (--tls-dir) of each daemon. Daemons read it once a second, so they need no restart.\n"
       "Folders that are made later get it, too.",
       line,
       [authority, entry](const Settings& settings) { return Deny(settings, *authority, *entry); },

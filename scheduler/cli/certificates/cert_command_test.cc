@@ -139,6 +139,7 @@ TEST_CASE("capstan cert: list shows what was issued and what is denied", "[cli]"
   CHECK_THAT(json, Catch::Contains("\"identity\": \"capstan://prod/user/ann\""));
   // What is copied to the daemons denies her certificate, and no other one.
   DenyList list(f.ca + "/denied.txt");
+  list.Refresh();
   CHECK(list.Denies(ann));
   CHECK_FALSE(list.Denies(f.Read("bob").facts));
   // A serial that the authority does not know may be another authority's.

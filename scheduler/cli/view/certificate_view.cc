@@ -42,7 +42,8 @@ std::string DescribeDenial(const DenyOutput& denial) {
     absl::StrAppend(&text, "  denies ", certificate.serial(), " of ", certificate.identity(), "\n");
   }
   absl::StrAppend(&text, "Copy ", denial.file(),
-                  " into the folder (--tls-dir) of each daemon: it reads the file on each call.\n");
+                  " into the folder (--tls-dir) of each daemon: it reads the file once a "
+                  "second.\n");
   return text;
 }
 

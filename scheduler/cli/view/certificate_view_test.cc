@@ -48,8 +48,8 @@ TEST_CASE("DescribeDenial: says what is denied and where the file must go", "[cl
       certificates { serial: "a1" identity: "capstan://c/user/ann" })");
   CHECK(DescribeDenial(denial) ==
         "ca/denied.txt: added a1\n  denies a1 of capstan://c/user/ann\n"
-        "Copy ca/denied.txt into the folder (--tls-dir) of each daemon: it reads the file on each "
-        "call.\n");
+        "Copy ca/denied.txt into the folder (--tls-dir) of each daemon: it reads the file once a "
+        "second.\n");
   denial.set_was_there(true);
   CHECK_THAT(DescribeDenial(denial), Catch::StartsWith("ca/denied.txt already has a1\n"));
 }
