@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -38,7 +39,8 @@ absl::Status ValidateInfo(const NodeInfo& info) {
 
 absl::string_view RoleName(Role role) { return role == Role::kServer ? "server" : "worker"; }
 
-Membership::Membership(const Options& options) : options_(options), isolation_(options.isolation) {}
+Membership::Membership(const Options& options)
+    : options_(options), isolation_(options.isolation), limits_(options.registrations) {}
 
 NodeId Membership::FreeName(Role role) const {
   for (int number = 1;; ++number) {
@@ -82,8 +84,10 @@ absl::StatusOr<NodeId> Membership::Register(const NodeInfo& info, Incarnation in
   const NodeId id = info.name.empty() ? FreeName(info.role) : info.name;
   const Node* earlier = Find(id);
   const bool draining = earlier != nullptr && earlier->draining;
-  if (earlier != nullptr && earlier->alive) {
-    CAPSTAN_RETURN_IF_ERROR(MayReplace(*earlier, info, now));
+  const bool replaces = earlier != nullptr && earlier->alive;
+  if (replaces) CAPSTAN_RETURN_IF_ERROR(MayReplace(*earlier, info, now));
+  CAPSTAN_RETURN_IF_ERROR(limits_.Count(id, /*known=*/earlier != nullptr, now));
+  if (replaces) {
     events.push_back(NodeDied{id, earlier->incarnation,
                               absl::StrCat("replaced by a new process at ", info.address),
                               earlier->last_seen});
@@ -202,6 +206,18 @@ void Membership::Tick(Instant now, Events& events) {
     const bool forget = !node.alive && now >= node.last_seen + options_.remember;
     it = forget ? nodes_.erase(it) : std::next(it);
   }
+  ForgetOldestDead();
+}
+
+void Membership::ForgetOldestDead() {
+  std::vector<std::pair<Instant, NodeId>> dead;
+  for (const auto& [id, node] : nodes_) {
+    if (!node.alive && !node.draining) dead.emplace_back(node.last_seen, id);
+  }
+  if (std::ssize(dead) <= options_.dead_max) return;
+  std::sort(dead.begin(), dead.end());
+  dead.resize(dead.size() - static_cast<size_t>(options_.dead_max));
+  for (const auto& [last_seen, id] : dead) nodes_.erase(id);
 }
 
 Instant Membership::NextDeadline() const {

@@ -2,8 +2,9 @@
 // renews; when the lease runs out it is dead, and only registering again (a new incarnation) brings
 // it back. While the scheduler itself is cut off (isolation.h) nobody is declared dead.
 //
-//   Register -> ALIVE --lease runs out, or its successor registers--> DEAD --an hour--> forgotten
-//                | \ Renew(leaving), SetDraining -> ALIVE, closing (gets no new work)
+//   Register -> ALIVE --lease runs out, or its successor registers--> DEAD --> forgotten after an
+//                | \ Renew(leaving), SetDraining -> ALIVE, closing            hour, or after 1024
+//                |                                  (gets no new work)         more deaths
 //                 \ Broken: dead unless it renews within broken_limit
 //
 // Thread safety: thread-compatible.
@@ -26,6 +27,7 @@
 #include "scheduler/core/events.h"
 #include "scheduler/core/isolation.h"
 #include "scheduler/core/messages.h"
+#include "scheduler/core/registration_limits.h"
 
 namespace capstan::scheduler {
 
@@ -58,6 +60,9 @@ class Membership {
     absl::Duration broken_limit =
         absl::Milliseconds(500);               // The lease of a node whose connection broke.
     absl::Duration remember = absl::Hours(1);  // The dead stay listed this long.
+    // At most so many dead ones stay listed, beside those that are to be drained.
+    int dead_max = 1024;
+    RegistrationLimits::Options registrations;
     // A node is silent if none of its messages came for so long; well above the interval of syncs.
     absl::Duration silence = absl::Milliseconds(500);
     Isolation::Options isolation;
@@ -74,6 +79,7 @@ class Membership {
   //                           name of a live daemon of the other role.
   //         kAlreadyExists    the name of a daemon that is heard; names who has it.
   //         kAborted          the same, but that one is unheard: ask again, it may be dying.
+  //         kResourceExhausted  too many have registered (registration_limits.h): ask again.
   absl::StatusOr<NodeId> Register(const NodeInfo& info, Incarnation incarnation, Instant now,
                                   Events& events);
 
@@ -117,10 +123,12 @@ class Membership {
   Instant DeadlineOf(const Node& node) const;  // REQUIRES: the node is alive.
   void NoteIsolation(Instant now, Events& events);
   void RenewSilent(Instant now);  // Their leases begin after Options::rejoin.
+  void ForgetOldestDead();
 
   const Options options_;
   absl::btree_map<NodeId, Node> nodes_;
   Isolation isolation_;
+  RegistrationLimits limits_;
   Instant observed_;  // When it was last looked at whether isolation holds.
 };
 

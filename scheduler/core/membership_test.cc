@@ -270,6 +270,39 @@ TEST_CASE("Membership: the dead are listed for an hour", "[scheduler][core]") {
   CHECK_STATUS(cluster.Renew("worker-1", 1, At(3601)), absl::StatusCode::kNotFound, "worker-1");
 }
 
+TEST_CASE("Membership: of the dead only the last ones stay listed, and those that are drained",
+          "[scheduler][core]") {
+  Cluster cluster{.membership = Membership({.lease = absl::Seconds(5), .dead_max = 2})};
+  for (int i = 0; i < 5; ++i) {
+    REQUIRE_OK(cluster.Join(absl::StrCat("worker-", 9 - i), Role::kWorker, At(10 * i)));
+    if (i == 0) REQUIRE_OK(cluster.membership.SetDraining("worker-9", true));
+    cluster.Tick(At(10 * i + 5));
+  }
+  CHECK(cluster.deaths() == 5);
+  REQUIRE(cluster.membership.All().size() == 3);
+  CHECK(cluster.membership.All()[0]->id == "worker-5");
+  CHECK(cluster.membership.All()[1]->id == "worker-6");
+  CHECK(cluster.membership.All()[2]->id == "worker-9");
+  REQUIRE_OK(cluster.Join("worker-8", Role::kWorker, At(100)));  // It is new again.
+}
+
+TEST_CASE("Membership: a crowd of registrations keeps out no daemon that comes back",
+          "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(0)));
+  cluster.Tick(At(5));
+  absl::Status refused;
+  for (int i = 0; refused.ok(); ++i) {
+    refused = cluster.Join(absl::StrCat("x-", i), Role::kWorker, At(10)).status();
+    REQUIRE(i <= 2000);
+  }
+  CHECK_STATUS(refused, absl::StatusCode::kResourceExhausted, "is new");
+  const size_t events = cluster.events.size();
+  REQUIRE_OK(cluster.Join("server-1", Role::kServer, At(11)));
+  CHECK(cluster.events.size() == events + 1);  // It joined.
+  REQUIRE_OK(cluster.Renew("x-7", 9, At(12)));
+}
+
 TEST_CASE(
     "Membership: when most fall silent at once nobody is dead, and who comes back has its "
     "incarnation",
