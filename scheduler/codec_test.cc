@@ -122,6 +122,13 @@ TEST_CASE("Codec: a registration", "[scheduler]") {
                          read_lease_ms: 500
                          protocol_version: PROTOCOL_VERSION_CURRENT)pb");
 
+  for (const std::string& address :
+       {std::string("h"), std::string("h:0"), std::string("h:65536"), std::string("unix:/tmp/s"),
+        std::string("a/b:1"), std::string(300, 'h') + ":1"}) {
+    request.set_address(address);
+    CHECK_STATUS(DecodeNodeInfo(request), absl::StatusCode::kInvalidArgument, "address \"");
+  }
+  request.set_address("h:9");
   request.set_role(v1::ROLE_UNSPECIFIED);
   CHECK_STATUS(DecodeNodeInfo(request), absl::StatusCode::kInvalidArgument, "role: 0");
   request.set_protocol_version(static_cast<v1::ProtocolVersion>(7));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/devices/devices_codec.h"
+#include "common/net/host_port.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/wire/store_revision_codec.h"
@@ -128,6 +129,15 @@ absl::StatusOr<std::vector<StoredShard>> DecodeStored(const v1::RegisterRequest&
   return stored;
 }
 
+absl::Status CheckAddress(const std::string& text) {
+  const absl::StatusOr<HostPort> address = ParseHostPort(Cut(text, kNameBytesMax));
+  if (!address.ok()) return address.status();
+  if (text.size() <= kNameBytesMax && address->port != 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("address \"", Cut(text, kNameBytesMax), "\" of ",
+                                                 text.size(), " bytes: expected at most ",
+                                                 kNameBytesMax, " and a port above 0"));
+}
+
 }  // namespace
 
 absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
@@ -136,11 +146,12 @@ absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("role: ", static_cast<int>(request.role()), ", expected SERVER or WORKER"));
   }
+  CAPSTAN_RETURN_IF_ERROR(CheckAddress(request.address()));
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<StoredShard> stored, DecodeStored(request));
   CAPSTAN_ASSIGN_OR_RETURN(Devices devices, DevicesFromProto(request.devices()));
   return NodeInfo{.name = request.name(),
                   .role = request.role() == v1::SERVER ? Role::kServer : Role::kWorker,
-                  .address = Cut(request.address(), kNameBytesMax),
+                  .address = request.address(),
                   .task_capacity = request.task_capacity(),
                   .hostname = Cut(request.hostname(), kNameBytesMax),
                   .pid = request.pid(),
