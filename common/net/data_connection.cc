@@ -16,14 +16,6 @@ namespace {
 // writes, which does not wake it.
 constexpr absl::Duration kWriterPause = absl::Milliseconds(1);
 
-// Returns the milliseconds for poll, rounded up so that a deadline has passed when poll returns.
-int MillisUntil(Instant until, Instant now) {
-  if (until == Instant::InfiniteFuture()) return -1;
-  const absl::Duration left = std::max(until - now, absl::ZeroDuration());
-  return static_cast<int>(
-      absl::ToInt64Milliseconds(std::min(absl::Ceil(left, absl::Milliseconds(1)), absl::Hours(1))));
-}
-
 }  // namespace
 
 DataConnection::DataConnection(std::unique_ptr<SocketStream> stream, int64_t queued_bytes_max,
@@ -99,7 +91,7 @@ absl::Status DataConnection::WaitForMore(Handler* handler, bool wait) {
                     {.fd = wake_up_.descriptor(), .events = POLLIN, .revents = 0}};
   if (MayRead()) files[0].events |= POLLIN;
   if (stalled) files[0].events |= POLLOUT;
-  poll(files, 2, wait ? MillisUntil(next, now) : 0);
+  poll(files, 2, wait ? PollMillis(next, now) : 0);
   wake_up_.Clear(/*readable=*/files[1].revents != 0);
   return absl::OkStatus();
 }

@@ -58,6 +58,8 @@ class DataConnection {
   void Wake();                                                  // Makes Run call OnTick.
   void Close();  // Makes Run return, soon. May be called before Run.
   SocketStream& stream() { return *stream_; }
+  // False: the process has no descriptor left by which other threads wake the one in Run.
+  bool usable() const { return wake_up_.descriptor() >= 0; }
 
  private:
   absl::Status Loop(Handler* handler);

@@ -2,7 +2,9 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -11,6 +13,7 @@
 #include "common/net/channel.h"
 #include "common/net/data_connection.h"
 #include "common/observability/log.h"
+#include "common/process/descriptor_limit.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
@@ -18,7 +21,8 @@ namespace {
 
 // Writing an answer of at least these bytes costs more than waking another thread.
 constexpr size_t kLeftFrom = 64 << 10;
-constexpr int kNoDescriptorsMillis = 100;  // The pause before the next attempt to accept.
+// The pause before the next attempt to accept, where no descriptor is left.
+constexpr absl::Duration kNoDescriptorsPause = absl::Milliseconds(100);
 
 // The path of a method in common/security/call_policy.h. Empty: there is no such method.
 absl::string_view PathOf(uint8_t what) {
@@ -33,11 +37,10 @@ absl::string_view PathOf(uint8_t what) {
   return "";
 }
 
-// Returns whether the error is worth a log line: the peer is no client of ours or has a bug, or the
-// network damages bytes.
-bool IsGarbage(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status) ||
-         absl::IsDataLoss(status);
+ConnectionLimits::Options LimitsOf(const DataServer::Options& options) {
+  const int connections_max =
+      std::min(options.connections_max, DescriptorLimit() / DataServer::kDescriptorsPerConnection);
+  return {.connections_max = connections_max, .prove_within = DataServer::kGreetingWithin};
 }
 
 }  // namespace
@@ -55,6 +58,7 @@ class DataServer::Peer final : public DataConnection::Handler,
     CAPSTAN_ASSIGN_OR_RETURN(admitted_, options_.admit(capability));
     return absl::OkStatus();
   }
+  bool usable() const { return connection_.usable(); }
   void Close() { connection_.Close(); }
   // Returns when the connection and all its calls have ended.
   absl::Status Run() {
@@ -194,61 +198,128 @@ absl::StatusOr<std::unique_ptr<DataServer>> DataServer::Start(Options options) {
 }
 
 DataServer::DataServer(Options options, ListeningSocket listening, std::string token)
-    : options_(std::move(options)), listening_(std::move(listening)), token_(std::move(token)) {}
+    : options_(std::move(options)),
+      listening_(std::move(listening)),
+      token_(std::move(token)),
+      limits_(LimitsOf(options_)) {}
+
+// ---------------------------------------------------------------- the thread that accepts
 
 void DataServer::Accept() {
   for (;;) {
     {
       absl::MutexLock lock(&mutex_);
-      if (stopped_) return;
+      if (stopped_) break;
     }
-    pollfd files[] = {{.fd = listening_.socket.get(), .events = POLLIN, .revents = 0},
-                      {.fd = wake_up_.descriptor(), .events = POLLIN, .revents = 0}};
-    poll(files, 2, -1);
-    wake_up_.Clear(/*readable=*/files[1].revents != 0);
     JoinEnded();
-    if (files[0].revents != 0) AcceptOne();
+    Poll();
   }
+  newcomers_.clear();
 }
 
-void DataServer::AcceptOne() {
+void DataServer::Poll() {
+  const Instant now = clock_.Now();
+  for (const Id id : limits_.TakeExpired(now)) newcomers_.erase(id);
+  const Instant may_accept = std::max(accept_after_, limits_.MayAcceptFrom(now));
+  const bool accepts = may_accept <= now;
+  std::vector<pollfd> files = {
+      {.fd = accepts ? listening_.socket.get() : -1, .events = POLLIN, .revents = 0},
+      {.fd = wake_up_.descriptor(), .events = POLLIN, .revents = 0}};
+  std::vector<Id> ids;
+  for (const auto& [id, newcomer] : newcomers_) {
+    const int socket =
+        newcomer.stream == nullptr ? newcomer.socket.get() : newcomer.stream->socket();
+    files.push_back({.fd = socket, .events = newcomer.events, .revents = 0});
+    ids.push_back(id);
+  }
+  Instant next = limits_.NextDeadline();
+  if (!accepts) next = std::min(next, may_accept);
+  poll(files.data(), files.size(), PollMillis(next, now));
+  wake_up_.Clear(/*readable=*/files[1].revents != 0);
+  // Those that are here go on before another one is accepted.
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (files[i + 2].revents != 0) Greet(ids[i]);
+  }
+  if (files[0].revents != 0) AcceptOne(clock_.Now());
+}
+
+void DataServer::AcceptOne(Instant now) {
   Descriptor socket = AcceptData(listening_.socket.get());
   if (!socket.ok()) {
-    if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;
-    pollfd wake{.fd = wake_up_.descriptor(), .events = POLLIN, .revents = 0};
-    poll(&wake, 1, kNoDescriptorsMillis);
+    if (MayAcceptAgain(errno)) return;
+    const std::optional<Id> closed = limits_.TakeUnproven();
+    if (closed.has_value()) {
+      newcomers_.erase(*closed);
+    } else {
+      accept_after_ = now + kNoDescriptorsPause;
+    }
     return;
   }
-  absl::StatusOr<std::unique_ptr<SocketStream>> stream =
-      options_.credentials == nullptr ? PlainStream(std::move(socket))
-                                      : options_.credentials->ToClient(std::move(socket));
-  if (!stream.ok()) {
-    LogWarning({}, "a data connection is closed: {}", std::string(stream.status().message()));
-    return;
-  }
-  absl::MutexLock lock(&mutex_);
-  if (stopped_ || std::ssize(connections_) >= options_.connections_max) return;
-  const int number = next_number_++;
-  Connection& connection = connections_[number];
-  connection.peer = std::make_shared<Peer>(*std::move(stream), &options_, &clock_);
-  absl::StatusOr<std::thread> thread =
-      options_.start_thread([this, number, peer = connection.peer] { Serve(number, peer); });
-  if (thread.ok()) {
-    connection.thread = *std::move(thread);
-    return;
-  }
-  LogWarning({}, "a data connection is closed: {}", std::string(thread.status().message()));
-  connections_.erase(number);
+  const Id id = next_id_++;
+  const std::optional<Id> closed = limits_.Add(id, PeerNetwork(socket.get()), now);
+  std::string name = PeerName(socket.get());
+  newcomers_.emplace(id, Newcomer{.name = std::move(name),
+                                  .socket = std::move(socket),
+                                  .stream = nullptr,
+                                  .hello = {},
+                                  .events = POLLIN});
+  if (closed.has_value()) newcomers_.erase(*closed);
 }
 
-void DataServer::Serve(int number, const std::shared_ptr<Peer>& peer) {
-  const std::string name = PeerName(peer->stream().socket());
-  AdmitClient admit;
-  if (options_.admit != nullptr) {
-    admit = [&peer](const std::string& capability) { return peer->Admit(capability); };
+void DataServer::Greet(Id id) {
+  Newcomer& newcomer = newcomers_.at(id);
+  const absl::StatusOr<short> events = Hear(id, newcomer);
+  if (events.ok() && *events != 0) {
+    newcomer.events = *events;
+    return;
   }
-  absl::Status status =
-      GreetClient(peer->stream(), token_, kGreetingWithin, stop_.descriptor(), admit);
+  absl::Status status = events.status();
+  if (status.ok()) {
+    limits_.Prove(id);
+    status = StartServing(id, newcomer.hello.capability(), std::move(newcomer.stream));
+  }
+  if (!status.ok()) {
+    limits_.Remove(id);
+    LogEnd(newcomer.name, status);
+  }
+  newcomers_.erase(id);
+}
+
+// Returns the events that the newcomer waits for; 0: it has shown who it is.
+absl::StatusOr<short> DataServer::Hear(Id id, Newcomer& newcomer) {
+  if (newcomer.stream == nullptr) {
+    limits_.NoteHeard(id);
+    if (options_.credentials == nullptr) {
+      newcomer.stream = PlainStream(std::move(newcomer.socket));
+    } else {
+      CAPSTAN_ASSIGN_OR_RETURN(newcomer.stream,
+                               options_.credentials->ToClient(std::move(newcomer.socket)));
+    }
+  }
+  CAPSTAN_ASSIGN_OR_RETURN(const short events, newcomer.hello.Continue(*newcomer.stream));
+  if (events != 0) return events;
+  CAPSTAN_RETURN_IF_ERROR(CheckHello(newcomer.hello.hello(), token_));
+  return short{0};
+}
+
+absl::Status DataServer::StartServing(Id id, const std::string& capability,
+                                      std::unique_ptr<SocketStream> stream) {
+  auto peer = std::make_shared<Peer>(std::move(stream), &options_, &clock_);
+  if (options_.admit != nullptr) CAPSTAN_RETURN_IF_ERROR(peer->Admit(capability));
+  if (!peer->usable()) return absl::ResourceExhaustedError("there are no more descriptors");
+  absl::MutexLock lock(&mutex_);
+  if (stopped_) return absl::UnavailableError("stopped");
+  CAPSTAN_ASSIGN_OR_RETURN(std::thread thread,
+                           options_.start_thread([this, id, peer] { Serve(id, peer); }));
+  connections_[id] = {.peer = std::move(peer), .thread = std::move(thread)};
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------- the threads of connections
+
+void DataServer::Serve(Id id, const std::shared_ptr<Peer>& peer) {
+  const std::string name = PeerName(peer->stream().socket());
+  absl::Status status = AnswerHello(peer->stream(), kGreetingWithin, stop_.descriptor());
   if (status.ok()) {
     ++serving_;
     status = peer->Run();
@@ -257,21 +328,38 @@ void DataServer::Serve(int number, const std::shared_ptr<Peer>& peer) {
     peer->Close();
   }
   if (absl::IsDataLoss(status)) ++damaged_frames_;
-  if (IsGarbage(status)) {
-    LogWarning({}, "data connection from {} ends: {}", name, std::string(status.message()));
-  }
+  LogEnd(name, status);
   absl::MutexLock lock(&mutex_);
-  ended_.push_back(number);
+  ended_.push_back(id);
   wake_up_.Wake();
+}
+
+// A line a second at most, since strangers cause them.
+void DataServer::LogEnd(const std::string& name, const absl::Status& status) {
+  if (absl::IsUnavailable(status)) return;
+  int64_t others;
+  {
+    absl::MutexLock lock(&mutex_);
+    const Instant now = clock_.Now();
+    if (now < logged_ + kLogEvery) {
+      ++not_logged_;
+      return;
+    }
+    logged_ = now;
+    others = std::exchange(not_logged_, 0);
+  }
+  LogWarning({}, "data connection from {} ends: {}{}", name, std::string(status.message()),
+             others == 0 ? "" : absl::StrCat("; before it, ", others, " others without a line"));
 }
 
 void DataServer::JoinEnded() {
   std::vector<Connection> ended;
   {
     absl::MutexLock lock(&mutex_);
-    for (const int number : ended_) {
-      ended.push_back(std::move(connections_.at(number)));
-      connections_.erase(number);
+    for (const Id id : ended_) {
+      ended.push_back(std::move(connections_.at(id)));
+      connections_.erase(id);
+      limits_.Remove(id);
     }
     ended_.clear();
   }
@@ -283,18 +371,18 @@ void DataServer::Stop() {
     absl::MutexLock lock(&mutex_);
     if (stopped_) return;
     stopped_ = true;
-    for (auto& [number, connection] : connections_) connection.peer->Close();
+    for (auto& [id, connection] : connections_) connection.peer->Close();
   }
   stop_.Wake();
   wake_up_.Wake();
   if (acceptor_.joinable()) acceptor_.join();  // Start may have failed.
-  absl::btree_map<int, Connection> rest;
+  absl::btree_map<Id, Connection> rest;
   {
     absl::MutexLock lock(&mutex_);
     rest.swap(connections_);
     ended_.clear();
   }
-  for (auto& [number, connection] : rest) connection.thread.join();
+  for (auto& [id, connection] : rest) connection.thread.join();
 }
 
 }  // namespace capstan

@@ -2,12 +2,15 @@
 //
 //   connection:  accepted --TLS, greeting, token--> SERVING --peer gone, garbage, expired, Stop-->
 //                    \--none in 5 s, another token,               its calls are cancelled, closed
-//                       not admitted--> closed
+//                       not admitted, no room--> closed
 //
-// One thread a connection reads its requests and runs the handler itself; answers are written by
-// whoever finishes the call, and what the socket does not take by the connection's thread. So a
-// slow reader holds up only itself: nothing more is read of it while 64 MiB of answers wait. Where
-// the machine has no thread to give, the connection is closed: its calls go by gRPC.
+// One thread accepts connections, and does the handshakes and greetings of all of them
+// (connection_limits.h bounds how many there are, and for how long), so that a stranger costs no
+// thread. A connection whose peer is authenticated gets a thread, which reads its requests and runs
+// the handler itself; answers are written by whoever finishes the call, and what the socket does
+// not take by the connection's thread. So a slow reader holds up only itself: nothing more is read
+// of it while 64 MiB of answers wait. Where the machine has no thread to give, the connection is
+// closed: its calls go by gRPC.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_DATA_SERVER_H_
 #define CAPSTAN_COMMON_NET_DATA_SERVER_H_
@@ -25,12 +28,14 @@
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/net/connection_limits.h"
 #include "common/net/credentials.h"
 #include "common/net/data_socket.h"
 #include "common/net/frame.h"
 #include "common/net/start_thread.h"
 #include "common/net/wake_up.h"
 #include "common/time/clock.h"
+#include "common/time/instant.h"
 
 namespace capstan {
 
@@ -39,6 +44,8 @@ class DataServer {
   // Calls of one connection: those beyond are answered with kResourceExhausted.
   static constexpr size_t kOpenCallsMax = 65'536;
   static constexpr absl::Duration kGreetingWithin = absl::Seconds(5);
+  // A connection has two descriptors; all of them together have a quarter of the process's.
+  static constexpr int kDescriptorsPerConnection = 8;
 
   // Called exactly once per call, from any thread.
   using Done = std::function<void(absl::StatusOr<absl::Cord>)>;
@@ -62,7 +69,7 @@ class DataServer {
     Admit admit = nullptr;
     // Connections are encrypted, and each call passes the gate (credentials.h). Null: plain text.
     const Credentials* credentials = nullptr;  // Outlives the server.
-    int connections_max = 4096;                // More are closed at once.
+    int connections_max = 4096;                // Fewer where descriptors are scarce.
     // Connections that get no thread are closed, too.
     ThreadStarter start_thread = StartThread;
   };
@@ -80,16 +87,35 @@ class DataServer {
   void Stop();
 
  private:
+  static constexpr absl::Duration kLogEvery = absl::Seconds(1);
+
   class Peer;
   struct Connection {
     std::shared_ptr<Peer> peer;  // Shared with the calls that it has open.
     std::thread thread;
   };
 
+  // A connection whose peer has not shown yet who it is. It has a stream once the peer has said
+  // something, since a stranger that says nothing should not cost the memory and time of TLS.
+  struct Newcomer {
+    std::string name;                      // PeerName.
+    Descriptor socket;                     // None once there is a stream, which owns it.
+    std::unique_ptr<SocketStream> stream;  // Null at first.
+    HelloReader hello;
+    short events = 0;  // The events of poll(2) that it waits for.
+  };
+  using Id = ConnectionLimits::Id;
+
   DataServer(Options options, ListeningSocket listening, std::string token);
   void Accept();
-  void AcceptOne();
-  void Serve(int number, const std::shared_ptr<Peer>& peer);
+  void Poll();
+  void AcceptOne(Instant now);
+  void Greet(Id id);
+  absl::StatusOr<short> Hear(Id id, Newcomer& newcomer);
+  absl::Status StartServing(Id id, const std::string& capability,
+                            std::unique_ptr<SocketStream> stream);
+  void Serve(Id id, const std::shared_ptr<Peer>& peer);
+  void LogEnd(const std::string& name, const absl::Status& status);
   void JoinEnded();
 
   const Options options_;
@@ -99,13 +125,20 @@ class DataServer {
   std::atomic<int> serving_ = 0;
   std::atomic<int64_t> damaged_frames_ = 0;
   WakeUp wake_up_;  // Wakes the thread that accepts.
-  WakeUp stop_;     // Wakes the threads that greet; never cleared.
+  WakeUp stop_;     // Wakes the threads that answer a greeting; never cleared.
+
+  // Used by the thread that accepts.
+  ConnectionLimits limits_;
+  absl::btree_map<Id, Newcomer> newcomers_;
+  Id next_id_ = 0;
+  Instant accept_after_;
 
   absl::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  int next_number_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::btree_map<int, Connection> connections_ ABSL_GUARDED_BY(mutex_);
-  std::vector<int> ended_ ABSL_GUARDED_BY(mutex_);  // Threads to be joined.
+  absl::btree_map<Id, Connection> connections_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Id> ended_ ABSL_GUARDED_BY(mutex_);  // Threads to be joined.
+  Instant logged_ ABSL_GUARDED_BY(mutex_) = Instant() - kLogEvery;
+  int64_t not_logged_ ABSL_GUARDED_BY(mutex_) = 0;  // Ends since then.
   std::thread acceptor_;
 };
 

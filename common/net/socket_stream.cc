@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -23,7 +24,7 @@ class Plain final : public SocketStream {
  public:
   using SocketStream::SocketStream;
 
-  absl::Status Handshake(absl::Time, int) override { return absl::OkStatus(); }
+  absl::StatusOr<short> Handshake() override { return short{0}; }
   const std::optional<CertificateFacts>& peer() const override { return peer_; }
 
   absl::StatusOr<size_t> Receive(absl::Span<const iovec> places) override {
@@ -69,6 +70,13 @@ absl::Status AwaitSocket(int socket, short events, absl::Time until, int stop) {
     if (ready > 0 && files[1].revents != 0) return absl::UnavailableError("stopped");
     if (ready > 0) return absl::OkStatus();
   }
+}
+
+int PollMillis(Instant until, Instant now) {
+  if (until == Instant::InfiniteFuture()) return -1;
+  const absl::Duration left = std::max(until - now, absl::ZeroDuration());
+  return static_cast<int>(
+      absl::ToInt64Milliseconds(std::min(absl::Ceil(left, absl::Milliseconds(1)), absl::Hours(1))));
 }
 
 }  // namespace capstan

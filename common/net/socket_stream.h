@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "common/security/certificate.h"
 #include "common/storage/descriptor.h"
+#include "common/time/instant.h"
 
 namespace capstan {
 
@@ -31,11 +32,12 @@ class SocketStream {
 
   int socket() const { return socket_.get(); }  // To poll for more, or for room.
 
-  // Authenticates both ends, if the stream does that; the first thing that happens on it. Waits
-  // until it is done, `until` has passed or `stop` is readable.
-  // Errors: kUnavailable       the wait was over, or the connection is.
+  // Authenticates both ends, if the stream does that; the first thing that happens on it. Goes on
+  // as far as it can without waiting, and returns the events of poll(2) that it waits for; 0: it is
+  // done.
+  // Errors: kUnavailable       the connection is over.
   //         kPermissionDenied  the peer is not who it should be; says who it is.
-  virtual absl::Status Handshake(absl::Time until, int stop) = 0;
+  virtual absl::StatusOr<short> Handshake() = 0;
   // The certificate that the peer has proved to own; none if the stream does not authenticate.
   virtual const std::optional<CertificateFacts>& peer() const = 0;
 
@@ -57,6 +59,9 @@ std::unique_ptr<SocketStream> PlainStream(Descriptor socket);
 // Waits for `events` of poll(2) at the socket. Errors: kUnavailable  `until` has passed, `stop` has
 // become readable, or poll has failed.
 absl::Status AwaitSocket(int socket, short events, absl::Time until, int stop);
+
+// Returns the milliseconds for poll(2), rounded up so that `until` has passed when it returns.
+int PollMillis(Instant until, Instant now);
 
 }  // namespace capstan
 

@@ -1,5 +1,7 @@
 #include "common/net/start_thread.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -7,10 +9,12 @@
 #include <functional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/net/data_server.h"
 #include "common/net/data_socket.h"
 #include "common/net/wake_up.h"
+#include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan {
@@ -50,6 +54,18 @@ absl::StatusOr<std::unique_ptr<SocketStream>> Connect(const DataServer& server) 
                         never.descriptor());
 }
 
+// A TCP connection over loopback, which blocks.
+Descriptor ConnectTo(int port) {
+  Descriptor connected(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  const bool there =
+      connect(connected.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  return there ? std::move(connected) : Descriptor(-1);
+}
+
 TEST_CASE("StartThread: runs what it is given", "[common]") {
   std::atomic<bool> ran = false;
   REQUIRE_OK_AND_ASSIGN(std::thread thread, StartThread([&] { ran = true; }));
@@ -65,6 +81,22 @@ TEST_CASE("StartThread: a connection that gets no thread is closed, the server g
   machine.Give(1);
   REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<SocketStream> stream, Connect(*server));
   CHECK_FALSE(Connect(*server).ok());
+}
+
+TEST_CASE("StartThread: connections whose peers say nothing cost the data server no thread",
+          "[common]") {
+  Machine machine(2);
+  REQUIRE_OK_AND_ASSIGN(const auto server, DataServer::Start(Echo(machine)));
+  std::vector<Descriptor> silent;
+  for (int i = 0; i < 200; ++i) {
+    silent.push_back(ConnectTo(server->port()));
+    REQUIRE(silent.back().ok());
+  }
+  REQUIRE_OK(Connect(*server));
+  // More than one address may have. The oldest is closed first.
+  char byte;
+  CHECK(recv(silent.front().get(), &byte, 1, 0) == 0);
+  CHECK(recv(silent.back().get(), &byte, 1, MSG_DONTWAIT) < 0);
 }
 
 TEST_CASE("StartThread: without a thread that accepts there is no data server", "[common]") {

@@ -126,7 +126,7 @@ class Tls final : public SocketStream {
         expected_(std::move(expected)),
         session_(std::move(session)) {}
 
-  absl::Status Handshake(absl::Time until, int stop) override;
+  absl::StatusOr<short> Handshake() override;
   const std::optional<CertificateFacts>& peer() const override { return peer_; }
   absl::StatusOr<size_t> Receive(absl::Span<const iovec> places) override;
   absl::StatusOr<size_t> Send(absl::Span<const iovec> pieces) override;
@@ -157,21 +157,19 @@ absl::Status Tls::Later(int result) {
   return absl::UnavailableError(absl::StrCat("TLS: ", ReasonOfFailure()));
 }
 
-absl::Status Tls::Handshake(absl::Time until, int stop) {
-  for (;;) {
-    short events = POLLIN;
-    {
-      absl::MutexLock lock(&mutex_);
-      ERR_clear_error();
-      errno = 0;
-      const int result = SSL_do_handshake(session_.get());
-      if (result == 1) break;
+absl::StatusOr<short> Tls::Handshake() {
+  {
+    absl::MutexLock lock(&mutex_);
+    ERR_clear_error();
+    errno = 0;
+    const int result = SSL_do_handshake(session_.get());
+    if (result != 1) {
       CAPSTAN_RETURN_IF_ERROR(Later(result));
-      if (SSL_want_write(session_.get())) events = POLLOUT;
+      return SSL_want_write(session_.get()) ? short{POLLOUT} : short{POLLIN};
     }
-    CAPSTAN_RETURN_IF_ERROR(AwaitSocket(socket(), events, until, stop));
   }
-  return CheckPeer();
+  CAPSTAN_RETURN_IF_ERROR(CheckPeer());
+  return short{0};
 }
 
 absl::Status Tls::CheckPeer() {
