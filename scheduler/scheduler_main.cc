@@ -17,6 +17,7 @@
 #include "common/net/grpc_server.h"
 #include "common/net/host_port.h"
 #include "common/observability/log.h"
+#include "common/process/descriptor_limit.h"
 #include "common/process/version.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -161,6 +162,7 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
 int Main(int argc, char** argv) {
   KeepNewFilesPrivate();
   BlockSignals();
+  RaiseDescriptorLimit();
   CLI::App app("capstan-scheduler: cluster membership, job queue, placement and leases");
   app.footer(kExamples);
   Flags flags;

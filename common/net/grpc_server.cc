@@ -2,16 +2,16 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
-#include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -24,56 +24,54 @@ namespace capstan {
 namespace {
 
 constexpr absl::Duration kGrace = absl::Seconds(1);
+// A peer that answers no ping for 10 s + 5 s is taken as gone, whether it has calls or not.
 constexpr int kKeepaliveTimeMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5000;
 constexpr int kFrameBytes = 16'777'215;  // See channel.cc.
 constexpr int kLookaheadBytes = 16 << 20;
 constexpr int kReadChunkBytes = 256 << 10;
+// Calls of one connection at a time; a client waits with more. Many of them may be held: pulls that
+// wait for other workers, and calls that wait for news.
+constexpr int kCallsPerConnectionMax = 4096;
+// Of one call, as they are before HPACK packs them. Callers of ours send some hundred bytes.
+constexpr int kMetadataBytesMax = 8 << 10;
+// Threads in calls of synchronous services (reflection is one), of which gRPC starts one a
+// processor at least.
+constexpr int kThreadsMax = 1024;
+// Room for some messages of kMessageBytesMax on a machine with little memory. gRPC 1.51 checks the
+// size of a message once it is whole, so nothing else bounds one that goes on and on.
+constexpr int64_t kBufferBytesMin = int64_t{1} << 30;
 
-absl::Status ListenError(const std::string& address, int error) {
-  if (error == EADDRINUSE) {
-    return absl::AlreadyExistsError(absl::StrCat("cannot listen on ", address,
-                                                 ": the port is in use by another process; ",
-                                                 "choose another one, or port 0 for any free one"));
-  }
-  return absl::AlreadyExistsError(
-      absl::StrCat("cannot listen on ", address, ": ", strerror(error)));
+int64_t BufferBytesMax(const GrpcServer::Options& options) {
+  if (options.buffer_bytes_max > 0) return options.buffer_bytes_max;
+  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  return std::max(memory / 8, kBufferBytesMin);
 }
 
-// Binds to the address and closes the socket again, because gRPC says only on standard error why it
-// could not listen.
-absl::Status TryBind(const std::string& text, const HostPort& address) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const int rc =
-      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
-  if (rc != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot listen on ", text, ": host \"",
-                                                   address.host, "\": ", gai_strerror(rc)));
-  }
-  int error = EADDRNOTAVAIL;
-  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
-    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-    if (fd < 0) continue;
-    const int on = 1;  // Allows a port that still has dying connections, as gRPC does.
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    error = bind(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
-    close(fd);
-    if (error == 0 || error == EADDRINUSE) break;
-  }
-  freeaddrinfo(found);
-  return error == 0 ? absl::OkStatus() : ListenError(text, error);
+int MillisOf(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-void SetLimits(grpc::ServerBuilder& builder) {
+void SetLimits(const GrpcServer::Options& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(kMessageBytesMax);
   builder.SetMaxSendMessageSize(kMessageBytesMax);
-  // Otherwise two processes could listen on one port and share its calls by chance.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             MillisOf(options.handshake_within));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, MillisOf(options.connection_age_max));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             MillisOf(options.connection_age_grace));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsPerConnectionMax);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
+  // gRPC 1.51 checks the size of a message before it unpacks it, so a small one could become
+  // thousands of times as large. Callers of ours pack nothing.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  grpc::ResourceQuota quota;
+  quota.Resize(static_cast<size_t>(BufferBytesMax(options))).SetMaxThreads(kThreadsMax);
+  builder.SetResourceQuota(quota);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Clients ping every 10 s while a call is held; that is no abuse.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
@@ -98,22 +96,26 @@ void InitPlugins(bool reflection) {
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& options) {
   CAPSTAN_ASSIGN_OR_RETURN(HostPort address, ParseHostPort(options.listen));
-  CAPSTAN_RETURN_IF_ERROR(TryBind(options.listen, address));
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<GrpcAcceptor> acceptor,
+                           GrpcAcceptor::Listen({.listen = options.listen}));
   InitPlugins(options.reflection);
   grpc::ServerBuilder builder;
-  SetLimits(builder);
-  int port = 0;
-  builder.AddListeningPort(options.listen,
-                           options.credentials == nullptr ? grpc::InsecureServerCredentials()
-                                                          : options.credentials->ForServer(),
-                           &port);
+  SetLimits(options, builder);
+  auto connections = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      options.credentials == nullptr ? grpc::InsecureServerCredentials()
+                                     : options.credentials->ForServer());
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<GrpcServer> server(new GrpcServer);
   server->server_ = builder.BuildAndStart();
-  if (server->server_ == nullptr || port <= 0) return ListenError(options.listen, EADDRINUSE);
-  address.port = port;
-  server->port_ = port;
+  if (server->server_ == nullptr) {
+    return absl::InternalError(absl::StrCat("gRPC does not start a server at ", options.listen));
+  }
+  address.port = acceptor->port();
+  server->port_ = address.port;
   server->address_ = FormatHostPort(address);
+  server->acceptor_ = std::move(acceptor);
+  CAPSTAN_RETURN_IF_ERROR(server->acceptor_->Start(std::move(connections)));
   return server;
 }
 
@@ -124,6 +126,7 @@ GrpcServer::~GrpcServer() {
 }
 
 void GrpcServer::Shutdown(absl::Duration grace) {
+  acceptor_->Stop();
   if (auto* health = server_->GetHealthCheckService(); health != nullptr) {
     health->SetServingStatus(false);
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/net/host_port.h"
 #include "common/observability/log.h"
+#include "common/process/descriptor_limit.h"
 #include "common/status/status_macros.h"
 #include "common/time/duration_text.h"
 
@@ -155,6 +156,7 @@ void NodeDaemon::StopServing() {
 int RunNodeDaemon(const NodeFlags& flags, PeerRole role, std::vector<std::string> listens,
                   const std::function<std::unique_ptr<NodeProgram>(NodeDaemon*)>& make) {
   BlockSignals();
+  RaiseDescriptorLimit();
   InitDaemonLogging(flags.daemon, flags.daemon.name.empty() ? std::string(PeerRoleName(role))
                                                             : flags.daemon.name);
   listens.push_back(flags.daemon.listen);
