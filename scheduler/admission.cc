@@ -1,5 +1,7 @@
 #include "scheduler/admission.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -18,6 +20,7 @@
 #include "common/job/optimizer_fields.h"
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
+#include "common/storage/path_access.h"
 #include "common/storage/replace_file.h"
 #include "common/tensor/durable_file.h"
 #include "common/tensor/model_file.h"
@@ -106,9 +109,9 @@ void WriteBlocks(const JobCheck& check, v1::Data& data) {
 }
 
 bool HoldsModel(const std::string& folder) {
-  std::error_code error;
-  return std::filesystem::exists(folder + "/" + kModelManifestFile, error) ||
-         std::filesystem::exists(folder + "/" + kModelTensorsFile, error);
+  struct stat status;
+  return StatPath(absl::StrCat(folder, "/", kModelManifestFile), &status) == 0 ||
+         StatPath(absl::StrCat(folder, "/", kModelTensorsFile), &status) == 0;
 }
 
 // Returns the id of the job that wrote the model in `folder`, or "another program".
@@ -233,13 +236,12 @@ absl::Status CheckWritable(absl::string_view field, const std::string& folder, i
   absl::Status written = MakeDirectories(folder);
   const std::string file = absl::StrCat(folder, "/.capstan-write-test");
   if (written.ok()) written = ReplaceFile(file, "can capstan write here?\n");
-  std::error_code error;
-  std::filesystem::remove(file, error);
+  RemovePath(file);
   if (!written.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         field, ": ", written.message(), "; expected a folder that the scheduler can write into"));
   }
-  error.clear();
+  std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(folder, error);
   if (error || space.available >= static_cast<std::uintmax_t>(bytes)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", folder, " has ", space.available,

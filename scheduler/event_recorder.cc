@@ -1,9 +1,9 @@
 #include "scheduler/event_recorder.h"
 
-#include <filesystem>
+#include <sys/stat.h>
+
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/observability/log.h"
+#include "common/storage/path_access.h"
 #include "common/time/duration_text.h"
 #include "scheduler/core/job_history.h"
 #include "scheduler/core/job_plan.h"
@@ -210,8 +211,8 @@ void EventRecorder::Record(const RecordedEvent& recorded) {
 
 void EventRecorder::Complete(const AdmittedJob& job, const v1::JobStatus& status) {
   // A folder that the user removed is not created again.
-  std::error_code error;
-  if (!std::filesystem::exists(job.output_directory, error)) return;
+  struct stat folder;
+  if (StatPath(job.output_directory, &folder) != 0) return;
   JobOutput* output = OutputOf(job);
   if (output != nullptr && !output->HasStatus(status.state())) {
     Warn(job.plan.id, output->WriteCurve());

@@ -4,8 +4,9 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <cmath>
-#include <fstream>
+#include <cstdio>
 #include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,15 @@ void KeepEverySecond(std::vector<CurvePoint>& points) {
   size_t kept = 0;
   for (size_t i = 0; i < points.size(); i += 2) points[kept++] = points[i];
   points.resize(kept);
+}
+
+// Reads the next line into `line`, without its end. False at the end of the file.
+bool ReadLine(FILE* file, std::string& line) {
+  line.clear();
+  int c = file == nullptr ? EOF : getc_unlocked(file);
+  if (c == EOF) return false;
+  for (; c != EOF && c != '\n'; c = getc_unlocked(file)) line.push_back(static_cast<char>(c));
+  return true;
 }
 
 }  // namespace
@@ -55,10 +65,11 @@ absl::StatusOr<std::unique_ptr<JobOutput>> JobOutput::Open(const std::string& fo
 
 // Skips lines of other jobs and lines that cannot be read: the curve is only a picture.
 void JobOutput::ReadCurve(const std::string& path) {
-  if (!OpenRegularFile(path).ok()) return;  // The lines of a device would not end.
-  std::ifstream file(path);
+  absl::StatusOr<RegularFile> opened = OpenRegularFile(path);
+  if (!opened.ok()) return;
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(fdopen(opened->fd.Release(), "r"), fclose);
   const std::string mine = absl::StrCat("\"job\":\"", job_, "\"");
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; ReadLine(file.get(), line);) {
     google::protobuf::Struct object;
     if (!absl::StrContains(line, mine)) continue;
     if (!google::protobuf::util::JsonStringToMessage(line, &object).ok()) continue;

@@ -1,8 +1,10 @@
 #include "scheduler/received_files.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -10,6 +12,7 @@
 #include "common/process/random_hex.h"
 #include "common/status/status_macros.h"
 #include "common/storage/file_name.h"
+#include "common/storage/path_access.h"
 #include "common/storage/write_durably.h"
 #include "common/types/staging.h"
 
@@ -137,9 +140,9 @@ absl::Status ReceivedFiles::Finish(const std::string& folder, const std::string&
 }
 
 absl::Status ReceivedFiles::CheckFinished(const std::string& path, int64_t bytes, uint32_t crc32c) {
-  std::error_code error;
-  const auto found = static_cast<int64_t>(std::filesystem::file_size(path, error));
-  if (error || found != bytes) return BeginAnew(path, "it is not here, nor being received");
+  struct stat found;
+  if (StatPath(path, &found) != 0 || found.st_size != bytes)
+    return BeginAnew(path, "it is not here, nor being received");
   Crc32c crc;
   for (int64_t at = 0; at < bytes; at += kPieceBytesMax) {
     const absl::StatusOr<std::string> piece =
@@ -159,10 +162,11 @@ absl::StatusOr<ReceivedFiles::Piece> ReceivedFiles::Read(const std::string& fold
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", bytes_max, " bytes at offset ",
                                                    offset, ", expected 1 to ", kPieceBytesMax));
   }
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return absl::NotFoundError(absl::StrCat(path, ": ", error.message()));
-  Piece piece{.file_bytes = static_cast<int64_t>(size)};
+  struct stat status;
+  if (StatPath(path, &status) != 0) {
+    return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  }
+  Piece piece{.file_bytes = status.st_size};
   const int64_t bytes = std::min(bytes_max, piece.file_bytes - offset);
   if (bytes <= 0) return piece;
   absl::StatusOr<std::string> data = disk_->ReadPart(path, offset, bytes);

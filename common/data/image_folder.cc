@@ -1,8 +1,12 @@
 #include "common/data/image_folder.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -12,7 +16,9 @@
 #include "common/data/file_reader.h"
 #include "common/data/image_file.h"
 #include "common/model/plan_model.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/storage/path_access.h"
 
 namespace capstan {
 namespace {
@@ -26,29 +32,41 @@ bool IsImage(const fs::path& path) {
   return end == ".jpg" || end == ".jpeg" || end == ".png";
 }
 
+// Whether the entry of the folder, or what it links to, is of `type` (DT_DIR, DT_REG).
+bool IsOfType(const std::string& folder, const dirent& entry, unsigned char type) {
+  if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return entry.d_type == type;
+  struct stat status;
+  return StatPath(absl::StrCat(folder, "/", entry.d_name), &status) == 0 &&
+         IFTODT(status.st_mode) == type;
+}
+
+absl::Status ListError(const std::string& folder, int error) {
+  const std::string message = absl::StrCat(folder, ": ", std::strerror(error));
+  const bool denied = error == EACCES || error == ELOOP;
+  return denied ? absl::PermissionDeniedError(message) : absl::NotFoundError(message);
+}
+
 // Lists the names of the `wanted` entries of the folder, sorted by their bytes.
 template <typename Wanted>
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder, const Wanted& wanted) {
-  std::error_code error;
+  CAPSTAN_RETURN_IF_ERROR(Annotate(CheckConfined(folder), folder));
   std::vector<std::string> names;
-  fs::directory_iterator entry(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name[0] != '.' && wanted(*entry)) names.push_back(name);
+  DIR* entries = OpenFolder(folder);
+  if (entries == nullptr) return ListError(folder, errno);
+  errno = 0;
+  while (const dirent* entry = readdir(entries)) {
+    if (entry->d_name[0] != '.' && wanted(*entry)) names.emplace_back(entry->d_name);
+    errno = 0;
   }
-  if (error == std::errc::permission_denied) {
-    return absl::PermissionDeniedError(absl::StrCat(folder, ": ", error.message()));
-  }
-  if (error) return absl::NotFoundError(absl::StrCat(folder, ": ", error.message()));
+  const int error = errno;
+  closedir(entries);
+  if (error != 0) return ListError(folder, error);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 absl::StatusOr<std::vector<std::string>> FoldersIn(const std::string& folder) {
-  return NamesIn(folder, [](const fs::directory_entry& entry) {
-    std::error_code error;
-    return entry.is_directory(error);
-  });
+  return NamesIn(folder, [&](const dirent& entry) { return IsOfType(folder, entry, DT_DIR); });
 }
 
 // Reads one class after the other into one dataset.
@@ -110,9 +128,8 @@ absl::StatusOr<std::vector<std::string>> ClassFolders(const std::string& folder)
 }
 
 absl::StatusOr<std::vector<std::string>> ImagesIn(const std::string& folder) {
-  return NamesIn(folder, [](const fs::directory_entry& entry) {
-    std::error_code error;
-    return IsImage(entry.path()) && entry.is_regular_file(error);
+  return NamesIn(folder, [&](const dirent& entry) {
+    return IsImage(entry.d_name) && IsOfType(folder, entry, DT_REG);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "common/examples/file_ranges.h"
 
+#include <dirent.h>
 #include <glob.h>
 #include <sys/stat.h>
 
@@ -12,6 +13,7 @@
 #include "common/examples/streams/input_file.h"
 #include "common/examples/streams/open_stream.h"
 #include "common/status/status_macros.h"
+#include "common/storage/path_access.h"
 
 namespace capstan {
 namespace {
@@ -19,7 +21,14 @@ namespace {
 // Owns the paths that glob() has found, and frees them.
 class Matches {
  public:
-  Matches() = default;
+  // The folders are read as any path that a job names.
+  Matches() {
+    found_.gl_opendir = [](const char* path) -> void* { return OpenFolder(path); };
+    found_.gl_readdir = [](void* folder) { return readdir(static_cast<DIR*>(folder)); };
+    found_.gl_closedir = [](void* folder) { closedir(static_cast<DIR*>(folder)); };
+    found_.gl_stat = [](const char* path, struct stat* status) { return StatPath(path, status); };
+    found_.gl_lstat = [](const char* path, struct stat* status) { return StatLink(path, status); };
+  }
   Matches(const Matches&) = delete;
   Matches& operator=(const Matches&) = delete;
   ~Matches() { globfree(&found_); }
@@ -38,13 +47,14 @@ absl::Status AppendMatches(const std::string& pattern, std::vector<std::string>*
   struct stat unused;
   // A pattern without wildcards, or one that exists as it stands, names a file. Opening it reports
   // a missing file.
-  if (!is_glob || lstat(pattern.c_str(), &unused) == 0) {
+  if (!is_glob || StatLink(pattern, &unused) == 0) {
     files->push_back(pattern);
     return absl::OkStatus();
   }
   Matches matches;
   // The paths are sorted later, independently of the locale.
-  const int result = glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, matches.get());
+  const int result =
+      glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT | GLOB_ALTDIRFUNC, nullptr, matches.get());
   const int error_number = errno;
   if (result == GLOB_NOMATCH || (result == GLOB_ABORTED && error_number == ENOENT)) {
     return absl::NotFoundError(absl::StrCat(pattern, ": no file matches, expected at least one"));

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/job_paths.h"
 #include "common/job/override_field.h"
 #include "common/job/parse_json.h"
 #include "common/job/parse_text.h"
@@ -61,17 +62,6 @@ absl::StatusOr<std::string> ReadJobFile(const std::string& path) {
   return text;
 }
 
-void ResolvePath(const fs::path& folder, std::string* path) {
-  if (path->empty() || absl::StartsWith(*path, "/")) return;
-  *path = (folder / *path).lexically_normal().string();
-}
-
-void ResolveSplit(const fs::path& folder, v1::Split* split) {
-  ResolvePath(folder, split->mutable_images());
-  ResolvePath(folder, split->mutable_labels());
-  for (std::string& file : *split->mutable_files()) ResolvePath(folder, &file);
-}
-
 // Returns the path without its last step; empty for a top-level field.
 std::string Enclosing(const std::string& path) {
   const size_t cut = path.find_last_of(".[");
@@ -81,17 +71,8 @@ std::string Enclosing(const std::string& path) {
 }  // namespace
 
 void ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
-  if (spec->data().has_train()) ResolveSplit(folder, spec->mutable_data()->mutable_train());
-  if (spec->data().has_test()) ResolveSplit(folder, spec->mutable_data()->mutable_test());
-  if (spec->data().has_validation()) {
-    ResolveSplit(folder, spec->mutable_data()->mutable_validation());
-  }
-  if (spec->has_training()) {
-    ResolvePath(folder, spec->mutable_training()->mutable_initial_weights());
-  }
-  if (spec->has_output()) ResolvePath(folder, spec->mutable_output()->mutable_directory());
-  if (spec->has_checkpoints()) {
-    ResolvePath(folder, spec->mutable_checkpoints()->mutable_directory());
+  for (const JobPath& named : PathsOf(spec)) {
+    *named.path = (fs::path(folder) / *named.path).lexically_normal().string();
   }
 }
 

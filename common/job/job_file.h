@@ -64,7 +64,8 @@ class JobFile {
   absl::btree_map<std::string, std::string> overrides_;  // Field path -> the assignment.
 };
 
-// Makes the job's relative paths absolute, starting at `folder` (absolute).
+// Makes the job's relative paths absolute, starting at `folder` (absolute), and removes the steps
+// "." and ".." from all of them: daemons refuse such paths.
 void ResolvePaths(const std::string& folder, v1::JobSpec* spec);
 
 }  // namespace capstan

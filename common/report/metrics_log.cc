@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/observability/json_quote.h"
+#include "common/storage/path_access.h"
 #include "common/storage/private_files.h"
 
 namespace capstan {
@@ -74,7 +75,7 @@ std::string ToJsonLine(const MetricsRecord& record) {
 }
 
 absl::StatusOr<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, kPrivateFileMode);
+  const int fd = OpenPath(path, O_RDWR | O_APPEND | O_CREAT, kPrivateFileMode);
   if (fd < 0) return Failed("opening", path);
   const absl::StatusOr<bool> torn = EndsInMidLine(fd, path);
   if (!torn.ok()) {

@@ -19,6 +19,8 @@ absl::Status DiskError(absl::string_view what, absl::string_view path) {
     case EDQUOT:
     case EFBIG:
       return absl::ResourceExhaustedError(message);
+    case ELOOP:
+      return absl::PermissionDeniedError(message);
     default:
       return absl::UnavailableError(message);
   }

@@ -10,7 +10,8 @@
 namespace capstan {
 
 // "cannot `what` `path`: (the error in errno)". kNotFound: no such file or folder.
-// kResourceExhausted: no space, quota, or a file that may not be larger. kUnavailable: any other.
+// kResourceExhausted: no space, quota, or a file that may not be larger. kPermissionDenied: a link
+// leads out of the allowed folders (path_access.h). kUnavailable: any other.
 absl::Status DiskError(absl::string_view what, absl::string_view path);
 
 }  // namespace capstan

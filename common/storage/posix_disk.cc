@@ -15,6 +15,7 @@
 #include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
 #include "common/storage/disk_error.h"
+#include "common/storage/path_access.h"
 #include "common/storage/private_files.h"
 #include "common/storage/regular_file.h"
 
@@ -28,7 +29,7 @@ constexpr int kCreateTriesMax = 10;  // While others make files of the same name
 int OpenAgain(const std::string& path, int flags) {
   int fd = -1;
   do {
-    fd = open(path.c_str(), flags | O_CLOEXEC, kPrivateFileMode);
+    fd = OpenPath(path, flags, kPrivateFileMode);
   } while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -134,7 +135,7 @@ std::string ParentOf(const std::string& path) {
 
 bool IsFolder(const std::string& path) {
   struct stat status;
-  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  return StatPath(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 }  // namespace
@@ -161,12 +162,12 @@ absl::StatusOr<std::string> PosixDisk::ReadPart(const std::string& path, int64_t
 }
 
 absl::Status PosixDisk::Rename(const std::string& from, const std::string& to) {
-  if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  if (RenamePath(from, to) == 0) return absl::OkStatus();
   return DiskError(absl::StrCat("rename ", from, " to"), to);
 }
 
 absl::Status PosixDisk::Remove(const std::string& path) {
-  if (remove(path.c_str()) == 0) return absl::OkStatus();
+  if (RemovePath(path) == 0) return absl::OkStatus();
   return DiskError("remove", path);
 }
 
@@ -175,7 +176,7 @@ absl::Status PosixDisk::MakeFolder(const std::string& path) {
   const std::string parent = ParentOf(path);
   if (!IsFolder(path)) {
     if (parent != ".") CAPSTAN_RETURN_IF_ERROR(MakeFolder(parent));
-    if (mkdir(path.c_str(), kPrivateFolderMode) != 0 && errno != EEXIST) {
+    if (MakeOneFolder(path, kPrivateFolderMode) != 0 && errno != EEXIST) {
       return DiskError("make the folder", path);
     }
     if (!IsFolder(path)) {
@@ -203,7 +204,7 @@ absl::Status PosixDisk::SyncFolder(const std::string& path) {
 }
 
 absl::StatusOr<std::vector<std::string>> PosixDisk::List(const std::string& path) {
-  DIR* folder = opendir(path.c_str());
+  DIR* folder = OpenFolder(path);
   if (folder == nullptr && errno == ENOTDIR) {
     return absl::NotFoundError(absl::StrCat("cannot list ", path, ": it is no folder"));
   }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/storage/path_access.h"
 
 namespace capstan {
 namespace {
@@ -28,6 +29,10 @@ absl::StatusCode CodeOf(int error_number) {
 }
 
 absl::Status ReadError(absl::string_view path, int error_number) {
+  if (error_number == ELOOP && Confinement() != nullptr) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        path, ": cannot be read: a link leads out of the folder that --allow-path allows"));
+  }
   return absl::Status(CodeOf(error_number),
                       absl::StrCat(path, ": cannot be read: ", std::strerror(error_number)));
 }
@@ -40,12 +45,15 @@ absl::Status NotRegular(absl::string_view path, absl::string_view kind) {
 }  // namespace
 
 absl::StatusOr<RegularFile> OpenRegularFile(const std::string& path) {
-  RegularFile file{.fd = Descriptor(open(path.c_str(), kOpenUnknownFlags))};
+  if (const absl::Status allowed = CheckConfined(path); !allowed.ok()) {
+    return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be read: ", allowed.message()));
+  }
+  RegularFile file{.fd = Descriptor(OpenPath(path, kOpenUnknownFlags))};
   struct stat status = {};
   if (!file.fd.ok()) {
     const int error = errno;
     // A socket cannot be opened, nor a device that has no driver.
-    if (error == ENXIO && stat(path.c_str(), &status) == 0) {
+    if (error == ENXIO && StatPath(path, &status) == 0) {
       return NotRegular(path, KindOfFile(status.st_mode));
     }
     return ReadError(path, error);

@@ -2,23 +2,30 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-#include <utility>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "common/storage/disk_error.h"
+#include "common/storage/path_access.h"
+#include "common/storage/private_files.h"
 
 namespace capstan {
 namespace {
 
+constexpr int kTriesMax = 100;
+
 // If it fails, errno says why.
 TemporaryFile Make(const std::string& path) {
-  std::string name = absl::StrCat(path, ".tmp-XXXXXX");
-  const int fd = mkostemp(name.data(), O_CLOEXEC);  // It opens with O_EXCL and mode 0600.
-  return {Descriptor(fd), std::move(name)};
+  std::random_device draw;
+  TemporaryFile file;
+  for (int i = 0; i < kTriesMax; ++i) {
+    file.path = absl::StrCat(path, ".tmp-", absl::Hex(draw(), absl::kZeroPad8));
+    file.fd = Descriptor(OpenPath(file.path, O_RDWR | O_CREAT | O_EXCL, kPrivateFileMode));
+    if (file.fd.ok() || errno != EEXIST) break;
+  }
+  return file;
 }
 
 }  // namespace
@@ -35,7 +42,7 @@ absl::Status ReplaceFile(const std::string& path, absl::string_view contents) {
   if (!file.fd.ok()) return DiskError("write", path);
   const auto failed = [&] {
     const absl::Status status = DiskError("write", path);
-    unlink(file.path.c_str());
+    RemovePath(file.path);
     return status;
   };
   while (!contents.empty()) {
@@ -44,7 +51,7 @@ absl::Status ReplaceFile(const std::string& path, absl::string_view contents) {
     if (written < 0) return failed();
     contents.remove_prefix(static_cast<size_t>(written));
   }
-  return rename(file.path.c_str(), path.c_str()) == 0 ? absl::OkStatus() : failed();
+  return RenamePath(file.path, path) == 0 ? absl::OkStatus() : failed();
 }
 
 }  // namespace capstan

@@ -21,7 +21,7 @@ struct TemporaryFile {
   std::string path;
 };
 
-// Makes an empty file "<path>.tmp-<six random characters>" with kPrivateFileMode.
+// Makes an empty file "<path>.tmp-<eight random characters>" with kPrivateFileMode.
 // Errors: that of the operating system, with the path (kNotFound: no such folder...).
 absl::StatusOr<TemporaryFile> MakeTemporaryBeside(const std::string& path);
 

@@ -7,11 +7,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "common/storage/private_files.h"
+#include "common/storage/path_access.h"
 #include "common/storage/replace_file.h"
 
 namespace capstan {
@@ -28,7 +27,7 @@ absl::Status ErrnoStatus(const char* what, const std::string& path) {
 }  // namespace
 
 absl::Status SyncDirectory(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = OpenPath(path, O_RDONLY | O_DIRECTORY);
   if (fd < 0) return ErrnoStatus("open", path);
   absl::Status status;
   // Some file systems cannot sync folders; their renames are as durable as they get.
@@ -45,7 +44,7 @@ absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::stri
 }
 
 DurableFile::~DurableFile() {
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (!temporary_.empty()) RemovePath(temporary_);
 }
 
 absl::Status DurableFile::Append(absl::string_view bytes) {
@@ -97,7 +96,7 @@ absl::Status DurableFile::Commit() {
   if (progress_) SyncByPieces();
   if (fsync(fd_.get()) != 0) return ErrnoStatus("sync", temporary_);
   if (close(fd_.Release()) != 0) return ErrnoStatus("close", temporary_);
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (RenamePath(temporary_, path_) != 0) {
     return ErrnoStatus("rename a temporary file to", path_);
   }
   temporary_.clear();
@@ -114,9 +113,7 @@ absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::st
 }
 
 absl::Status MakeDirectories(const std::string& path) {
-  const std::error_code error = MakePrivateFolders(path);
-  if (!error) return absl::OkStatus();
-  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the folder ", path));
+  return MakeFolders(path) == 0 ? absl::OkStatus() : ErrnoStatus("make the folder", path);
 }
 
 }  // namespace capstan

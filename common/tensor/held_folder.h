@@ -9,7 +9,6 @@
 #define CAPSTAN_COMMON_TENSOR_HELD_FOLDER_H_
 
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "common/storage/descriptor.h"
@@ -22,12 +21,15 @@ class HeldFolder {
   // Errors: that of the operating system, with the path.
   static absl::StatusOr<HeldFolder> Make(const std::string& path);
 
+  HeldFolder(HeldFolder&&) = default;
+  ~HeldFolder();
+
   // The folder, by its descriptor, for this process alone and while this lives. What is made below
   // it fails with kNotFound once the folder is removed.
   std::string path() const;
 
  private:
-  explicit HeldFolder(Descriptor fd) : fd_(std::move(fd)) {}
+  explicit HeldFolder(Descriptor fd);
   Descriptor fd_;
 };
 

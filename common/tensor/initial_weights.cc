@@ -1,7 +1,8 @@
 #include "common/tensor/initial_weights.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "absl/container/btree_map.h"
@@ -10,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/model/initial_values.h"
 #include "common/status/status_macros.h"
+#include "common/storage/path_access.h"
 #include "common/tensor/model_file.h"
 #include "common/tensor/safetensors.h"
 
@@ -73,8 +75,8 @@ int TakeTable(const v1::TableSpec& table, ByName& tensors, std::vector<float>& v
 absl::StatusOr<InitialWeights> ReadInitialWeights(const std::string& path,
                                                   absl::Span<const v1::TableSpec> tables,
                                                   uint64_t seed, WeightsFit fit) {
-  std::error_code error;
-  const bool folder = std::filesystem::is_directory(path, error);
+  struct stat status;
+  const bool folder = StatPath(path, &status) == 0 && S_ISDIR(status.st_mode);
   const std::string file = folder ? absl::StrCat(path, "/", kModelTensorsFile) : path;
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<NamedTensor> read, ReadSafetensors(file));
   ByName tensors;

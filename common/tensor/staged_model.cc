@@ -1,13 +1,12 @@
 #include "common/tensor/staged_model.h"
 
+#include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
@@ -16,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/status/status_macros.h"
+#include "common/storage/path_access.h"
 #include "common/tensor/durable_file.h"
 #include "common/tensor/model_file.h"
 #include "common/types/staging.h"
@@ -46,9 +46,10 @@ std::optional<Incarnation> WriterOf(const fs::path& path) {
 
 // Moves a file. It is no error if the file was moved before and is in its place already.
 absl::Status Move(const fs::path& from, const fs::path& to) {
-  if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  if (RenamePath(from, to) == 0) return absl::OkStatus();
   const int error = errno;
-  if (error == ENOENT && access(to.c_str(), F_OK) == 0) return absl::OkStatus();
+  struct stat there;
+  if (error == ENOENT && StatPath(to, &there) == 0) return absl::OkStatus();
   if (error == EXDEV) {
     return absl::FailedPreconditionError(absl::StrCat(
         "cannot move ", from.string(), " to ", to.string(),
@@ -88,16 +89,18 @@ absl::Status PublishModel(const std::string& staged, const std::string& folder, 
 
 std::vector<StagedModel> StagedModelsIn(const std::string& folder) {
   std::vector<StagedModel> staged;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (const auto writer = WriterOf(it->path())) staged.push_back({it->path().string(), *writer});
+  DIR* entries = OpenFolder(folder);
+  if (entries == nullptr) return staged;
+  while (const dirent* entry = readdir(entries)) {
+    const fs::path path = fs::path(folder) / entry->d_name;
+    if (const auto writer = WriterOf(path)) staged.push_back({path.string(), *writer});
   }
+  closedir(entries);
   return staged;
 }
 
 void RemoveStagedModel(const std::string& staged) {
-  std::error_code error;
-  if (WriterOf(staged)) fs::remove_all(staged, error);
+  if (WriterOf(staged)) RemoveTree(staged);
 }
 
 void RemoveStagedModelsUpTo(Incarnation last, const std::string& folder) {
