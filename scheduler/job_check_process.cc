@@ -22,7 +22,9 @@
 #include "common/process/harmless_variables.h"
 #include "common/process/subprocess.h"
 #include "common/status/status_macros.h"
+#include "common/storage/allowed_paths.h"
 #include "common/storage/descriptor.h"
+#include "common/storage/path_access.h"
 #include "common/time/duration_text.h"
 #include "scheduler/job_check.pb.h"
 
@@ -63,6 +65,13 @@ bool LimitMyself(const JobCheckRequest& request) {
          Limit(RLIMIT_CPU, seconds, seconds + 1) &&  // SIGXCPU, and SIGKILL a second later.
          (!kLimitsMemory || Limit(RLIMIT_DATA, memory, memory)) &&
          prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
+absl::Status ConfineMyself(const JobCheckRequest& request) {
+  if (!request.confined()) return absl::OkStatus();
+  const std::vector<std::string> rules(request.allow_path().begin(), request.allow_path().end());
+  CAPSTAN_ASSIGN_OR_RETURN(AllowedPaths allowed, AllowedPaths::Parse(rules));
+  return ConfinePaths(std::move(allowed));
 }
 
 bool WriteAll(const void* bytes, size_t count) {
@@ -258,6 +267,10 @@ absl::StatusOr<JobCheck> CheckJobInChild(const JobCheckLimits& limits, const v1:
   *request.mutable_spec() = spec;
   request.set_memory_bytes(limits.memory_bytes);
   request.set_cpu_seconds(std::max<int64_t>(1, absl::ToInt64Seconds(limits.time)));
+  if (const AllowedPaths* const allowed = Confinement(); allowed != nullptr) {
+    request.set_confined(true);
+    request.mutable_allow_path()->Assign(allowed->rules().begin(), allowed->rules().end());
+  }
   CAPSTAN_ASSIGN_OR_RETURN(const Descriptor input, FileOf(request.SerializeAsString()));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -291,7 +304,8 @@ bool LimitsMemory() { return kLimitsMemory; }
 
 int RunJobCheck() {
   JobCheckRequest request;
-  if (!request.ParseFromFileDescriptor(STDIN_FILENO) || !LimitMyself(request)) {
+  if (!request.ParseFromFileDescriptor(STDIN_FILENO) || !LimitMyself(request) ||
+      !ConfineMyself(request).ok()) {
     return kExitNoRequest;
   }
   const JobCheck check = CheckJob(request.spec());

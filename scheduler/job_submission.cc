@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/job/job_paths.h"
 #include "common/process/random_hex.h"
 #include "common/security/capability.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/initial_checkpoint.h"
@@ -15,16 +17,17 @@
 namespace capstan::scheduler {
 
 JobSubmission::JobSubmission(const std::string& data_folder, const std::string& cluster_id,
-                             JobChecker check_job, DurableState* state,
-                             ArtifactPublisher* artifacts)
+                             const AllowedPaths* allowed, JobChecker check_job,
+                             DurableState* state, ArtifactPublisher* artifacts)
     : data_folder_(data_folder),
       cluster_id_(cluster_id),
+      allowed_(allowed),
       check_job_(check_job ? std::move(check_job) : CheckJob),
       state_(state),
       artifacts_(artifacts) {}
 
 // One thread takes all submissions, so the first call has ended when its repetition is checked.
-absl::Status JobSubmission::Submit(const v1::SubmitJobRequest& request,
+absl::Status JobSubmission::Submit(const v1::SubmitJobRequest& request, const std::string& user,
                                    const Call<v1::SubmitJobResponse>& call) {
   {
     absl::MutexLock lock(&state_->mutex());
@@ -36,11 +39,18 @@ absl::Status JobSubmission::Submit(const v1::SubmitJobRequest& request,
       return absl::OkStatus();
     }
   }
-  return Check(request, call);
+  return Check(request, user, call);
 }
 
-absl::Status JobSubmission::Check(const v1::SubmitJobRequest& request,
+absl::Status JobSubmission::Check(const v1::SubmitJobRequest& request, const std::string& user,
                                   const Call<v1::SubmitJobResponse>& call) {
+  if (allowed_ != nullptr) {
+    CAPSTAN_RETURN_IF_ERROR(CheckJobPaths(*allowed_, user, request.spec()));
+    const std::string& restore = request.restore_folder();
+    if (!restore.empty()) {
+      CAPSTAN_RETURN_IF_ERROR(Annotate(allowed_->Check(user, restore), "restore_folder"));
+    }
+  }
   CAPSTAN_ASSIGN_OR_RETURN(const std::string folder, FolderToRestore(request, *call.response));
   CAPSTAN_ASSIGN_OR_RETURN(JobCheck check, check_job_(request.spec()));
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec(), std::move(check)));

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/job/check_job.h"
+#include "common/storage/allowed_paths.h"
 #include "common/storage/posix_disk.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/admission.h"
@@ -32,19 +33,22 @@ class JobSubmission {
   // Does what CheckJob does, or says why it cannot.
   using JobChecker = std::function<absl::StatusOr<JobCheck>(const v1::JobSpec& spec)>;
 
-  // `state` and `artifacts` outlive the submission. Null `check_job`: CheckJob in this process.
-  JobSubmission(const std::string& data_folder, const std::string& cluster_id, JobChecker check_job,
-                DurableState* state, ArtifactPublisher* artifacts);
+  // `state`, `artifacts` and `allowed` (null: jobs may name any path) outlive the submission. Null
+  // `check_job`: CheckJob in this process.
+  JobSubmission(const std::string& data_folder, const std::string& cluster_id,
+                const AllowedPaths* allowed, JobChecker check_job, DurableState* state,
+                ArtifactPublisher* artifacts);
 
   // Answers the call unless it returns an error: then the caller answers the call with that error.
   // The private methods that take the call do the same.
+  // `user` is the name of the caller; empty: it is not authenticated.
   // Errors: those of SubmitJob.
-  absl::Status Submit(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
-      ABSL_LOCKS_EXCLUDED(state_->mutex());
+  absl::Status Submit(const v1::SubmitJobRequest& request, const std::string& user,
+                      const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(state_->mutex());
 
  private:
-  absl::Status Check(const v1::SubmitJobRequest& request, const Call<v1::SubmitJobResponse>& call)
-      ABSL_LOCKS_EXCLUDED(state_->mutex());
+  absl::Status Check(const v1::SubmitJobRequest& request, const std::string& user,
+                     const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(state_->mutex());
   absl::Status NameAndEnter(AdmittedJob job, OldModel old_model, std::optional<RestoreFrom> restore,
                             const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
@@ -65,6 +69,7 @@ class JobSubmission {
 
   const std::string data_folder_;
   const std::string cluster_id_;
+  const AllowedPaths* const allowed_;
   const JobChecker check_job_;
   DurableState* const state_;
   ArtifactPublisher* const artifacts_;

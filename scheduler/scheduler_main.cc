@@ -21,6 +21,7 @@
 #include "common/process/version.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/storage/path_access.h"
 #include "common/storage/posix_disk.h"
 #include "common/storage/private_files.h"
 #include "common/tensor/durable_file.h"
@@ -67,7 +68,6 @@ absl::StatusOr<absl::Duration> ParsePositive(const std::string& flag, const std:
 
 absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
   SchedulerService::Options options;
-  options.data_folder = flags.data_dir;
   options.hostname = LocalHostname();
   CAPSTAN_ASSIGN_OR_RETURN(options.core.lease, ParsePositive("lease", flags.lease));
   CAPSTAN_ASSIGN_OR_RETURN(options.core.sync_interval,
@@ -117,7 +117,8 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   CAPSTAN_ASSIGN_OR_RETURN(
       const std::unique_ptr<Credentials> credentials,
       OpenCredentials(flags.daemon, PeerRole::kScheduler, {flags.daemon.listen}));
-  CAPSTAN_RETURN_IF_ERROR(MakeDirectories(options.data_folder));
+  CAPSTAN_ASSIGN_OR_RETURN(options.data_folder, ConfineDaemon(flags.daemon, flags.data_dir));
+  options.allowed = Confinement();
   CAPSTAN_ASSIGN_OR_RETURN(const auto store,
                            SqliteStore::Open(absl::StrCat(options.data_folder, "/scheduler.db")));
   const SteadyClock clock;

@@ -49,9 +49,11 @@ const Task* FindTask(const SchedulerCore& core, const TaskKey& key) {
 
 SchedulerService::SchedulerService(const Options& options, std::unique_ptr<DurableState> state,
                                    const std::string& cluster_id)
-    : state_(std::move(state)),
+    : allowed_(options.allowed),
+      state_(std::move(state)),
       artifacts_(options.data_folder, state_.get()),
-      submission_(options.data_folder, cluster_id, options.check_job, state_.get(), &artifacts_),
+      submission_(options.data_folder, cluster_id, allowed_, options.check_job, state_.get(),
+                  &artifacts_),
       recovery_(state_.get()),
       admission_(kAdmissionsMax) {}
 

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/storage/allowed_paths.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/artifact_publisher.h"
@@ -39,7 +40,9 @@ namespace capstan::scheduler {
 class SchedulerService final : public v1::Scheduler::CallbackService {
  public:
   struct Options : DurableState::Options {
-    std::string data_folder;              // Exists.
+    std::string data_folder;  // Exists.
+    // What jobs may name. Outlives the service. Null: everything.
+    const AllowedPaths* allowed = nullptr;
     JobSubmission::JobChecker check_job;  // Null: CheckJob in this process.
   };
   static constexpr size_t kAdmissionsMax = 64;  // Submissions, exports, recoveries that wait.
@@ -139,10 +142,11 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   void SyncCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
   // Answers the call unless it returns an error: then the caller answers the call with that error.
-  absl::Status BeginExport(const v1::ExportJobRequest& request,
+  absl::Status BeginExport(const v1::ExportJobRequest& request, const std::string& user,
                            const Call<v1::ExportJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
 
+  const AllowedPaths* const allowed_;  // Null: everything.
   // All self-synchronized, or used by the admission thread alone.
   const std::unique_ptr<DurableState> state_;
   ArtifactPublisher artifacts_;

@@ -1,5 +1,6 @@
 // The calls of users about jobs.
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "absl/time/clock.h"
 #include "common/job/diagnostic.h"
 #include "common/job/labels.h"
+#include "common/net/call_gate.h"
+#include "common/security/identity.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admission.h"
 #include "scheduler/admitted_codec.h"
@@ -65,6 +69,12 @@ absl::Status Annotate(const v1::AnnotateJobRequest& request, AdmittedJobs& jobs,
   return absl::OkStatus();
 }
 
+// Returns "" if the caller is not authenticated.
+std::string NameOfCaller(const grpc::CallbackServerContext& context) {
+  const std::optional<Identity> caller = CallerOf(context);
+  return caller ? caller->name : "";
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* SchedulerService::PostAdmission(grpc::ServerUnaryReactor* reactor,
@@ -88,8 +98,8 @@ grpc::ServerUnaryReactor* SchedulerService::SubmitJob(grpc::CallbackServerContex
   }
   return PostAdmission(
       reactor,
-      [this, request, reactor, response] {
-        return submission_.Submit(*request, {reactor, response});
+      [this, request, user = NameOfCaller(*context), reactor, response] {
+        return submission_.Submit(*request, user, {reactor, response});
       },
       absl::StrCat("more than ", kAdmissionsMax));
 }
@@ -167,16 +177,22 @@ grpc::ServerUnaryReactor* SchedulerService::ExportJob(grpc::CallbackServerContex
                                                       const v1::ExportJobRequest* request,
                                                       v1::ExportJobResponse* response) {
   const Call<v1::ExportJobResponse> call{context->DefaultReactor(), response};
-  return PostAdmission(call.reactor, [this, request, call] { return BeginExport(*request, call); });
+  return PostAdmission(call.reactor, [this, request, user = NameOfCaller(*context), call] {
+    return BeginExport(*request, user, call);
+  });
 }
 
 absl::Status SchedulerService::BeginExport(const v1::ExportJobRequest& request,
+                                           const std::string& user,
                                            const Call<v1::ExportJobResponse>& call) {
   const std::string& wished = request.folder();
   const std::string& host = state_->hostname();
   if (!wished.empty() && wished.front() != '/') {
     return absl::InvalidArgumentError(
         absl::StrCat("folder: \"", wished, "\", expected an absolute path on ", host));
+  }
+  if (!wished.empty() && allowed_ != nullptr) {
+    CAPSTAN_RETURN_IF_ERROR(capstan::Annotate(allowed_->Check(user, wished), "folder"));
   }
   std::string folder = wished;
   int64_t bytes = 0;

@@ -144,7 +144,7 @@ class Daemon final : public NodeProgram {
 
  private:
   ServerAgent::Options TableOptions();
-  absl::Status OpenFolder(const std::string& folder);
+  absl::Status OpenFolder(const std::string& folder);  // `folder` exists.
   absl::Status OpenLog(const std::string& folder);
   absl::Status OpenDevice();
   absl::Status ListenForData();
@@ -229,7 +229,6 @@ Daemon::~Daemon() {
 }
 
 absl::Status Daemon::OpenFolder(const std::string& folder) {
-  CAPSTAN_RETURN_IF_ERROR(disk_.MakeFolder(folder));
   CAPSTAN_ASSIGN_OR_RETURN(folder_lock_, FolderLock::Take(folder));
   node_->KeepIdentityIn(folder);
   CAPSTAN_ASSIGN_OR_RETURN(row_disks_, FileRowDisks::Create(folder + "/rows"));
@@ -296,7 +295,9 @@ absl::Status Daemon::OpenDevice() {
 
 absl::Status Daemon::Start() {
   CAPSTAN_RETURN_IF_ERROR(OpenDevice());
-  if (!flags_.data_dir.empty()) CAPSTAN_RETURN_IF_ERROR(OpenFolder(flags_.data_dir));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string folder,
+                           ConfineDaemon(flags_.node.daemon, flags_.data_dir));
+  if (!folder.empty()) CAPSTAN_RETURN_IF_ERROR(OpenFolder(folder));
   source_ = std::make_unique<DiskTableSource>(&disk_, log_.get(), &scheduler_disk_);
   tables_ = std::make_unique<ServerAgent>(TableOptions());
   CAPSTAN_RETURN_IF_ERROR(ListenForData());

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +17,7 @@
 #include "common/observability/log.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
+#include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/private_files.h"
 #include "proto/task_logs.grpc.pb.h"
@@ -80,6 +80,10 @@ int RunTaskProcess(const Flags& flags) {
     return kExitBadSpec;
   }
   const std::string folder = std::filesystem::path(flags.spec).parent_path().string();
+  if (const auto confined = ConfineDaemon(flags.node.daemon, folder); !confined.ok()) {
+    LogError({}, "{}", std::string(confined.status().message()));
+    return kExitBadSpec;
+  }
   return RunTask(*assignment, flags.node.scheduler, credentials->get(), folder);
 }
 
@@ -111,14 +115,6 @@ Daemon::~Daemon() {
   tasks_.reset();        // ...and the node: all threads end before any of the objects is destroyed.
 }
 
-absl::StatusOr<std::string> MakeWorkDir(const std::string& work_dir) {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::absolute(work_dir, error);
-  if (!error) error = MakePrivateFolders(path.string());
-  if (!error) return path.string();
-  return absl::UnavailableError(absl::StrCat("--work-dir=", work_dir, ": ", error.message()));
-}
-
 Devices FindDevices() {
   DeviceProbe probe({.backend_problem = GpuBackendProblem});
   Devices devices = probe.Find();
@@ -141,7 +137,12 @@ absl::StatusOr<int64_t> Daemon::KeepLog(const v1::KeepTaskLogRequest& request) {
 
 absl::Status Daemon::Start() {
   TaskSupervisor::Options options;
-  CAPSTAN_ASSIGN_OR_RETURN(options.work_dir, MakeWorkDir(flags_.work_dir));
+  absl::StatusOr<std::string> work_dir = ConfineDaemon(flags_.node.daemon, flags_.work_dir);
+  if (!work_dir.ok()) {
+    return Annotate(work_dir.status(), absl::StrCat("--work-dir=", flags_.work_dir));
+  }
+  options.work_dir = *std::move(work_dir);
+  options.allow_path = flags_.node.daemon.allow_path;
   node_->KeepIdentityIn(options.work_dir);
   options.scheduler = flags_.node.scheduler;
   options.tls_dir = flags_.node.daemon.tls_dir;

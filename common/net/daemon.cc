@@ -8,8 +8,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -18,6 +21,9 @@
 #include "common/observability/log.h"
 #include "common/process/version.h"
 #include "common/status/status_macros.h"
+#include "common/storage/allowed_paths.h"
+#include "common/storage/path_access.h"
+#include "common/storage/posix_disk.h"
 #include "common/storage/replace_file.h"
 
 namespace capstan {
@@ -84,6 +90,10 @@ std::string CheckAdvertised(const std::string& text) {
   return absl::StrCat("address \"", text, "\": expected HOST or HOST:PORT");
 }
 
+std::string CheckAllowPath(const std::string& text) {
+  return std::string(AllowedPaths::Parse({text}).status().message());
+}
+
 sigset_t ShutdownSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -112,6 +122,14 @@ void AddDaemonFlags(CLI::App& app, const std::string& program, DaemonFlags* flag
   app.add_flag("--insecure", flags->insecure,
                "Listen beyond this machine without --tls-dir: whoever reaches the port may do "
                "everything");
+  app.add_option("--allow-path", flags->allow_path,
+                 "Folder below which jobs may name files, or USER=FOLDER for the jobs of one "
+                 "user; {user} in FOLDER stands for the user's name. May be repeated, or hold "
+                 "several between commas. Jobs may name no other files")
+      ->type_name("[USER=]FOLDER")
+      ->envname("CAPSTAN_ALLOW_PATH")
+      ->check(CheckAllowPath)
+      ->allow_extra_args(false);
   app.set_config("--config", "", "Read flags from this file: lines of `flag = value`");
   app.config_formatter(std::make_shared<EnvironmentFirst>(&app));
   app.allow_config_extras(CLI::config_extras_mode::error);
@@ -185,6 +203,20 @@ absl::Status WritePortFile(const std::string& path, const std::string& address) 
   const absl::Status written = ReplaceFile(path, address + "\n");
   if (written.ok()) return written;
   return absl::UnavailableError(absl::StrCat("port file ", path, ": ", written.message()));
+}
+
+absl::StatusOr<std::string> ConfineDaemon(const DaemonFlags& flags, const std::string& own) {
+  CAPSTAN_ASSIGN_OR_RETURN(AllowedPaths allowed, AllowedPaths::Parse(flags.allow_path));
+  std::string folder;
+  if (!own.empty()) {
+    std::error_code error;
+    folder = std::filesystem::absolute(own, error).lexically_normal().string();
+    if (error) return absl::UnavailableError(absl::StrCat(own, ": ", error.message()));
+    CAPSTAN_RETURN_IF_ERROR(PosixDisk().MakeFolder(folder));
+    allowed.AddOwn(folder);
+  }
+  CAPSTAN_RETURN_IF_ERROR(ConfinePaths(std::move(allowed)));
+  return folder;
 }
 
 void BlockSignals() {

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,15 +29,16 @@
 namespace capstan {
 
 struct DaemonFlags {
-  std::string listen = "127.0.0.1:0";  // --listen: host:port; port 0 picks a free one.
-  std::string name;                    // --name: wished node id; empty: the scheduler picks one.
-  bool reflection = false;             // --reflection: offer gRPC reflection.
-  std::string log_format = "text";     // --log-format: "text" or "json".
-  std::string log_file;                // --log-file: empty is standard error.
-  std::string port_file;               // --port-file: see WritePortFile; empty: none.
-  std::string advertise;               // --advertise: host[:port]; empty: see PeerAddress.
-  std::string tls_dir;                 // --tls-dir: see TlsFolder; empty: plain text.
-  bool insecure = false;               // --insecure: plain text beyond loopback.
+  std::string listen = "127.0.0.1:0";   // --listen: host:port; port 0 picks a free one.
+  std::string name;                     // --name: wished node id; empty: the scheduler picks one.
+  bool reflection = false;              // --reflection: offer gRPC reflection.
+  std::string log_format = "text";      // --log-format: "text" or "json".
+  std::string log_file;                 // --log-file: empty is standard error.
+  std::string port_file;                // --port-file: see WritePortFile; empty: none.
+  std::string advertise;                // --advertise: host[:port]; empty: see PeerAddress.
+  std::string tls_dir;                  // --tls-dir: see TlsFolder; empty: plain text.
+  bool insecure = false;                // --insecure: plain text beyond loopback.
+  std::vector<std::string> allow_path;  // --allow-path: see AllowedPaths; each may hold several.
 };
 
 // Adds the flags above, --config=FILE (TOML or INI, `flag = value` lines; an unknown key is an
@@ -72,6 +74,11 @@ void InitDaemonLogging(const DaemonFlags& flags, const std::string& role);
 // Whoever waits for the file removes an old one before it starts the daemon.
 // Errors: kUnavailable  the file cannot be written; names it and the cause.
 absl::Status WritePortFile(const std::string& path, const std::string& address);
+
+// Makes the `own` folder of a daemon and confines this process to it and to --allow-path (see
+// path_access.h). Returns the folder's absolute path without "..". Empty: it has none.
+// Errors: kFailedPrecondition  this system cannot confine. Those of PosixDisk::MakeFolder.
+absl::StatusOr<std::string> ConfineDaemon(const DaemonFlags& flags, const std::string& own);
 
 // Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE. Ends of
 // children can be waited for, whatever this process was started with.

@@ -2,12 +2,14 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/net/credentials.h"
@@ -31,6 +33,8 @@ namespace {
 constexpr absl::Duration kGrace = absl::Seconds(15);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
 constexpr int kNodesMax = 256;  // Nodes of each role on one machine.
+// Where data lies on many machines, the second where Debian's packages put it.
+constexpr const char* kDataFolders[] = {"/data", "/usr/share/datasets"};
 
 struct ClusterArguments {
   std::string directory;  // Empty: the default folder.
@@ -40,6 +44,7 @@ struct ClusterArguments {
   std::string job_file;
   std::vector<std::string> overrides;
   bool replace_model = false;
+  std::vector<std::string> allow_path;
 };
 
 absl::StatusOr<std::string> DirectoryOf(const ClusterArguments& arguments) {
@@ -78,6 +83,27 @@ std::string ProcessTable(const ClusterOutput& cluster) {
   return table.ToString();
 }
 
+// Returns the folders in which the user of a local cluster expects his files. They give a job no
+// right that who submits it lacks: that is the user who starts the daemons. They keep a job file
+// that came from elsewhere away from the rest of the machine.
+std::vector<std::string> AllowedTo(const ClusterArguments& arguments) {
+  std::vector<std::string> folders(std::begin(kDataFolders), std::end(kDataFolders));
+  std::error_code error;
+  folders.push_back(std::filesystem::current_path(error).string());
+  folders.push_back(std::filesystem::temp_directory_path(error).string());
+  folders.push_back(Environment::OfProcess().variable("HOME").value_or(""));
+  if (!arguments.job_file.empty()) {
+    const auto job = std::filesystem::absolute(arguments.job_file, error);
+    folders.push_back(job.parent_path().string());
+  }
+  for (std::string& folder : folders) {
+    folder = std::filesystem::path(folder).lexically_normal().string();
+  }
+  std::erase_if(folders, [](const std::string& folder) { return !absl::StartsWith(folder, "/"); });
+  folders.insert(folders.end(), arguments.allow_path.begin(), arguments.allow_path.end());
+  return folders;
+}
+
 absl::StatusOr<ClusterFile> Start(const ClusterArguments& arguments, const std::string& directory,
                                   bool end_with_parent) {
   LocalClusterOptions options;
@@ -85,6 +111,7 @@ absl::StatusOr<ClusterFile> Start(const ClusterArguments& arguments, const std::
   options.servers = arguments.servers;
   options.workers = arguments.workers;
   options.end_with_parent = end_with_parent;
+  options.allow_path = AllowedTo(arguments);
   CAPSTAN_ASSIGN_OR_RETURN(options.binaries, FindBinaries(BinarySearch::OfProcess()));
   return StartLocalCluster(options);
 }
@@ -250,6 +277,14 @@ void AddSize(CLI::App* command, const Arguments& arguments) {
       ->check(CLI::Range(1, kNodesMax))
       ->type_name("N")
       ->capture_default_str();
+  command
+      ->add_option("--allow-path", arguments->allow_path,
+                   "Folder below which jobs may name files, beside the cluster's own, the working "
+                   "and the home folder, that of a job file to run, /data, /usr/share/datasets "
+                   "and that of temporary files; may be repeated")
+      ->type_name("FOLDER")
+      ->envname("CAPSTAN_ALLOW_PATH")
+      ->allow_extra_args(false);
 }
 
 using ClusterFunction = int (*)(const Settings& settings, const ClusterArguments& arguments);

@@ -110,6 +110,10 @@ class Starter {
     spawn.program = program;
     spawn.args = {"--listen=127.0.0.1:0", absl::StrCat("--port-file=", PortFile(name)),
                   absl::StrCat("--tls-dir=", LocalTlsFolder(options_.directory, name))};
+    spawn.args.push_back(absl::StrCat("--allow-path=", options_.directory));
+    for (const std::string& rules : options_.allow_path) {
+      spawn.args.push_back(absl::StrCat("--allow-path=", rules));
+    }
     spawn.args.insert(spawn.args.end(), arguments.begin(), arguments.end());
     spawn.directory = options_.directory;
     spawn.output_file = log;

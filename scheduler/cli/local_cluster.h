@@ -27,6 +27,8 @@ struct LocalClusterOptions {
   std::string directory;  // Absolute path.
   int servers = 2;
   int workers = 2;
+  // --allow-path of all daemons: what jobs may name beside `directory`.
+  std::vector<std::string> allow_path;
   // Every daemon ends when this process ends for any reason.
   bool end_with_parent = false;
   absl::Duration start_limit = absl::Seconds(60);

@@ -28,6 +28,10 @@ POLL_SECONDS = 0.02
 CLI_POLL_SECONDS = 0.1  # Each poll starts the CLI: more often would disturb what is watched.
 before_daemon = None  # Called in each daemon's process before its program is.
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+# --allow-path of all daemons, also of those that the command line starts: where tests have files.
+os.environ.setdefault("CAPSTAN_ALLOW_PATH", ",".join(filter(None, [
+    tempfile.gettempdir(), os.environ.get("TEST_TMPDIR"), os.environ.get("CAPSTAN_TEST_DATA"),
+    os.getcwd(), "/usr/share/datasets"])))
 
 
 def runfile(path):

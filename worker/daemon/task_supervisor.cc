@@ -162,6 +162,9 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
   options.args = {"--task", "--scheduler=" + options_.scheduler, "--spec=" + files.spec,
                   "--log-format=" + options_.log_format};
   if (!options_.tls_dir.empty()) options.args.push_back("--tls-dir=" + options_.tls_dir);
+  for (const std::string& rules : options_.allow_path) {
+    options.args.push_back("--allow-path=" + rules);
+  }
   options.inherits = IsHarmlessVariable;
   options.environment = {{"OMP_NUM_THREADS", std::to_string(threads)}};
   // The fastest plans on its GPUs, which one task measures and later tasks reuse.

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -30,6 +31,8 @@ class TaskSupervisor final : public NodeHandler {
     std::string scheduler;            // host:port, passed to the tasks.
     std::string tls_dir;              // Passed to the tasks. Empty: plain text.
     std::string log_format = "text";  // Passed to the tasks.
+    // Rules of AllowedPaths, passed to the tasks.
+    std::vector<std::string> allow_path;
     // The program that runs a task: this one, even if its file has been replaced since.
     std::string program = "/proc/self/exe";
     int ended_tasks_kept = 20;                     // Ended tasks whose files stay on the disk.
