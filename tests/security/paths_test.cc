@@ -28,6 +28,7 @@
 #include "common/storage/crc32c.h"
 #include "common/storage/path_access.h"
 #include "common/storage/posix_disk.h"
+#include "common/storage/replace_file.h"
 #include "common/tensor/durable_file.h"
 #include "common/tensor/held_folder.h"
 #include "common/tensor/model_file.h"
@@ -40,7 +41,6 @@
 #include "scheduler/admission.h"
 #include "scheduler/received_files.h"
 #include "scheduler/testing/small_job.h"
-#include "scheduler/write_file.h"
 
 namespace capstan {
 namespace {
@@ -403,7 +403,7 @@ const std::vector<Use>& Uses() {
        [](const auto& path) { return MetricsLog::Open(path).status(); }},
       {"job.json", "out",
        [](const auto& path) {
-         return scheduler::WriteFileAtomically(path + "/images-40", "text");
+         return ReplaceFile(path + "/images-40", "text");
        }},
       {"the output is probed", "out",
        [](const auto& path) { return scheduler::CheckWritable("folder", path, 0); }},
