@@ -15,10 +15,12 @@
 #include "common/net/credentials.h"
 #include "common/net/daemon.h"
 #include "common/net/grpc_server.h"
+#include "common/net/handshake_audit.h"
 #include "common/net/host_port.h"
 #include "common/observability/log.h"
 #include "common/process/descriptor_limit.h"
 #include "common/process/version.h"
+#include "common/security/audit_log.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/path_access.h"
@@ -114,11 +116,15 @@ class Fatal {
 };
 
 absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
+  const std::unique_ptr<AuditLog> audit = MakeAuditLog(flags.daemon, "scheduler");
+  const HandshakeAudit handshakes(audit.get());
   CAPSTAN_ASSIGN_OR_RETURN(
       const std::unique_ptr<Credentials> credentials,
-      OpenCredentials(flags.daemon, PeerRole::kScheduler, {flags.daemon.listen}));
+      OpenCredentials(flags.daemon, PeerRole::kScheduler, {flags.daemon.listen}, audit.get()));
   CAPSTAN_ASSIGN_OR_RETURN(options.data_folder, ConfineDaemon(flags.daemon, flags.data_dir));
   options.allowed = Confinement();
+  CAPSTAN_RETURN_IF_ERROR(OpenAuditLog(flags.daemon, options.data_folder, audit.get()));
+  options.audit = audit.get();
   CAPSTAN_ASSIGN_OR_RETURN(const auto store,
                            SqliteStore::Open(absl::StrCat(options.data_folder, "/scheduler.db")));
   const SteadyClock clock;
@@ -142,7 +148,8 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
                            GrpcServer::Start({.listen = flags.daemon.listen,
                                               .reflection = flags.daemon.reflection,
                                               .services = {service.get(), &files, &logs},
-                                              .credentials = credentials.get()}));
+                                              .credentials = credentials.get(),
+                                              .audit = audit.get()}));
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort listener, ParseHostPort(server->address()));
   const std::string address = FormatHostPort(AdvertisedAddress(listener, LocalHostname()));
   LogInfo({}, "capstan-scheduler {} listens on {}, data in {}", kVersion, address,

@@ -22,6 +22,7 @@ namespace capstan::scheduler {
 namespace {
 
 constexpr absl::Duration kWaitLimitMax = absl::Minutes(1);
+constexpr size_t kCountingNodesMax = 10'000;
 
 absl::StatusOr<absl::Duration> CheckWaitLimit(int32_t wait_limit_ms) {
   const absl::Duration limit = absl::Milliseconds(wait_limit_ms);
@@ -55,7 +56,8 @@ SchedulerService::SchedulerService(const Options& options, std::unique_ptr<Durab
       submission_(options.data_folder, cluster_id, allowed_, options.check_job, state_.get(),
                   &artifacts_),
       recovery_(state_.get()),
-      admission_(kAdmissionsMax) {}
+      admission_(kAdmissionsMax),
+      audit_(options.audit) {}
 
 absl::StatusOr<std::unique_ptr<SchedulerService>> SchedulerService::Open(const Options& options,
                                                                          Store* store,
@@ -152,6 +154,10 @@ grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext
   const absl::StatusOr<NodeReport> report = DecodeNodeReport(*request);
   if (!report.ok()) return FinishWith(context->DefaultReactor(), report.status());
   absl::MutexLock lock(&state_->mutex());
+  const bool room = calls_.size() < kCountingNodesMax || calls_.contains(report->node);
+  if (request->calls_size() > 0 && room) {
+    calls_[report->node] = CutCallCounts(request->calls());
+  }
   const Ticket ticket = state_->NextTicket();
   grpc::ServerUnaryReactor* reactor =
       CutReactor::New([this, ticket, node = report->node, incarnation = report->incarnation] {
@@ -233,9 +239,17 @@ grpc::ServerUnaryReactor* SchedulerService::ListNodes(grpc::CallbackServerContex
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   absl::MutexLock lock(&state_->mutex());
   const Instant now = state_->Now();
+  decltype(calls_) known;
   for (const NodeView& view : state_->core().Nodes()) {
-    EncodeNodeStatus(view, now, *response->add_nodes());
+    v1::NodeStatus& node = *response->add_nodes();
+    EncodeNodeStatus(view, now, node);
+    const auto calls = calls_.find(view.id);
+    if (calls == calls_.end()) continue;
+    *node.mutable_calls() = calls->second;
+    known.insert(*calls);
   }
+  calls_.swap(known);
+  if (audit_ != nullptr) EncodeCallCounts(*audit_, *response->mutable_scheduler_calls());
   state_->Commit({}, {{reactor, state_->Running()}});
   return reactor;
 }

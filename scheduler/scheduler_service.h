@@ -19,10 +19,13 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/net/call_counts.h"
+#include "common/security/audit_log.h"
 #include "common/storage/allowed_paths.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.grpc.pb.h"
@@ -44,6 +47,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
     // What jobs may name. Outlives the service. Null: everything.
     const AllowedPaths* allowed = nullptr;
     JobSubmission::JobChecker check_job;  // Null: CheckJob in this process.
+    const AuditLog* audit = nullptr;      // Counts its calls; outlives the service. Null: none.
   };
   static constexpr size_t kAdmissionsMax = 64;  // Submissions, exports, recoveries that wait.
 
@@ -153,6 +157,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   JobSubmission submission_;
   OrphanRecovery recovery_;
   SerialExecutor admission_;
+  const AuditLog* const audit_;
+  // What nodes have told of their calls. ListNodes drops those of nodes that are forgotten.
+  absl::btree_map<NodeId, CallCounts> calls_ ABSL_GUARDED_BY(state_->mutex());
 };
 
 }  // namespace capstan::scheduler

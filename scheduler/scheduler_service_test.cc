@@ -163,6 +163,31 @@ TEST_CASE("Scheduler service: what cannot be written is not said, and the proces
   REQUIRE_OK(loopback.Sync(server, 0));
 }
 
+TEST_CASE("SchedulerService: nodes tell their counts of calls, and users see them", "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  v1::SyncNodeRequest sync;
+  sync.set_node_id(server.node_id());
+  sync.set_incarnation(server.incarnation());
+  v1::CallCount& refused = *sync.add_calls();
+  refused.set_method("/capstan.v1.ParameterServer/Push");
+  refused.set_outcome("gate");
+  refused.set_calls(3);
+  sync.add_calls()->set_method(std::string(1000, 'x'));  // Nobody's method.
+  const auto listed = [&loopback] {
+    v1::ListNodesResponse nodes;
+    REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest(), &nodes));
+    REQUIRE(nodes.nodes_size() == 1);
+    return nodes.nodes(0);
+  };
+  v1::SyncNodeResponse response;
+  REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::SyncNode, sync, &response));
+  REQUIRE(listed().calls_size() == 1);
+  CHECK(listed().calls(0).calls() == 3);
+  REQUIRE_OK(loopback.Sync(server, 0));  // Without counts: those before stay.
+  CHECK(listed().calls_size() == 1);
+}
+
 bool IsAlive(Loopback& loopback, const std::string& node) {
   v1::ListNodesResponse nodes;
   REQUIRE_OK(loopback.Ask(&v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest(), &nodes));

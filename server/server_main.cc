@@ -230,7 +230,7 @@ Daemon::~Daemon() {
 
 absl::Status Daemon::OpenFolder(const std::string& folder) {
   CAPSTAN_ASSIGN_OR_RETURN(folder_lock_, FolderLock::Take(folder));
-  node_->KeepIdentityIn(folder);
+  node_->KeepStateIn(folder);
   CAPSTAN_ASSIGN_OR_RETURN(row_disks_, FileRowDisks::Create(folder + "/rows"));
   return OpenLog(folder);
 }
@@ -270,12 +270,12 @@ absl::Status Daemon::ListenForData() {
     // An address at which other hosts cannot reach this one is not told to them.
     const HostPort told = AdvertisedAddress(wished, "");
     return service_.ListenForData(flags_.data_listen, told.host, PushConnections(),
-                                  node_->credentials());
+                                  node_->credentials(), node_->audit());
   }
   CAPSTAN_ASSIGN_OR_RETURN(HostPort any, ParseHostPort(flags_.node.daemon.listen));
   any.port = 0;
   return service_.ListenForData(FormatHostPort(any), /*host=*/"", PushConnections(),
-                                node_->credentials());
+                                node_->credentials(), node_->audit());
 }
 
 // On a GPU, as many updates are in flight as there are threads that wait for one.

@@ -143,7 +143,7 @@ absl::Status Daemon::Start() {
   }
   options.work_dir = *std::move(work_dir);
   options.allow_path = flags_.node.daemon.allow_path;
-  node_->KeepIdentityIn(options.work_dir);
+  node_->KeepStateIn(options.work_dir);
   options.scheduler = flags_.node.scheduler;
   options.tls_dir = flags_.node.daemon.tls_dir;
   options.log_format = flags_.node.daemon.log_format;

@@ -35,10 +35,18 @@ absl::StatusOr<CertificateFacts> CallGate::FactsOf(absl::string_view certificate
 }
 
 absl::Status CallGate::Check(const CertificateFacts& caller, absl::string_view method,
-                             absl::Time now) {
+                             absl::Time now, const std::string& peer) {
   const absl::Status status = Judge(caller, method, now);
-  if (!status.ok()) LogWarning({}, "refused: {}", std::string(status.message()));
+  if (!status.ok()) {
+    Record({.peer = peer, .caller = FormatIdentity(caller.identity), .method = std::string(method)},
+           status);
+  }
   return status;
+}
+
+void CallGate::Record(const AuditedCall& call, const absl::Status& refusal) {
+  if (options_.audit != nullptr) return options_.audit->Refused(call, CallOutcome::kGate, refusal);
+  LogWarning({}, "refused: {}", std::string(refusal.message()));
 }
 
 absl::Status CallGate::Judge(const CertificateFacts& caller, absl::string_view method,
@@ -80,8 +88,9 @@ grpc::Status CallGate::Process(const InputMetadata& metadata, grpc::AuthContext*
   const absl::StatusOr<CertificateFacts> caller =
       FactsOf(certificates.empty() ? "" : ViewOf(certificates.front()));
   if (!caller.ok()) {
-    LogWarning({}, "refused: {}: {}", std::string(method), std::string(caller.status().message()));
-    return ToGrpcStatus(absl::PermissionDeniedError(caller.status().message()));
+    const absl::Status refusal = absl::PermissionDeniedError(caller.status().message());
+    Record({.method = std::string(method)}, refusal);
+    return ToGrpcStatus(refusal);
   }
   return ToGrpcStatus(Check(*caller, method, absl::Now()));
 }
@@ -102,11 +111,9 @@ absl::Status CheckCallerIs(const grpc::ServerContextBase& context, Roles roles,
   if (!caller.has_value() || (roles.Has(caller->role) && caller->name == name)) {
     return absl::OkStatus();
   }
-  const absl::Status status = absl::PermissionDeniedError(
+  return absl::PermissionDeniedError(
       absl::StrCat("the call is made in the name of the ", NamesOf(roles), " \"", name,
                    "\", but the caller's certificate names ", FormatIdentity(*caller)));
-  LogWarning({}, "refused: {}", std::string(status.message()));
-  return status;
 }
 
 }  // namespace capstan

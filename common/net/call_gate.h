@@ -3,7 +3,8 @@
 // The connection is authenticated by then: its certificate was signed by the cluster's authority.
 // The gate finds who that is, and refuses a certificate that has expired meanwhile, is on the deny
 // list, or belongs to another cluster, and a method that the caller's role may not call. gRPC calls
-// it for every method of every service, so a new method is closed until the table has it.
+// it for every method of every service, so a new method is closed until the table has it. gRPC does
+// not tell it the caller's address, so the audit log has none of the calls that it refuses there.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_CALL_GATE_H_
 #define CAPSTAN_COMMON_NET_CALL_GATE_H_
@@ -22,6 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/security/audit_log.h"
 #include "common/security/call_policy.h"
 #include "common/security/certificate.h"
 #include "common/security/deny_list.h"
@@ -33,7 +35,8 @@ class CallGate final : public grpc::AuthMetadataProcessor {
  public:
   struct Options {
     std::string cluster;
-    std::string deny_list;  // Path; the file need not exist.
+    std::string deny_list;      // Path; the file need not exist.
+    AuditLog* audit = nullptr;  // Records refusals; outlives the gate. Null: they are only logged.
   };
   explicit CallGate(Options options);
 
@@ -42,9 +45,10 @@ class CallGate final : public grpc::AuthMetadataProcessor {
                        OutputMetadata* consumed, OutputMetadata* response) override;
 
   // Judges a call by the certificate of its connection. `now` is by the wall clock. A refusal is
-  // logged.
+  // recorded, with the caller's address `peer` (host:port; empty: it is not known).
   // Errors: kPermissionDenied  names the certificate's identity, the method and the cause.
-  absl::Status Check(const CertificateFacts& caller, absl::string_view method, absl::Time now);
+  absl::Status Check(const CertificateFacts& caller, absl::string_view method, absl::Time now,
+                     const std::string& peer = "");
 
  private:
   static constexpr size_t kKnownMax = 4096;
@@ -53,6 +57,7 @@ class CallGate final : public grpc::AuthMetadataProcessor {
 
   absl::StatusOr<CertificateFacts> FactsOf(absl::string_view certificate);  // In PEM.
   absl::Status Judge(const CertificateFacts& caller, absl::string_view method, absl::Time now);
+  void Record(const AuditedCall& call, const absl::Status& refusal);
 
   const Options options_;
   absl::Mutex mutex_;
@@ -66,7 +71,7 @@ class CallGate final : public grpc::AuthMetadataProcessor {
 std::optional<Identity> CallerOf(const grpc::ServerContextBase& context);
 
 // Checks a call in which a node names itself: the caller must have that name and one of `roles`. A
-// server without credentials accepts all.
+// server without credentials accepts all. The refusal is audited as the handler's answer is.
 // Errors: kPermissionDenied  names both.
 absl::Status CheckCallerIs(const grpc::ServerContextBase& context, Roles roles,
                            absl::string_view name);

@@ -57,17 +57,18 @@ std::shared_ptr<FileWatcherCertificateProvider> Watch(const std::string& folder)
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Credentials>> Credentials::Read(const std::string& folder) {
+absl::StatusOr<std::unique_ptr<Credentials>> Credentials::Read(const std::string& folder,
+                                                               AuditLog* audit) {
   CAPSTAN_ASSIGN_OR_RETURN(const TlsFolder files, TlsFolder::Read(folder, absl::Now()));
-  return std::unique_ptr<Credentials>(new Credentials(files));
+  return std::unique_ptr<Credentials>(new Credentials(files, audit));
 }
 
-Credentials::Credentials(const TlsFolder& files)
+Credentials::Credentials(const TlsFolder& files, AuditLog* audit)
     : folder_(files.path),
       self_(files.facts.identity),
       files_(Watch(folder_)),
-      gate_(std::make_shared<CallGate>(
-          CallGate::Options{.cluster = self_.cluster, .deny_list = files.DeniedPath()})) {}
+      gate_(std::make_shared<CallGate>(CallGate::Options{
+          .cluster = self_.cluster, .deny_list = files.DeniedPath(), .audit = audit})) {}
 
 Credentials::~Credentials() = default;
 
@@ -111,9 +112,9 @@ absl::StatusOr<std::unique_ptr<SocketStream>> Credentials::ToClient(Descriptor s
   return TlsStream(std::move(socket), {.folder = folder_, .expected = std::nullopt});
 }
 
-absl::Status Credentials::CheckCall(const CertificateFacts& caller,
-                                    absl::string_view method) const {
-  return gate_->Check(caller, method, absl::Now());
+absl::Status Credentials::CheckCall(const CertificateFacts& caller, absl::string_view method,
+                                    const std::string& peer) const {
+  return gate_->Check(caller, method, absl::Now(), peer);
 }
 
 }  // namespace capstan

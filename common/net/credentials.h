@@ -25,6 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/net/socket_stream.h"
+#include "common/security/audit_log.h"
 #include "common/security/certificate.h"
 #include "common/security/identity.h"
 #include "common/security/tls_folder.h"
@@ -48,8 +49,11 @@ class Credentials {
  public:
   static constexpr unsigned kRereadSeconds = 1;  // The files are read again this often.
 
+  // `audit` records the calls that the gate refuses; it outlives the credentials and all servers
+  // that use them. Null: they are only logged.
   // Errors: those of TlsFolder::Read, by the wall clock.
-  static absl::StatusOr<std::unique_ptr<Credentials>> Read(const std::string& folder);
+  static absl::StatusOr<std::unique_ptr<Credentials>> Read(const std::string& folder,
+                                                           AuditLog* audit = nullptr);
   ~Credentials();
 
   const Identity& self() const { return self_; }  // As the folder's certificate said at first.
@@ -64,11 +68,12 @@ class Credentials {
   absl::StatusOr<std::unique_ptr<SocketStream>> ToServer(Descriptor socket,
                                                          const ExpectedPeer& peer) const;
   absl::StatusOr<std::unique_ptr<SocketStream>> ToClient(Descriptor socket) const;
-  // Errors: those of CallGate::Check.
-  absl::Status CheckCall(const CertificateFacts& caller, absl::string_view method) const;
+  // `peer`: host:port. Errors: those of CallGate::Check.
+  absl::Status CheckCall(const CertificateFacts& caller, absl::string_view method,
+                         const std::string& peer) const;
 
  private:
-  explicit Credentials(const TlsFolder& files);
+  Credentials(const TlsFolder& files, AuditLog* audit);
   Identity IdentityOf(const ExpectedPeer& peer) const;
 
   const std::string folder_;

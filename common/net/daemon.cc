@@ -31,6 +31,7 @@ namespace {
 
 constexpr int kExitUsage = 2;
 constexpr size_t kFlagLengthMax = 32;
+constexpr char kOff[] = "off";
 constexpr absl::Duration kWarningInterval = absl::Hours(1);
 
 // CLI11 lets a configuration file win over the environment; this reader leaves out what the
@@ -94,6 +95,21 @@ std::string CheckAllowPath(const std::string& text) {
   return std::string(AllowedPaths::Parse({text}).status().message());
 }
 
+void AddAuditFlags(CLI::App& app, DaemonFlags* flags) {
+  app.add_option(
+      "--audit-log", flags->audit_log,
+      "Append a JSON line here for each call that is refused, changes something or reads "
+      "a job's data; default: audit.jsonl in the daemon's own folder; off: none");
+  app.add_option("--audit-log-mb", flags->audit_log_mb,
+                 "MiB of the audit log's file, which is rotated before it grows larger")
+      ->check(CLI::Range(1, 65'536))
+      ->capture_default_str();
+  app.add_option("--audit-log-files", flags->audit_log_files,
+                 "Older files of the audit log that are kept")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
 sigset_t ShutdownSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -130,6 +146,7 @@ void AddDaemonFlags(CLI::App& app, const std::string& program, DaemonFlags* flag
       ->envname("CAPSTAN_ALLOW_PATH")
       ->check(CheckAllowPath)
       ->allow_extra_args(false);
+  AddAuditFlags(app, flags);
   app.set_config("--config", "", "Read flags from this file: lines of `flag = value`");
   app.config_formatter(std::make_shared<EnvironmentFirst>(&app));
   app.allow_config_extras(CLI::config_extras_mode::error);
@@ -166,8 +183,10 @@ std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* 
   }
 }
 
-absl::StatusOr<std::unique_ptr<Credentials>> OpenCredentials(
-    const DaemonFlags& flags, PeerRole role, absl::Span<const std::string> listens) {
+absl::StatusOr<std::unique_ptr<Credentials>> OpenCredentials(const DaemonFlags& flags,
+                                                             PeerRole role,
+                                                             absl::Span<const std::string> listens,
+                                                             AuditLog* audit) {
   if (flags.tls_dir.empty()) {
     for (const std::string& listen : listens) {
       CAPSTAN_ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(listen));
@@ -180,7 +199,7 @@ absl::StatusOr<std::unique_ptr<Credentials>> OpenCredentials(
     return nullptr;
   }
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Credentials> credentials,
-                           Credentials::Read(flags.tls_dir));
+                           Credentials::Read(flags.tls_dir, audit));
   const Identity& self = credentials->self();
   if (self.role != role) {
     return absl::FailedPreconditionError(
@@ -193,6 +212,24 @@ absl::StatusOr<std::unique_ptr<Credentials>> OpenCredentials(
                                                       " names ", FormatIdentity(self)));
   }
   return credentials;
+}
+
+std::unique_ptr<AuditLog> MakeAuditLog(const DaemonFlags& flags, const std::string& daemon) {
+  return std::make_unique<AuditLog>(
+      AuditLog::Options{.daemon = daemon,
+                        .file_bytes_max = int64_t{flags.audit_log_mb} << 20,
+                        .old_files_max = flags.audit_log_files});
+}
+
+absl::Status OpenAuditLog(const DaemonFlags& flags, const std::string& folder, AuditLog* audit) {
+  std::string path = flags.audit_log;
+  if (path.empty() && !folder.empty()) path = folder + "/audit.jsonl";
+  if (path.empty() || path == kOff) {
+    LogInfo({}, "no audit log: refused calls are counted and logged");
+  } else {
+    CAPSTAN_RETURN_IF_ERROR(audit->Open(path));
+  }
+  return absl::OkStatus();
 }
 
 void InitDaemonLogging(const DaemonFlags& flags, const std::string& role) {

@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/net/credentials.h"
+#include "common/security/audit_log.h"
 #include "common/security/identity.h"
 
 namespace capstan {
@@ -39,6 +40,9 @@ struct DaemonFlags {
   std::string tls_dir;                  // --tls-dir: see TlsFolder; empty: plain text.
   bool insecure = false;                // --insecure: plain text beyond loopback.
   std::vector<std::string> allow_path;  // --allow-path: see AllowedPaths; each may hold several.
+  std::string audit_log;                // --audit-log: empty: in the daemon's folder; "off": none.
+  int audit_log_mb = 64;                // --audit-log-mb: a file that would be larger is rotated.
+  int audit_log_files = 8;              // --audit-log-files: older files that are kept.
 };
 
 // Adds the flags above, --config=FILE (TOML or INI, `flag = value` lines; an unknown key is an
@@ -62,11 +66,20 @@ std::string PeerAddress(const DaemonFlags& flags, const std::string& listening);
 
 // The credentials in --tls-dir; null if it is not given, which is allowed where only processes of
 // this machine reach the daemon, and with --insecure. `listens`: all addresses it will listen on.
+// `audit`: see Credentials::Read.
 // Errors: kFailedPrecondition  plain text beyond loopback, a folder that cannot be used, or a
 //         certificate of another role or of another node than --name; names what was expected.
 absl::StatusOr<std::unique_ptr<Credentials>> OpenCredentials(const DaemonFlags& flags,
                                                              PeerRole role,
-                                                             absl::Span<const std::string> listens);
+                                                             absl::Span<const std::string> listens,
+                                                             AuditLog* audit = nullptr);
+
+// The audit log of the daemon of that name, by its flags. It counts, and has no file yet.
+std::unique_ptr<AuditLog> MakeAuditLog(const DaemonFlags& flags, const std::string& daemon);
+// Opens its file: that of --audit-log, or audit.jsonl in the daemon's own `folder` (empty: it has
+// none, so there is no file).
+// Errors: those of AuditLog::Open.
+absl::Status OpenAuditLog(const DaemonFlags& flags, const std::string& folder, AuditLog* audit);
 
 void InitDaemonLogging(const DaemonFlags& flags, const std::string& role);
 

@@ -39,6 +39,33 @@ Parsed Parse(std::vector<const char*> arguments) {
   return parsed;
 }
 
+TEST_CASE("Daemon: the audit log is in its folder, where a flag says, or nowhere", "[net]") {
+  const std::string folder = TestFile("audited");
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  const auto files_with = [&folder](const std::vector<const char*>& arguments) {
+    DaemonFlags flags = Parse(arguments).flags;
+    if (!flags.audit_log.empty() && flags.audit_log != "off") {
+      flags.audit_log = folder + "/" + flags.audit_log;
+    }
+    REQUIRE_OK(OpenAuditLog(flags, folder, MakeAuditLog(flags, "server-1").get()));
+    std::vector<std::string> files;
+    for (const auto& file : std::filesystem::directory_iterator(folder)) {
+      files.push_back(file.path().filename().string());
+    }
+    return files;
+  };
+  const char* const scheduler = "--scheduler=localhost:7070";
+  CHECK(files_with({scheduler, "--audit-log=off"}).empty());
+  CHECK(files_with({scheduler, "--audit-log=mine"}) == std::vector<std::string>{"mine"});
+  std::filesystem::remove(folder + "/mine");
+  CHECK(files_with({scheduler}) == std::vector<std::string>{"audit.jsonl"});
+  const Parsed parsed = Parse({scheduler, "--audit-log-mb=7", "--audit-log-files=3"});
+  CHECK(parsed.flags.audit_log_mb == 7);
+  CHECK(parsed.flags.audit_log_files == 3);
+  CHECK(Parse({scheduler, "--audit-log-mb=0"}).exit_code == 2);
+}
+
 std::string WriteConfig(const std::string& text) {
   const std::string path = TestFile("daemon.toml");
   std::ofstream(path) << text;

@@ -14,6 +14,8 @@
 #include "common/net/data_connection.h"
 #include "common/observability/log.h"
 #include "common/process/descriptor_limit.h"
+#include "common/security/certificate.h"
+#include "common/security/identity.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
@@ -50,9 +52,21 @@ class DataServer::Peer final : public DataConnection::Handler,
                                public std::enable_shared_from_this<Peer> {
  public:
   Peer(std::unique_ptr<SocketStream> stream, const Options* options, const Clock* clock)
-      : options_(*options), connection_(std::move(stream), kMessageBytesMax, clock) {}
+      : options_(*options),
+        name_(PeerName(stream->socket())),
+        connection_(std::move(stream), kMessageBytesMax, clock) {}
 
   SocketStream& stream() { return connection_.stream(); }
+  const std::string& name() const { return name_; }  // host:port.
+  // Records something that was refused. `method`: empty if there is no call yet.
+  void Refused(absl::string_view method, CallOutcome by, const absl::Status& why) {
+    if (options_.audit == nullptr) return;
+    const std::optional<CertificateFacts>& facts = stream().peer();
+    options_.audit->Refused({.peer = name_,
+                             .caller = facts.has_value() ? FormatIdentity(facts->identity) : "",
+                             .method = std::string(method)},
+                            by, why);
+  }
   // REQUIRES: before Run, if at all.
   absl::Status Admit(const std::string& capability) {
     CAPSTAN_ASSIGN_OR_RETURN(admitted_, options_.admit(capability));
@@ -108,7 +122,7 @@ class DataServer::Peer final : public DataConnection::Handler,
       return absl::OkStatus();
     }
     if (options_.credentials != nullptr) {
-      const absl::Status allowed = options_.credentials->CheckCall(*stream().peer(), method);
+      const absl::Status allowed = options_.credentials->CheckCall(*stream().peer(), method, name_);
       if (!allowed.ok()) {
         Answer(head.call, allowed);
         return absl::OkStatus();
@@ -128,11 +142,11 @@ class DataServer::Peer final : public DataConnection::Handler,
       return absl::OkStatus();
     }
     const Handler& handler = options_.admit == nullptr ? options_.handler : admitted_.handler;
-    Cancel cancel =
-        handler(static_cast<DataMethod>(head.what), std::move(payload),
-                [self = shared_from_this(), call = head.call](absl::StatusOr<absl::Cord> answer) {
-                  self->Finish(call, std::move(answer));
-                });
+    Cancel cancel = handler(
+        static_cast<DataMethod>(head.what), std::move(payload),
+        [self = shared_from_this(), call = head.call, method](absl::StatusOr<absl::Cord> answer) {
+          self->Finish(call, method, std::move(answer));
+        });
     absl::MutexLock lock(&mutex_);
     const auto open = open_.find(head.call);
     if (open != open_.end()) open->second = std::move(cancel);
@@ -169,7 +183,10 @@ class DataServer::Peer final : public DataConnection::Handler,
     }
   }
 
-  void Finish(uint64_t call, absl::StatusOr<absl::Cord> answer) {
+  void Finish(uint64_t call, absl::string_view method, absl::StatusOr<absl::Cord> answer) {
+    if (absl::IsPermissionDenied(answer.status())) {
+      Refused(method, CallOutcome::kHandler, answer.status());
+    }
     Answer(call, std::move(answer));
     Cancel cancel;  // Declared first, so that it is destroyed without the lock.
     absl::MutexLock lock(&mutex_);
@@ -179,6 +196,7 @@ class DataServer::Peer final : public DataConnection::Handler,
   }
 
   const Options& options_;  // The server's, which outlives its peers' threads.
+  const std::string name_;
   DataConnection connection_;
   std::thread::id own_thread_;  // Run sets it before any call begins.
   Admitted admitted_;           // Its handler is null if options_.admit is. Constant in Run.
@@ -277,10 +295,12 @@ void DataServer::Greet(Id id) {
   if (status.ok()) {
     limits_.Prove(id);
     status = StartServing(id, newcomer.hello.capability(), std::move(newcomer.stream));
+  } else {
+    NotGreeted(newcomer.name, newcomer.stream.get(), status);
   }
   if (!status.ok()) {
     limits_.Remove(id);
-    LogEnd(newcomer.name, status);
+    if (options_.audit == nullptr) LogEnd(newcomer.name, status);
   }
   newcomers_.erase(id);
 }
@@ -302,10 +322,30 @@ absl::StatusOr<short> DataServer::Hear(Id id, Newcomer& newcomer) {
   return short{0};
 }
 
+void DataServer::NotGreeted(const std::string& name, const SocketStream* stream,
+                            const absl::Status& status) {
+  if (options_.audit == nullptr) return;
+  const bool in_handshake = options_.credentials != nullptr && stream != nullptr &&
+                            !stream->peer().has_value();
+  if (!in_handshake && !IsGarbage(status)) return;
+  std::string caller;
+  if (stream != nullptr && stream->peer().has_value()) {
+    caller = FormatIdentity(stream->peer()->identity);
+  }
+  options_.audit->Refused(
+      {.peer = name, .caller = std::move(caller), .method = ""},
+      in_handshake ? CallOutcome::kHandshake : CallOutcome::kBadGreeting,
+      absl::UnauthenticatedError(absl::StrCat("a data connection: ", status.message())));
+}
+
 absl::Status DataServer::StartServing(Id id, const std::string& capability,
                                       std::unique_ptr<SocketStream> stream) {
   auto peer = std::make_shared<Peer>(std::move(stream), &options_, &clock_);
-  if (options_.admit != nullptr) CAPSTAN_RETURN_IF_ERROR(peer->Admit(capability));
+  if (options_.admit != nullptr) {
+    const absl::Status admitted = peer->Admit(capability);
+    if (!admitted.ok()) peer->Refused("", CallOutcome::kBadGreeting, admitted);
+    CAPSTAN_RETURN_IF_ERROR(admitted);
+  }
   if (!peer->usable()) return absl::ResourceExhaustedError("there are no more descriptors");
   absl::MutexLock lock(&mutex_);
   if (stopped_) return absl::UnavailableError("stopped");
@@ -318,17 +358,17 @@ absl::Status DataServer::StartServing(Id id, const std::string& capability,
 // ---------------------------------------------------------------- the threads of connections
 
 void DataServer::Serve(Id id, const std::shared_ptr<Peer>& peer) {
-  const std::string name = PeerName(peer->stream().socket());
   absl::Status status = AnswerHello(peer->stream(), kGreetingWithin, stop_.descriptor());
   if (status.ok()) {
     ++serving_;
     status = peer->Run();
     --serving_;
   } else {
+    NotGreeted(*peer, status);
     peer->Close();
   }
   if (absl::IsDataLoss(status)) ++damaged_frames_;
-  LogEnd(name, status);
+  LogEnd(peer->name(), status);
   absl::MutexLock lock(&mutex_);
   ended_.push_back(id);
   wake_up_.Wake();

@@ -34,6 +34,7 @@
 #include "common/net/frame.h"
 #include "common/net/start_thread.h"
 #include "common/net/wake_up.h"
+#include "common/security/audit_log.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 
@@ -69,7 +70,8 @@ class DataServer {
     Admit admit = nullptr;
     // Connections are encrypted, and each call passes the gate (credentials.h). Null: plain text.
     const Credentials* credentials = nullptr;  // Outlives the server.
-    int connections_max = 4096;                // Fewer where descriptors are scarce.
+    AuditLog* audit = nullptr;   // Records what is refused; outlives the server. Null: logs only.
+    int connections_max = 4096;  // Fewer where descriptors are scarce.
     // Connections that get no thread are closed, too.
     ThreadStarter start_thread = StartThread;
   };
@@ -116,6 +118,8 @@ class DataServer {
                             std::unique_ptr<SocketStream> stream);
   void Serve(Id id, const std::shared_ptr<Peer>& peer);
   void LogEnd(const std::string& name, const absl::Status& status);
+  // Records a newcomer that was refused, if that is worth a line. `stream`: null: it said nothing.
+  void NotGreeted(const std::string& name, const SocketStream* stream, const absl::Status& status);
   void JoinEnded();
 
   const Options options_;

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/net/audit_interceptor.h"
 #include "common/net/channel.h"
 #include "common/net/host_port.h"
 #include "common/status/status_macros.h"
@@ -101,6 +102,11 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
   InitPlugins(options.reflection);
   grpc::ServerBuilder builder;
   SetLimits(options, builder);
+  if (options.audit != nullptr) {
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+    creators.push_back(AuditCalls(options.audit));
+    builder.experimental().SetInterceptorCreators(std::move(creators));
+  }
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       options.credentials == nullptr ? grpc::InsecureServerCredentials()

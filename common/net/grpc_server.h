@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/net/credentials.h"
 #include "common/net/grpc_acceptor.h"
+#include "common/security/audit_log.h"
 
 namespace capstan {
 
@@ -26,6 +27,7 @@ class GrpcServer {
     bool reflection = false;
     std::vector<grpc::Service*> services;      // Not owned; outlive the server.
     const Credentials* credentials = nullptr;  // Null: plain text. Outlives the server.
+    AuditLog* audit = nullptr;  // Records its calls; outlives the server. Null: nothing does.
     // A connection is closed unless TLS and the begin of HTTP/2 are over in this time.
     absl::Duration handshake_within = absl::Seconds(5);
     // A connection gets no new calls once it is about as old (a tenth more or less), so that new

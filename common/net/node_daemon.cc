@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/net/call_counts.h"
 #include "common/net/host_port.h"
 #include "common/observability/log.h"
 #include "common/process/descriptor_limit.h"
@@ -17,6 +19,17 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr absl::Duration kServerGrace = absl::Seconds(1);
+constexpr absl::Duration kCountsInterval = absl::Seconds(1);
+
+// Adds the counts of calls to a sync, unless one had them a moment ago.
+std::function<void(v1::SyncNodeRequest&)> AddCounts(const AuditLog* audit) {
+  return [audit, added = absl::InfinitePast()](v1::SyncNodeRequest& request) mutable {
+    const absl::Time now = absl::Now();
+    if (now >= added && now - added < kCountsInterval) return;
+    EncodeCallCounts(*audit, *request.mutable_calls());
+    added = now;
+  };
+}
 
 NodeFlags Named(NodeFlags flags, const Credentials* credentials) {
   if (credentials != nullptr) flags.daemon.name = credentials->self().name;
@@ -31,8 +44,12 @@ void AddNodeFlags(CLI::App& app, const std::string& program, NodeFlags* flags) {
   AddAdvertiseFlag(app, &flags->daemon);
 }
 
-NodeDaemon::NodeDaemon(NodeFlags flags, std::unique_ptr<Credentials> credentials)
-    : credentials_(std::move(credentials)), flags_(Named(std::move(flags), credentials_.get())) {}
+NodeDaemon::NodeDaemon(NodeFlags flags, std::unique_ptr<AuditLog> audit,
+                       std::unique_ptr<Credentials> credentials)
+    : audit_(std::move(audit)),
+      handshakes_(audit_.get()),
+      credentials_(std::move(credentials)),
+      flags_(Named(std::move(flags), credentials_.get())) {}
 
 NodeDaemon::~NodeDaemon() {
   StopSyncing();
@@ -51,7 +68,8 @@ v1::RegisterRequest NodeDaemon::Describe(v1::Role role, int task_capacity) const
   return self;
 }
 
-void NodeDaemon::KeepIdentityIn(const std::string& folder) {
+void NodeDaemon::KeepStateIn(const std::string& folder) {
+  folder_ = folder;
   const std::string& name = flags_.daemon.name;
   if (name.empty()) return;  // Each process without a name gets a new identity.
   absl::StatusOr<NodeIdentity> kept = NodeIdentity::Keep(folder, name);
@@ -65,15 +83,18 @@ void NodeDaemon::KeepIdentityIn(const std::string& folder) {
 
 absl::Status NodeDaemon::Start(v1::Role role, int task_capacity,
                                std::vector<grpc::Service*> services, NodeHandler* handler) {
+  CAPSTAN_RETURN_IF_ERROR(OpenAuditLog(flags_.daemon, folder_, audit_.get()));
   CAPSTAN_ASSIGN_OR_RETURN(server_, GrpcServer::Start({.listen = flags_.daemon.listen,
                                                        .reflection = flags_.daemon.reflection,
                                                        .services = std::move(services),
-                                                       .credentials = credentials_.get()}));
+                                                       .credentials = credentials_.get(),
+                                                       .audit = audit_.get()}));
   LogInfo({}, "listening on {}", server_->address());
   NodeAgent::Options options;
   options.scheduler = flags_.scheduler;
   options.self = Describe(role, task_capacity);
   options.on_fatal = [this](const absl::Status& status) { OnFatal(status); };
+  options.add_counts = AddCounts(audit_.get());
   agent_ = std::make_unique<NodeAgent>(options, handler, credentials_.get());
   if (!flags_.daemon.port_file.empty()) {
     CAPSTAN_RETURN_IF_ERROR(WritePortFile(flags_.daemon.port_file, options.self.address()));
@@ -157,16 +178,18 @@ int RunNodeDaemon(const NodeFlags& flags, PeerRole role, std::vector<std::string
                   const std::function<std::unique_ptr<NodeProgram>(NodeDaemon*)>& make) {
   BlockSignals();
   RaiseDescriptorLimit();
-  InitDaemonLogging(flags.daemon, flags.daemon.name.empty() ? std::string(PeerRoleName(role))
-                                                            : flags.daemon.name);
+  const std::string name =
+      flags.daemon.name.empty() ? std::string(PeerRoleName(role)) : flags.daemon.name;
+  InitDaemonLogging(flags.daemon, name);
   listens.push_back(flags.daemon.listen);
+  std::unique_ptr<AuditLog> audit = MakeAuditLog(flags.daemon, name);
   absl::StatusOr<std::unique_ptr<Credentials>> credentials =
-      OpenCredentials(flags.daemon, role, listens);
+      OpenCredentials(flags.daemon, role, listens, audit.get());
   if (!credentials.ok()) {
     LogError({}, "{}", std::string(credentials.status().message()));
     return kExitFailed;
   }
-  NodeDaemon node(flags, *std::move(credentials));
+  NodeDaemon node(flags, std::move(audit), *std::move(credentials));
   const std::unique_ptr<NodeProgram> program = make(&node);
   const absl::Status started = program->Start();
   if (!started.ok()) {

@@ -26,9 +26,11 @@
 #include "common/net/credentials.h"
 #include "common/net/daemon.h"
 #include "common/net/grpc_server.h"
+#include "common/net/handshake_audit.h"
 #include "common/net/node_agent.h"
 #include "common/net/node_identity.h"
 #include "common/net/node_registration.h"
+#include "common/security/audit_log.h"
 #include "common/security/identity.h"
 #include "proto/scheduler.pb.h"
 
@@ -45,18 +47,21 @@ void AddNodeFlags(CLI::App& app, const std::string& program, NodeFlags* flags);
 class NodeDaemon {
  public:
   // Null credentials: plain text. With them, the node's name is the certificate's.
-  NodeDaemon(NodeFlags flags, std::unique_ptr<Credentials> credentials);
+  NodeDaemon(NodeFlags flags, std::unique_ptr<AuditLog> audit,
+             std::unique_ptr<Credentials> credentials);
   ~NodeDaemon();  // Stops what still runs.
 
   const Credentials* credentials() const { return credentials_.get(); }
+  AuditLog* audit() const { return audit_.get(); }
 
   // Keeps the identity of a named daemon in `folder` (node_identity.h), so that its successor there
   // has its name at once. Without, or where that fails (which is logged), it waits for the lease of
-  // the process before it. REQUIRES: before Start.
-  void KeepIdentityIn(const std::string& folder);
+  // the process before it. The audit log goes there, too, unless a flag names its file.
+  // REQUIRES: before Start.
+  void KeepStateIn(const std::string& folder);
   // Listens, writes the port file, and begins to register as `role`. Services and handler outlive
   // StopServing and StopSyncing.
-  // Errors: the address cannot be listened on, or the port file not be written.
+  // Errors: the address cannot be listened on, or the port file or audit log not be written.
   absl::Status Start(v1::Role role, int task_capacity, std::vector<grpc::Service*> services,
                      NodeHandler* handler);
   // Waits for a signal or a refusal by the scheduler; the latter is the result.
@@ -81,8 +86,11 @@ class NodeDaemon {
   v1::RegisterRequest Describe(v1::Role role, int task_capacity) const;
   void OnFatal(const absl::Status& status);
 
+  const std::unique_ptr<AuditLog> audit_;  // Outlives the credentials and the servers.
+  const HandshakeAudit handshakes_;
   const std::unique_ptr<Credentials> credentials_;
   const NodeFlags flags_;
+  std::string folder_;  // Empty: the daemon keeps no state.
   NodeIdentity identity_;
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<NodeAgent> agent_;

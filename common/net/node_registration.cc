@@ -78,6 +78,7 @@ v1::SyncNodeRequest NodeRegistration::SyncRequest(bool leaving) {
   request.set_leaving(leaving);
   if (revision_seen_.scheduler() != 0) *request.mutable_revision_seen() = revision_seen_;
   handler_->FillState(request);
+  if (options_.add_counts) options_.add_counts(request);
   return request;
 }
 

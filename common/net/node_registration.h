@@ -58,6 +58,8 @@ class NodeRegistration {
     std::function<void(LogLevel, const std::string&)> log;
     // Called at most once, just before the end: the daemon can only exit.
     std::function<void(const absl::Status&)> on_fatal;
+    // Adds the counts of calls to each sync that is to carry them. Null: none has them.
+    std::function<void(v1::SyncNodeRequest&)> add_counts;
   };
 
   // The shell's next step.

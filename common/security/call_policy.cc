@@ -24,46 +24,47 @@ constexpr Roles kWorkersAndReaders = {PeerRole::kWorker, PeerRole::kUser, PeerRo
                                       PeerRole::kAdmin};
 
 constexpr std::array kPolicy = {
-    MethodPolicy{"/capstan.v1.JobFiles/FinishFile", kNodeRoles},
-    MethodPolicy{"/capstan.v1.JobFiles/MarkFolder", kNodeRoles},
-    MethodPolicy{"/capstan.v1.JobFiles/ReadPiece", kNodeRoles},
-    MethodPolicy{"/capstan.v1.JobFiles/WritePiece", kNodeRoles},
-    MethodPolicy{"/capstan.v1.ParameterServer/CloseSnapshot", kReaders},
-    MethodPolicy{"/capstan.v1.ParameterServer/DescribeTables", kObservers},
-    MethodPolicy{"/capstan.v1.ParameterServer/DescribeTraffic", kObservers},
-    MethodPolicy{"/capstan.v1.ParameterServer/GetRouting", kWorkersAndReaders},
-    MethodPolicy{"/capstan.v1.ParameterServer/Install", kServers},
-    MethodPolicy{"/capstan.v1.ParameterServer/OpenDataConnections", kNodeRoles},
-    MethodPolicy{"/capstan.v1.ParameterServer/Pull", kWorkersAndReaders},
-    MethodPolicy{"/capstan.v1.ParameterServer/Push", kWorkers},
-    MethodPolicy{"/capstan.v1.ParameterServer/ReadSnapshot", kReaders},
-    MethodPolicy{"/capstan.v1.ParameterServer/Replicate", kServers},
-    MethodPolicy{"/capstan.v1.ParameterServer/ScanRows", kWorkersAndReaders},
-    MethodPolicy{"/capstan.v1.ParameterServer/ShareMemory", kWorkers},
-    MethodPolicy{"/capstan.v1.Scheduler/AnnotateJob", kUsers},
-    MethodPolicy{"/capstan.v1.Scheduler/DeleteJob", kUsers},
-    MethodPolicy{"/capstan.v1.Scheduler/DrainNode", kAdmins},
-    MethodPolicy{"/capstan.v1.Scheduler/ExportJob", kUsers},
-    MethodPolicy{"/capstan.v1.Scheduler/GetJob", kReaders},
-    MethodPolicy{"/capstan.v1.Scheduler/GetTables", kReaders},
-    MethodPolicy{"/capstan.v1.Scheduler/HoldConnection", kNodeRoles},
-    MethodPolicy{"/capstan.v1.Scheduler/ListJobs", kUsers},
-    MethodPolicy{"/capstan.v1.Scheduler/ListNodes", kObservers},
-    MethodPolicy{"/capstan.v1.Scheduler/ListRecoverable", kAdmins},
-    MethodPolicy{"/capstan.v1.Scheduler/OpenSnapshot", kReaders},
-    MethodPolicy{"/capstan.v1.Scheduler/RecoverJob", kAdmins},
-    MethodPolicy{"/capstan.v1.Scheduler/Register", kNodeRoles},
-    MethodPolicy{"/capstan.v1.Scheduler/SaveCheckpoint", kUsers},
-    MethodPolicy{"/capstan.v1.Scheduler/StopJob", kUsers},
-    MethodPolicy{"/capstan.v1.Scheduler/SubmitJob", kUsers},
-    MethodPolicy{"/capstan.v1.Scheduler/SyncNode", kNodeRoles},
-    MethodPolicy{"/capstan.v1.Scheduler/SyncTask", kWorkers},
-    MethodPolicy{"/capstan.v1.TaskLogs/KeepTaskLog", kWorkers},
-    MethodPolicy{"/capstan.v1.TaskLogs/ReadKeptLog", kUsers},
-    MethodPolicy{"/capstan.v1.Worker/ReadTaskLog", kUsers},
-    MethodPolicy{"/grpc.health.v1.Health/Check", kAll},
-    MethodPolicy{"/grpc.health.v1.Health/Watch", kAll},
-    MethodPolicy{"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", kAdmins},
+    MethodPolicy{"/capstan.v1.JobFiles/FinishFile", kNodeRoles, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.JobFiles/MarkFolder", kNodeRoles, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.JobFiles/ReadPiece", kNodeRoles, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.JobFiles/WritePiece", kNodeRoles, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.ParameterServer/CloseSnapshot", kReaders, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.ParameterServer/DescribeTables", kObservers, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.ParameterServer/DescribeTraffic", kObservers, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.ParameterServer/GetRouting", kWorkersAndReaders, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.ParameterServer/Install", kServers, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.ParameterServer/OpenDataConnections", kNodeRoles, Audit::kAll},
+    MethodPolicy{"/capstan.v1.ParameterServer/Pull", kWorkersAndReaders, Audit::kRefusalsOfBytes},
+    MethodPolicy{"/capstan.v1.ParameterServer/Push", kWorkers, Audit::kRefusalsOfBytes},
+    MethodPolicy{"/capstan.v1.ParameterServer/ReadSnapshot", kReaders, Audit::kReads},
+    MethodPolicy{"/capstan.v1.ParameterServer/Replicate", kServers, Audit::kRefusalsOfBytes},
+    MethodPolicy{"/capstan.v1.ParameterServer/ScanRows", kWorkersAndReaders, Audit::kReads},
+    MethodPolicy{"/capstan.v1.ParameterServer/ShareMemory", kWorkers, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.Scheduler/AnnotateJob", kUsers, Audit::kAll},
+    MethodPolicy{"/capstan.v1.Scheduler/DeleteJob", kUsers, Audit::kAll},
+    MethodPolicy{"/capstan.v1.Scheduler/DrainNode", kAdmins, Audit::kAll},
+    MethodPolicy{"/capstan.v1.Scheduler/ExportJob", kUsers, Audit::kAll},
+    MethodPolicy{"/capstan.v1.Scheduler/GetJob", kReaders, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.Scheduler/GetTables", kReaders, Audit::kReads},
+    MethodPolicy{"/capstan.v1.Scheduler/HoldConnection", kNodeRoles, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.Scheduler/ListJobs", kUsers, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.Scheduler/ListNodes", kObservers, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.Scheduler/ListRecoverable", kAdmins, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.Scheduler/OpenSnapshot", kReaders, Audit::kReads},
+    MethodPolicy{"/capstan.v1.Scheduler/RecoverJob", kAdmins, Audit::kAll},
+    MethodPolicy{"/capstan.v1.Scheduler/Register", kNodeRoles, Audit::kAll},
+    MethodPolicy{"/capstan.v1.Scheduler/SaveCheckpoint", kUsers, Audit::kAll},
+    MethodPolicy{"/capstan.v1.Scheduler/StopJob", kUsers, Audit::kAll},
+    MethodPolicy{"/capstan.v1.Scheduler/SubmitJob", kUsers, Audit::kAll},
+    MethodPolicy{"/capstan.v1.Scheduler/SyncNode", kNodeRoles, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.Scheduler/SyncTask", kWorkers, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.TaskLogs/KeepTaskLog", kWorkers, Audit::kRefusals},
+    MethodPolicy{"/capstan.v1.TaskLogs/ReadKeptLog", kUsers, Audit::kReads},
+    MethodPolicy{"/capstan.v1.Worker/ReadTaskLog", kUsers, Audit::kReads},
+    MethodPolicy{"/grpc.health.v1.Health/Check", kAll, Audit::kRefusalsOfBytes},
+    MethodPolicy{"/grpc.health.v1.Health/Watch", kAll, Audit::kRefusalsOfBytes},
+    MethodPolicy{"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", kAdmins,
+                 Audit::kRefusalsOfBytes},
 };
 static_assert(std::is_sorted(kPolicy.begin(), kPolicy.end(),
                              [](const MethodPolicy& a, const MethodPolicy& b) {
@@ -84,11 +85,16 @@ std::string NamesOf(Roles roles) {
 
 absl::Span<const MethodPolicy> CallPolicy() { return kPolicy; }
 
-absl::Status CheckMayCall(const Identity& caller, absl::string_view method) {
+const MethodPolicy* FindMethodPolicy(absl::string_view method) {
   const auto* const found = std::lower_bound(
       kPolicy.begin(), kPolicy.end(), method,
       [](const MethodPolicy& entry, absl::string_view name) { return entry.method < name; });
-  if (found == kPolicy.end() || found->method != method) {
+  return found == kPolicy.end() || found->method != method ? nullptr : found;
+}
+
+absl::Status CheckMayCall(const Identity& caller, absl::string_view method) {
+  const MethodPolicy* const found = FindMethodPolicy(method);
+  if (found == nullptr) {
     return absl::PermissionDeniedError(
         absl::StrCat(method, ": nobody may call it (common/security/call_policy.cc)"));
   }

@@ -1,7 +1,8 @@
-// Call policy: who may call what. One table for all ports: gRPC and data connections.
+// Call policy: who may call what, and which calls are audited. One table for all ports: gRPC and
+// data connections.
 //
 // A method that the table lacks may be called by nobody. The table judges by role; handlers judge
-// what depends on the message, such as a node's name or a job's owner (common/net/peer.h).
+// what depends on the message, such as a node's name or a job's owner (common/net/call_gate.h).
 // Thread safety: functions without state.
 #ifndef CAPSTAN_COMMON_SECURITY_CALL_POLICY_H_
 #define CAPSTAN_COMMON_SECURITY_CALL_POLICY_H_
@@ -33,9 +34,24 @@ class Roles {
 
 inline constexpr Roles kNodeRoles = {PeerRole::kServer, PeerRole::kWorker};
 
+// Which calls of a method the audit log has a line for (audit_log.h).
+enum class Audit {
+  // The refused ones: the method says how the cluster is, or is called by nodes all the time.
+  kRefusals,
+  // The same. Its messages are bytes, so that nobody looks into them for a job.
+  kRefusalsOfBytes,
+  kReads,  // Those of people too, since it returns what a job has computed or logged.
+  kAll,    // It changes something.
+};
+
 struct MethodPolicy {
+  // It has no default for `audit`, so that each method of the table says it.
+  constexpr MethodPolicy(absl::string_view path, Roles roles, Audit audited)
+      : method(path), callers(roles), audit(audited) {}
+
   absl::string_view method;  // gRPC's path: "/capstan.v1.Scheduler/SubmitJob".
   Roles callers;
+  Audit audit;
 };
 
 // "server, worker".
@@ -43,6 +59,9 @@ std::string NamesOf(Roles roles);
 
 // The whole table, ordered by method.
 absl::Span<const MethodPolicy> CallPolicy();
+
+// The method's line of the table. Null: it has none.
+const MethodPolicy* FindMethodPolicy(absl::string_view method);
 
 // Errors: kPermissionDenied  `caller` may not call `method`; names both, and who may.
 absl::Status CheckMayCall(const Identity& caller, absl::string_view method);

@@ -301,14 +301,16 @@ grpc::ServerUnaryReactor* ParameterService::OpenDataConnections(
 }
 
 absl::Status ParameterService::ListenForData(const std::string& listen, const std::string& host,
-                                             int push_connections, const Credentials* credentials) {
+                                             int push_connections, const Credentials* credentials,
+                                             AuditLog* audit) {
   CAPSTAN_ASSIGN_OR_RETURN(
       data_server_,
       DataServer::Start(
           {.listen = listen,
            .handler = nullptr,
            .admit = [this](const std::string& capability) { return AdmitConnection(capability); },
-           .credentials = credentials}));
+           .credentials = credentials,
+           .audit = audit}));
   data_host_ = host;
   push_connections_ = push_connections;
   return absl::OkStatus();

@@ -21,7 +21,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
+#include "common/net/credentials.h"
 #include "common/net/data_server.h"
+#include "common/security/audit_log.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/service/call_rights.h"
 #include "server/service/held_jobs.h"
@@ -90,10 +92,11 @@ class ParameterService final : public ParameterMethods {
   // Listens for data connections, and tells callers of OpenDataConnections that their host is
   // `host`; empty: the one at which they reach this service. A worker pushes by `push_connections`,
   // each of which has a thread here. REQUIRES: before calls come, once.
+  // Null credentials: plain text. `audit`: see DataServer::Options.
   // Errors: those of DataServer::Start.
-  // Null credentials: plain text.
   absl::Status ListenForData(const std::string& listen, const std::string& host = "",
-                             int push_connections = 1, const Credentials* credentials = nullptr);
+                             int push_connections = 1, const Credentials* credentials = nullptr,
+                             AuditLog* audit = nullptr);
   // Their callers go on over gRPC. Calls that came over them have ended when it returns.
   void CloseDataConnections();
 

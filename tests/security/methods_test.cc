@@ -4,17 +4,20 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/net/channel.h"
@@ -58,8 +61,10 @@ class Daemon {
     std::filesystem::remove(port);
     SpawnOptions options;
     options.program = absl::StrCat(daemon, "/capstan-", daemon);
+    audit_log_ = TestPath(daemon + ".jsonl");
+    std::filesystem::remove(audit_log_);
     options.args = {"--listen=127.0.0.1:0", "--tls-dir=" + folder_, "--port-file=" + port,
-                    "--reflection"};
+                    "--reflection", "--audit-log=" + audit_log_};
     if (!scheduler.empty()) options.args.push_back("--scheduler=" + scheduler);
     if (role == PeerRole::kScheduler) options.args.push_back("--data-dir=" + TestPath("state"));
     if (role == PeerRole::kWorker) options.args.push_back("--work-dir=" + TestPath("work"));
@@ -83,9 +88,20 @@ class Daemon {
   const std::string& address() const { return address_; }
   const std::string& folder() const { return folder_; }
   const ExpectedPeer& peer() const { return peer_; }
+  // Whether a line of its audit log has all of these.
+  bool HasAudited(const std::vector<std::string>& parts) const {
+    for (const auto line : absl::StrSplit(ReadFile(audit_log_), '\n')) {
+      if (std::all_of(parts.begin(), parts.end(),
+                      [&](const std::string& part) { return absl::StrContains(line, part); })) {
+        return true;
+      }
+    }
+    return false;
+  }
 
  private:
   const std::string folder_;
+  std::string audit_log_;
   std::unique_ptr<Subprocess> process_;
   std::string address_;
   ExpectedPeer peer_;
@@ -188,6 +204,10 @@ TEST_CASE("Methods: each role may call what the table says, and nothing else", "
         INFO(method.method << " by " << PeerRoleName(caller->self().role) << ": " << status);
         CHECK(IsRefusedByGate(status) != admitted);
         CHECK_FALSE(absl::IsUnavailable(status));
+        CHECK(daemon->HasAudited(
+                  {absl::StrCat("\"identity\":\"", FormatIdentity(caller->self()), "\""),
+                   absl::StrCat("\"method\":\"", method.method, "\""),
+                   R"("allowed":false,"refused_by":"gate",)", R"("reason":"/)"}) != admitted);
       }
       std::printf(" %-9s", admitted ? "admitted" : "refused");
     }
@@ -233,10 +253,20 @@ TEST_CASE("Methods: nobody without a valid certificate of the cluster may call a
       CHECK(absl::IsUnavailable(call(nullptr)));          // Plain text.
       CHECK(absl::IsUnavailable(call(strangers.get())));  // Another authority.
       CHECK_STATUS(call(denied.get()), absl::StatusCode::kPermissionDenied, "on the deny list");
+      CHECK(daemon->HasAudited({R"("identity":"capstan://test/admin/mallory")",
+                                absl::StrCat("\"method\":\"", method.method, "\""),
+                                "is on the deny list"}));
       CHECK(absl::IsUnavailable(Call(WithoutCertificate(cluster, *daemon), method.method)));
       CHECK(absl::IsUnavailable(Call(WithFolder(expired, *daemon), method.method)));
       calls += 2;
     }
+  }
+  // gRPC tells a failed handshake's reason and not its peer; one may be told after its caller.
+  const absl::Time give_up = absl::Now() + kPatience;
+  for (const Daemon* daemon : {&cluster.scheduler, &cluster.server, &cluster.worker}) {
+    const std::vector<std::string> handshake = {R"("allowed":false,"refused_by":"handshake")"};
+    while (!daemon->HasAudited(handshake) && absl::Now() < give_up) std::this_thread::yield();
+    CHECK(daemon->HasAudited(handshake));
   }
   std::printf(
       "%d calls of %zu methods: plain text, no certificate, another authority, expired, on "
@@ -253,6 +283,9 @@ TEST_CASE("Methods: a certificate of another cluster is refused, though its auth
     for (const Daemon* daemon : cluster.PortsOf(method.method)) {
       CHECK_STATUS(Call(WithFolder(folder, *daemon), method.method),
                    absl::StatusCode::kPermissionDenied, "expected a certificate of the cluster");
+      CHECK(daemon->HasAudited({R"("identity":"capstan://other/admin/root")",
+                                absl::StrCat("\"method\":\"", method.method, "\""),
+                                "expected a certificate of the cluster"}));
     }
   }
 }
@@ -262,9 +295,13 @@ TEST_CASE("Methods: a node calls under its own name alone", "[security]") {
   const auto own = Open(cluster.authority.MakeFolder("node", PeerRole::kServer, "s-2"));
   const auto stub = v1::Scheduler::NewStub(
       MakeChannel(cluster.scheduler.address(), ChannelKind::kControl, own.get()));
-  const auto refused = [](const grpc::Status& status) {
+  const auto refused = [&cluster](const grpc::Status& status, const std::string& method) {
     CHECK_STATUS(FromGrpcStatus(status), absl::StatusCode::kPermissionDenied,
                  "but the caller's certificate names capstan://test/server/s-2");
+    CHECK(cluster.scheduler.HasAudited({R"("peer":"127.0.0.1:)",
+                                        R"("identity":"capstan://test/server/s-2")",
+                                        "\"method\":\"/capstan.v1.Scheduler/" + method + "\"",
+                                        R"("refused_by":"handler","reason":"the call is made)"}));
   };
   {
     grpc::ClientContext context;
@@ -272,7 +309,7 @@ TEST_CASE("Methods: a node calls under its own name alone", "[security]") {
     request.set_name("s-1");
     request.set_role(v1::SERVER);
     v1::RegisterResponse response;
-    refused(stub->Register(&context, request, &response));
+    refused(stub->Register(&context, request, &response), "Register");
   }
   {
     grpc::ClientContext context;
@@ -280,21 +317,21 @@ TEST_CASE("Methods: a node calls under its own name alone", "[security]") {
     request.set_name("s-2");
     request.set_role(v1::WORKER);
     v1::RegisterResponse response;
-    refused(stub->Register(&context, request, &response));
+    refused(stub->Register(&context, request, &response), "Register");
   }
   {
     grpc::ClientContext context;
     v1::SyncNodeRequest request;
     request.set_node_id("s-1");
     v1::SyncNodeResponse response;
-    refused(stub->SyncNode(&context, request, &response));
+    refused(stub->SyncNode(&context, request, &response), "SyncNode");
   }
   {
     grpc::ClientContext context;
     v1::HoldConnectionRequest request;
     request.set_node_id("s-1");
     v1::HoldConnectionResponse response;
-    refused(stub->HoldConnection(&context, request, &response));
+    refused(stub->HoldConnection(&context, request, &response), "HoldConnection");
   }
 }
 

@@ -1,6 +1,7 @@
 """Jobs over TLS: the same bits as in plain text, while certificates are replaced."""
 
 import hashlib
+import json
 import re
 import unittest
 
@@ -46,6 +47,14 @@ class TlsJobsTest(unittest.TestCase):
             traffic = running.run("table", "traffic", "-o", "json").stdout
             over_data_connections = re.findall(r'"dataCalls": ?"?(\d+)', traffic)
             self.assertGreater(sum(map(int, over_data_connections)), 100, traffic)
+            audited = [json.loads(line) for line in
+                       (running.folder / "scheduler" / "audit.jsonl").read_text().splitlines()]
+            submitted = [line for line in audited if line.get("method", "").endswith("SubmitJob")]
+            self.assertEqual(len(submitted), 1, submitted)
+            self.assertEqual(submitted[0]["identity"], "capstan://test/admin/ann")
+            self.assertRegex(submitted[0]["peer"], r"^127\.0\.0\.1:\d+$")
+            self.assertTrue(submitted[0]["allowed"])
+            self.assertEqual(submitted[0]["job"], status["jobId"])
 
     def test_a_denied_user_is_refused_a_second_later(self):
         with tls_cluster.TlsCluster() as running:
@@ -55,6 +64,11 @@ class TlsJobsTest(unittest.TestCase):
             refused = running.run("node", "drain", "server-0", env=as_bob, check=False)
             self.assertNotEqual(refused.returncode, 0)
             self.assertIn("expected a certificate of the roles admin", refused.stderr)
+            self.assertRegex(running.run("node", "list").stdout,
+                             r"The scheduler has refused \d+ calls")
+            nodes = json.loads(running.run("node", "list", "-o", "json").stdout)
+            self.assertIn({"method": "/capstan.v1.Scheduler/DrainNode", "outcome": "gate",
+                           "calls": "1"}, nodes["schedulerCalls"])
             (running.folder / "tls-scheduler" / "denied.txt").write_text(
                 "capstan://test/user/bob\n")
             cluster.until("bob is refused", lambda: "is on the deny list" in running.run(

@@ -1,7 +1,10 @@
 #include "scheduler/cli/view/node_view.h"
 
+#include <google/protobuf/repeated_field.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <vector>
 
@@ -64,6 +67,32 @@ bool AnyGpus(const v1::ListNodesResponse& nodes) {
                      [](const auto& node) { return node.devices().gpus_size() > 0; });
 }
 
+using CountedCalls = google::protobuf::RepeatedPtrField<v1::CallCount>;
+
+bool IsRefusal(const v1::CallCount& count) { return count.outcome() != "allowed"; }
+
+int64_t RefusedCalls(const CountedCalls& counts) {
+  int64_t calls = 0;
+  for (const v1::CallCount& count : counts) calls += IsRefusal(count) ? count.calls() : 0;
+  return calls;
+}
+
+bool AnyRefused(const v1::ListNodesResponse& nodes) {
+  return std::any_of(nodes.nodes().begin(), nodes.nodes().end(),
+                     [](const auto& node) { return RefusedCalls(node.calls()) > 0; });
+}
+
+// One row for each method and what refused its calls. Empty: no call was refused.
+std::string RefusedTable(const CountedCalls& counts) {
+  TextTable table({{"REFUSED CALLS OF"}, {"BY"}, {"CALLS", Align::kRight}});
+  for (const v1::CallCount& count : counts) {
+    if (!IsRefusal(count)) continue;
+    table.AddRow({count.method().empty() ? "(none)" : count.method(), count.outcome(),
+                  FormatCount(count.calls())});
+  }
+  return table.empty() ? "" : absl::StrCat("\n", table.ToString());
+}
+
 std::string StateOfGpu(const v1::NodeStatus& node, int index) {
   const auto among = [index](const auto& gpus) {
     return std::find(gpus.begin(), gpus.end(), index) != gpus.end();
@@ -115,16 +144,22 @@ std::string Moment(const TableReadOutput& read) {
 }  // namespace
 
 std::string NodeTable(const v1::ListNodesResponse& nodes) {
-  if (nodes.nodes_size() == 0) return "No servers and no workers have registered.\n";
+  const int64_t by_scheduler = RefusedCalls(nodes.scheduler_calls());
+  const std::string end = by_scheduler == 0 ? ""
+                                            : absl::StrCat("The scheduler has refused ",
+                                                           FormatCount(by_scheduler), " calls.\n");
+  if (nodes.nodes_size() == 0) {
+    return absl::StrCat("No servers and no workers have registered.\n", end);
+  }
   const bool gpus = AnyGpus(nodes);
+  const bool refused = AnyRefused(nodes);
   std::vector<TextTable::Column> columns = {
       {"NODE"}, {"ROLE"}, {"STATE"}, {"ADDRESS"}, {"TASKS", Align::kRight}};
   if (gpus) columns.push_back({"GPUS", Align::kRight});
-  columns.insert(columns.end(), {{"SHARDS", Align::kRight},
-                                 {"LAST SEEN", Align::kRight},
-                                 {"VERSION"},
-                                 {"HOST"},
-                                 {"PID", Align::kRight}});
+  columns.push_back({"SHARDS", Align::kRight});
+  if (refused) columns.push_back({"REFUSED", Align::kRight});
+  columns.insert(columns.end(),
+                 {{"LAST SEEN", Align::kRight}, {"VERSION"}, {"HOST"}, {"PID", Align::kRight}});
   TextTable table(columns);
   for (const v1::NodeStatus& node : nodes.nodes()) {
     const bool worker = node.role() == v1::WORKER;
@@ -132,12 +167,13 @@ std::string NodeTable(const v1::ListNodesResponse& nodes) {
         node.node_id(), RoleName(node.role()), StateOf(node), node.address(),
         worker ? absl::StrCat(node.tasks(), "/", node.task_capacity()) : ""};
     if (gpus) row.push_back(GpusText(node));
-    row.insert(row.end(), {worker ? "" : FormatCount(node.shards()),
-                           DurationText(absl::Milliseconds(node.last_seen_ms())), node.version(),
+    row.push_back(worker ? "" : FormatCount(node.shards()));
+    if (refused) row.push_back(FormatCount(RefusedCalls(node.calls())));
+    row.insert(row.end(), {DurationText(absl::Milliseconds(node.last_seen_ms())), node.version(),
                            node.hostname(), absl::StrCat(node.pid())});
     table.AddRow(row);
   }
-  return table.ToString();
+  return absl::StrCat(table.ToString(), end);
 }
 
 std::string DescribeNode(const v1::NodeStatus& node) {
@@ -151,7 +187,7 @@ std::string DescribeNode(const v1::NodeStatus& node) {
   AddField(&text, "last seen", DurationText(absl::Milliseconds(node.last_seen_ms())));
   if (!worker) {
     AddField(&text, "shards", FormatCount(node.shards()));
-    return text;
+    return absl::StrCat(text, RefusedTable(node.calls()));
   }
   AddField(&text, "tasks", absl::StrCat(node.tasks(), " in ", node.task_capacity(), " slots"));
   AddField(&text, "driver", devices.driver_version());
@@ -163,7 +199,7 @@ std::string DescribeNode(const v1::NodeStatus& node) {
     if (!devices.unusable().empty()) AddField(&text, "GPUs", absl::StrCat("unusable: ", none));
     absl::StrAppend(&text, "\n", GpuTable(node));
   }
-  return text;
+  return absl::StrCat(text, RefusedTable(node.calls()));
 }
 
 std::string HeldTableTable(const TableListOutput& list) {

@@ -36,6 +36,26 @@ TEST_CASE("NodeTable: a node that is drained says so, unless it is dead", "[cli]
   CHECK_THAT(table, Catch::Contains("server-2  server  dead"));
 }
 
+TEST_CASE("NodeTable: refused calls have a column where there are some", "[cli]") {
+  const auto nodes = Parse<v1::ListNodesResponse>(R"(
+      nodes { node_id: "server-1" role: SERVER alive: true shards: 4
+              calls { method: "/a/Pull" outcome: "allowed" calls: 50 }
+              calls { method: "/a/Push" outcome: "gate" calls: 3 }
+              calls { outcome: "handshake" calls: 4 } }
+      nodes { node_id: "worker-1" role: WORKER alive: true task_capacity: 2 }
+      scheduler_calls { method: "/a/SubmitJob" outcome: "allowed" calls: 7 }
+      scheduler_calls { method: "/a/SubmitJob" outcome: "handler" calls: 2 })");
+  const std::string table = NodeTable(nodes);
+  CHECK_THAT(table, Catch::Contains("SHARDS  REFUSED  LAST SEEN"));
+  CHECK_THAT(table, Catch::Contains("     4        7  "));
+  CHECK_THAT(table, Catch::EndsWith("The scheduler has refused 2 calls.\n"));
+  CHECK_THAT(DescribeNode(nodes.nodes(0)), Catch::EndsWith("\n"
+                                                           "REFUSED CALLS OF  BY         CALLS\n"
+                                                           "/a/Push           gate           3\n"
+                                                           "(none)            handshake      4\n"));
+  CHECK_THAT(DescribeNode(nodes.nodes(1)), !Catch::Contains("REFUSED"));
+}
+
 constexpr char kGpuWorker[] = R"(
     node_id: "worker-1" role: WORKER address: "h:2" hostname: "h" pid: 11 alive: true
     last_seen_ms: 100 task_capacity: 2 tasks: 1 version: "0.1.0"
