@@ -327,7 +327,7 @@ void DataServer::NotGreeted(const std::string& name, const SocketStream* stream,
   if (options_.audit == nullptr) return;
   const bool in_handshake = options_.credentials != nullptr && stream != nullptr &&
                             !stream->peer().has_value();
-  if (!in_handshake && !IsGarbage(status)) return;
+  if (!in_handshake && absl::IsUnavailable(status)) return;
   std::string caller;
   if (stream != nullptr && stream->peer().has_value()) {
     caller = FormatIdentity(stream->peer()->identity);
