@@ -56,6 +56,7 @@ JobPlan Plan(const std::string& id, ConsistencyMode mode) {
   plan.folders = {plan.export_path, plan.checkpoint_folder};
   plan.unique_id = absl::StrCat("aa-", id);
   plan.submission_id = 77;
+  plan.owner = "user/ann";
   return plan;
 }
 

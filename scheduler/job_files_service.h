@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/security/identity.h"
 #include "common/storage/disk.h"
 #include "common/time/clock.h"
 #include "proto/job_files.grpc.pb.h"
@@ -22,10 +24,13 @@ namespace capstan::scheduler {
 
 class JobFilesService final : public v1::JobFiles::CallbackService {
  public:
-  // The folders that clients may use now. The service's thread calls these functions.
+  // The folders that clients may use now. The service's thread calls these functions. `caller`: who
+  // the gate has admitted; empty without credentials.
   struct Rights {
-    std::function<bool(const std::string& folder)> may_write;
-    std::function<bool(const std::string& folder)> may_read;
+    using May =
+        std::function<bool(const std::string& folder, const std::optional<Identity>& caller)>;
+    May may_write;
+    May may_read;
   };
   static constexpr size_t kQueueMax = 64;  // Calls of at most 1 MiB each; more get UNAVAILABLE.
 
@@ -50,10 +55,12 @@ class JobFilesService final : public v1::JobFiles::CallbackService {
                                       v1::ReadPieceResponse* response) override;
 
  private:
+  using Caller = std::optional<Identity>;
+
   // Runs `work` on the service's thread, and finishes the call with its status.
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
-                                std::function<absl::Status()> work);
-  absl::Status MayWrite(const std::string& folder) const;
+                                std::function<absl::Status(const Caller& caller)> work);
+  absl::Status MayWrite(const std::string& folder, const Caller& caller) const;
 
   // Constant after construction.
   const Clock* const clock_;

@@ -36,8 +36,9 @@ struct Fixture {
     service = std::make_unique<JobFilesService>(
         &disk, &clock,
         JobFilesService::Rights{
-            .may_write = [this](const std::string& path) { return writable && path == folder; },
-            .may_read = [this](const std::string& path) { return path == folder; }});
+            .may_write = [this](const std::string& path,
+                                const auto&) { return writable && path == folder; },
+            .may_read = [this](const std::string& path, const auto&) { return path == folder; }});
     service->Start();
     auto started = GrpcServer::Start({.listen = listen, .services = {service.get()}});
     REQUIRE_OK(started.status());

@@ -8,6 +8,7 @@
 #include "common/job/job_paths.h"
 #include "common/process/random_hex.h"
 #include "common/security/capability.h"
+#include "common/security/job_access.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admitted_codec.h"
@@ -27,34 +28,38 @@ JobSubmission::JobSubmission(const std::string& data_folder, const std::string& 
       artifacts_(artifacts) {}
 
 // One thread takes all submissions, so the first call has ended when its repetition is checked.
-absl::Status JobSubmission::Submit(const v1::SubmitJobRequest& request, const std::string& user,
+absl::Status JobSubmission::Submit(const v1::SubmitJobRequest& request, const JobCaller& caller,
                                    const Call<v1::SubmitJobResponse>& call) {
   {
     absl::MutexLock lock(&state_->mutex());
     CAPSTAN_RETURN_IF_ERROR(state_->Running());
-    const JobId* made = state_->core().jobs().JobOfSubmission(request.submission_id());
+    const JobId* made =
+        state_->core().jobs().JobOfSubmission(request.submission_id(), OwnerFor(caller));
     if (made != nullptr) {
       call.response->set_job_id(*made);
       state_->Commit({}, {{call.reactor}});
       return absl::OkStatus();
     }
   }
-  return Check(request, user, call);
+  return Check(request, caller, call);
 }
 
-absl::Status JobSubmission::Check(const v1::SubmitJobRequest& request, const std::string& user,
+absl::Status JobSubmission::Check(const v1::SubmitJobRequest& request, const JobCaller& caller,
                                   const Call<v1::SubmitJobResponse>& call) {
   if (allowed_ != nullptr) {
+    const std::string user = NameOf(caller);
     CAPSTAN_RETURN_IF_ERROR(CheckJobPaths(*allowed_, user, request.spec()));
     const std::string& restore = request.restore_folder();
     if (!restore.empty()) {
       CAPSTAN_RETURN_IF_ERROR(Annotate(allowed_->Check(user, restore), "restore_folder"));
     }
   }
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string folder, FolderToRestore(request, *call.response));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string folder,
+                           FolderToRestore(request, caller, *call.response));
   CAPSTAN_ASSIGN_OR_RETURN(JobCheck check, check_job_(request.spec()));
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec(), std::move(check)));
   job.plan.submission_id = request.submission_id();
+  job.plan.owner = OwnerFor(caller);
   const OldModel old_model = request.replace_model() ? OldModel::kReplace : OldModel::kKeep;
   if (folder.empty()) return NameAndEnter(std::move(job), old_model, std::nullopt, call);
   absl::MutexLock pinning(&artifacts_->removal_mutex());
@@ -109,6 +114,7 @@ absl::Status JobSubmission::Enter(const std::shared_ptr<const AdmittedJob>& admi
 }
 
 absl::StatusOr<std::string> JobSubmission::FolderToRestore(const v1::SubmitJobRequest& request,
+                                                           const JobCaller& caller,
                                                            v1::SubmitJobResponse& response) {
   const bool resumes = !request.resume_job().empty();
   if (resumes && !request.restore_folder().empty()) {
@@ -122,15 +128,17 @@ absl::StatusOr<std::string> JobSubmission::FolderToRestore(const v1::SubmitJobRe
                      "\", expected nothing: the job goes on with a checkpoint's parameters"));
   }
   if (!resumes) return request.restore_folder();
-  return NewestCheckpointOf(request.resume_job(), response);
+  return NewestCheckpointOf(request.resume_job(), caller, response);
 }
 
 absl::StatusOr<std::string> JobSubmission::NewestCheckpointOf(const JobId& job,
+                                                              const JobCaller& caller,
                                                               v1::SubmitJobResponse& response) {
   std::string folder, begun_with;
   CheckpointId floor;
   {
     absl::MutexLock lock(&state_->mutex());
+    CAPSTAN_RETURN_IF_ERROR(CheckMayRead(state_->jobs(), job, caller));
     CAPSTAN_ASSIGN_OR_RETURN(const JobView view, state_->core().Job(job, state_->Now()));
     if (!view.ended) {
       return absl::FailedPreconditionError(absl::StrCat(job, " has not ended: ", view.detail,

@@ -4,7 +4,8 @@
 // The check reads all data of the job, so it runs before the step of the core and without the mutex
 // of DurableState. SchedulerService calls this class in its admission thread.
 // Thread safety: thread-compatible.
-// Invariant: a submission that is repeated under its id gives the job that the first call made.
+// Invariant: a submission that its owner repeats under its id gives the job that the first call
+//            made.
 #ifndef CAPSTAN_SCHEDULER_JOB_SUBMISSION_H_
 #define CAPSTAN_SCHEDULER_JOB_SUBMISSION_H_
 
@@ -25,6 +26,7 @@
 #include "scheduler/core/resume_point.h"
 #include "scheduler/durable_state.h"
 #include "scheduler/held_calls.h"
+#include "scheduler/job_rights.h"
 
 namespace capstan::scheduler {
 
@@ -41,13 +43,12 @@ class JobSubmission {
 
   // Answers the call unless it returns an error: then the caller answers the call with that error.
   // The private methods that take the call do the same.
-  // `user` is the name of the caller; empty: it is not authenticated.
   // Errors: those of SubmitJob.
-  absl::Status Submit(const v1::SubmitJobRequest& request, const std::string& user,
+  absl::Status Submit(const v1::SubmitJobRequest& request, const JobCaller& caller,
                       const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(state_->mutex());
 
  private:
-  absl::Status Check(const v1::SubmitJobRequest& request, const std::string& user,
+  absl::Status Check(const v1::SubmitJobRequest& request, const JobCaller& caller,
                      const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(state_->mutex());
   absl::Status NameAndEnter(AdmittedJob job, OldModel old_model, std::optional<RestoreFrom> restore,
                             const Call<v1::SubmitJobResponse>& call)
@@ -59,9 +60,11 @@ class JobSubmission {
   // checkpoint that was passed over becomes a warning in `response`.
   // Errors: kInvalidArgument  fields that exclude each other; else those of SubmitJob.
   absl::StatusOr<std::string> FolderToRestore(const v1::SubmitJobRequest& request,
+                                              const JobCaller& caller,
                                               v1::SubmitJobResponse& response)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
-  absl::StatusOr<std::string> NewestCheckpointOf(const JobId& job, v1::SubmitJobResponse& response)
+  absl::StatusOr<std::string> NewestCheckpointOf(const JobId& job, const JobCaller& caller,
+                                                 v1::SubmitJobResponse& response)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
   // Writes job.initial_values as a checkpoint, and returns the point where the job begins.
   // REQUIRES: the job has its ids.

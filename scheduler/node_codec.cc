@@ -55,6 +55,7 @@ void EncodeTables(const TableAssignment& assignment, const AdmittedJob& job,
   out.set_log_term(assignment.restore.log_term.value());
   out.set_unique_id(job.plan.unique_id);
   if (job.capability_key.has_value()) out.set_capability_key(job.capability_key->bytes());
+  out.set_owner(job.plan.owner);
   if (assignment.checkpoint.id == CheckpointId(0)) return;
   out.mutable_checkpoint()->set_checkpoint_id(assignment.checkpoint.id.value());
   out.mutable_checkpoint()->set_folder(assignment.checkpoint.folder);
@@ -247,6 +248,7 @@ void EncodeNodeReply(const NodeReply& reply, const AdmittedJobs& jobs, const Job
     assignment.set_rank(task.rank.value());
     assignment.set_incarnation(task.incarnation.value());
     *assignment.mutable_spec() = jobs.at(task.job)->spec;
+    assignment.set_owner(jobs.at(task.job)->plan.owner);
     if (gpus == reply.gpus.end() || gpus->task != task) continue;
     assignment.mutable_gpus()->Add(gpus->gpus.begin(), gpus->gpus.end());
     ++gpus;

@@ -131,16 +131,28 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   Fatal fatal;
   options.on_fatal = [&fatal](const absl::Status& status) { fatal.Happened(status); };
   std::unique_ptr<SchedulerService> service;
-  TaskLogsService logs({.folder = options.data_folder + "/task-logs",
-                        .bytes_max = int64_t{flags.keep_logs_mib} << 20},
-                       [&service](const JobId& job) { return service->HasJob(job); });
+  TaskLogsService logs(
+      {.folder = options.data_folder + "/task-logs",
+       .bytes_max = int64_t{flags.keep_logs_mib} << 20},
+      {.is_known = [&](const JobId& job) { return service->rights().HasJob(job); },
+       .may_read = [&](const JobId& job,
+                       const JobCaller& caller) { return service->rights().MayRead(job, caller); },
+       .may_keep =
+           [&](const JobId& job, Rank rank, Incarnation incarnation, const JobCaller& caller) {
+             return service->rights().MayKeepLog({job, rank, incarnation}, caller);
+           }});
   options.on_forgotten = [&logs](const JobId& job) { logs.Forget(job); };
   CAPSTAN_ASSIGN_OR_RETURN(service, SchedulerService::Open(options, store.get(), &clock));
   PosixDisk disk;
-  JobFilesService files(
-      &disk, &clock,
-      {.may_write = [&](const std::string& folder) { return service->MayWriteInto(folder); },
-       .may_read = [&](const std::string& folder) { return service->MayReadFrom(folder); }});
+  JobFilesService files(&disk, &clock,
+                        {.may_write =
+                             [&](const std::string& folder, const JobCaller& caller) {
+                               return service->rights().MayWriteInto(folder, caller);
+                             },
+                         .may_read =
+                             [&](const std::string& folder, const JobCaller& caller) {
+                               return service->rights().MayReadFrom(folder, caller);
+                             }});
   CAPSTAN_RETURN_IF_ERROR(logs.Start());
   service->Start();
   files.Start();

@@ -84,21 +84,6 @@ void SchedulerService::Stop() {
   state_->Stop();
 }
 
-bool SchedulerService::MayWriteInto(const std::string& folder) {
-  absl::MutexLock lock(&state_->mutex());
-  return state_->Running().ok() && state_->core().jobs().MayWriteInto(folder);
-}
-
-bool SchedulerService::MayReadFrom(const std::string& folder) {
-  absl::MutexLock lock(&state_->mutex());
-  return state_->Running().ok() && state_->core().jobs().MayReadFrom(folder);
-}
-
-bool SchedulerService::HasJob(const JobId& job) {
-  absl::MutexLock lock(&state_->mutex());
-  return state_->core().jobs().Find(job) != nullptr;
-}
-
 grpc::ServerUnaryReactor* SchedulerService::HoldUpTo(grpc::CallbackServerContext* context,
                                                      int32_t wait_limit_ms,
                                                      google::protobuf::Message* response,
@@ -176,10 +161,10 @@ grpc::ServerUnaryReactor* SchedulerService::SyncTask(grpc::CallbackServerContext
   const absl::StatusOr<TaskReport> report = DecodeTaskReport(*request);
   if (!report.ok()) return FinishWith(reactor, report.status());
   absl::MutexLock lock(&state_->mutex());
-  if (const Task* const task = FindTask(state_->core(), report->task); task != nullptr) {
-    // Nobody but the worker that runs the task gets its capability.
-    const absl::Status own = CheckCallerIs(*context, {PeerRole::kWorker}, task->node);
-    if (!own.ok()) return FinishWith(reactor, own);
+  const absl::Status own =
+      CheckReportsOwnTask(state_->core().jobs(), report->task, CallerOf(*context));
+  if (!own.ok()) return FinishWith(reactor, own);
+  if (FindTask(state_->core(), report->task) != nullptr) {
     RenewCapability(*request, *state_->jobs().at(report->task.job), absl::Now(), response);
   }
   const Ticket ticket = state_->NextTicket();

@@ -33,6 +33,7 @@
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/durable_state.h"
 #include "scheduler/held_calls.h"
+#include "scheduler/job_rights.h"
 #include "scheduler/job_submission.h"
 #include "scheduler/orphan_recovery.h"
 #include "scheduler/serial_executor.h"
@@ -62,10 +63,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   // Answers all held and later calls with UNAVAILABLE; finishes queued work. Idempotent.
   void Stop() ABSL_LOCKS_EXCLUDED(state_->mutex());
 
-  // Same as SchedulerCore's, for JobFilesService. Both return false after Stop().
-  bool MayWriteInto(const std::string& folder) ABSL_LOCKS_EXCLUDED(state_->mutex());
-  bool MayReadFrom(const std::string& folder) ABSL_LOCKS_EXCLUDED(state_->mutex());
-  bool HasJob(const JobId& job) ABSL_LOCKS_EXCLUDED(state_->mutex());
+  JobRights& rights() { return rights_; }  // For the other services of the scheduler.
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,
@@ -146,13 +144,14 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   void SyncCut(Ticket ticket, const NodeId& node, Incarnation incarnation)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
   // Answers the call unless it returns an error: then the caller answers the call with that error.
-  absl::Status BeginExport(const v1::ExportJobRequest& request, const std::string& user,
+  absl::Status BeginExport(const v1::ExportJobRequest& request, const JobCaller& caller,
                            const Call<v1::ExportJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
 
   const AllowedPaths* const allowed_;  // Null: everything.
   // All self-synchronized, or used by the admission thread alone.
   const std::unique_ptr<DurableState> state_;
+  JobRights rights_{state_.get()};
   ArtifactPublisher artifacts_;
   JobSubmission submission_;
   OrphanRecovery recovery_;

@@ -11,12 +11,13 @@
 #include "common/job/diagnostic.h"
 #include "common/job/labels.h"
 #include "common/net/call_gate.h"
-#include "common/security/identity.h"
+#include "common/security/job_access.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admission.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/job_capabilities.h"
+#include "scheduler/job_rights.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/shared_codec.h"
 #include "scheduler/status_codec.h"
@@ -43,12 +44,11 @@ absl::Status SaveAndStop(const JobId& job, SchedulerCore& core, Instant now,
 
 // Changes the labels and the note of a job. Changes nothing if it fails.
 // Errors: those of AnnotateJob.
-absl::Status Annotate(const v1::AnnotateJobRequest& request, AdmittedJobs& jobs,
-                      v1::AnnotateJobResponse& response, std::vector<StoreWrite>& writes) {
+absl::Status Annotate(const v1::AnnotateJobRequest& request, const JobCaller& caller,
+                      AdmittedJobs& jobs, v1::AnnotateJobResponse& response,
+                      std::vector<StoreWrite>& writes) {
+  CAPSTAN_RETURN_IF_ERROR(CheckMayChange(jobs, request.job_id(), caller));
   const auto found = jobs.find(request.job_id());
-  if (found == jobs.end()) {
-    return absl::NotFoundError(absl::StrCat("there is no job \"", request.job_id(), "\""));
-  }
   auto job = std::make_shared<AdmittedJob>(*found->second);
   auto& labels = *job->submitted.mutable_labels();
   for (const auto& [key, value] : request.set_labels()) labels[key] = value;
@@ -70,11 +70,6 @@ absl::Status Annotate(const v1::AnnotateJobRequest& request, AdmittedJobs& jobs,
 }
 
 // Returns "" if the caller is not authenticated.
-std::string NameOfCaller(const grpc::CallbackServerContext& context) {
-  const std::optional<Identity> caller = CallerOf(context);
-  return caller ? caller->name : "";
-}
-
 }  // namespace
 
 grpc::ServerUnaryReactor* SchedulerService::PostAdmission(grpc::ServerUnaryReactor* reactor,
@@ -98,8 +93,8 @@ grpc::ServerUnaryReactor* SchedulerService::SubmitJob(grpc::CallbackServerContex
   }
   return PostAdmission(
       reactor,
-      [this, request, user = NameOfCaller(*context), reactor, response] {
-        return submission_.Submit(*request, user, {reactor, response});
+      [this, request, caller = CallerOf(*context), reactor, response] {
+        return submission_.Submit(*request, caller, {reactor, response});
       },
       absl::StrCat("more than ", kAdmissionsMax));
 }
@@ -108,8 +103,10 @@ grpc::ServerUnaryReactor* SchedulerService::ListJobs(grpc::CallbackServerContext
                                                      const v1::ListJobsRequest*,
                                                      v1::ListJobsResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const JobCaller caller = CallerOf(*context);
   absl::MutexLock lock(&state_->mutex());
   for (const JobView& view : state_->core().Jobs(state_->Now())) {
+    if (!MayRead(caller, state_->jobs().at(view.id)->plan.owner)) continue;
     *response->add_jobs() = state_->StatusOf(view, StatusDetail::kList);
   }
   state_->Commit({}, {{reactor, state_->Running(), /*after_files=*/true}});
@@ -121,18 +118,23 @@ grpc::ServerUnaryReactor* SchedulerService::GetJob(grpc::CallbackServerContext* 
                                                    v1::GetJobResponse* response) {
   return HoldUpTo(
       context, request->wait_limit_ms(), response,
-      [this, request](SchedulerCore& core, Ticket ticket, absl::Duration limit, Actions& actions) {
-        return core.WatchJob(ticket, request->job_id(), request->after_revision(), limit,
-                             state_->Now(), actions);
-      });
+      [this, request, caller = CallerOf(*context)](SchedulerCore& core, Ticket ticket,
+                                                   absl::Duration limit, Actions& actions)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex()) {
+            CAPSTAN_RETURN_IF_ERROR(CheckMayRead(state_->jobs(), request->job_id(), caller));
+            return core.WatchJob(ticket, request->job_id(), request->after_revision(), limit,
+                                 state_->Now(), actions);
+          });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::StopJob(grpc::CallbackServerContext* context,
                                                     const v1::StopJobRequest* request,
                                                     v1::StopJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const JobCaller caller = CallerOf(*context);
   absl::MutexLock lock(&state_->mutex());
   absl::Status status = state_->Running();
+  if (status.ok()) status = CheckMayChange(state_->jobs(), request->job_id(), caller);
   Actions actions;
   if (status.ok()) {
     const auto stop = request->save() ? SaveAndStop : StopNow;
@@ -146,8 +148,10 @@ grpc::ServerUnaryReactor* SchedulerService::DeleteJob(grpc::CallbackServerContex
                                                       const v1::DeleteJobRequest* request,
                                                       v1::DeleteJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const JobCaller caller = CallerOf(*context);
   absl::MutexLock lock(&state_->mutex());
   absl::Status status = state_->Running();
+  if (status.ok()) status = CheckMayChange(state_->jobs(), request->job_id(), caller);
   Actions actions;
   if (status.ok()) {
     const AdmittedJobs& jobs = state_->jobs();
@@ -165,10 +169,11 @@ grpc::ServerUnaryReactor* SchedulerService::AnnotateJob(grpc::CallbackServerCont
                                                         const v1::AnnotateJobRequest* request,
                                                         v1::AnnotateJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const JobCaller caller = CallerOf(*context);
   absl::MutexLock lock(&state_->mutex());
   absl::Status status = state_->Running();
   std::vector<StoreWrite> writes;
-  if (status.ok()) status = Annotate(*request, state_->jobs(), *response, writes);
+  if (status.ok()) status = Annotate(*request, caller, state_->jobs(), *response, writes);
   state_->Commit({}, {{reactor, status}}, std::move(writes));
   return reactor;
 }
@@ -177,13 +182,13 @@ grpc::ServerUnaryReactor* SchedulerService::ExportJob(grpc::CallbackServerContex
                                                       const v1::ExportJobRequest* request,
                                                       v1::ExportJobResponse* response) {
   const Call<v1::ExportJobResponse> call{context->DefaultReactor(), response};
-  return PostAdmission(call.reactor, [this, request, user = NameOfCaller(*context), call] {
-    return BeginExport(*request, user, call);
+  return PostAdmission(call.reactor, [this, request, caller = CallerOf(*context), call] {
+    return BeginExport(*request, caller, call);
   });
 }
 
 absl::Status SchedulerService::BeginExport(const v1::ExportJobRequest& request,
-                                           const std::string& user,
+                                           const JobCaller& caller,
                                            const Call<v1::ExportJobResponse>& call) {
   const std::string& wished = request.folder();
   const std::string& host = state_->hostname();
@@ -192,13 +197,14 @@ absl::Status SchedulerService::BeginExport(const v1::ExportJobRequest& request,
         absl::StrCat("folder: \"", wished, "\", expected an absolute path on ", host));
   }
   if (!wished.empty() && allowed_ != nullptr) {
-    CAPSTAN_RETURN_IF_ERROR(capstan::Annotate(allowed_->Check(user, wished), "folder"));
+    CAPSTAN_RETURN_IF_ERROR(capstan::Annotate(allowed_->Check(NameOf(caller), wished), "folder"));
   }
   std::string folder = wished;
   int64_t bytes = 0;
   {
     absl::MutexLock lock(&state_->mutex());
     CAPSTAN_RETURN_IF_ERROR(state_->Running());
+    CAPSTAN_RETURN_IF_ERROR(CheckMayChange(state_->jobs(), request.job_id(), caller));
     CAPSTAN_ASSIGN_OR_RETURN(const JobView view,
                              state_->core().Job(request.job_id(), state_->Now()));
     if (!view.model_kept_until) {
@@ -229,8 +235,10 @@ grpc::ServerUnaryReactor* SchedulerService::GetTables(grpc::CallbackServerContex
                                                       const v1::GetTablesRequest* request,
                                                       v1::GetTablesResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const JobCaller caller = CallerOf(*context);
   absl::MutexLock lock(&state_->mutex());
   absl::Status status = state_->Running();
+  if (status.ok()) status = CheckMayRead(state_->jobs(), request->job_id(), caller);
   if (status.ok()) {
     const auto routing = state_->core().jobs().RoutingOf(request->job_id());
     status = routing.status();
@@ -251,10 +259,13 @@ grpc::ServerUnaryReactor* SchedulerService::OpenSnapshot(grpc::CallbackServerCon
                                                          v1::OpenSnapshotResponse* response) {
   return HoldUpTo(
       context, request->wait_limit_ms(), response,
-      [this, request](SchedulerCore& core, Ticket ticket, absl::Duration limit, Actions& actions) {
-        return core.OpenSnapshot(ticket, request->job_id(), request->reader(), limit, state_->Now(),
-                                 actions);
-      });
+      [this, request, caller = CallerOf(*context)](SchedulerCore& core, Ticket ticket,
+                                                   absl::Duration limit, Actions& actions)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex()) {
+            CAPSTAN_RETURN_IF_ERROR(CheckMayRead(state_->jobs(), request->job_id(), caller));
+            return core.OpenSnapshot(ticket, request->job_id(), request->reader(), limit,
+                                     state_->Now(), actions);
+          });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(grpc::CallbackServerContext* context,
@@ -262,7 +273,10 @@ grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(grpc::CallbackServerC
                                                            v1::SaveCheckpointResponse* response) {
   return HoldUpTo(
       context, request->wait_limit_ms(), response,
-      [this, request](SchedulerCore& core, Ticket ticket, absl::Duration limit, Actions& actions) {
+      [this, request, caller = CallerOf(*context)](
+          SchedulerCore& core, Ticket ticket, absl::Duration limit,
+          Actions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex()) {
+        CAPSTAN_RETURN_IF_ERROR(CheckMayChange(state_->jobs(), request->job_id(), caller));
         std::optional<CheckpointId> asked;
         if (request->asked_id() != 0) asked = CheckpointId(request->asked_id());
         return core.SaveCheckpoint(ticket, request->job_id(), asked, limit, state_->Now(), actions);

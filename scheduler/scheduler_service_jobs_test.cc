@@ -213,7 +213,7 @@ TEST_CASE("Scheduler service: a job begins with the weights of a file, which go 
       std::filesystem::directory_iterator(kept)->path().string() + "/checkpoint-1";
   PosixDisk disk;
   REQUIRE_OK(VerifyCheckpoint(disk, checkpoint).status());
-  CHECK(loopback.service->MayReadFrom(checkpoint));
+  CHECK(loopback.service->rights().MayReadFrom(checkpoint, std::nullopt));
   loopback.Restart();
   REQUIRE_OK(VerifyCheckpoint(disk, checkpoint).status());
 

@@ -158,6 +158,7 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
   if (view.phase) out.set_phase(PhaseName(*view.phase));
   *out.mutable_labels() = job.submitted.labels();
   out.set_note(job.submitted.note());
+  out.set_owner(job.plan.owner);
   if (detail == StatusDetail::kList) return;
   for (const EpochResult& result : view.results) EncodeEpochResult(result, *out.add_results());
   for (const JobEvent& event : view.events) EncodeEvent(event, calendar, *out.add_events());

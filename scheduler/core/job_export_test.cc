@@ -58,12 +58,17 @@ TEST_CASE("Job export: other hosts write into the folder of its writer, and whil
           "[scheduler][core]") {
   Fixture job;
   CHECK(job.run->parts().WritesInto("/out/.export-0-10"));
+  for (const char* node : {"worker-0", "worker-1", "server-1", "server-2"}) {
+    CHECK(job.run->parts().RunsOn(node));
+  }
+  for (const char* node : {"worker-9", "server-9", ""}) CHECK_FALSE(job.run->parts().RunsOn(node));
   for (const char* folder : {"", "/out", "/out/.export-1-11", "/checkpoints/checkpoint-1"}) {
     CHECK_FALSE(job.run->parts().WritesInto(folder));
   }
   SECTION("until the model is whole") { job.Finish(0); }
   SECTION("or its writer has died") {
     job.Died("worker-0");
+    CHECK_FALSE(job.run->parts().RunsOn("worker-0"));
     CHECK(job.run->parts().WritesInto("/out/.export-1-11"));
   }
   SECTION("or the job has ended") { job.run->End(JobState::kStopped, {}, job.now, job.events); }

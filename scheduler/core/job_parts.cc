@@ -57,6 +57,10 @@ std::vector<TaskKey> JobParts::PlacedTasks() const {
   return keys;
 }
 
+bool JobParts::RunsOn(const NodeId& node) const {
+  return server_watch.Uses(node) || !tasks.OnNode(node).empty();
+}
+
 bool JobParts::WritesInto(const std::string& folder) const {
   if (ended() || folder.empty()) return false;
   return checkpoints.all().order().folder == folder || exporter.WritesInto(folder);

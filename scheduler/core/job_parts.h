@@ -44,6 +44,9 @@ struct JobParts : JobShared {
   std::vector<Rank> UnplacedRanks() const;  // The ranks that want a task slot.
   std::vector<TaskKey> PlacedTasks() const;
 
+  // The server has shards of the job, or the worker runs a task of it.
+  bool RunsOn(const NodeId& node) const;
+
   // ---- folders
   // A server writes its part of a checkpoint there now, or a task the model.
   bool WritesInto(const std::string& folder) const;

@@ -61,6 +61,8 @@ struct JobPlan {
   // Unique among all jobs of all clusters. After the loss of a store, a later job may have the same
   // `id`.
   std::string unique_id;
+  // The role and name of who submitted it (common/security/job_access.h). Empty: nobody known.
+  std::string owner;
 
   // Whether a log that names this job was written for it, and not for another one that had its id.
   bool HasLog(const JobId& job, const std::string& unique) const {
@@ -76,7 +78,7 @@ struct JobPlan {
             train_count, test_count, validation_count, scores, decide, iterations_max, tables,
             export_path, replicas, log, server_wait, checkpoint_iterations, checkpoint_interval,
             checkpoints_kept, checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders,
-            objective, device, submission_id, unique_id);
+            objective, device, submission_id, unique_id, owner);
     CheckLoaded(archive, [this] { return CheckPlan(*this); });
   }
   friend bool operator==(const JobPlan&, const JobPlan&) = default;

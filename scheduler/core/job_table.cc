@@ -157,10 +157,10 @@ Instant JobTable::FirstEnd() const {
   return ended_by_time_.empty() ? Instant::InfiniteFuture() : ended_by_time_.begin()->first;
 }
 
-const JobId* JobTable::JobOfSubmission(uint64_t submission_id) const {
+const JobId* JobTable::JobOfSubmission(uint64_t submission_id, const std::string& owner) const {
   if (submission_id == 0) return nullptr;
   for (const auto& [id, entry] : jobs_) {
-    if (entry.plan.submission_id == submission_id) return &id;
+    if (entry.plan.submission_id == submission_id && entry.plan.owner == owner) return &id;
   }
   return nullptr;
 }
@@ -228,15 +228,17 @@ bool JobTable::AwaitsModel(const TaskKey& exporter) const {
   return run != nullptr && run->parts().exporter.Awaits(exporter);
 }
 
-bool JobTable::MayWriteInto(const std::string& folder) const {
+bool JobTable::MayWriteInto(const std::string& folder, const std::optional<NodeId>& node) const {
   return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
-    return RunOf(entry.second)->parts().WritesInto(folder);
+    const JobParts& job = RunOf(entry.second)->parts();
+    return job.WritesInto(folder) && (!node || job.RunsOn(*node));
   });
 }
 
-bool JobTable::MayReadFrom(const std::string& folder) const {
+bool JobTable::MayReadFrom(const std::string& folder, const std::optional<NodeId>& node) const {
   return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
-    return RunOf(entry.second)->parts().MayGoBackTo(folder);
+    const JobParts& job = RunOf(entry.second)->parts();
+    return job.MayGoBackTo(folder) && (!node || job.RunsOn(*node));
   });
 }
 

@@ -101,8 +101,9 @@ class JobTable {
   // When the first ended job ended. Infinite future: none has.
   Instant FirstEnd() const;
 
-  // The job that a submission of this name has made, however often it comes. Null: none is known.
-  const JobId* JobOfSubmission(uint64_t submission_id) const;
+  // The job of `owner` that a submission of this name has made, however often it comes. Null: none
+  // is known.
+  const JobId* JobOfSubmission(uint64_t submission_id, const std::string& owner) const;
   // Errors: kFailedPrecondition  a job that has not ended, and is not `owner`, writes into one of
   //         these folders. A waiting job counts, too: it cannot be refused any more when it starts.
   absl::Status CheckFolders(const JobFolders& folders, Instant now, const JobId& owner = {}) const;
@@ -114,9 +115,9 @@ class JobTable {
   // pins one of them is submitted before the end of the removal.
   CheckpointRemoval CheckpointsToRemove(const JobId& job) const;
   // True if hosts that do not share this host's folders may now write parts of a checkpoint or a
-  // model into `folder`, or may read the checkpoint in it.
-  bool MayWriteInto(const std::string& folder) const;
-  bool MayReadFrom(const std::string& folder) const;
+  // model into `folder`, or may read the checkpoint in it. `node`: for a job that runs on it.
+  bool MayWriteInto(const std::string& folder, const std::optional<NodeId>& node) const;
+  bool MayReadFrom(const std::string& folder, const std::optional<NodeId>& node) const;
   // The ModelPublish of this exporter is still to be performed.
   bool AwaitsModel(const TaskKey& exporter) const;
   // Errors: kNotFound            no such job.

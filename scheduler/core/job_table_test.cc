@@ -157,13 +157,13 @@ TEST_CASE("Job table: a repeated submission finds its job", "[scheduler][core]")
   Table table;
   JobPlan plan = PlanOf("a-1");
   table.Add(plan);
-  CHECK(table.jobs.JobOfSubmission(0) == nullptr);  // Such a submission has no name.
+  CHECK(table.jobs.JobOfSubmission(0, "") == nullptr);  // Such a submission has no name.
   plan = PlanOf("b-2");
   plan.submission_id = 9;
   table.Add(plan);
-  REQUIRE(table.jobs.JobOfSubmission(9) != nullptr);
-  CHECK(*table.jobs.JobOfSubmission(9) == "b-2");
-  CHECK(table.jobs.JobOfSubmission(8) == nullptr);
+  REQUIRE(table.jobs.JobOfSubmission(9, "") != nullptr);
+  CHECK(*table.jobs.JobOfSubmission(9, "") == "b-2");
+  CHECK(table.jobs.JobOfSubmission(8, "") == nullptr);
 }
 
 TEST_CASE("Job table: only a job that has started has a routing table", "[scheduler][core]") {

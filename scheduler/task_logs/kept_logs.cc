@@ -210,13 +210,15 @@ absl::Status KeptLogs::MakeRoom(const JobId& writer, int64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status NoKeptLog(const JobId& job, Rank rank) {
+  return absl::NotFoundError(
+      absl::StrCat("the scheduler keeps no log of ", job, " task ", rank.value()));
+}
+
 absl::StatusOr<KeptLogs::Part> KeptLogs::Read(const JobId& id, Rank rank, Incarnation incarnation,
                                               int64_t offset, int64_t bytes_max) const {
   const auto known = jobs_.find(id);
-  const auto nothing = [&] {
-    return absl::NotFoundError(
-        absl::StrCat("the scheduler keeps no log of ", id, " task ", rank.value()));
-  };
+  const auto nothing = [&] { return NoKeptLog(id, rank); };
   if (known == jobs_.end()) return nothing();
   const Job& job = known->second;
   if (incarnation == Incarnation(0)) {

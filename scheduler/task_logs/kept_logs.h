@@ -25,6 +25,8 @@
 
 namespace capstan::scheduler {
 
+absl::Status NoKeptLog(const JobId& job, Rank rank);  // kNotFound, as of KeptLogs::Read.
+
 class KeptLogs {
  public:
   static constexpr int64_t kSegmentBytes = 256 << 10;

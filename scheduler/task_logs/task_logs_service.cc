@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/net/call_gate.h"
 #include "common/net/grpc_status.h"
+#include "common/observability/log.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::scheduler {
@@ -21,14 +23,13 @@ absl::Status Wrong(absl::string_view field, int64_t value, absl::string_view exp
 
 }  // namespace
 
-TaskLogsService::TaskLogsService(KeptLogs::Options options,
-                                 std::function<bool(const JobId&)> is_known)
-    : is_known_(std::move(is_known)), logs_(std::move(options)), thread_(kQueueMax) {}
+TaskLogsService::TaskLogsService(KeptLogs::Options options, Rights rights)
+    : rights_(std::move(rights)), logs_(std::move(options)), thread_(kQueueMax) {}
 
 TaskLogsService::~TaskLogsService() { Stop(); }
 
 absl::Status TaskLogsService::Start() {
-  CAPSTAN_RETURN_IF_ERROR(logs_.Open(is_known_));
+  CAPSTAN_RETURN_IF_ERROR(logs_.Open(rights_.is_known));
   thread_.Start();
   return absl::OkStatus();
 }
@@ -37,14 +38,18 @@ void TaskLogsService::Stop() { thread_.Stop(); }
 
 // If the queue is full, the logs stay until the next scheduler starts or their space is needed.
 void TaskLogsService::Forget(const JobId& job) {
-  thread_.TryPost([this, job] { logs_.Remove(job); });
+  thread_.TryPost([this, job] {
+    logs_.Remove(job);
+    writers_.erase(job);
+  });
 }
 
 grpc::ServerUnaryReactor* TaskLogsService::Run(grpc::CallbackServerContext* context,
-                                               std::function<absl::Status()> work) {
+                                               std::function<absl::Status(const Caller&)> work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (thread_.TryPost(
-          [reactor, work = std::move(work)] { reactor->Finish(ToGrpcStatus(work())); })) {
+  if (thread_.TryPost([reactor, caller = CallerOf(*context), work = std::move(work)] {
+        reactor->Finish(ToGrpcStatus(work(caller)));
+      })) {
     return reactor;
   }
   reactor->Finish(ToGrpcStatus(absl::UnavailableError(
@@ -52,7 +57,30 @@ grpc::ServerUnaryReactor* TaskLogsService::Run(grpc::CallbackServerContext* cont
   return reactor;
 }
 
-absl::Status TaskLogsService::Keep(const v1::KeepTaskLogRequest& request,
+absl::Status TaskLogsService::CheckMayKeep(const v1::KeepTaskLogRequest& request,
+                                           const Caller& caller) {
+  // This check also makes sure that the id is a plain name, as all ids of known jobs are.
+  if (!rights_.is_known(request.job_id())) {
+    return absl::NotFoundError(absl::StrCat("there is no job \"", request.job_id(), "\""));
+  }
+  if (!caller.has_value()) return absl::OkStatus();
+  const Rank rank(request.rank());
+  const Incarnation incarnation(request.incarnation());
+  auto& writers = writers_[request.job_id()];
+  const auto known = writers.find({rank, incarnation});
+  if (known != writers.end() && known->second == caller->name) return absl::OkStatus();
+  if (rights_.may_keep(request.job_id(), rank, incarnation, caller)) {
+    writers[{rank, incarnation}] = caller->name;
+    return absl::OkStatus();
+  }
+  const absl::Status status = absl::PermissionDeniedError(
+      absl::StrCat("incarnation ", incarnation.value(), " of task ", rank.value(), " of ",
+                   request.job_id(), " does not run on the caller, ", FormatIdentity(*caller)));
+  LogWarning({.job = request.job_id()}, "refused: {}", std::string(status.message()));
+  return status;
+}
+
+absl::Status TaskLogsService::Keep(const v1::KeepTaskLogRequest& request, const Caller& caller,
                                    v1::KeepTaskLogResponse& response) {
   if (request.rank() < 0) return Wrong("rank", request.rank(), "at least 0");
   if (request.incarnation() == 0) return Wrong("incarnation", 0, "at least 1");
@@ -61,10 +89,7 @@ absl::Status TaskLogsService::Keep(const v1::KeepTaskLogRequest& request,
   if (bytes > kPieceBytesMax) {
     return Wrong("data", bytes, absl::StrCat("at most ", kPieceBytesMax, " bytes"));
   }
-  // This check also makes sure that the id is a plain name, as all ids of known jobs are.
-  if (!is_known_(request.job_id())) {
-    return absl::NotFoundError(absl::StrCat("there is no job \"", request.job_id(), "\""));
-  }
+  CAPSTAN_RETURN_IF_ERROR(CheckMayKeep(request, caller));
   CAPSTAN_ASSIGN_OR_RETURN(const int64_t end, logs_.Keep(request.job_id(), Rank(request.rank()),
                                                          Incarnation(request.incarnation()),
                                                          request.offset(), request.data()));
@@ -72,10 +97,14 @@ absl::Status TaskLogsService::Keep(const v1::KeepTaskLogRequest& request,
   return absl::OkStatus();
 }
 
-absl::Status TaskLogsService::Read(const v1::ReadTaskLogRequest& request,
+absl::Status TaskLogsService::Read(const v1::ReadTaskLogRequest& request, const Caller& caller,
                                    v1::ReadTaskLogResponse& response) {
   if (request.bytes_max() < 0 || request.bytes_max() > kReadBytesMax) {
     return Wrong("bytes_max", request.bytes_max(), absl::StrCat("0 to ", kReadBytesMax));
+  }
+  // The answer about another user's job is that about a job without logs.
+  if (caller.has_value() && !rights_.may_read(request.job_id(), caller)) {
+    return NoKeptLog(request.job_id(), Rank(request.rank()));
   }
   CAPSTAN_ASSIGN_OR_RETURN(
       KeptLogs::Part part,
@@ -91,13 +120,17 @@ absl::Status TaskLogsService::Read(const v1::ReadTaskLogRequest& request,
 grpc::ServerUnaryReactor* TaskLogsService::KeepTaskLog(grpc::CallbackServerContext* context,
                                                        const v1::KeepTaskLogRequest* request,
                                                        v1::KeepTaskLogResponse* response) {
-  return Run(context, [this, request, response] { return Keep(*request, *response); });
+  return Run(context, [this, request, response](const Caller& caller) {
+    return Keep(*request, caller, *response);
+  });
 }
 
 grpc::ServerUnaryReactor* TaskLogsService::ReadKeptLog(grpc::CallbackServerContext* context,
                                                        const v1::ReadTaskLogRequest* request,
                                                        v1::ReadTaskLogResponse* response) {
-  return Run(context, [this, request, response] { return Read(*request, *response); });
+  return Run(context, [this, request, response](const Caller& caller) {
+    return Read(*request, caller, *response);
+  });
 }
 
 }  // namespace capstan::scheduler

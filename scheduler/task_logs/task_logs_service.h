@@ -9,8 +9,12 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <utility>
 
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
+#include "common/security/identity.h"
 #include "common/types/ids.h"
 #include "proto/task_logs.grpc.pb.h"
 #include "scheduler/serial_executor.h"
@@ -22,9 +26,17 @@ class TaskLogsService final : public v1::TaskLogs::CallbackService {
  public:
   static constexpr size_t kQueueMax = 256;  // Calls of at most 256 KiB each; more get UNAVAILABLE.
 
-  // `is_known` returns true if the scheduler knows the job. The service's thread and Start() call
-  // it.
-  TaskLogsService(KeptLogs::Options options, std::function<bool(const JobId&)> is_known);
+  using Caller = std::optional<Identity>;  // Empty: the scheduler authenticates nobody.
+  // What the scheduler knows of jobs and of callers. The service's thread calls these functions,
+  // and Start() the first one.
+  struct Rights {
+    std::function<bool(const JobId&)> is_known;
+    std::function<bool(const JobId&, const Caller&)> may_read;
+    // The caller is the worker of that task.
+    std::function<bool(const JobId&, Rank, Incarnation, const Caller&)> may_keep;
+  };
+
+  TaskLogsService(KeptLogs::Options options, Rights rights);
   ~TaskLogsService() override;  // Stops.
 
   // Errors: those of KeptLogs::Open; then the service is not started.
@@ -43,12 +55,19 @@ class TaskLogsService final : public v1::TaskLogs::CallbackService {
  private:
   // Runs `work` on the service's thread, and finishes the call with its status.
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context,
-                                std::function<absl::Status()> work);
-  absl::Status Keep(const v1::KeepTaskLogRequest& request, v1::KeepTaskLogResponse& response);
-  absl::Status Read(const v1::ReadTaskLogRequest& request, v1::ReadTaskLogResponse& response);
+                                std::function<absl::Status(const Caller& caller)> work);
+  absl::Status Keep(const v1::KeepTaskLogRequest& request, const Caller& caller,
+                    v1::KeepTaskLogResponse& response);
+  absl::Status Read(const v1::ReadTaskLogRequest& request, const Caller& caller,
+                    v1::ReadTaskLogResponse& response);
+  absl::Status CheckMayKeep(const v1::KeepTaskLogRequest& request, const Caller& caller);
 
-  const std::function<bool(const JobId&)> is_known_;
-  KeptLogs logs_;  // Only the service's thread uses it.
+  const Rights rights_;
+  // Only the service's thread uses these.
+  KeptLogs logs_;
+  // The worker that has written each log since this scheduler started, by job: it may write the
+  // rest even if the job runs on it no more.
+  absl::btree_map<JobId, absl::btree_map<std::pair<Rank, Incarnation>, NodeId>> writers_;
   SerialExecutor thread_;
 };
 

@@ -17,7 +17,10 @@ namespace {
 struct Fixture {
   Fixture()
       : service({.folder = folder.path() + "/logs"},
-                [](const JobId& job) { return job == "a-1"; }) {
+                {.is_known = [](const JobId& job) { return job == "a-1"; },
+                 .may_read = [](const JobId& job, const auto&) { return job == "a-1"; },
+                 .may_keep = [](const JobId& job, Rank, Incarnation,
+                                const auto&) { return job == "a-1"; }}) {
     REQUIRE_OK(service.Start());
     server = GrpcServer::Start({.services = {&service}}).value();
     stub = v1::TaskLogs::NewStub(MakeChannel(server->address(), ChannelKind::kControl));

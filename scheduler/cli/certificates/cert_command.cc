@@ -205,14 +205,15 @@ void AddUser(CLI::App& cert, CommandLine& line) {
       "  capstan cert user --ca=ca --name=ann --out=ann\n"
       "  capstan cert user --ca=ca --name=prometheus --metrics --out=prometheus --days=90\n"
       "  capstan job list --tls-dir=ann\n"
-      "Without --admin, --reader or --metrics it is a user, who submits jobs.",
+      "Without --admin, --reader or --metrics it is a user, who submits jobs and sees those alone.",
       line, [arguments](const Settings& settings) { return IssueToUser(settings, *arguments); },
       Concerns::kThisMachine);
   command->add_option("--name", arguments->request.name, "Name of the person or program")
       ->required()
       ->type_name("NAME");
-  CLI::Option* admin = command->add_flag("--admin", arguments->admin, "May do everything");
-  CLI::Option* reader = command->add_flag("--reader", arguments->reader, "May only read");
+  CLI::Option* admin =
+      command->add_flag("--admin", arguments->admin, "May do everything, with all jobs");
+  CLI::Option* reader = command->add_flag("--reader", arguments->reader, "May only read: all jobs");
   CLI::Option* metrics =
       command->add_flag("--metrics", arguments->metrics, "May only read metrics");
   admin->excludes(reader)->excludes(metrics);

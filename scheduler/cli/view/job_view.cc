@@ -267,13 +267,16 @@ std::string LabelsText(const v1::JobStatus& job) {
 std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now, Columns shown) {
   if (jobs.jobs_size() == 0) return "No jobs. Submit one: capstan job submit FILE\n";
   const bool auc = AnyOf(jobs, v1::CLICKS), rmse = AnyOf(jobs, v1::RATINGS);
-  std::vector<TextTable::Column> columns = {{"JOB"},
-                                            {"STATE"},
-                                            {"MODE"},
-                                            {"EPOCH", Align::kRight},
-                                            {"DONE", Align::kRight},
-                                            {"LOSS", Align::kRight},
-                                            {"ACCURACY", Align::kRight}};
+  const bool owners = std::any_of(jobs.jobs().begin(), jobs.jobs().end(),
+                                  [](const v1::JobStatus& job) { return !job.owner().empty(); });
+  std::vector<TextTable::Column> columns = {{"JOB"}};
+  if (owners) columns.push_back({"OWNER"});
+  columns.insert(columns.end(), {{"STATE"},
+                                 {"MODE"},
+                                 {"EPOCH", Align::kRight},
+                                 {"DONE", Align::kRight},
+                                 {"LOSS", Align::kRight},
+                                 {"ACCURACY", Align::kRight}});
   if (auc) columns.push_back({"TEST AUC", Align::kRight});
   if (rmse) columns.push_back({"TEST RMSE", Align::kRight});
   columns.push_back({"TIME", Align::kRight});
@@ -287,14 +290,13 @@ std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now, Columns s
     const bool trained = job.samples_done() > 0;
     const std::string failure = DescribeFailure(job.failure());
     const v1::EpochResult* tested = LastTested(job);
-    std::vector<std::string> cells = {
-        job.job_id(),
-        StateName(job.state()),
-        job.mode(),
-        absl::StrCat(job.epoch(), "/", job.epochs()),
-        Share(job.samples_done(), job.samples_total()),
-        trained ? FormatLoss(job.loss()) : "",
-        trained && HasAccuracy(job.objective()) ? FormatShare(job.accuracy()) : ""};
+    std::vector<std::string> cells = {job.job_id()};
+    if (owners) cells.push_back(job.owner());
+    cells.insert(
+        cells.end(),
+        {StateName(job.state()), job.mode(), absl::StrCat(job.epoch(), "/", job.epochs()),
+         Share(job.samples_done(), job.samples_total()), trained ? FormatLoss(job.loss()) : "",
+         trained && HasAccuracy(job.objective()) ? FormatShare(job.accuracy()) : ""});
     if (auc) cells.push_back(tested != nullptr ? AucText(*tested) : "");
     if (rmse) cells.push_back(tested != nullptr ? RmseText(*tested) : "");
     cells.push_back(job.started_unix_ms() == 0 ? "" : DurationText(RunTime(job, now)));
@@ -313,6 +315,7 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
   std::string text;
   const std::string phase = job.phase().empty() ? "" : absl::StrCat(", ", job.phase());
   AddField(&text, "job", job.job_id());
+  AddField(&text, "owner", job.owner());
   AddField(&text, "state", absl::StrCat(StateName(job.state()), phase));
   AddField(&text, "reason", DescribeFailure(job.failure()));
   AddField(&text, "detail", job.detail());

@@ -11,9 +11,9 @@
 
 namespace capstan::cli {
 
-// Returns one row for each job. If the jobs have results (`job status`), the row also has the best
-// epoch's AUC or RMSE of the test set, else the newest one. kWide adds the times of submission and
-// end, the output folder, labels and the note.
+// Returns one row for each job, with its owner if any job has one. If the jobs have results (`job
+// status`), the row also has the best epoch's AUC or RMSE of the test set, else the newest one.
+// kWide adds the times of submission and end, the output folder, labels and the note.
 enum class Columns { kNarrow, kWide };
 std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now,
                      Columns columns = Columns::kNarrow);

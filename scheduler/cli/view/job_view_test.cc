@@ -120,6 +120,13 @@ TEST_CASE("JobTable: a row a job, and a hint when there is none", "[cli]") {
         "lenet-1  RUNNING  ssp(2)    2/3  50 %  0.5000   80.00 %  20 s  trains epoch 2 of 3\n"
         "b-2      PENDING  bsp       0/5     -       -         -     -  needs 4 workers, 2 are "
         "free\n");
+  jobs.mutable_jobs(0)->set_owner("user/ann");
+  CHECK_THAT(JobTable(jobs, absl::FromUnixMillis(1030000)),
+             Catch::StartsWith("JOB      OWNER     STATE    MODE ") &&
+                 Catch::Contains("\nlenet-1  user/ann  RUNNING  ssp(2) ") &&
+                 Catch::Contains("\nb-2      -         PENDING  bsp "));
+  CHECK_THAT(DescribeJob(jobs.jobs(0), absl::FromUnixMillis(1030000)),
+             Catch::Contains("\nowner      user/ann\n"));
 }
 
 TEST_CASE("JobTable: a wide table has times, folder, labels and note", "[cli]") {

@@ -1,0 +1,67 @@
+// Job rights: what a caller may do with a job: a user by the owner of the job
+// (common/security/job_access.h), a node by whether the job runs on it.
+//
+// A scheduler without credentials has no callers by name, and permits everything here.
+// The functions serve SchedulerService and JobSubmission, which hold the mutex of DurableState; the
+// class serves the other services of the scheduler, which do not.
+// Thread safety: functions without state; the class is thread-safe.
+#ifndef CAPSTAN_SCHEDULER_JOB_RIGHTS_H_
+#define CAPSTAN_SCHEDULER_JOB_RIGHTS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "common/security/identity.h"
+#include "common/types/ids.h"
+#include "scheduler/admission.h"
+#include "scheduler/core/job_table.h"
+#include "scheduler/core/messages.h"
+#include "scheduler/durable_state.h"
+
+namespace capstan::scheduler {
+
+// Empty: the scheduler authenticates nobody.
+using JobCaller = std::optional<Identity>;
+
+// The name of the caller; empty: it is not authenticated.
+inline std::string NameOf(const JobCaller& caller) {
+  return caller.has_value() ? caller->name : "";
+}
+
+// Errors: kNotFound  there is no such job, or it is another user's: nothing tells which.
+absl::Status CheckMayRead(const AdmittedJobs& jobs, const JobId& job, const JobCaller& caller);
+absl::Status CheckMayChange(const AdmittedJobs& jobs, const JobId& job, const JobCaller& caller);
+
+// Checks that a report of a live task comes from the worker that runs it. OK if there is no such
+// task: the core answers that.
+// Errors: kPermissionDenied  names the caller, the task and its worker.
+absl::Status CheckReportsOwnTask(const JobTable& jobs, const TaskKey& task,
+                                 const JobCaller& caller);
+
+class JobRights {
+ public:
+  explicit JobRights(DurableState* state) : state_(state) {}  // It outlives this.
+
+  bool HasJob(const JobId& job) ABSL_LOCKS_EXCLUDED(state_->mutex());
+  // False if there is no such job.
+  bool MayRead(const JobId& job, const JobCaller& caller) ABSL_LOCKS_EXCLUDED(state_->mutex());
+  // Whether the caller is the worker that runs or ran this incarnation of a task. Of an incarnation
+  // before the last, the scheduler only knows whether the job runs or ran on that worker.
+  bool MayKeepLog(const TaskKey& task, const JobCaller& caller)
+      ABSL_LOCKS_EXCLUDED(state_->mutex());
+  // Whether a job that runs on the calling node writes a part of a checkpoint or a model into
+  // `folder` now, or may go back to the checkpoint in it. False once the state is stopped.
+  bool MayWriteInto(const std::string& folder, const JobCaller& caller)
+      ABSL_LOCKS_EXCLUDED(state_->mutex());
+  bool MayReadFrom(const std::string& folder, const JobCaller& caller)
+      ABSL_LOCKS_EXCLUDED(state_->mutex());
+
+ private:
+  DurableState* const state_;
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_JOB_RIGHTS_H_
