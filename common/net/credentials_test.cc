@@ -1,6 +1,7 @@
 // Credentials: TLS between real gRPC and data servers and their callers.
 #include "common/net/credentials.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <memory>
@@ -168,9 +169,14 @@ struct DataFixture {
   DataFixture() : credentials(Open(authority.MakeFolder("server", PeerRole::kServer, "s-1"))) {
     DataServer::Options options;
     options.listen = "127.0.0.1:0";
-    options.handler = [](DataMethod, absl::Cord payload, const DataServer::Done& done) {
-      done(std::move(payload));
-      return DataServer::Cancel();
+    options.admit = [this](const std::string&, const std::optional<Identity>& caller) {
+      knows_caller = caller.has_value() && FormatIdentity(*caller) == "capstan://test/worker/w-1";
+      DataServer::Admitted admitted;
+      admitted.handler = [](DataMethod, absl::Cord payload, const DataServer::Done& done) {
+        done(std::move(payload));
+        return DataServer::Cancel();
+      };
+      return admitted;
     };
     options.credentials = credentials.get();
     auto started = DataServer::Start(std::move(options));
@@ -189,6 +195,7 @@ struct DataFixture {
 
   const TestAuthority authority;
   const std::unique_ptr<Credentials> credentials;
+  std::atomic<bool> knows_caller = false;  // The last connection was w-1's.
   std::unique_ptr<DataServer> server;
 };
 
@@ -221,6 +228,7 @@ TEST_CASE("Credentials: values of any size cross an encrypted data connection", 
     REQUIRE_OK_AND_ASSIGN(const absl::Cord answer,
                           Echo(std::move(stream), DataMethod::kPush, absl::Cord(bytes)));
     CHECK(answer == bytes);
+    CHECK(f.knows_caller);
   }
 }
 

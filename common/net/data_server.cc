@@ -69,7 +69,9 @@ class DataServer::Peer final : public DataConnection::Handler,
   }
   // REQUIRES: before Run, if at all.
   absl::Status Admit(const std::string& capability) {
-    CAPSTAN_ASSIGN_OR_RETURN(admitted_, options_.admit(capability));
+    std::optional<Identity> caller;
+    if (stream().peer().has_value()) caller = stream().peer()->identity;
+    CAPSTAN_ASSIGN_OR_RETURN(admitted_, options_.admit(capability, caller));
     return absl::OkStatus();
   }
   bool usable() const { return connection_.usable(); }
@@ -325,8 +327,8 @@ absl::StatusOr<short> DataServer::Hear(Id id, Newcomer& newcomer) {
 void DataServer::NotGreeted(const std::string& name, const SocketStream* stream,
                             const absl::Status& status) {
   if (options_.audit == nullptr) return;
-  const bool in_handshake = options_.credentials != nullptr && stream != nullptr &&
-                            !stream->peer().has_value();
+  const bool in_handshake =
+      options_.credentials != nullptr && stream != nullptr && !stream->peer().has_value();
   if (!in_handshake && absl::IsUnavailable(status)) return;
   std::string caller;
   if (stream != nullptr && stream->peer().has_value()) {

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,6 +36,7 @@
 #include "common/net/start_thread.h"
 #include "common/net/wake_up.h"
 #include "common/security/audit_log.h"
+#include "common/security/identity.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 
@@ -60,9 +62,10 @@ class DataServer {
     Handler handler;
     absl::Time until = absl::InfiniteFuture();
   };
-  // Judges the capability of a greeting; it is empty if the client has none. An error refuses the
-  // connection.
-  using Admit = std::function<absl::StatusOr<Admitted>(const std::string& capability)>;
+  // Judges the capability of a greeting; it is empty if the client has none. `caller`: whose
+  // certificate the connection has; empty without credentials. An error refuses the connection.
+  using Admit = std::function<absl::StatusOr<Admitted>(const std::string& capability,
+                                                       const std::optional<Identity>& caller)>;
 
   struct Options {
     std::string listen;  // host:port; port 0 picks a free one.

@@ -216,8 +216,8 @@ absl::StatusOr<size_t> HelloReader::WholeSize() const {
   if (hello_.size() < kHelloHeadBytes) return kHelloHeadBytes;
   const size_t size = GetLittleEndian<uint16_t>(hello_, kHelloHeadBytes - kGreetingLengthBytes);
   if (size <= kCapabilityBytesMax) return kHelloHeadBytes + size;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "it greets with a capability of ", size, " bytes, expected at most ", kCapabilityBytesMax));
+  return absl::InvalidArgumentError(absl::StrCat("it greets with a capability of ", size,
+                                                 " bytes, expected at most ", kCapabilityBytesMax));
 }
 
 std::string HelloReader::capability() const { return hello_.substr(kHelloHeadBytes); }

@@ -115,15 +115,14 @@ std::string EncodeFrame(FrameHead head, absl::string_view payload) {
 
 absl::StatusOr<std::string> DecodeFrame(absl::string_view bytes) {
   if (bytes.size() < kFrameHeadBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a frame of ", bytes.size(), " bytes, expected a head of ", kFrameHeadBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a frame of ", bytes.size(), " bytes, expected a head of ", kFrameHeadBytes));
   }
   CAPSTAN_ASSIGN_OR_RETURN(const FrameHead head, DecodeFrameHead(bytes.substr(0, kFrameHeadBytes)));
   const absl::string_view rest = bytes.substr(kFrameHeadBytes);
   if (rest.size() != (head.length == 0 ? 0 : head.length + kFrameSumBytes)) {
-    return absl::InvalidArgumentError(absl::StrCat("a frame with ", rest.size(),
-                                                   " bytes behind its head, which says ",
-                                                   head.length));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a frame with ", rest.size(), " bytes behind its head, which says ", head.length));
   }
   if (rest.empty()) return std::string();
   FrameSum sum(bytes.substr(0, kFrameHeadBytes));

@@ -73,6 +73,7 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
                            .node = {},
                            .incarnation = {},
                            .capability_key = std::move(key),
+                           .owner = desired.owner(),
                            .safe_replies = logs || desired.replicas() > 0,
                            .clock = options_.clock,
                            .transport = options_.transport,

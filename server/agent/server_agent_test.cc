@@ -200,6 +200,7 @@ TEST_CASE("Server agent: a replica is promoted with what it holds, a primary is 
                                                           {shard * 16, shard == 0 ? 16 : 24}}));
       v1::ReplicateRequest request;
       request.set_shard(shard);
+      request.set_sender("server-2");
       request.set_term(1);
       request.set_routing_generation(1);
       *request.mutable_install() = made.Snapshot().value();

@@ -41,6 +41,7 @@ std::vector<RoutedShard> JobRouting::Take(const RoutingTable& table,
     RoleRoute role{.generation = table.generation,
                    .role = ShardRole::kReplica,
                    .term = route.term,
+                   .primary = route.primary ? route.primary->node : NodeId(),
                    .followers = {}};
     if (route.primary == self_) {
       role.role = ShardRole::kPrimary;

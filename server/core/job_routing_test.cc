@@ -83,6 +83,7 @@ TEST_CASE("JobRouting: a table gives a server the shards that name it", "[server
     CHECK(routed[0].role.role == ShardRole::kPrimary);
     CHECK(routed[0].role.generation == Generation(2));
     CHECK(routed[0].role.term == Term(2));
+    CHECK(routed[0].role.primary == kSelf.node);
     REQUIRE(routed[0].role.followers.size() == 1);
     CHECK(routed[0].role.followers[0].key == kOther);
     CHECK(routed[0].role.followers[0].in_sync);
@@ -96,6 +97,7 @@ TEST_CASE("JobRouting: a table gives a server the shards that name it", "[server
     REQUIRE(routed.size() == 2);
     CHECK(routed[1].shard == kSecond);
     CHECK(routed[1].role.role == ShardRole::kReplica);
+    CHECK(routed[1].role.primary == kOther.node);
     CHECK(routed[1].role.followers.empty());
     CHECK_FALSE(routed[1].role.hands_over);
   }

@@ -55,7 +55,8 @@ enum class ShardRole { kNone, kPrimary, kReplica };
 struct RoleRoute {
   Generation generation;
   ShardRole role = ShardRole::kNone;
-  Term term;                             // The term of the shard's primary, whoever it is.
+  Term term;         // The term of the shard's primary, whoever it is.
+  NodeId primary{};  // Its node. Empty: the table names no server that it lists.
   std::vector<FollowerRoute> followers;  // kPrimary.
   bool hands_over = false;  // kPrimary. A follower that is in sync is about to become primary.
   bool awaits_log = false;  // kPrimary. The scheduler does not know yet that its log has begun.

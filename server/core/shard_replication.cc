@@ -10,6 +10,7 @@ void ShardReplication::SetRole(const RoleRoute& route, Position position, Versio
   generation_ = route.generation;
   const bool new_term =
       route.role == ShardRole::kPrimary && (role_ != ShardRole::kPrimary || term_ != route.term);
+  if (route.term != term_ || !route.primary.empty()) primary_node_ = route.primary;
   role_ = route.role;
   term_ = route.term;
   if (role_ == ShardRole::kNone || new_term) {

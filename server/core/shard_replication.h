@@ -65,6 +65,9 @@ class ShardReplication {
 
   ShardRole role() const { return role_; }
   Term term() const { return term_; }  // The primary's term, as the routing says.
+  // The node of the primary of term(). Empty: no table has named it.
+  const NodeId& primary_node() const { return primary_node_; }
+  bool IsPrimary(const NodeId& node) const { return !node.empty() && node == primary_node_; }
   // Under which primary what is held was made or received; 0: nothing is held.
   Term held_term() const { return held_term_; }
   // How far the log is in the held term. -1: not at all.
@@ -74,6 +77,7 @@ class ShardReplication {
   Generation generation_;
   ShardRole role_ = ShardRole::kNone;
   Term term_;
+  NodeId primary_node_;  // The primary of term_, as the last table said that named it.
   Term held_term_;
   Position logged_position_{-1};  // How far the log is in held_term_.
   ShardPrimary primary_;

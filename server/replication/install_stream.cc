@@ -34,9 +34,9 @@ absl::StatusOr<int64_t> BytesBesideStrings(const std::string& request) {
 
 }  // namespace
 
-InstallStream* InstallStream::Open(HeldJobs* jobs, v1::ReplicateResponse* response,
-                                   std::atomic<int64_t>* damaged) {
-  auto* stream = new InstallStream(jobs, response, damaged);
+InstallStream* InstallStream::Open(HeldJobs* jobs, std::optional<Identity> caller,
+                                   v1::ReplicateResponse* response, std::atomic<int64_t>* damaged) {
+  auto* stream = new InstallStream(jobs, std::move(caller), response, damaged);
   stream->StartRead(&stream->part_);
   return stream;
 }
@@ -97,6 +97,7 @@ absl::Status InstallStream::Begin() {
                                                    "\", its first part has announced \"",
                                                    job_->job(), "\""));
   }
+  CAPSTAN_RETURN_IF_ERROR(CheckSender(*request_, caller_));
   CAPSTAN_ASSIGN_OR_RETURN(made_, job_->replica_calls().BeginInstall(*request_));
   return absl::OkStatus();
 }

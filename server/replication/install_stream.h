@@ -15,8 +15,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "common/security/identity.h"
 #include "proto/parameter_server.pb.h"
 #include "server/service/held_jobs.h"
 #include "server/service/install_memory.h"
@@ -30,16 +32,18 @@ class InstallStream final : public grpc::ServerReadReactor<v1::InstallPart> {
   // Limit of everything but rows.
   static constexpr int64_t kRequestBytesMax = int64_t{1} << 30;
 
-  // `jobs`, `response` and `damaged`, which counts parts with a wrong checksum, outlive the stream.
-  static InstallStream* Open(HeldJobs* jobs, v1::ReplicateResponse* response,
-                             std::atomic<int64_t>* damaged);
+  // `caller`: whom the gate has admitted; it must be the sender. `jobs`, `response` and `damaged`,
+  // which counts parts with a wrong checksum, outlive the stream.
+  static InstallStream* Open(HeldJobs* jobs, std::optional<Identity> caller,
+                             v1::ReplicateResponse* response, std::atomic<int64_t>* damaged);
 
   void OnReadDone(bool ok) override;
   void OnDone() override { delete this; }
 
  private:
-  InstallStream(HeldJobs* jobs, v1::ReplicateResponse* response, std::atomic<int64_t>* damaged)
-      : jobs_(jobs), response_(response), damaged_(damaged) {}
+  InstallStream(HeldJobs* jobs, std::optional<Identity> caller, v1::ReplicateResponse* response,
+                std::atomic<int64_t>* damaged)
+      : jobs_(jobs), caller_(std::move(caller)), response_(response), damaged_(damaged) {}
 
   absl::Status Take();   // The part that has come.
   absl::Status Enter();  // It is the first one.
@@ -47,6 +51,7 @@ class InstallStream final : public grpc::ServerReadReactor<v1::InstallPart> {
   void Install();
 
   HeldJobs* const jobs_;
+  const std::optional<Identity> caller_;
   v1::ReplicateResponse* const response_;
   std::atomic<int64_t>* const damaged_;
   v1::InstallPart part_;

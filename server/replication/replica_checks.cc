@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/observability/log.h"
 #include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
 #include "common/wire/cord_input_stream.h"
@@ -20,9 +21,7 @@ constexpr int64_t kBatchObjectsMax = 1 << 20;
 // Repeated numbers are in what a batch never has, an install.
 constexpr int64_t kBatchNumbersMax = 1 << 20;
 
-absl::Status NoBatch() {
-  return absl::DataLossError("replicate: the message cannot be read");
-}
+absl::Status NoBatch() { return absl::DataLossError("replicate: the message cannot be read"); }
 
 // An object takes two bytes or more, and a number one, so a short batch cannot have too many.
 absl::Status CheckParts(const absl::Cord& bytes) {
@@ -77,6 +76,16 @@ absl::Status CheckArrived(const v1::InstallPart& part) {
 absl::Status CheckArrived(const v1::ReplicateResponse& response) {
   if (Planted(PlantedBug::kIgnoreRecordChecksum)) return absl::OkStatus();
   return CheckSeal(response, "a replica's answer");
+}
+
+absl::Status CheckSender(const v1::ReplicateRequest& message,
+                         const std::optional<Identity>& caller) {
+  if (!caller.has_value() || message.sender() == caller->name) return absl::OkStatus();
+  const absl::Status status = absl::PermissionDeniedError(absl::StrCat(
+      "replicate ", message.job_id(), ": sent in the name of the server \"", message.sender(),
+      "\", but the caller's certificate names ", FormatIdentity(*caller)));
+  LogWarning({.job = message.job_id()}, "refused: {}", std::string(status.message()));
+  return status;
 }
 
 const std::string& JobOf(const v1::ReplicateBatch& batch) {

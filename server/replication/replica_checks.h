@@ -7,12 +7,14 @@
 #define CAPSTAN_SERVER_REPLICATION_REPLICA_CHECKS_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
+#include "common/security/identity.h"
 #include "proto/parameter_server.pb.h"
 #include "server/replication/replica_transport.h"
 
@@ -29,6 +31,12 @@ absl::Status CheckArrived(const v1::ReplicateBatchAnswer& answer);
 absl::Status CheckArrived(const v1::ReplicateRequest& install);
 absl::Status CheckArrived(const v1::InstallPart& part);
 absl::Status CheckArrived(const v1::ReplicateResponse& response);
+
+// Checks that the message comes from the server that it names as its sender. A server without
+// credentials has no caller, and accepts all. A refusal is logged.
+// Errors: kPermissionDenied  names both.
+absl::Status CheckSender(const v1::ReplicateRequest& message,
+                         const std::optional<Identity>& caller);
 
 // The job of its first message; empty if it has none.
 const std::string& JobOf(const v1::ReplicateBatch& batch);

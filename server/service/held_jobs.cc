@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/security/job_access.h"
 
 namespace capstan::server {
 
@@ -11,6 +12,18 @@ absl::StatusOr<std::shared_ptr<HeldJob>> HeldJobs::Find(const JobId& job) const 
   absl::MutexLock lock(&mutex_);
   const auto it = jobs_.find(job);
   if (it != jobs_.end()) return it->second;
+  return NotHeldLocked(job);
+}
+
+absl::StatusOr<std::shared_ptr<HeldJob>> HeldJobs::FindToRead(
+    const JobId& job, const std::optional<Identity>& caller) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = jobs_.find(job);
+  if (it != jobs_.end() && MayRead(caller, it->second->owner())) return it->second;
+  return NotHeldLocked(job);
+}
+
+absl::Status HeldJobs::NotHeldLocked(const JobId& job) const {
   return absl::NotFoundError(absl::StrCat("job \"", job, "\" is not held here; this server holds ",
                                           jobs_.size(), " jobs"));
 }
@@ -20,6 +33,13 @@ std::vector<std::shared_ptr<HeldJob>> HeldJobs::All() const {
   std::vector<std::shared_ptr<HeldJob>> all;
   for (const auto& [id, job] : jobs_) all.push_back(job);
   return all;
+}
+
+std::vector<std::shared_ptr<HeldJob>> HeldJobs::AllToRead(
+    const std::optional<Identity>& caller) const {
+  std::vector<std::shared_ptr<HeldJob>> jobs = All();
+  std::erase_if(jobs, [&](const auto& job) { return !MayRead(caller, job->owner()); });
+  return jobs;
 }
 
 void HeldJobs::Add(std::shared_ptr<HeldJob> job) {

@@ -8,6 +8,7 @@
 #define CAPSTAN_SERVER_SERVICE_HELD_JOBS_H_
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/security/identity.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "server/service/held_job.h"
@@ -25,7 +27,12 @@ class HeldJobs {
  public:
   // Errors: kNotFound  the job is not held here.
   absl::StatusOr<std::shared_ptr<HeldJob>> Find(const JobId& job) const;
+  // The same for a caller that wants to read the job. Without credentials there is no caller.
+  // Errors: kNotFound  the job is not held here, or is another user's: nothing tells which.
+  absl::StatusOr<std::shared_ptr<HeldJob>> FindToRead(const JobId& job,
+                                                      const std::optional<Identity>& caller) const;
   std::vector<std::shared_ptr<HeldJob>> All() const;  // Ordered by id.
+  std::vector<std::shared_ptr<HeldJob>> AllToRead(const std::optional<Identity>& caller) const;
 
   // From before its first routing table on, so that ticks and its log find it as soon as it has
   // deadlines and records. REQUIRES: no job of this id is held.
@@ -43,6 +50,8 @@ class HeldJobs {
   void OnLogFailed(const JobId& job, const absl::Status& status);
 
  private:
+  absl::Status NotHeldLocked(const JobId& job) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+
   mutable absl::Mutex mutex_;
   absl::btree_map<JobId, std::shared_ptr<HeldJob>> jobs_ ABSL_GUARDED_BY(mutex_);
 };

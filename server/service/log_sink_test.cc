@@ -127,6 +127,7 @@ TEST_CASE("Log sink: what holds up the others is let go with its shard", "[serve
           {routing.shards(shard).element_begin(), routing.shards(shard).element_end()}};
       v1::ReplicateRequest request;
       request.set_shard(shard);
+      request.set_sender("server-2");
       request.set_term(term);
       request.set_routing_generation(term);
       *request.mutable_install() = job->factory().Initial(held)->Snapshot().value();

@@ -120,13 +120,20 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
   return call;
 }
 
+absl::StatusOr<v1::PullRequest> ParameterService::ReadablePull(const absl::Cord& request,
+                                                               const Caller& caller) const {
+  CAPSTAN_ASSIGN_OR_RETURN(v1::PullRequest pull, ParsePull(request));
+  CAPSTAN_RETURN_IF_ERROR(jobs_->FindToRead(pull.caller().job_id(), caller).status());
+  return pull;
+}
+
 grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* context,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
   const std::string capability = CapabilityOf(*context);
   auto* call = new ValuesCall;
   call->SetCancel(calls_.Pull(TransportKind::kGrpc, {.bytes = capability},
-                              ParsePull(ValuesCall::Take(request)),
+                              ReadablePull(ValuesCall::Take(request), CallerOf(*context)),
                               [call, response](absl::StatusOr<PullAnswer> answer) {
                                 if (!answer.ok())
                                   return call->End<v1::PullResponse>(answer.status(), response);
@@ -177,12 +184,13 @@ grpc::ServerUnaryReactor* ParameterService::ReadSnapshot(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* ParameterService::CloseSnapshot(grpc::CallbackServerContext* context,
                                                           const v1::CloseSnapshotRequest* request,
                                                           v1::CloseSnapshotResponse*) {
-  const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
+  const absl::StatusOr<std::shared_ptr<HeldJob>> job =
+      jobs_->FindToRead(request->job_id(), CallerOf(*context));
   if (job.ok()) (*job)->snapshot_calls().Close(*request);
   return FinishNow(context, absl::OkStatus());
 }
 
-grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext*,
+grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext* context,
                                                       const grpc::ByteBuffer* request,
                                                       grpc::ByteBuffer* response) {
   const absl::StatusOr<v1::ReplicateBatch> batch = ParseBatch(ValuesCall::Take(request));
@@ -199,14 +207,16 @@ grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContex
     call->End<v1::ReplicateBatchAnswer>(status, response);
     return call;
   }
-  ReplicateBatch(*batch, [call, response](absl::StatusOr<v1::ReplicateBatchAnswer> answer) {
-    call->End(std::move(answer), response);
-  });
+  ReplicateBatch(*batch, CallerOf(*context),
+                 [call, response](absl::StatusOr<v1::ReplicateBatchAnswer> answer) {
+                   call->End(std::move(answer), response);
+                 });
   return call;
 }
 
 DataServer::Cancel ParameterService::StartDataCall(const VerifiedCapability* verified,
-                                                   DataMethod method, const absl::Cord& request,
+                                                   const Caller& caller, DataMethod method,
+                                                   const absl::Cord& request,
                                                    DataServer::Done done) {
   const ShownCapability shown{.verified = verified};
   switch (method) {
@@ -226,7 +236,8 @@ DataServer::Cancel ParameterService::StartDataCall(const VerifiedCapability* ver
       const absl::StatusOr<v1::ReplicateBatch> batch = ParseBatch(request);
       if (!batch.ok()) return done(batch.status()), nullptr;
       ReplicateBatch(
-          *batch, [done = std::move(done)](const absl::StatusOr<v1::ReplicateBatchAnswer>& answer) {
+          *batch, caller,
+          [done = std::move(done)](const absl::StatusOr<v1::ReplicateBatchAnswer>& answer) {
             if (!answer.ok()) return done(answer.status());
             done(absl::Cord(answer->SerializeAsString()));
           });
@@ -237,7 +248,12 @@ DataServer::Cancel ParameterService::StartDataCall(const VerifiedCapability* ver
   return nullptr;
 }
 
-void ParameterService::ReplicateBatch(const v1::ReplicateBatch& batch, ReplicateDone done) {
+void ParameterService::ReplicateBatch(const v1::ReplicateBatch& batch, const Caller& caller,
+                                      ReplicateDone done) {
+  for (const v1::ReplicateRequest& message : batch.messages()) {
+    const absl::Status sent = CheckSender(message, caller);
+    if (!sent.ok()) return done(sent);
+  }
   const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(JobOf(batch));
   if (!job.ok()) return done(job.status());
   auto answer = std::make_shared<v1::ReplicateBatchAnswer>();  // The job shares it meanwhile.
@@ -249,8 +265,8 @@ void ParameterService::ReplicateBatch(const v1::ReplicateBatch& batch, Replicate
 }
 
 grpc::ServerReadReactor<v1::InstallPart>* ParameterService::Install(
-    grpc::CallbackServerContext*, v1::ReplicateResponse* response) {
-  return InstallStream::Open(jobs_, response, &damaged_messages_);
+    grpc::CallbackServerContext* context, v1::ReplicateResponse* response) {
+  return InstallStream::Open(jobs_, CallerOf(*context), response, &damaged_messages_);
 }
 
 grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ParameterService::ShareMemory(
@@ -277,6 +293,7 @@ absl::StatusOr<std::optional<SegmentOwner>> ParameterService::OwnerOf(
 
 absl::StatusOr<std::shared_ptr<HeldJob>> ParameterService::FindJob(
     const grpc::CallbackServerContext& context, const JobId& job, const CapabilityUse& use) const {
+  CAPSTAN_RETURN_IF_ERROR(jobs_->FindToRead(job, CallerOf(context)).status());
   const std::string capability = CapabilityOf(context);
   return rights_.Find(job, {.bytes = capability}, use);
 }
@@ -308,7 +325,8 @@ absl::Status ParameterService::ListenForData(const std::string& listen, const st
       DataServer::Start(
           {.listen = listen,
            .handler = nullptr,
-           .admit = [this](const std::string& capability) { return AdmitConnection(capability); },
+           .admit = [this](const std::string& capability,
+                           const Caller& caller) { return AdmitConnection(capability, caller); },
            .credentials = credentials,
            .audit = audit}));
   data_host_ = host;
@@ -317,7 +335,7 @@ absl::Status ParameterService::ListenForData(const std::string& listen, const st
 }
 
 absl::StatusOr<DataServer::Admitted> ParameterService::AdmitConnection(
-    const std::string& capability) {
+    const std::string& capability, const Caller& caller) {
   // A primary's connection has none. Its calls are judged as having none.
   std::shared_ptr<const VerifiedCapability> verified;
   if (!capability.empty()) {
@@ -325,9 +343,9 @@ absl::StatusOr<DataServer::Admitted> ParameterService::AdmitConnection(
   }
   DataServer::Admitted admitted;
   if (verified != nullptr) admitted.until = verified->capability.expiry;
-  admitted.handler = [this, verified](DataMethod method, const absl::Cord& request,
-                                      DataServer::Done done) {
-    return StartDataCall(verified.get(), method, request, std::move(done));
+  admitted.handler = [this, verified, caller](DataMethod method, const absl::Cord& request,
+                                              DataServer::Done done) {
+    return StartDataCall(verified.get(), caller, method, request, std::move(done));
   };
   return admitted;
 }
@@ -339,7 +357,8 @@ void ParameterService::CloseDataConnections() {
 grpc::ServerUnaryReactor* ParameterService::GetRouting(grpc::CallbackServerContext* context,
                                                        const v1::GetRoutingRequest* request,
                                                        v1::GetRoutingResponse* response) {
-  const absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
+  const absl::StatusOr<std::shared_ptr<HeldJob>> job =
+      jobs_->FindToRead(request->job_id(), CallerOf(*context));
   if (!job.ok()) return FinishNow(context, job.status());
   *response->mutable_routing() = (*job)->assignment().routing();
   return FinishNow(context, absl::OkStatus());
@@ -370,9 +389,10 @@ grpc::ServerUnaryReactor* ParameterService::DescribeTables(grpc::CallbackServerC
                                                            v1::DescribeTablesResponse* response) {
   std::vector<std::shared_ptr<HeldJob>> jobs;
   if (request->job_id().empty()) {
-    jobs = jobs_->All();
+    jobs = jobs_->AllToRead(CallerOf(*context));
   } else {
-    absl::StatusOr<std::shared_ptr<HeldJob>> job = jobs_->Find(request->job_id());
+    absl::StatusOr<std::shared_ptr<HeldJob>> job =
+        jobs_->FindToRead(request->job_id(), CallerOf(*context));
     if (!job.ok()) return FinishNow(context, job.status());
     jobs.push_back(*std::move(job));
   }

@@ -24,6 +24,7 @@
 #include "common/net/credentials.h"
 #include "common/net/data_server.h"
 #include "common/security/audit_log.h"
+#include "common/security/identity.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/service/call_rights.h"
 #include "server/service/held_jobs.h"
@@ -107,19 +108,27 @@ class ParameterService final : public ParameterMethods {
  private:
   using ReplicateDone = std::function<void(absl::StatusOr<v1::ReplicateBatchAnswer>)>;
 
-  // The job that a call over gRPC names, if its caller may use it so.
+  using Caller = std::optional<Identity>;  // Empty: the server authenticates nobody.
+
+  // The job that a call over gRPC names, if its caller may read it, and use it so.
   absl::StatusOr<std::shared_ptr<HeldJob>> FindJob(const grpc::CallbackServerContext& context,
                                                    const JobId& job,
                                                    const CapabilityUse& use) const;
   absl::StatusOr<std::optional<SegmentOwner>> OwnerOf(
       const grpc::CallbackServerContext& context) const;
-  absl::StatusOr<DataServer::Admitted> AdmitConnection(const std::string& capability);
+  absl::StatusOr<DataServer::Admitted> AdmitConnection(const std::string& capability,
+                                                       const Caller& caller);
   // Over a data connection, whose frames have been checked. `verified`: with what it was opened;
   // null: nothing.
-  DataServer::Cancel StartDataCall(const VerifiedCapability* verified, DataMethod method,
-                                   const absl::Cord& request, DataServer::Done done);
-  // Same as ReplicaCalls::ReplicateBatch, of the batch's job.
-  void ReplicateBatch(const v1::ReplicateBatch& batch, ReplicateDone done);
+  DataServer::Cancel StartDataCall(const VerifiedCapability* verified, const Caller& caller,
+                                   DataMethod method, const absl::Cord& request,
+                                   DataServer::Done done);
+  // The pull that `request` is, if the caller may read its job.
+  absl::StatusOr<v1::PullRequest> ReadablePull(const absl::Cord& request,
+                                               const Caller& caller) const;
+  // Same as ReplicaCalls::ReplicateBatch, of the batch's job, if the caller is the sender of all of
+  // its messages.
+  void ReplicateBatch(const v1::ReplicateBatch& batch, const Caller& caller, ReplicateDone done);
 
   std::atomic<int64_t> damaged_messages_ = 0;  // Damaged messages of replication.
   HeldJobs* const jobs_;

@@ -22,6 +22,16 @@ ReplicateHead HeadOf(const v1::ReplicateRequest& request) {
   return head;
 }
 
+// Checks that a message of the present term comes from the primary of that term. What becomes of
+// other terms is ShardReplication's decision.
+absl::Status CheckSender(const v1::ReplicateRequest& request, const ShardReplication& replication) {
+  if (Term(request.term()) != replication.term()) return absl::OkStatus();
+  if (replication.IsPrimary(request.sender())) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("sent by \"", request.sender(), "\": expected \"", replication.primary_node(),
+                   "\", the primary of term ", replication.term().value()));
+}
+
 // Checks that all rows of a bucket that were to come have come.
 absl::Status CheckWhole(const v1::ShardSnapshot& snapshot, const TableShard& made) {
   if (made.rows() == nullptr) return absl::OkStatus();
@@ -82,6 +92,7 @@ absl::StatusOr<std::optional<TableShard>> ReplicaCalls::BeginInstall(
     absl::MutexLock shard_lock(&it->second->mutex);
     const ShardLink& link = it->second->link;
     if (Consider(request, link).kind != ReplicaVerdict::Kind::kInstall) return std::nullopt;
+    if (!CheckSender(request, link.replication()).ok()) return std::nullopt;
     shard = link.shard();
   }
   absl::StatusOr<TableShard> made = state_->factory->FromSnapshot(*shard, request.install());
@@ -191,7 +202,7 @@ absl::Status ReplicaCalls::CheckVerdictLocked(const v1::ReplicateRequest& reques
           ": this server has generation ", state_->routing.generation().value(), ", term ",
           link.replication().term().value(), "; send again"));
     default:
-      return absl::OkStatus();
+      return CheckSender(request, link.replication());
   }
 }
 
@@ -199,12 +210,13 @@ absl::Status ReplicaCalls::InstallLocked(const v1::ReplicateRequest& request, Sh
                                          std::optional<TableShard> made, JobEffects* effects) {
   using Kind = ReplicaVerdict::Kind;
   CAPSTAN_RETURN_IF_ERROR(state_->tables.failure());
-  ReplicaVerdict verdict = Consider(request, link);
-  // The table may have been cut anew since `made` was prepared without the lock.
-  const bool fits = made.has_value() && made->elements() == link.shard().elements;
-  if (verdict.kind == Kind::kInstall && !fits) verdict.kind = Kind::kNotYet;
+  const ReplicaVerdict verdict = Consider(request, link);
   CAPSTAN_RETURN_IF_ERROR(CheckVerdictLocked(request, verdict, link));
   if (verdict.kind != Kind::kInstall) return absl::OkStatus();
+  // The table may have been cut anew since `made` was prepared without the lock.
+  if (!made.has_value() || made->elements() != link.shard().elements) {
+    return CheckVerdictLocked(request, {.kind = Kind::kNotYet}, link);
+  }
   CAPSTAN_RETURN_IF_ERROR(CheckWhole(request.install(), *made));
   state_->snapshots.ShardGone(link.shard().key, state_->tables);
   effects->replaced = state_->tables.Put(link.shard().key, *std::move(made));

@@ -36,8 +36,10 @@ class ReplicaCalls {
 
   ReplicaCalls(JobState* state, CommitPipeline* commits) : state_(state), commits_(commits) {}
 
-  // Records or a whole shard. Errors (to `done`):
+  // Records or a whole shard. The caller has made sure that the message comes from the server that
+  // it names as its sender. Errors (to `done`):
   //         kFailedPrecondition  the sender is primary no more.
+  //         kPermissionDenied    by this server's routing, another server is primary in that term.
   //         kUnavailable         the shard has not been given to this server yet.
   //         kInvalidArgument     a record or snapshot that does not fit the shard.
   void Replicate(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done);

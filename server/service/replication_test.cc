@@ -481,6 +481,7 @@ TEST_CASE("Replication: a message that does not fit is refused and changes nothi
   StartPair(cluster);
   v1::ReplicateRequest request;
   request.set_job_id("lenet-1");
+  request.set_sender("server-1");
   request.set_term(1);
   request.set_routing_generation(1);
   const auto replicate = [&] {
@@ -498,6 +499,14 @@ TEST_CASE("Replication: a message that does not fit is refused and changes nothi
   SECTION("an old term") {
     request.set_term(0);
     CHECK_STATUS(replicate(), StatusCode::kFailedPrecondition, "term 0");
+  }
+  SECTION("another server than the primary of that term") {
+    for (const char* sender : {"server-2", "server-3", ""}) {
+      request.set_sender(sender);
+      CHECK_STATUS(
+          replicate(), StatusCode::kPermissionDenied,
+          absl::StrCat("sent by \"", sender, "\": expected \"server-1\", the primary of term 1"));
+    }
   }
   SECTION("a newer routing table") {
     request.set_routing_generation(2);

@@ -113,6 +113,11 @@ absl::StatusOr<TaskFiles> TaskFilesOf(const std::string& work_dir, const TaskNam
   return TaskFiles{folder, folder + "/task.textproto", folder + "/task.log"};
 }
 
+absl::Status NeverRan(const JobId& job, Rank rank) {
+  return absl::NotFoundError(
+      absl::StrCat("task ", rank.value(), " of job ", job, " never ran on this worker"));
+}
+
 absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const JobId& job,
                                               Rank rank) {
   CAPSTAN_RETURN_IF_ERROR(CheckJobId(job));
@@ -122,8 +127,7 @@ absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const
     newest = std::max(newest, IncarnationOf(name, rank));
   }
   if (newest == 0) {
-    return absl::NotFoundError(
-        absl::StrCat("task ", rank.value(), " of job ", job, " never ran on this worker"));
+    return NeverRan(job, rank);
   }
   return Incarnation(newest);
 }

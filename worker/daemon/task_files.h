@@ -33,6 +33,8 @@ struct TaskFiles {
 //                           rank is negative; the incarnation is 0.
 absl::StatusOr<TaskFiles> TaskFilesOf(const std::string& work_dir, const TaskName& task);
 
+absl::Status NeverRan(const JobId& job, Rank rank);  // kNotFound, as of NewestIncarnation.
+
 // Returns the highest incarnation of a rank that has left files here.
 // Errors: kInvalidArgument  as TaskFilesOf. kNotFound  there is none.
 absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const JobId& job,

@@ -11,7 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/call_gate.h"
 #include "common/net/grpc_status.h"
+#include "common/security/job_access.h"
 #include "common/status/status_macros.h"
 #include "worker/daemon/task_files.h"
 
@@ -95,11 +97,24 @@ absl::StatusOr<v1::ReadTaskLogResponse> ReadTaskLog(
   return response;
 }
 
+absl::Status CheckMayReadLog(const std::string& work_dir, const v1::ReadTaskLogRequest& request,
+                             const std::optional<Identity>& caller) {
+  if (!caller.has_value()) return absl::OkStatus();
+  CAPSTAN_ASSIGN_OR_RETURN(const TaskName task, FindTask(work_dir, request));
+  CAPSTAN_ASSIGN_OR_RETURN(const TaskFiles files, TaskFilesOf(work_dir, task));
+  const absl::StatusOr<v1::TaskAssignment> assignment = ReadTaskSpec(files.spec);
+  if (MayRead(caller, assignment.ok() ? assignment->owner() : "")) return absl::OkStatus();
+  return request.incarnation() == 0 ? NeverRan(task.job, task.rank) : Failed(files.log, ENOENT);
+}
+
 WorkerService::WorkerService(std::string work_dir, std::function<bool(const TaskName&)> is_running)
     : work_dir_(std::move(work_dir)), is_running_(std::move(is_running)) {}
 
-grpc::Status WorkerService::ReadTaskLog(grpc::ServerContext*, const v1::ReadTaskLogRequest* request,
+grpc::Status WorkerService::ReadTaskLog(grpc::ServerContext* context,
+                                        const v1::ReadTaskLogRequest* request,
                                         v1::ReadTaskLogResponse* response) {
+  const absl::Status may = CheckMayReadLog(work_dir_, *request, CallerOf(*context));
+  if (!may.ok()) return ToGrpcStatus(may);
   auto read = worker::ReadTaskLog(work_dir_, *request, is_running_);
   if (!read.ok()) return ToGrpcStatus(read.status());
   *response = *std::move(read);

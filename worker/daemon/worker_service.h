@@ -5,9 +5,12 @@
 #define CAPSTAN_WORKER_DAEMON_WORKER_SERVICE_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/security/identity.h"
 #include "proto/worker.grpc.pb.h"
 #include "worker/daemon/task_table.h"
 
@@ -20,6 +23,13 @@ namespace capstan::worker {
 absl::StatusOr<v1::ReadTaskLogResponse> ReadTaskLog(
     const std::string& work_dir, const v1::ReadTaskLogRequest& request,
     const std::function<bool(const TaskName&)>& is_running);
+
+// Checks that the caller may read that log, by the owner of the job, which is in the task's spec. A
+// log without a spec is for admins. A worker without credentials has no caller, and permits all.
+// Errors: kNotFound  the log of a job of others, like one that is not there.
+//         kInvalidArgument, kNotFound  as above.
+absl::Status CheckMayReadLog(const std::string& work_dir, const v1::ReadTaskLogRequest& request,
+                             const std::optional<Identity>& caller);
 
 class WorkerService final : public v1::Worker::Service {
  public:

@@ -108,5 +108,32 @@ TEST_CASE_METHOD(Fixture, "ReadTaskLog: a link in place of the log is not follow
   CHECK_STATUS(Read(0), absl::StatusCode::kUnavailable, "symbolic links");
 }
 
+TEST_CASE_METHOD(Fixture, "CheckMayReadLog: a log of another user's job is like one that is not",
+                 "[worker][security]") {
+  std::ofstream(work_dir + "/lenet-1/0-2/task.textproto") << "job_id: 'lenet-1' owner: 'user/ann'";
+  const auto check = [&](PeerRole role, const std::string& name, uint64_t incarnation,
+                         const std::string& job = "lenet-1") {
+    v1::ReadTaskLogRequest request;
+    request.set_job_id(job);
+    request.set_incarnation(incarnation);
+    return CheckMayReadLog(work_dir, request,
+                           Identity{.cluster = "prod", .role = role, .name = name});
+  };
+  for (const uint64_t incarnation : {0, 2}) {
+    REQUIRE_OK(check(PeerRole::kUser, "ann", incarnation));
+    REQUIRE_OK(check(PeerRole::kAdmin, "root", incarnation));
+    const absl::Status foreign = check(PeerRole::kUser, "bob", incarnation);
+    const absl::Status unknown = check(PeerRole::kUser, "bob", incarnation, "lenet-2");
+    CHECK(absl::IsNotFound(foreign));
+    std::string text(unknown.message());
+    REQUIRE(text.find("lenet-2") != std::string::npos);
+    text.replace(text.find("lenet-2"), 7, "lenet-1");
+    CHECK(foreign == absl::NotFoundError(text));
+  }
+  // The first incarnation has left no spec.
+  CHECK(absl::IsNotFound(check(PeerRole::kUser, "ann", 1)));
+  REQUIRE_OK(check(PeerRole::kAdmin, "root", 1));
+}
+
 }  // namespace
 }  // namespace capstan::worker
