@@ -119,7 +119,7 @@ absl::Status TookTooLong(const JobCheckLimits& limits, const v1::JobSpec& spec) 
       absl::StrCat("at most ", DurationText(limits.time), " (capstan-scheduler --admission-time)"));
 }
 
-// Why a child has ended that has not given a whole answer.
+// Returns the error for a child that ended without a whole answer.
 absl::Status EndOf(const JobCheckLimits& limits, const v1::JobSpec& spec, const ExitStatus& end) {
   if (end.signal == SIGXCPU) return TookTooLong(limits, spec);
   if (end.signal == 0 && end.code == kExitNoMemory) {
@@ -133,7 +133,7 @@ absl::Status EndOf(const JobCheckLimits& limits, const v1::JobSpec& spec, const 
   return Stopped(spec, absl::StrCat("the check of its data ended ", how), "data that can be read");
 }
 
-// The bytes that the child writes, up to a deadline.
+// Reads what the child writes, up to a deadline.
 class Answer {
  public:
   Answer(int fd, absl::Time deadline) : fd_(fd), deadline_(deadline) {}

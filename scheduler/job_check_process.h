@@ -1,5 +1,5 @@
 // CheckJobInChild: CheckJob in a child process, so that data which makes a parser crash, hang or
-// take all memory ends a job's submission and not the scheduler.
+// take all memory ends the submission of a job and not the scheduler.
 //
 // The child is the scheduler's own program, run with kCheckJobFlag: a process with gRPC's threads
 // must not fork without an exec. It gets the job on standard input and limits itself (memory,
@@ -43,7 +43,7 @@ absl::StatusOr<JobCheck> CheckJobInChild(const JobCheckLimits& limits, const v1:
 // False in builds with a sanitizer, which takes terabytes of addresses for itself.
 bool LimitsMemory();
 
-// What the child's main does; returns its exit code.
+// The main function of the child. Returns its exit code.
 int RunJobCheck();
 
 }  // namespace capstan::scheduler

@@ -32,7 +32,7 @@ namespace capstan::scheduler {
 
 class JobSubmission {
  public:
-  // Does what CheckJob does, or says why it cannot.
+  // A function like CheckJob. Its errors are those of the whole check.
   using JobChecker = std::function<absl::StatusOr<JobCheck>(const v1::JobSpec& spec)>;
 
   // `state`, `artifacts` and `allowed` (null: jobs may name any path) outlive the submission. Null

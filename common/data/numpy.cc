@@ -187,7 +187,7 @@ absl::StatusOr<NumpyArray> ParseNpy(absl::string_view name, std::vector<uint8_t>
   const int64_t number_bytes = quoted ? BytesOf(type) : 0;
   if (number_bytes == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ": its descr names another type, expected one of numbers"));
+        absl::StrCat(name, ": holds values of another type, expected numbers"));
   }
   const absl::string_view order = ValueOf(header, "fortran_order");
   if (order == "True") {

@@ -1,5 +1,5 @@
-// Private files: the modes of what Capstan makes on a disk. Nobody but the user whose process made
-// a file or folder can read it, whatever the umask is.
+// Private files: the modes of the files and folders that Capstan makes. Only the user whose process
+// made one can read it, whatever the umask is.
 //
 // A process that belongs to Capstan as a whole calls KeepNewFilesPrivate, which also covers what
 // libraries make (SQLite's files). Code that users' processes run as well names the modes where it

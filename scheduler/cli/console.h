@@ -9,15 +9,15 @@
 
 namespace capstan::cli {
 
-// Writes to standard output; on a terminal what is Printable of it, as parts of nearly every text
+// Writes to standard output. A terminal gets the Printable form, since parts of nearly every text
 // come from elsewhere. A closed pipe is no error.
 void Print(absl::string_view text);
 
-// Writes to standard output as it is: for control sequences of this program around a text that is
-// Printable.
+// Writes to standard output as it is: for this program's own control sequences around Printable
+// text.
 void PrintAsItIs(absl::string_view text);
 
-// Writes "capstan: text", what is Printable of it, to standard error.
+// Writes "capstan: text" to standard error, in its Printable form.
 void Note(absl::string_view text);
 
 // Writes "capstan: message" to standard error. Returns the exit code for `status`.
