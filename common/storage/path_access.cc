@@ -252,8 +252,8 @@ int MakeFolders(const std::string& path) {
     const Descriptor folder(OpenBeneath(root, Join(steps.first(made)), kFolderFlags, 0));
     if (!folder.ok()) return -1;
     // One step more is made; what was there already is looked at next.
-    if (made < steps.size() && mkdirat(folder.get(), steps[made].c_str(), kPrivateFolderMode) != 0 &&
-        errno != EEXIST) {
+    if (made < steps.size() &&
+        mkdirat(folder.get(), steps[made].c_str(), kPrivateFolderMode) != 0 && errno != EEXIST) {
       return -1;
     }
     ++made;
