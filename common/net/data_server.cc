@@ -143,7 +143,8 @@ class DataServer::Peer final : public DataConnection::Handler,
                             "more than ", kOpenCallsMax, " calls of one connection are open")));
       return absl::OkStatus();
     }
-    const Handler& handler = options_.admit == nullptr ? options_.handler : admitted_.handler;
+    const DataServer::Handler& handler =
+        options_.admit == nullptr ? options_.handler : admitted_.handler;
     Cancel cancel = handler(
         static_cast<DataMethod>(head.what), std::move(payload),
         [self = shared_from_this(), call = head.call, method](absl::StatusOr<absl::Cord> answer) {
@@ -366,7 +367,6 @@ void DataServer::Serve(Id id, const std::shared_ptr<Peer>& peer) {
     status = peer->Run();
     --serving_;
   } else {
-    NotGreeted(*peer, status);
     peer->Close();
   }
   if (absl::IsDataLoss(status)) ++damaged_frames_;

@@ -41,7 +41,7 @@ class Machine {
 DataServer::Options Echo(Machine& machine) {
   return {.listen = "127.0.0.1:0",
           .handler =
-              [](DataMethod, absl::Cord body, const auto&, const DataServer::Done& done) {
+              [](DataMethod, absl::Cord body, const DataServer::Done& done) {
                 done(std::move(body));
                 return DataServer::Cancel();
               },

@@ -19,7 +19,7 @@ constexpr int kTriesMax = 100;
 // If it fails, errno says why.
 TemporaryFile Make(const std::string& path) {
   std::random_device draw;
-  TemporaryFile file;
+  TemporaryFile file{Descriptor(-1), ""};
   for (int i = 0; i < kTriesMax; ++i) {
     file.path = absl::StrCat(path, ".tmp-", absl::Hex(draw(), absl::kZeroPad8));
     file.fd = Descriptor(OpenPath(file.path, O_RDWR | O_CREAT | O_EXCL, kPrivateFileMode));
