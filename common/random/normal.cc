@@ -101,10 +101,10 @@ __attribute__((target("avx2"))) void LoopAvx2(uint64_t stream, double scale, siz
   Loop(stream, scale, count, lanes);
 }
 
-__attribute__((target("avx512f,prefer-vector-width=512"))) void LoopAvx512(uint64_t stream,
-                                                                           double scale,
-                                                                           size_t count,
-                                                                           Lanes* lanes) {
+__attribute__((target("avx512f" CAPSTAN_VECTORS_OF_512_BITS))) void LoopAvx512(uint64_t stream,
+                                                                               double scale,
+                                                                               size_t count,
+                                                                               Lanes* lanes) {
   Loop(stream, scale, count, lanes);
 }
 #endif

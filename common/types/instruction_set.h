@@ -9,6 +9,25 @@
 
 #include <initializer_list>
 
+// Stands before a loop whose iterations do not read what other iterations write, which the compiler
+// cannot see from the pointers. Clang does not vectorize a loop with a sanitizer's checks, and
+// would warn that it was asked to.
+#if !defined(__clang__)
+#define CAPSTAN_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#elif __has_feature(undefined_behavior_sanitizer)
+#define CAPSTAN_INDEPENDENT_ITERATIONS
+#else
+#define CAPSTAN_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
+#endif
+
+// Stands in a `target` attribute for AVX-512: vectors have 512 bits, where GCC would choose 256.
+// Clang 14 would ignore the whole attribute for it.
+#if defined(__clang__)
+#define CAPSTAN_VECTORS_OF_512_BITS ""
+#else
+#define CAPSTAN_VECTORS_OF_512_BITS ",prefer-vector-width=512"
+#endif
+
 namespace capstan {
 
 // Ordered by width, ascending.

@@ -5,8 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/types/instruction_set.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -25,7 +27,7 @@ __attribute__((always_inline)) inline uint16_t ToBf16(float value) {
 }
 
 __attribute__((always_inline)) inline void ToBf16Loop(const float* in, int64_t n, char* out) {
-#pragma GCC ivdep
+  CAPSTAN_INDEPENDENT_ITERATIONS
   for (int64_t i = 0; i < n; ++i) {
     const uint16_t half = ToBf16(in[i]);
     std::memcpy(out + 2 * i, &half, 2);
@@ -33,7 +35,7 @@ __attribute__((always_inline)) inline void ToBf16Loop(const float* in, int64_t n
 }
 
 __attribute__((always_inline)) inline void FromBf16Loop(const char* in, int64_t n, float* out) {
-#pragma GCC ivdep
+  CAPSTAN_INDEPENDENT_ITERATIONS
   for (int64_t i = 0; i < n; ++i) {
     uint16_t half = 0;
     std::memcpy(&half, in + 2 * i, 2);
@@ -110,7 +112,7 @@ __attribute__((target("avx2"))) void FromBf16Avx2(const char* in, int64_t n, flo
 
 // This converts half as much again as AVX2 in the same time; the way back is as fast as memory
 // already.
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))) void
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl" CAPSTAN_VECTORS_OF_512_BITS))) void
 ToBf16Avx512(const float* in, int64_t n, char* out) {
   ToBf16Loop(in, n, out);
 }
@@ -133,6 +135,13 @@ __attribute__((target("avx,f16c"))) void FromFp16F16c(const char* in, int64_t n,
   }
   FromFp16Loop(in + 2 * i, n - i, out + i);
 }
+
+// Clang 14 has no name for it in __builtin_cpu_supports. AVX says that the registers may be used.
+bool SupportsF16c() {
+  unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __builtin_cpu_supports("avx") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 &&
+         (ecx & bit_F16C) != 0;
+}
 #endif
 
 Loops BestLoops() {
@@ -146,7 +155,7 @@ Loops BestLoops() {
       __builtin_cpu_supports("avx512vl")) {
     loops.to_bf16 = ToBf16Avx512;
   }
-  if (__builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c")) {
+  if (SupportsF16c()) {
     loops.to_fp16 = ToFp16F16c;
     loops.from_fp16 = FromFp16F16c;
   }

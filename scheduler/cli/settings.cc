@@ -78,9 +78,9 @@ Environment Environment::OfProcess() {
     return value;
   };
   environment.file = [](const std::string& path) -> std::optional<std::string> {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return std::nullopt;
-    return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    std::ifstream stream(path, std::ios::binary);
+    if (!stream) return std::nullopt;
+    return std::string(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
   };
   environment.local_cluster = RunningCluster;
   return environment;

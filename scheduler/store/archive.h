@@ -260,7 +260,7 @@ class InputArchive final {
     value.reset();
     LoadAll([&] {
       if (value) return Fail("two values, expected at most one");
-      Load(value.emplace());
+      Load(value.emplace(Value{}));  // Clang 14 makes no aggregate of no arguments here.
     });
   }
   template <typename Value>

@@ -15,14 +15,6 @@
 #include "server/optimizer/optimizer_config.h"
 #include "server/optimizer/step_scalars.h"
 
-// No iteration reads what another one writes (in == out is the same element), which the compiler
-// cannot see from the pointers.
-#if defined(__clang__)
-#define CAPSTAN_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define CAPSTAN_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
-#endif
-
 #define CAPSTAN_INLINE __attribute__((always_inline)) inline
 
 namespace capstan::server::update_rule {
@@ -46,6 +38,7 @@ CAPSTAN_INLINE float Gradient(const StepScalars& c, float w, float g) {
 }
 
 // The arguments are values: the compiler then knows that no store changes the scalars or pointers.
+// Where in == out, an iteration reads and writes the same element.
 template <OptimizerKind kRule, bool kDecay>
 CAPSTAN_INLINE void Loop(StepScalars c, Arrays a) {
   CAPSTAN_INDEPENDENT_ITERATIONS

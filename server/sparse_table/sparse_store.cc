@@ -223,7 +223,7 @@ void SparseStore::WritePrevious(const std::vector<uint64_t>& keys, float* rows) 
     if (asked == held) {
       const UnalignedFloat* const before =
           previous.values().Read(static_cast<int64_t>(j) * config_.dim, config_.dim, row.data());
-      std::copy(before, before + config_.dim, rows + static_cast<int64_t>(i) * config_.dim);
+      std::memcpy(rows + static_cast<int64_t>(i) * config_.dim, before, row.size() * sizeof(float));
     }
     if (asked <= held) ++i;
     if (held <= asked) ++j;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -216,7 +217,7 @@ void DenseStore::UpdateHere(int64_t step, const WireValues& gradient, float* out
               [&](int64_t begin, int64_t n, const UnalignedFloat* from) {
                 if (from == static_cast<const UnalignedFloat*>(
                                 out + begin)) {  // The update wants the two disjoint.
-                  std::copy(from, from + n, block.data());
+                  std::memcpy(block.data(), from, static_cast<size_t>(n) * sizeof(float));
                   from = block.data();
                 }
                 server::Apply(rule, step, n, values_.data() + begin, from, StateAt(begin),
