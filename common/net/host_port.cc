@@ -4,11 +4,15 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace capstan {
 namespace {
@@ -17,13 +21,19 @@ constexpr int kPortMax = 65535;
 
 absl::Status Malformed(const std::string& text) {
   return absl::InvalidArgumentError(
-      absl::StrCat("address \"", text, "\": expected host:port with a port of 0 to 65535, such as ",
+      absl::StrCat("address \"", absl::CHexEscape(text),
+                   "\": expected host:port with a port of 0 to 65535, such as ",
                    "127.0.0.1:7070 or [::1]:7070"));
 }
 
 bool IsPort(const std::string& digits, int* port) {
   if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos) return false;
   return absl::SimpleAtoi(digits, port) && *port <= kPortMax;
+}
+
+bool IsOfHost(char c) {
+  return !absl::ascii_iscntrl(static_cast<unsigned char>(c)) &&
+         absl::string_view("[]/ ").find(c) == absl::string_view::npos;
 }
 
 }  // namespace
@@ -40,7 +50,7 @@ absl::StatusOr<HostPort> ParseHostPort(const std::string& text) {
   } else if (address.host.find(':') != std::string::npos) {
     return Malformed(text);  // An IPv6 host without brackets is ambiguous.
   }
-  if (address.host.find_first_of("[]/ \t") != std::string::npos) return Malformed(text);
+  if (!std::all_of(address.host.begin(), address.host.end(), IsOfHost)) return Malformed(text);
   return address;
 }
 

@@ -11,11 +11,11 @@
 namespace capstan {
 
 struct HostPort {
-  std::string host;  // The host without brackets.
+  std::string host;  // The host without brackets. It has no control character, '/' or ' '.
   int port = 0;      // 0 to 65535.
 };
 
-// Errors: kInvalidArgument  no host, no port, or a port out of range; names the text.
+// Errors: kInvalidArgument  no host, no port, or a port out of range; names the text, escaped.
 absl::StatusOr<HostPort> ParseHostPort(const std::string& text);
 
 // The inverse of ParseHostPort.

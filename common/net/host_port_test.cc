@@ -27,6 +27,12 @@ TEST_CASE("HostPort: what is not host:port is refused with the text", "[net]") {
   }
 }
 
+TEST_CASE("HostPort: control characters are refused, and escaped in the message", "[net]") {
+  CHECK_STATUS(ParseHostPort(std::string("127.0.0.1\0b:80", 14)),
+               absl::StatusCode::kInvalidArgument, "\"127.0.0.1\\x00\\x62:80\"");
+  CHECK_STATUS(ParseHostPort("a\nb:80"), absl::StatusCode::kInvalidArgument, "\"a\\nb:80\"");
+}
+
 TEST_CASE("HostPort: a wildcard listener is advertised by the host's name", "[net]") {
   CHECK(FormatHostPort(AdvertisedAddress({"0.0.0.0", 7070}, "node-3")) == "node-3:7070");
   CHECK(FormatHostPort(AdvertisedAddress({"::", 7070}, "node-3")) == "node-3:7070");
