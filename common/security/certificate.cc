@@ -33,6 +33,11 @@ absl::StatusOr<CertificateFacts> FactsOf(const X509& certificate) {
   CertificateFacts facts;
   CAPSTAN_ASSIGN_OR_RETURN(facts.identity, IdentityOf(certificate));
   CAPSTAN_ASSIGN_OR_RETURN(facts.serial, SerialOf(certificate));
+  if (facts.serial.size() > kSerialDigitsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("the serial has ", facts.serial.size(),
+                                                   " hexadecimal digits, expected at most ",
+                                                   kSerialDigitsMax));
+  }
   CAPSTAN_ASSIGN_OR_RETURN(facts.not_before, TimeOf(X509_get0_notBefore(&certificate)));
   CAPSTAN_ASSIGN_OR_RETURN(facts.not_after, TimeOf(X509_get0_notAfter(&certificate)));
   facts.subject_alternative_names = SubjectAlternativeNamesOf(certificate);

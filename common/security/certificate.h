@@ -7,6 +7,7 @@
 #ifndef CAPSTAN_COMMON_SECURITY_CERTIFICATE_H_
 #define CAPSTAN_COMMON_SECURITY_CERTIFICATE_H_
 
+#include <cstddef>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,9 +18,12 @@
 
 namespace capstan {
 
+// The most hexadecimal digits of a serial, which are 20 bytes (RFC 5280, section 4.1.2.2).
+inline constexpr size_t kSerialDigitsMax = 40;
+
 struct CertificateFacts {
   Identity identity;
-  std::string serial;  // Lower-case hexadecimal digits without leading zeros.
+  std::string serial;  // 1 to 40 lower-case hexadecimal digits without leading zeros.
   absl::Time not_before;
   absl::Time not_after;
   // For display only: "URI:capstan://a/server/s-1, DNS:host, IP:10.0.0.1".
@@ -28,8 +32,9 @@ struct CertificateFacts {
 
 // Reads the first certificate of `pem`. It proves nothing: see VerifyCertificate().
 // Errors: kInvalidArgument  no certificate; not exactly one capstan:// URI among the subject
-//                           alternative names, or one that is no identity. The message says which
-//                           names were found.
+//                           alternative names, or one that is no identity: the message says which
+//                           names were found. A serial that a deny list could not have: it is
+//                           negative or longer than kSerialDigitsMax.
 absl::StatusOr<CertificateFacts> ReadCertificate(absl::string_view pem);
 
 // Returns OK if the private key belongs to the first certificate of `certificate_pem`.

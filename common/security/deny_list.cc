@@ -17,11 +17,6 @@
 #include "common/status/status_macros.h"
 
 namespace capstan {
-namespace {
-
-constexpr size_t kSerialDigitsMax = 40;  // 20 bytes (RFC 5280, section 4.1.2.2).
-
-}  // namespace
 
 bool DenyEntries::Contains(const CertificateFacts& facts) const {
   return serials.contains(facts.serial) || identities.contains(FormatIdentity(facts.identity));
