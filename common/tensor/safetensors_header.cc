@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/observability/json_quote.h"
+#include "common/observability/utf8.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
@@ -100,7 +101,10 @@ class Parser {
     std::string value;
     while (position_ < text_.size()) {
       const char c = text_[position_++];
-      if (c == '"') return value;
+      if (c == '"') {
+        if (ToValidUtf8(value) == value) return value;
+        return Error("a string that is not UTF-8");
+      }
       if (static_cast<unsigned char>(c) < 0x20) return Error("control character in a string");
       if (c != '\\') {
         value += c;

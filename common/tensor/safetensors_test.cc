@@ -143,6 +143,7 @@ TEST_CASE("Safetensors: malformed files are refused with the reason", "[common][
       {FileOf("{\"\\x\":{}}", 0), "unknown escape"},
       {FileOf("{\"\\u12g4\":{}}", 0), "four hexadecimal digits"},
       {FileOf("{\"\\ud800\":{}}", 0), "half of a surrogate pair"},
+      {FileOf("{\"\xa4\":{}}", 0), "a string that is not UTF-8"},
       {FileOf("{\"w\":{}}", 0), "tensor \"w\" lacks one of dtype, shape and data_offsets"},
       {FileOf("{\"w\":{\"size\":4}}", 4), "unknown key \"size\""},
       {FileOf(OneTensor("[2]", "[0,4]"), 4), "shape [2] does not agree with its 4 bytes"},
