@@ -6,6 +6,7 @@ names, such as regressions, stay.
 """
 
 import gzip
+import hashlib
 import hmac
 import io
 import os
@@ -63,6 +64,8 @@ def tensor_messages():
     answer = message((1, message((1, 1), (2, 12))), (2, message((1, 3))))
     yield "push", bytes([0, 3]) + payload(push, floats(1, 2), b"")
     yield "answer", bytes([1, 200]) + payload(answer, floats(0.5))
+    yield "fits", bytes([128, 7, 2, 8]) + floats(1, 2) + bytes([0]) + push
+    yield "fits_answer", bytes([129, 0, 1, 4]) + floats(0.5) + answer
     yield "short", bytes([0, 0]) + payload(push, floats(1, 2))
     yield "whole_push", bytes([2, 5]) + message((2, 7), (5, entry + message((6, floats(1)))))
     yield "whole_pull", bytes([3, 5]) + message((2, 7), (4, message((1, 1), (2, 3))))
@@ -313,13 +316,137 @@ def jobs():
     yield "unknown", b'name: "a"\nmodle { zoo: "mlp" }\ntraining { epochs: x batch_size: -1 }\n'
 
 
+def der(tag, *parts):
+    contents = b"".join(parts)
+    size = len(contents)
+    long = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    length = bytes([size]) if size < 0x80 else bytes([0x80 | len(long)]) + long
+    return bytes([tag]) + length + contents
+
+
+def der_number(number):
+    return der(0x02, number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
+
+
+def der_oid(*numbers):
+    out = bytes([40 * numbers[0] + numbers[1]])
+    for number in numbers[2:]:
+        digits = [number & 0x7F]
+        while number := number >> 7:
+            digits.append(number & 0x7F | 0x80)
+        out += bytes(reversed(digits))
+    return der(0x06, out)
+
+
+# The generator of P-256, which is the public key of the private key 1, and its order.
+P256_G = bytes.fromhex("6b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
+                       "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5")
+P256_N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+P256 = der(0x30, der_oid(1, 2, 840, 10045, 2, 1), der_oid(1, 2, 840, 10045, 3, 1, 7))
+P256_KEY = der(0x30, der_number(0), P256,
+               der(0x04, der(0x30, der_number(1), der(0x04, (1).to_bytes(32, "big")))))
+
+
+def certificate(serial, names, end=b"330101000000Z"):
+    """A certificate that P256_KEY has signed for itself. `names`: pairs of a tag and bytes."""
+    algorithm = der(0x30, der_oid(1, 2, 840, 10045, 4, 3, 2))
+    name = der(0x30, der(0x31, der(0x30, der_oid(2, 5, 4, 3), der(0x0C, b"a"))))
+    sans = der(0x30, *(der(tag, value) for tag, value in names))
+    extensions = der(0xA3, der(0x30, der(0x30, der_oid(2, 5, 29, 17), der(0x04, sans))))
+    facts = der(0x30, der(0xA0, der_number(2)), der_number(serial), algorithm, name,
+                der(0x30, der(0x17, b"230101000000Z"), der(0x17, end)), name,
+                der(0x30, P256, der(0x03, b"\0\4" + P256_G)), extensions)
+    # With 1 as the key and as the random number, ECDSA needs no multiplication of points.
+    r = int.from_bytes(P256_G[:32], "big") % P256_N
+    s = (int.from_bytes(hashlib.sha256(facts).digest(), "big") + r) % P256_N
+    return der(0x30, facts, algorithm,
+               der(0x03, b"\0" + der(0x30, der_number(r), der_number(s))))
+
+
+def certificates():
+    def block(kind, contents):  # Of PEM: 0 as it is, 1 a certificate, 2 a key.
+        return bytes([kind]) + struct.pack("<H", len(contents)) + contents
+
+    uri, dns, address = 0x86, 0x82, 0x87
+    node = [(uri, b"capstan://a/server/s-1"), (dns, b"host"), (address, bytes([10, 0, 0, 1]))]
+    yield "node", b"\0" + block(1, certificate(0x4FD0, node)) + block(2, P256_KEY)
+    yield "expired", b"\xff" + block(1, certificate(1, node, b"240101000000Z"))
+    yield "two_names", b"\0" + block(1, certificate(1, node + [(uri, b"capstan://a/user/b")]))
+    yield "negative", b"\0" + block(1, certificate(-1, [(uri, b"capstan://a/scheduler")]))
+    yield "long_serial", b"\0" + block(1, certificate(1 << 160, node))
+    yield "text", b"\0" + block(0, b"-----BEGIN CERTIFICATE-----\nMAA=\n") + block(2, b"0")
+
+
+def deny_lists():
+    yield "list", (b"# Stolen.\n4FD0:8b1a:00\ncapstan://a/worker/w-7  # The old one.\n\n"
+                   b"000\ncapstan://a/scheduler\n")
+    yield "wrong", b"12g4\n"
+    yield "identities", b"capstan://a.b-c/user/x\ncapstan://a/admin/..\ncapstan://a/scheduler/b\n"
+
+
+def addresses():
+    yield "name", b"host:7070"
+    yield "v6", b"[::1]:0"
+    yield "loopback", b"127.0.0.1:65535"
+    yield "wrong", b"::1:7"
+
+
+def settings_files():
+    yield "all", b"# mine\noutput = json\nscheduler=a:1 # x\ntls-dir = /tls\n"
+    yield "unknown", b"output = wide\nschedule=a:1\n"
+
+
+def daemon_configs():
+    yield "all", (b"# TOML\nscheduler = \"a:7070\"\nlisten=\"0.0.0.0:0\"\nname = 's-1'\n"
+                  b"insecure = true\nlog-format=json\nadvertise = b\ntls-dir = \"/tls\"\n")
+    yield "section", b"[daemon]\nscheduler = [\"a:1\", 'b:2']\n; note\n++\nreflection\n--\n"
+
+
+def greetings():
+    token = bytes(range(16))
+    yield "right", token + bytes([26]) + b"frames"
+    yield "capability", token + bytes([24]) + b"\3\0abcframes"
+    yield "long", token + bytes([24]) + b"\xff\xff"
+    yield "token", token + bytes([8]) + bytes(18)
+    yield "short", token + bytes([25])
+    yield "text", token + b"\0GET / HTTP/1.1\r\nHost: there\r\n\r\n"
+
+
+def images():
+    def chunk(kind, contents):
+        return bytes([kind, len(contents)]) + contents
+
+    def header(width, height, kind, interlaced=0):
+        return chunk(0, struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, interlaced))
+
+    rows = bytes([0, 1, 2, 3, 1, 4, 5, 6])  # A filter, and three bytes, of each.
+    yield "png_grey", b"\x80" + header(3, 2, 0) + chunk(4, rows) + chunk(5, b"")
+    yield "png_color", b"\x95" + header(1, 2, 2) + chunk(4, rows) + chunk(5, b"")
+    yield "png_palette", (b"\x81" + header(3, 2, 3) + chunk(1, bytes(range(21))) +
+                          chunk(2, b"\x80\0") + chunk(4, rows) + chunk(5, b""))
+    yield "png_interlaced", b"\x80" + header(1, 1, 0, 1) + chunk(4, b"\0\7") + chunk(5, b"")
+
+    def segment(kind, contents):
+        return bytes([0xFF, kind]) + struct.pack(">H", len(contents) + 2) + contents
+
+    one_code = bytes([1]) + bytes(15) + b"\0"  # One code, of one bit.
+    for name, kind, end in (("jpeg", 0xC0, 63), ("jpeg_progressive", 0xC2, 0)):
+        yield name, (b"\1\xff\xd8" + segment(0xDB, b"\0" + bytes([1] * 64)) +
+                     segment(kind, bytes([8, 0, 8, 0, 8, 1, 1, 0x11, 0])) +
+                     segment(0xC4, b"\0" + one_code) + segment(0xC4, b"\x10" + one_code) +
+                     segment(0xDA, bytes([1, 1, 0, 0, end, 0])) + b"\x3f\xff\xd9")
+
+
 ALL = {"frame_reader": frames, "tensor_message": tensor_messages, "capability": capabilities,
        "replicate": replicated, "install": installs, "manifest": manifests,
        "shard_file": shard_files, "row_delta": row_deltas, "record_file": record_files,
        "job_log": logs, "archive": archives,
        "svmlight": svmlight, "criteo": criteo, "columns": columns, "text": text,
        "line_reader": lines, "idx": idx, "cifar10": cifar10, "numpy": numpy, "gzip": gzips,
-       "zstd": zstds, "safetensors_header": safetensors, "job_file": jobs}
+       "zstd": zstds, "safetensors_header": safetensors, "job_file": jobs,
+       "certificate": certificates, "deny_list": deny_lists, "greeting": greetings,
+       "host_port": addresses, "settings": settings_files, "daemon_config": daemon_configs,
+       "image_file": images}
 
 
 def main():

@@ -1,7 +1,8 @@
-// Payloads of pushes and pulls to common/wire. What DecodePush and DecodePullAnswer accept is what
-// the head's numbers and protobuf's own parser say it is, however the payload is torn, and encodes
-// to the same message again; ParsePush and ParsePull accept what the parser does, and nothing whose
-// checksum is wrong.
+// Payloads of pushes and pulls to common/wire, as they are or with numbers in front that fit. What
+// DecodePush and DecodePullAnswer accept is what the head's numbers and protobuf's own parser say
+// it is, however the payload is torn, and encodes to the same message again; ParsePush and
+// ParsePull accept what the parser does, and nothing whose checksum is wrong. A message that the
+// generated code encodes and one with its values beside it are the same, both ways.
 #include "common/wire/tensor_message.h"
 
 #include <algorithm>
@@ -9,11 +10,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/storage/little_endian.h"
 #include "common/wire/message_checksum.h"
 #include "proto/parameter_server.pb.h"
 #include "tests/fuzz/input.h"
@@ -45,6 +50,9 @@ std::optional<Message> Reference(absl::string_view payload) {
       message.head.shards_size() != static_cast<int>((*start)->sizes.size())) {
     return std::nullopt;
   }
+  for (const auto& shard : message.head.shards()) {
+    if (!shard.values().empty()) return std::nullopt;  // Values lie behind the head.
+  }
   size_t begin = (*start)->values_begin();
   for (const uint32_t bytes : (*start)->sizes) {
     message.values.emplace_back(payload.substr(begin, bytes));
@@ -70,6 +78,27 @@ void CheckPayload(absl::string_view payload, size_t piece, const Decode& decode)
   FUZZ_CHECK(Same(*decoded, *expected));
   const absl::StatusOr<Message> again = decode(Encode(*decoded));
   FUZZ_CHECK(again.ok() && Same(*again, *decoded));
+  const std::string whole = Attach(*decoded).SerializeAsString();
+  decltype(decoded->head) parsed;
+  FUZZ_CHECK(parsed.ParseFromString(whole));
+  FUZZ_CHECK(Same(Detach(std::move(parsed)), *decoded));
+}
+
+// The payload of a head and values whose sizes are Bytes of the input.
+std::string MakePayload(Input& input) {
+  std::string numbers, values;
+  const uint8_t count = input.Byte() % 8;
+  for (int i = 0; i < count; ++i) {
+    const absl::string_view value = input.Take(input.Byte());
+    PutLe32(static_cast<uint32_t>(value.size()), &numbers);
+    absl::StrAppend(&values, value);
+  }
+  const absl::string_view head = input.Rest();
+  std::string payload;
+  PutLe32(static_cast<uint32_t>(head.size()), &payload);
+  PutLe32(count, &payload);
+  absl::StrAppend(&payload, numbers, head, values);
+  return payload;
 }
 
 template <typename Message, typename Parse>
@@ -81,6 +110,11 @@ void CheckWhole(absl::string_view bytes, size_t piece, const Parse& parse) {
   if (!sealed) FUZZ_CHECK(parsed.ok() == whole);
   if (sealed && parsed.ok()) FUZZ_CHECK(CheckSeal(message, "a message").ok());
   if (!whole) return;
+  if constexpr (std::is_same_v<Message, v1::PushRequest>) {
+    const absl::StatusOr<PushMessage> decoded = DecodePush(Encode(Detach(message)));
+    FUZZ_CHECK(decoded.ok());
+    FUZZ_CHECK(Attach(*decoded).SerializeAsString() == message.SerializeAsString());
+  }
   message.DiscardUnknownFields();  // Those of a newer sender come behind the checksum.
   Seal(&message);
   FUZZ_CHECK(parse(absl::Cord(message.SerializeAsString())).ok());
@@ -90,13 +124,14 @@ void CheckWhole(absl::string_view bytes, size_t piece, const Parse& parse) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
-  const uint8_t what = input.Byte() % 4;
+  const uint8_t what = input.Byte();
   const size_t piece = size_t{1} + input.Byte();
-  const absl::string_view bytes = input.Rest();
-  if (what == 0) CheckPayload<PushMessage>(bytes, piece, DecodePush);
-  if (what == 1) CheckPayload<PullAnswer>(bytes, piece, DecodePullAnswer);
-  if (what == 2) CheckWhole<v1::PushRequest>(bytes, piece, ParsePush);
-  if (what == 3) CheckWhole<v1::PullRequest>(bytes, piece, ParsePull);
+  const bool fits = what >= 128 && what % 4 < 2;
+  const std::string bytes = fits ? MakePayload(input) : std::string(input.Rest());
+  if (what % 4 == 0) CheckPayload<PushMessage>(bytes, piece, DecodePush);
+  if (what % 4 == 1) CheckPayload<PullAnswer>(bytes, piece, DecodePullAnswer);
+  if (what % 4 == 2) CheckWhole<v1::PushRequest>(bytes, piece, ParsePush);
+  if (what % 4 == 3) CheckWhole<v1::PullRequest>(bytes, piece, ParsePull);
   return 0;
 }
 
