@@ -141,8 +141,9 @@ absl::Status ReceivedFiles::Finish(const std::string& folder, const std::string&
 
 absl::Status ReceivedFiles::CheckFinished(const std::string& path, int64_t bytes, uint32_t crc32c) {
   struct stat found;
-  if (StatPath(path, &found) != 0 || found.st_size != bytes)
+  if (StatPath(path, &found) != 0 || found.st_size != bytes) {
     return BeginAnew(path, "it is not here, nor being received");
+  }
   Crc32c crc;
   for (int64_t at = 0; at < bytes; at += kPieceBytesMax) {
     const absl::StatusOr<std::string> piece =

@@ -48,7 +48,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
     // What jobs may name. Outlives the service. Null: everything.
     const AllowedPaths* allowed = nullptr;
     JobSubmission::JobChecker check_job;  // Null: CheckJob in this process.
-    const AuditLog* audit = nullptr;      // Counts its calls; outlives the service. Null: none.
+    const AuditLog* audit = nullptr;      // Has counts of its calls; outlives the service.
   };
   static constexpr size_t kAdmissionsMax = 64;  // Submissions, exports, recoveries that wait.
 

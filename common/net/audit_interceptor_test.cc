@@ -153,6 +153,8 @@ TEST_CASE("Audit: failed handshakes of gRPC are recorded with OpenSSL's reason",
   }
   CHECK(f.service.calls == 0);
   REQUIRE_FALSE(f.Lines().empty());
+  // The caller ends the connection, because it does not trust the server's authority.
+  CHECK_THAT(f.Lines()[0], Contains(R"("peer":"127.0.0.1:)"));
   CHECK_THAT(f.Lines()[0], Contains(R"("allowed":false,"refused_by":"handshake","reason":"TLS: )"));
 }
 

@@ -30,19 +30,20 @@
 namespace capstan {
 
 struct DaemonFlags {
-  std::string listen = "127.0.0.1:0";   // --listen: host:port; port 0 picks a free one.
-  std::string name;                     // --name: wished node id; empty: the scheduler picks one.
-  bool reflection = false;              // --reflection: offer gRPC reflection.
-  std::string log_format = "text";      // --log-format: "text" or "json".
-  std::string log_file;                 // --log-file: empty is standard error.
-  std::string port_file;                // --port-file: see WritePortFile; empty: none.
-  std::string advertise;                // --advertise: host[:port]; empty: see PeerAddress.
-  std::string tls_dir;                  // --tls-dir: see TlsFolder; empty: plain text.
-  bool insecure = false;                // --insecure: plain text beyond loopback.
-  std::vector<std::string> allow_path;  // --allow-path: see AllowedPaths; each may hold several.
-  std::string audit_log;                // --audit-log: empty: in the daemon's folder; "off": none.
-  int audit_log_mb = 64;                // --audit-log-mb: a file that would be larger is rotated.
-  int audit_log_files = 8;              // --audit-log-files: older files that are kept.
+  std::string listen = "127.0.0.1:0";  // --listen: host:port; port 0 picks a free one.
+  std::string name;                    // --name: wished node id; empty: the scheduler picks one.
+  bool reflection = false;             // --reflection: offer gRPC reflection.
+  std::string log_format = "text";     // --log-format: "text" or "json".
+  std::string log_file;                // --log-file: empty is standard error.
+  std::string port_file;               // --port-file: see WritePortFile; empty: none.
+  std::string advertise;               // --advertise: host[:port]; empty: see PeerAddress.
+  std::string tls_dir;                 // --tls-dir: see TlsFolder; empty: plain text.
+  bool insecure = false;               // --insecure: plain text beyond loopback.
+  // --allow-path: rules of AllowedPaths; each text may hold several.
+  std::vector<std::string> allow_path;
+  std::string audit_log;    // --audit-log: empty: in the daemon's folder; "off": none.
+  int audit_log_mb = 64;    // --audit-log-mb: a file that would be larger is rotated.
+  int audit_log_files = 8;  // --audit-log-files: older files that are kept.
 };
 
 // Adds the flags above, --config=FILE (TOML or INI, `flag = value` lines; an unknown key is an

@@ -3,6 +3,7 @@
 #include <grpc/support/log.h>
 
 #include <atomic>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/net/audit_interceptor.h"
 #include "common/observability/log.h"
 
 namespace capstan {
@@ -21,9 +23,19 @@ constexpr char kServerFile[] = "/chttp2_server.cc";
 constexpr char kServerText[] = "Handshaking failed: ";
 constexpr char kReasonFile[] = "/ssl_transport_security.cc";
 constexpr char kReasonText[] = "Handshake failed with fatal error ";
+// In the former, if the connection broke.
+constexpr absl::string_view kPeerText = "target_address:\"";
 
 std::atomic<AuditLog*> audit_of_handshakes = nullptr;
 thread_local std::string reason_of_handshake;
+
+// The peer's host:port. Empty: the text does not have it.
+std::string PeerIn(absl::string_view text) {
+  const size_t at = text.find(kPeerText);
+  if (at == absl::string_view::npos) return "";
+  text.remove_prefix(at + kPeerText.size());
+  return HostPortOfPeer(text.substr(0, text.find('"')));
+}
 
 void OnGrpcLog(gpr_log_func_args* line) {
   const absl::string_view file = line->file;
@@ -36,7 +48,7 @@ void OnGrpcLog(gpr_log_func_args* line) {
     if (reason.empty()) reason.assign(text.data(), text.size());
     AuditLog* const audit = audit_of_handshakes.load();
     if (audit != nullptr) {
-      audit->Refused({}, CallOutcome::kHandshake,
+      audit->Refused({.peer = PeerIn(text)}, CallOutcome::kHandshake,
                      absl::UnauthenticatedError(absl::StrCat("TLS: ", reason)));
     }
   } else if (line->severity == GPR_LOG_SEVERITY_ERROR) {

@@ -2,7 +2,8 @@
 // its own log.
 //
 // It takes over that log for the whole process, and passes gRPC's other errors on to the daemon's.
-// A record has OpenSSL's reason. It lacks the peer's address, which gRPC does not write there.
+// A record has OpenSSL's reason. It has the peer's address only if the connection broke in the
+// handshake; otherwise gRPC does not write it.
 // A daemon's main makes one, before its servers. Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_NET_HANDSHAKE_AUDIT_H_
 #define CAPSTAN_COMMON_NET_HANDSHAKE_AUDIT_H_

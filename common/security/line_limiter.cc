@@ -57,6 +57,8 @@ std::optional<int64_t> LineLimiter::Take(const std::string& peer, const Rate& ra
 
 std::vector<LineLimiter::LeftOut> LineLimiter::TakeLeftOut(absl::Time now, bool all) {
   std::vector<LeftOut> left_out;
+  if (!all && now - looked_ < kLookInterval) return left_out;
+  looked_ = now;
   for (auto& [peer, bucket] : buckets_) {
     if (bucket.left_out == 0 || (!all && now - bucket.asked < kQuiet)) continue;
     left_out_ -= bucket.left_out;

@@ -28,6 +28,7 @@ class LineLimiter {
   static constexpr Rate kAll = {.burst = 2000, .interval = absl::Milliseconds(100)};
   // A peer that asks for nothing during this time has stopped.
   static constexpr absl::Duration kQuiet = absl::Seconds(10);
+  static constexpr absl::Duration kLookInterval = absl::Seconds(1);
 
   struct LeftOut {
     std::string peer;
@@ -42,7 +43,7 @@ class LineLimiter {
   bool has_left_out() const { return left_out_ > 0; }
 
   // Returns the lines that were left out of peers that have stopped; `all`: of peers that go on,
-  // too.
+  // too. It looks for those that have stopped at most once in kLookInterval.
   std::vector<LeftOut> TakeLeftOut(absl::Time now, bool all);
 
  private:
@@ -62,6 +63,7 @@ class LineLimiter {
   absl::btree_map<std::string, Bucket> buckets_;
   Bucket all_ = {.rate = kAll, .lines = kAll.burst, .filled = {}, .asked = {}};
   absl::Time forgotten_;  // The last ForgetIdle.
+  absl::Time looked_;     // The last TakeLeftOut that was not too early.
   int64_t left_out_ = 0;  // Sum over the buckets.
 };
 

@@ -20,7 +20,7 @@
 namespace capstan {
 
 // All errors name the path. kNotFound: no such file or folder. kResourceExhausted: no space.
-// kPermissionDenied: a link leads out of the allowed folders. kUnavailable: any other failure.
+// kUnavailable: any other failure of the disk.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;  // Closes; what was not synced may be lost.

@@ -1,5 +1,6 @@
-// PosixDisk: the file system of this machine.
+// PosixDisk: the file system of this machine, as far as this process may use it (path_access.h).
 //
+// Errors: beside those of Disk kPermissionDenied, if a link leads out of the allowed folders.
 // Calls that a signal interrupted are repeated, short writes are completed, files do not pass to
 // child processes. Nothing is synced twice in hope: the first failed Sync of a file is its last
 // word. Thread safety: as Disk.

@@ -294,6 +294,25 @@ TEST_CASE("Paths: no field of a job names a file outside the allowed folders", "
                "data.test.labels: ");  // It goes on to answer, and names each field.
 }
 
+TEST_CASE("Paths: a model is exported to no other folder", "[security]") {
+  const Folders folders("export");
+  Scheduler scheduler(folders);
+  const auto users = v1::Scheduler::NewStub(scheduler.ChannelOf(PeerRole::kUser, "ann"));
+  for (const Trick& trick : Tricks()) {
+    if (!IsTrickOfNames(trick.name)) continue;  // See "the output is probed".
+    grpc::ClientContext context;
+    SetDeadline(context, kPatience);
+    v1::ExportJobRequest request;
+    v1::ExportJobResponse response;
+    request.set_job_id("small-1");
+    request.set_folder(trick.path(folders, "out"));
+    const absl::Status status = FromGrpcStatus(users->ExportJob(&context, request, &response));
+    INFO(trick.name << ": " << status);
+    CHECK((absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status)));
+    CHECK(absl::StrContains(status.message(), "folder: \""));
+  }
+}
+
 TEST_CASE("Paths: what is allowed to a user, or to everybody, is admitted", "[security]") {
   const Folders folders("allowed");
   Scheduler scheduler(folders);
