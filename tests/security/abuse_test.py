@@ -155,9 +155,10 @@ def long_frame(address, folder, token):
 
 
 def wrong_tokens(address, folder, count):
-    made = [raw_http2.Http2(address, folder, alpn=None).socket for _ in range(count)]
-    for each in made:
-        each.sendall(b"CAPSTN3\0" + b"x" * 16)
+    made = []
+    for _ in range(count):
+        made.append(raw_http2.Http2(address, folder, alpn=None).socket)
+        made[-1].sendall(b"CAPSTN3\0" + b"x" * 16)
     await_closed(made)
 
 

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -16,11 +17,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "common/net/channel.h"
 #include "common/net/data_server.h"
 #include "common/net/grpc_server.h"
 #include "common/net/grpc_status.h"
 #include "common/net/start_thread.h"
+#include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "common/wire/tensor_message.h"
@@ -389,7 +392,7 @@ TEST_CASE("Data connection pool: pushes take turns on as many connections as the
 // The real service with a job of two shards under ASP.
 class RealServer {
  public:
-  explicit RealServer(int push_connections)
+  explicit RealServer(int push_connections, std::optional<CapabilityKey> key = {})
       : timer_(&clock_, [this](Instant now) { return jobs_.Tick(now); }) {
     timer_.Start();
     REQUIRE_OK(service_.ListenForData("127.0.0.1:0", "", push_connections));
@@ -398,6 +401,7 @@ class RealServer {
     server_ = *std::move(started);
     server::TestJobOptions options{.consistency = {.mode = ConsistencyMode::kAsp}};
     options.clock = &clock_;
+    options.capability_key = std::move(key);
     options.schedule_tick = [this](Instant at) { timer_.Schedule(at); };
     job_ = server::MakeTestJob(options);
     jobs_.Add(job_);
@@ -458,6 +462,49 @@ TEST_CASE(
   CHECK(values[0] == std::vector<float>(24, -static_cast<float>(pushes)));
   CHECK(server.Recorded() == 2 * pushes);
   CHECK(client.counts().data_messages < client.counts().messages);
+}
+
+TEST_CASE(
+    "Data connection pool: when a capability has expired, calls and new connections have the next",
+    "[worker][client]") {
+  const CapabilityKey key =
+      CapabilityKey::FromBytes(std::string(CapabilityKey::kBytes, 'k')).value();
+  const absl::Time expiry = absl::Now() + absl::Seconds(5);
+  const auto minted = [&](absl::Time until) {
+    return MintCapability(key, {.job = "lenet-1",
+                                .scope = Capability::Scope::kTask,
+                                .rank = Rank(0),
+                                .incarnation = Incarnation(1),
+                                .expiry = until});
+  };
+  std::atomic<bool> renewed = false;
+  RealServer server(1, key);
+  SteadyClock clock;
+  PushPullClient client(
+      {.job = "lenet-1",
+       .rank = Rank(0),
+       .incarnation = Incarnation(1),
+       .session = {.chunk_bytes_min = 16, .chunk_bytes_max = 32},
+       .shared_memory_bytes = 0,
+       .capability = [&] { return minted(renewed ? expiry + absl::Hours(1) : expiry); }},
+      clock);
+  REQUIRE_OK(client.SetRouting(server.Routing()));
+  int pushes = 0;
+  const auto push_until = [&](const std::function<bool()>& over) {
+    const Instant give_up = clock.Now() + kPatience;
+    while (!over()) {
+      REQUIRE(clock.Now() < give_up);
+      REQUIRE_OK_AND_ASSIGN(const OpId op, client.Push(Iteration(pushes++), {}, Ones(24)));
+      REQUIRE_OK(client.Wait(op));
+    }
+  };
+  push_until([&] { return client.counts().data_messages > 0; });
+  renewed = true;
+  push_until([&] { return absl::Now() >= expiry; });
+  const int64_t before = client.counts().data_messages;
+  push_until([&] { return client.counts().data_messages >= before + 10; });
+  CHECK(client.counts().data_messages < client.counts().messages);
+  CHECK(server.Recorded() == 2 * pushes);
 }
 
 }  // namespace
