@@ -75,7 +75,7 @@ std::string ToJsonLine(const MetricsRecord& record) {
 }
 
 absl::StatusOr<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path) {
-  const int fd = OpenPath(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW, kPrivateFileMode);
+  const int fd = OpenPath(path, O_RDWR | O_APPEND | O_CREAT, kPrivateFileMode);
   if (fd < 0) return Failed("opening", path);
   const absl::StatusOr<bool> torn = EndsInMidLine(fd, path);
   if (!torn.ok()) {

@@ -179,10 +179,10 @@ class Scheduler {
 };
 
 v1::SubmitJobRequest RequestFor(const v1::JobSpec& spec) {
-  static int submissions = 0;
+  static uint64_t submissions = 0;
   v1::SubmitJobRequest request;
   request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-  request.set_submission_id(absl::StrCat("paths-test-", ++submissions));
+  request.set_submission_id(++submissions);
   *request.mutable_spec() = spec;
   return request;
 }
