@@ -51,13 +51,15 @@ TEST_CASE("Admitted codec: a job comes back as it was admitted, without its data
 }
 
 TEST_CASE("Admitted codec: a job's record has no capability key", "[scheduler]") {
-  AdmittedJob job;
-  job.plan.id = "a-1";
+  const testing::TemporaryFolder folder;
+  PosixDisk disk;
+  REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(testing::MakeSmallJob(folder.path())));
+  REQUIRE_OK(NameJob(1, folder.path(), disk, OldModel::kKeep, job));
   REQUIRE_OK_AND_ASSIGN(job.capability_key, CapabilityKey::Draw());
   const StoreWrite row = EncodeAdmittedWithoutKey(job);
   CHECK(row.value->find(job.capability_key->bytes()) == std::string::npos);
   REQUIRE_OK_AND_ASSIGN(const AdmittedJobs jobs, DecodeAdmitted({{row.key, *row.value}}));
-  CHECK_FALSE(jobs.at("a-1")->capability_key.has_value());
+  CHECK_FALSE(jobs.at("small-1")->capability_key.has_value());
 }
 
 TEST_CASE("Admitted codec: a damaged row is named", "[scheduler]") {

@@ -167,7 +167,7 @@ TEST_CASE("CheckJob: a data file that cannot be used is located where the job na
              Catch::StartsWith("j:8:32: data.test.labels: FOLDER/none: "));
   CHECK_THAT(
       folder.Errors("test-labels", "bad-labels"),
-      Catch::StartsWith("j:8:32: data.test.labels: FOLDER/bad-labels: ") && Catch::Contains("10"));
+      Catch::StartsWith("j:8:32: data.test.labels: FOLDER/bad-labels: label number 1 is out"));
   CHECK_THAT(folder.Errors("train-images", "train-labels"),
              Catch::StartsWith("j:7:11: data.train.images: FOLDER/train-labels: "));
 }

@@ -1,5 +1,6 @@
 #include "common/net/daemon.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/Config.hpp>
@@ -22,6 +23,7 @@
 #include "common/process/version.h"
 #include "common/status/status_macros.h"
 #include "common/storage/allowed_paths.h"
+#include "common/storage/descriptor.h"
 #include "common/storage/path_access.h"
 #include "common/storage/posix_disk.h"
 #include "common/storage/replace_file.h"
@@ -237,7 +239,17 @@ void InitDaemonLogging(const DaemonFlags& flags, const std::string& role) {
 }
 
 absl::Status WritePortFile(const std::string& path, const std::string& address) {
-  const absl::Status written = ReplaceFile(path, address + "\n");
+  // The operator names the file, so it need not lie below a folder that jobs may name.
+  const std::filesystem::path file(path);
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  const Descriptor held(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!held.ok()) {
+    return absl::UnavailableError(absl::StrCat("port file ", path, ": ", strerror(errno)));
+  }
+  HoldFolder(held.get());
+  const absl::Status written = ReplaceFile(
+      absl::StrCat("/proc/self/fd/", held.get(), "/", file.filename().string()), address + "\n");
+  ReleaseFolder(held.get());
   if (written.ok()) return written;
   return absl::UnavailableError(absl::StrCat("port file ", path, ": ", written.message()));
 }

@@ -1,5 +1,8 @@
 #include "common/net/daemon.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -163,6 +166,20 @@ TEST_CASE("Port file: holds the address, replaces an old one, leaves nothing bes
   CHECK(text.str() == "127.0.0.1:4242\n");
   const std::filesystem::directory_iterator files(folder);
   CHECK(std::distance(begin(files), end(files)) == 1);
+}
+
+TEST_CASE("Port file: it may lie where the files of jobs may not", "[daemon]") {
+  const std::string folder = TestFile("port_file_of_a_confined_process");
+  std::filesystem::create_directories(folder);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool confined = ConfineDaemon({}, "").ok();
+    _exit(confined && WritePortFile(folder + "/port", "127.0.0.1:1").ok() ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(std::filesystem::exists(folder + "/port"));
 }
 
 TEST_CASE("Port file: a folder that does not exist is named", "[daemon]") {

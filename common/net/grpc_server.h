@@ -32,7 +32,8 @@ class GrpcServer {
     absl::Duration handshake_within = absl::Seconds(5);
     // A connection gets no new calls once it is about as old (a tenth more or less), so that new
     // certificates come into use, and its last calls are cut after the grace. Callers connect anew
-    // by themselves. A node whose held calls are cut answers at once, and so counts as alive.
+    // by themselves; a call that meets the end may be UNAVAILABLE, and is to be repeated. A node
+    // whose held calls are cut answers at once, and so counts as alive.
     absl::Duration connection_age_max = absl::Hours(24);
     absl::Duration connection_age_grace = absl::Hours(1);
     // What gRPC's buffers of all connections may hold; 0: an eighth of the machine's memory, at

@@ -84,7 +84,7 @@ struct Loopback {
     request.set_role(role);
     request.set_name(name);
     request.set_identity(name);  // A node that joins again succeeds itself.
-    request.set_address(name + ":1");
+    request.set_address((name.empty() ? "host" : name) + ":1");
     request.set_task_capacity(role == v1::WORKER ? 1 : 0);
     v1::RegisterResponse response;
     REQUIRE_OK(Ask(&v1::Scheduler::Stub::Register, request, &response));

@@ -117,7 +117,10 @@ ValueCalls::Cancel ValueCalls::Push(TransportKind transport, const ShownCapabili
   const v1::Caller& caller = push->head.caller();
   const absl::StatusOr<std::shared_ptr<HeldJob>> job =
       rights_->Find(caller.job_id(), shown, UseOf(caller, CapabilityUse::Access::kWrite));
-  if (!job.ok()) return arrival.Refuse(job.status());
+  if (!job.ok()) {
+    arrival.metrics()->CountValues(BytesOf(push->values), 0);  // They have come all the same.
+    return arrival.Refuse(job.status());
+  }
   const absl::Status shared = TakeShared(*segments_, &*push, arrival.metrics());
   if (!shared.ok()) return arrival.Refuse(shared);
   return Begin(*job, arrival, Rooms(),

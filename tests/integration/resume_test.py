@@ -151,8 +151,8 @@ class ResumeTest(unittest.TestCase):
                 ("consistency.asp={}", "consistency: asp, the checkpoint has bsp: "),
                 ("optimizer.adam={}", "optimizer: adam, the checkpoint has momentum"),
                 ("model.zoo=mlp", "model: it differs from the checkpoint's"),
-                ("training.initial_weights=/w", "training.initial_weights: got \"/w\", expected "
-                 "nothing"),
+                ("training.initial_weights=/tmp/w",
+                 "training.initial_weights: got \"/tmp/w\", expected nothing"),
             ):
                 with self.subTest(command=command[1], change=change):
                     self.assertIn(why, self.refused(2, *command, "--set", change))

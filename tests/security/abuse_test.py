@@ -99,7 +99,7 @@ METHODS = {"scheduler": "/capstan.v1.Scheduler/SyncNode", "server": OPEN_DATA,
 
 
 def data_port(server, folder):
-    """Host, port and token, as the server tells them to a worker."""
+    """Host, port and token, as the server tells them to another server."""
     answer = raw_http2.Http2(server, folder).begin().call(OPEN_DATA, b"")
     found = re.search(rb"\x10([\x80-\xff]*[\0-\x7f])\x1a\x10(.{16})", answer, re.DOTALL)
     port, shift = 0, 0
@@ -219,7 +219,8 @@ def attack(plan):
     """Each attack once; prints how long it took."""
     count, folder = plan["count"], plan["folder"]
     ports = {name: tuple(address) for name, address in plan["ports"].items()}
-    data, token = data_port(ports["server"], folder)
+    peer = plan["peer"]
+    data, token = data_port(ports["server"], peer)
 
     def run(name, function, *arguments):
         begin = time.monotonic()
@@ -229,8 +230,8 @@ def attack(plan):
     everywhere = [*ports.values(), data]
     run(f"{count} half-open connections, each port", half_open, everywhere, count)
     run(f"{count // 10} slow handshakes, each port", slow_handshakes, everywhere, count // 10)
-    run("a frame of 4 GiB, data port", long_frame, data, folder, token)
-    run(f"{count // 100} wrong tokens, data port", wrong_tokens, data, folder, count // 100)
+    run("a frame of 4 GiB, data port", long_frame, data, peer, token)
+    run(f"{count // 100} wrong tokens, data port", wrong_tokens, data, peer, count // 100)
     for name, address in ports.items():
         method = METHODS[name]
         run(f"a message of 4 GiB, {name}", long_message, address, folder, method)
@@ -267,6 +268,8 @@ class Attacked(tls_cluster.TlsCluster):
         super().__init__(servers=1, workers=2)
         self.text = synthetic.job(self.folder, epochs=epochs, more=TCP)
         self.attacker = self.make_certificate("worker", NODE)
+        # Servers need no capability of a job for a data connection.
+        self.peer = self.make_certificate("server", "x-2")
 
     def trained(self):
         """The digest of the job's model, and how long it took."""
@@ -291,7 +294,8 @@ class Attacked(tls_cluster.TlsCluster):
         self.run("node", "drain", NODE)
         plan = self.folder / "attack.json"
         plan.write_text(json.dumps({"count": count, "folder": os.fspath(self.attacker),
-                                    "ports": ports, "forever": forever}))
+                                    "peer": os.fspath(self.peer), "ports": ports,
+                                    "forever": forever}))
         return subprocess.Popen([sys.executable, __file__, f"--attack={plan}"])
 
 

@@ -18,6 +18,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,8 +49,7 @@ template <typename Function>
 Function Real(Function, const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
-#define REAL(name) \
-  static const auto real = Real(&::name, #name)
+#define REAL(name) static const auto real = Real(&::name, #name)
 
 std::string Variable(const char* name) {
   const char* value = getenv(name);
@@ -141,8 +141,8 @@ std::string ReadBack(int fd, uint64_t begin, uint64_t end) {
   if (again < 0) Give("cannot open a file to read it");
   size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t got = pread(again, bytes.data() + done, bytes.size() - done,
-                              static_cast<off_t>(begin + done));
+    const ssize_t got =
+        pread(again, bytes.data() + done, bytes.size() - done, static_cast<off_t>(begin + done));
     if (got <= 0) Give("cannot read what is to be overwritten");
     done += static_cast<size_t>(got);
   }
@@ -218,8 +218,8 @@ int SyncAndNote(int fd, const Sync& sync_it) {
   const uint64_t inode = InodeOf(fd);
   const std::string path = PathOf(fd);
   struct stat status;
-  const bool folder = inode == 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode) &&
-                      IsLookedAfter(path + "/");
+  const bool folder =
+      inode == 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode) && IsLookedAfter(path + "/");
   if ((inode == 0 && !folder) || IsDeaf(path + "/")) return sync_it();
   const uint64_t token = static_cast<uint64_t>(getpid()) << 32 | ++tokens;
   const auto note = [&](char of_file, char of_folder) {
@@ -248,6 +248,48 @@ int RemoveAndNote(const char* given, const Change& remove_it) {
   return result;
 }
 
+// The absolute path of `name` in the open folder `folder`.
+std::string PathIn(int folder, const char* name) {
+  if (folder == AT_FDCWD || name[0] == '/') return Absolute(name);
+  return PathOf(folder) + "/" + name;
+}
+
+template <typename Change>
+int RenameAndNote(const std::string& old_path, const std::string& new_path,
+                  const Change& rename_it) {
+  if (!IsLookedAfter(new_path)) return rename_it();
+  const std::lock_guard<std::mutex> lock(order);
+  const uint64_t kept = Keep(new_path);
+  const int result = rename_it();
+  if (result == 0) Record('R').Add(kept).Add(old_path + '\0' + new_path).Write();
+  return result;
+}
+
+template <typename Change>
+int MakeFolderAndNote(const std::string& folder, const Change& make_it) {
+  if (!IsLookedAfter(folder)) return make_it();
+  const std::lock_guard<std::mutex> lock(order);
+  const int result = make_it();
+  if (result == 0) Record('M').Add(folder).Write();
+  return result;
+}
+
+// As libc's syscall, whose place is taken below.
+long AskKernel(long number, const std::array<long, 6>& given) {
+  register long fourth asm("r10") = given[3];
+  register long fifth asm("r8") = given[4];
+  register long sixth asm("r9") = given[5];
+  long result;
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(given[0]), "S"(given[1]), "d"(given[2]), "r"(fourth), "r"(fifth),
+                 "r"(sixth)
+               : "rcx", "r11", "memory");
+  if (result >= 0 || result < -4095) return result;
+  errno = static_cast<int>(-result);
+  return -1;
+}
+
 mode_t ModeOf(int flags, va_list arguments) {
   return (flags & O_CREAT) != 0 ? static_cast<mode_t>(va_arg(arguments, int)) : 0;
 }
@@ -257,9 +299,9 @@ mode_t ModeOf(int flags, va_list arguments) {
 // ---------------------------------------------------------------- what takes libc's place
 
 #define TAKES_THE_PLACE extern "C" __attribute__((visibility("default")))
-#define MODE                                  \
-  va_list arguments;                          \
-  va_start(arguments, flags);                 \
+#define MODE                                    \
+  va_list arguments;                            \
+  va_start(arguments, flags);                   \
   const mode_t mode = ModeOf(flags, arguments); \
   va_end(arguments)
 
@@ -333,15 +375,33 @@ TAKES_THE_PLACE int fdatasync(int fd) {
   return SyncAndNote(fd, [fd] { return real(fd); });
 }
 
+TAKES_THE_PLACE long syscall(long number, ...) {
+  va_list arguments;
+  va_start(arguments, number);
+  std::array<long, 6> given{};
+  for (long& each : given) each = va_arg(arguments, long);
+  va_end(arguments);
+  if (number != SYS_openat2) return AskKernel(number, given);
+  // common/storage/path_access.cc opens so, since libc has no function for it.
+  open_how how = *reinterpret_cast<const open_how*>(given[2]);
+  const std::string path =
+      PathIn(static_cast<int>(given[0]), reinterpret_cast<const char*>(given[1]));
+  return OpenAndNote(path.c_str(), static_cast<int>(how.flags), [&](int with) {
+    how.flags = static_cast<uint64_t>(with);
+    given[2] = reinterpret_cast<long>(&how);
+    return static_cast<int>(AskKernel(number, given));
+  });
+}
+
 TAKES_THE_PLACE int rename(const char* from, const char* to) {
   REAL(rename);
-  const std::string old_path = Absolute(from), new_path = Absolute(to);
-  if (!IsLookedAfter(new_path)) return real(from, to);
-  const std::lock_guard<std::mutex> lock(order);
-  const uint64_t kept = Keep(new_path);
-  const int result = real(from, to);
-  if (result == 0) Record('R').Add(kept).Add(old_path + '\0' + new_path).Write();
-  return result;
+  return RenameAndNote(Absolute(from), Absolute(to), [=] { return real(from, to); });
+}
+
+TAKES_THE_PLACE int renameat(int old_folder, const char* from, int new_folder, const char* to) {
+  REAL(renameat);
+  return RenameAndNote(PathIn(old_folder, from), PathIn(new_folder, to),
+                       [=] { return real(old_folder, from, new_folder, to); });
 }
 
 TAKES_THE_PLACE int unlink(const char* path) {
@@ -359,12 +419,18 @@ TAKES_THE_PLACE int remove(const char* path) {
   return RemoveAndNote(path, [path] { return real(path); });
 }
 
+TAKES_THE_PLACE int unlinkat(int folder, const char* name, int flags) {
+  REAL(unlinkat);
+  const std::string path = PathIn(folder, name);
+  return RemoveAndNote(path.c_str(), [=] { return real(folder, name, flags); });
+}
+
 TAKES_THE_PLACE int mkdir(const char* path, mode_t mode) {
   REAL(mkdir);
-  const std::string folder = Absolute(path);
-  if (!IsLookedAfter(folder)) return real(path, mode);
-  const std::lock_guard<std::mutex> lock(order);
-  const int result = real(path, mode);
-  if (result == 0) Record('M').Add(folder).Write();
-  return result;
+  return MakeFolderAndNote(Absolute(path), [=] { return real(path, mode); });
+}
+
+TAKES_THE_PLACE int mkdirat(int folder, const char* name, mode_t mode) {
+  REAL(mkdirat);
+  return MakeFolderAndNote(PathIn(folder, name), [=] { return real(folder, name, mode); });
 }
