@@ -15,6 +15,8 @@ class NarrowCluster(cluster.Cluster):
 
     def _add(self, role, name, arguments):
         folders = self.allowed.get(role, ["nothing"])
+        for folder in folders:
+            (self.folder / folder).mkdir(exist_ok=True)
         rules = [f"--allow-path={self.folder / folder}" for folder in folders]
         super()._add(role, name, [*arguments, *rules])
 

@@ -50,7 +50,8 @@ class Daemon {
     SpawnOptions options;
     options.program = absl::StrCat(program, "/capstan-", program);
     options.args = {"--listen=127.0.0.1:0", "--port-file=" + port,
-                    "--tls-dir=" + authority.MakeFolder("tls-" + own, role, name)};
+                    "--tls-dir=" + authority.MakeFolder("tls-" + own, role, name),
+                    "--allow-path=" + TestPath("files")};
     if (!scheduler.empty()) options.args.push_back("--scheduler=" + scheduler);
     if (role == PeerRole::kScheduler) options.args.push_back("--data-dir=" + TestPath("state"));
     if (role == PeerRole::kWorker) options.args.push_back("--work-dir=" + TestPath("work"));
@@ -103,7 +104,8 @@ struct Cluster {
         worker(authority, PeerRole::kWorker, "w-1", scheduler.address()) {
     v1::SubmitJobRequest submit;
     submit.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-    *submit.mutable_spec() = scheduler::testing::MakeSmallJob(TestPath(""));
+    std::filesystem::create_directories(TestPath("files"));
+    *submit.mutable_spec() = scheduler::testing::MakeSmallJob(TestPath("files"));
     submit.mutable_spec()->mutable_training()->set_epochs(1'000'000);
     submit.mutable_spec()->mutable_resources()->set_replicas(1);
     v1::SubmitJobResponse submitted;
