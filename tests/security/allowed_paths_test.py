@@ -49,7 +49,8 @@ class AllowedPathsTest(unittest.TestCase):
             self.assertTrue((out / "model.safetensors").stat().st_size > 0)
             self.assertTrue(list(out.glob("checkpoints/checkpoint-*/manifest.pb")))
             found = list(out.glob("checkpoints/checkpoint-*"))
-            restored = running.json("checkpoint", "restore", str(found[-1]), "--no-wait")
+            restored = running.json("checkpoint", "restore", str(found[-1]), "--no-wait",
+                                    "--replace")
             self.assertIn("jobId", restored)
 
     def test_a_job_that_names_another_folder_is_refused_by_its_field(self):

@@ -210,7 +210,7 @@ std::vector<UserCall> SchedulerCalls(Cluster& cluster) {
        [&cluster](const std::string& user, const std::string& job) {
          v1::SubmitJobRequest request;
          request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-         *request.mutable_spec() = scheduler::testing::MakeSmallJob(TestPath(""));
+         *request.mutable_spec() = scheduler::testing::MakeSmallJob(TestPath("files"));
          request.set_resume_job(job);
          v1::SubmitJobResponse response;
          return Ask(cluster.SchedulerAs(PeerRole::kUser, user), &Stub::SubmitJob, request,
