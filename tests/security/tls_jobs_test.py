@@ -24,7 +24,7 @@ def trained(running, text, during=lambda job: None):
     return hashlib.sha256(model).hexdigest(), status
 
 
-def job_text(running, epochs=80):
+def job_text(running, epochs=160):
     return synthetic.job(running.folder, epochs=epochs, resources="replicas: 1", more=TCP)
 
 
