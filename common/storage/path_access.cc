@@ -37,7 +37,7 @@ namespace {
 constexpr absl::string_view kHeldPrefix = "/proc/self/fd/";
 constexpr int kFolderFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
 constexpr int kAgainMax = 100;  // A resolution that a rename disturbed is repeated so often.
-constexpr int kDepthMax = 64;   // Of folders that RemoveTree removes.
+constexpr int kDepthMax = 64;   // RemoveTree removes no deeper folders.
 
 std::atomic<const AllowedPaths*> confinement{nullptr};
 
@@ -239,11 +239,7 @@ DIR* OpenFolder(const std::string& path) {
 }
 
 int MakeFolders(const std::string& path) {
-  if (Confinement() == nullptr) {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    return FailWith(error);
-  }
+  if (Confinement() == nullptr) return FailWith(MakePrivateFolders(path));
   const std::optional<Found> found = Find(path);
   if (!found) return -1;
   const int root = found->root.get();

@@ -41,7 +41,7 @@ int StatPath(const std::string& path, struct stat* status);
 int StatLink(const std::string& path, struct stat* status);
 DIR* OpenFolder(const std::string& path);
 
-// Makes the folder and those above it; they may exist.
+// Makes the folder and those above it, with kPrivateFolderMode; they may exist.
 int MakeFolders(const std::string& path);
 // Removes a folder with all that is in it, and follows no link. Nothing there is no error.
 int RemoveTree(const std::string& path);

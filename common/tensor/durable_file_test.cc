@@ -1,5 +1,7 @@
 #include "common/tensor/durable_file.h"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
@@ -29,6 +32,17 @@ TEST_CASE("Durable file: parts follow one another, and a file is replaced whole"
   REQUIRE_OK(WriteFileDurably(path, {"short"}));
   CHECK(ReadFile(path) == "short");
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
+}
+
+TEST_CASE("Durable file: the folders that are made for it are private", "[common][tensor]") {
+  const std::string folder = TestPath("private/inside");
+  const mode_t old = umask(0);
+  const absl::Status made = MakeDirectories(folder);
+  umask(old);
+  REQUIRE_OK(made);
+  const auto owner_only = std::filesystem::perms::owner_all;
+  CHECK(std::filesystem::status(folder).permissions() == owner_only);
+  CHECK(std::filesystem::status(TestPath("private")).permissions() == owner_only);
 }
 
 TEST_CASE("Durable file: two of one path do not write into each other", "[common][tensor]") {
