@@ -26,7 +26,6 @@
 #include "common/storage/path_access.h"
 #include "common/storage/posix_disk.h"
 #include "common/storage/private_files.h"
-#include "common/tensor/durable_file.h"
 #include "common/time/clock.h"
 #include "scheduler/job_check_process.h"
 #include "scheduler/job_files_service.h"

@@ -39,6 +39,15 @@ absl::string_view PathOf(uint8_t what) {
   return "";
 }
 
+// Whoever is at the other end, as far as it is known. `stream`: null: it has said nothing.
+AuditedCall CallBy(const std::string& peer, const SocketStream* stream, absl::string_view method) {
+  AuditedCall call{.peer = peer, .caller = "", .method = std::string(method)};
+  if (stream != nullptr && stream->peer().has_value()) {
+    call.caller = FormatIdentity(stream->peer()->identity);
+  }
+  return call;
+}
+
 ConnectionLimits::Options LimitsOf(const DataServer::Options& options) {
   const int connections_max =
       std::min(options.connections_max, DescriptorLimit() / DataServer::kDescriptorsPerConnection);
@@ -54,18 +63,15 @@ class DataServer::Peer final : public DataConnection::Handler,
   Peer(std::unique_ptr<SocketStream> stream, const Options* options, const Clock* clock)
       : options_(*options),
         name_(PeerName(stream->socket())),
-        connection_(std::move(stream), kMessageBytesMax, clock) {}
+        connection_(std::move(stream), kMessageBytesMax, clock),
+        admitted_{.handler = options->handler} {}
 
   SocketStream& stream() { return connection_.stream(); }
   const std::string& name() const { return name_; }  // host:port.
   // Records something that was refused. `method`: empty if there is no call yet.
   void Refused(absl::string_view method, CallOutcome by, const absl::Status& why) {
     if (options_.audit == nullptr) return;
-    const std::optional<CertificateFacts>& facts = stream().peer();
-    options_.audit->Refused({.peer = name_,
-                             .caller = facts.has_value() ? FormatIdentity(facts->identity) : "",
-                             .method = std::string(method)},
-                            by, why);
+    options_.audit->Refused(CallBy(name_, &stream(), method), by, why);
   }
   // REQUIRES: before Run, if at all.
   absl::Status Admit(const std::string& capability) {
@@ -143,9 +149,7 @@ class DataServer::Peer final : public DataConnection::Handler,
                             "more than ", kOpenCallsMax, " calls of one connection are open")));
       return absl::OkStatus();
     }
-    const DataServer::Handler& handler =
-        options_.admit == nullptr ? options_.handler : admitted_.handler;
-    Cancel cancel = handler(
+    Cancel cancel = admitted_.handler(
         static_cast<DataMethod>(head.what), std::move(payload),
         [self = shared_from_this(), call = head.call, method](absl::StatusOr<absl::Cord> answer) {
           self->Finish(call, method, std::move(answer));
@@ -202,7 +206,7 @@ class DataServer::Peer final : public DataConnection::Handler,
   const std::string name_;
   DataConnection connection_;
   std::thread::id own_thread_;  // Run sets it before any call begins.
-  Admitted admitted_;           // Its handler is null if options_.admit is. Constant in Run.
+  Admitted admitted_;           // Constant in Run.
   absl::Mutex mutex_;
   // Holds what cancels each open call; null as long as the handler runs.
   absl::flat_hash_map<uint64_t, Cancel> open_ ABSL_GUARDED_BY(mutex_);
@@ -257,7 +261,7 @@ void DataServer::Poll() {
   if (!accepts) next = std::min(next, may_accept);
   poll(files.data(), files.size(), PollMillis(next, now));
   wake_up_.Clear(/*readable=*/files[1].revents != 0);
-  // Those that are here go on before another one is accepted.
+  // The newcomers that are here go on before another one is accepted.
   for (size_t i = 0; i < ids.size(); ++i) {
     if (files[i + 2].revents != 0) Greet(ids[i]);
   }
@@ -331,13 +335,8 @@ void DataServer::NotGreeted(const std::string& name, const SocketStream* stream,
   const bool in_handshake =
       options_.credentials != nullptr && stream != nullptr && !stream->peer().has_value();
   if (!in_handshake && absl::IsUnavailable(status)) return;
-  std::string caller;
-  if (stream != nullptr && stream->peer().has_value()) {
-    caller = FormatIdentity(stream->peer()->identity);
-  }
   options_.audit->Refused(
-      {.peer = name, .caller = std::move(caller), .method = ""},
-      in_handshake ? CallOutcome::kHandshake : CallOutcome::kBadGreeting,
+      CallBy(name, stream, ""), in_handshake ? CallOutcome::kHandshake : CallOutcome::kBadGreeting,
       absl::UnauthenticatedError(absl::StrCat("a data connection: ", status.message())));
 }
 

@@ -69,7 +69,7 @@ class DataServer {
 
   struct Options {
     std::string listen;  // host:port; port 0 picks a free one.
-    Handler handler;     // Of all connections, if `admit` is null.
+    Handler handler;     // Takes the calls of all connections, if `admit` is null.
     Admit admit = nullptr;
     // Connections are encrypted, and each call passes the gate (credentials.h). Null: plain text.
     const Credentials* credentials = nullptr;  // Outlives the server.
