@@ -31,7 +31,8 @@
 namespace capstan::scheduler {
 namespace {
 
-constexpr int64_t kAnswerBytesMax = int64_t{64} << 20;  // Of the message, without initial values.
+// The initial values, which follow the message, do not count.
+constexpr int64_t kAnswerBytesMax = int64_t{64} << 20;
 constexpr int kExitNoMemory = 3;
 constexpr int kExitNoRequest = 4;
 constexpr int kExitNoAnswer = 5;

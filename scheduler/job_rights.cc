@@ -37,8 +37,7 @@ absl::Status CheckMayChange(const AdmittedJobs& jobs, const JobId& job, const Jo
 absl::Status CheckReportsOwnTask(const JobTable& jobs, const TaskKey& task,
                                  const JobCaller& caller) {
   if (!caller.has_value()) return absl::OkStatus();
-  const JobRun* const run = jobs.RunOf(task.job);
-  const Task* const reporter = run == nullptr ? nullptr : run->parts().tasks.Find(task);
+  const Task* const reporter = TaskOf(jobs, task);
   if (reporter == nullptr || reporter->node == caller->name) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
       "task ", task.rank.value(), " of ", task.job, " runs on the worker \"", reporter->node,

@@ -39,13 +39,6 @@ bool IsLive(const SchedulerCore& core, const NodeId& node, Incarnation incarnati
   });
 }
 
-// Null: it is not placed, or not any more.
-const Task* FindTask(const SchedulerCore& core, const TaskKey& key) {
-  const JobEntry* const entry = core.jobs().Find(key.job);
-  if (entry == nullptr || entry->run == nullptr) return nullptr;
-  return entry->run->parts().tasks.Find(key);
-}
-
 }  // namespace
 
 SchedulerService::SchedulerService(const Options& options, std::unique_ptr<DurableState> state,
@@ -164,7 +157,7 @@ grpc::ServerUnaryReactor* SchedulerService::SyncTask(grpc::CallbackServerContext
   const absl::Status own =
       CheckReportsOwnTask(state_->core().jobs(), report->task, CallerOf(*context));
   if (!own.ok()) return FinishWith(reactor, own);
-  if (FindTask(state_->core(), report->task) != nullptr) {
+  if (TaskOf(state_->core().jobs(), report->task) != nullptr) {
     RenewCapability(*request, *state_->jobs().at(report->task.job), absl::Now(), response);
   }
   const Ticket ticket = state_->NextTicket();

@@ -65,7 +65,8 @@ class HelloReader {
   // Errors: those of Handshake and Receive.
   absl::StatusOr<short> Continue(SocketStream& stream);
   absl::string_view hello() const { return hello_; }
-  std::string capability() const;  // Of a whole hello; empty: the client has none.
+  // What a whole hello holds; empty: the client has none.
+  std::string capability() const;
 
  private:
   // The size of the hello, as far as it is known.

@@ -59,7 +59,7 @@ class GrpcAcceptor {
 
   struct Connection {
     ConnectionLimits::Id id = 0;
-    ino_t inode = 0;  // Of the socket; what has the descriptor later has another one.
+    ino_t inode = 0;  // It names the socket; what has the descriptor later has another one.
   };
 
   GrpcAcceptor(const Options& options, ListeningSockets listening);

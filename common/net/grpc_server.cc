@@ -34,7 +34,8 @@ constexpr int kReadChunkBytes = 256 << 10;
 // Calls of one connection at a time; a client waits with more. Many of them may be held: pulls that
 // wait for other workers, and calls that wait for news.
 constexpr int kCallsPerConnectionMax = 4096;
-// Of one call, as they are before HPACK packs them. Callers of ours send some hundred bytes.
+// The metadata of one call counts as it is before HPACK packs it. Callers of ours send some hundred
+// bytes.
 constexpr int kMetadataBytesMax = 8 << 10;
 // Threads in calls of synchronous services (reflection is one), of which gRPC starts one a
 // processor at least.

@@ -40,7 +40,7 @@ enum class Audit {
   kRefusals,
   // The same. Its messages are bytes, so that nobody looks into them for a job.
   kRefusalsOfBytes,
-  kReads,  // Those of people too, since it returns what a job has computed or logged.
+  kReads,  // People's calls count, too, since it returns what a job has computed or logged.
   kAll,    // It changes something.
 };
 

@@ -48,7 +48,7 @@ TEST_CASE("LineLimiter: more peers than it remembers share a limit", "[security]
   }
   for (int i = 0; i < 3; ++i) CHECK(limiter.Take(absl::StrCat("new-", i), kRate, kStart) == 0);
   CHECK(limiter.Take("new-3", kRate, kStart) == std::nullopt);
-  // Those that have been silent are forgotten when there is no room.
+  // Peers that have been silent are forgotten when there is no room.
   const absl::Time later = kStart + LineLimiter::kQuiet;
   for (int i = 0; i < 3; ++i) CHECK(limiter.Take("new-3", kRate, later) == 0);
   CHECK(limiter.Take("new-3", kRate, later) == std::nullopt);

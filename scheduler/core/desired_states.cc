@@ -134,8 +134,7 @@ void DesiredStates::AnswerTaskUnlessItWaits(const TaskKey& key, std::vector<Repl
 void DesiredStates::RefuseTasks(std::vector<Reply>& replies) {
   absl::erase_if(held_tasks_, [&](const auto& entry) {
     const auto& [key, held] = entry;
-    const JobRun* run = jobs_.RunOf(key.job);
-    if (run != nullptr && run->parts().tasks.Find(key) != nullptr) return false;
+    if (TaskOf(jobs_, key) != nullptr) return false;
     TaskReply reply{.ticket = held.ticket, .status = absl::OkStatus(), .job = key.job};
     reply.status =
         absl::AbortedError(absl::StrCat(key.job, " task ", key.rank.value(), ": incarnation ",

@@ -28,8 +28,7 @@ std::string JobPlacer::WhyTooSmall(const JobId& job, Instant now) const {
 void JobPlacer::ReleaseSlots() {
   for (const Node* node : membership_.All()) {
     for (const TaskKey& key : slots_.Desired(node->id)) {
-      const JobRun* run = jobs_.RunOf(key.job);
-      if (run != nullptr && run->parts().tasks.Find(key) != nullptr) continue;
+      if (TaskOf(jobs_, key) != nullptr) continue;
       slots_.Release(node->id, key);
       changed_ = true;
     }
@@ -80,8 +79,7 @@ void JobPlacer::MoveTasks(Instant now, Events& events) {
     // A leaving daemon ends its tasks itself.
     if (!node->alive || !node->draining || node->leaving) continue;
     for (const TaskKey& key : slots_.Desired(node->id)) {
-      const JobRun* run = jobs_.RunOf(key.job);
-      if (run == nullptr || run->parts().tasks.Find(key) == nullptr || !MayMoveTask(key)) continue;
+      if (TaskOf(jobs_, key) == nullptr || !MayMoveTask(key)) continue;
       MoveTask(key, absl::StrCat(node->id, " is drained"), now, events);
     }
   }

@@ -242,4 +242,9 @@ bool JobTable::MayReadFrom(const std::string& folder, const std::optional<NodeId
   });
 }
 
+const Task* TaskOf(const JobTable& jobs, const TaskKey& key) {
+  const JobRun* run = jobs.RunOf(key.job);
+  return run == nullptr ? nullptr : run->parts().tasks.Find(key);
+}
+
 }  // namespace capstan::scheduler

@@ -148,6 +148,9 @@ class JobTable {
 absl::Status NoSuchJob(const JobId& job);                // kNotFound.
 int ShardsOn(const JobTable& jobs, const NodeId& node);  // Copies, of running jobs.
 
+// Null: it is not placed, or not any more.
+const Task* TaskOf(const JobTable& jobs, const TaskKey& key);
+
 }  // namespace capstan::scheduler
 
 #endif  // CAPSTAN_SCHEDULER_CORE_JOB_TABLE_H_

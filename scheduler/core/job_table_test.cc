@@ -66,6 +66,7 @@ TEST_CASE("Job table: a job runs from its start until its end is noted", "[sched
   CHECK(entry.state() == JobState::kPending);
   CHECK(table.jobs.Running().empty());
   CHECK(table.jobs.RunOf("a-1") == nullptr);
+  CHECK(TaskOf(table.jobs, {"a-1", Rank(0), Incarnation(1)}) == nullptr);
   table.Start("a-1");
   CHECK(entry.state() == JobState::kRunning);
   table.jobs.RunOf("a-1")->End(JobState::kStopped, {}, table.now, table.events);

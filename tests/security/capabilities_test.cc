@@ -284,7 +284,7 @@ TEST_CASE("Capabilities: a data connection is what it was opened for", "[securit
   const std::string own = MintCapability(KeyOf('l'), TaskOf("lenet-1", 0, 1));
   for (const Wrong& wrong : AllWrong()) {
     INFO(wrong.error);
-    // Those of other jobs and tasks open a connection, for what they allow.
+    // Capabilities of other jobs and tasks open a connection, for what they allow.
     absl::StatusOr<std::unique_ptr<SocketStream>> stream = cluster.Connect(own, wrong.capability);
     if (!stream.ok()) continue;
     DataClient client(*std::move(stream));
