@@ -206,10 +206,12 @@ def bomb(address, folder, method):
 def registrations(address, folder, count):
     connection = raw_http2.Http2(address, folder).begin()
     message = registration()
+    streams = []
     for _ in range(count):
-        stream = connection.start(REGISTER)
-        connection.data(stream, struct.pack(">BI", 0, len(message)) + message)
-    connection.answer(stream)
+        streams.append(connection.start(REGISTER))
+        connection.data(streams[-1], struct.pack(">BI", 0, len(message)) + message)
+    for stream in streams:  # The last one may be answered before others.
+        connection.answer(stream)
     status = raw_http2.status_of(raw_http2.Http2(address, folder).begin().call(REGISTER, message))
     if status != 8:
         raise RuntimeError(f"{count} registrations: the next one has the status {status}")
