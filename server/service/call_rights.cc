@@ -68,7 +68,6 @@ absl::Status CallRights::Judge(const HeldJob& job, const ShownCapability& shown,
         absl::StrCat("the connection was opened with a capability for the job \"", capability.job,
                      "\", expected one for \"", job.job(), "\" as this server holds it now"));
   }
-  CAPSTAN_RETURN_IF_ERROR(CheckNotExpired(capability, options_.now()));
   return CheckAllows(capability, use);
 }
 

@@ -2,9 +2,10 @@
 // (common/security/capability.h).
 //
 // The calls of ParameterService ask it once they know their job, before the job's state is read or
-// changed. A capability is verified once for a data connection, and for each call over gRPC. A job
-// that came without a key, as in tests and benchmarks that hold jobs by hand, is open to all on a
-// server that authenticates nobody, and closed on others.
+// changed. A capability is verified for each call over gRPC, and once for a data connection, which
+// ends with the first call after the expiry (DataServer::Admitted). A job that came without a key,
+// as in tests and benchmarks that hold jobs by hand, is open to all on a server that authenticates
+// nobody, and closed on others.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_SERVICE_CALL_RIGHTS_H_
 #define CAPSTAN_SERVER_SERVICE_CALL_RIGHTS_H_
