@@ -148,7 +148,7 @@ TEST_CASE("Audit: failed handshakes of gRPC are recorded with OpenSSL's reason",
   const auto own = Open(other.MakeFolder("stranger", PeerRole::kUser, "ann"));
   // gRPC reports the failure to its log and to the caller in no order.
   const absl::Time give_up = absl::Now() + kPatience;
-  while (f.audit.Counts().empty() && absl::Now() < give_up) {
+  while (f.Lines().empty() && absl::Now() < give_up) {
     CHECK_STATUS(f.Ask(own.get()), StatusCode::kUnavailable, "");
   }
   CHECK(f.service.calls == 0);
