@@ -101,6 +101,14 @@ v1::Data WhatPositionsMean(v1::Data data) {
   return data;
 }
 
+// Returns `program` without how it is started.
+v1::Program WhatProgramTrains(v1::Program program) {
+  program.clear_command();
+  program.clear_directory();
+  program.clear_environment();
+  return program;
+}
+
 }  // namespace
 
 std::vector<std::string> WhyNotRestorable(const v1::CheckpointManifest& manifest,
@@ -113,6 +121,10 @@ std::vector<std::string> WhyNotRestorable(const v1::CheckpointManifest& manifest
                       WhatPositionsMean(job.spec.data()),
                       "the position is one in the checkpoint's training data, and its keys and "
                       "labels are those that were trained; data.test may change");
+  compare.SameMessage("program", WhatProgramTrains(manifest.spec().program()),
+                      WhatProgramTrains(job.spec.program()),
+                      "its tensors and samples are those of the checkpoint; how it is started may "
+                      "change");
   CompareOptimizer(manifest.spec().optimizer(), job.spec.optimizer(), compare);
   bool same_tables = static_cast<size_t>(manifest.tables_size()) == job.tables.size();
   for (size_t i = 0; same_tables && i < job.tables.size(); ++i) {

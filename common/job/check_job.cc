@@ -16,6 +16,7 @@
 #include "common/job/consistency_of.h"
 #include "common/job/field_checker.h"
 #include "common/job/optimizer_fields.h"
+#include "common/job/program_tables.h"
 #include "common/job/validate.h"
 #include "common/metrics/evaluation.h"
 #include "common/model/plan_model.h"
@@ -234,6 +235,23 @@ JobCheck CheckLayers(const v1::JobSpec& spec) {
   return result;
 }
 
+// Checks a valid job of a program.
+JobCheck CheckProgram(const v1::JobSpec& spec) {
+  JobCheck result;
+  const v1::Program& program = spec.program();
+  if (spec.training().batch_size() > program.samples()) {
+    FieldChecker("training", &result.diagnostics)
+        .Wrong("batch_size", absl::StrCat(spec.training().batch_size()),
+               absl::StrCat("at most ", program.samples(), ", program.samples"));
+  }
+  result.tables = ProgramTables(program);
+  CheckTensorSizes(spec.optimizer(), result.tables, &result.diagnostics);
+  if (!result.diagnostics.empty()) return result;
+  result.train_count = program.samples();
+  ReadWeights(spec.training(), &result);
+  return result;
+}
+
 // With backups only whole iterations are trained (scheduler/core/epoch_plan.h).
 void CheckBackups(const v1::JobSpec& spec, JobCheck* result) {
   const ConsistencyRule rule = ConsistencyOf(spec);
@@ -261,7 +279,9 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
   JobCheck result;
   result.diagnostics = ValidateJob(spec);
   if (!result.diagnostics.empty()) return result;
-  result = spec.model().has_sparse() ? CheckExamples(spec) : CheckLayers(spec);
+  result = spec.has_program()          ? CheckProgram(spec)
+           : spec.model().has_sparse() ? CheckExamples(spec)
+                                       : CheckLayers(spec);
   if (result.diagnostics.empty()) CheckBackups(spec, &result);
   return result;
 }

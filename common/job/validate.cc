@@ -13,6 +13,7 @@
 #include "common/job/validate_data.h"
 #include "common/job/validate_model.h"
 #include "common/job/validate_optimizer.h"
+#include "common/job/validate_program.h"
 #include "common/job/validate_training.h"
 #include "common/types/job_limits.h"
 
@@ -266,13 +267,9 @@ void ValidateDurability(const v1::JobSpec& spec, FieldChecker check) {
   }
 }
 
-}  // namespace
-
-std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
-  std::vector<Diagnostic> diagnostics;
-  FieldChecker check("", &diagnostics);
-  ValidateName(spec.name(), check);
-  ValidateLabels(spec.labels(), spec.note(), check);
+// What the workers compute.
+void ValidateWork(const v1::JobSpec& spec, FieldChecker check) {
+  if (spec.has_program()) return ValidateProgram(spec, check);
   ValidateModel(spec.model(), check.In("model"));
   ValidateModelFitsData(spec, check);
   if (spec.has_data()) {
@@ -280,6 +277,16 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   } else {
     check.Missing("data", "a format and the files to train on");
   }
+}
+
+}  // namespace
+
+std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
+  std::vector<Diagnostic> diagnostics;
+  FieldChecker check("", &diagnostics);
+  ValidateName(spec.name(), check);
+  ValidateLabels(spec.labels(), spec.note(), check);
+  ValidateWork(spec, check);
   if (spec.has_training()) {
     ValidateTraining(spec, check.In("training"));
   } else {
