@@ -3,7 +3,7 @@
 #
 # Programs that were built with a sanitizer leave their reports in files, so that no report is lost,
 # whoever started the program and however it ended; a report fails the test.
-export PYTHONPATH="$PWD/tests/integration:$PWD/tests/gpu"
+export PYTHONPATH="$PWD/tests/integration:$PWD/tests/gpu:$PWD/worker/python"
 [ -n "$TEST_TMPDIR" ] || exec /usr/bin/python3 -B "$@"
 
 reports="$TEST_TMPDIR/sanitizer-report"

@@ -42,6 +42,7 @@ struct Flags {
   NodeFlags node;
   std::string work_dir = "capstan-work";
   int task_capacity = 1;
+  bool run_programs = false;
   bool task = false;
   std::string spec;
 };
@@ -53,6 +54,8 @@ void AddFlags(CLI::App& app, Flags* flags) {
   app.add_option("--task-capacity", flags->task_capacity, "Tasks that it runs at a time")
       ->check(CLI::Range(1, kTaskCapacityMax))
       ->capture_default_str();
+  app.add_flag("--run-programs", flags->run_programs,
+               "Run the programs that jobs name, with the rights of this daemon");
   // The daemon passes these flags to its children; they are not for users.
   CLI::Option* task = app.add_flag("--task", flags->task)->group("");
   CLI::Option* spec = app.add_option("--spec", flags->spec)->group("");
@@ -84,7 +87,8 @@ int RunTaskProcess(const Flags& flags) {
     LogError({}, "{}", std::string(confined.status().message()));
     return kExitBadSpec;
   }
-  return RunTask(*assignment, flags.node.scheduler, credentials->get(), folder);
+  return RunTask(*assignment, flags.node.scheduler, credentials->get(), folder,
+                 Computation::Create);
 }
 
 // The parts of the daemon, in the order in which they start.
@@ -147,6 +151,7 @@ absl::Status Daemon::Start() {
   options.scheduler = flags_.node.scheduler;
   options.tls_dir = flags_.node.daemon.tls_dir;
   options.log_format = flags_.node.daemon.log_format;
+  options.run_programs = flags_.run_programs;
   options.devices = FindDevices();
   options.on_change = [this] { node_->Wake(); };  // There are no tasks before the node starts.
   options.on_start = [this](const TaskName& task) { uploader_->Watch(task); };

@@ -88,9 +88,10 @@ class Starter {
     }
     for (int i = 1; i <= options_.workers; ++i) {
       const std::string name = absl::StrCat("worker-", i);
-      CAPSTAN_RETURN_IF_ERROR(Start(name, options_.binaries.worker,
-                                    {scheduler, absl::StrCat("--name=", name),
-                                     absl::StrCat("--work-dir=", options_.directory, "/", name)}));
+      CAPSTAN_RETURN_IF_ERROR(
+          Start(name, options_.binaries.worker,
+                {scheduler, absl::StrCat("--name=", name),
+                 absl::StrCat("--work-dir=", options_.directory, "/", name), "--run-programs"}));
     }
     CAPSTAN_RETURN_IF_ERROR(AwaitAddresses());
     CAPSTAN_RETURN_IF_ERROR(WriteClusterFile(options_.directory, cluster_));

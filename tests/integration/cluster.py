@@ -136,9 +136,10 @@ class Cluster:
     cli_prefix = ()  # What the command line is started with.
 
     def __init__(self, servers=1, workers=1, lease=f"{LEASE_SECONDS}s", grace="0s",
-                 server_flags=()):
+                 server_flags=(), worker_flags=()):
         self.grace = grace
         self.server_flags = server_flags
+        self.worker_flags = worker_flags
         scratch = os.environ.get("TEST_TMPDIR")
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="capstan-", dir=scratch))
         self.daemons = {}
@@ -165,6 +166,8 @@ class Cluster:
         arguments.append(f"{folder_flag}={self.folder / name}")
         if role == "server":
             arguments += [f"--grace={self.grace}", *self.server_flags]
+        else:
+            arguments += self.worker_flags
         self._add(role, name, arguments)
 
     def _add(self, role, name, arguments):

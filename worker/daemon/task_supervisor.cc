@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -149,13 +150,7 @@ void TaskSupervisor::Perform(const TaskActions& actions,
   if (actions.report && options_.on_change) options_.on_change();
 }
 
-absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
-                                       const v1::TaskAssignment& assignment) {
-  CAPSTAN_ASSIGN_OR_RETURN(const TaskFiles files, TaskFilesOf(options_.work_dir, task));
-  DeleteOldFiles();
-  CAPSTAN_RETURN_IF_ERROR(WriteTaskSpec(files, assignment));
-  const v1::Resources& resources = assignment.spec().resources();
-  const int threads = resources.has_threads() ? std::max(1, resources.threads()) : 1;
+SpawnOptions TaskSupervisor::ModelTask(const TaskFiles& files) const {
   SpawnOptions options;
   options.program = options_.program;
   options.name = "capstan-worker";
@@ -165,8 +160,53 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
   for (const std::string& rules : options_.allow_path) {
     options.args.push_back("--allow-path=" + rules);
   }
+  return options;
+}
+
+absl::StatusOr<SpawnOptions> TaskSupervisor::ProgramOf(const v1::TaskAssignment& assignment,
+                                                       const TaskFiles& files) const {
+  if (!options_.run_programs) {
+    return absl::FailedPreconditionError(
+        "this worker runs no programs of users: it was started without --run-programs");
+  }
+  const v1::Program& program = assignment.spec().program();
+  SpawnOptions options;
+  options.program = "/usr/bin/env";  // Finds it on PATH.
+  options.name = "env";
+  options.args.assign(program.command().begin(), program.command().end());
+  options.directory = program.directory().empty() ? files.folder : program.directory();
+  const std::string tls_dir =
+      options_.tls_dir.empty() ? "" : std::filesystem::absolute(options_.tls_dir).string();
+  // What torch.distributed's launcher sets, too, and then what the library reads.
+  options.environment = {{"RANK", std::to_string(assignment.rank())},
+                         {"WORLD_SIZE", std::to_string(assignment.spec().resources().workers())},
+                         {"LOCAL_RANK", "0"},
+                         {"LOCAL_WORLD_SIZE", "1"},
+                         {"CAPSTAN_TASK_SPEC", files.spec},
+                         {"CAPSTAN_SCHEDULER", options_.scheduler},
+                         {"CAPSTAN_TLS_DIR", tls_dir},
+                         {"CAPSTAN_LOG_FORMAT", options_.log_format}};
+  for (const auto& [name, value] : program.environment()) {
+    options.environment.push_back({name, value});
+  }
+  return options;
+}
+
+absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
+                                       const v1::TaskAssignment& assignment) {
+  CAPSTAN_ASSIGN_OR_RETURN(const TaskFiles files, TaskFilesOf(options_.work_dir, task));
+  DeleteOldFiles();
+  CAPSTAN_RETURN_IF_ERROR(WriteTaskSpec(files, assignment));
+  const v1::Resources& resources = assignment.spec().resources();
+  const int threads = resources.has_threads() ? std::max(1, resources.threads()) : 1;
+  SpawnOptions options;
+  if (assignment.spec().has_program()) {
+    CAPSTAN_ASSIGN_OR_RETURN(options, ProgramOf(assignment, files));
+  } else {
+    options = ModelTask(files);
+  }
   options.inherits = IsHarmlessVariable;
-  options.environment = {{"OMP_NUM_THREADS", std::to_string(threads)}};
+  options.environment.push_back({"OMP_NUM_THREADS", std::to_string(threads)});
   // The fastest plans on its GPUs, which one task measures and later tasks reuse.
   if (std::getenv(kPlansVariable) == nullptr) {
     options.environment.push_back({kPlansVariable, options_.work_dir + "/.cuda-plans"});

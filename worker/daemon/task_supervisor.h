@@ -33,6 +33,7 @@ class TaskSupervisor final : public NodeHandler {
     std::string log_format = "text";  // Passed to the tasks.
     // Rules of AllowedPaths, passed to the tasks.
     std::vector<std::string> allow_path;
+    bool run_programs = false;  // Runs the programs of users' jobs (JobSpec.program).
     // The program that runs a task: this one, even if its file has been replaced since.
     std::string program = "/proc/self/exe";
     int ended_tasks_kept = 20;                     // Ended tasks whose files stay on the disk.
@@ -67,6 +68,11 @@ class TaskSupervisor final : public NodeHandler {
   // Carries out the table's actions. `assignments` has those of actions.start.
   void Perform(const TaskActions& actions,
                const std::map<TaskName, const v1::TaskAssignment*>& assignments);
+  // How a task that trains a model is started.
+  SpawnOptions ModelTask(const TaskFiles& files) const;
+  // How the program of a job is started. Errors: kFailedPrecondition  this worker runs none.
+  absl::StatusOr<SpawnOptions> ProgramOf(const v1::TaskAssignment& assignment,
+                                         const TaskFiles& files) const;
   absl::Status StartTask(ProcessId process, const TaskName& task,
                          const v1::TaskAssignment& assignment);
   void OnProcessEnd(ProcessId process, const absl::StatusOr<ExitStatus>& end);

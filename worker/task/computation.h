@@ -36,7 +36,8 @@ struct GradientArrays {
 
 class Computation {
  public:
-  // Opens the task's device, loads the job's data and makes its model.
+  // Opens the task's device, loads the job's data and makes its model: that of a job without a
+  // program.
   //   gpus      indices of the task's own GPUs; empty: the CPU
   //   progress  called for the examples that are read and counted; not for images
   //   observer  see Network::Create; not used for models on examples
@@ -100,6 +101,11 @@ class Computation {
   // Evaluates `work`, for which *parameters were pulled last.
   virtual absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) = 0;
 };
+
+// Makes a task's computation, as Computation::Create does.
+using MakeComputation = std::function<absl::StatusOr<std::shared_ptr<Computation>>(
+    const v1::JobSpec& job, const std::vector<int>& gpus, const Progress& progress,
+    StepObserver* observer)>;
 
 }  // namespace capstan::worker
 

@@ -6,9 +6,10 @@
 namespace capstan::worker {
 
 int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,
-            const Credentials* credentials, const std::string& folder) {
+            const Credentials* credentials, const std::string& folder,
+            const MakeComputation& make) {
   const SteadyClock clock;
-  Task task(assignment, scheduler, credentials, folder, clock);
+  Task task(assignment, scheduler, credentials, folder, make, clock);
   return task.Run();
 }
 

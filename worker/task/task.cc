@@ -43,10 +43,12 @@ std::unique_ptr<CallHistory> HistoryOf(const v1::TaskAssignment& assignment, con
 }  // namespace
 
 Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
-           const Credentials* credentials, const std::string& folder, const Clock& clock)
+           const Credentials* credentials, const std::string& folder, MakeComputation make,
+           const Clock& clock)
     : assignment_(assignment),
       credentials_(credentials),
       folder_(folder),
+      make_computation_(std::move(make)),
       clock_(clock),
       capability_(assignment.capability()),
       trace_(TaskTrace::Create(assignment, clock)),
@@ -111,8 +113,8 @@ absl::Status Task::Loop() {
 
 absl::Status Task::Prepare() {
   const std::vector<int> gpus(assignment_.gpus().begin(), assignment_.gpus().end());
-  absl::StatusOr<std::unique_ptr<Computation>> made =
-      Computation::Create(assignment_.spec(), gpus, activity_.listener(), trace_.get());
+  absl::StatusOr<std::shared_ptr<Computation>> made =
+      make_computation_(assignment_.spec(), gpus, activity_.listener(), trace_.get());
   activity_.End();
   NoteComputed(made.status());
   CAPSTAN_ASSIGN_OR_RETURN(computation_, std::move(made));

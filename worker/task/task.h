@@ -41,9 +41,11 @@ namespace capstan::worker {
 
 class Task final : private TaskPort {
  public:
-  // `folder` has the task's own files. Null credentials: plain text. They outlive the task.
+  // `folder` has the task's own files. Null credentials: plain text. They outlive the task. `make`
+  // is called once, by Run.
   Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
-       const Credentials* credentials, const std::string& folder, const Clock& clock);
+       const Credentials* credentials, const std::string& folder, MakeComputation make,
+       const Clock& clock);
 
   // Works until the scheduler says FINISH, the task is fenced off, or something fails.
   // Returns the process's exit code (run_task.h).
@@ -91,11 +93,12 @@ class Task final : private TaskPort {
   const v1::TaskAssignment assignment_;
   const Credentials* const credentials_;
   const std::string folder_;
+  const MakeComputation make_computation_;
   const Clock& clock_;
 
   // Used by the loop alone.
   FailedAt failed_at_ = FailedAt::kAnything;
-  std::unique_ptr<Computation> computation_;
+  std::shared_ptr<Computation> computation_;
   TableArrays parameters_;
   // A pool; a gradient is free when no one else holds it: not gradient_, and no push.
   std::vector<std::shared_ptr<GradientArrays>> gradients_;

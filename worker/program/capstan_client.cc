@@ -1,0 +1,180 @@
+#include "worker/program/capstan_client.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/model/tables.h"
+#include "worker/program/program_task.h"
+
+struct capstan_task {
+  std::unique_ptr<capstan::worker::ProgramTask> task;
+};
+
+namespace {
+
+using capstan::worker::ProgramTask;
+using capstan::worker::ProgramWork;
+
+constexpr double kPatienceMax = 3600.0;  // Seconds.
+
+void Tell(absl::string_view message, char* error) {
+  if (error == nullptr) return;
+  const size_t length = std::min<size_t>(message.size(), CAPSTAN_ERROR_BYTES - 1);
+  std::memcpy(error, message.data(), length);
+  error[length] = '\0';
+}
+
+capstan_code CodeOf(const absl::Status& status, char* error) {
+  if (status.ok()) return CAPSTAN_OK;
+  Tell(status.message(), error);
+  return absl::IsOutOfRange(status) ? CAPSTAN_DIVERGED : CAPSTAN_WRONG;
+}
+
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+absl::StatusOr<std::unique_ptr<ProgramTask>> StartOfEnvironment() {
+  ProgramTask::Options options;
+  options.spec = Variable("CAPSTAN_TASK_SPEC");
+  options.scheduler = Variable("CAPSTAN_SCHEDULER");
+  options.tls_dir = Variable("CAPSTAN_TLS_DIR");
+  if (const std::string format = Variable("CAPSTAN_LOG_FORMAT"); !format.empty()) {
+    options.log_format = format;
+  }
+  if (options.spec.empty() || options.scheduler.empty()) {
+    return absl::InvalidArgumentError(
+        "CAPSTAN_TASK_SPEC and CAPSTAN_SCHEDULER are not set: a job has to start this program");
+  }
+  return ProgramTask::Start(options);
+}
+
+const capstan::v1::TableSpec* TableOf(const capstan_task* task, int64_t table) {
+  const auto& tables = task->task->computation().tables();
+  if (table < 0 || table >= static_cast<int64_t>(tables.size())) return nullptr;
+  return &tables[static_cast<size_t>(table)];
+}
+
+}  // namespace
+
+capstan_task* capstan_task_start(char* error) {
+  absl::StatusOr<std::unique_ptr<ProgramTask>> started = StartOfEnvironment();
+  if (started.ok()) return new capstan_task{*std::move(started)};
+  Tell(started.status().message(), error);
+  return nullptr;
+}
+
+const char* capstan_task_job(const capstan_task* task) {
+  return task->task->assignment().job_id().c_str();
+}
+
+int64_t capstan_task_rank(const capstan_task* task) { return task->task->assignment().rank(); }
+
+int64_t capstan_task_workers(const capstan_task* task) {
+  return task->task->assignment().spec().resources().workers();
+}
+
+int64_t capstan_task_table_count(const capstan_task* task) {
+  return static_cast<int64_t>(task->task->computation().tables().size());
+}
+
+int64_t capstan_task_elements(const capstan_task* task, int64_t table) {
+  const capstan::v1::TableSpec* const spec = TableOf(task, table);
+  return spec == nullptr ? -1 : spec->elements();
+}
+
+int64_t capstan_task_tensor_count(const capstan_task* task, int64_t table) {
+  const capstan::v1::TableSpec* const spec = TableOf(task, table);
+  return spec == nullptr ? -1 : spec->tensors_size();
+}
+
+capstan_code capstan_task_tensor(const capstan_task* task, int64_t table, int64_t index,
+                                 capstan_tensor* tensor, char* error) {
+  const capstan::v1::TableSpec* const spec = TableOf(task, table);
+  if (spec == nullptr || index < 0 || index >= spec->tensors_size()) {
+    Tell(absl::StrCat("there is no tensor ", index, " in a table ", table), error);
+    return CAPSTAN_WRONG;
+  }
+  const capstan::v1::TensorSpec& found = spec->tensors(static_cast<int>(index));
+  *tensor = {.name = found.name().c_str(),
+             .shape = found.shape().data(),
+             .dimensions = found.shape_size(),
+             .first = found.offset(),
+             .count = capstan::ElementCount(found)};
+  return CAPSTAN_OK;
+}
+
+capstan_code capstan_task_next(capstan_task* task, double seconds, capstan_work* work,
+                               char* error) {
+  if (work->size < sizeof(capstan_work) || !(seconds >= 0)) {
+    Tell(absl::StrCat("capstan_work.size is ", work->size, " and seconds is ", seconds,
+                      ", expected at least ", sizeof(capstan_work), " and 0"),
+         error);
+    return CAPSTAN_WRONG;
+  }
+  const absl::StatusOr<std::optional<ProgramWork>> next =
+      task->task->computation().Next(absl::Seconds(std::min(seconds, kPatienceMax)));
+  if (absl::IsOutOfRange(next.status())) return CAPSTAN_ENDED;
+  if (!next.ok()) return CodeOf(next.status(), error);
+  if (!next->has_value()) return CAPSTAN_TIMEOUT;
+  const ProgramWork& found = **next;
+  *work = {.size = work->size,
+           .epoch = found.epoch,
+           .iteration = found.iteration,
+           .slot = found.slot,
+           .seed = found.seed,
+           .samples = found.samples.data(),
+           .sample_count = static_cast<int64_t>(found.samples.size())};
+  return CAPSTAN_OK;
+}
+
+const float* capstan_task_parameters(capstan_task* task, int64_t table) {
+  const auto values = task->task->computation().Parameters(static_cast<int>(table));
+  return values.ok() ? values->data() : nullptr;
+}
+
+capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_t first,
+                                       const float* values, int64_t count, char* error) {
+  if (count < 0 || TableOf(task, table) == nullptr) {
+    Tell(absl::StrCat("table ", table, " and ", count, " elements, expected 0 to ",
+                      capstan_task_table_count(task) - 1, " and at least 0"),
+         error);
+    return CAPSTAN_WRONG;
+  }
+  return CodeOf(task->task->computation().PutGradient(static_cast<int>(table), first,
+                                                      {values, static_cast<size_t>(count)}),
+                error);
+}
+
+capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error) {
+  return CodeOf(task->task->computation().Release(first), error);
+}
+
+capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct,
+                                 char* error) {
+  return CodeOf(task->task->computation().Finish(loss_sum, correct), error);
+}
+
+void capstan_task_fail(capstan_task* task, const char* message) {
+  task->task->computation().Fail(absl::InvalidArgumentError(message));
+}
+
+int capstan_task_close(capstan_task* task) {
+  const std::unique_ptr<capstan_task> owned(task);
+  absl::StatusOr<std::optional<ProgramWork>> ended = owned->task->computation().Next({});
+  if (!absl::IsOutOfRange(ended.status())) {
+    capstan_task_fail(task, "the program has left before its job was done");
+  }
+  return owned->task->Join();
+}

@@ -1,0 +1,112 @@
+// capstan_client.h: the C interface of libcapstan_client.so, by which a program that a job runs
+// (JobSpec.program) trains.
+/*
+ *   char error[CAPSTAN_ERROR_BYTES];
+ *   capstan_task* task = capstan_task_start(error);           // from the environment of the task
+ *   capstan_work work;
+ *   while (capstan_task_next(task, 1.0, &work, error) != CAPSTAN_ENDED) {
+ *     ...repeat on CAPSTAN_TIMEOUT, leave on an error...
+ *     const float* w = capstan_task_parameters(task, 0);      // read them, compute the gradient
+ *     capstan_task_put_gradient(task, 0, 0, gradient, n, error);
+ *     capstan_task_finish(task, loss_sum, correct, error);
+ *   }
+ *   capstan_task_close(task);
+ *
+ * Functions that can fail return a capstan_code; `error` then holds a sentence, cut to
+ * CAPSTAN_ERROR_BYTES with its NUL, and may be NULL. Values are fp32 in the host's memory. A call
+ * blocks only where this says so, and never calls back. Thread safety: one thread at a time uses a
+ * task; capstan_task_fail may be called by any. After fork() the child must not use it.
+ *
+ * The interface only grows: a function or a field keeps its meaning. capstan_work grows at its end,
+ * and callers say by its first field how much of it they know.
+ */
+#ifndef CAPSTAN_WORKER_PROGRAM_CAPSTAN_CLIENT_H_
+#define CAPSTAN_WORKER_PROGRAM_CAPSTAN_CLIENT_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CAPSTAN_ERROR_BYTES 1024
+
+typedef enum {
+  CAPSTAN_OK = 0,
+  CAPSTAN_TIMEOUT = 1, /* Nothing has come in the time given: call again. */
+  CAPSTAN_ENDED = 2,   /* The task is done, or was told to stop: no more work will come. */
+  CAPSTAN_WRONG = 3,   /* An argument, or a call out of order. Nothing has changed. */
+  CAPSTAN_DIVERGED = 4 /* A value is not finite. */
+} capstan_code;
+
+typedef struct capstan_task capstan_task; /* Owned by the caller; ended by capstan_task_close. */
+
+/* A batch to compute the gradient of. */
+typedef struct {
+  uint64_t size;     /* In: sizeof(capstan_work). */
+  int64_t epoch;     /* From 0. */
+  int64_t iteration; /* From 0. */
+  int64_t slot;      /* BSP: which of the iteration's batches it is, from 0. Else -1. */
+  /* The same number for the same samples in the same epoch, whoever computes them: for random
+   * numbers (dropout, augmentation). */
+  uint64_t seed;
+  const int64_t* samples; /* [sample_count]: their numbers, in order. Valid until it is finished. */
+  int64_t sample_count;   /* At least 1. */
+} capstan_work;
+
+/* A tensor in a table. */
+typedef struct {
+  const char* name;     /* As in the job. */
+  const int64_t* shape; /* [dimensions] */
+  int64_t dimensions;
+  int64_t first; /* Its first element in the table. */
+  int64_t count; /* Its elements. */
+} capstan_tensor;
+
+/* Starts the task that this process was started for, as the variables CAPSTAN_TASK_SPEC,
+ * CAPSTAN_SCHEDULER, CAPSTAN_TLS_DIR and CAPSTAN_LOG_FORMAT say. A process has one. NULL: failed.
+ */
+capstan_task* capstan_task_start(char* error);
+
+/* Facts of the task. Strings and arrays live as long as it does. */
+const char* capstan_task_job(const capstan_task* task); /* The job's id. */
+int64_t capstan_task_rank(const capstan_task* task);    /* 0 to workers - 1. */
+int64_t capstan_task_workers(const capstan_task* task);
+int64_t capstan_task_table_count(const capstan_task* task); /* 1, or 2 if there are averages. */
+int64_t capstan_task_elements(const capstan_task* task, int64_t table);     /* -1: no such table. */
+int64_t capstan_task_tensor_count(const capstan_task* task, int64_t table); /* -1: likewise. */
+capstan_code capstan_task_tensor(const capstan_task* task, int64_t table, int64_t index,
+                                 capstan_tensor* tensor, char* error);
+
+/* Waits at most `seconds` for the next batch. The one before must be finished. */
+capstan_code capstan_task_next(capstan_task* task, double seconds, capstan_work* work, char* error);
+
+/* The values of a table for the current batch, [elements]: valid until it is finished, or their
+ * gradient is released. NULL: no such table, or no batch. */
+const float* capstan_task_parameters(capstan_task* task, int64_t table);
+
+/* Table 0: elements [first, first + count) of the gradient of the batch's mean loss. Table 1, the
+ * averages: what they become. What is not set is 0. */
+capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_t first,
+                                       const float* values, int64_t count, char* error);
+
+/* All elements of table 0 from `first` on have been put, and these parameters are not read any
+ * more: they are sent while the rest is computed. Optional; `first` falls from call to call. */
+capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error);
+
+/* Ends the current batch. `loss_sum` is the sum of its samples' losses; `correct` counts those that
+ * were classified correctly, 0 if nothing is classified. */
+capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct, char* error);
+
+/* The program cannot go on: the task ends with this sentence, which the job then shows. */
+void capstan_task_fail(capstan_task* task, const char* message);
+
+/* Ends the task and waits until the scheduler has been told; a task that is not done fails. Returns
+ * the process's exit code. */
+int capstan_task_close(capstan_task* task);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CAPSTAN_WORKER_PROGRAM_CAPSTAN_CLIENT_H_ */

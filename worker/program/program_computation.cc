@@ -1,0 +1,209 @@
+#include "worker/program/program_computation.h"
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/program_tables.h"
+#include "common/model/tables.h"
+#include "common/random/philox.h"
+#include "common/status/status_macros.h"
+
+namespace capstan::worker {
+namespace {
+
+constexpr uint64_t kBatchStream = 4;
+
+uint64_t SeedOf(const v1::JobSpec& job) {
+  return job.training().has_seed() ? job.training().seed() : 1;
+}
+
+// Copies `from` times `scale`; returns whether all are finite. Both loops can be vectorised.
+bool CopyScaled(absl::Span<const float> from, float scale, float* to) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  uint32_t wrong = 0;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const float value = from[i] * scale;
+    wrong |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent ? 1u : 0u;
+    to[i] = value;
+  }
+  return wrong == 0;
+}
+
+}  // namespace
+
+ProgramComputation::ProgramComputation(const v1::JobSpec& job)
+    : seed_(SeedOf(job)),
+      tables_(ProgramTables(job.program())),
+      order_(SeedOf(job), job.program().samples()) {}
+
+// ---------------------------------------------------------------- the program's thread
+
+absl::StatusOr<std::optional<ProgramWork>> ProgramComputation::Next(absl::Duration patience) {
+  absl::MutexLock lock(&mutex_);
+  if (offer_.has_value() && offer_->taken) {
+    return absl::FailedPreconditionError("the last work is not finished");
+  }
+  const auto known = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return ended_ || offer_.has_value();
+  };
+  if (!mutex_.AwaitWithTimeout(absl::Condition(&known), patience)) return std::nullopt;
+  if (ended_) return absl::OutOfRangeError("the task has ended");
+  offer_->taken = true;
+  return offer_->work;
+}
+
+absl::Status ProgramComputation::CheckCurrent() const {
+  if (offer_.has_value() && offer_->taken) return absl::OkStatus();
+  return absl::FailedPreconditionError("there is no work: Next has to come first");
+}
+
+absl::StatusOr<absl::Span<const float>> ProgramComputation::Parameters(int table) const {
+  absl::MutexLock lock(&mutex_);
+  CAPSTAN_RETURN_IF_ERROR(CheckCurrent());
+  if (table < 0 || table >= static_cast<int>(tables_.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("table ", table, ", expected 0 to ", tables_.size() - 1));
+  }
+  return absl::MakeConstSpan((*offer_->parameters)[static_cast<size_t>(table)]);
+}
+
+std::string ProgramComputation::TensorAt(int table, int64_t element) const {
+  for (const v1::TensorSpec& tensor : tables_[static_cast<size_t>(table)].tensors()) {
+    if (element < tensor.offset() + ElementCount(tensor)) return tensor.name();
+  }
+  return "";
+}
+
+absl::Status ProgramComputation::PutGradient(int table, int64_t first,
+                                             absl::Span<const float> values) {
+  float* to = nullptr;
+  float scale = 1.0f;
+  {
+    absl::MutexLock lock(&mutex_);
+    CAPSTAN_RETURN_IF_ERROR(CheckCurrent());
+    const bool known = table >= 0 && table < static_cast<int>(tables_.size());
+    const int64_t elements = known ? tables_[static_cast<size_t>(table)].elements() : 0;
+    if (!known || first < 0 || first > elements ||
+        static_cast<int64_t>(values.size()) > elements - first) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("elements [", first, ", ", first + static_cast<int64_t>(values.size()),
+                       ") of table ", table, ", which has ", elements));
+    }
+    to = (*offer_->gradient)[static_cast<size_t>(table)].data() + first;
+    scale = offer_->scale;
+  }
+  if (CopyScaled(values, scale, to)) return absl::OkStatus();
+  const auto* const wrong = std::find_if(
+      values.begin(), values.end(), [scale](float value) { return !(value * scale * 0 == 0); });
+  return absl::OutOfRangeError(absl::StrCat(
+      "the gradient of \"", TensorAt(table, first + (wrong - values.begin())), "\" has ", *wrong));
+}
+
+absl::Status ProgramComputation::Release(int64_t first) {
+  const GradientPartReady* ready = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    CAPSTAN_RETURN_IF_ERROR(CheckCurrent());
+    if (first < 0 || first > tables_[kParametersTable].elements()) {
+      return absl::InvalidArgumentError(absl::StrCat("element ", first, ", expected 0 to ",
+                                                     tables_[kParametersTable].elements()));
+    }
+    ready = offer_->ready;
+  }
+  (*ready)(first);
+  return absl::OkStatus();
+}
+
+absl::Status ProgramComputation::Finish(double loss_sum, int64_t correct) {
+  absl::MutexLock lock(&mutex_);
+  CAPSTAN_RETURN_IF_ERROR(CheckCurrent());
+  const auto samples = static_cast<int64_t>(offer_->samples.size());
+  if (correct < 0 || correct > samples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("correct is ", correct, ", expected 0 to ", samples));
+  }
+  if (!(loss_sum * 0 == 0)) {
+    failure_.Update(absl::OutOfRangeError(absl::StrCat("the loss is ", loss_sum)));
+  }
+  result_ = WorkResult{.samples = samples, .loss_sum = loss_sum, .correct = correct};
+  offer_.reset();
+  return absl::OkStatus();
+}
+
+void ProgramComputation::Fail(absl::Status error) {
+  absl::MutexLock lock(&mutex_);
+  failure_.Update(std::move(error));
+  offer_.reset();
+}
+
+// ---------------------------------------------------------------- the task's thread
+
+void ProgramComputation::End() {
+  absl::MutexLock lock(&mutex_);
+  ended_ = true;
+}
+
+void ProgramComputation::MakeRoom(TableArrays* arrays) const {
+  arrays->resize(tables_.size());
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    (*arrays)[i].resize(static_cast<size_t>(tables_[i].elements()));
+  }
+}
+
+absl::StatusOr<AllTableKeys> ProgramComputation::BeginPull(const Work&, const std::vector<Work>&,
+                                                           TableArrays* parameters) {
+  MakeRoom(parameters);
+  parameters_ = parameters;
+  return AllTableKeys();
+}
+
+AllTableKeys ProgramComputation::BeginTraining(const Work&, TableArrays*,
+                                               GradientArrays* gradient) {
+  MakeRoom(&gradient->floats);
+  for (std::vector<float>& table : gradient->floats) std::fill(table.begin(), table.end(), 0.0f);
+  return {};
+}
+
+ProgramComputation::Offer ProgramComputation::OfferOf(const Work& work) {
+  Offer offer;
+  const std::shared_ptr<const EpochOrder::Permutation> order = order_.Get(work.epoch.value());
+  for (int64_t position = work.positions.begin; position < work.positions.end; ++position) {
+    offer.samples.push_back((*order)[static_cast<size_t>(position)]);
+  }
+  offer.scale = static_cast<float>(static_cast<double>(work.positions.size()) /
+                                   static_cast<double>(work.gradient_samples));
+  offer.work.epoch = work.epoch.value();
+  offer.work.iteration = work.iteration.value();
+  if (work.slots.size() > 0) offer.work.slot = static_cast<int>(work.slots.begin);
+  const uint64_t epoch_key =
+      MixKey(MixKey(seed_, kBatchStream), static_cast<uint64_t>(work.epoch.value()));
+  offer.work.seed = MixKey(epoch_key, static_cast<uint64_t>(work.positions.begin));
+  return offer;
+}
+
+absl::StatusOr<WorkResult> ProgramComputation::Train(const Work& work, GradientArrays* gradient,
+                                                     const GradientPartReady& ready) {
+  absl::MutexLock lock(&mutex_);
+  CAPSTAN_RETURN_IF_ERROR(failure_);
+  if (work.positions.empty()) return WorkResult();  // A slot beyond the data: all zeros.
+  result_.reset();
+  offer_ = OfferOf(work);
+  offer_->work.samples = offer_->samples;
+  offer_->parameters = parameters_;
+  offer_->gradient = &gradient->floats;
+  offer_->ready = &ready;
+  const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !offer_.has_value(); };
+  // The program's own time; the scheduler's watch over tasks bounds it.
+  mutex_.Await(absl::Condition(&over));
+  CAPSTAN_RETURN_IF_ERROR(failure_);
+  return *result_;
+}
+
+absl::StatusOr<WorkResult> ProgramComputation::Evaluate(const Work&, const TableArrays&) {
+  return absl::UnimplementedError("programs do not evaluate");
+}
+
+}  // namespace capstan::worker

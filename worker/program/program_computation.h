@@ -1,0 +1,117 @@
+// ProgramComputation: lets a user's program compute the works of a task, on a thread of its own.
+//
+//   the task's thread                        the program's thread
+//   Train: offers the work, waits ─────────► Next: takes it
+//                                            computes; PutGradient, Release
+//   Train: returns the result ◄───────────── Finish, or Fail
+//
+// A work is offered once it is certain and its parameters are here; they stay as they are until the
+// program has released the gradient, or has finished. Works without samples are answered by the
+// task's thread itself.
+// Thread safety: one thread uses the methods of Computation, and one the program's.
+#ifndef CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_
+#define CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "proto/job.pb.h"
+#include "proto/parameter_server.pb.h"
+#include "worker/data/epoch_order.h"
+#include "worker/task/computation.h"
+
+namespace capstan::worker {
+
+// A batch for the program. Its arrays are valid until Finish or Fail.
+struct ProgramWork {
+  int64_t epoch = 0;
+  int64_t iteration = 0;
+  int slot = -1;  // BSP: which of the iteration's batches it is. Else -1.
+  // Numbers of the samples in their order, [n], n >= 1.
+  absl::Span<const int64_t> samples;
+  // The same for the same samples in the same place, whoever computes them: for random numbers.
+  uint64_t seed = 0;
+};
+
+class ProgramComputation final : public Computation {
+ public:
+  // REQUIRES: `job` is valid (ValidateJob) and has a program.
+  explicit ProgramComputation(const v1::JobSpec& job);
+
+  // ---- The program's thread.
+
+  // Waits for the next work, at most `patience`. Null: none has come.
+  // Errors: kOutOfRange          the task has ended; none will come.
+  //         kFailedPrecondition  the last one is not finished.
+  absl::StatusOr<std::optional<ProgramWork>> Next(absl::Duration patience);
+  // The values of a table for the current work, [elements].
+  // Errors (also of the others below): kFailedPrecondition  there is no current work.
+  //                                    kInvalidArgument     no such table or elements.
+  absl::StatusOr<absl::Span<const float>> Parameters(int table) const;
+  // Sets elements [first, first + values.size()) of the gradient to those of the mean over the
+  // work's samples; of averages, to what they become.
+  // Errors: kOutOfRange  a value is not finite; names the tensor.
+  absl::Status PutGradient(int table, int64_t first, absl::Span<const float> values);
+  // Elements of the parameters' gradient from `first` on have been put, and these parameters are
+  // not read any more. They are sent meanwhile.
+  absl::Status Release(int64_t first);
+  // Ends the current work. `loss_sum`: over its samples. `correct`: of them, classified correctly.
+  absl::Status Finish(double loss_sum, int64_t correct);
+  // The program cannot go on; the task fails with this error, which may be about no work.
+  void Fail(absl::Status error);
+
+  // ---- The task's thread.
+
+  // The task has ended: Next answers so from now on.
+  void End();
+
+  const std::vector<v1::TableSpec>& tables() const override { return tables_; }
+  int64_t train_samples() const override { return order_.count(); }
+  absl::StatusOr<AllTableKeys> BeginPull(const Work& work, const std::vector<Work>& upcoming,
+                                         TableArrays* parameters) override;
+  AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
+                             GradientArrays* gradient) override;
+  absl::StatusOr<WorkResult> Train(const Work& work, GradientArrays* gradient,
+                                   const GradientPartReady& ready) override;
+  absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;
+
+ private:
+  // The work that Train waits for.
+  struct Offer {
+    ProgramWork work;
+    std::vector<int64_t> samples;
+    const TableArrays* parameters = nullptr;
+    TableArrays* gradient = nullptr;
+    const GradientPartReady* ready = nullptr;
+    float scale = 1.0f;  // From a mean over the samples to the work's part of the iteration's.
+    bool taken = false;
+  };
+
+  void MakeRoom(TableArrays* arrays) const;
+  Offer OfferOf(const Work& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckCurrent() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  std::string TensorAt(int table, int64_t element) const;
+
+  const uint64_t seed_;
+  const std::vector<v1::TableSpec> tables_;
+  EpochOrder order_;
+  const TableArrays* parameters_ = nullptr;  // The task's thread alone.
+
+  mutable absl::Mutex mutex_;
+  std::optional<Offer> offer_ ABSL_GUARDED_BY(mutex_);
+  std::optional<WorkResult> result_ ABSL_GUARDED_BY(mutex_);  // Of the offer.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_

@@ -1,0 +1,154 @@
+#include "worker/program/program_computation.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "common/testing/status_matchers.h"
+
+namespace capstan::worker {
+namespace {
+
+v1::JobSpec Job() {
+  v1::JobSpec spec;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(R"(
+    program {
+      command: "train" samples: 10
+      parameters { name: "w" shape: 2 } parameters { name: "b" }
+      averages { name: "mean" shape: 2 }
+    }
+    training { epochs: 1 batch_size: 4 }
+  )",
+                                                        &spec));
+  return spec;
+}
+
+Work TrainingWork(int64_t begin, int64_t end, int64_t gradient_samples) {
+  Work work;
+  work.kind = Work::Kind::kTrain;
+  work.iteration = Iteration(3);
+  work.slots = {1, 2};
+  work.positions = {begin, end};
+  work.gradient_samples = gradient_samples;
+  return work;
+}
+
+// The task's side: offers one work and keeps the result.
+class TrainingTask {
+ public:
+  TrainingTask(ProgramComputation* computation, const Work& work) {
+    REQUIRE_OK(computation->BeginPull(work, {}, &parameters).status());
+    parameters[0] = {1, 2, 3};
+    computation->BeginTraining(work, &parameters, &gradient);
+    thread_ = std::thread([this, computation, work] {
+      result =
+          computation->Train(work, &gradient, [this](int64_t first) { released.push_back(first); });
+    });
+  }
+  ~TrainingTask() { Join(); }
+  void Join() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  TableArrays parameters;
+  GradientArrays gradient;
+  std::vector<int64_t> released;
+  absl::StatusOr<WorkResult> result;
+
+ private:
+  std::thread thread_;
+};
+
+TEST_CASE("ProgramComputation: a work goes to the program and its gradient back") {
+  ProgramComputation computation(Job());
+  TrainingTask task(&computation, TrainingWork(4, 6, 4));
+  const auto work = computation.Next(absl::InfiniteDuration());
+  REQUIRE_OK(work.status());
+  REQUIRE(work->has_value());
+  CHECK((*work)->iteration == 3);
+  CHECK((*work)->slot == 1);
+  CHECK((*work)->samples.size() == 2);
+  const auto parameters = computation.Parameters(0);
+  REQUIRE_OK(parameters.status());
+  CHECK((*parameters)[2] == 3);
+  REQUIRE_OK(computation.PutGradient(0, 1, {4.0f, 8.0f}));
+  REQUIRE_OK(computation.Release(1));
+  REQUIRE_OK(computation.PutGradient(1, 0, {2.0f, 6.0f}));
+  REQUIRE_OK(computation.Finish(5.0, 1));
+  task.Join();
+  REQUIRE_OK(task.result.status());
+  CHECK(task.result->samples == 2);
+  CHECK(task.result->loss_sum == 5.0);
+  CHECK(task.result->correct == 1);
+  // Two of the iteration's four samples: half of the mean counts.
+  CHECK(task.gradient.floats[0] == std::vector<float>{0, 2, 4});
+  CHECK(task.gradient.floats[1] == std::vector<float>{1, 3});
+  CHECK(task.released == std::vector<int64_t>{1});
+}
+
+TEST_CASE("ProgramComputation: each sample of an epoch comes once") {
+  ProgramComputation computation(Job());
+  std::vector<int64_t> seen;
+  for (int64_t begin = 0; begin < 10; begin += 5) {
+    TrainingTask task(&computation, TrainingWork(begin, begin + 5, 5));
+    const auto work = computation.Next(absl::InfiniteDuration());
+    REQUIRE_OK(work.status());
+    seen.insert(seen.end(), (*work)->samples.begin(), (*work)->samples.end());
+    REQUIRE_OK(computation.Finish(0.0, 0));
+  }
+  std::sort(seen.begin(), seen.end());
+  CHECK(seen == std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+}
+
+TEST_CASE("ProgramComputation: a slot beyond the data needs no program") {
+  ProgramComputation computation(Job());
+  TrainingTask task(&computation, TrainingWork(0, 0, 4));
+  task.Join();
+  REQUIRE_OK(task.result.status());
+  CHECK(task.result->samples == 0);
+  CHECK(task.gradient.floats[0] == std::vector<float>{0, 0, 0});
+}
+
+TEST_CASE("ProgramComputation: wrong calls are refused and change nothing") {
+  ProgramComputation computation(Job());
+  CHECK_STATUS(computation.Finish(0, 0), absl::StatusCode::kFailedPrecondition,
+               "there is no work: Next has to come first");
+  const auto none = computation.Next(absl::ZeroDuration());
+  REQUIRE_OK(none.status());
+  CHECK_FALSE(none->has_value());
+  TrainingTask task(&computation, TrainingWork(0, 4, 4));
+  REQUIRE_OK(computation.Next(absl::InfiniteDuration()).status());
+  CHECK_STATUS(computation.Next(absl::ZeroDuration()).status(),
+               absl::StatusCode::kFailedPrecondition, "the last work is not finished");
+  CHECK_STATUS(computation.PutGradient(0, 2, {1.0f, 2.0f}), absl::StatusCode::kInvalidArgument,
+               "elements [2, 4) of table 0, which has 3");
+  CHECK_STATUS(computation.PutGradient(2, 0, {}), absl::StatusCode::kInvalidArgument,
+               "elements [0, 0) of table 2, which has 0");
+  CHECK_STATUS(computation.Finish(0, 5), absl::StatusCode::kInvalidArgument,
+               "correct is 5, expected 0 to 4");
+  const float infinite = std::numeric_limits<float>::infinity();
+  CHECK_STATUS(computation.PutGradient(0, 1, {1.0f, infinite}), absl::StatusCode::kOutOfRange,
+               "the gradient of \"b\" has inf");
+  REQUIRE_OK(computation.Finish(0, 4));
+}
+
+TEST_CASE("ProgramComputation: the program's error ends the task, and the task's end the program") {
+  ProgramComputation computation(Job());
+  {
+    TrainingTask task(&computation, TrainingWork(0, 4, 4));
+    REQUIRE_OK(computation.Next(absl::InfiniteDuration()).status());
+    computation.Fail(absl::InvalidArgumentError("ValueError: x"));
+    task.Join();
+    CHECK_STATUS(task.result.status(), absl::StatusCode::kInvalidArgument, "ValueError: x");
+  }
+  computation.End();
+  CHECK_STATUS(computation.Next(absl::InfiniteDuration()).status(), absl::StatusCode::kOutOfRange,
+               "the task has ended");
+}
+
+}  // namespace
+}  // namespace capstan::worker
