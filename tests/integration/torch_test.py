@@ -1,0 +1,90 @@
+"""PyTorch scripts as the programs of jobs: the results of PyTorch alone, and the same bits."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import unittest
+
+import cluster
+from program_test import ENVIRONMENT, tensors
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+SCRIPT = str(cluster.runfile("tests/integration/torch_program.py"))
+
+
+def command(*arguments):
+    return [sys.executable, SCRIPT, *arguments]
+
+
+@unittest.skipIf(torch is None, "PyTorch is missing: deploy/install --tests")
+class TorchTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cluster.Cluster(servers=2, workers=4, worker_flags=("--run-programs",))
+        cls.addClassCleanup(cls.cluster.close)
+
+    def declared(self, *arguments):
+        """The job that the script describes, with how it is started."""
+        folder = self.cluster.folder / "declared"
+        folder.mkdir(exist_ok=True)
+        environment = {**os.environ, **ENVIRONMENT}
+        subprocess.run(command(*arguments), env={**environment, "CAPSTAN_DECLARE": str(folder)},
+                       check=True, timeout=cluster.DEADLINE_SECONDS)
+        job = json.loads((folder / "job.json").read_text())
+        job["program"] |= {"command": command(*arguments), "environment": ENVIRONMENT}
+        return job
+
+    def train(self, job, workers, kill=None):
+        job["resources"] = {"workers": workers, "replicas": 1}
+        name = self.cluster.submit(json.dumps(job), "job.json")
+        if kill is not None:
+            self.cluster.wait_iteration(name, 5)
+            kill(name)
+        status = self.cluster.wait(name)
+        self.assertEqual(status["state"], "SUCCEEDED", status)
+        return self.cluster.output(name) / "model.safetensors"
+
+    def kill_program(self, name):
+        def program():
+            for worker, daemon in self.cluster.daemons.items():
+                for pid in cluster.children(daemon.process.pid) if "worker" in worker else []:
+                    variables = pathlib.Path("/proc", str(pid), "environ").read_bytes()
+                    if f"/{name}/".encode() in variables:
+                        return pid
+            return None
+
+        os.kill(cluster.until("a program runs", program), signal.SIGKILL)
+
+    def test_one_worker_computes_what_pytorch_computes_alone(self):
+        log, saved = self.cluster.folder / "batches.jsonl", self.cluster.folder / "state.pt"
+        model = self.train(self.declared(f"--log={log}"), workers=1)
+        replay = subprocess.run(command(f"--replay={log}", f"--save={saved}"), check=True,
+                                env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True)
+        ours = [json.loads(line)["loss"] for line in log.read_text().splitlines()]
+        theirs = [json.loads(line)["loss"] for line in replay.stdout.splitlines()]
+        self.assertEqual(len(ours), 4 * 256 // 16)
+        for mine, plain in zip(ours, theirs):
+            self.assertAlmostEqual(mine, plain, delta=1e-5)
+        self.assertLess(sum(ours[-8:]), 0.5 * sum(ours[:8]))
+        found = tensors(model)
+        for name, tensor in torch.load(saved).items():
+            for mine, plain in zip(found[name], tensor.flatten().tolist()):
+                self.assertAlmostEqual(mine, plain, delta=1e-5, msg=name)
+
+    def test_the_bits_are_the_same_for_any_number_of_workers_and_kills(self):
+        job = self.declared()
+        results = [tensors(self.train(job, workers)) for workers in (1, 2)]
+        results.append(tensors(self.train(job, 2, kill=self.kill_program)))
+        self.assertEqual(results[1], results[0])
+        self.assertEqual(results[2], results[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,10 @@
+"""Capstan: train with a parameter server from Python.
+
+`capstan.torch` trains PyTorch modules; `python3 -m capstan run train.py` starts a script on a
+cluster of this machine. Needs Python 3.10 or newer, and PyTorch for `capstan.torch`.
+"""
+
+from capstan._client import Diverged, Error, Work
+
+__all__ = ["Diverged", "Error", "Work"]
+__version__ = "0.1.0"

@@ -1,0 +1,192 @@
+"""The C interface of libcapstan_client.so (worker/program/capstan_client.h) as Python objects.
+
+ctypes releases the interpreter's lock during each call.
+"""
+
+import ctypes
+import os
+import pathlib
+from dataclasses import dataclass
+from typing import Optional
+
+_ERROR_BYTES = 1024
+_OK, _TIMEOUT, _ENDED, _WRONG, _DIVERGED = range(5)
+_POLL_SECONDS = 0.2  # Between two looks for Ctrl-C.
+
+
+class Error(RuntimeError):
+    """A call that Capstan refuses; the message says what was expected."""
+
+
+class Diverged(Error):
+    """A loss or a gradient is not finite."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A batch to compute the gradient of."""
+
+    epoch: int
+    iteration: int
+    slot: int  # Which of the iteration's batches it is under BSP, else -1.
+    seed: int  # The same for the same samples in the same epoch, whoever computes them.
+    samples: tuple[int, ...]  # Their numbers in the data, in order.
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in a table of the job."""
+
+    name: str
+    shape: tuple[int, ...]
+    first: int  # Its first element in the table.
+    count: int
+
+
+class _Work(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint64), ("epoch", ctypes.c_int64),
+                ("iteration", ctypes.c_int64), ("slot", ctypes.c_int64), ("seed", ctypes.c_uint64),
+                ("samples", ctypes.POINTER(ctypes.c_int64)), ("sample_count", ctypes.c_int64)]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("dimensions", ctypes.c_int64), ("first", ctypes.c_int64),
+                ("count", ctypes.c_int64)]
+
+
+def _find_library() -> str:
+    """CAPSTAN_CLIENT_LIBRARY, else the file beside this one."""
+    named = os.environ.get("CAPSTAN_CLIENT_LIBRARY")
+    path = pathlib.Path(named) if named else pathlib.Path(__file__).with_name(
+        "libcapstan_client.so")
+    if not path.exists():
+        raise Error(f"{path} is not there: install the package capstan, or set "
+                    "CAPSTAN_CLIENT_LIBRARY to its library")
+    return str(path)
+
+
+def _load() -> ctypes.CDLL:
+    library = ctypes.CDLL(_find_library())
+    task, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
+    for name, result, arguments in (
+        ("start", task, [text]),
+        ("job", text, [task]),
+        ("rank", number, [task]),
+        ("workers", number, [task]),
+        ("table_count", number, [task]),
+        ("elements", number, [task, number]),
+        ("tensor_count", number, [task, number]),
+        ("tensor", ctypes.c_int, [task, number, number, ctypes.POINTER(_Tensor), text]),
+        ("next", ctypes.c_int, [task, ctypes.c_double, ctypes.POINTER(_Work), text]),
+        ("parameters", ctypes.c_void_p, [task, number]),
+        ("put_gradient", ctypes.c_int, [task, number, number, ctypes.c_void_p, number, text]),
+        ("release", ctypes.c_int, [task, number, text]),
+        ("finish", ctypes.c_int, [task, ctypes.c_double, number, text]),
+        ("fail", None, [task, text]),
+        ("close", ctypes.c_int, [task]),
+    ):
+        function = getattr(library, f"capstan_task_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+class Task:
+    """The task that this process was started for. One thread at a time uses it.
+
+    Raises Error if no job has started this process.
+    """
+
+    def __init__(self) -> None:
+        self._library = _load()
+        self._error = ctypes.create_string_buffer(_ERROR_BYTES)
+        self._pid = os.getpid()
+        self._task = self._library.capstan_task_start(self._error)
+        if not self._task:
+            raise Error(self._message())
+        self.job: str = self._library.capstan_task_job(self._task).decode()
+        self.rank: int = self._library.capstan_task_rank(self._task)
+        self.workers: int = self._library.capstan_task_workers(self._task)
+        self.tables: list[list[Tensor]] = [
+            self._tensors(table)
+            for table in range(self._library.capstan_task_table_count(self._task))
+        ]
+
+    def _message(self) -> str:
+        return self._error.value.decode(errors="replace")
+
+    def _handle(self) -> int:
+        if self._task is None:
+            raise Error("the task is closed")
+        if os.getpid() != self._pid:
+            raise Error(f"process {os.getpid()} was forked from {self._pid}, which has the task: "
+                        "start processes with the method 'spawn'")
+        return self._task
+
+    def _check(self, code: int) -> None:
+        if code == _OK:
+            return
+        raise (Diverged if code == _DIVERGED else Error)(self._message())
+
+    def _tensors(self, table: int) -> list[Tensor]:
+        found = []
+        for index in range(self._library.capstan_task_tensor_count(self._task, table)):
+            tensor = _Tensor()
+            self._check(self._library.capstan_task_tensor(
+                self._task, table, index, ctypes.byref(tensor), self._error))
+            found.append(Tensor(tensor.name.decode(), tuple(tensor.shape[:tensor.dimensions]),
+                                tensor.first, tensor.count))
+        return found
+
+    def elements(self, table: int) -> int:
+        """The number of a table's floats."""
+        return int(self._library.capstan_task_elements(self._handle(), table))
+
+    def next(self) -> Optional[Work]:
+        """Waits for the next batch; None: the task has ended. Ctrl-C works."""
+        work = _Work(size=ctypes.sizeof(_Work))
+        while True:
+            code = self._library.capstan_task_next(self._handle(), _POLL_SECONDS,
+                                                   ctypes.byref(work), self._error)
+            if code == _TIMEOUT:
+                continue
+            if code == _ENDED:
+                return None
+            self._check(code)
+            return Work(work.epoch, work.iteration, work.slot, work.seed,
+                        tuple(work.samples[:work.sample_count]))
+
+    def parameters(self, table: int) -> int:
+        """The address of a table's floats, [elements], valid until the batch is finished."""
+        address = self._library.capstan_task_parameters(self._handle(), table)
+        if not address:
+            raise Error(f"there is no table {table}, or no batch is under way")
+        return int(address)
+
+    def put_gradient(self, table: int, first: int, address: int, count: int) -> None:
+        """Takes `count` floats from `address` on as the elements from `first` on.
+
+        Raises Diverged if one is not finite.
+        """
+        self._check(self._library.capstan_task_put_gradient(self._handle(), table, first, address,
+                                                            count, self._error))
+
+    def release(self, first: int) -> None:
+        """The gradient of table 0 is complete from element `first` on: it may leave."""
+        self._check(self._library.capstan_task_release(self._handle(), first, self._error))
+
+    def finish(self, loss_sum: float, correct: int) -> None:
+        """Ends the batch; both numbers are sums over its samples."""
+        self._check(self._library.capstan_task_finish(self._handle(), loss_sum, correct,
+                                                      self._error))
+
+    def fail(self, message: str) -> None:
+        """Ends the task with this sentence, which the job shows."""
+        self._library.capstan_task_fail(self._handle(), message.encode(errors="replace"))
+
+    def close(self) -> int:
+        """Ends the task, once; returns its exit code."""
+        if self._task is None or os.getpid() != self._pid:
+            return 0
+        task, self._task = self._task, None
+        return int(self._library.capstan_task_close(task))

@@ -1,0 +1,56 @@
+"""The job that a script describes: what it trains, on how many samples, by which rule.
+
+A script runs twice. First with CAPSTAN_DECLARE=FOLDER, up to its first batch: its tensors, their
+initial values, the optimizer and the number of samples are written there, as a job file. Then on
+each worker of that job, where all of it must be the same.
+"""
+
+import json
+import os
+import pathlib
+import struct
+from typing import Any, Iterable, Optional
+
+DECLARE = "CAPSTAN_DECLARE"
+JOB_FILE = "job.json"
+WEIGHTS_FILE = "initial.safetensors"
+
+
+def folder_to_declare_in() -> Optional[pathlib.Path]:
+    """Where this run of the script writes what it declares; None: it trains."""
+    folder = os.environ.get(DECLARE)
+    return pathlib.Path(folder) if folder else None
+
+
+def consistency(sync: str) -> dict[str, Any]:
+    """The job's consistency from "bsp", "ssp:N" or "asp"."""
+    mode, _, bound = sync.partition(":")
+    if mode in ("bsp", "asp") and not bound:
+        return {mode: {}}
+    if mode == "ssp" and bound.isdecimal():
+        return {"ssp": {"staleness_bound": int(bound)}}
+    raise ValueError(f"sync is {sync!r}, expected 'bsp', 'ssp:N' (N iterations, from 0) or 'asp'")
+
+
+def write_safetensors(path: pathlib.Path, tensors: Iterable[tuple[str, Any, bytes]]) -> None:
+    """Writes fp32 tensors, (name, shape, little-endian bytes) each, as a safetensors file."""
+    header, end, parts = {}, 0, []
+    for name, shape, content in tensors:
+        header[name] = {"dtype": "F32", "shape": list(shape),
+                        "data_offsets": [end, end + len(content)]}
+        end += len(content)
+        parts.append(content)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for part in parts:
+            file.write(part)
+
+
+def write_job(folder: pathlib.Path, job: dict[str, Any]) -> None:
+    """Writes the job file last: it is there only if all is."""
+    job["training"]["initial_weights"] = str(folder / WEIGHTS_FILE)
+    partial = folder / (JOB_FILE + ".tmp")
+    partial.write_text(json.dumps(job, indent=1))
+    partial.rename(folder / JOB_FILE)
