@@ -1,6 +1,6 @@
 #include <google/protobuf/text_format.h>
 
-#include <catch2/catch_test_macros.hpp>
+#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
+#include <catch2/catch.hpp>
 #include <limits>
 #include <thread>
 #include <vector>
