@@ -149,9 +149,10 @@ TEST_CASE("JobFile: a text file that cannot be read is explained where it fails"
       {"trainning { epochs: 1 seeds: 3 } nam: 'x'",
        "j:1:1: trainning: no such field; did you mean \"training\"? a job has name, model, data, "
        "training, optimizer, consistency, resources, output, durability, checkpoints, wire, "
-       "labels, note\n"
+       "labels, note, program\n"
        "j:1:34: nam: no such field; did you mean \"name\"? a job has name, model, data, training, "
-       "optimizer, consistency, resources, output, durability, checkpoints, wire, labels, note"},
+       "optimizer, consistency, resources, output, durability, checkpoints, wire, labels, note, "
+       "program"},
       {"training { epochs: 'x' }", "j:1:20: training.epochs: expected integer, got: 'x'"},
       {"training { epochs: 1.5 }", "j:1:20: training.epochs: expected integer, got: 1.5"},
       {"training { epochs: 99999999999 }",
