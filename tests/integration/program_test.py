@@ -112,7 +112,7 @@ class ProgramTest(unittest.TestCase):
         self.fails_with("ValueError: told to fail", "--fail-at=3")
 
     def test_a_program_that_leaves_early_fails_the_job(self):
-        self.fails_with("the program has left before its job was done", "--leave-at=2")
+        self.fails_with("the process exited with code 0 before the job was done", "--leave-at=2")
 
     def test_a_program_that_is_not_there_fails_the_job(self):
         status = self.cluster.wait(self.cluster.submit(
