@@ -17,7 +17,6 @@
 #include "common/net/channel.h"
 #include "common/net/credentials.h"
 #include "common/net/grpc_status.h"
-#include "common/process/subprocess.h"
 #include "common/security/testing/test_authority.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
@@ -28,6 +27,7 @@
 #include "proto/task_logs.grpc.pb.h"
 #include "proto/worker.grpc.pb.h"
 #include "scheduler/testing/small_job.h"
+#include "tests/security/tls_daemon.h"
 
 namespace capstan {
 namespace {
@@ -35,50 +35,9 @@ namespace {
 using testing::ReadFile;
 using testing::TestAuthority;
 using testing::TestPath;
+using testing::TlsDaemon;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
-
-// A daemon with a certificate, which is also its name.
-class Daemon {
- public:
-  Daemon(const TestAuthority& authority, PeerRole role, const std::string& name,
-         const std::string& scheduler) {
-    const std::string program(PeerRoleName(role));
-    const std::string own = name.empty() ? program : name;
-    const std::string port = TestPath(own + ".port");
-    std::filesystem::remove(port);
-    SpawnOptions options;
-    options.program = absl::StrCat(program, "/capstan-", program);
-    options.args = {"--listen=127.0.0.1:0", "--port-file=" + port,
-                    "--tls-dir=" + authority.MakeFolder("tls-" + own, role, name),
-                    "--allow-path=" + TestPath("files")};
-    if (!scheduler.empty()) options.args.push_back("--scheduler=" + scheduler);
-    if (role == PeerRole::kScheduler) options.args.push_back("--data-dir=" + TestPath("state"));
-    if (role == PeerRole::kWorker) options.args.push_back("--work-dir=" + TestPath("work"));
-    options.output_file = TestPath(own + ".log");
-    auto spawned = Subprocess::Spawn(options);
-    REQUIRE_OK(spawned);
-    process_ = *std::move(spawned);
-    const absl::Time give_up = absl::Now() + kPatience;
-    while (!std::filesystem::exists(port)) {
-      INFO(ReadFile(options.output_file));
-      REQUIRE(absl::Now() < give_up);
-      REQUIRE_FALSE(process_->Wait(absl::Milliseconds(10)).has_value());
-    }
-    address_ = ReadFile(port);
-    address_.pop_back();  // The end of the line.
-    address_ = absl::StrCat("127.0.0.1", address_.substr(address_.rfind(':')));
-    peer_ = {.role = role, .name = name};
-  }
-
-  const std::string& address() const { return address_; }
-  const ExpectedPeer& peer() const { return peer_; }
-
- private:
-  std::unique_ptr<Subprocess> process_;
-  std::string address_;
-  ExpectedPeer peer_;
-};
 
 template <typename Stub, typename Method, typename Request, typename Response>
 absl::Status Ask(const std::unique_ptr<Stub>& stub, Method method, const Request& request,
@@ -98,10 +57,10 @@ Request Of(const std::string& job) {
 // Two servers, each with a copy of all shards, and a worker. ann's job trains until it is stopped.
 struct Cluster {
   Cluster()
-      : scheduler(authority, PeerRole::kScheduler, "", ""),
-        first(authority, PeerRole::kServer, "s-1", scheduler.address()),
-        second(authority, PeerRole::kServer, "s-2", scheduler.address()),
-        worker(authority, PeerRole::kWorker, "w-1", scheduler.address()) {
+      : scheduler(Start(PeerRole::kScheduler, "", "")),
+        first(Start(PeerRole::kServer, "s-1", scheduler.address())),
+        second(Start(PeerRole::kServer, "s-2", scheduler.address())),
+        worker(Start(PeerRole::kWorker, "w-1", scheduler.address())) {
     v1::SubmitJobRequest submit;
     submit.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
     std::filesystem::create_directories(TestPath("files"));
@@ -113,6 +72,12 @@ struct Cluster {
                    &submitted));
     job = submitted.job_id();
     AwaitIteration(10);
+  }
+  TlsDaemon Start(PeerRole role, const std::string& name, const std::string& address) const {
+    return TlsDaemon(authority, {.role = role,
+                                 .name = name,
+                                 .scheduler = address,
+                                 .flags = {"--allow-path=" + TestPath("files")}});
   }
   // After a change if its revision is `after`, at most a second later.
   v1::JobStatus Status(uint64_t after = 0) {
@@ -132,7 +97,7 @@ struct Cluster {
     }
   }
 
-  std::shared_ptr<grpc::Channel> ChannelTo(const Daemon& daemon, PeerRole role,
+  std::shared_ptr<grpc::Channel> ChannelTo(const TlsDaemon& daemon, PeerRole role,
                                            const std::string& name) {
     auto& own = credentials[{role, name}];
     if (own == nullptr) {
@@ -155,7 +120,7 @@ struct Cluster {
   }
 
   const TestAuthority authority;
-  Daemon scheduler, first, second, worker;
+  TlsDaemon scheduler, first, second, worker;
   absl::btree_map<std::pair<PeerRole, std::string>, std::unique_ptr<Credentials>> credentials;
   std::string job;
 };
@@ -307,7 +272,7 @@ v1::ReplicateRequest MessageOf(const v1::RoutingTable& routing, const std::strin
 
 // What a server with that certificate is told of a message to `to`: "PERMISSION_DENIED" for the
 // whole call, or the code of the message's result.
-absl::StatusCode Replicate(Cluster& cluster, const Daemon& to, const std::string& caller,
+absl::StatusCode Replicate(Cluster& cluster, const TlsDaemon& to, const std::string& caller,
                            const v1::ReplicateRequest& message) {
   const auto stub = v1::ParameterServer::NewStub(cluster.ChannelTo(to, PeerRole::kServer, caller));
   v1::ReplicateBatch batch;
@@ -319,7 +284,7 @@ absl::StatusCode Replicate(Cluster& cluster, const Daemon& to, const std::string
   return static_cast<absl::StatusCode>(answer.results(0).code());
 }
 
-absl::Status Install(Cluster& cluster, const Daemon& to, const std::string& caller,
+absl::Status Install(Cluster& cluster, const TlsDaemon& to, const std::string& caller,
                      v1::ReplicateRequest message) {
   const auto stub = v1::ParameterServer::NewStub(cluster.ChannelTo(to, PeerRole::kServer, caller));
   message.mutable_install()->set_position(1'000'000'000);
@@ -344,7 +309,7 @@ TEST_CASE("Job owners: a server without a part in the job replicates nothing", "
                  Of<v1::GetRoutingRequest>(cluster.job), &routing));
   const v1::RoutingTable& table = routing.routing();
   const std::string primary = table.servers(table.shards(0).server()).node_id();
-  const Daemon& replica = primary == "s-1" ? cluster.second : cluster.first;
+  const TlsDaemon& replica = primary == "s-1" ? cluster.second : cluster.first;
   // In its own name, and in that of the primary.
   CHECK(Replicate(cluster, replica, "s-9", MessageOf(table, "s-9")) ==
         absl::StatusCode::kPermissionDenied);

@@ -23,12 +23,12 @@
 #include "common/net/channel.h"
 #include "common/net/credentials.h"
 #include "common/net/grpc_status.h"
-#include "common/process/subprocess.h"
 #include "common/security/call_policy.h"
 #include "common/security/testing/test_authority.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "tests/security/tls_daemon.h"
 
 namespace capstan {
 namespace {
@@ -36,6 +36,7 @@ namespace {
 using testing::ReadFile;
 using testing::TestAuthority;
 using testing::TestPath;
+using testing::TlsDaemon;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
 // Calls that are admitted may be held, so they end by their deadline.
@@ -48,46 +49,19 @@ void Append(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::app) << text;
 }
 
-// A daemon with a certificate. Its folder trusts a second authority, too, as in a change of
-// authorities, or where one organisation has an authority for each cluster and one bundle of them.
-class Daemon {
+// A daemon whose folder trusts a second authority, too, as in a change of authorities, or where one
+// organisation has an authority for each cluster and one bundle of them.
+class Daemon : public TlsDaemon {
  public:
   Daemon(const TestAuthority& authority, const TestAuthority& other, PeerRole role,
          const std::string& name, const std::string& scheduler)
-      : folder_(authority.MakeFolder(absl::StrCat("tls-", PeerRoleName(role)), role, name)) {
-    Append(folder_ + "/ca.pem", other.authority().certificate_pem());
-    const std::string daemon(PeerRoleName(role));
-    const std::string port = TestPath(daemon + ".port");
-    std::filesystem::remove(port);
-    SpawnOptions options;
-    options.program = absl::StrCat(daemon, "/capstan-", daemon);
-    audit_log_ = TestPath(daemon + ".jsonl");
-    std::filesystem::remove(audit_log_);
-    options.args = {"--listen=127.0.0.1:0", "--tls-dir=" + folder_, "--port-file=" + port,
-                    "--reflection", "--audit-log=" + audit_log_};
-    if (!scheduler.empty()) options.args.push_back("--scheduler=" + scheduler);
-    if (role == PeerRole::kScheduler) options.args.push_back("--data-dir=" + TestPath("state"));
-    if (role == PeerRole::kWorker) options.args.push_back("--work-dir=" + TestPath("work"));
-    options.output_file = TestPath(daemon + ".log");
-    auto spawned = Subprocess::Spawn(options);
-    REQUIRE_OK(spawned);
-    process_ = *std::move(spawned);
-    const absl::Time give_up = absl::Now() + kPatience;
-    while (!std::filesystem::exists(port)) {
-      INFO(ReadFile(TestPath(daemon + ".log")));
-      REQUIRE(absl::Now() < give_up);
-      REQUIRE_FALSE(process_->Wait(absl::Milliseconds(10)).has_value());
-    }
-    address_ = ReadFile(port);
-    address_.pop_back();  // The end of the line.
-    // The certificate's name is also the node's; a daemon on this machine is reached on loopback.
-    address_ = absl::StrCat("127.0.0.1", address_.substr(address_.rfind(':')));
-    peer_ = {.role = role, .name = name};
-  }
+      : TlsDaemon(authority, {.role = role,
+                              .name = name,
+                              .scheduler = scheduler,
+                              .flags = {"--reflection", "--audit-log=" + NewAuditLog(role)},
+                              .more_authorities = other.authority().certificate_pem()}),
+        audit_log_(AuditLogOf(role)) {}
 
-  const std::string& address() const { return address_; }
-  const std::string& folder() const { return folder_; }
-  const ExpectedPeer& peer() const { return peer_; }
   // Whether a line of its audit log has all of these.
   bool HasAudited(const std::vector<std::string>& parts) const {
     for (const auto line : absl::StrSplit(ReadFile(audit_log_), '\n')) {
@@ -100,11 +74,15 @@ class Daemon {
   }
 
  private:
-  const std::string folder_;
-  std::string audit_log_;
-  std::unique_ptr<Subprocess> process_;
-  std::string address_;
-  ExpectedPeer peer_;
+  static std::string AuditLogOf(PeerRole role) {
+    return TestPath(absl::StrCat(PeerRoleName(role), ".jsonl"));
+  }
+  static std::string NewAuditLog(PeerRole role) {
+    std::filesystem::remove(AuditLogOf(role));
+    return AuditLogOf(role);
+  }
+
+  const std::string audit_log_;
 };
 
 // Calls a method with an empty message, as a stub of another language would.
@@ -235,7 +213,7 @@ TEST_CASE("Methods: nobody without a valid certificate of the cluster may call a
   const auto strangers = Open(stranger.MakeFolder("stranger", PeerRole::kAdmin, "root"));
   const auto denied = Open(cluster.authority.MakeFolder("denied", PeerRole::kAdmin, "mallory"));
   for (const Daemon* daemon : {&cluster.scheduler, &cluster.server, &cluster.worker}) {
-    Append(daemon->folder() + "/denied.txt", "capstan://test/admin/mallory\n");
+    Append(daemon->tls_folder() + "/denied.txt", "capstan://test/admin/mallory\n");
   }
   const std::string expired =
       cluster.authority.MakeFolder("expired", PeerRole::kAdmin, "root", absl::Hours(2));

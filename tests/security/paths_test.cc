@@ -21,7 +21,6 @@
 #include "common/net/channel.h"
 #include "common/net/credentials.h"
 #include "common/net/grpc_status.h"
-#include "common/process/subprocess.h"
 #include "common/report/metrics_log.h"
 #include "common/security/testing/test_authority.h"
 #include "common/storage/allowed_paths.h"
@@ -41,6 +40,7 @@
 #include "scheduler/admission.h"
 #include "scheduler/received_files.h"
 #include "scheduler/testing/small_job.h"
+#include "tests/security/tls_daemon.h"
 
 namespace capstan {
 namespace {
@@ -49,6 +49,7 @@ namespace fs = std::filesystem;
 using testing::ReadFile;
 using testing::TestAuthority;
 using testing::TestPath;
+using testing::TlsDaemon;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
@@ -137,44 +138,23 @@ void PrintHead(const char* what) {
 
 class Scheduler {
  public:
-  explicit Scheduler(const Folders& folders) {
-    const std::string port = TestPath("scheduler.port");
-    fs::remove(port);
-    SpawnOptions options;
-    options.program = "scheduler/capstan-scheduler";
-    options.args = {"--listen=127.0.0.1:0",
-                    "--tls-dir=" + authority_.MakeFolder("tls", PeerRole::kScheduler, ""),
-                    "--port-file=" + port,
-                    "--data-dir=" + folders.In("data"),
-                    absl::StrCat("--allow-path=", folders.In("all"), ",ann=", folders.In("ann")),
-                    "--allow-path=bob=" + folders.In("{user}")};
-    options.output_file = TestPath("scheduler.log");
-    auto spawned = Subprocess::Spawn(options);
-    REQUIRE_OK(spawned);
-    process_ = *std::move(spawned);
-    const absl::Time give_up = absl::Now() + kPatience;
-    while (!fs::exists(port)) {
-      INFO(ReadFile(TestPath("scheduler.log")));
-      REQUIRE(absl::Now() < give_up);
-      REQUIRE_FALSE(process_->Wait(absl::Milliseconds(10)).has_value());
-    }
-    const std::string address = ReadFile(port);
-    address_ = absl::StrCat("127.0.0.1", address.substr(address.rfind(':')));
-    address_.pop_back();  // The end of the line.
-  }
+  explicit Scheduler(const Folders& folders)
+      : daemon_(
+            authority_,
+            {.flags = {absl::StrCat("--allow-path=", folders.In("all"), ",ann=", folders.In("ann")),
+                       "--allow-path=bob=" + folders.In("{user}")}}) {}
 
   std::shared_ptr<grpc::Channel> ChannelOf(PeerRole role, const std::string& name) {
     auto credentials = Credentials::Read(authority_.MakeFolder("tls-" + name, role, name));
     REQUIRE_OK(credentials);
     callers_.push_back(*std::move(credentials));
-    return MakeChannel(address_, ChannelKind::kControl, callers_.back().get(),
-                       {.role = PeerRole::kScheduler, .name = ""});
+    return MakeChannel(daemon_.address(), ChannelKind::kControl, callers_.back().get(),
+                       daemon_.peer());
   }
 
  private:
   const TestAuthority authority_;
-  std::unique_ptr<Subprocess> process_;
-  std::string address_;
+  TlsDaemon daemon_;
   std::vector<std::unique_ptr<Credentials>> callers_;
 };
 
