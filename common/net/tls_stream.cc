@@ -26,6 +26,8 @@ namespace {
 constexpr size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
 // Read at a time, so that a system call brings many records.
 constexpr size_t kReadBytes = 256 << 10;
+// Encrypted before they are sent, likewise.
+constexpr size_t kBatchBytes = 256 << 10;
 constexpr char kCipherSuites[] =
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 
@@ -33,45 +35,48 @@ using Context = std::unique_ptr<SSL_CTX, OpenSslFree<SSL_CTX_free>>;
 using Session = std::unique_ptr<SSL, OpenSslFree<SSL_free>>;
 
 // ---------------------------------------------------------------- the socket, as OpenSSL sees it
-// OpenSSL's own would let the kernel end a process without a handler for SIGPIPE.
 
-int DescriptorOf(BIO* bio) {
-  return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
-}
+// OpenSSL reads from the socket, and writes to memory: what it has written is sent by us, many
+// records at a time, and without an end of the process by SIGPIPE.
+struct Wire {
+  int socket;
+  std::vector<char> written;
+};
 
-int WriteToSocket(BIO* bio, const char* bytes, int size) {
+Wire& WireOf(BIO* bio) { return *static_cast<Wire*>(BIO_get_data(bio)); }
+
+int Write(BIO* bio, const char* bytes, int size) {
   BIO_clear_retry_flags(bio);
-  const ssize_t sent =
-      send(DescriptorOf(bio), bytes, static_cast<size_t>(size), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)) BIO_set_retry_write(bio);
-  return static_cast<int>(sent);
+  std::vector<char>& written = WireOf(bio).written;
+  written.insert(written.end(), bytes, bytes + size);
+  return size;
 }
 
 int ReadFromSocket(BIO* bio, char* bytes, int size) {
   BIO_clear_retry_flags(bio);
-  const ssize_t received = recv(DescriptorOf(bio), bytes, static_cast<size_t>(size), MSG_DONTWAIT);
+  const ssize_t received = recv(WireOf(bio).socket, bytes, static_cast<size_t>(size), MSG_DONTWAIT);
   if (received < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
   return static_cast<int>(received);
 }
 
-long ControlSocket(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+long Control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 
 // One for all streams; OpenSSL has no way to free it while a stream may use it.
-const BIO_METHOD* SocketMethod() {
+const BIO_METHOD* WireMethod() {
   static const BIO_METHOD* const method = [] {
     BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "capstan socket");
-    BIO_meth_set_write(made, WriteToSocket);
+    BIO_meth_set_write(made, Write);
     BIO_meth_set_read(made, ReadFromSocket);
-    BIO_meth_set_ctrl(made, ControlSocket);
+    BIO_meth_set_ctrl(made, Control);
     return made;
   }();
   return method;
 }
 
-BIO* NewSocketBio(int socket) {
-  BIO* const bio = BIO_new(SocketMethod());
+BIO* NewWireBio(Wire* wire) {
+  BIO* const bio = BIO_new(WireMethod());
   if (bio == nullptr) return nullptr;
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(socket)));
+  BIO_set_data(bio, wire);
   BIO_set_init(bio, 1);
   return bio;
 }
@@ -111,7 +116,6 @@ absl::StatusOr<Context> MakeContext(const TlsEnd& end) {
   SSL_CTX_set_ciphersuites(raw, kCipherSuites);
   SSL_CTX_set_num_tickets(raw, 0);
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE);
   SSL_CTX_set_read_ahead(raw, 1);
   SSL_CTX_set_default_read_buffer_len(raw, kReadBytes);
   SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
@@ -121,9 +125,12 @@ absl::StatusOr<Context> MakeContext(const TlsEnd& end) {
 
 class Tls final : public SocketStream {
  public:
-  Tls(Descriptor socket, std::optional<Identity> expected, Session session)
+  // `wire` is that of the session.
+  Tls(Descriptor socket, std::optional<Identity> expected, std::unique_ptr<Wire> wire,
+      Session session)
       : SocketStream(std::move(socket)),
         expected_(std::move(expected)),
+        wire_(std::move(wire)),
         session_(std::move(session)) {}
 
   absl::StatusOr<short> Handshake() override;
@@ -136,16 +143,23 @@ class Tls final : public SocketStream {
   // The meaning of a call's result: OK to go on later, or why the connection is over.
   absl::Status Later(int result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateKeyWhenDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Copies from the front of the pieces, `skip` bytes on, until a record is full.
-  void FillRecord(absl::Span<const iovec> pieces, size_t skip);
+  // Makes a batch of records from the front of the pieces, `skip` bytes on.
+  absl::Status Encrypt(absl::Span<const iovec> pieces, size_t skip);
+  absl::Status EncryptRecord(absl::Span<const char> bytes);
+  // Sends of the batch what the socket takes. False: it takes no more now.
+  absl::StatusOr<bool> Flush();
 
   const std::optional<Identity> expected_;
   std::optional<CertificateFacts> peer_;  // Set by Handshake.
   absl::Mutex mutex_;                     // Held for a record at a time.
+  const std::unique_ptr<Wire> wire_ ABSL_PT_GUARDED_BY(mutex_);
   const Session session_ ABSL_PT_GUARDED_BY(mutex_);
   int64_t records_ ABSL_GUARDED_BY(mutex_) = 0;  // Sent with the present key.
-  // Used by the thread that sends: the record that OpenSSL has not taken yet; empty: none.
-  std::vector<char> record_;
+  // Used by the thread that sends, and by Handshake, which comes before.
+  std::vector<char> batch_;   // Records on their way.
+  size_t batch_sent_ = 0;     // Bytes of the batch that the socket has taken.
+  size_t batch_values_ = 0;   // Bytes that Send was given for the batch.
+  std::vector<char> record_;  // Bytes of several pieces for one record.
 };
 
 absl::Status Tls::Later(int result) {
@@ -158,16 +172,24 @@ absl::Status Tls::Later(int result) {
 }
 
 absl::StatusOr<short> Tls::Handshake() {
+  absl::Status later;
+  bool done;
   {
     absl::MutexLock lock(&mutex_);
     ERR_clear_error();
     errno = 0;
     const int result = SSL_do_handshake(session_.get());
-    if (result != 1) {
-      CAPSTAN_RETURN_IF_ERROR(Later(result));
-      return SSL_want_write(session_.get()) ? short{POLLOUT} : short{POLLIN};
-    }
+    done = result == 1;
+    if (!done) later = Later(result);
+    batch_.insert(batch_.end(), wire_->written.begin(), wire_->written.end());
+    wire_->written.clear();
   }
+  // A peer that fails the handshake is told so as far as the socket takes it.
+  const absl::StatusOr<bool> sent = Flush();
+  CAPSTAN_RETURN_IF_ERROR(later);
+  CAPSTAN_RETURN_IF_ERROR(sent.status());
+  if (!*sent) return short{POLLOUT};
+  if (!done) return short{POLLIN};
   CAPSTAN_RETURN_IF_ERROR(CheckPeer());
   return short{0};
 }
@@ -213,41 +235,81 @@ absl::StatusOr<size_t> Tls::Receive(absl::Span<const iovec> places) {
   return all;
 }
 
-void Tls::FillRecord(absl::Span<const iovec> pieces, size_t skip) {
-  for (const iovec& piece : pieces) {
-    const size_t skipped = std::min(skip, piece.iov_len);
-    skip -= skipped;
-    const auto* const begin = static_cast<const char*>(piece.iov_base) + skipped;
-    const size_t size = std::min(piece.iov_len - skipped, kRecordBytes - record_.size());
-    record_.insert(record_.end(), begin, begin + size);
-    if (record_.size() == kRecordBytes) return;
-  }
-}
-
 void Tls::UpdateKeyWhenDue() {
   if (++records_ < kRecordsAKey) return;
   records_ = 0;
   SSL_key_update(session_.get(), SSL_KEY_UPDATE_NOT_REQUESTED);  // Goes with the next record.
 }
 
+absl::Status Tls::EncryptRecord(absl::Span<const char> bytes) {
+  absl::MutexLock lock(&mutex_);
+  ERR_clear_error();
+  errno = 0;
+  size_t taken = 0;
+  const int result = SSL_write_ex(session_.get(), bytes.data(), bytes.size(), &taken);
+  if (result == 1) {
+    UpdateKeyWhenDue();
+    return absl::OkStatus();
+  }
+  CAPSTAN_RETURN_IF_ERROR(Later(result));
+  return absl::InternalError("TLS: a record was not taken, though memory takes all");
+}
+
+absl::Status Tls::Encrypt(absl::Span<const iovec> pieces, size_t skip) {
+  batch_values_ = 0;
+  const auto encrypt = [this](absl::Span<const char> bytes) {
+    batch_values_ += bytes.size();
+    return EncryptRecord(bytes);
+  };
+  for (const iovec& piece : pieces) {
+    const size_t skipped = std::min(skip, piece.iov_len);
+    skip -= skipped;
+    absl::Span<const char> left(static_cast<const char*>(piece.iov_base) + skipped,
+                                piece.iov_len - skipped);
+    while (!left.empty() && batch_values_ + record_.size() < kBatchBytes) {
+      const absl::Span<const char> part =
+          left.first(std::min(left.size(), kRecordBytes - record_.size()));
+      left.remove_prefix(part.size());
+      if (part.size() == kRecordBytes) {
+        CAPSTAN_RETURN_IF_ERROR(encrypt(part));
+        continue;
+      }
+      record_.insert(record_.end(), part.begin(), part.end());
+      if (record_.size() < kRecordBytes) continue;
+      CAPSTAN_RETURN_IF_ERROR(encrypt(record_));
+      record_.clear();
+    }
+  }
+  if (!record_.empty()) {
+    CAPSTAN_RETURN_IF_ERROR(encrypt(record_));
+    record_.clear();
+  }
+  absl::MutexLock lock(&mutex_);
+  batch_.swap(wire_->written);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Tls::Flush() {
+  while (batch_sent_ < batch_.size()) {
+    const ssize_t sent = send(socket(), batch_.data() + batch_sent_, batch_.size() - batch_sent_,
+                              MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)) return false;
+    if (sent < 0) return absl::UnavailableError(std::strerror(errno));
+    batch_sent_ += static_cast<size_t>(sent);
+  }
+  batch_.clear();
+  batch_sent_ = 0;
+  return true;
+}
+
 absl::StatusOr<size_t> Tls::Send(absl::Span<const iovec> pieces) {
   for (size_t all = 0;;) {
-    // A record that was not taken before has the first bytes of `pieces`, as OpenSSL expects.
-    if (record_.empty()) FillRecord(pieces, all);
-    if (record_.empty()) return all;
-    size_t bytes = 0;
-    absl::MutexLock lock(&mutex_);
-    ERR_clear_error();
-    errno = 0;
-    const int result = SSL_write_ex(session_.get(), record_.data(), record_.size(), &bytes);
-    if (result != 1) {
-      const absl::Status status = Later(result);
-      if (!status.ok()) return status;
-      return all;
-    }
-    all += bytes;
-    record_.clear();
-    UpdateKeyWhenDue();
+    // A batch that was not sent whole before has the first bytes of `pieces`.
+    if (batch_.empty()) CAPSTAN_RETURN_IF_ERROR(Encrypt(pieces, all));
+    CAPSTAN_ASSIGN_OR_RETURN(const bool sent, Flush());
+    if (!sent || batch_values_ == 0) return all;
+    all += std::exchange(batch_values_, 0);
   }
 }
 
@@ -256,7 +318,8 @@ absl::StatusOr<size_t> Tls::Send(absl::Span<const iovec> pieces) {
 absl::StatusOr<std::unique_ptr<SocketStream>> TlsStream(Descriptor socket, const TlsEnd& end) {
   CAPSTAN_ASSIGN_OR_RETURN(const Context context, MakeContext(end));
   Session session(SSL_new(context.get()));
-  BIO* const bio = session == nullptr ? nullptr : NewSocketBio(socket.get());
+  auto wire = std::make_unique<Wire>(Wire{.socket = socket.get(), .written = {}});
+  BIO* const bio = session == nullptr ? nullptr : NewWireBio(wire.get());
   if (bio == nullptr) return absl::InternalError(absl::StrCat("TLS: ", TakeOpenSslError()));
   SSL_set_bio(session.get(), bio, bio);  // The session owns it.
   if (end.expected.has_value()) {
@@ -264,7 +327,8 @@ absl::StatusOr<std::unique_ptr<SocketStream>> TlsStream(Descriptor socket, const
   } else {
     SSL_set_accept_state(session.get());
   }
-  return std::make_unique<Tls>(std::move(socket), end.expected, std::move(session));
+  return std::make_unique<Tls>(std::move(socket), end.expected, std::move(wire),
+                               std::move(session));
 }
 
 }  // namespace capstan
