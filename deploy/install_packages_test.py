@@ -95,7 +95,7 @@ class InstallPackagesTest(unittest.TestCase):
 
     def test_the_lists_of_this_tree_can_be_read(self):
         wanted = "".join(cluster.runfile(f"deploy/{name}").read_text() for name in (
-            "packages.txt", "packages-tests.txt", "packages-benchmark.txt"))
+            "packages.txt", "packages-tests.txt"))
         lines = [line.split("#")[0].split() for line in wanted.splitlines()]
         oldest = {words[0]: words[2] if len(words) == 3 else "0" for words in lines if words}
         done = self.install(wanted, oldest)

@@ -4,7 +4,7 @@ Takes a TSV file (.gz too) with a header and the columns user, item, rating; hol
 on the rest through two workers and two servers (ASP), and in one process with the same rule, rate
 and batches. Fails if the two differ by more than 0.01 in the RMSE of what was held out.
 
-Needs Debian's python3-numpy (deploy/install --benchmark).
+Needs Debian's python3-numpy (deploy/install --tests).
 """
 
 import argparse
