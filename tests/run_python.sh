@@ -3,7 +3,8 @@
 #
 # Programs that were built with a sanitizer leave their reports in files, so that no report is lost,
 # whoever started the program and however it ended; a report fails the test.
-export PYTHONPATH="$PWD/tests/integration:$PWD/tests/gpu:$PWD/worker/python"
+tests="$PWD/tests"
+export PYTHONPATH="$tests/integration:$tests/gpu:$tests/chaos:$tests/security:$PWD/worker/python"
 [ -n "$TEST_TMPDIR" ] || exec /usr/bin/python3 -B "$@"
 
 reports="$TEST_TMPDIR/sanitizer-report"

@@ -6,7 +6,8 @@
 // one operation after the other over one connection, as a worker without anything to compute does.
 // Servers are processes of their own on loopback, contestants take turns. Raw TCP is measured with
 // an answer to each message, as ours has, and streamed, without any. With --tls ours is encrypted,
-// and measured against itself in plain text and against what one core encrypts (AES-128-GCM).
+// and measured against itself in plain text, and in plain text with the same bytes encrypted after
+// each operation by the thread that has asked for it (AES-128-GCM): what one core allows.
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
 #include <openssl/evp.h>
 
@@ -41,6 +42,7 @@ constexpr double kTcpGoal = 0.8;  // The goal for messages of 1 MiB and more.
 constexpr int64_t kTcpGoalFrom = 1 << 20;
 constexpr double kGrpcGoal = 2.5;  // At 16 MiB.
 constexpr int64_t kGrpcGoalAt = 16 << 20;
+constexpr double kTlsGoal = 0.8;  // Against plain text and the encryption of one core.
 constexpr int kRecordBytes = 16 << 10;
 
 struct Flags {
@@ -90,7 +92,26 @@ std::function<double()> ProcessorWith(const PeerProcess& peer) {
   return [&peer] { return ProcessorSeconds() + peer.ProcessorSeconds(); };
 }
 
-absl::StatusOr<Turn> RunOurs(Contender& ours, Direction direction, int64_t bytes, int64_t count) {
+// Encrypts so many bytes, in records of TLS's size.
+absl::Status Encrypt(int64_t bytes) {
+  const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> cipher(
+      EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+  const std::vector<unsigned char> key(16, 1), nonce(12, 2);
+  std::vector<unsigned char> record(kRecordBytes, 3), tag(16);
+  bool ok = EVP_EncryptInit_ex(cipher.get(), EVP_aes_128_gcm(), nullptr, key.data(), nullptr) == 1;
+  for (int64_t done = 0; done < bytes; done += kRecordBytes) {
+    int size = 0;
+    ok = ok && EVP_EncryptInit_ex(cipher.get(), nullptr, nullptr, nullptr, nonce.data()) == 1 &&
+         EVP_EncryptUpdate(cipher.get(), record.data(), &size, record.data(), kRecordBytes) == 1 &&
+         EVP_EncryptFinal_ex(cipher.get(), record.data(), &size) == 1 &&
+         EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, 16, tag.data()) == 1;
+  }
+  return ok ? absl::OkStatus() : absl::InternalError("AES-128-GCM does not work");
+}
+
+// `encrypt`: the thread encrypts the bytes of each operation after it.
+absl::StatusOr<Turn> RunOurs(Contender& ours, Direction direction, int64_t bytes, int64_t count,
+                             bool encrypt = false) {
   OperationTimer timer([&ours] { return ours.Processor(); });
   for (int64_t i = 0; i < count; ++i) {
     // Values that have not changed are not sent again, so that a pull needs a push before it.
@@ -99,6 +120,7 @@ absl::StatusOr<Turn> RunOurs(Contender& ours, Direction direction, int64_t bytes
     if (direction == Direction::kPush) CAPSTAN_RETURN_IF_ERROR(ours.Push());
     if (direction == Direction::kPull) CAPSTAN_RETURN_IF_ERROR(ours.Pull());
     if (direction == Direction::kBoth) CAPSTAN_RETURN_IF_ERROR(ours.Run(1));
+    if (encrypt) CAPSTAN_RETURN_IF_ERROR(Encrypt(bytes));
     timer.End(static_cast<double>(bytes) * (direction == Direction::kBoth ? 2 : 1));
   }
   return timer.Take();
@@ -121,30 +143,6 @@ std::vector<Contestant> ContestantsOf(Contender& ours, Peers& peers, Direction d
            }}};
 }
 
-// Encrypts `count` times so many bytes, in records of TLS's size.
-absl::StatusOr<Turn> Encrypt(int64_t bytes, int64_t count) {
-  const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> cipher(
-      EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
-  const std::vector<unsigned char> key(16, 1), nonce(12, 2);
-  std::vector<unsigned char> record(kRecordBytes, 3), tag(16);
-  OperationTimer timer(&ProcessorSeconds);
-  for (int64_t i = 0; i < count; ++i) {
-    timer.Begin();
-    for (int64_t done = 0; done < bytes; done += kRecordBytes) {
-      int size = 0;
-      if (EVP_EncryptInit_ex(cipher.get(), EVP_aes_128_gcm(), nullptr, key.data(), nonce.data()) !=
-              1 ||
-          EVP_EncryptUpdate(cipher.get(), record.data(), &size, record.data(), kRecordBytes) != 1 ||
-          EVP_EncryptFinal_ex(cipher.get(), record.data(), &size) != 1 ||
-          EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, 16, tag.data()) != 1) {
-        return absl::InternalError("AES-128-GCM does not work");
-      }
-    }
-    timer.End(static_cast<double>(bytes));
-  }
-  return timer.Take();
-}
-
 absl::Status CompareTls(const Flags& flags, int64_t bytes, const std::string& folder,
                         Report* report) {
   const Layout layout{.name = SizeName(bytes),
@@ -158,19 +156,19 @@ absl::Status CompareTls(const Flags& flags, int64_t bytes, const std::string& fo
   CAPSTAN_RETURN_IF_ERROR(tls.Start(absl::StrCat(folder, "/tls-", bytes), gradient));
   CAPSTAN_RETURN_IF_ERROR(plain.Start(absl::StrCat(folder, "/plain-", bytes), gradient));
   for (const Direction direction : {Direction::kPush, Direction::kPull}) {
-    const auto ours = [&](Contender& who) {
-      return
-          [&who, direction, bytes](int64_t count) { return RunOurs(who, direction, bytes, count); };
+    const auto run = [direction, bytes](Contender& who, bool encrypt) {
+      return [&who, direction, bytes, encrypt](int64_t count) {
+        return RunOurs(who, direction, bytes, count, encrypt);
+      };
     };
     Comparison comparison{.measure = absl::StrCat(NameOf(direction), ", ", layout.name, ", TLS")};
     CAPSTAN_ASSIGN_OR_RETURN(
         comparison.series,
-        MeasureInTurn({{.name = "Capstan", .run = ours(tls)},
-                       {.name = "plain", .run = ours(plain)},
-                       {.name = "AES-128-GCM, one core",
-                        .run = [bytes](int64_t count) { return Encrypt(bytes, count); }}},
+        MeasureInTurn({{.name = "Capstan", .run = run(tls, false)},
+                       {.name = "plain", .run = run(plain, false)},
+                       {.name = "plain, then AES-128-GCM", .run = run(plain, true)}},
                       flags.report.turns));
-    comparison.goals = {0, 0, 0};
+    comparison.goals = {0, 0, kTlsGoal};
     report->Add(comparison);
   }
   CAPSTAN_RETURN_IF_ERROR(tls.CheckRecorded());
@@ -224,7 +222,7 @@ int Main(int argc, char** argv) {
   app.add_option("--sizes", flags.sizes, "KiB, as 64,1024; up to 262144 (256 MiB)")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{1}, int64_t{256} << 10));
-  app.add_flag("--tls", flags.tls, "Encrypted, against plain text and AES-128-GCM");
+  app.add_flag("--tls", flags.tls, "Encrypted, against plain text and the encryption of one core");
   CLI11_PARSE(app, argc, argv);
   Report report(flags.report.json);
   return report.Finish(CompareAll(flags, &report));

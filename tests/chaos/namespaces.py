@@ -126,17 +126,21 @@ def enter_filtered():
     return None
 
 
-class NamespaceCluster(chaos.ChaosCluster):
-    """Each daemon is a host of its own. The command line runs on the scheduler's, which it reaches
-    whatever is cut."""
+class Hosts:
+    """What makes a class of cluster.Cluster put each daemon on a host of its own. The command line
+    runs on the scheduler's, which it reaches whatever is cut."""
 
     def __init__(self, **settings):
         self.hosts = {}
         super().__init__(**settings)
 
+    def host_of(self, name):
+        """The address that a daemon has, or gets next."""
+        return self.hosts.get(name, f"{SUBNET}.{len(self.hosts) + 2}")
+
     def place(self, name):
-        number = len(self.hosts) + 2
-        self.hosts[name] = f"{SUBNET}.{number}"
+        self.hosts[name] = self.host_of(name)
+        number = self._number(name)
         ip("netns", "add", name)
         ip("link", "add", f"v{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
         ip("link", "set", f"v{number}", "master", BRIDGE, "up")
@@ -148,9 +152,12 @@ class NamespaceCluster(chaos.ChaosCluster):
             self.cli_prefix = inside
         return {"host": self.hosts[name], "prefix": inside}
 
+    def _number(self, name):
+        return self.hosts[name].rpartition(".")[2]
+
     def _port(self, name):
         """The bridge's end of a host's cable."""
-        return "v" + self.hosts[name].rpartition(".")[2]
+        return f"v{self._number(name)}"
 
     def isolate(self, name, cut):
         """Pulls a host's only cable, or plugs it in again."""
@@ -184,3 +191,7 @@ class NamespaceCluster(chaos.ChaosCluster):
                    "latency", "50ms")
             else:
                 tc("qdisc", "del", *port)
+
+
+class NamespaceCluster(Hosts, chaos.ChaosCluster):
+    """A ChaosCluster of such hosts."""

@@ -89,7 +89,8 @@ class Daemon:
         self.log = folder / f"{name}.log"
         self.command = [*prefix, str(runfile(binary)), f"--listen={host}:0"]
         self.command += [f"--port-file={self.port_file}", *arguments]
-        if not host.startswith("127."):
+        encrypted = any(argument.startswith("--tls-dir") for argument in arguments)
+        if not host.startswith("127.") and not encrypted:
             self.command.append("--insecure")
         self.start()
 

@@ -24,6 +24,10 @@ class TlsCluster(cluster.Cluster):
             raise RuntimeError(f"capstan cert {arguments}: exit {done.returncode}: {done.stderr}")
         return done.stdout
 
+    def host_of(self, _name):
+        """The address of a daemon's host, for its certificate."""
+        return "127.0.0.1"
+
     def make_certificate(self, kind, name, *more):
         """Makes, or replaces, the certificate of a daemon ("scheduler", "server", "worker") or a
         user; returns the path of its folder."""
@@ -31,7 +35,8 @@ class TlsCluster(cluster.Cluster):
         if not link.is_symlink():
             (self.folder / f"tls-{name}.first").mkdir()
             link.symlink_to(f"tls-{name}.first")
-        what = ["user"] if kind == "user" else ["node", f"--role={kind}", "--host=127.0.0.1"]
+        of_node = ["node", f"--role={kind}", f"--host={self.host_of(name)}"]
+        what = ["user"] if kind == "user" else of_node
         named = [] if kind == "scheduler" else [f"--name={name}"]
         self.cert(*what, *named, f"--ca={self.folder / 'ca'}", f"--out={link}", *more)
         return link
