@@ -10,6 +10,7 @@
 
 #include "common/testing/status_matchers.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/winograd.h"
 #include "kernels/op_check.h"
 #include "kernels/reference/reference_backend.h"
 #include "kernels/testing/gradient_checks.h"
@@ -36,6 +37,29 @@ TEST_CASE("CPU convolution: gradients agree with the reference", "[kernels][cpu]
     for (const bool bias : {false, true}) {
       Conform(WindowDesc(K::kConvolutionBackwardWeights, t, bias, false));
     }
+  }
+}
+
+// Sizes that the rule gives to Winograd's algorithm: whole and cut tiles, every padding, panels of
+// several widths, and more tiles than a block of them has.
+constexpr WindowCase kWinogradCases[] = {
+    {4, 8, 8, 32, 48, 3, 1, 1},    {4, 9, 11, 64, 32, 3, 1, 0},  {2, 11, 14, 32, 32, 3, 1, 2},
+    {2, 13, 16, 48, 80, 3, 1, 1},  {64, 1, 2, 32, 144, 3, 1, 1}, {5, 13, 9, 80, 64, 3, 1, 2},
+    {5, 12, 12, 20, 50, 5, 1, 0},  {3, 13, 15, 17, 33, 5, 1, 2}, {70, 3, 2, 64, 16, 5, 1, 2},
+    {2, 16, 13, 130, 66, 5, 1, 1}, {2, 9, 8, 31, 16, 5, 1, 4},
+};
+
+TEST_CASE("CPU convolution: Winograd's algorithm agrees with the reference", "[kernels][cpu]") {
+  for (const WindowCase& t : kWinogradCases) {
+    for (const bool bias : {false, true}) {
+      for (const bool relu : {false, true}) {
+        const OpDesc forward = WindowDesc(K::kConvolutionForward, t, bias, relu);
+        CHECK(PrefersWinograd(forward));
+        Conform(forward);
+      }
+      Conform(WindowDesc(K::kConvolutionBackwardWeights, t, bias, false));
+    }
+    Conform(WindowDesc(K::kConvolutionBackwardData, t, false, false));
   }
 }
 

@@ -244,7 +244,9 @@ class BackwardWeights : public ConvolutionPlan {
       }
     });
     if (swapped_ && d.n > 0) Transpose(transposed, dweight);
-    if (float* dbias = FloatsOf(out, 1); dbias != nullptr) SumBias(dy, dbias);
+    if (float* dbias = FloatsOf(out, 1); dbias != nullptr) {
+      SumBiasGradient(simd(), d, dy, scratch(), dbias);
+    }
     return absl::OkStatus();
   }
 
@@ -300,22 +302,23 @@ class BackwardWeights : public ConvolutionPlan {
     }
   }
 
-  // Adds up each image by itself first. Sums stay short, so fp32 is accurate enough.
-  void SumBias(const float* dy, float* dbias) const {
-    const OpDesc& d = desc();
-    std::fill_n(dbias, d.out_c, 0.0f);
-    for (int64_t n = 0; n < d.n; ++n) {
-      std::fill_n(scratch(), d.out_c, 0.0f);
-      simd().add_rows(g_.positions, d.out_c, dy + n * g_.y_image, scratch());
-      for (int64_t o = 0; o < d.out_c; ++o) dbias[o] += scratch()[o];
-    }
-  }
-
   std::vector<Panel> panels_;
   bool swapped_ = false;
 };
 
 }  // namespace
+
+// Adds up each image by itself first. Sums stay short, so fp32 is accurate enough.
+void SumBiasGradient(const Simd& simd, const OpDesc& desc, const float* dy, float* scratch,
+                     float* dbias) {
+  const int64_t positions = desc.out_h * desc.out_w;
+  std::fill_n(dbias, desc.out_c, 0.0f);
+  for (int64_t n = 0; n < desc.n; ++n) {
+    std::fill_n(scratch, desc.out_c, 0.0f);
+    simd.add_rows(positions, desc.out_c, dy + n * positions * desc.out_c, scratch);
+    for (int64_t o = 0; o < desc.out_c; ++o) dbias[o] += scratch[o];
+  }
+}
 
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeConvolutionPlan(const OpSignature& signature,
                                                              const CpuContext& context) {

@@ -18,6 +18,11 @@ namespace capstan::kernels {
 absl::StatusOr<std::unique_ptr<CpuPlan>> MakeConvolutionPlan(const OpSignature& signature,
                                                              const CpuContext& context);
 
+// dbias[filter] = sum of dy over all positions of all images. `scratch` has room for a float per
+// filter.
+void SumBiasGradient(const Simd& simd, const OpDesc& desc, const float* dy, float* scratch,
+                     float* dbias);
+
 }  // namespace capstan::kernels
 
 #endif  // CAPSTAN_KERNELS_CPU_CONVOLUTION_H_

@@ -16,6 +16,7 @@
 #include "kernels/cpu/output_loss.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/simple_ops.h"
+#include "kernels/cpu/winograd.h"
 #include "kernels/host_memory.h"
 #include "kernels/op_check.h"
 
@@ -42,6 +43,7 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> MakePlan(const OpSignature& signature,
     case OpKind::kConvolutionForward:
     case OpKind::kConvolutionBackwardData:
     case OpKind::kConvolutionBackwardWeights:
+      if (PrefersWinograd(signature.desc)) return MakeWinogradPlan(signature, context);
       return context.onednn && PrefersOnednn(signature.desc)
                  ? MakeOnednnConvolutionPlan(signature, context)
                  : MakeConvolutionPlan(signature, context);

@@ -1,7 +1,7 @@
 // Simd: the table of the CPU backend's inner loops. They are compiled once per instruction set, and
 // the backend chooses a table at run time.
 //
-// simd_tiles.inc and simd_loops.inc hold the source; simd_baseline.cc, simd_avx2.cc and
+// simd_{tiles,loops,winograd}.inc hold the source; simd_baseline.cc, simd_avx2.cc and
 // simd_avx512.cc compile it with their own flags. These files include no standard-library
 // templates: otherwise the linker might choose an inline function that is compiled for a newer
 // processor than the one in use.
@@ -49,6 +49,21 @@ struct NormGradient {
   const float* b = nullptr;
 };
 
+// y = M x M^T for every channel, with one of the matrices of simd_winograd.inc. `from` and `to` are
+// squares of pointers to `channels` floats, row by row.
+using SquareTransform = void (*)(int64_t channels, const float* const* from, float* const* to);
+
+// The transforms of Winograd's convolution (winograd.h): between squares of points, whose side is
+// that of a window plus 1, and squares of pixels and weights. Null if nothing uses one.
+struct WinogradTransforms {
+  SquareTransform image;            // Pixels under the windows of 2x2 outputs, to points.
+  SquareTransform weights;          // A window to points.
+  SquareTransform outputs;          // Points to 2x2 pixels.
+  SquareTransform output_gradient;  // 2x2 pixels to points.
+  SquareTransform weight_gradient;  // Points to a window.
+  SquareTransform image_gradient;   // Points to pixels; adds to them.
+};
+
 struct Simd {
   const char* name;
   int width;        // Floats in a vector.
@@ -58,6 +73,12 @@ struct Simd {
   int rows_max[kTileVectorsMax + 1];
   // [rows][full vectors][half vectors]; null if there is no such tile.
   TileFunction tiles[kTileRowsMax + 1][kTileVectorsMax + 1][2];
+
+  WinogradTransforms winograd3, winograd5;  // Of windows of 3x3 and 5x5.
+  // to[column * to_step + row] = from[row * from_step + column].
+  // REQUIRES: 1 <= rows <= width.
+  void (*transpose)(int64_t rows, int64_t columns, const float* from, int64_t from_step, float* to,
+                    int64_t to_step);
 
   void (*relu)(int64_t count, const float* x, float* y);
   void (*relu_backward)(int64_t count, const float* y, const float* dy, float* dx);

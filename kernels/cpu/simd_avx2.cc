@@ -10,6 +10,7 @@ namespace {
 #include "kernels/cpu/simd_vector.inc"
 #include "kernels/cpu/simd_tiles.inc"
 #include "kernels/cpu/simd_loops.inc"
+#include "kernels/cpu/simd_winograd.inc"
 #include "kernels/cpu/simd_table.inc"
 // clang-format on
 }  // namespace

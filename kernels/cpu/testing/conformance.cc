@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "common/testing/status_matchers.h"
+#include "kernels/cpu/winograd.h"
 #include "kernels/op_check.h"
 #include "kernels/reference/reference_backend.h"
 
@@ -66,7 +67,8 @@ bool IsExact(K kind, size_t output) {
 
 // True if oneDNN may compute the op: its channels fill vectors. Then sums may depend on threads.
 bool MayUseOnednn(const OpDesc& d) {
-  return d.kind <= K::kConvolutionBackwardWeights && d.c % 16 == 0 && d.out_c % 16 == 0;
+  return !PrefersWinograd(d) && d.kind <= K::kConvolutionBackwardWeights && d.c % 16 == 0 &&
+         d.out_c % 16 == 0;
 }
 
 }  // namespace
