@@ -2,9 +2,9 @@
 //
 // Only TLS 1.3. No session tickets: each connection authenticates anew. Keys are updated after
 // kRecordsAKey records, well below the limit of AES-GCM (RFC 8446, section 5.5), because a
-// connection lives as long as a job. Values are encrypted in records of 16 KiB; a head and its values
-// share a record. Records are sent in batches of up to 256 KiB, outside of the session's lock, so
-// that a thread that receives is not held up by the kernel's copy.
+// connection lives as long as a job. Values are encrypted in records of 16 KiB; a head and its
+// values share a record. Records are sent in batches of up to 256 KiB, outside of the session's
+// lock, so that a thread that receives is not held up by the kernel's copy.
 #ifndef CAPSTAN_COMMON_NET_TLS_STREAM_H_
 #define CAPSTAN_COMMON_NET_TLS_STREAM_H_
 

@@ -92,8 +92,7 @@ std::optional<Found> FindHeld(absl::string_view path) {
   if (std::find(steps.begin(), steps.end(), "..") != steps.end()) return std::nullopt;
   State& state = StateOfProcess();
   absl::MutexLock lock(&state.mutex);
-  const std::vector<int>& held = state.held;
-  if (std::find(held.begin(), held.end(), fd) == held.end()) return std::nullopt;
+  if (std::find(state.held.begin(), state.held.end(), fd) == state.held.end()) return std::nullopt;
   steps.erase(steps.begin());
   return Found{Descriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0)), std::move(steps)};
 }

@@ -3,7 +3,8 @@
 Scheduler, server and worker are hosts of their own (network namespaces joined by a bridge), so that
 no memory is shared. LeNet (28x28 images, batch 64, momentum SGD, BSP, one compute thread):
 
-training    samples/s of an epoch of STEPS batches, from the first pull to the last acknowledged push
+training    samples/s of an epoch of STEPS batches, from its first pull to its last acknowledged
+            push
 one step    seconds from the submission of a job of one batch to its end
 
 Exit codes: 0 the goal is met, 1 it is not, 2 network namespaces are not allowed.
