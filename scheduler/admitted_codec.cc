@@ -65,6 +65,10 @@ absl::StatusOr<AdmittedJobs> DecodeAdmitted(const StoreRows& rows) {
       return Annotate(status, absl::StrCat("the store's row \"", row->first, "\""));
     }
     const JobId id = job.plan.id;
+    if (ForgetAdmitted(id).key != row->first) {
+      return absl::DataLossError(
+          absl::StrCat("the store's row \"", row->first, "\" holds the job \"", id, "\""));
+    }
     jobs.emplace(id, std::make_shared<const AdmittedJob>(std::move(job)));
   }
   return jobs;

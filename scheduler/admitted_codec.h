@@ -22,7 +22,7 @@ StoreWrite EncodeAdmittedWithoutKey(const AdmittedJob& job);
 
 // Returns all admitted jobs of `rows`. Jobs of older stores, and of records, have no capability
 // key.
-// Errors: kDataLoss  a row cannot be read; names it.
+// Errors: kDataLoss  a row cannot be read, or holds another job than its key says; names it.
 absl::StatusOr<AdmittedJobs> DecodeAdmitted(const StoreRows& rows);
 
 }  // namespace capstan::scheduler

@@ -67,5 +67,16 @@ TEST_CASE("Admitted codec: a damaged row is named", "[scheduler]") {
                "\"admitted/a-1\"");
 }
 
+TEST_CASE("Admitted codec: a row that holds another job is refused, with both names (fuzzed)",
+          "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  PosixDisk disk;
+  REQUIRE_OK_AND_ASSIGN(AdmittedJob job, AdmitJob(testing::MakeSmallJob(folder.path())));
+  REQUIRE_OK(NameJob(1, folder.path(), disk, OldModel::kKeep, job));
+  const StoreWrite row = EncodeAdmitted(job);
+  CHECK_STATUS(DecodeAdmitted({{"admitted/a-1", *row.value}}), absl::StatusCode::kDataLoss,
+               "the store's row \"admitted/a-1\" holds the job \"small-1\"");
+}
+
 }  // namespace
 }  // namespace capstan::scheduler
