@@ -1,5 +1,5 @@
-"""A cluster as deploy/README.md sets one up: hosts that know each other by name, daemons that listen
-on all addresses, certificates; a job, new certificates, and a user who is denied.
+"""A cluster as deploy/README.md sets one up: hosts that know each other by name, daemons that
+listen on all addresses, certificates; a job, new certificates, and a user who is denied.
 
 Each host is a network namespace with a host name of its own. Skipped, with the reason, where
 namespaces are not allowed.
