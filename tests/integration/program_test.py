@@ -2,26 +2,19 @@
 
 import hashlib
 import json
-import os
-import pathlib
-import signal
-import struct
 import sys
 import unittest
 
 import cluster
+import programs
+from programs import ENVIRONMENT, tensors
 
-PYTHON = pathlib.Path(sys.executable)
-ENVIRONMENT = {
-    "PYTHONPATH": str(cluster.runfile("worker/python/capstan/__init__.py").parents[1]),
-    "CAPSTAN_CLIENT_LIBRARY": str(cluster.runfile("worker/program/libcapstan_client.so")),
-}
 SAMPLES = 200
 
 
 def job(*arguments, workers=2, epochs=5, more=""):
     script = cluster.runfile("tests/integration/linear_program.py")
-    command = " ".join(f"command: {json.dumps(str(word))}" for word in (PYTHON, script, *arguments))
+    command = " ".join(f"command: {json.dumps(str(word))}" for word in (sys.executable, script, *arguments))
     variables = " ".join(f"environment {{ key: {json.dumps(name)} value: {json.dumps(value)} }}"
                          for name, value in ENVIRONMENT.items())
     return f"""
@@ -38,50 +31,13 @@ def job(*arguments, workers=2, epochs=5, more=""):
     """
 
 
-def tensors(path):
-    """The fp32 tensors of a safetensors file by name."""
-    data = path.read_bytes()
-    end = 8 + struct.unpack("<Q", data[:8])[0]
-    found = {}
-    for name, tensor in json.loads(data[8:end]).items():
-        if name != "__metadata__":
-            first, last = tensor["data_offsets"]
-            found[name] = struct.unpack(f"<{(last - first) // 4}f", data[end + first:end + last])
-    return found
-
-
-class ProgramTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = cluster.Cluster(servers=2, workers=2, worker_flags=("--run-programs",))
-        cls.addClassCleanup(cls.cluster.close)
-
-    def finish(self, text, kill=False):
-        name = self.cluster.submit(text)
-        if kill:
-            self.cluster.wait_iteration(name, 10)
-            self.kill_program(name)
-        status = self.cluster.wait(name)
-        self.assertEqual(status["state"], "SUCCEEDED", status)
-        return self.cluster.output(name) / "model.safetensors"
-
-    def kill_program(self, name):
-        def program():
-            for worker, daemon in self.cluster.daemons.items():
-                for pid in cluster.children(daemon.process.pid) if "worker" in worker else []:
-                    variables = pathlib.Path("/proc", str(pid), "environ").read_bytes()
-                    if f"/{name}/".encode() in variables:
-                        return pid
-            return None
-
-        os.kill(cluster.until("a program runs", program), signal.SIGKILL)
-
+class ProgramTest(programs.ProgramCase):
     def test_it_learns_and_has_the_same_bits_with_any_number_of_workers_and_kills(self):
         hashes = set()
         for workers, kill in ((1, False), (2, False), (2, True)):
             with self.subTest(workers=workers, kill=kill):
                 epochs = 60 if kill else 5
-                model = self.finish(job(workers=workers, epochs=epochs), kill)
+                model = self.finish(job(workers=workers, epochs=epochs), 10 if kill else None)
                 if kill:
                     same = self.finish(job(workers=1, epochs=epochs))
                     self.assertEqual(model.read_bytes()[-36:], same.read_bytes()[-36:])
@@ -116,7 +72,7 @@ class ProgramTest(unittest.TestCase):
 
     def test_a_program_that_is_not_there_fails_the_job(self):
         status = self.cluster.wait(self.cluster.submit(
-            job().replace(json.dumps(str(PYTHON)), '"no-such-program"')))
+            job().replace(json.dumps(sys.executable), '"no-such-program"')))
         self.assertEqual(status["state"], "FAILED", status)
         self.assertIn("no-such-program", json.dumps(status))
 

@@ -2,14 +2,13 @@
 
 import json
 import os
-import pathlib
-import signal
 import subprocess
 import sys
 import unittest
 
 import cluster
-from program_test import ENVIRONMENT, tensors
+import programs
+from programs import ENVIRONMENT, tensors
 
 try:
     import torch
@@ -24,11 +23,8 @@ def command(*arguments):
 
 
 @unittest.skipIf(torch is None, "PyTorch is missing: deploy/install --tests")
-class TorchTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = cluster.Cluster(servers=2, workers=4, worker_flags=("--run-programs",))
-        cls.addClassCleanup(cls.cluster.close)
+class TorchTest(programs.ProgramCase):
+    workers = 4
 
     def declared(self, *arguments):
         """The job that the script describes, with how it is started."""
@@ -41,26 +37,9 @@ class TorchTest(unittest.TestCase):
         job["program"] |= {"command": command(*arguments), "environment": ENVIRONMENT}
         return job
 
-    def train(self, job, workers, kill=None):
+    def train(self, job, workers, kill_at=None):
         job["resources"] = {"workers": workers, "replicas": 1}
-        name = self.cluster.submit(json.dumps(job), "job.json")
-        if kill is not None:
-            self.cluster.wait_iteration(name, 5)
-            kill(name)
-        status = self.cluster.wait(name)
-        self.assertEqual(status["state"], "SUCCEEDED", status)
-        return self.cluster.output(name) / "model.safetensors"
-
-    def kill_program(self, name):
-        def program():
-            for worker, daemon in self.cluster.daemons.items():
-                for pid in cluster.children(daemon.process.pid) if "worker" in worker else []:
-                    variables = pathlib.Path("/proc", str(pid), "environ").read_bytes()
-                    if f"/{name}/".encode() in variables:
-                        return pid
-            return None
-
-        os.kill(cluster.until("a program runs", program), signal.SIGKILL)
+        return self.finish(json.dumps(job), kill_at, "job.json")
 
     def test_one_worker_computes_what_pytorch_computes_alone(self):
         log, saved = self.cluster.folder / "batches.jsonl", self.cluster.folder / "state.pt"
@@ -81,7 +60,7 @@ class TorchTest(unittest.TestCase):
     def test_the_bits_are_the_same_for_any_number_of_workers_and_kills(self):
         job = self.declared()
         results = [tensors(self.train(job, workers)) for workers in (1, 2)]
-        results.append(tensors(self.train(job, 2, kill=self.kill_program)))
+        results.append(tensors(self.train(job, 2, kill_at=5)))
         self.assertEqual(results[1], results[0])
         self.assertEqual(results[2], results[0])
 
