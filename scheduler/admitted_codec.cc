@@ -17,6 +17,8 @@ namespace {
 
 constexpr absl::string_view kPrefix = "admitted/";
 
+std::string KeyOf(const JobId& job) { return absl::StrCat(kPrefix, job); }
+
 absl::Status Decode(const std::string& bytes, AdmittedJob& job) {
   return DecodeState(bytes, Moment(), [&job](auto& archive) {
     std::string submitted;
@@ -40,7 +42,7 @@ absl::Status Decode(const std::string& bytes, AdmittedJob& job) {
 StoreWrite Encode(const AdmittedJob& job, const std::string& key) {
   std::vector<std::string> tables;
   for (const v1::TableSpec& table : job.tables) tables.push_back(table.SerializeAsString());
-  return {absl::StrCat(kPrefix, job.plan.id), EncodeState(Moment(), [&](auto& archive) {
+  return {KeyOf(job.plan.id), EncodeState(Moment(), [&](auto& archive) {
             archive(job.plan, job.submitted.SerializeAsString(), job.spec.SerializeAsString(),
                     tables, job.mode, job.output_directory, key);
           })};
@@ -54,7 +56,7 @@ StoreWrite EncodeAdmitted(const AdmittedJob& job) {
 
 StoreWrite EncodeAdmittedWithoutKey(const AdmittedJob& job) { return Encode(job, ""); }
 
-StoreWrite ForgetAdmitted(const JobId& job) { return {absl::StrCat(kPrefix, job), std::nullopt}; }
+StoreWrite ForgetAdmitted(const JobId& job) { return {KeyOf(job), std::nullopt}; }
 
 absl::StatusOr<AdmittedJobs> DecodeAdmitted(const StoreRows& rows) {
   AdmittedJobs jobs;
@@ -65,7 +67,7 @@ absl::StatusOr<AdmittedJobs> DecodeAdmitted(const StoreRows& rows) {
       return Annotate(status, absl::StrCat("the store's row \"", row->first, "\""));
     }
     const JobId id = job.plan.id;
-    if (ForgetAdmitted(id).key != row->first) {
+    if (KeyOf(id) != row->first) {
       return absl::DataLossError(
           absl::StrCat("the store's row \"", row->first, "\" holds the job \"", id, "\""));
     }
