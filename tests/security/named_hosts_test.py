@@ -61,8 +61,7 @@ class NamedHostsTest(unittest.TestCase):
                             data=synthetic.data_block(live.folder / "data", side=28),
                             more=f'output {{ directory: "{live.folder / "out"}" }}')
         path = live.write_job(job)
-        submitted = live.run("job", "submit", str(path), "--no-wait", "--replace", "-o", "json")
-        status = live.wait(submitted.stdout.split('"jobId":')[1].split('"')[1])
+        status = live.wait(live.json("job", "submit", str(path), "--no-wait", "--replace")["jobId"])
         self.assertEqual(status["state"], "SUCCEEDED", status)
         # A process that ends slowly looks dead: gRPC 1.51 took up to 10 s to shut down.
         died = [event for event in status.get("events", []) if event["kind"] == "TASK_DIED"]
