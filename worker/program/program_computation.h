@@ -107,7 +107,7 @@ class ProgramComputation final : public Computation {
 
   mutable absl::Mutex mutex_;
   std::optional<Offer> offer_ ABSL_GUARDED_BY(mutex_);
-  std::optional<WorkResult> result_ ABSL_GUARDED_BY(mutex_);  // Of the offer.
+  std::optional<WorkResult> result_ ABSL_GUARDED_BY(mutex_);  // Finish sets it.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };

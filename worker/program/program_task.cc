@@ -36,12 +36,6 @@ ProgramTask::ProgramTask(const v1::TaskAssignment& assignment, const Options& op
   thread_ = std::thread([this, options] { Run(options); });
 }
 
-ProgramTask::~ProgramTask() {
-  if (!thread_.joinable()) return;
-  computation_->Fail(absl::InvalidArgumentError("the program has left before its job was done"));
-  Join();
-}
-
 void ProgramTask::Run(const Options& options) {
   const std::string folder = std::filesystem::path(options.spec).parent_path().string();
   exit_code_ = RunTask(assignment_, options.scheduler, credentials_.get(), folder,
@@ -50,8 +44,11 @@ void ProgramTask::Run(const Options& options) {
   computation_->End();
 }
 
-int ProgramTask::Join() {
-  if (thread_.joinable()) thread_.join();
+int ProgramTask::Leave() {
+  if (thread_.joinable()) {
+    computation_->Fail(absl::InvalidArgumentError("the program has left before its job was done"));
+    thread_.join();
+  }
   return exit_code_;
 }
 

@@ -27,15 +27,15 @@ class ProgramTask {
   };
   // Errors: those of ReadTaskSpec and OpenCredentials; kInvalidArgument  the job has no program.
   static absl::StatusOr<std::unique_ptr<ProgramTask>> Start(const Options& options);
-  ~ProgramTask();  // Fails the task if it has not ended, and joins.
+  ~ProgramTask() { Leave(); }
   ProgramTask(const ProgramTask&) = delete;
   ProgramTask& operator=(const ProgramTask&) = delete;
 
   const v1::TaskAssignment& assignment() const { return assignment_; }
   ProgramComputation& computation() { return *computation_; }
-  // Waits for the task's end, after Next has said so or Fail was called. Returns its exit code
+  // Waits for the task's end; a task that is not done fails. Returns its exit code
   // (worker/task/run_task.h). Idempotent.
-  int Join();
+  int Leave();
 
  private:
   ProgramTask(const v1::TaskAssignment& assignment, const Options& options,
