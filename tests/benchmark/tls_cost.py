@@ -3,7 +3,7 @@
 Scheduler, server and worker are hosts of their own (network namespaces joined by a bridge), so that
 no memory is shared. LeNet (28x28 images, batch 64, momentum SGD, BSP, one compute thread):
 
-training    samples/s of an epoch of STEPS batches, from its first pull to its last acknowledged
+training    samples/s of an epoch of 400 batches, from its first pull to its last acknowledged
             push
 one step    seconds from the submission of a job of one batch to its end
 
@@ -17,13 +17,9 @@ import sys
 import time
 
 import cluster
+import lenet_job
 import namespaces
-import synthetic
 import tls_cluster
-
-STEPS = 400
-BATCH = 64
-
 
 class PlainHosts(namespaces.Hosts, cluster.Cluster):
     """Plain text."""
@@ -33,30 +29,14 @@ class TlsHosts(namespaces.Hosts, tls_cluster.TlsCluster):
     """Encrypted."""
 
 
-def job(live, steps):
-    return synthetic.job(
-        live.folder,
-        model='zoo: "lenet"',
-        workers=1,
-        servers=1,
-        epochs=1,
-        batch_size=BATCH,
-        optimizer="momentum {} learning_rate: 0.01",
-        data=live.data[steps],
-    )
-
-
 def train(live):
     """Samples per second."""
-    status = live.wait(live.submit(job(live, STEPS)))
-    if status["state"] != "SUCCEEDED":
-        sys.exit(f"the job failed: {status}\n{live.logs()}")
-    return STEPS * BATCH / status["results"][0]["seconds"]
+    return lenet_job.rate(live, live.data[lenet_job.STEPS])
 
 
 def one_step(live):
     """Seconds."""
-    path = live.write_job(job(live, 1))
+    path = live.write_job(lenet_job.text(live, live.data[1]))
     begin = time.monotonic()
     live.run("job", "submit", str(path))
     return time.monotonic() - begin
@@ -73,10 +53,10 @@ def serve(kind, pipe):
         return
     with kind(servers=1, workers=1) as live:
         live.data = {}
-        for steps in (STEPS, 1):
+        for steps in (lenet_job.STEPS, 1):
             folder = live.folder / f"data-{steps}"
             folder.mkdir()
-            live.data[steps] = synthetic.train_only_block(folder, steps * BATCH, side=28)
+            live.data[steps] = lenet_job.data(folder, steps)
         for measure in iter(pipe.recv, None):
             pipe.send(MEASURES[measure](live))
 

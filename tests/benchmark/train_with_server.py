@@ -13,29 +13,9 @@ import statistics
 import sys
 
 import cluster
-import synthetic
+import lenet_job
+from lenet_job import BATCH, STEPS
 from train_cpu import CASES, Ours
-
-STEPS = 400
-BATCH = 64  # As in the case of train_cpu.
-
-
-def with_server(live):
-    """Samples per second of one epoch of STEPS batches."""
-    text = synthetic.job(
-        live.folder,
-        model='zoo: "lenet"',
-        workers=1,
-        servers=1,
-        epochs=1,
-        batch_size=BATCH,
-        optimizer="momentum {} learning_rate: 0.01",
-        data=live.data,
-    )
-    status = live.wait(live.submit(text))
-    if status["state"] != "SUCCEEDED":
-        sys.exit(f"the job failed: {status}\n{live.logs()}")
-    return STEPS * BATCH / status["results"][0]["seconds"]
 
 
 def without_server(trainer):
@@ -58,11 +38,11 @@ def main():
     trainer.run(10)
     with_rates, without_rates = [], []
     with cluster.Cluster(servers=1, workers=1) as live:
-        live.data = synthetic.train_only_block(live.folder, STEPS * BATCH, side=28)
-        with_server(live)
+        data = lenet_job.data(live.folder, STEPS)
+        lenet_job.rate(live, data)
         for _ in range(arguments.rounds):
             without_rates.append(without_server(trainer))
-            with_rates.append(with_server(live))
+            with_rates.append(lenet_job.rate(live, data))
     trainer.close()
     print(f"LeNet, batch {BATCH}, one compute thread, medians of {arguments.rounds} rounds in turn")
     print(f"{'samples/s':<36}{'median':>10}{'min':>10}{'max':>10}")
