@@ -91,7 +91,7 @@ class Transfer {
   SocketStream& from_;
   SocketStream& to_;
   std::string bytes_, received_;
-  std::vector<size_t> ends_;  // Of all pieces so far.
+  std::vector<size_t> ends_;  // Where each piece so far ends.
   size_t sent_ = 0;
   std::mt19937 random_;
 };

@@ -147,7 +147,7 @@ class WinogradPlan : public CpuPlan {
   const WinogradTransforms& transforms_;
 
  private:
-  const int64_t tile_rows_, tile_columns_;  // Of an image.
+  const int64_t tile_rows_, tile_columns_;  // They count the tiles of an image.
   HostFloats zeros_;                        // A pixel outside of the image.
 };
 

@@ -17,7 +17,7 @@ namespace capstan::testing {
 class TlsDaemon {
  public:
   struct Options {
-    PeerRole role = PeerRole::kScheduler;  // Whose program it is.
+    PeerRole role = PeerRole::kScheduler;  // This role's program is run.
     std::string name = {};                 // In its certificate, and so the node's.
     std::string scheduler = {};            // host:port; of a node.
     std::vector<std::string> flags = {};
