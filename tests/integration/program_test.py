@@ -14,7 +14,8 @@ SAMPLES = 200
 
 def job(*arguments, workers=2, epochs=5, more=""):
     script = cluster.runfile("tests/integration/linear_program.py")
-    command = " ".join(f"command: {json.dumps(str(word))}" for word in (sys.executable, script, *arguments))
+    words = (sys.executable, script, *arguments)
+    command = " ".join(f"command: {json.dumps(str(word))}" for word in words)
     variables = " ".join(f"environment {{ key: {json.dumps(name)} value: {json.dumps(value)} }}"
                          for name, value in ENVIRONMENT.items())
     return f"""
