@@ -26,11 +26,12 @@ std::string FolderOf(const std::string& checkpoint) {
   return std::filesystem::path(checkpoint).parent_path().string();
 }
 
-// Returns the snapshot of a shard without updates.
+// Returns the snapshot of a shard without updates. `table` is empty if it has rows.
 v1::ShardSnapshot SnapshotOf(const std::vector<float>& table, const Range& elements) {
   v1::ShardSnapshot snapshot;
   snapshot.mutable_state();
   snapshot.set_elements(elements.size());
+  if (table.empty()) return snapshot;
   snapshot.set_values(table.data() + elements.begin,
                       static_cast<size_t>(elements.size()) * sizeof(float));
   return snapshot;

@@ -2,7 +2,9 @@
 
 #include <google/protobuf/util/message_differencer.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -76,16 +78,19 @@ void CompareTraining(const v1::CheckpointManifest& manifest, const AdmittedJob& 
                "the modes do not count alike what is trained; within one its fields may change");
 }
 
-void CompareOptimizer(const v1::Optimizer& before, const v1::Optimizer& now, Comparison& compare) {
+// `field`: where the job has it.
+void CompareOptimizer(const std::string& field, const v1::Optimizer& before,
+                      const v1::Optimizer& now, Comparison& compare) {
   const absl::string_view why = "its state would not fit; rates and the like may change";
-  compare.Same("optimizer", NameOf(before), NameOf(now), why);
+  compare.Same(field, NameOf(before), NameOf(now), why);
   if (before.kind_case() != now.kind_case()) return;
   const float old_momentum = before.rmsprop().momentum(), momentum = now.rmsprop().momentum();
   if ((old_momentum > 0) != (momentum > 0)) {
-    compare.Same("optimizer.rmsprop.momentum", old_momentum, momentum, why);
+    compare.Same(absl::StrCat(field, ".rmsprop.momentum"), old_momentum, momentum, why);
   }
   const auto text = [](bool value) { return value ? "true" : "false"; };
-  compare.Same("optimizer.adagrad.row_wise", std::string(text(before.adagrad().row_wise())),
+  compare.Same(absl::StrCat(field, ".adagrad.row_wise"),
+               std::string(text(before.adagrad().row_wise())),
                std::string(text(now.adagrad().row_wise())), why);
 }
 
@@ -101,11 +106,12 @@ v1::Data WhatPositionsMean(v1::Data data) {
   return data;
 }
 
-// Returns `program` without how it is started.
+// Returns `program` without how it is started, and without its optimizers.
 v1::Program WhatProgramTrains(v1::Program program) {
   program.clear_command();
   program.clear_directory();
   program.clear_environment();
+  program.clear_optimizers();
   return program;
 }
 
@@ -125,7 +131,12 @@ std::vector<std::string> WhyNotRestorable(const v1::CheckpointManifest& manifest
                       WhatProgramTrains(job.spec.program()),
                       "its tensors and samples are those of the checkpoint; how it is started may "
                       "change");
-  CompareOptimizer(manifest.spec().optimizer(), job.spec.optimizer(), compare);
+  CompareOptimizer("optimizer", manifest.spec().optimizer(), job.spec.optimizer(), compare);
+  const auto& before = manifest.spec().program().optimizers();
+  const auto& now = job.spec.program().optimizers();
+  for (int i = 0; i < std::min(before.size(), now.size()); ++i) {
+    CompareOptimizer(absl::StrCat("program.optimizers[", i, "]"), before[i], now[i], compare);
+  }
   bool same_tables = static_cast<size_t>(manifest.tables_size()) == job.tables.size();
   for (size_t i = 0; same_tables && i < job.tables.size(); ++i) {
     same_tables = manifest.tables(static_cast<int>(i)).elements() == job.tables[i].elements();

@@ -71,13 +71,15 @@ void WarnOf(const v1::Data& data, const std::string& field, ExampleSet& set, Job
   }
 }
 
-// Checks limits that each field of the model keeps alone, but the tables made of them may break.
-void CheckTables(const std::vector<v1::TableSpec>& tables, std::vector<Diagnostic>* diagnostics) {
+}  // namespace
+
+void CheckRowTables(const std::vector<v1::TableSpec>& tables, const std::string& field,
+                    std::vector<Diagnostic>* diagnostics) {
   for (const v1::TableSpec& table : tables) {
     const int64_t memory = table.sparse().memory_bytes();
     const int64_t least = SparseMemoryMin(table.sparse());
     if (memory > 0 && memory < least) {
-      FieldChecker("model.sparse.rows", diagnostics)
+      FieldChecker(field, diagnostics)
           .Wrong("memory_mib", absl::StrCat(memory >> 20),
                  absl::StrCat("at least ", (least + (1 << 20) - 1) >> 20, ", some rows of ",
                               table.sparse().dim(), " floats in each of ", table.sparse().buckets(),
@@ -85,13 +87,9 @@ void CheckTables(const std::vector<v1::TableSpec>& tables, std::vector<Diagnosti
       continue;
     }
     const absl::Status status = ValidateTable(table);
-    if (!status.ok()) {
-      diagnostics->push_back({"model.sparse", "", "", std::string(status.message())});
-    }
+    if (!status.ok()) diagnostics->push_back({field, "", "", std::string(status.message())});
   }
 }
-
-}  // namespace
 
 JobCheck CheckExamples(const v1::JobSpec& spec) {
   JobCheck result;
@@ -129,7 +127,7 @@ JobCheck CheckExamples(const v1::JobSpec& spec) {
     return result;
   }
   result.tables = MakeSparseTables(spec.model().sparse(), (*model)->shape());
-  CheckTables(result.tables, &result.diagnostics);
+  CheckRowTables(result.tables, "model.sparse.rows", &result.diagnostics);
   return result;
 }
 

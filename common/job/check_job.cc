@@ -178,16 +178,19 @@ std::string FieldOfPlanError(const v1::Model& model, absl::string_view message) 
 }
 
 // Checks the limit of tensors that no shard may cut.
-void CheckTensorSizes(const v1::Optimizer& optimizer, const std::vector<v1::TableSpec>& tables,
+void CheckTensorSizes(const v1::Optimizer& of_job, const std::vector<v1::TableSpec>& tables,
                       std::vector<Diagnostic>* diagnostics) {
-  if (!NeedsWholeTensors(OptimizerName(optimizer))) return;
-  for (const v1::TensorSpec& tensor : tables[kParametersTable].tensors()) {
-    if (ElementCount(tensor) <= kWholeTensorElementsMax) continue;
-    FieldChecker("optimizer", diagnostics)
-        .Wrong(OptimizerName(optimizer),
-               absl::StrCat(tensor.name(), " of ", ElementCount(tensor), " elements"),
-               absl::StrCat("tensors of at most ", kWholeTensorElementsMax,
-                            " elements, since their norms are taken on one server"));
+  for (const v1::TableSpec& table : tables) {
+    const v1::Optimizer& optimizer = table.has_optimizer() ? table.optimizer() : of_job;
+    if (table.rule() != v1::OPTIMIZER || !NeedsWholeTensors(OptimizerName(optimizer))) continue;
+    for (const v1::TensorSpec& tensor : table.tensors()) {
+      if (ElementCount(tensor) <= kWholeTensorElementsMax) continue;
+      FieldChecker("optimizer", diagnostics)
+          .Wrong(OptimizerName(optimizer),
+                 absl::StrCat(tensor.name(), " of ", ElementCount(tensor), " elements"),
+                 absl::StrCat("tensors of at most ", kWholeTensorElementsMax,
+                              " elements, since their norms are taken on one server"));
+    }
   }
 }
 
@@ -246,6 +249,7 @@ JobCheck CheckProgram(const v1::JobSpec& spec) {
   }
   result.tables = ProgramTables(program);
   CheckTensorSizes(spec.optimizer(), result.tables, &result.diagnostics);
+  CheckRowTables(result.tables, "program.rows", &result.diagnostics);
   if (!result.diagnostics.empty()) return result;
   result.train_count = program.samples();
   ReadWeights(spec.training(), &result);

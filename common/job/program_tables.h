@@ -10,8 +10,17 @@
 
 namespace capstan {
 
-// The table "parameters" and, if the program has averages, "statistics" (common/model/tables.h),
-// with the tensors end to end in the program's order. All initial values are 0.
+// Some of its parameters are rows, which works name by keys.
+inline bool HasRows(const v1::JobSpec& job) {
+  return job.model().has_sparse() || !job.program().rows().empty();
+}
+
+// The optimizer of this number (v1::Program::Tensor::optimizer) updates rows.
+bool UpdatesRows(const v1::JobSpec& job, int number);
+
+// By index: a dense table for each optimizer that parameters have ("parameters" for the job's,
+// "parameters-N" for the N-th of the program's), "statistics" if the program has averages, and the
+// tables of rows. Tensors lie end to end in the program's order; their initial values are 0.
 // REQUIRES: ValidateProgram (validate_program.h) found nothing wrong.
 std::vector<v1::TableSpec> ProgramTables(const v1::Program& program);
 

@@ -10,6 +10,7 @@
 #include "common/job/consistency_of.h"
 #include "common/job/field_checker.h"
 #include "common/job/labels.h"
+#include "common/job/program_tables.h"
 #include "common/job/validate_data.h"
 #include "common/job/validate_model.h"
 #include "common/job/validate_optimizer.h"
@@ -71,9 +72,8 @@ template <typename Mode>
 void ValidateCorrections(const v1::JobSpec& spec, const Mode& mode, FieldChecker check) {
   const float lambda = mode.delay_compensation();
   check.Real("delay_compensation", lambda, AtLeast(0.0), Presence::kExplicit);
-  if (spec.model().has_sparse()) {
-    constexpr const char* kExpected =
-        "nothing: only models of layers have late gradients corrected";
+  if (HasRows(spec)) {
+    constexpr const char* kExpected = "nothing: late gradients of rows are not corrected";
     if (mode.rate_by_staleness()) check.Wrong("rate_by_staleness", "true", kExpected);
     if (lambda > 0.0f) check.Wrong("delay_compensation", absl::StrCat(lambda), kExpected);
     return;
@@ -293,7 +293,7 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
     check.Missing("training", "epochs and batch_size");
   }
   if (spec.has_optimizer()) {
-    ValidateOptimizer(spec.optimizer(), spec.model().has_sparse(), check.In("optimizer"));
+    ValidateOptimizer(spec.optimizer(), UpdatesRows(spec, 0), check.In("optimizer"));
   } else {
     check.Missing("optimizer", "a kind, such as sgd {}, and learning_rate");
   }

@@ -125,11 +125,12 @@ TEST_CASE("ValidateJob: sparse models are computed on the CPU", "[job]") {
 }
 
 TEST_CASE("ValidateJob: late gradients of rows are not corrected", "[job]") {
-  CHECK(ErrorsAfter("consistency { ssp { rate_by_staleness: true delay_compensation: 0.5 } }") ==
-        Lines{"consistency.ssp.rate_by_staleness: got true, expected nothing: only models of "
-              "layers have late gradients corrected",
-              "consistency.ssp.delay_compensation: got 0.5, expected nothing: only models of "
-              "layers have late gradients corrected"});
+  CHECK(
+      ErrorsAfter("consistency { ssp { rate_by_staleness: true delay_compensation: 0.5 } }") ==
+      Lines{"consistency.ssp.rate_by_staleness: got true, expected nothing: late gradients of rows "
+            "are not corrected",
+            "consistency.ssp.delay_compensation: got 0.5, expected nothing: late gradients of rows "
+            "are not corrected"});
 }
 
 TEST_CASE("ValidateJob: rows are kept where a rule lets them be used again", "[job]") {

@@ -1,5 +1,8 @@
 #include "common/job/validate_optimizer.h"
 
+#include <cstdint>
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/job/optimizer_fields.h"
@@ -17,6 +20,27 @@ void ValidateKind(const v1::Optimizer& optimizer, FieldChecker check) {
   }
 }
 
+constexpr int kPiecesMax = 100'000;
+
+void ValidatePieces(const v1::Schedule::Pieces& pieces, FieldChecker check) {
+  const int count = pieces.begins_size();
+  if (count < 1 || count > kPiecesMax || pieces.factors_size() != count) {
+    check.Wrong("", absl::StrCat(count, " begins and ", pieces.factors_size(), " factors"),
+                absl::StrCat("as many of both, 1 to ", kPiecesMax));
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    const int64_t low = i == 0 ? 0 : pieces.begins(i - 1) + 1;
+    const int64_t high = i == 0 ? 0 : std::numeric_limits<int64_t>::max() - 1;
+    if (!check.IntegerBetween(absl::StrCat("begins[", i, "]"), pieces.begins(i), low, high,
+                              Presence::kExplicit) ||
+        !check.Real(absl::StrCat("factors[", i, "]"), pieces.factors(i), AtLeast(0),
+                    Presence::kExplicit)) {
+      return;
+    }
+  }
+}
+
 void ValidateSchedule(const v1::Schedule& schedule, FieldChecker check) {
   if (schedule.has_step()) {
     check.IntegerAtLeast("step.every", schedule.step().every(), 1, Presence::kImplicit);
@@ -26,6 +50,7 @@ void ValidateSchedule(const v1::Schedule& schedule, FieldChecker check) {
     check.IntegerAtLeast("cosine.steps", schedule.cosine().steps(), 1, Presence::kImplicit);
     check.Real("cosine.minimum", schedule.cosine().minimum(), AtLeast(0), Presence::kExplicit);
   }
+  if (schedule.has_pieces()) ValidatePieces(schedule.pieces(), check.In("pieces"));
   check.IntegerAtLeast("warmup_steps", schedule.warmup_steps(), 0, Presence::kExplicit);
 }
 
@@ -41,7 +66,8 @@ void ValidateForRows(const v1::Optimizer& optimizer, bool sparse, FieldChecker c
   }
   const v1::Schedule& schedule = optimizer.schedule();
   const bool constant =
-      !schedule.has_step() && !schedule.has_cosine() && schedule.warmup_steps() == 0;
+      (schedule.kind_case() == v1::Schedule::KIND_NOT_SET || schedule.has_constant()) &&
+      schedule.warmup_steps() == 0;
   if (sparse && optimizer.has_ftrl() && !constant) {
     check.Wrong("schedule", "a rate that changes",
                 "none: with ftrl the weights of rows that are seldom updated follow from the rate");

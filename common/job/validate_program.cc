@@ -1,14 +1,20 @@
 #include "common/job/validate_program.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <set>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/devices/devices_codec.h"
+#include "common/job/program_tables.h"
+#include "common/job/validate_optimizer.h"
+#include "common/job/validate_sparse_model.h"
+#include "common/model/tables.h"
 #include "common/types/job_limits.h"
 #include "google/protobuf/repeated_ptr_field.h"
 
@@ -21,7 +27,12 @@ constexpr int kArgumentsMax = 1000;
 constexpr int kVariablesMax = 1000;
 constexpr int kTensorsMax = 100'000;
 constexpr size_t kTensorNameBytesMax = 256;
+constexpr int kRowTablesMax = 100;
+constexpr size_t kRowTableNameBytesMax = 64;
+constexpr int kOptimizersMax = 100;
 constexpr int64_t kProgramSamplesMax = std::numeric_limits<uint32_t>::max();
+constexpr absl::string_view kClipsItself =
+    "nothing beside program, which clips its gradients itself";
 constexpr absl::string_view kProgramHasIt = "nothing beside program, which has its own";
 
 bool IsVariableName(absl::string_view name) {
@@ -92,13 +103,90 @@ void ValidateTensors(const Tensors& tensors, absl::string_view field, std::set<s
   }
 }
 
+void ValidateOptimizerNumber(const v1::Program& program, int number, FieldChecker check) {
+  check.IntegerBetween("optimizer", number, 0, program.optimizers_size(), Presence::kExplicit);
+}
+
+// Letters as in a file's name, and no name that ProgramTables gives.
+bool IsRowTableName(absl::string_view name) {
+  const auto fits = [](char c) {
+    return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
+  };
+  return !name.empty() && name.size() <= kRowTableNameBytesMax &&
+         std::all_of(name.begin(), name.end(), fits) && name != "statistics" &&
+         name != "parameters" && !absl::StartsWith(name, "parameters-");
+}
+
+void ValidateRows(const v1::Program& program, std::set<std::string>* names, FieldChecker check) {
+  if (program.rows_size() > kRowTablesMax) {
+    check.Wrong("rows", absl::StrCat(program.rows_size(), " tables"),
+                absl::StrCat("at most ", kRowTablesMax));
+    return;
+  }
+  for (int i = 0; i < program.rows_size(); ++i) {
+    const v1::Program::Rows& rows = program.rows(i);
+    FieldChecker in = check.In(absl::StrCat("rows[", i, "]"));
+    if (!IsRowTableName(rows.name())) {
+      in.Wrong("name", Quote(rows.name()),
+               absl::StrCat("1 to ", kRowTableNameBytesMax,
+                            " letters, digits, '_', '.' or '-', and not the name of another table: "
+                            "parameters, parameters-N, statistics"));
+    } else if (!names->insert(rows.name()).second) {
+      in.Wrong("name", Quote(rows.name()), "a name that nothing else in the program has");
+    }
+    in.IntegerBetween("dim", rows.dim(), 1, kSparseDimMax, Presence::kImplicit);
+    if (rows.has_initial_std()) {
+      in.Real("initial_std", rows.initial_std(), AtLeast(0), Presence::kExplicit);
+    }
+    const int32_t buckets = rows.has_buckets() ? rows.buckets() : kRowBucketsDefault;
+    in.IntegerBetween("buckets", buckets, 1, kSparseBucketsMax, Presence::kExplicit);
+    ValidateRowLifetime(rows.lifetime(), buckets, in.In("lifetime"));
+    ValidateOptimizerNumber(program, rows.optimizer(), in);
+  }
+}
+
+// Checks the program's own optimizers, and which of them tensors and rows name.
+void ValidateOptimizers(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Program& program = spec.program();
+  if (program.optimizers_size() > kOptimizersMax) {
+    check.Wrong("optimizers", absl::StrCat(program.optimizers_size()),
+                absl::StrCat("at most ", kOptimizersMax));
+    return;
+  }
+  for (int i = 0; i < program.optimizers_size(); ++i) {
+    const v1::Optimizer& optimizer = program.optimizers(i);
+    FieldChecker in = check.In(absl::StrCat("optimizers[", i, "]"));
+    ValidateOptimizer(optimizer, UpdatesRows(spec, i + 1), in);
+    if (optimizer.has_clip_norm()) {
+      in.Wrong("clip_norm", absl::StrCat(optimizer.clip_norm()), kClipsItself);
+    }
+  }
+  for (int i = 0; i < program.parameters_size(); ++i) {
+    const int number = program.parameters(i).optimizer();
+    FieldChecker in = check.In(absl::StrCat("parameters[", i, "]"));
+    ValidateOptimizerNumber(program, number, in);
+    const bool ftrl = number > 0 && number <= program.optimizers_size() &&
+                      program.optimizers(number - 1).has_ftrl();
+    if (ftrl && !spec.training().initial_weights().empty()) {
+      in.Wrong("optimizer", absl::StrCat(number, ", ftrl"),
+               "another with training.initial_weights: ftrl makes each weight from its gradients "
+               "alone");
+    }
+  }
+  for (int i = 0; i < program.averages_size(); ++i) {
+    const int number = program.averages(i).optimizer();
+    if (number == 0) continue;
+    check.Wrong(absl::StrCat("averages[", i, "].optimizer"), absl::StrCat(number),
+                "nothing: averages have none");
+  }
+}
+
 // The fields that say what a model of ours computes.
 void ValidateOthers(const v1::JobSpec& spec, FieldChecker check) {
   if (spec.has_model()) check.Wrong("model", "a value", kProgramHasIt);
   if (spec.has_data()) check.Wrong("data", "a value", kProgramHasIt);
   if (spec.optimizer().has_clip_norm()) {
-    check.Wrong("optimizer.clip_norm", absl::StrCat(spec.optimizer().clip_norm()),
-                "nothing beside program, which clips its gradients itself");
+    check.Wrong("optimizer.clip_norm", absl::StrCat(spec.optimizer().clip_norm()), kClipsItself);
   }
   const auto device = DeviceNeedOf(spec.resources());
   if (device && device->kind != DeviceNeed::Kind::kCpu) {
@@ -118,10 +206,14 @@ void ValidateProgram(const v1::JobSpec& spec, FieldChecker check) {
   FieldChecker in = check.In("program");
   ValidateCommand(program, in);
   in.IntegerBetween("samples", program.samples(), 1, kProgramSamplesMax, Presence::kImplicit);
-  if (program.parameters().empty()) in.Missing("parameters", "the tensors that it trains");
+  if (program.parameters().empty() && program.rows().empty()) {
+    in.Missing("parameters", "the tensors that it trains, or rows");
+  }
   std::set<std::string> names;
   ValidateTensors(program.parameters(), "parameters", &names, in);
   ValidateTensors(program.averages(), "averages", &names, in);
+  ValidateRows(program, &names, in);
+  ValidateOptimizers(spec, in);
   ValidateOthers(spec, check);
 }
 

@@ -72,6 +72,60 @@ TEST_CASE("ValidateProgram: paths and variables are checked") {
               "or value"});
 }
 
+TEST_CASE("ValidateProgram: rows and optimizers are checked") {
+  CHECK(ErrorsWith("program { rows { name: 'ads' dim: 64 optimizer: 1 } "
+                   "  optimizers { adagrad { row_wise: true } learning_rate: 0.1 } }") == Lines());
+  CHECK(ErrorsWith("program { rows { name: 'parameters-1' dim: 0 } rows { name: 'w' dim: 1 "
+                   "  initial_std: -1 buckets: 5000 lifetime { admit_after: 300 } optimizer: 2 } "
+                   "  averages { name: 'm' optimizer: 1 } }") ==
+        Lines{"program.rows[0].name: got \"parameters-1\", expected 1 to 64 letters, digits, '_', "
+              "'.' or '-', and not the name of another table: parameters, parameters-N, statistics",
+              "program.rows[0].dim: got 0 or nothing, expected 1 to 4096",
+              "program.rows[1].name: got \"w\", expected a name that nothing else in the program "
+              "has",
+              "program.rows[1].initial_std: got -1, expected a finite number of at least 0",
+              "program.rows[1].buckets: got 5000, expected 1 to 4096",
+              "program.rows[1].lifetime.admit_after: got 300, expected 0 to 255",
+              "program.rows[1].optimizer: got 2, expected 0 to 0",
+              "program.averages[1].optimizer: got 1, expected nothing: averages have none"});
+  CHECK(
+      ErrorsWith("program { parameters { name: 'a' optimizer: 1 } rows { name: 'r' dim: 1 } "
+                 "  optimizers { adagrad { row_wise: true } clip_norm: 1 } } "
+                 "optimizer { lamb {} }") ==
+      Lines{
+          "program.optimizers[0].learning_rate: got 0 or nothing, expected a finite number above 0",
+          "program.optimizers[0].adagrad.row_wise: got true, expected false: only a sparse "
+          "model has rows",
+          "program.optimizers[0].clip_norm: got 1, expected nothing beside program, which "
+          "clips its gradients itself",
+          "optimizer: got lamb, expected another: it takes norms over whole tensors, and a "
+          "sparse model has rows"});
+}
+
+TEST_CASE("ProgramTables: one for each optimizer, then averages and rows") {
+  const std::vector<v1::TableSpec> tables =
+      ProgramTables(JobWith("program { parameters { name: 'v' shape: 5 optimizer: 1 } "
+                            "  parameters { name: 'u' shape: 2 } "
+                            "  rows { name: 'ads' dim: 3 optimizer: 1 lifetime { rows_max: 9 } } "
+                            "  optimizers { adam {} learning_rate: 2 } }")
+                        .program());
+  REQUIRE(tables.size() == 4);
+  for (size_t i = 0; i < tables.size(); ++i) CHECK(tables[i].table() == static_cast<int>(i));
+  CHECK(tables[0].elements() == 15);
+  CHECK_FALSE(tables[0].has_optimizer());
+  CHECK(tables[1].name() == "parameters-1");
+  CHECK(tables[1].elements() == 5);
+  CHECK(tables[1].tensors(0).offset() == 0);
+  CHECK(tables[1].optimizer().learning_rate() == 2);
+  CHECK(tables[2].rule() == v1::MOVING_AVERAGE);
+  CHECK(tables[3].name() == "ads");
+  CHECK(tables[3].optimizer().has_adam());
+  CHECK(tables[3].sparse().dim() == 3);
+  CHECK(tables[3].sparse().buckets() == 64);
+  CHECK(tables[3].sparse().rows_max() == 9);
+  CHECK(tables[3].sparse().initializer().normal_std() == 0.01f);
+}
+
 TEST_CASE("ProgramTables: tensors lie end to end, averages in a table of their own") {
   const std::vector<v1::TableSpec> tables = ProgramTables(JobWith("").program());
   REQUIRE(tables.size() == 2);

@@ -93,11 +93,13 @@ void Validate(const v1::SparseModel::SkipGram& model, FieldChecker check) {
   ValidateReal("noise_power", model.has_noise_power(), model.noise_power(), Closed(0, 1), check);
 }
 
-void ValidateRowLifetime(const v1::SparseModel& model, FieldChecker check) {
-  const v1::SparseModel::RowLifetime& rows = model.rows();
+}  // namespace
+
+void ValidateRowLifetime(const v1::SparseModel::RowLifetime& rows, int32_t buckets,
+                         FieldChecker check) {
   check.IntegerBetween("admit_after", rows.admit_after(), 0, kAdmitAfterMax, Presence::kExplicit);
-  check.IntegerBetween("admission_keys", rows.admission_keys(), 0,
-                       kAdmissionKeysMax * BucketsOf(model), Presence::kExplicit);
+  check.IntegerBetween("admission_keys", rows.admission_keys(), 0, kAdmissionKeysMax * buckets,
+                       Presence::kExplicit);
   ValidateReal("admit_probability", rows.has_admit_probability(), rows.admit_probability(),
                OpenClosed(0, 1), check);
   check.IntegerBetween("evict_after_updates", rows.evict_after_updates(), 0, INT32_MAX,
@@ -107,13 +109,11 @@ void ValidateRowLifetime(const v1::SparseModel& model, FieldChecker check) {
                        Presence::kExplicit);
 }
 
-}  // namespace
-
 void ValidateSparseModel(const v1::SparseModel& model, FieldChecker check) {
   if (model.has_buckets()) {
     check.IntegerBetween("buckets", model.buckets(), 1, kSparseBucketsMax, Presence::kExplicit);
   }
-  ValidateRowLifetime(model, check.In("rows"));
+  ValidateRowLifetime(model.rows(), BucketsOf(model), check.In("rows"));
   switch (model.kind_case()) {
     case v1::SparseModel::kLogisticRegression:
       return Validate(model.logistic_regression(), check.In("logistic_regression"));

@@ -174,6 +174,25 @@ v1::TableSpec MakeTable(int table, const char* name, v1::UpdateRule rule,
   return spec;
 }
 
+v1::TableSpec MakeRowsTable(int table, const std::string& name, int64_t dim, int32_t buckets,
+                            const v1::SparseModel::RowLifetime& lifetime) {
+  v1::TableSpec spec;
+  spec.set_table(table);
+  spec.set_name(name);
+  spec.set_rule(v1::OPTIMIZER);
+  spec.set_elements(buckets);
+  v1::SparseSpec& rows = *spec.mutable_sparse();
+  rows.set_dim(static_cast<int32_t>(dim));
+  rows.set_buckets(buckets);
+  rows.set_admit_after(lifetime.admit_after());
+  rows.set_admission_keys(lifetime.admission_keys());
+  if (lifetime.has_admit_probability()) rows.set_admit_probability(lifetime.admit_probability());
+  rows.set_evict_after_updates(static_cast<int32_t>(lifetime.evict_after_updates()));
+  rows.set_rows_max(lifetime.rows_max());
+  rows.set_memory_bytes(lifetime.memory_mib() << 20);
+  return spec;
+}
+
 std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan) {
   std::vector<v1::TableSpec> tables = {MakeTable(kParametersTable, "parameters", v1::OPTIMIZER,
                                                  plan.parameters, plan.parameter_count)};

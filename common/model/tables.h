@@ -6,10 +6,12 @@
 #define CAPSTAN_COMMON_MODEL_TABLES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/model/model_plan.h"
+#include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
 
 namespace capstan {
@@ -28,6 +30,12 @@ v1::Initializer MakeInitializer(const Initial& initial);
 // A dense table of these tensors, which lie end to end in its `elements`.
 v1::TableSpec MakeTable(int table, const char* name, v1::UpdateRule rule,
                         const std::vector<PlannedTensor>& tensors, int64_t elements);
+
+inline constexpr int32_t kRowBucketsDefault = 64;
+
+// A sparse table of rows of `dim` floats in `buckets`.
+v1::TableSpec MakeRowsTable(int table, const std::string& name, int64_t dim, int32_t buckets,
+                            const v1::SparseModel::RowLifetime& lifetime);
 
 // One or two tables, ordered by index.
 std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan);

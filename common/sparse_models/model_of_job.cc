@@ -18,7 +18,6 @@
 namespace capstan {
 namespace {
 
-constexpr int32_t kDefaultBuckets = 64;
 constexpr int64_t kExamplesAtOnce = 4096;
 constexpr int64_t kLabelsForMean = 1'000'000;
 constexpr double kDefaultNoisePower = 0.75;  // word2vec uses it.
@@ -141,19 +140,10 @@ Model Make(const v1::SparseModel::SkipGram& spec, ExampleSet& train, const Progr
   return model;
 }
 
-void SetRowLifetime(const v1::SparseModel::RowLifetime& lifetime, v1::SparseSpec* table) {
-  table->set_admit_after(lifetime.admit_after());
-  table->set_admission_keys(lifetime.admission_keys());
-  if (lifetime.has_admit_probability()) table->set_admit_probability(lifetime.admit_probability());
-  table->set_evict_after_updates(static_cast<int32_t>(lifetime.evict_after_updates()));
-  table->set_rows_max(lifetime.rows_max());
-  table->set_memory_bytes(lifetime.memory_mib() << 20);
-}
-
 }  // namespace
 
 int32_t BucketsOf(const v1::SparseModel& spec) {
-  return spec.has_buckets() ? spec.buckets() : kDefaultBuckets;
+  return spec.has_buckets() ? spec.buckets() : kRowBucketsDefault;
 }
 
 absl::StatusOr<std::unique_ptr<SparseModel>> MakeSparseModel(const v1::SparseModel& spec,
@@ -186,18 +176,11 @@ absl::StatusOr<std::unique_ptr<SparseModel>> MakeSparseModel(const v1::SparseMod
 }
 
 std::vector<v1::TableSpec> MakeSparseTables(const v1::SparseModel& spec, const SparseShape& shape) {
-  const int32_t buckets = BucketsOf(spec);
-  std::vector<v1::TableSpec> tables(1);
-  v1::TableSpec& rows = tables[0];
-  rows.set_table(kRowsTable);
-  rows.set_name("rows");
-  rows.set_rule(v1::OPTIMIZER);
-  rows.set_elements(buckets);
-  rows.mutable_sparse()->set_dim(static_cast<int32_t>(shape.row_dim));
-  rows.mutable_sparse()->set_buckets(buckets);
-  rows.mutable_sparse()->set_zero_columns(static_cast<int32_t>(shape.zero_columns));
-  *rows.mutable_sparse()->mutable_initializer() = MakeInitializer(shape.row_initial);
-  SetRowLifetime(spec.rows(), rows.mutable_sparse());
+  std::vector<v1::TableSpec> tables = {
+      MakeRowsTable(kRowsTable, "rows", shape.row_dim, BucketsOf(spec), spec.rows())};
+  v1::SparseSpec& rows = *tables.front().mutable_sparse();
+  rows.set_zero_columns(static_cast<int32_t>(shape.zero_columns));
+  *rows.mutable_initializer() = MakeInitializer(shape.row_initial);
   if (shape.dense_count > 0) {
     tables.push_back(
         MakeTable(kDenseTable, "parameters", v1::OPTIMIZER, shape.dense, shape.dense_count));

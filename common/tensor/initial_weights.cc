@@ -84,7 +84,9 @@ absl::StatusOr<InitialWeights> ReadInitialWeights(const std::string& path,
   InitialWeights weights;
   int taken = 0;
   for (const v1::TableSpec& table : tables) {
-    std::vector<float>& values = weights.tables.emplace_back(static_cast<size_t>(table.elements()));
+    std::vector<float>& values = weights.tables.emplace_back();
+    if (table.has_sparse()) continue;  // It begins without rows.
+    values.resize(static_cast<size_t>(table.elements()));
     if (fit == WeightsFit::kWhatFits) FillInitialValues(table, seed, 0, absl::MakeSpan(values));
     taken += TakeTable(table, tensors, values, weights.left);
   }

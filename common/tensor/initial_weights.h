@@ -25,7 +25,8 @@ struct InitialWeights {
 enum class WeightsFit { kAll, kWhatFits };
 
 // Reads `path`, a safetensors file or a folder with a model.safetensors.
-// REQUIRES: ValidateTable is OK of each table, and they are dense.
+// Tables of rows begin without any; they get empty values.
+// REQUIRES: ValidateTable is OK of each table.
 // Errors: kInvalidArgument  a line for each tensor that is missing, unknown, of another shape or
 //                           of whole numbers; or none fits at all.
 //         else              those of ReadSafetensors.

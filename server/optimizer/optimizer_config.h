@@ -6,6 +6,8 @@
 #define CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_CONFIG_H_
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "kernels/cuda/element_rules.h"
 
@@ -14,7 +16,13 @@ namespace capstan::server {
 // The rules and what is known about each stand in kernels/cuda/element_rules.h.
 using OptimizerKind = kernels::cuda::UpdateRule;
 
-enum class ScheduleKind { kConstant, kStep, kCosine };
+enum class ScheduleKind { kConstant, kStep, kCosine, kPieces };
+
+// From update `begin` on the rate is multiplied by `factor`, >= 0.
+struct RatePiece {
+  int64_t begin = 0;
+  float factor = 1.0f;
+};
 
 // Steps are updates applied to a shard, counted from 0.
 struct ScheduleConfig {
@@ -23,7 +31,9 @@ struct ScheduleConfig {
   float step_factor = 1.0f;     // kStep: (0, 1].
   int64_t cosine_steps = 1;     // kCosine: >= 1, updates until the minimum is reached.
   float cosine_minimum = 0.0f;  // kCosine: >= 0.
-  int64_t warmup_steps = 0;     // >= 0. Linear warm-up, multiplied with the schedule's value.
+  // kPieces: by ascending `begin`, the first 0; not empty. Shared by the copies of the job's rules.
+  std::shared_ptr<const std::vector<RatePiece>> pieces;
+  int64_t warmup_steps = 0;  // >= 0. Linear warm-up, multiplied with the schedule's value.
 };
 
 struct OptimizerConfig {

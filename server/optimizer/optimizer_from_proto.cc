@@ -1,5 +1,7 @@
 #include "server/optimizer/optimizer_from_proto.h"
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +39,14 @@ void ReadSchedule(const v1::Schedule& proto, ScheduleConfig* schedule) {
     schedule->kind = ScheduleKind::kCosine;
     schedule->cosine_steps = proto.cosine().steps();
     schedule->cosine_minimum = proto.cosine().minimum();
+  }
+  if (proto.has_pieces()) {
+    schedule->kind = ScheduleKind::kPieces;
+    std::vector<RatePiece> pieces;
+    for (int i = 0; i < proto.pieces().begins_size(); ++i) {
+      pieces.push_back({.begin = proto.pieces().begins(i), .factor = proto.pieces().factors(i)});
+    }
+    schedule->pieces = std::make_shared<const std::vector<RatePiece>>(std::move(pieces));
   }
 }
 

@@ -158,12 +158,13 @@ TEST_CASE("OptimizerFromProto: without a rule the error lists them", "[server][o
   CHECK_STATUS(Read("learning_rate: 1"), kBad, "adamw, ftrl");
 }
 
+struct Case {
+  const char* text;
+  const char* message;
+};
+
 TEST_CASE("OptimizerFromProto: a value out of range is named with its value and the range",
           "[server][optimizer]") {
-  struct Case {
-    const char* text;
-    const char* message;
-  };
   const Case cases[] = {
       {"sgd {}", "optimizer.learning_rate: got 0 or nothing, expected a finite number above 0"},
       {"sgd {} learning_rate: -1",
@@ -208,6 +209,15 @@ TEST_CASE("OptimizerFromProto: a value out of range is named with its value and 
       {"lion { beta2: -1 }", "optimizer.lion.beta2: got -1, expected a number in [0, 1)"},
       {"ftrl {} learning_rate: 1 weight_decay: 0.25",
        "optimizer.weight_decay: got 0.25, expected 0 with ftrl, whose L2 is optimizer.ftrl.l2"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.text);
+    CHECK_STATUS(Read(c.text), kBad, c.message);
+  }
+}
+
+TEST_CASE("OptimizerFromProto: a schedule out of range is named", "[server][optimizer]") {
+  const Case cases[] = {
       {"sgd {} learning_rate: 1 schedule { warmup_steps: -1 }",
        "optimizer.schedule.warmup_steps: got -1, expected at least 0"},
       {"sgd {} learning_rate: 1 schedule { step { factor: 0.5 } }",
@@ -220,6 +230,15 @@ TEST_CASE("OptimizerFromProto: a value out of range is named with its value and 
        "optimizer.schedule.cosine.steps: got 0 or nothing, expected at least 1"},
       {"sgd {} learning_rate: 1 schedule { cosine { steps: 1 minimum: -1 } }",
        "optimizer.schedule.cosine.minimum: got -1, expected a finite number of at least 0"},
+      {"sgd {} learning_rate: 1 schedule { pieces {} }",
+       "optimizer.schedule.pieces: got 0 begins and 0 factors, expected as many of both, 1 to "
+       "100000"},
+      {"sgd {} learning_rate: 1 schedule { pieces { begins: 1 factors: 1 } }",
+       "optimizer.schedule.pieces.begins[0]: got 1, expected 0 to 0"},
+      {"sgd {} learning_rate: 1 schedule { pieces { begins: [0, 4, 4] factors: [1, 2, 3] } }",
+       "optimizer.schedule.pieces.begins[2]: got 4, expected 5 to 9223372036854775806"},
+      {"sgd {} learning_rate: 1 schedule { pieces { begins: 0 factors: -1 } }",
+       "optimizer.schedule.pieces.factors[0]: got -1, expected a finite number of at least 0"},
   };
   for (const Case& c : cases) {
     INFO(c.text);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -389,6 +390,16 @@ TEST_CASE("Schedule: constant, step, cosine and warm-up at their corners", "[ser
     CHECK(LearningRate(config, 50) == Approx(0.3f).epsilon(1e-7));
     CHECK(LearningRate(config, 100) == 0.1f);
     CHECK(LearningRate(config, 1000) == 0.1f);
+  }
+  SECTION("pieces") {
+    config.schedule = {.kind = ScheduleKind::kPieces,
+                       .pieces = std::make_shared<const std::vector<RatePiece>>(
+                           std::vector<RatePiece>{{0, 1.0f}, {3, 0.5f}, {4, 0.0f}, {9, 2.0f}})};
+    CHECK(LearningRate(config, 0) == 0.5f);
+    CHECK(LearningRate(config, 2) == 0.5f);
+    CHECK(LearningRate(config, 3) == 0.25f);
+    CHECK(LearningRate(config, 8) == 0.0f);
+    CHECK(LearningRate(config, int64_t{1} << 40) == 1.0f);
   }
   SECTION("warm-up reaches the full rate at its last step") {
     config.schedule.warmup_steps = 4;

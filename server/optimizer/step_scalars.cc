@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numbers>
 #include <utility>
+#include <vector>
 
 namespace capstan::server {
 namespace {
@@ -19,6 +21,11 @@ double IntegerPower(double base, int64_t exponent) {
   return result;
 }
 
+double FactorAt(const std::vector<RatePiece>& pieces, int64_t step) {
+  const auto later = [](int64_t at, const RatePiece& piece) { return at < piece.begin; };
+  return std::prev(std::upper_bound(pieces.begin(), pieces.end(), step, later))->factor;
+}
+
 double ScheduleValue(const ScheduleConfig& schedule, double base, int64_t step) {
   switch (schedule.kind) {
     case ScheduleKind::kConstant:
@@ -31,6 +38,8 @@ double ScheduleValue(const ScheduleConfig& schedule, double base, int64_t step) 
       const double minimum = schedule.cosine_minimum;
       return minimum + (base - minimum) * 0.5 * (1.0 + std::cos(std::numbers::pi * done));
     }
+    case ScheduleKind::kPieces:
+      return base * FactorAt(*schedule.pieces, step);
   }
   return base;
 }

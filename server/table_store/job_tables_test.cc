@@ -137,6 +137,19 @@ TEST_CASE("Job tables: a shard that cuts a tensor is refused if the rule takes i
   REQUIRE_OK(factory->Initial({kStatistics, {0, 16}}).status());  // Averages have no norms.
 }
 
+TEST_CASE("Job tables: a table's own optimizer comes before the job's", "[server]") {
+  JobTablesConfig config = Config();
+  v1::Optimizer& own = *config.tables[0].mutable_optimizer();
+  own.mutable_lamb();
+  own.set_learning_rate(0.5f);
+  REQUIRE_OK_AND_ASSIGN(const auto factory, ShardFactory::Make(config));
+  CHECK_STATUS(factory->Initial({kFirst, {0, 16}}).status(), StatusCode::kInvalidArgument,
+               "elements [0, 16) cut a: expected whole tensors");
+  own.set_learning_rate(0.0f);
+  CHECK_STATUS(ShardFactory::Make(config).status(), StatusCode::kInvalidArgument,
+               "table 0 (parameters): optimizer.learning_rate: got 0 or nothing");
+}
+
 TEST_CASE("Job tables: only a tensor whose norm is taken may be a larger shard", "[server]") {
   JobTablesConfig config = Config();
   constexpr int64_t kElements = 3 << 19;

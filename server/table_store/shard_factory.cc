@@ -1,6 +1,7 @@
 #include "server/table_store/shard_factory.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/types/shard_size.h"
+#include "server/optimizer/optimizer_from_proto.h"
 #include "server/sparse_table/sparse_rows_config.h"
 #include "server/sparse_table/sparse_store.h"
 #include "server/table_store/row_store.h"
@@ -16,43 +18,54 @@
 
 namespace capstan::server {
 
+namespace {
+
+std::string TitleOf(const v1::TableSpec& table) {
+  return absl::StrCat("table ", table.table(), " (", table.name(), ")");
+}
+
+// FTRL's state depends on the rate of the last update, which a row that has not been touched for
+// long does not know. Layer-wise rules take norms of tensors, and rows are none.
+absl::Status CheckSparseRule(const v1::TableSpec& table, const OptimizerConfig& optimizer) {
+  const bool constant =
+      optimizer.schedule.kind == ScheduleKind::kConstant && optimizer.schedule.warmup_steps == 0;
+  const bool schedule_fits = optimizer.kind != OptimizerKind::kFtrl || constant;
+  if (!table.has_sparse() || (schedule_fits && !IsLayerWise(optimizer))) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      TitleOf(table), ": a sparse table with ",
+      schedule_fits ? "lars or lamb: expected a rule that takes no norms over whole tensors"
+                    : "ftrl has a schedule: expected a constant rate"));
+}
+
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<const ShardFactory>> ShardFactory::Make(JobTablesConfig config) {
   auto factory = std::shared_ptr<ShardFactory>(new ShardFactory(std::move(config)));
-  for (const v1::TableSpec& table : factory->config_.tables) {
-    CAPSTAN_RETURN_IF_ERROR(ValidateTable(table));
-    if (!factory->tables_.insert({TableId(table.table()), table}).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("table ", table.table(), " (", table.name(), ") is given twice"));
-    }
+  for (const v1::TableSpec& spec : factory->config_.tables) {
+    CAPSTAN_RETURN_IF_ERROR(factory->AddTable(spec));
   }
-  CAPSTAN_RETURN_IF_ERROR(factory->CheckSparseRule());
-  CAPSTAN_RETURN_IF_ERROR(factory->CheckCorrections());
   CAPSTAN_RETURN_IF_ERROR(factory->CheckDisks());
   CAPSTAN_RETURN_IF_ERROR(MakePolicy(factory->config_.consistency).status());
   return factory;
 }
 
-// FTRL's state depends on the rate of the last update, which a row that has not been touched for
-// long does not know. Layer-wise rules take norms of tensors, and rows are none.
-absl::Status ShardFactory::CheckSparseRule() const {
-  const OptimizerConfig& optimizer = config_.optimizer;
-  const bool constant =
-      optimizer.schedule.kind == ScheduleKind::kConstant && optimizer.schedule.warmup_steps == 0;
-  const bool schedule_fits = optimizer.kind != OptimizerKind::kFtrl || constant;
-  if (schedule_fits && !IsLayerWise(optimizer)) return absl::OkStatus();
-  for (const v1::TableSpec& table : config_.tables) {
-    if (!table.has_sparse()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "table ", table.table(), " (", table.name(), "): a sparse table with ",
-        schedule_fits ? "lars or lamb: expected a rule that takes no norms over whole tensors"
-                      : "ftrl has a schedule: expected a constant rate"));
+absl::Status ShardFactory::AddTable(const v1::TableSpec& spec) {
+  CAPSTAN_RETURN_IF_ERROR(ValidateTable(spec));
+  Table table{.spec = spec, .optimizer = config_.optimizer};
+  if (spec.has_optimizer()) {
+    absl::StatusOr<OptimizerConfig> own = OptimizerFromProto(spec.optimizer());
+    if (!own.ok()) return Annotate(own.status(), TitleOf(spec));
+    table.optimizer = *std::move(own);
   }
-  return absl::OkStatus();
+  CAPSTAN_RETURN_IF_ERROR(CheckSparseRule(spec, table.optimizer));
+  CAPSTAN_RETURN_IF_ERROR(CheckCorrections(table));
+  if (tables_.insert({TableId(spec.table()), std::move(table)}).second) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(TitleOf(spec), " is given twice"));
 }
 
-absl::Status ShardFactory::CheckCorrections() const {
+absl::Status ShardFactory::CheckCorrections(const Table& table) const {
   const ConsistencyRule& consistency = config_.consistency;
-  const OptimizerKind kind = config_.optimizer.kind;
+  const OptimizerKind kind = table.optimizer.kind;
   const bool by_gradient = kind == OptimizerKind::kSgd || kind == OptimizerKind::kMomentum ||
                            kind == OptimizerKind::kNesterov;
   if (consistency.rate_by_staleness && !by_gradient) {
@@ -60,22 +73,16 @@ absl::Status ShardFactory::CheckCorrections() const {
         "rate_by_staleness: expected sgd, momentum or nesterov; other rules divide by the "
         "gradient's size");
   }
-  if (!consistency.rate_by_staleness && consistency.delay_compensation == 0.0f) {
-    return absl::OkStatus();
-  }
-  for (const v1::TableSpec& table : config_.tables) {
-    if (!table.has_sparse()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("table ", table.table(), " (", table.name(),
-                     ") is sparse: expected no rate_by_staleness and no delay_compensation"));
-  }
-  return absl::OkStatus();
+  const bool corrects = consistency.rate_by_staleness || consistency.delay_compensation != 0.0f;
+  if (!corrects || !table.spec.has_sparse()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      TitleOf(table.spec), " is sparse: expected no rate_by_staleness and no delay_compensation"));
 }
 
 // A moving average accepts new values, not gradients, so corrections do not apply to it.
 ConsistencyRule ShardFactory::ConsistencyOf(const HeldShard& shard) const {
   ConsistencyRule consistency = config_.consistency;
-  if (tables_.at(shard.key.table).rule() == v1::OPTIMIZER) return consistency;
+  if (tables_.at(shard.key.table).spec.rule() == v1::OPTIMIZER) return consistency;
   consistency.rate_by_staleness = false;
   consistency.delay_compensation = 0.0f;
   return consistency;
@@ -86,8 +93,7 @@ absl::Status ShardFactory::CheckDisks() const {
   for (const v1::TableSpec& table : config_.tables) {
     if (table.sparse().memory_bytes() == 0) continue;
     return absl::FailedPreconditionError(
-        absl::StrCat("table ", table.table(), " (", table.name(), ") keeps rows on disk beyond ",
-                     table.sparse().memory_bytes(),
+        absl::StrCat(TitleOf(table), " keeps rows on disk beyond ", table.sparse().memory_bytes(),
                      " bytes: expected a server that was started with --data-dir"));
   }
   return absl::OkStatus();
@@ -99,23 +105,24 @@ bool ShardFactory::MayKeepRowsOnDisk() const {
 }
 
 absl::Status ShardFactory::Check(const HeldShard& shard) const {
-  const auto table = tables_.find(shard.key.table);
-  if (table == tables_.end()) {
+  const auto found = tables_.find(shard.key.table);
+  if (found == tables_.end()) {
     return absl::InvalidArgumentError(absl::StrCat(NameOf(shard.key), ": no such table"));
   }
+  const v1::TableSpec& table = found->second.spec;
   const Range& range = shard.elements;
-  if (range.begin < 0 || range.end <= range.begin || range.end > table->second.elements()) {
+  if (range.begin < 0 || range.end <= range.begin || range.end > table.elements()) {
     return absl::InvalidArgumentError(
         absl::StrCat(NameOf(shard.key), ": elements [", range.begin, ", ", range.end,
-                     "): expected a range inside [0, ", table->second.elements(), ")"));
+                     "): expected a range inside [0, ", table.elements(), ")"));
   }
-  if (table->second.has_sparse() && (range.size() != 1 || range.begin != shard.key.shard.value())) {
+  if (table.has_sparse() && (range.size() != 1 || range.begin != shard.key.shard.value())) {
     return absl::InvalidArgumentError(absl::StrCat(NameOf(shard.key), ": buckets [", range.begin,
                                                    ", ", range.end, "): expected bucket ",
                                                    shard.key.shard.value(), " alone"));
   }
   const int64_t most =
-      HoldsWholeTensors(table->second) ? kWholeTensorElementsMax : kShardElementsMax;
+      HoldsWholeTensors(found->second) ? kWholeTensorElementsMax : kShardElementsMax;
   if (range.size() > most) {
     return absl::InvalidArgumentError(absl::StrCat(NameOf(shard.key), ": elements [", range.begin,
                                                    ", ", range.end, "): expected at most ", most));
@@ -123,20 +130,19 @@ absl::Status ShardFactory::Check(const HeldShard& shard) const {
   return absl::OkStatus();
 }
 
-bool ShardFactory::HoldsWholeTensors(const v1::TableSpec& table) const {
-  return table.rule() == v1::OPTIMIZER && IsLayerWise(config_.optimizer);
+bool ShardFactory::HoldsWholeTensors(const Table& table) {
+  return table.spec.rule() == v1::OPTIMIZER && IsLayerWise(table.optimizer);
 }
 
-// Makes the rules of a shard's elements: one for the job's optimizer, or one for each tensor of
+// Makes the rules of a shard's elements: one for the table's optimizer, or one for each tensor of
 // moving averages or of a layer-wise rule.
 absl::StatusOr<std::vector<UpdateSegment>> ShardFactory::MakeSegments(
     const HeldShard& shard) const {
-  const v1::TableSpec& table = tables_.at(shard.key.table);
+  const auto& [table, optimizer] = tables_.at(shard.key.table);
   const Range& elements = shard.elements;
-  const bool whole = HoldsWholeTensors(table);
+  const bool whole = HoldsWholeTensors(tables_.at(shard.key.table));
   if (table.rule() == v1::OPTIMIZER && !whole) {
-    return std::vector<UpdateSegment>{
-        {.begin = 0, .end = elements.size(), .config = config_.optimizer}};
+    return std::vector<UpdateSegment>{{.begin = 0, .end = elements.size(), .config = optimizer}};
   }
   if (!whole && table.rule() != v1::MOVING_AVERAGE) {
     return absl::InvalidArgumentError(absl::StrCat("table ", table.name(), ": rule ", table.rule(),
@@ -152,7 +158,7 @@ absl::StatusOr<std::vector<UpdateSegment>> ShardFactory::MakeSegments(
           NameOf(shard.key), ": elements [", elements.begin, ", ", elements.end, ") cut ",
           tensor.name(), ": expected whole tensors, since the optimizer takes their norms"));
     }
-    OptimizerConfig rule = config_.optimizer;
+    OptimizerConfig rule = optimizer;
     if (whole) {
       rule.has_trust_ratio = tensor.shape_size() > 1;
     } else {
@@ -166,11 +172,11 @@ absl::StatusOr<std::vector<UpdateSegment>> ShardFactory::MakeSegments(
 
 absl::StatusOr<std::unique_ptr<ShardStore>> ShardFactory::MakeStore(const HeldShard& shard,
                                                                     Contents contents) const {
-  const v1::TableSpec& table = tables_.at(shard.key.table);
+  const auto& [table, optimizer] = tables_.at(shard.key.table);
   if (table.has_sparse()) {
-    return SparseStore::Make(SparseRowsConfig(table.sparse(), shard.key.table, config_.seed,
-                                              config_.optimizer, config_.disks),
-                             shard.key.shard.value());
+    return SparseStore::Make(
+        SparseRowsConfig(table.sparse(), shard.key.table, config_.seed, optimizer, config_.disks),
+        shard.key.shard.value());
   }
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<UpdateSegment> segments, MakeSegments(shard));
   CAPSTAN_ASSIGN_OR_RETURN(

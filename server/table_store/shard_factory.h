@@ -29,7 +29,7 @@ namespace capstan::server {
 
 struct JobTablesConfig {
   std::vector<v1::TableSpec> tables;  // Ordered by index.
-  OptimizerConfig optimizer;          // For tables whose rule is OPTIMIZER.
+  OptimizerConfig optimizer;          // Of tables without their own.
   ConsistencyRule consistency;
   uint64_t seed = 0;
   JobId job;
@@ -63,16 +63,20 @@ class ShardFactory {
   absl::StatusOr<MemoryBudget::Reservation> OpenAccount(Account of) const;
 
   bool MayKeepRowsOnDisk() const;  // A table has a limit of memory.
-  const std::string& NameOfTable(TableId table) const { return tables_.at(table).name(); }
+  const std::string& NameOfTable(TableId table) const { return tables_.at(table).spec.name(); }
 
  private:
+  struct Table {
+    v1::TableSpec spec;
+    OptimizerConfig optimizer;  // Its own, or the job's.
+  };
   explicit ShardFactory(JobTablesConfig config) : config_(std::move(config)) {}
 
   absl::StatusOr<std::vector<UpdateSegment>> MakeSegments(const HeldShard& shard) const;
   // Whether shards of the table hold tensors whole.
-  bool HoldsWholeTensors(const v1::TableSpec& table) const;
-  absl::Status CheckSparseRule() const;
-  absl::Status CheckCorrections() const;
+  static bool HoldsWholeTensors(const Table& table);
+  absl::Status AddTable(const v1::TableSpec& spec);
+  absl::Status CheckCorrections(const Table& table) const;
   ConsistencyRule ConsistencyOf(const HeldShard& shard) const;  // REQUIRES: Check is OK.
   absl::Status CheckDisks() const;
   enum class Contents { kInitialValues, kToBeRestored };
@@ -86,7 +90,7 @@ class ShardFactory {
   absl::StatusOr<Room> MakeRoom(const HeldShard& shard, Contents contents) const;
 
   const JobTablesConfig config_;
-  absl::btree_map<TableId, v1::TableSpec> tables_;  // The tables of config_, keyed by index.
+  absl::btree_map<TableId, Table> tables_;  // The tables of config_, keyed by index.
 };
 
 }  // namespace capstan::server

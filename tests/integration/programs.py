@@ -5,6 +5,8 @@ import os
 import pathlib
 import signal
 import struct
+import subprocess
+import tempfile
 import unittest
 
 import cluster
@@ -15,16 +17,39 @@ ENVIRONMENT = {
 }
 
 
+_LETTERS = {"F32": "f", "U64": "Q"}  # Of struct.
+
+
 def tensors(path):
-    """The fp32 tensors of a safetensors file by name."""
+    """The tensors of a safetensors file by name: flat tuples of numbers."""
     data = path.read_bytes()
     end = 8 + struct.unpack("<Q", data[:8])[0]
     found = {}
     for name, tensor in json.loads(data[8:end]).items():
         if name != "__metadata__":
             first, last = tensor["data_offsets"]
-            found[name] = struct.unpack(f"<{(last - first) // 4}f", data[end + first:end + last])
+            letter = _LETTERS[tensor["dtype"]]
+            count = (last - first) // struct.calcsize(f"<{letter}")
+            found[name] = struct.unpack(f"<{count}{letter}", data[end + first:end + last])
     return found
+
+
+def rows(path):
+    """The rows of a model's file by their keys, as signed numbers."""
+    found = tensors(path)
+    dim = len(found["rows"]) // max(len(found["keys"]), 1)
+    return {key - (1 << 64 if key >> 63 else 0): found["rows"][i * dim:(i + 1) * dim]
+            for i, key in enumerate(found["keys"])}
+
+
+def run(command):
+    """What a script prints that runs by itself."""
+    return subprocess.run(command, check=True, env={**os.environ, **ENVIRONMENT}, text=True,
+                          capture_output=True, timeout=cluster.DEADLINE_SECONDS).stdout
+
+
+def losses(lines):
+    return [json.loads(line)["loss"] for line in lines.splitlines()]
 
 
 class ProgramCase(unittest.TestCase):
@@ -47,6 +72,23 @@ class ProgramCase(unittest.TestCase):
         status = self.cluster.wait(name)
         self.assertEqual(status["state"], "SUCCEEDED", status)
         return self.cluster.output(name) / "model.safetensors"
+
+    def declared(self, command):
+        """The job that a script describes, with how it is started."""
+        with tempfile.TemporaryDirectory(dir=self.cluster.folder) as folder:
+            subprocess.run(command, env={**os.environ, **ENVIRONMENT, "CAPSTAN_DECLARE": folder},
+                           check=True, timeout=cluster.DEADLINE_SECONDS)
+            job = json.loads(pathlib.Path(folder, "job.json").read_text())
+            weights = self.cluster.folder / f"{pathlib.Path(folder).name}.safetensors"
+            pathlib.Path(job["training"]["initial_weights"]).rename(weights)
+        job["training"]["initial_weights"] = str(weights)
+        job["program"] |= {"command": command, "environment": ENVIRONMENT}
+        return job
+
+    def train(self, job, workers, kill_at=None):
+        """The model's file of a declared job."""
+        job["resources"] = {"workers": workers, "replicas": 1}
+        return self.finish(json.dumps(job), kill_at, "job.json")
 
     def kill_program(self, name):
         def program():

@@ -1,68 +1,85 @@
 """PyTorch scripts as the programs of jobs: the results of PyTorch alone, and the same bits."""
 
 import json
-import os
-import subprocess
 import sys
 import unittest
 
 import cluster
 import programs
-from programs import ENVIRONMENT, tensors
 
 try:
     import torch
 except ImportError:
     torch = None
 
-SCRIPT = str(cluster.runfile("tests/integration/torch_program.py"))
 
-
-def command(*arguments):
-    return [sys.executable, SCRIPT, *arguments]
+def command(script, *arguments):
+    return [sys.executable, str(cluster.runfile(f"tests/integration/{script}")), *arguments]
 
 
 @unittest.skipIf(torch is None, "PyTorch is missing: deploy/install --tests")
 class TorchTest(programs.ProgramCase):
     workers = 4
 
-    def declared(self, *arguments):
-        """The job that the script describes, with how it is started."""
-        folder = self.cluster.folder / "declared"
-        folder.mkdir(exist_ok=True)
-        environment = {**os.environ, **ENVIRONMENT}
-        subprocess.run(command(*arguments), env={**environment, "CAPSTAN_DECLARE": str(folder)},
-                       check=True, timeout=cluster.DEADLINE_SECONDS)
-        job = json.loads((folder / "job.json").read_text())
-        job["program"] |= {"command": command(*arguments), "environment": ENVIRONMENT}
-        return job
+    def trained_and_replayed(self, script):
+        """A job with one worker, and its batches with PyTorch alone: its model's file, both lists
+        of losses, and what PyTorch alone saved."""
+        log, saved = self.cluster.folder / f"{script}.jsonl", self.cluster.folder / f"{script}.pt"
+        model = self.train(self.declared(command(script, f"--log={log}")), workers=1)
+        replayed = programs.run(command(script, f"--replay={log}", f"--save={saved}"))
+        ours = programs.losses(log.read_text())
+        theirs = programs.losses(replayed)
+        self.assertEqual(len(ours), len(theirs))
+        self.assertLess(sum(ours[-8:]), 0.5 * sum(ours[:8]))
+        return model, ours, theirs, torch.load(saved)
 
-    def train(self, job, workers, kill_at=None):
-        job["resources"] = {"workers": workers, "replicas": 1}
-        return self.finish(json.dumps(job), kill_at, "job.json")
+    def expect_near(self, found, expected, name=""):
+        self.assertEqual(len(found), len(expected), name)
+        for mine, plain in zip(found, expected):
+            self.assertAlmostEqual(mine, plain, delta=1e-5, msg=name)
 
     def test_one_worker_computes_what_pytorch_computes_alone(self):
-        log, saved = self.cluster.folder / "batches.jsonl", self.cluster.folder / "state.pt"
-        model = self.train(self.declared(f"--log={log}"), workers=1)
-        replay = subprocess.run(command(f"--replay={log}", f"--save={saved}"), check=True,
-                                env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True)
-        ours = [json.loads(line)["loss"] for line in log.read_text().splitlines()]
-        theirs = [json.loads(line)["loss"] for line in replay.stdout.splitlines()]
+        model, ours, theirs, saved = self.trained_and_replayed("torch_program.py")
         self.assertEqual(len(ours), 4 * 256 // 16)
-        for mine, plain in zip(ours, theirs):
-            self.assertAlmostEqual(mine, plain, delta=1e-5)
-        self.assertLess(sum(ours[-8:]), 0.5 * sum(ours[:8]))
-        found = tensors(model)
-        for name, tensor in torch.load(saved).items():
-            for mine, plain in zip(found[name], tensor.flatten().tolist()):
-                self.assertAlmostEqual(mine, plain, delta=1e-5, msg=name)
+        self.expect_near(ours, theirs)
+        found = programs.tensors(model)
+        for name, tensor in saved.items():
+            self.expect_near(found[name], tensor.flatten().tolist(), name)
 
     def test_the_bits_are_the_same_for_any_number_of_workers_and_kills(self):
-        job = self.declared()
-        results = [tensors(self.train(job, workers)) for workers in (1, 2)]
-        results.append(tensors(self.train(job, 2, kill_at=5)))
+        job = self.declared(command("torch_program.py"))
+        results = [programs.tensors(self.train(job, workers)) for workers in (1, 2)]
+        results.append(programs.tensors(self.train(job, 2, kill_at=5)))
         self.assertEqual(results[1], results[0])
         self.assertEqual(results[2], results[0])
+
+    def test_rows_groups_and_a_schedule_are_pytorchs(self):
+        model, ours, theirs, saved = self.trained_and_replayed("embedding_program.py")
+        self.expect_near(ours, theirs)
+        found = programs.tensors(model)
+        for name, tensor in saved["state"].items():
+            self.expect_near(found[f"head.{name}"], tensor.flatten().tolist(), name)
+        rows = programs.rows(model.with_name("rows-ads.safetensors"))
+        for key, row in saved["rows"].items():
+            self.expect_near(rows.pop(key, [0.0] * len(row)), row, str(key))
+        self.assertEqual(rows, {})
+
+    def test_the_bits_of_rows_are_the_same_for_any_number_of_workers_and_kills(self):
+        job = self.declared(command("embedding_program.py"))
+        results = []
+        for workers, kill_at in ((1, None), (2, None), (2, 5)):
+            model = self.train(job, workers, kill_at)
+            results.append((programs.tensors(model),
+                            programs.rows(model.with_name("rows-ads.safetensors"))))
+        self.assertEqual(results[1], results[0])
+        self.assertEqual(results[2], results[0])
+        self.assertGreater(len(results[0][1]), 20)
+
+    def test_rows_are_read_ahead_without_a_barrier(self):
+        for sync in ("ssp:2", "asp"):
+            job = self.declared(command("embedding_program.py", f"--sync={sync}"))
+            model = self.train(job, workers=2, kill_at=5)
+            self.assertGreater(len(programs.rows(model.with_name("rows-ads.safetensors"))), 20)
 
 
 if __name__ == "__main__":

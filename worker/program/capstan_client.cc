@@ -90,8 +90,25 @@ int64_t capstan_task_table_count(const capstan_task* task) {
 }
 
 int64_t capstan_task_elements(const capstan_task* task, int64_t table) {
-  const capstan::v1::TableSpec* const spec = TableOf(task, table);
-  return spec == nullptr ? -1 : spec->elements();
+  return TableOf(task, table) == nullptr
+             ? -1
+             : task->task->computation().Elements(static_cast<int>(table));
+}
+
+capstan_code capstan_task_table(const capstan_task* task, int64_t index, capstan_table* table,
+                                char* error) {
+  const capstan::v1::TableSpec* const spec = TableOf(task, index);
+  if (spec == nullptr) {
+    Tell(absl::StrCat("there is no table ", index), error);
+    return CAPSTAN_WRONG;
+  }
+  const bool averages = spec->rule() == capstan::v1::MOVING_AVERAGE;
+  *table = {.name = spec->name().c_str(),
+            .kind = spec->has_sparse() ? CAPSTAN_ROWS
+                    : averages         ? CAPSTAN_AVERAGES
+                                       : CAPSTAN_PARAMETERS,
+            .dim = spec->sparse().dim()};
+  return CAPSTAN_OK;
 }
 
 int64_t capstan_task_tensor_count(const capstan_task* task, int64_t table) {
@@ -129,14 +146,30 @@ capstan_code capstan_task_next(capstan_task* task, double seconds, capstan_work*
   if (!next.ok()) return CodeOf(next.status(), error);
   if (!next->has_value()) return CAPSTAN_TIMEOUT;
   const ProgramWork& found = **next;
-  *work = {.size = work->size,
-           .epoch = found.epoch,
-           .iteration = found.iteration,
-           .slot = found.slot,
-           .seed = found.seed,
-           .samples = found.samples.data(),
-           .sample_count = static_cast<int64_t>(found.samples.size())};
+  *work = {
+      .size = work->size,
+      .epoch = found.epoch,
+      .iteration = found.iteration,
+      .slot = found.slot,
+      .seed = found.seed,
+      .samples = found.samples.data(),
+      .sample_count = static_cast<int64_t>(found.samples.size()),
+      .kind = found.kind == ProgramWork::Kind::kNameKeys ? CAPSTAN_NAME_KEYS : CAPSTAN_COMPUTE};
   return CAPSTAN_OK;
+}
+
+capstan_code capstan_task_name_keys(capstan_task* task, int64_t table, const int64_t* keys,
+                                    int64_t count, int64_t* places, char* error) {
+  if (count < 0 || TableOf(task, table) == nullptr) {
+    Tell(absl::StrCat("table ", table, " and ", count, " keys, expected 0 to ",
+                      capstan_task_table_count(task) - 1, " and at least 0"),
+         error);
+    return CAPSTAN_WRONG;
+  }
+  const auto size = static_cast<size_t>(count);
+  return CodeOf(
+      task->task->computation().NameKeys(static_cast<int>(table), {keys, size}, {places, size}),
+      error);
 }
 
 const float* capstan_task_parameters(capstan_task* task, int64_t table) {

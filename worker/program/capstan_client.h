@@ -41,7 +41,12 @@ typedef enum {
 
 typedef struct capstan_task capstan_task; /* Owned by the caller; ended by capstan_task_close. */
 
-/* A batch to compute the gradient of. */
+/* What to do with a batch. */
+typedef enum {
+  CAPSTAN_COMPUTE = 0,  /* Compute its gradient. */
+  CAPSTAN_NAME_KEYS = 1 /* Name the rows that it will need. Only if the job has tables of rows. */
+} capstan_work_kind;
+
 typedef struct {
   uint64_t size;     /* In: sizeof(capstan_work). */
   int64_t epoch;     /* From 0. */
@@ -52,7 +57,22 @@ typedef struct {
   uint64_t seed;
   const int64_t* samples; /* [sample_count]: their numbers, in order. Valid until it is finished. */
   int64_t sample_count;   /* At least 1. */
+  /* capstan_work_kind. The keys of a batch are asked for before it is to be computed, and often
+   * before the one in front of it. Some batches are asked about and go to another worker. */
+  int64_t kind;
 } capstan_work;
+
+typedef enum {
+  CAPSTAN_PARAMETERS = 0, /* Tensors that an optimizer updates. */
+  CAPSTAN_AVERAGES = 1,   /* Tensors that become the mean of what is put for them. */
+  CAPSTAN_ROWS = 2        /* Rows by key, which an optimizer updates. */
+} capstan_table_kind;
+
+typedef struct {
+  const char* name;
+  int64_t kind; /* capstan_table_kind */
+  int64_t dim;  /* CAPSTAN_ROWS: floats a row. Else 0. */
+} capstan_table;
 
 /* A tensor in a table. */
 typedef struct {
@@ -72,8 +92,11 @@ capstan_task* capstan_task_start(char* error);
 const char* capstan_task_job(const capstan_task* task); /* The job's id. */
 int64_t capstan_task_rank(const capstan_task* task);    /* 0 to workers - 1. */
 int64_t capstan_task_workers(const capstan_task* task);
-int64_t capstan_task_table_count(const capstan_task* task); /* 1, or 2 if there are averages. */
-int64_t capstan_task_elements(const capstan_task* task, int64_t table);     /* -1: no such table. */
+int64_t capstan_task_table_count(const capstan_task* task);
+capstan_code capstan_task_table(const capstan_task* task, int64_t index, capstan_table* table,
+                                char* error);
+/* -1: no such table. Of a table of rows: those of the batch that is computed; -1 at other times. */
+int64_t capstan_task_elements(const capstan_task* task, int64_t table);
 int64_t capstan_task_tensor_count(const capstan_task* task, int64_t table); /* -1: likewise. */
 capstan_code capstan_task_tensor(const capstan_task* task, int64_t table, int64_t index,
                                  capstan_tensor* tensor, char* error);
@@ -81,12 +104,17 @@ capstan_code capstan_task_tensor(const capstan_task* task, int64_t table, int64_
 /* Waits at most `seconds` for the next batch. The one before must be finished. */
 capstan_code capstan_task_next(capstan_task* task, double seconds, capstan_work* work, char* error);
 
-/* The values of a table for the current batch, [elements]: valid until it is finished, or their
- * gradient is released. NULL: no such table, or no batch. */
+/* CAPSTAN_NAME_KEYS: the batch needs these rows of a table, [count], in any order, repeated or not.
+ * places[i], [count], becomes the row of keys[i] in the table's values once it is computed. */
+capstan_code capstan_task_name_keys(capstan_task* task, int64_t table, const int64_t* keys,
+                                    int64_t count, int64_t* places, char* error);
+
+/* The values of a table for the current batch, [elements], or [rows, dim]: valid until it is
+ * finished, or their gradient is released. NULL: no such table, or no batch. */
 const float* capstan_task_parameters(capstan_task* task, int64_t table);
 
-/* Table 0: elements [first, first + count) of the gradient of the batch's mean loss. Table 1, the
- * averages: what they become. What is not set is 0. */
+/* Elements [first, first + count) of the gradient of the batch's mean loss; of averages: what they
+ * become. What is not set is 0. */
 capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_t first,
                                        const float* values, int64_t count, char* error);
 
@@ -94,7 +122,7 @@ capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_
  * more: they are sent while the rest is computed. Optional; `first` falls from call to call. */
 capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error);
 
-/* Ends the current batch. `loss_sum` is the sum of its samples' losses; `correct` counts those that
+/* Ends the current work. `loss_sum` is the sum of its samples' losses; `correct` counts those that
  * were classified correctly, 0 if nothing is classified. */
 capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct, char* error);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -9,12 +10,14 @@
 #include "common/job/program_tables.h"
 #include "common/model/tables.h"
 #include "common/random/philox.h"
+#include "common/sparse/key_batch.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::worker {
 namespace {
 
 constexpr uint64_t kBatchStream = 4;
+constexpr size_t kKeysMax = std::numeric_limits<uint32_t>::max();  // Of MakeKeyBatch.
 
 uint64_t SeedOf(const v1::JobSpec& job) {
   return job.training().has_seed() ? job.training().seed() : 1;
@@ -37,6 +40,7 @@ bool CopyScaled(absl::Span<const float> from, float scale, float* to) {
 ProgramComputation::ProgramComputation(const v1::JobSpec& job)
     : seed_(SeedOf(job)),
       tables_(ProgramTables(job.program())),
+      has_rows_(HasRows(job)),
       order_(SeedOf(job), job.program().samples()) {}
 
 // ---------------------------------------------------------------- the program's thread
@@ -55,15 +59,53 @@ absl::StatusOr<std::optional<ProgramWork>> ProgramComputation::Next(absl::Durati
   return offer_->work;
 }
 
-absl::Status ProgramComputation::CheckCurrent() const {
-  if (offer_.has_value() && offer_->taken) return absl::OkStatus();
-  return absl::FailedPreconditionError("there is no work: Next has to come first");
+absl::Status ProgramComputation::CheckCurrent(ProgramWork::Kind kind) const {
+  if (!offer_.has_value() || !offer_->taken) {
+    return absl::FailedPreconditionError("there is no work: Next has to come first");
+  }
+  if (offer_->work.kind == kind) return absl::OkStatus();
+  return absl::FailedPreconditionError(kind == ProgramWork::Kind::kTrain
+                                           ? "the work asks for keys, which have to be named first"
+                                           : "the work does not ask for keys");
+}
+
+const v1::TableSpec* ProgramComputation::Find(int table) const {
+  if (table < 0 || table >= static_cast<int>(tables_.size())) return nullptr;
+  return &tables_[static_cast<size_t>(table)];
+}
+
+absl::Status ProgramComputation::NameKeys(int table, absl::Span<const int64_t> keys,
+                                          absl::Span<int64_t> places) {
+  const v1::TableSpec* const spec = Find(table);
+  if (spec == nullptr || !spec->has_sparse() || keys.size() > kKeysMax) {
+    return absl::InvalidArgumentError(absl::StrCat("table ", table, " and ", keys.size(),
+                                                   " keys, expected a table of rows and at most ",
+                                                   kKeysMax));
+  }
+  std::vector<uint32_t> found;
+  const std::vector<uint64_t> bits(keys.begin(), keys.end());
+  KeyBatch batch = MakeKeyBatch(bits, spec->sparse().buckets(), &found);
+  std::copy(found.begin(), found.end(), places.begin());
+  absl::MutexLock lock(&mutex_);
+  CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kNameKeys));
+  (*offer_->keys)[static_cast<size_t>(table)].batch =
+      std::make_shared<const KeyBatch>(std::move(batch));
+  return absl::OkStatus();
+}
+
+int64_t ProgramComputation::Elements(int table) const {
+  const v1::TableSpec* const spec = Find(table);
+  if (spec == nullptr) return -1;
+  if (!spec->has_sparse()) return spec->elements();
+  absl::MutexLock lock(&mutex_);
+  if (!CheckCurrent(ProgramWork::Kind::kTrain).ok()) return -1;
+  return static_cast<int64_t>((*offer_->parameters)[static_cast<size_t>(table)].size());
 }
 
 absl::StatusOr<absl::Span<const float>> ProgramComputation::Parameters(int table) const {
   absl::MutexLock lock(&mutex_);
-  CAPSTAN_RETURN_IF_ERROR(CheckCurrent());
-  if (table < 0 || table >= static_cast<int>(tables_.size())) {
+  CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kTrain));
+  if (Find(table) == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("table ", table, ", expected 0 to ", tables_.size() - 1));
   }
@@ -71,10 +113,11 @@ absl::StatusOr<absl::Span<const float>> ProgramComputation::Parameters(int table
 }
 
 std::string ProgramComputation::TensorAt(int table, int64_t element) const {
-  for (const v1::TensorSpec& tensor : tables_[static_cast<size_t>(table)].tensors()) {
+  const v1::TableSpec& spec = tables_[static_cast<size_t>(table)];
+  for (const v1::TensorSpec& tensor : spec.tensors()) {
     if (element < tensor.offset() + ElementCount(tensor)) return tensor.name();
   }
-  return "";
+  return spec.name();
 }
 
 absl::Status ProgramComputation::PutGradient(int table, int64_t first,
@@ -83,9 +126,10 @@ absl::Status ProgramComputation::PutGradient(int table, int64_t first,
   float scale = 1.0f;
   {
     absl::MutexLock lock(&mutex_);
-    CAPSTAN_RETURN_IF_ERROR(CheckCurrent());
-    const bool known = table >= 0 && table < static_cast<int>(tables_.size());
-    const int64_t elements = known ? tables_[static_cast<size_t>(table)].elements() : 0;
+    CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kTrain));
+    const bool known = Find(table) != nullptr;
+    const int64_t elements =
+        known ? static_cast<int64_t>((*offer_->gradient)[static_cast<size_t>(table)].size()) : 0;
     if (!known || first < 0 || first > elements ||
         static_cast<int64_t>(values.size()) > elements - first) {
       return absl::InvalidArgumentError(
@@ -106,7 +150,7 @@ absl::Status ProgramComputation::Release(int64_t first) {
   const GradientPartReady* ready = nullptr;
   {
     absl::MutexLock lock(&mutex_);
-    CAPSTAN_RETURN_IF_ERROR(CheckCurrent());
+    CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kTrain));
     if (first < 0 || first > tables_[kParametersTable].elements()) {
       return absl::InvalidArgumentError(absl::StrCat("element ", first, ", expected 0 to ",
                                                      tables_[kParametersTable].elements()));
@@ -119,7 +163,11 @@ absl::Status ProgramComputation::Release(int64_t first) {
 
 absl::Status ProgramComputation::Finish(double loss_sum, int64_t correct) {
   absl::MutexLock lock(&mutex_);
-  CAPSTAN_RETURN_IF_ERROR(CheckCurrent());
+  if (CheckCurrent(ProgramWork::Kind::kNameKeys).ok()) {
+    offer_.reset();
+    return absl::OkStatus();
+  }
+  CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kTrain));
   const auto samples = static_cast<int64_t>(offer_->samples.size());
   if (correct < 0 || correct > samples) {
     return absl::InvalidArgumentError(
@@ -146,25 +194,64 @@ void ProgramComputation::End() {
   ended_ = true;
 }
 
-void ProgramComputation::MakeRoom(TableArrays* arrays) const {
+void ProgramComputation::MakeRoom(const AllTableKeys& keys, TableArrays* arrays) const {
   arrays->resize(tables_.size());
   for (size_t i = 0; i < tables_.size(); ++i) {
-    (*arrays)[i].resize(static_cast<size_t>(tables_[i].elements()));
+    const bool sparse = tables_[i].has_sparse();
+    const int64_t elements = sparse ? keys[i].batch->size() * keys[i].dim : tables_[i].elements();
+    (*arrays)[i].resize(static_cast<size_t>(elements));
   }
 }
 
-absl::StatusOr<AllTableKeys> ProgramComputation::BeginPull(const Work&, const std::vector<Work>&,
-                                                           TableArrays* parameters) {
-  MakeRoom(parameters);
-  parameters_ = parameters;
-  return AllTableKeys();
+AllTableKeys ProgramComputation::NoKeys() const {
+  if (!has_rows_) return {};
+  AllTableKeys keys(tables_.size());
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    if (!tables_[i].has_sparse()) continue;
+    keys[i].batch =
+        std::make_shared<const KeyBatch>(MakeKeyBatch({}, tables_[i].sparse().buckets()));
+    keys[i].dim = tables_[i].sparse().dim();
+  }
+  return keys;
 }
 
-AllTableKeys ProgramComputation::BeginTraining(const Work&, TableArrays*,
+absl::StatusOr<AllTableKeys> ProgramComputation::BeginPull(const Work& work,
+                                                           const std::vector<Work>&,
+                                                           TableArrays* parameters) {
+  AllTableKeys keys = NoKeys();
+  if (has_rows_ && work.kind == Work::Kind::kTrain && !work.positions.empty()) {
+    absl::MutexLock lock(&mutex_);
+    Offer question = OfferOf(work);
+    question.work.kind = ProgramWork::Kind::kNameKeys;
+    question.keys = &keys;
+    CAPSTAN_RETURN_IF_ERROR(Await(std::move(question)));
+  }
+  MakeRoom(keys, parameters);
+  parameters_ = parameters;
+  pulled_keys_ = keys;
+  pulled_is_taken_ = false;
+  return keys;
+}
+
+AllTableKeys ProgramComputation::BeginTraining(const Work&, TableArrays* parameters,
                                                GradientArrays* gradient) {
-  MakeRoom(&gradient->floats);
+  // If they are taken already, this is the same work again.
+  if (has_rows_ && !std::exchange(pulled_is_taken_, true)) {
+    training_keys_ = pulled_keys_;
+    training_parameters_.resize(tables_.size());
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      // The next pull may come before Train. A dense table is copied, because servers send it again
+      // only if it has changed.
+      if (tables_[i].has_sparse()) {
+        training_parameters_[i].swap((*parameters)[i]);
+      } else {
+        training_parameters_[i] = (*parameters)[i];
+      }
+    }
+  }
+  MakeRoom(training_keys_, &gradient->floats);
   for (std::vector<float>& table : gradient->floats) std::fill(table.begin(), table.end(), 0.0f);
-  return {};
+  return training_keys_;
 }
 
 ProgramComputation::Offer ProgramComputation::OfferOf(const Work& work) {
@@ -184,21 +271,27 @@ ProgramComputation::Offer ProgramComputation::OfferOf(const Work& work) {
   return offer;
 }
 
+absl::Status ProgramComputation::Await(Offer offer) {
+  CAPSTAN_RETURN_IF_ERROR(failure_);
+  offer_ = std::move(offer);
+  offer_->work.samples = offer_->samples;
+  const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !offer_.has_value(); };
+  // The program's own time; the scheduler's watch over tasks bounds it.
+  mutex_.Await(absl::Condition(&over));
+  return failure_;
+}
+
 absl::StatusOr<WorkResult> ProgramComputation::Train(const Work& work, GradientArrays* gradient,
                                                      const GradientPartReady& ready) {
   absl::MutexLock lock(&mutex_);
   CAPSTAN_RETURN_IF_ERROR(failure_);
   if (work.positions.empty()) return WorkResult();  // A slot beyond the data: all zeros.
   result_.reset();
-  offer_ = OfferOf(work);
-  offer_->work.samples = offer_->samples;
-  offer_->parameters = parameters_;
-  offer_->gradient = &gradient->floats;
-  offer_->ready = &ready;
-  const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !offer_.has_value(); };
-  // The program's own time; the scheduler's watch over tasks bounds it.
-  mutex_.Await(absl::Condition(&over));
-  CAPSTAN_RETURN_IF_ERROR(failure_);
+  Offer offer = OfferOf(work);
+  offer.parameters = has_rows_ ? &training_parameters_ : parameters_;
+  offer.gradient = &gradient->floats;
+  offer.ready = &ready;
+  CAPSTAN_RETURN_IF_ERROR(Await(std::move(offer)));
   return *result_;
 }
 

@@ -1,13 +1,16 @@
 // ProgramComputation: lets a user's program compute the works of a task, on a thread of its own.
 //
 //   the task's thread                        the program's thread
+//   BeginPull: asks for the keys, waits ───► Next: takes the question, if there are rows
+//   BeginPull: returns the keys ◄─────────── NameKeys, Finish
 //   Train: offers the work, waits ─────────► Next: takes it
 //                                            computes; PutGradient, Release
 //   Train: returns the result ◄───────────── Finish, or Fail
 //
 // A work is offered once it is certain and its parameters are here; they stay as they are until the
-// program has released the gradient, or has finished. Works without samples are answered by the
-// task's thread itself.
+// program has released the gradient, or has finished. If there are rows, the next work's keys are
+// asked for before that, so that they are pulled meanwhile; a work that is given up is never
+// offered. Works without samples are answered by the task's thread itself.
 // Thread safety: one thread uses the methods of Computation, and one the program's.
 #ifndef CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_
 #define CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_
@@ -30,8 +33,10 @@
 
 namespace capstan::worker {
 
-// A batch for the program. Its arrays are valid until Finish or Fail.
+// What the program is to do with a batch. Its arrays are valid until Finish or Fail.
 struct ProgramWork {
+  enum class Kind { kTrain, kNameKeys };
+  Kind kind = Kind::kTrain;
   int64_t epoch = 0;
   int64_t iteration = 0;
   int slot = -1;  // BSP: which of the iteration's batches it is. Else -1.
@@ -52,6 +57,13 @@ class ProgramComputation final : public Computation {
   // Errors: kOutOfRange          the task has ended; none will come.
   //         kFailedPrecondition  the last one is not finished.
   absl::StatusOr<std::optional<ProgramWork>> Next(absl::Duration patience);
+  // The rows that the current work needs of a table: keys in any order, repeated or not. places[i]
+  // becomes the row of keys[i] among those that Parameters has. What is not named has no rows.
+  // REQUIRES: as many places as keys. Errors (as of the others below): kInvalidArgument  the table
+  // has no rows, or there are 2^32 keys. kFailedPrecondition  the current work does not ask for it.
+  absl::Status NameKeys(int table, absl::Span<const int64_t> keys, absl::Span<int64_t> places);
+  // The floats of a table, of rows those of the current work; -1: no such table, or no work.
+  int64_t Elements(int table) const;
   // The values of a table for the current work, [elements].
   // Errors (also of the others below): kFailedPrecondition  there is no current work.
   //                                    kInvalidArgument     no such table or elements.
@@ -64,6 +76,7 @@ class ProgramComputation final : public Computation {
   // not read any more. They are sent meanwhile.
   absl::Status Release(int64_t first);
   // Ends the current work. `loss_sum`: over its samples. `correct`: of them, classified correctly.
+  // Of a question for keys both are ignored.
   absl::Status Finish(double loss_sum, int64_t correct);
   // The program cannot go on; the task fails with this error, which may be about no work.
   void Fail(absl::Status error);
@@ -84,10 +97,11 @@ class ProgramComputation final : public Computation {
   absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;
 
  private:
-  // The work that Train waits for.
+  // What the task's thread waits for.
   struct Offer {
     ProgramWork work;
     std::vector<int64_t> samples;
+    AllTableKeys* keys = nullptr;  // Of a question for keys.
     const TableArrays* parameters = nullptr;
     TableArrays* gradient = nullptr;
     const GradientPartReady* ready = nullptr;
@@ -95,15 +109,25 @@ class ProgramComputation final : public Computation {
     bool taken = false;
   };
 
-  void MakeRoom(TableArrays* arrays) const;
-  Offer OfferOf(const Work& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckCurrent() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  void MakeRoom(const AllTableKeys& keys, TableArrays* arrays) const;
+  AllTableKeys NoKeys() const;
+  Offer OfferOf(const Work& work);
+  absl::Status Await(Offer offer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckCurrent(ProgramWork::Kind kind) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  const v1::TableSpec* Find(int table) const;
   std::string TensorAt(int table, int64_t element) const;
 
   const uint64_t seed_;
   const std::vector<v1::TableSpec> tables_;
+  const bool has_rows_;
+
+  // The task's thread alone.
   EpochOrder order_;
-  const TableArrays* parameters_ = nullptr;  // The task's thread alone.
+  const TableArrays* parameters_ = nullptr;
+  // With rows: what was pulled last, and what the work in training has of it.
+  AllTableKeys pulled_keys_, training_keys_;
+  bool pulled_is_taken_ = true;
+  TableArrays training_parameters_;
 
   mutable absl::Mutex mutex_;
   std::optional<Offer> offer_ ABSL_GUARDED_BY(mutex_);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -134,6 +135,113 @@ TEST_CASE("ProgramComputation: wrong calls are refused and change nothing") {
   CHECK_STATUS(computation.PutGradient(0, 1, {1.0f, infinite}), absl::StatusCode::kOutOfRange,
                "the gradient of \"b\" has inf");
   REQUIRE_OK(computation.Finish(0, 4));
+}
+
+v1::JobSpec JobWithRows() {
+  v1::JobSpec spec = Job();
+  v1::Program::Rows& rows = *spec.mutable_program()->add_rows();
+  rows.set_name("ads");
+  rows.set_dim(2);
+  return spec;
+}
+constexpr int kAds = 2;  // The table of `rows`.
+
+// Answers the question for a work's keys as the program does, on the calling thread.
+class KeyQuestion {
+ public:
+  KeyQuestion(ProgramComputation* computation, const Work& work, TableArrays* parameters) {
+    thread_ = std::thread([this, computation, work, parameters] {
+      keys = computation->BeginPull(work, {}, parameters);
+    });
+  }
+  ~KeyQuestion() { Join(); }
+  void Join() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  absl::StatusOr<AllTableKeys> keys;
+
+ private:
+  std::thread thread_;
+};
+
+TEST_CASE("ProgramComputation: keys are asked for first, the next work's before this one") {
+  ProgramComputation computation(JobWithRows());
+  const Work first = TrainingWork(0, 2, 2), second = TrainingWork(2, 4, 2);
+  TableArrays parameters;
+  std::vector<int64_t> places(3);
+  const auto name = [&](const Work& work, const std::vector<int64_t>& keys) {
+    KeyQuestion question(&computation, work, &parameters);
+    const auto asked = computation.Next(absl::InfiniteDuration());
+    REQUIRE_OK(asked.status());
+    CHECK((*asked)->kind == ProgramWork::Kind::kNameKeys);
+    CHECK((*asked)->samples.size() == 2);
+    REQUIRE_OK(computation.NameKeys(kAds, keys, absl::MakeSpan(places).first(keys.size())));
+    REQUIRE_OK(computation.Finish(0, 0));
+    question.Join();
+    REQUIRE_OK(question.keys.status());
+    CHECK(question.keys->at(kAds).dim == 2);
+    return *question.keys;
+  };
+  const AllTableKeys keys = name(first, {7, -1, 7});
+  CHECK(keys[0].batch == nullptr);
+  REQUIRE(keys[kAds].batch->size() == 2);
+  CHECK(places[0] == places[2]);
+  CHECK(keys[kAds].batch->keys[static_cast<size_t>(places[1])] == ~uint64_t{0});
+  REQUIRE(parameters[kAds].size() == 4);
+  parameters[0] = {1, 2, 3};
+  parameters[kAds] = {10, 11, 12, 13};
+  GradientArrays gradient;
+  CHECK(computation.BeginTraining(first, &parameters, &gradient)[kAds].batch == keys[kAds].batch);
+  REQUIRE(name(second, {5})[kAds].batch->size() == 1);
+  parameters[0] = {4, 5, 6};
+  parameters[kAds] = {20, 21};
+  absl::StatusOr<WorkResult> result;
+  std::thread task([&] { result = computation.Train(first, &gradient, [](int64_t) {}); });
+  const auto work = computation.Next(absl::InfiniteDuration());
+  REQUIRE_OK(work.status());
+  CHECK((*work)->kind == ProgramWork::Kind::kTrain);
+  CHECK(computation.Elements(kAds) == 4);
+  // What was pulled for it, though the next work's has come.
+  CHECK(computation.Parameters(0).value()[0] == 1);
+  CHECK(computation.Parameters(kAds).value()[0] == 10);
+  REQUIRE_OK(computation.PutGradient(kAds, 2, {1, 2}));
+  REQUIRE_OK(computation.Finish(1, 0));
+  task.join();
+  REQUIRE_OK(result.status());
+  CHECK(gradient.floats[kAds] == std::vector<float>{0, 0, 1, 2});
+  computation.BeginTraining(second, &parameters, &gradient);
+  CHECK(gradient.floats[kAds].size() == 2);
+}
+
+TEST_CASE("ProgramComputation: a pull without samples asks for no keys") {
+  ProgramComputation computation(JobWithRows());
+  TableArrays parameters;
+  Work work;
+  work.kind = Work::Kind::kExport;
+  const auto keys = computation.BeginPull(work, {}, &parameters);
+  REQUIRE_OK(keys.status());
+  CHECK(keys->at(kAds).batch->size() == 0);
+  CHECK(parameters[0].size() == 3);
+}
+
+TEST_CASE("ProgramComputation: wrong calls about keys are refused") {
+  ProgramComputation computation(JobWithRows());
+  TableArrays parameters;
+  std::vector<int64_t> places(1);
+  CHECK_STATUS(computation.NameKeys(kAds, {1}, absl::MakeSpan(places)),
+               absl::StatusCode::kFailedPrecondition, "there is no work: Next has to come first");
+  KeyQuestion question(&computation, TrainingWork(0, 2, 2), &parameters);
+  REQUIRE_OK(computation.Next(absl::InfiniteDuration()).status());
+  CHECK_STATUS(computation.NameKeys(0, {1}, absl::MakeSpan(places)),
+               absl::StatusCode::kInvalidArgument,
+               "table 0 and 1 keys, expected a table of rows and at most 4294967295");
+  CHECK_STATUS(computation.Parameters(kAds).status(), absl::StatusCode::kFailedPrecondition,
+               "the work asks for keys, which have to be named first");
+  CHECK(computation.Elements(kAds) == -1);
+  computation.Fail(absl::InvalidArgumentError("KeyError: x"));
+  question.Join();
+  CHECK_STATUS(question.keys.status(), absl::StatusCode::kInvalidArgument, "KeyError: x");
 }
 
 TEST_CASE("ProgramComputation: the program's error ends the task, and the task's end the program") {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/program_tables.h"
 #include "common/model/tables.h"
 #include "common/observability/log.h"
 #include "common/row_export/export_rows.h"
@@ -101,7 +102,7 @@ int Task::Run() {
 absl::Status Task::Loop() {
   CAPSTAN_RETURN_IF_ERROR(Prepare());
   TaskLoop loop({.acknowledgement = AcknowledgementOf(assignment_.spec()),
-                 .keyed = assignment_.spec().model().has_sparse(),
+                 .keyed = HasRows(assignment_.spec()),
                  .early_pulls = EarlyPulls(assignment_.spec(), assignment_.gpus_size() > 0)},
                 *this);
   loop.Start();

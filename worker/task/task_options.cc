@@ -7,6 +7,7 @@
 #include "common/examples/column_ranges.h"
 #include "common/examples/criteo_parser.h"
 #include "common/job/consistency_of.h"
+#include "common/job/program_tables.h"
 #include "common/model/tables.h"
 #include "common/sparse_models/model_of_job.h"
 #include "common/sparse_models/skip_gram.h"
@@ -68,7 +69,7 @@ Acknowledgement AcknowledgementOf(const v1::JobSpec& job) {
 }
 
 bool EarlyPulls(const v1::JobSpec& job, bool on_gpu) {
-  return (job.model().has_sparse() || on_gpu) && ConsistencyOf(job).reads_ahead();
+  return (HasRows(job) || on_gpu) && ConsistencyOf(job).reads_ahead();
 }
 
 PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu) {
@@ -89,6 +90,13 @@ Formats WireFormats(const v1::JobSpec& job) {
   const TableFormats wire = {.gradients = FormatOf(job.wire().gradients()),
                              .parameters = FormatOf(job.wire().parameters())};
   if (job.model().has_sparse()) return Formats(kDenseTable + 1, wire);
+  if (job.has_program()) {
+    Formats formats;
+    for (const v1::TableSpec& table : ProgramTables(job.program())) {
+      formats.push_back(table.rule() == v1::OPTIMIZER ? wire : TableFormats());
+    }
+    return formats;
+  }
   return Formats(kParametersTable + 1, wire);
 }
 

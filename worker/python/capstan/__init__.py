@@ -4,7 +4,8 @@
 cluster of this machine. Needs Python 3.10 or newer, and PyTorch for `capstan.torch`.
 """
 
+from capstan import optimizers
 from capstan._client import Diverged, Error, Work
 
-__all__ = ["Diverged", "Error", "Work"]
+__all__ = ["Diverged", "Error", "Work", "optimizers"]
 __version__ = "0.1.0"

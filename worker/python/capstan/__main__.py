@@ -16,11 +16,11 @@ from capstan._client import Error
 _PASSED_ON = ("PYTHONPATH", "CAPSTAN_CLIENT_LIBRARY", "VIRTUAL_ENV")
 
 
-def _declare(script: list[str], folder: pathlib.Path) -> dict[str, Any]:
+def _declare(script: list[str], folder: pathlib.Path, workers: int) -> dict[str, Any]:
     """Runs the script up to its first batch; returns the job that it describes."""
     command = [sys.executable, *script]
-    ended = subprocess.run(command, env={**os.environ, _job.DECLARE: str(folder)},
-                           capture_output=True, text=True, check=False)
+    environment = {**os.environ, _job.DECLARE: str(folder), _job.WORKERS: str(workers)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     job = folder / _job.JOB_FILE
     if ended.returncode == 0 and job.exists():
         return dict(json.loads(job.read_text()))
@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
         raise Error("there is no program capstan on PATH: name it with --capstan=FILE")
     with tempfile.TemporaryDirectory(prefix="capstan-") as name:
         folder = pathlib.Path(name)
-        job = _complete(_declare(options.script, folder), options)
+        job = _complete(_declare(options.script, folder, options.workers), options)
         _job.write_job(folder, job)
         return subprocess.run([
             capstan, "cluster", "run", str(folder / _job.JOB_FILE),

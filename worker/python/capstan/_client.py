@@ -11,6 +11,7 @@ from typing import Optional
 
 _ERROR_BYTES = 1024
 _OK, _TIMEOUT, _ENDED, _WRONG, _DIVERGED = range(5)
+_NAME_KEYS = 1  # A work's kind.
 _POLL_SECONDS = 0.2  # Between two looks for Ctrl-C.
 
 
@@ -24,8 +25,9 @@ class Diverged(Error):
 
 @dataclass(frozen=True)
 class Work:
-    """A batch to compute the gradient of."""
+    """A batch to compute the gradient of, or to name the keys of."""
 
+    names_keys: bool  # The keys of its rows are asked for; it is to be computed later.
     epoch: int
     iteration: int
     slot: int  # Which of the iteration's batches it is under BSP, else -1.
@@ -43,16 +45,34 @@ class Tensor:
     count: int
 
 
+PARAMETERS, AVERAGES, ROWS = range(3)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the job: tensors, or rows by key."""
+
+    name: str
+    kind: int  # PARAMETERS, AVERAGES or ROWS.
+    dim: int  # ROWS: floats a row.
+    tensors: tuple[Tensor, ...]  # The others.
+
+
 class _Work(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint64), ("epoch", ctypes.c_int64),
                 ("iteration", ctypes.c_int64), ("slot", ctypes.c_int64), ("seed", ctypes.c_uint64),
-                ("samples", ctypes.POINTER(ctypes.c_int64)), ("sample_count", ctypes.c_int64)]
+                ("samples", ctypes.POINTER(ctypes.c_int64)), ("sample_count", ctypes.c_int64),
+                ("kind", ctypes.c_int64)]
 
 
 class _Tensor(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("shape", ctypes.POINTER(ctypes.c_int64)),
                 ("dimensions", ctypes.c_int64), ("first", ctypes.c_int64),
                 ("count", ctypes.c_int64)]
+
+
+class _Table(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("kind", ctypes.c_int64), ("dim", ctypes.c_int64)]
 
 
 def _find_library() -> str:
@@ -75,10 +95,13 @@ def _load() -> ctypes.CDLL:
         ("rank", number, [task]),
         ("workers", number, [task]),
         ("table_count", number, [task]),
+        ("table", ctypes.c_int, [task, number, ctypes.POINTER(_Table), text]),
         ("elements", number, [task, number]),
         ("tensor_count", number, [task, number]),
         ("tensor", ctypes.c_int, [task, number, number, ctypes.POINTER(_Tensor), text]),
         ("next", ctypes.c_int, [task, ctypes.c_double, ctypes.POINTER(_Work), text]),
+        ("name_keys", ctypes.c_int,
+         [task, number, ctypes.c_void_p, number, ctypes.c_void_p, text]),
         ("parameters", ctypes.c_void_p, [task, number]),
         ("put_gradient", ctypes.c_int, [task, number, number, ctypes.c_void_p, number, text]),
         ("release", ctypes.c_int, [task, number, text]),
@@ -107,8 +130,8 @@ class Task:
         self.job: str = self._library.capstan_task_job(self._task).decode()
         self.rank: int = self._library.capstan_task_rank(self._task)
         self.workers: int = self._library.capstan_task_workers(self._task)
-        self.tables: list[list[Tensor]] = [
-            self._tensors(table)
+        self.tables: list[Table] = [
+            self._table(table)
             for table in range(self._library.capstan_task_table_count(self._task))
         ]
 
@@ -128,6 +151,12 @@ class Task:
             return
         raise (Diverged if code == _DIVERGED else Error)(self._message())
 
+    def _table(self, index: int) -> Table:
+        table = _Table()
+        self._check(self._library.capstan_task_table(self._task, index, ctypes.byref(table),
+                                                     self._error))
+        return Table(table.name.decode(), table.kind, table.dim, tuple(self._tensors(index)))
+
     def _tensors(self, table: int) -> list[Tensor]:
         found = []
         for index in range(self._library.capstan_task_tensor_count(self._task, table)):
@@ -139,11 +168,11 @@ class Task:
         return found
 
     def elements(self, table: int) -> int:
-        """The number of a table's floats."""
+        """The number of a table's floats; of rows, those of the batch that is computed."""
         return int(self._library.capstan_task_elements(self._handle(), table))
 
     def next(self) -> Optional[Work]:
-        """Waits for the next batch; None: the task has ended. Ctrl-C works."""
+        """Waits for the next work; None: the task has ended. Ctrl-C works."""
         work = _Work(size=ctypes.sizeof(_Work))
         while True:
             code = self._library.capstan_task_next(self._handle(), _POLL_SECONDS,
@@ -153,8 +182,16 @@ class Task:
             if code == _ENDED:
                 return None
             self._check(code)
-            return Work(work.epoch, work.iteration, work.slot, work.seed,
+            return Work(work.kind == _NAME_KEYS, work.epoch, work.iteration, work.slot, work.seed,
                         tuple(work.samples[:work.sample_count]))
+
+    def name_keys(self, table: int, keys: int, count: int, places: int) -> None:
+        """The current work needs the rows of `count` keys: int64 from the address `keys` on.
+
+        places: address of as many int64; each becomes the row of its key in the table's floats.
+        """
+        self._check(self._library.capstan_task_name_keys(self._handle(), table, keys, count,
+                                                         places, self._error))
 
     def parameters(self, table: int) -> int:
         """The address of a table's floats, [elements], valid until the batch is finished."""
@@ -176,7 +213,7 @@ class Task:
         self._check(self._library.capstan_task_release(self._handle(), first, self._error))
 
     def finish(self, loss_sum: float, correct: int) -> None:
-        """Ends the batch; both numbers are sums over its samples."""
+        """Ends the work; both numbers are sums over its samples."""
         self._check(self._library.capstan_task_finish(self._handle(), loss_sum, correct,
                                                       self._error))
 

@@ -11,7 +11,10 @@ import pathlib
 import struct
 from typing import Any, Iterable, Optional
 
+from capstan._client import Error
+
 DECLARE = "CAPSTAN_DECLARE"
+WORKERS = "CAPSTAN_WORKERS"  # Their number, beside DECLARE.
 JOB_FILE = "job.json"
 WEIGHTS_FILE = "initial.safetensors"
 
@@ -30,6 +33,19 @@ def consistency(sync: str) -> dict[str, Any]:
     if mode == "ssp" and bound.isdecimal():
         return {"ssp": {"staleness_bound": int(bound)}}
     raise ValueError(f"sync is {sync!r}, expected 'bsp', 'ssp:N' (N iterations, from 0) or 'asp'")
+
+
+def updates_an_epoch(samples: int, batch_size: int, job: dict[str, Any]) -> int:
+    """Updates that the servers apply in an epoch: BSP sums a batch of each slot in one.
+
+    Raises Error if nothing says how many slots there are.
+    """
+    slots = 1
+    if "bsp" in job["consistency"]:
+        slots = int(job["training"].get("slots") or os.environ.get(WORKERS, 0))
+        if slots == 0:
+            raise Error(f"a schedule needs the number of slots: slots=..., or {WORKERS}")
+    return -(-samples // (batch_size * slots))
 
 
 def write_safetensors(path: pathlib.Path, tensors: Iterable[tuple[str, Any, bytes]]) -> None:

@@ -17,235 +17,89 @@ Buffers (running statistics of batch norm) and parameters that are not trained a
 job: after each iteration they are the mean of what its batches left, weighted by their samples, so
 that all workers have the same. DistributedDataParallel takes those of rank 0.
 
-What is not there yet: GPUs, parameter groups, rates that the script changes, accumulation over
-several batches, evaluation on the servers' parameters.
+What is not there yet: GPUs, accumulation over several batches, evaluation on the servers'
+parameters.
 """
 
-import atexit
-import ctypes
-import sys
 from typing import Any, Callable, Iterator, Optional
 
 import torch
 
-from capstan import _job
-from capstan._client import Error, Task, Work
+from capstan import _job, _rules
+from capstan._client import Error, Work
+from capstan._embedding import EmbeddingBag
+from capstan._session import Session
 
-_PARAMETERS, _AVERAGES = 0, 1
-_SEED_MASK = (1 << 63) - 1
+__all__ = ["EmbeddingBag", "Error", "Optimizer", "batches", "current", "deterministic"]
 
-
-def _fixed(kind: str, group: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Refuses settings of an optimizer that the servers' rule does not have."""
-    for name, value in expected.items():
-        if group.get(name, value) != value:
-            raise Error(f"torch.optim.{kind}: {name} is {group[name]}, expected {value}: the "
-                        "servers have no such rule")
+_session: Optional[Session] = None
 
 
-def _sgd(group: dict[str, Any]) -> dict[str, Any]:
-    _fixed("SGD", group, {"dampening": 0, "maximize": False})
-    if group["momentum"] == 0:
-        return {"sgd": {}}
-    return {"nesterov" if group["nesterov"] else "momentum": {"momentum": group["momentum"]}}
+def _groups_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer
+               ) -> list[dict[str, torch.Tensor]]:
+    """The trained parameters of a model by name, for each of the optimizer's groups."""
+    groups = []
+    for group in optimizer.param_groups:
+        trained = {id(parameter) for parameter in group["params"]}
+        found = {name: parameter for name, parameter in model.named_parameters()
+                 if id(parameter) in trained}
+        if len(found) != len(trained):
+            raise Error(f"the optimizer has {len(trained)} parameters, and {len(found)} of them "
+                        "are the model's: expected the model whose parameters it has")
+        groups.append(found)
+    return groups
 
 
-def _adam(kind: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def rule(group: dict[str, Any]) -> dict[str, Any]:
-        _fixed("Adam", group, {"maximize": False})
-        if group["amsgrad"] and kind == "adamw":
-            _fixed("AdamW", group, {"amsgrad": False})
-        beta1, beta2 = group["betas"]
-        return {"amsgrad" if group["amsgrad"] else kind:
-                {"beta1": beta1, "beta2": beta2, "epsilon": group["eps"]}}
-    return rule
-
-
-def _adagrad(group: dict[str, Any]) -> dict[str, Any]:
-    _fixed("Adagrad", group, {"lr_decay": 0, "maximize": False})
-    return {"adagrad": {"epsilon": group["eps"],
-                        "initial_accumulator": group["initial_accumulator_value"]}}
-
-
-def _rmsprop(group: dict[str, Any]) -> dict[str, Any]:
-    _fixed("RMSprop", group, {"centered": False, "maximize": False})
-    return {"rmsprop": {"alpha": group["alpha"], "epsilon": group["eps"],
-                        "momentum": group["momentum"]}}
-
-
-def _adadelta(group: dict[str, Any]) -> dict[str, Any]:
-    _fixed("Adadelta", group, {"maximize": False})
-    return {"adadelta": {"rho": group["rho"], "epsilon": group["eps"]}}
-
-
-_RULES = {"SGD": _sgd, "Adam": _adam("adam"), "AdamW": _adam("adamw"), "Adagrad": _adagrad,
-          "RMSprop": _rmsprop, "Adadelta": _adadelta}
-
-
-def server_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """The `optimizer` of a job file that does what a torch optimizer does.
-
-    Raises Error for optimizers and settings that the servers do not have.
-    """
-    kind = type(optimizer).__name__
-    if kind not in _RULES or not type(optimizer).__module__.startswith("torch.optim"):
-        raise Error(f"the optimizer is {kind}, expected one of torch.optim's {', '.join(_RULES)}")
-    if len(optimizer.param_groups) != 1:
-        raise Error(f"the optimizer has {len(optimizer.param_groups)} parameter groups, expected "
-                    "1: the servers have one rule a job")
-    group = optimizer.param_groups[0]
-    return {**_RULES[kind](group), "learning_rate": group["lr"],
-            "weight_decay": group["weight_decay"]}
-
-
-class _Session:
-    """What one script trains: its tensors, and the task once it has begun."""
-
-    def __init__(self, parameters: dict[str, torch.Tensor], averages: dict[str, torch.Tensor],
-                 job: dict[str, Any]) -> None:
-        self.parameters, self.averages, self.job = parameters, averages, job
-        self.task: Optional[Task] = None
-        self.work: Optional[Work] = None
-
-    # ---- the first run
-
-    def declare(self, samples: int, batch_size: int, epochs: int) -> None:
-        """Writes the job and leaves the script."""
-        folder = _job.folder_to_declare_in()
-        assert folder is not None
-        tensors = {**self.parameters, **self.averages}
-        _job.write_safetensors(folder / _job.WEIGHTS_FILE, (
-            (name, tensor.shape, tensor.detach().float().contiguous().numpy().tobytes())
-            for name, tensor in tensors.items()))
-        self.job["program"] = {
-            "samples": samples,
-            "parameters": [_described(item) for item in self.parameters.items()],
-            "averages": [_described(item) for item in self.averages.items()],
-        }
-        self.job["training"] |= {"epochs": epochs, "batch_size": batch_size}
-        _job.write_job(folder, self.job)
-        raise SystemExit(0)
-
-    # ---- the runs on workers
-
-    def begin(self) -> None:
-        self.task = Task()
-        atexit.register(self._leave)
-        found = [[(tensor.name, tensor.shape) for tensor in table] for table in self.task.tables]
-        mine = [[(name, tuple(tensor.shape)) for name, tensor in table.items()]
-                for table in (self.parameters, self.averages) if table]
-        for theirs, ours in zip(found, mine):
-            for theirs_one, ours_one in zip(theirs, ours):
-                if theirs_one != ours_one:
-                    raise Error(f"the script has the tensor {ours_one}, and the job "
-                                f"{theirs_one}: it must build the same network each time")
-        if [len(table) for table in found] != [len(table) for table in mine]:
-            raise Error(f"the script has {[len(table) for table in mine]} tensors, and the job "
-                        f"{[len(table) for table in found]}")
-
-    def _leave(self) -> None:
-        """At the interpreter's exit: says why the task is not done."""
-        assert self.task is not None
-        error = getattr(sys, "last_value", None)
-        if error is not None and self.work is not None:
-            self.task.fail(f"{type(error).__name__}: {error}")
-        self.task.close()
-
-    def next(self) -> Optional[Work]:
-        """The next batch, with its parameters in the network; None: the job is done."""
-        assert self.task is not None
-        if self.work is not None:
-            raise Error(f"iteration {self.work.iteration}: the next batch is asked for before "
-                        "optimizer.step(); sum over a larger batch in place of accumulating")
-        self.work = self.task.next()
-        if self.work is None:
-            self.task.close()
-            return None
-        with torch.no_grad():
-            self._load(_PARAMETERS, self.parameters)
-            if self.averages:
-                self._load(_AVERAGES, self.averages)
-        torch.manual_seed(self.work.seed & _SEED_MASK)
-        return self.work
-
-    def _load(self, table: int, tensors: dict[str, torch.Tensor]) -> None:
-        assert self.task is not None
-        count = self.task.elements(table)
-        floats = (ctypes.c_float * count).from_address(self.task.parameters(table))
-        flat = torch.frombuffer(floats, dtype=torch.float32)
-        for spec, tensor in zip(self.task.tables[table], tensors.values()):
-            tensor.copy_(flat[spec.first:spec.first + spec.count].view(tensor.shape))
-
-    def push(self, loss_sum: float, correct: int) -> None:
-        assert self.task is not None
-        for spec, tensor in zip(self.task.tables[_PARAMETERS], self.parameters.values()):
-            if tensor.grad is not None:
-                self._put(_PARAMETERS, spec.first, spec.name, tensor.grad)
-        for spec, tensor in zip(self.task.tables[_AVERAGES] if self.averages else [],
-                                self.averages.values()):
-            self._put(_AVERAGES, spec.first, spec.name, tensor)
-        self.task.finish(loss_sum, correct)
-        self.work = None
-
-    def _put(self, table: int, first: int, name: str, tensor: torch.Tensor) -> None:
-        assert self.task is not None
-        if tensor.layout != torch.strided:
-            raise Error(f"the gradient of {name!r} is {tensor.layout}, expected a dense one")
-        values = tensor.detach().to("cpu", torch.float32).contiguous()
-        self.task.put_gradient(table, first, values.data_ptr(), values.numel())
-
-
-def _described(item: tuple[str, torch.Tensor]) -> dict[str, Any]:
-    return {"name": item[0], "shape": list(item[1].shape)}
-
-
-def _tensors_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer
-                ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """The trained parameters of a model by name, and all else in its state."""
-    trained = {id(parameter) for parameter in optimizer.param_groups[0]["params"]}
-    parameters = {name: parameter for name, parameter in model.named_parameters()
-                  if id(parameter) in trained}
-    if len(parameters) != len(trained):
-        raise Error(f"the optimizer has {len(trained)} parameters, and {len(parameters)} of them "
-                    "are the model's: expected the model whose parameters it has")
+def _averages_of(model: torch.nn.Module, groups: list[dict[str, torch.Tensor]]
+                 ) -> dict[str, torch.Tensor]:
+    """All else in a model's state, by name."""
     averages = {}
-    seen = {parameter.data_ptr() for parameter in parameters.values()}
+    seen = {parameter.data_ptr() for group in groups for parameter in group.values()}
     for name, tensor in model.state_dict(keep_vars=True).items():
         if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
             continue
         if tensor.data_ptr() not in seen:
             seen.add(tensor.data_ptr())
             averages[name] = tensor
-    return parameters, averages
-
-
-_session: Optional[_Session] = None
+    return averages
 
 
 class Optimizer:
     """Sends the gradients of a model to the servers, which update by the wrapped optimizer's rule.
 
-    optimizer: one of torch.optim's SGD, Adam, AdamW, Adagrad, RMSprop and Adadelta, with one
-        parameter group. It is never stepped.
-    model: has the optimizer's parameters.
+    optimizer: one of torch.optim's SGD, Adam, AdamW, Adagrad, RMSprop and Adadelta. It is never
+        stepped.
+    model: has the optimizer's parameters, and the tables of its EmbeddingBags.
     sync: "bsp", "ssp:N" (at most N iterations of staleness) or "asp".
     slots: BSP, batches of an iteration; None: one for each worker.
     seed: of the order of samples and of the random numbers of each batch.
+    schedule: one of torch.optim.lr_scheduler's that needs no losses, over `optimizer`. The servers
+        follow it from the first update on; stepping it in the loop changes nothing.
+    schedule_every: "update": PyTorch would step it after each update; "epoch": after each epoch.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, *,
-                 sync: str = "bsp", slots: Optional[int] = None, seed: int = 1) -> None:
+                 sync: str = "bsp", slots: Optional[int] = None, seed: int = 1,
+                 schedule: Any = None, schedule_every: str = "update") -> None:
         global _session
         if _session is not None:
             raise Error("the script has a second capstan.torch.Optimizer, expected one")
-        rule = server_optimizer(optimizer)
+        if schedule_every not in ("update", "epoch"):
+            raise ValueError(f"schedule_every is {schedule_every!r}, expected 'update' or 'epoch'")
         training: dict[str, Any] = {"seed": seed}
         if slots is not None:
             training["slots"] = slots
-        job = {"optimizer": rule, "consistency": _job.consistency(sync), "training": training}
-        self._session = _session = _Session(*_tensors_of(model, optimizer), job)
+        groups = _groups_of(model, optimizer)
+        self._session = _session = Session(
+            groups, _averages_of(model, groups),
+            [module for module in model.modules() if isinstance(module, EmbeddingBag)],
+            _rules.server_optimizers(optimizer),
+            {"consistency": _job.consistency(sync), "training": training},
+            None if schedule is None else lambda updates, epochs: _rules.server_schedules(
+                optimizer, schedule, updates * epochs,
+                updates if schedule_every == "epoch" else 1))
         self._optimizer = optimizer
-        self._rate = optimizer.param_groups[0]["lr"]
+        self._rates = None if schedule is not None else self._current_rates()
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -265,12 +119,15 @@ class Optimizer:
         if session.work is None:
             raise Error("there is no batch: optimizer.step() belongs into the loop over "
                         "capstan.torch.batches")
-        rate = self._optimizer.param_groups[0]["lr"]
-        if rate != self._rate:
-            raise Error(f"the learning rate is {rate} now and was {self._rate}: the servers have "
-                        "the rate; ask the job for a schedule (optimizer.schedule)")
+        if self._rates is not None and self._rates != self._current_rates():
+            raise Error(f"the learning rates are {self._current_rates()} now and were "
+                        f"{self._rates}: the servers have them; give the scheduler to "
+                        "capstan.torch.Optimizer (schedule=)")
         mean = 0.0 if loss is None else float(loss.detach())
         session.push(mean * len(session.work.samples), int(correct))
+
+    def _current_rates(self) -> list[float]:
+        return [group["lr"] for group in self._optimizer.param_groups]
 
 
 def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
@@ -286,9 +143,14 @@ def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
     if _job.folder_to_declare_in() is not None:
         _session.declare(len(dataset), batch_size, epochs)
     collate = collate or torch.utils.data.default_collate
+
+    def load(work: Work) -> Any:
+        assert collate is not None
+        return collate([dataset[sample] for sample in work.samples])
+
     _session.begin()
-    while (work := _session.next()) is not None:
-        yield collate([dataset[sample] for sample in work.samples])
+    while (batch := _session.next(load)) is not None:
+        yield batch
 
 
 def current() -> Work:

@@ -1,0 +1,95 @@
+"""Embeddings of any size: a row for each key that was ever pushed, on the servers."""
+
+from typing import Any, Callable, Optional
+
+import torch
+
+from capstan._client import Error
+
+
+class EmbeddingBag(torch.nn.Module):
+    """Sums or means of rows by key, like torch.nn.EmbeddingBag, of a table without a size.
+
+    name: of the table; letters, digits, '_', '.' and '-'.
+    dim: floats a row.
+    keys: the keys that `forward` will look up for a batch of `batches`, of any shape: int64. They
+        are asked for before the batch is computed, and often before the one in front of it.
+    mode: "sum" or "mean".
+    optimizer: a rule of capstan.optimizers, such as Adagrad(0.05).
+    initial_std: standard deviation of new rows.
+    admit_after: a key gets a row at its n-th update; before, its gradients are dropped. 0: the
+        first.
+    evict_after_updates: it loses one that so many updates in a row have not named. 0: never.
+    rows_max, memory_mib: bounds of the whole table; what was updated longest ago leaves, or lies on
+        the servers' disks. 0: none.
+    buckets: shards of the table. None: 64.
+
+    Its rows are no parameters of the module: they are neither in its state_dict nor in a torch
+    optimizer, but in the job's model and checkpoints.
+    """
+
+    def __init__(self, name: str, dim: int, *, keys: Callable[[Any], torch.Tensor],
+                 optimizer: dict[str, Any], mode: str = "sum", initial_std: float = 0.01,
+                 admit_after: int = 0, evict_after_updates: int = 0, rows_max: int = 0,
+                 memory_mib: int = 0, buckets: Optional[int] = None) -> None:
+        super().__init__()
+        if mode not in ("sum", "mean"):
+            raise ValueError(f"mode is {mode!r}, expected 'sum' or 'mean'")
+        self.name, self.dim, self.mode, self.optimizer = name, dim, mode, optimizer
+        self._keys = keys
+        self.described = {  # In a job file.
+            "name": name, "dim": dim, "initial_std": initial_std,
+            "lifetime": {"admit_after": admit_after, "evict_after_updates": evict_after_updates,
+                         "rows_max": rows_max, "memory_mib": memory_mib},
+            **({} if buckets is None else {"buckets": buckets}),
+        }
+        self._rows: Optional[torch.Tensor] = None  # Of the batch, [rows, dim].
+        self._named = self._places = torch.empty(0, dtype=torch.int64)
+
+    def forward(self, keys: torch.Tensor, offsets: Optional[torch.Tensor] = None,
+                per_sample_weights: Optional[torch.Tensor] = None) -> torch.Tensor:
+        """The bags of keys of the current batch: [bags, dim].
+
+        keys: int64, [bags, keys a bag], or [keys] with `offsets`, [bags], where each bag begins.
+        per_sample_weights: of the shape of keys; mode "sum" alone.
+        Raises Error for keys that were not named, and outside of the loop over `batches`.
+        """
+        if self._rows is None:
+            raise Error(f"{self.name!r} has rows only in the loop over capstan.torch.batches")
+        return torch.nn.functional.embedding_bag(
+            self._places_of(keys), self._rows, offsets, mode=self.mode,
+            per_sample_weights=per_sample_weights)
+
+    def _places_of(self, keys: torch.Tensor) -> torch.Tensor:
+        flat = self._checked(keys)
+        if torch.equal(flat, self._named):
+            return self._places.view(keys.shape)
+        named, order = torch.sort(self._named)
+        at = torch.searchsorted(named, flat).clamp(max=max(named.numel() - 1, 0))
+        if named.numel() == 0 or not torch.equal(named[at], flat):
+            missing = flat[named[at] != flat] if named.numel() else flat
+            raise Error(f"{self.name!r}: key {int(missing[0])} is looked up, and `keys` has not "
+                        "named it for this batch")
+        return self._places[order[at]].view(keys.shape)
+
+    def _checked(self, keys: Any) -> torch.Tensor:
+        if not isinstance(keys, torch.Tensor) or keys.dtype != torch.int64:
+            found = keys.dtype if isinstance(keys, torch.Tensor) else type(keys).__name__
+            raise Error(f"{self.name!r}: keys are {found}, expected a tensor of torch.int64")
+        return keys.detach().to("cpu").reshape(-1).contiguous()
+
+    # ---- for the session
+
+    def keys_of(self, batch: Any) -> torch.Tensor:
+        """The keys that a batch will look up, [keys]."""
+        return self._checked(self._keys(batch))
+
+    def take(self, rows: torch.Tensor, keys: torch.Tensor, places: torch.Tensor) -> None:
+        """The current batch has these rows; places[i] is that of keys[i]."""
+        self._rows = rows.requires_grad_()
+        self._named, self._places = keys, places
+
+    def gradient(self) -> Optional[torch.Tensor]:
+        """What `backward` has left for the batch's rows, [rows, dim]; the rows are gone then."""
+        rows, self._rows = self._rows, None
+        return None if rows is None else rows.grad

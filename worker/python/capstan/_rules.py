@@ -1,0 +1,101 @@
+"""The servers' rules that do what optimizers and schedules of torch.optim do."""
+
+import warnings
+from typing import Any, Callable, Optional
+
+import torch
+
+from capstan._client import Error
+
+PIECES_MAX = 100_000  # Of a schedule (proto/job.proto).
+
+
+def _fixed(kind: str, group: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Refuses settings of an optimizer that the servers' rule does not have."""
+    for name, value in expected.items():
+        if group.get(name, value) != value:
+            raise Error(f"torch.optim.{kind}: {name} is {group[name]}, expected {value}: the "
+                        "servers have no such rule")
+
+
+def _sgd(group: dict[str, Any]) -> dict[str, Any]:
+    _fixed("SGD", group, {"dampening": 0, "maximize": False})
+    if group["momentum"] == 0:
+        return {"sgd": {}}
+    return {"nesterov" if group["nesterov"] else "momentum": {"momentum": group["momentum"]}}
+
+
+def _adam(kind: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def rule(group: dict[str, Any]) -> dict[str, Any]:
+        _fixed("Adam", group, {"maximize": False})
+        if group["amsgrad"] and kind == "adamw":
+            _fixed("AdamW", group, {"amsgrad": False})
+        beta1, beta2 = group["betas"]
+        return {"amsgrad" if group["amsgrad"] else kind:
+                {"beta1": beta1, "beta2": beta2, "epsilon": group["eps"]}}
+    return rule
+
+
+def _adagrad(group: dict[str, Any]) -> dict[str, Any]:
+    _fixed("Adagrad", group, {"lr_decay": 0, "maximize": False})
+    return {"adagrad": {"epsilon": group["eps"],
+                        "initial_accumulator": group["initial_accumulator_value"]}}
+
+
+def _rmsprop(group: dict[str, Any]) -> dict[str, Any]:
+    _fixed("RMSprop", group, {"centered": False, "maximize": False})
+    return {"rmsprop": {"alpha": group["alpha"], "epsilon": group["eps"],
+                        "momentum": group["momentum"]}}
+
+
+def _adadelta(group: dict[str, Any]) -> dict[str, Any]:
+    _fixed("Adadelta", group, {"maximize": False})
+    return {"adadelta": {"rho": group["rho"], "epsilon": group["eps"]}}
+
+
+_RULES = {"SGD": _sgd, "Adam": _adam("adam"), "AdamW": _adam("adamw"), "Adagrad": _adagrad,
+          "RMSprop": _rmsprop, "Adadelta": _adadelta}
+
+
+def group_rule(kind: str, group: dict[str, Any]) -> dict[str, Any]:
+    """The `optimizer` of a job file that does what torch does with a parameter group."""
+    rate = float(group.get("initial_lr", group["lr"]))
+    return {**_RULES[kind](group), "learning_rate": rate, "weight_decay": group["weight_decay"]}
+
+
+def server_optimizers(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """One rule for each parameter group, with the rates that it begins with.
+
+    Raises Error for optimizers and settings that the servers do not have.
+    """
+    kind = type(optimizer).__name__
+    if kind not in _RULES or not type(optimizer).__module__.startswith("torch.optim"):
+        raise Error(f"the optimizer is {kind}, expected one of torch.optim's {', '.join(_RULES)}")
+    return [group_rule(kind, group) for group in optimizer.param_groups]
+
+
+def server_schedules(optimizer: torch.optim.Optimizer, scheduler: Any, updates: int,
+                     updates_an_epoch: Optional[int]) -> list[dict[str, Any]]:
+    """The `schedule` of each group's rule: what the scheduler makes of the rates, in pieces.
+
+    scheduler: is stepped after each update, or after each `updates_an_epoch`; at the end it has
+        gone through all `updates`.
+    Raises Error if it needs losses, or has too many pieces.
+    """
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise Error("the scheduler is ReduceLROnPlateau, expected one that needs no losses")
+    every = updates_an_epoch or 1
+    pieces: list[tuple[list[int], list[float]]] = [([], []) for _ in optimizer.param_groups]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The optimizer is not stepped.
+        for update in range(0, updates, every):
+            for (begins, factors), group in zip(pieces, optimizer.param_groups):
+                factor = float(group["lr"]) / float(group.get("initial_lr", group["lr"]))
+                if not factors or factors[-1] != factor:
+                    begins.append(update)
+                    factors.append(factor)
+            if max(len(begins) for begins, _ in pieces) > PIECES_MAX:
+                raise Error(f"the schedule has more than {PIECES_MAX} rates: step it once an "
+                            "epoch (schedule_every='epoch')")
+            scheduler.step()
+    return [{"pieces": {"begins": begins, "factors": factors}} for begins, factors in pieces]

@@ -1,0 +1,37 @@
+"""Update rules of the servers, for tables that no torch optimizer has.
+
+Each function returns the `optimizer` of a job file (proto/job.proto); server/optimizer/README.md
+has the formulas.
+"""
+
+from typing import Any
+
+Rule = dict[str, Any]
+
+
+def SGD(lr: float, *, momentum: float = 0.0, nesterov: bool = False,  # pylint: disable=invalid-name
+        weight_decay: float = 0.0) -> Rule:
+    """Stochastic gradient descent."""
+    kind: Rule = {"sgd": {}}
+    if momentum:
+        kind = {"nesterov" if nesterov else "momentum": {"momentum": momentum}}
+    return {**kind, "learning_rate": lr, "weight_decay": weight_decay}
+
+
+def Adagrad(lr: float, *, eps: float = 1e-10, initial_accumulator: float = 0.0,
+            row_wise: bool = False) -> Rule:
+    """Adagrad (Duchi et al. 2011). row_wise: one accumulator a row, of the mean square."""
+    return {"adagrad": {"epsilon": eps, "initial_accumulator": initial_accumulator,
+                        "row_wise": row_wise}, "learning_rate": lr}
+
+
+def Adam(lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+         weight_decay: float = 0.0) -> Rule:
+    """Adam (Kingma and Ba 2015); each row counts its own updates."""
+    return {"adam": {"beta1": betas[0], "beta2": betas[1], "epsilon": eps},
+            "learning_rate": lr, "weight_decay": weight_decay}
+
+
+def Ftrl(lr: float, *, beta: float = 1.0, l1: float = 0.0, l2: float = 0.0) -> Rule:
+    """FTRL-proximal (McMahan et al. 2013)."""
+    return {"ftrl": {"beta": beta, "l1": l1, "l2": l2}, "learning_rate": lr}
