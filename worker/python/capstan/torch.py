@@ -52,7 +52,9 @@ def _sgd(group: dict[str, Any]) -> dict[str, Any]:
 
 def _adam(kind: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def rule(group: dict[str, Any]) -> dict[str, Any]:
-        _fixed("Adam", group, {"maximize": False})
+        # The default of the second is True in AdamW of newer PyTorch, which is Adam with it.
+        _fixed("Adam", group, {"maximize": False} if kind == "adamw" else
+               {"maximize": False, "decoupled_weight_decay": False})
         if group["amsgrad"] and kind == "adamw":
             _fixed("AdamW", group, {"amsgrad": False})
         beta1, beta2 = group["betas"]
@@ -115,8 +117,7 @@ class _Session:
         assert folder is not None
         tensors = {**self.parameters, **self.averages}
         _job.write_safetensors(folder / _job.WEIGHTS_FILE, (
-            (name, tensor.shape, tensor.detach().float().contiguous().numpy().tobytes())
-            for name, tensor in tensors.items()))
+            (name, tensor.shape, _bytes_of(tensor)) for name, tensor in tensors.items()))
         self.job["program"] = {
             "samples": samples,
             "parameters": [_described(item) for item in self.parameters.items()],
@@ -199,12 +200,19 @@ def _described(item: tuple[str, torch.Tensor]) -> dict[str, Any]:
     return {"name": item[0], "shape": list(item[1].shape)}
 
 
+def _bytes_of(tensor: torch.Tensor) -> bytes:
+    """A tensor's values as fp32, row by row. (Not by numpy(): PyTorch may be there without it.)"""
+    values = tensor.detach().to("cpu", torch.float32).contiguous()
+    return ctypes.string_at(values.data_ptr(), values.numel() * values.element_size())
+
+
 def _tensors_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer
                 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """The trained parameters of a model by name, and all else in its state."""
     trained = {id(parameter) for parameter in optimizer.param_groups[0]["params"]}
-    parameters = {name: parameter for name, parameter in model.named_parameters()
-                  if id(parameter) in trained}
+    parameters: dict[str, torch.Tensor] = {
+        name: parameter for name, parameter in model.named_parameters()
+        if id(parameter) in trained}
     if len(parameters) != len(trained):
         raise Error(f"the optimizer has {len(trained)} parameters, and {len(parameters)} of them "
                     "are the model's: expected the model whose parameters it has")
@@ -231,6 +239,10 @@ class Optimizer:
     sync: "bsp", "ssp:N" (at most N iterations of staleness) or "asp".
     slots: BSP, batches of an iteration; None: one for each worker.
     seed: of the order of samples and of the random numbers of each batch.
+
+    Raises Error for an optimizer or a setting that the servers do not have, for a model that lacks
+    the optimizer's parameters, and for a second Optimizer in a process; ValueError for a `sync`
+    that is none of those.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, *,
@@ -250,7 +262,8 @@ class Optimizer:
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """Those of the wrapped optimizer."""
-        return self._optimizer.param_groups
+        groups: list[dict[str, Any]] = self._optimizer.param_groups
+        return groups
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients of the parameters."""
@@ -259,7 +272,9 @@ class Optimizer:
     def step(self, loss: Optional[torch.Tensor] = None, *, correct: int = 0) -> None:
         """Sends the gradients of the current batch, which `backward` of its mean loss has left.
 
-        loss: that mean, for the job's progress. correct: samples that were classified correctly.
+        loss: that mean, for the job's progress, [] or [1]. correct: samples that were classified
+        correctly. Raises Error if there is no batch, a gradient is sparse or the learning rate was
+        changed, and Diverged if the loss or a gradient is not finite.
         """
         session = self._session
         if session.work is None:
@@ -279,7 +294,12 @@ def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
 
     dataset: has __len__ and __getitem__, the same on each worker. Every sample comes once an
         epoch, on one of the workers.
+    batch_size: samples of a batch; the last one of an epoch may have fewer.
+    epochs: passes over the dataset.
     collate: makes a batch of a list of samples; default: PyTorch's default_collate.
+
+    Raises Error if there is no Optimizer yet, if the job has other tensors than the model, or if a
+    batch is asked for before the step of the one before.
     """
     if _session is None:
         raise Error("there is no capstan.torch.Optimizer yet: make it before the batches")
@@ -292,7 +312,10 @@ def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
 
 
 def current() -> Work:
-    """The batch that the loop over `batches` is at: its epoch, iteration, samples and seed."""
+    """The batch that the loop over `batches` is at: its epoch, iteration, samples and seed.
+
+    Raises Error outside of that loop.
+    """
     if _session is None or _session.work is None:
         raise Error("there is no batch: it is known in the loop over capstan.torch.batches")
     return _session.work
