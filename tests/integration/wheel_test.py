@@ -4,6 +4,7 @@ import importlib.util
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,21 @@ SYSTEM = re.compile(r"/(lib|lib64|usr/lib)/(x86_64-linux-gnu/)?"
 def missing():
     """Names of the modules that the tests need and this machine does not have."""
     return [name for name in ("ensurepip", "grpc", "torch") if not importlib.util.find_spec(name)]
+
+
+def programs_below(folder):
+    """The names of the programs below `folder` that run."""
+    lines = [cluster.command_line(each.name) for each in pathlib.Path("/proc").iterdir()
+             if each.name.isdigit()]
+    return sorted(pathlib.Path(line[0].decode()).name for line in lines
+                  if line and line[0].startswith(f"{folder}/".encode()))
+
+
+def stop(process):
+    """Ends what try_wheel.start started, if a test has failed before."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=60 * cluster.SLOWDOWN)
 
 
 def read(*command):
@@ -72,6 +88,24 @@ class WheelTest(unittest.TestCase):
         script.write_bytes(cluster.runfile("worker/python/tests/line_program.py").read_bytes())
         found = try_wheel.train(self.programs, self.folder, script, workers=1)
         self.assertAlmostEqual(found["slope"][0], 3, delta=1e-3)
+
+    def test_an_interrupt_takes_the_cluster_down(self):
+        script = self.folder / "endless.py"
+        script.write_bytes(cluster.runfile("worker/python/tests/line_program.py").read_bytes())
+        for number, send, code in ((signal.SIGINT, os.killpg, 130),  # As Ctrl-C does.
+                                   (signal.SIGTERM, os.kill, 143)):
+            with self.subTest(number=number):
+                process = try_wheel.start(
+                    [self.programs / "capstan", "run", script, "1000000"], self.folder)
+                self.addCleanup(stop, process)
+                self.assertTrue(any("epoch 2/" in line for line in process.stdout), "it trains")
+                running = programs_below(self.folder)
+                for name in ("capstan", "capstan-scheduler", "capstan-server", "capstan-worker"):
+                    self.assertIn(name, running)
+                send(process.pid, number)
+                said, _ = process.communicate(timeout=60 * cluster.SLOWDOWN)
+                self.assertEqual(process.returncode, code, said)
+                self.assertEqual(programs_below(self.folder), [])
 
     def test_the_other_commands_are_those_of_the_command_line(self):
         said = self.capstan("--help")

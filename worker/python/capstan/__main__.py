@@ -9,15 +9,17 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Optional
 
 from capstan import _job
 from capstan._client import Error
 
 _COMMAND_LINE = "capstan"
+_EXIT_OF_SIGNAL = 128  # And its number, as shells have it.
 _PASSED_ON = ("PYTHONPATH", "CAPSTAN_CLIENT_LIBRARY", "VIRTUAL_ENV")
 
 
@@ -75,11 +77,29 @@ def _run(options: argparse.Namespace) -> int:
         folder = pathlib.Path(name)
         job = _complete(_declare(options.script, folder), options)
         _job.write_job(folder, job)
-        return subprocess.run([
+        return _run_to_its_end([
             capstan, "cluster", "run", str(folder / _job.JOB_FILE),
             f"--workers={options.workers}", f"--servers={options.servers}",
             *(["--replace"] if options.replace else []),
-        ], check=False).returncode
+        ])
+
+
+def _run_to_its_end(command: list[str]) -> int:
+    """Runs a program that ends in order when it is told to; returns its exit code.
+
+    Ctrl-C reaches the program by itself, and SIGTERM is passed on: either makes `cluster run` take
+    its daemons down, which this process waits for.
+    """
+    def pass_on(number: int, _frame: Any) -> None:
+        if number == signal.SIGTERM and process is not None:
+            process.terminate()
+
+    process: Optional[subprocess.Popen[bytes]] = None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    with subprocess.Popen(command) as process:
+        code = process.wait()
+    return code if code >= 0 else _EXIT_OF_SIGNAL - code
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,7 @@
-"""A script for `capstan run` that needs the standard library alone: fits a line to made data."""
+"""A script for `capstan run` that needs the standard library alone: fits a line to made data.
+
+    line_program.py [EPOCHS]
+"""
 
 import array
 import ctypes
@@ -6,7 +9,8 @@ import sys
 
 from capstan import _client, _job
 
-SAMPLES, BATCH, EPOCHS = 64, 8, 30
+SAMPLES, BATCH = 64, 8
+EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 SLOPE, OFFSET = 3.0, -1.0
 
 

@@ -10,6 +10,7 @@ the standard library alone.
 import json
 import os
 import pathlib
+import signal
 import struct
 import subprocess
 import sys
@@ -18,17 +19,27 @@ import tempfile
 _COMMAND_SECONDS_MAX = 300
 
 
-def run(command, folder):
-    """Runs a command in `folder`, with an environment that knows of no source tree; its output."""
+def start(command, folder):
+    """Starts a command in `folder`, with an environment that knows of no source tree."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder),
                    "LC_ALL": "C.UTF-8"}
-    done = subprocess.run([str(word) for word in command], cwd=folder, env=environment, text=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=_COMMAND_SECONDS_MAX, check=False)
-    if done.returncode != 0:
+    return subprocess.Popen([str(word) for word in command], cwd=folder, env=environment, text=True,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def run(command, folder):
+    """The output of a command that is started so."""
+    with start(command, folder) as process:
+        try:
+            output, _ = process.communicate(timeout=_COMMAND_SECONDS_MAX)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)  # A cluster takes its daemons down.
+            raise
+    if process.returncode != 0:
         words = " ".join(map(str, command))
-        raise RuntimeError(f"{words}: exit {done.returncode}\n{done.stdout}")
-    return done.stdout
+        raise RuntimeError(f"{words}: exit {process.returncode}\n{output}")
+    return output
 
 
 def install(wheel, python, folder, *options):
