@@ -54,6 +54,10 @@ class TorchOptimizerTest(unittest.TestCase):
                      lambda: self.rule(optim.RMSprop, centered=True))
         self.refused("the optimizer is Rprop, expected one of torch.optim's SGD, Adam",
                      lambda: capstan.torch.server_optimizer(optim.Rprop(self.net.parameters())))
+        newer = optim.Adam(self.net.parameters())
+        newer.param_groups[0]["decoupled_weight_decay"] = True  # A setting of later PyTorch.
+        self.refused("decoupled_weight_decay is True, expected False",
+                     lambda: capstan.torch.server_optimizer(newer))
         groups = [{"params": [parameter]} for parameter in self.net.parameters()]
         self.refused("4 parameter groups, expected 1",
                      lambda: capstan.torch.server_optimizer(optim.SGD(groups, lr=1)))
