@@ -50,7 +50,8 @@ TARGET_RULES = [
           never=r"//(scheduler|worker|tests)[/:]"),
     _rule("a daemon knows no other daemon", r"//scheduler[/:]",
           never=r"//(server|worker|tests)[/:]"),
-    _rule("a daemon knows no other daemon", r"//worker[/:]",
+    # The wheel carries all programs, and links none of them.
+    _rule("a daemon knows no other daemon", r"//worker(?!/python:(wheel|.*\.whl)$)[/:]",
           never=r"//(scheduler|tests)[/:]|//server(?!/optimizer)[/:]"),
 ]
 

@@ -124,7 +124,7 @@ class Task:
         self._library = _load()
         self._error = ctypes.create_string_buffer(_ERROR_BYTES)
         self._pid = os.getpid()
-        self._task = self._library.capstan_task_start(self._error)
+        self._task: Optional[int] = self._library.capstan_task_start(self._error)
         if not self._task:
             raise Error(self._message())
         self.job: str = self._library.capstan_task_job(self._task).decode()
@@ -194,22 +194,29 @@ class Task:
                                                          places, self._error))
 
     def parameters(self, table: int) -> int:
-        """The address of a table's floats, [elements], valid until the batch is finished."""
+        """The address of a table's fp32 values, [elements], valid until the batch is finished.
+
+        Raises Error if there is no such table, or no batch.
+        """
         address = self._library.capstan_task_parameters(self._handle(), table)
         if not address:
             raise Error(f"there is no table {table}, or no batch is under way")
         return int(address)
 
     def put_gradient(self, table: int, first: int, address: int, count: int) -> None:
-        """Takes `count` floats from `address` on as the elements from `first` on.
+        """Takes `count` fp32 values from `address` on as the elements from `first` on.
 
-        Raises Diverged if one is not finite.
+        Of table 0 they are the gradient of the batch's mean loss, of table 1 the averages. Raises
+        Diverged if one is not finite, and Error if they are not within the table.
         """
         self._check(self._library.capstan_task_put_gradient(self._handle(), table, first, address,
                                                             count, self._error))
 
     def release(self, first: int) -> None:
-        """The gradient of table 0 is complete from element `first` on: it may leave."""
+        """The gradient of table 0 is complete from element `first` on: it may leave.
+
+        Raises Error if there is no such element, or no batch.
+        """
         self._check(self._library.capstan_task_release(self._handle(), first, self._error))
 
     def finish(self, loss_sum: float, correct: int) -> None:

@@ -7,7 +7,7 @@ import torch
 from capstan._client import Error
 
 
-class EmbeddingBag(torch.nn.Module):
+class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as untyped.
     """Sums or means of rows by key, like torch.nn.EmbeddingBag, of a table without a size.
 
     name: of the table; letters, digits, '_', '.' and '-'.

@@ -27,7 +27,9 @@ def _sgd(group: dict[str, Any]) -> dict[str, Any]:
 
 def _adam(kind: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def rule(group: dict[str, Any]) -> dict[str, Any]:
-        _fixed("Adam", group, {"maximize": False})
+        # The default of the second is True in AdamW of newer PyTorch, which is Adam with it.
+        _fixed("Adam", group, {"maximize": False} if kind == "adamw" else
+               {"maximize": False, "decoupled_weight_decay": False})
         if group["amsgrad"] and kind == "adamw":
             _fixed("AdamW", group, {"amsgrad": False})
         beta1, beta2 = group["betas"]

@@ -49,8 +49,7 @@ class Session:
         assert folder is not None
         tensors = {**self.parameters, **self.averages}
         _job.write_safetensors(folder / _job.WEIGHTS_FILE, (
-            (name, tensor.shape, tensor.detach().float().contiguous().numpy().tobytes())
-            for name, tensor in tensors.items()))
+            (name, tensor.shape, _bytes_of(tensor)) for name, tensor in tensors.items()))
         training = self._job["training"] | {"epochs": epochs, "batch_size": batch_size}
         rules = self._rules
         if self._schedules is not None:
@@ -82,8 +81,8 @@ class Session:
         """Starts the task; raises Error if the job is about another network."""
         self.task = Task()
         atexit.register(self._leave)
-        mine = {name: tuple(tensor.shape)
-                for name, tensor in {**self.parameters, **self.averages}.items()}
+        mine: dict[str, Any] = {name: tuple(tensor.shape) for name, tensor in
+                                {**self.parameters, **self.averages}.items()}
         mine |= {name: bag.dim for name, bag in self.bags.items()}
         theirs: dict[str, Any] = {}
         for table in self.task.tables:
@@ -184,3 +183,9 @@ class Session:
 
 def _described(item: tuple[str, torch.Tensor]) -> dict[str, Any]:
     return {"name": item[0], "shape": list(item[1].shape)}
+
+
+def _bytes_of(tensor: torch.Tensor) -> bytes:
+    """A tensor's values as fp32, row by row. (Not by numpy(): PyTorch may be there without it.)"""
+    values = tensor.detach().to("cpu", torch.float32).contiguous()
+    return ctypes.string_at(values.data_ptr(), values.numel() * values.element_size())

@@ -76,6 +76,10 @@ class Optimizer:
     schedule: one of torch.optim.lr_scheduler's that needs no losses, over `optimizer`. The servers
         follow it from the first update on; stepping it in the loop changes nothing.
     schedule_every: "update": PyTorch would step it after each update; "epoch": after each epoch.
+
+    Raises Error for an optimizer, a setting or a schedule that the servers do not have, for a model
+    that lacks the optimizer's parameters, and for a second Optimizer in a process; ValueError for a
+    `sync` or `schedule_every` that is none of those.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, *,
@@ -104,7 +108,8 @@ class Optimizer:
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """Those of the wrapped optimizer."""
-        return self._optimizer.param_groups
+        groups: list[dict[str, Any]] = self._optimizer.param_groups
+        return groups
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients of the parameters."""
@@ -113,7 +118,9 @@ class Optimizer:
     def step(self, loss: Optional[torch.Tensor] = None, *, correct: int = 0) -> None:
         """Sends the gradients of the current batch, which `backward` of its mean loss has left.
 
-        loss: that mean, for the job's progress. correct: samples that were classified correctly.
+        loss: that mean, for the job's progress, [] or [1]. correct: samples that were classified
+        correctly. Raises Error if there is no batch, a gradient is sparse or the learning rate was
+        changed, and Diverged if the loss or a gradient is not finite.
         """
         session = self._session
         if session.work is None:
@@ -136,7 +143,12 @@ def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
 
     dataset: has __len__ and __getitem__, the same on each worker. Every sample comes once an
         epoch, on one of the workers.
+    batch_size: samples of a batch; the last one of an epoch may have fewer.
+    epochs: passes over the dataset.
     collate: makes a batch of a list of samples; default: PyTorch's default_collate.
+
+    Raises Error if there is no Optimizer yet, if the job has other tensors than the model, or if a
+    batch is asked for before the step of the one before.
     """
     if _session is None:
         raise Error("there is no capstan.torch.Optimizer yet: make it before the batches")
@@ -154,7 +166,10 @@ def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
 
 
 def current() -> Work:
-    """The batch that the loop over `batches` is at: its epoch, iteration, samples and seed."""
+    """The batch that the loop over `batches` is at: its epoch, iteration, samples and seed.
+
+    Raises Error outside of that loop.
+    """
     if _session is None or _session.work is None:
         raise Error("there is no batch: it is known in the loop over capstan.torch.batches")
     return _session.work

@@ -55,6 +55,10 @@ class TorchOptimizerTest(unittest.TestCase):
                      lambda: self.rule(optim.RMSprop, centered=True))
         self.refused("the optimizer is Rprop, expected one of torch.optim's SGD, Adam",
                      lambda: _rules.server_optimizers(optim.Rprop(self.net.parameters())))
+        newer = optim.Adam(self.net.parameters())
+        newer.param_groups[0]["decoupled_weight_decay"] = True  # A setting of later PyTorch.
+        self.refused("decoupled_weight_decay is True, expected False",
+                     lambda: _rules.server_optimizers(newer))
 
     def declared(self, make, environment=(), **settings):
         """The job of a script that trains 100 samples in batches of 10, twice."""
