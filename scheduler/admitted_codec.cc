@@ -25,7 +25,8 @@ absl::Status Decode(const std::string& bytes, AdmittedJob& job) {
     std::string spec;
     std::vector<std::string> tables;
     std::string key;
-    archive(job.plan, submitted, spec, tables, job.mode, job.output_directory, key);
+    archive(job.plan, submitted, spec, tables, job.mode, job.output_directory);
+    archive.Appended(key);
     if (!key.empty()) {
       const absl::StatusOr<CapabilityKey> read = CapabilityKey::FromBytes(key);
       if (!read.ok()) return absl::DataLossError(read.status().message());
@@ -44,7 +45,8 @@ StoreWrite Encode(const AdmittedJob& job, const std::string& key) {
   for (const v1::TableSpec& table : job.tables) tables.push_back(table.SerializeAsString());
   return {KeyOf(job.plan.id), EncodeState(Moment(), [&](auto& archive) {
             archive(job.plan, job.submitted.SerializeAsString(), job.spec.SerializeAsString(),
-                    tables, job.mode, job.output_directory, key);
+                    tables, job.mode, job.output_directory);
+            archive.Appended(key);
           })};
 }
 

@@ -180,6 +180,7 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
 
 int Main(int argc, char** argv) {
   KeepNewFilesPrivate();
+  RequireTls13();
   BlockSignals();
   RaiseDescriptorLimit();
   CLI::App app("capstan-scheduler: cluster membership, job queue, placement and leases");

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/job_files/scheduler_disk.h"
+#include "common/net/credentials.h"
 #include "common/net/daemon.h"
 #include "common/net/host_port.h"
 #include "common/net/node_daemon.h"
@@ -326,6 +327,7 @@ void Daemon::Stop() {
 
 int main(int argc, char** argv) {
   capstan::KeepNewFilesPrivate();
+  capstan::RequireTls13();
   capstan::KeepFreedMemory();
   capstan::SkipLockOrderChecks();
   CLI::App app("capstan-server: holds parameter shards of training jobs for a Capstan scheduler");

@@ -189,6 +189,7 @@ void Daemon::Stop() {
 
 int main(int argc, char** argv) {
   capstan::KeepNewFilesPrivate();
+  capstan::RequireTls13();
   capstan::KeepFreedMemory();
   capstan::SkipLockOrderChecks();
   if (argc > 1 && capstan::worker::IsPrediction(argv[1])) {

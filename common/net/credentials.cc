@@ -4,6 +4,7 @@
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include <cstdlib>
 #include <functional>
 #include <vector>
 
@@ -56,6 +57,8 @@ std::shared_ptr<FileWatcherCertificateProvider> Watch(const std::string& folder)
 }
 
 }  // namespace
+
+void RequireTls13() { setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES128-GCM-SHA256", /*overwrite=*/1); }
 
 absl::StatusOr<std::unique_ptr<Credentials>> Credentials::Read(const std::string& folder,
                                                                AuditLog* audit) {

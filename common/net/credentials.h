@@ -39,6 +39,15 @@ namespace capstan {
 
 class CallGate;
 
+// From now on gRPC in this process makes and accepts no connection below TLS 1.3, as data
+// connections never do. gRPC 1.51 has no setting for that, but reads the ciphers of TLS 1.2 from
+// the environment, once: they become one that needs a key which both sides know beforehand, and
+// nobody here has such a key. Ciphers of TLS 1.3 are another list.
+// For mains of our own programs: in a process of a user's, the variable would also concern what
+// that process does with gRPC besides.
+// REQUIRES: no other thread runs yet.
+void RequireTls13();
+
 // The node that is expected at an address, in the caller's own cluster.
 struct ExpectedPeer {
   PeerRole role = PeerRole::kScheduler;

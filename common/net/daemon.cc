@@ -18,8 +18,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/net/host_port.h"
 #include "common/observability/log.h"
+#include "common/process/return_memory.h"
 #include "common/process/version.h"
 #include "common/status/status_macros.h"
 #include "common/storage/allowed_paths.h"
@@ -289,13 +291,17 @@ std::optional<int> WaitForShutdownSignal(absl::Duration timeout) {
 }
 
 int AwaitShutdown(const DaemonFlags& flags) {
+  MemoryReturner memory;
+  absl::Time warn_at = absl::InfinitePast();
   for (;;) {
-    if (flags.insecure && flags.tls_dir.empty()) {
+    if (flags.insecure && flags.tls_dir.empty() && absl::Now() >= warn_at) {
       LogWarning({}, "--insecure: nothing is encrypted, and whoever reaches {} may do everything",
                  flags.listen);
+      warn_at = absl::Now() + kWarningInterval;
     }
-    const std::optional<int> signal = WaitForShutdownSignal(kWarningInterval);
+    const std::optional<int> signal = WaitForShutdownSignal(MemoryReturner::kInterval);
     if (signal.has_value()) return *signal;
+    memory.Tick();
   }
 }
 

@@ -103,7 +103,8 @@ void BlockSignals();
 // passes first. REQUIRES: BlockSignals was called.
 std::optional<int> WaitForShutdownSignal(absl::Duration timeout);
 
-// Waits without limit, and returns the signal. A daemon with --insecure warns once an hour.
+// Waits without limit, and returns the signal. Meanwhile it gives back memory that the allocator
+// keeps without need, and a daemon with --insecure warns once an hour.
 int AwaitShutdown(const DaemonFlags& flags);
 
 // Sends this process a SIGTERM: WaitForShutdownSignal returns.

@@ -12,7 +12,8 @@ namespace capstan {
 
 // Whether a child may inherit the variable `name`: where programs and libraries are, the locale and
 // time zone, settings of GPUs, of libraries for arithmetic, of the allocator, of sanitizers, and
-// CAPSTAN_*. Never what is called a key, token, secret, password or credential.
+// CAPSTAN_*. Never what is called a key, token, secret, password or credential, nor the ciphers of
+// this process's gRPC.
 bool IsHarmlessVariable(absl::string_view name);
 
 }  // namespace capstan

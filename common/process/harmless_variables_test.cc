@@ -12,9 +12,10 @@ TEST_CASE("Harmless variables: what a child needs passes, and no secret does", "
     INFO(name);
     CHECK(IsHarmlessVariable(name));
   }
-  for (const char* name : {"", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "https_proxy", "PATHS",
-                           "SSH_AUTH_SOCK", "KRB5CCNAME", "HISTFILE", "CREDENTIALS_DIRECTORY",
-                           "CAPSTAN_STORE_PASSWORD", "CAPSTAN_API_KEY", "CAPSTAN_token"}) {
+  for (const char* name :
+       {"", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "https_proxy", "PATHS", "SSH_AUTH_SOCK",
+        "KRB5CCNAME", "HISTFILE", "CREDENTIALS_DIRECTORY", "CAPSTAN_STORE_PASSWORD",
+        "GRPC_SSL_CIPHER_SUITES", "CAPSTAN_API_KEY", "CAPSTAN_token"}) {
     INFO(name);
     CHECK_FALSE(IsHarmlessVariable(name));
   }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/credentials.h"
 #include "common/process/version.h"
 #include "common/storage/private_files.h"
 #include "scheduler/cli/certificates/cert_command.h"
@@ -57,6 +58,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
 
 int Main(int argc, char** argv) {
   KeepNewFilesPrivate();
+  RequireTls13();
   CLI::App app("capstan: trains models on a cluster of parameter servers and workers", "capstan");
   CommandLine line;
   AddCommands(app, line);

@@ -78,7 +78,8 @@ struct JobPlan {
             train_count, test_count, validation_count, scores, decide, iterations_max, tables,
             export_path, replicas, log, server_wait, checkpoint_iterations, checkpoint_interval,
             checkpoints_kept, checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders,
-            objective, device, submission_id, unique_id, owner);
+            objective, device, submission_id, unique_id);
+    archive.Appended(owner);
     CheckLoaded(archive, [this] { return CheckPlan(*this); });
   }
   friend bool operator==(const JobPlan&, const JobPlan&) = default;

@@ -37,7 +37,8 @@ struct TableSize {
   friend bool operator==(const TableSize&, const TableSize&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(elements, sparse, tensor_ends);
+    archive(elements, sparse);
+    archive.Appended(tensor_ends);
   }
 };
 

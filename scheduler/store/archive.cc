@@ -148,6 +148,12 @@ bool InputArchive::Find(uint32_t number) {
   return ok() && level_->number == number;
 }
 
+void InputArchive::FailMissing() {
+  if (!ok()) return;
+  level_->number = 0;  // The field that follows is not the one at fault.
+  Fail("it is missing");
+}
+
 bool InputArchive::ReadTag() {
   if (left() == 0) return false;
   uint64_t tag = 0;

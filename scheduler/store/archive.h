@@ -23,16 +23,22 @@
 //
 //   constexpr JobState LastOf(JobState) { return JobState::kFailed; }
 //
-// Every value is written, an empty container, too. So a missing field means that an older Capstan
-// wrote the bytes: loading leaves the value as it was. Fields that a message has beyond those that
-// serialize() names are passed over.
+// Every value is written, an empty container, too. So a field can only be missing if an older
+// Capstan wrote the bytes, and the value was appended since: those are the values of Appended().
+// Where one of them is missing, loading leaves the value as it was; any other missing field is
+// refused, since no writer leaves it out. Fields that a message has beyond those that serialize()
+// names are passed over.
 //
-// HOW TO CHANGE A STRUCT. Append the new value behind all others of its serialize(), with a default
-// that is right for the states of older versions, and raise kFieldsVersion (schema_version.h, which
-// says what else has a version). Never reorder values and never change a value's kind. Never remove
-// one: where a member is gone, archive a local variable of its type in its place. What a base class
-// or another object contributes is one value (WorkLeases::Durable), so that both can grow. A value
-// that is archived only sometimes is the last for ever.
+// HOW TO CHANGE A STRUCT. Append the new value behind all others of its serialize(), by
+//
+//   archive.Appended(c);
+//
+// with a default that is right for the states of older versions, and raise kFieldsVersion
+// (schema_version.h, which says what else has a version). Never reorder values and never change a
+// value's kind. Never remove one: where a member is gone, archive a local variable of its type in
+// its place. What a base class or another object contributes is one value (WorkLeases::Durable), so
+// that both can grow. A value that is archived only sometimes is the last for ever. When
+// kSchemaVersion grows, no older state is read any more, and Appended(c) becomes archive(c).
 //
 // An Instant has no meaning in another process. A past Instant is written as calendar time, so an
 // event keeps its date. A future Instant is written as the time left, so a deadline keeps its
@@ -83,6 +89,10 @@ class OutputArchive final {
 
   template <typename... Values>
   void operator()(const Values&... values) {
+    (Field(values), ...);
+  }
+  template <typename... Values>
+  void Appended(const Values&... values) {
     (Field(values), ...);
   }
   std::string Finish() &&;  // Returns the bytes.
@@ -192,9 +202,15 @@ class InputArchive final {
   InputArchive(const InputArchive&) = delete;
   InputArchive& operator=(const InputArchive&) = delete;
 
+  // Errors: a field is missing.
   template <typename... Values>
   void operator()(Values&... values) {
     (Field(values), ...);
+  }
+  // The same for values that states of older versions lack: those stay as they are.
+  template <typename... Values>
+  void Appended(Values&... values) {
+    (FieldIfAny(values), ...);
   }
   bool ok() const { return status_.ok(); }
   // Reads to the end. Errors: kDataLoss  the first error, with the path of the field's numbers.
@@ -217,7 +233,14 @@ class InputArchive final {
 
   template <typename Value>
   void Field(Value& value) {
-    if (Find(level_->asked + 1)) Load(value);
+    if (!FieldIfAny(value)) FailMissing();
+  }
+  // False: it is missing, or there was an error.
+  template <typename Value>
+  bool FieldIfAny(Value& value) {
+    if (!Find(level_->asked + 1)) return false;
+    Load(value);
+    return true;
   }
 
   // Each reads the value of the field that was found.
@@ -313,7 +336,8 @@ class InputArchive final {
   // True if the present message's next field has this number. Its value must then be loaded.
   // REQUIRES: a number not below the last one.
   bool Find(uint32_t number);
-  bool ReadTag();  // False at the end of the message.
+  void FailMissing();  // The present message lacks the field that it was asked for.
+  bool ReadTag();      // False at the end of the message.
   bool ReadVarint(uint64_t& value);
   bool ReadSize(size_t& size);
   uint64_t ReadFixed(WireType type, size_t bytes, uint64_t fallback);

@@ -246,8 +246,9 @@ struct NewPart : OldPart {
   std::optional<std::string> c = "c";
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(a, b);
-    archive(c);
+    archive(a);
+    archive.Appended(b);
+    archive.Appended(c);
   }
 };
 template <typename Part>
@@ -265,7 +266,8 @@ struct NewState : OldState<Part> {
   float rate = 3;
   template <typename Archive>
   void serialize(Archive& archive) {
-    archive(this->parts, this->text, appended, rate);
+    archive(this->parts, this->text);
+    archive.Appended(appended, rate);
   }
 };
 
@@ -284,6 +286,28 @@ TEST_CASE("Archive: a newer version reads an older one's bytes, what is appended
   CHECK(read.text == "old");
   CHECK(read.appended == std::vector<int>{7});
   CHECK(read.rate == 3);
+}
+
+TEST_CASE("Archive: a field that every version has written is not left out (fuzzed)",
+          "[scheduler][store]") {
+  const auto refuses = [](auto value, const std::string& fields, const std::string& why) {
+    CHECK_STATUS(ReadFields(fields, value), absl::StatusCode::kDataLoss, why);
+  };
+  refuses(int64_t{7}, "", "field 1: it is missing");
+  refuses(Range(), "\x0a\x02\x08\x01", "field 1.2: it is missing");
+  refuses(Range(), "\x0a\x02\x10\x01", "field 1.1: it is missing");
+  refuses(Instant(), std::string("\x0a\x02\x08\x00", 4), "field 1.2: it is missing");
+  refuses(std::pair<int, int>(), std::string("\x0a\x00", 2), "field 1.1: it is missing");
+  refuses(absl::btree_map<int, int>(), "\x0a\x04\x0a\x02\x08\x01", "field 1.1.2: it is missing");
+  refuses(std::vector<NewPart>(), std::string("\x0a\x02\x0a\x00", 4), "field 1.1.1: it is missing");
+  // What was appended may be missing, with what was appended before it or without.
+  std::vector<NewPart> parts;
+  REQUIRE_OK(ReadFields("\x0a\x04\x0a\x02\x08\x05", parts));
+  CHECK(parts.at(0).a == 5);
+  CHECK(parts.at(0).b == 0.25);
+  // An old state in which a field that it should have is missing.
+  NewState<NewPart> state;
+  refuses(state, std::string("\x0a\x02\x0a\x00", 4), "field 1.2: it is missing");
 }
 
 TEST_CASE("Archive: fields of a newer version are passed over", "[scheduler][store]") {
@@ -363,8 +387,10 @@ TEST_CASE("Archive: what does not fit is named, and the value stays as it was",
   CHECK_STATUS(ReadFields("\x08\x01\x13\x14", number), absl::StatusCode::kDataLoss,
                "field 2: wire type 3");
   Range range;
-  CHECK_STATUS(ReadFields("\x0a\x04\x10\x01\x08\x02", range), absl::StatusCode::kDataLoss,
+  CHECK_STATUS(ReadFields("\x0a\x06\x08\x01\x10\x02\x08\x02", range), absl::StatusCode::kDataLoss,
                "field 1.1: it comes twice or too late");
+  CHECK_STATUS(ReadFields("\x0a\x04\x10\x01\x08\x02", range), absl::StatusCode::kDataLoss,
+               "field 1.1: it is missing");
   std::vector<int> numbers;
   CHECK_STATUS(ReadFields(std::string("\x0a\x02\x0a\x00", 4), numbers), absl::StatusCode::kDataLoss,
                "field 1.1: wire type 2");

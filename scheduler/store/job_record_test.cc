@@ -293,10 +293,12 @@ TEST_CASE("Adoption: a plan that cannot be is refused by field and value (SIGFPE
 
 TEST_CASE("Adoption: a row without a plan is refused (SIGFPE before)", "[scheduler][store]") {
   // The job without a name, which runs.
-  const StoreRows rows = {
-      {"job/", "\x0a\x02\x18\x01"},
-      {"routing/", EncodeState(Moment(), [](auto& archive) { archive(Routing()); })}};
+  StoreRows rows = {{"job/", "\x0a\x02\x18\x01"},
+                    {"routing/", EncodeState(Moment(), [](auto& archive) { archive(Routing()); })}};
   NewCluster fresh;
+  CHECK_STATUS(LoadJob(rows, "", Moment(), *fresh.core), absl::StatusCode::kDataLoss,
+               "field 1: it is missing");
+  rows["job/"] = EncodeState(Moment(), [](auto& archive) { archive(JobPlan()); });
   CHECK_STATUS(LoadJob(rows, "", Moment(), *fresh.core), absl::StatusCode::kDataLoss,
                "data.train: examples: 0, expected 1");
   CHECK_STATUS(LoadPlan({}, kJob), absl::StatusCode::kDataLoss, "there is no row of job-7");

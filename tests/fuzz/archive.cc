@@ -1,6 +1,6 @@
 // Bytes as what a scheduler keeps: a job's record, a point to go on from, an admitted job. They are
 // refused, or decoded to what encodes and decodes to the same; a record that a server kept is
-// loaded into a new scheduler's core, or refused.
+// refused, or loaded into a new scheduler's core, whose rows can be loaded again.
 #include "scheduler/store/archive.h"
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "scheduler/admitted_codec.h"
+#include "scheduler/core/changes.h"
 #include "scheduler/core/resume_point.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/store_write.h"
@@ -25,9 +26,11 @@ namespace capstan::fuzz {
 namespace {
 
 using scheduler::AdmittedJobs;
+using scheduler::Changes;
 using scheduler::JobRecord;
 using scheduler::ResumePoint;
 using scheduler::SchedulerCore;
+using scheduler::StoreRows;
 using scheduler::StoreWrite;
 
 void CheckJobRecord(const std::string& bytes) {
@@ -35,8 +38,15 @@ void CheckJobRecord(const std::string& bytes) {
   if (!record.ok()) return;
   FUZZ_CHECK(!record->IsNewerThan(*record));
   SchedulerCore core{SchedulerCore::Options()};
-  scheduler::LoadJob(record->rows, record->job, Moment(), core).IgnoreError();
   scheduler::DecodeAdmitted(record->rows).status().IgnoreError();
+  if (!scheduler::LoadJob(record->rows, record->job, Moment(), core).ok()) return;
+  StoreRows written;
+  const Changes changes{.jobs = {record->job}, .routings = {record->job}};
+  for (const StoreWrite& write : scheduler::EncodeJobs(core, changes, Moment())) {
+    written[write.key] = *write.value;
+  }
+  SchedulerCore again{SchedulerCore::Options()};
+  FUZZ_CHECK(scheduler::LoadJob(written, record->job, Moment(), again).ok());
 }
 
 void CheckResumePoint(const std::string& bytes) {

@@ -5,11 +5,13 @@ Each is a valid input of its decoder, or nearly so, from which a fuzzer gets far
 names, such as regressions, stay.
 """
 
+import contextlib
 import gzip
 import hashlib
 import hmac
 import io
 import os
+import sqlite3
 import struct
 import sys
 import zipfile
@@ -173,11 +175,26 @@ def logs():
 
 
 def archives():
-    state = message((1, 28), (2, 1), (3, "job-1"), (4, "unique"), (5, 3), (6, 9), (7, "runs"),
-                    (8, message((1, message((1, "job/job-1"), (2, "row"))))))
-    yield "record", b"\0" + message((1, state))
-    yield "point", b"\1" + message((1, message((1, 1), (2, 1), (3, message((1, 2), (2, 7))))))
-    yield "admitted", b"\2" + message((1, message((1, message((1, "job-1"))), (2, b""))))
+    """Rows of the newest golden store: a row that lacks a field is refused at once."""
+    folder = os.path.join(os.path.dirname(FOLDER), "../../scheduler/store/testdata")
+    versions = max([int(part) for part in name[:-len(".db")].split("-")[1:]]
+                   for name in os.listdir(folder) if name.endswith(".db"))
+    path = os.path.join(folder, "store-{}-{}.db".format(*versions))
+    with contextlib.closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as store:
+        rows = {key.decode(): value for key, value in store.execute("select key, value from rows")}
+
+    def record(job):
+        own = [key for key in (f"job/{job}", f"routing/{job}") if key in rows]
+        pairs = [(1, message((1, key), (2, rows[key]))) for key in own]
+        state = message((1, versions[0]), (2, versions[1]), (3, job), (4, f"aa-{job}"), (5, 3),
+                        (6, 9), (7, "runs"), (8, message(*pairs)))
+        return b"\0" + message((1, state))
+
+    yield "record", record("restored-1")
+    yield "record_waiting", record("pending-1")
+    yield "point", b"\1" + rows["golden/job_state"]
+    # The target reads the row as that of job-1.
+    yield "admitted", b"\2" + rows["admitted/bsp-1"].replace(b"bsp-1", b"job-1")
 
 
 def svmlight():
