@@ -42,10 +42,28 @@ def rows(path):
             for i, key in enumerate(found["keys"])}
 
 
+def environment():
+    """Of a script that uses the package."""
+    return {**os.environ, **ENVIRONMENT}
+
+
 def run(command):
     """What a script prints that runs by itself."""
-    return subprocess.run(command, check=True, env={**os.environ, **ENVIRONMENT}, text=True,
-                          capture_output=True, timeout=cluster.DEADLINE_SECONDS).stdout
+    return subprocess.run(command, check=True, env=environment(), text=True, capture_output=True,
+                          timeout=cluster.DEADLINE_SECONDS).stdout
+
+
+def declared(keep, command):
+    """The job that a script describes, with how it is started; its weights are kept in a folder."""
+    with tempfile.TemporaryDirectory(dir=keep) as folder:
+        subprocess.run(command, env={**environment(), "CAPSTAN_DECLARE": folder}, check=True,
+                       timeout=cluster.DEADLINE_SECONDS)
+        job = json.loads(pathlib.Path(folder, "job.json").read_text())
+        weights = keep / f"{pathlib.Path(folder).name}.safetensors"
+        pathlib.Path(job["training"]["initial_weights"]).rename(weights)
+    job["training"]["initial_weights"] = str(weights)
+    job["program"] |= {"command": command, "environment": ENVIRONMENT}
+    return job
 
 
 def losses(lines):
@@ -74,16 +92,7 @@ class ProgramCase(unittest.TestCase):
         return self.cluster.output(name) / "model.safetensors"
 
     def declared(self, command):
-        """The job that a script describes, with how it is started."""
-        with tempfile.TemporaryDirectory(dir=self.cluster.folder) as folder:
-            subprocess.run(command, env={**os.environ, **ENVIRONMENT, "CAPSTAN_DECLARE": folder},
-                           check=True, timeout=cluster.DEADLINE_SECONDS)
-            job = json.loads(pathlib.Path(folder, "job.json").read_text())
-            weights = self.cluster.folder / f"{pathlib.Path(folder).name}.safetensors"
-            pathlib.Path(job["training"]["initial_weights"]).rename(weights)
-        job["training"]["initial_weights"] = str(weights)
-        job["program"] |= {"command": command, "environment": ENVIRONMENT}
-        return job
+        return declared(self.cluster.folder, command)
 
     def train(self, job, workers, kill_at=None):
         """The model's file of a declared job."""
