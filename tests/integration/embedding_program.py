@@ -6,6 +6,7 @@
 """
 
 import argparse
+import fcntl
 import json
 
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 
 import capstan.torch
 from capstan import optimizers
+from torch_program import wait_at
 
 SAMPLES, DIM, EPOCHS, BATCH = 240, 4, 4, 16
 RATE, EPSILON = 0.1, 1e-10
@@ -83,6 +85,7 @@ def replay(options):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--log")
+    parser.add_argument("--gate", help="wait for its lock before iteration 5")
     parser.add_argument("--replay")
     parser.add_argument("--save")
     parser.add_argument("--sync", default="bsp")
@@ -100,6 +103,7 @@ def main():
     optimizer = capstan.torch.Optimizer(dense, net, schedule=schedule(dense), sync=options.sync,
                                         **slots)
     for keys, labels in capstan.torch.batches(data, BATCH, epochs=EPOCHS):
+        wait_at(options.gate)
         optimizer.zero_grad()
         loss = loss_of(net["head"], net["ads"](keys), labels)
         loss.backward()

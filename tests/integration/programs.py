@@ -1,5 +1,6 @@
 """What tests of jobs with programs share: a cluster that runs them, kills, and models."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -16,6 +17,8 @@ ENVIRONMENT = {
     "CAPSTAN_CLIENT_LIBRARY": str(cluster.runfile("worker/program/libcapstan_client.so")),
 }
 
+
+GATE_AT = 5  # An iteration.
 
 _LETTERS = {"F32": "f", "U64": "Q"}  # Of struct.
 
@@ -87,17 +90,38 @@ class ProgramCase(unittest.TestCase):
         if kill_at is not None:
             self.cluster.wait_iteration(name, kill_at)
             self.kill_program(name)
+        return self.model_of(name)
+
+    def model_of(self, name):
+        """The model's file of a job, once it has succeeded."""
         status = self.cluster.wait(name)
         self.assertEqual(status["state"], "SUCCEEDED", status)
         return self.cluster.output(name) / "model.safetensors"
 
+    @property
+    def gate(self):
+        """A file whose lock scripts take before iteration GATE_AT: `--gate=FILE`."""
+        path = self.cluster.folder / "gate"
+        path.touch()
+        return path
+
     def declared(self, command):
         return declared(self.cluster.folder, command)
 
-    def train(self, job, workers, kill_at=None):
-        """The model's file of a declared job."""
+    def train(self, job, workers, kill=False):
+        """The model's file of a declared job. With `kill` a server and one of its programs die while
+        the script waits at the gate."""
         job["resources"] = {"workers": workers, "replicas": 1}
-        return self.finish(json.dumps(job), kill_at, "job.json")
+        with open(self.gate, encoding="utf-8") as gate:
+            if kill:
+                fcntl.flock(gate, fcntl.LOCK_EX)
+            name = self.cluster.submit(json.dumps(job), "job.json")
+            if kill:
+                self.cluster.wait_iteration(name, GATE_AT)
+                self.cluster.daemons["server-0"].kill()
+                self.kill_program(name)
+                self.cluster.daemons["server-0"].start()
+        return self.model_of(name)
 
     def kill_program(self, name):
         def program():

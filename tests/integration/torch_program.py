@@ -1,10 +1,11 @@
-"""A PyTorch script: batch norm, dropout, clipping and AdamW, as a job's program or alone.
+"""A PyTorch script: batch norm, dropout, clipping, AdamW and a schedule, as a program or alone.
 
     torch_program.py --log=FILE                 a line of JSON for each batch
     torch_program.py --replay=FILE --save=FILE  the same batches with PyTorch alone; saves the state
 """
 
 import argparse
+import fcntl
 import json
 
 import torch
@@ -38,6 +39,10 @@ def network():
                          nn.Dropout(0.2), nn.Flatten(), nn.Linear(6 * 36, CLASSES))
 
 
+def schedule(optimizer):
+    return torch.optim.lr_scheduler.StepLR(optimizer, 8, gamma=0.8)
+
+
 def step(net, optimizer, images, labels):
     """The usual lines of a PyTorch loop; returns loss and hits."""
     optimizer.zero_grad()
@@ -48,16 +53,25 @@ def step(net, optimizer, images, labels):
     return loss, int((logits.argmax(1) == labels).sum())
 
 
+def wait_at(gate):
+    """Waits for the lock of a file, before iteration 5."""
+    if gate and capstan.torch.current().iteration == 5:
+        with open(gate, encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--log")
+    parser.add_argument("--gate", help="wait for its lock before iteration 5")
     parser.add_argument("--replay")
     parser.add_argument("--save")
     options = parser.parse_args()
     capstan.torch.deterministic()
     torch.set_num_threads(1)
     data, net = Blobs(), network()
-    optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
+    optimizer = torch.optim.AdamW(net.parameters(), 5e-3)
+    scheduler = schedule(optimizer)
     if options.replay:
         with open(options.replay, encoding="utf-8") as lines:
             for line in map(json.loads, lines):
@@ -66,11 +80,14 @@ def main():
                 torch.manual_seed(line["seed"])
                 loss, _ = step(net, optimizer, images, labels)
                 optimizer.step()
+                scheduler.step()
                 print(json.dumps({"loss": float(loss)}))
         torch.save(net.state_dict(), options.save)
         return
-    optimizer = capstan.torch.Optimizer(optimizer, net, slots=2 if not options.log else 1)
+    optimizer = capstan.torch.Optimizer(optimizer, net, slots=4 if not options.log else 1,
+                                        schedule=scheduler)
     for images, labels in capstan.torch.batches(data, 16, epochs=4):
+        wait_at(options.gate)
         loss, correct = step(net, optimizer, images, labels)
         if options.log:
             work = capstan.torch.current()

@@ -47,11 +47,12 @@ class TorchTest(programs.ProgramCase):
             self.expect_near(found[name], tensor.flatten().tolist(), name)
 
     def test_the_bits_are_the_same_for_any_number_of_workers_and_kills(self):
-        job = self.declared(command("torch_program.py"))
-        results = [programs.tensors(self.train(job, workers)) for workers in (1, 2)]
-        results.append(programs.tensors(self.train(job, 2, kill_at=5)))
-        self.assertEqual(results[1], results[0])
-        self.assertEqual(results[2], results[0])
+        job = self.declared(command("torch_program.py", f"--gate={self.gate}"))
+        undisturbed = programs.tensors(self.train(job, workers=1))
+        for workers in (1, 2, 4):
+            with self.subTest(workers=workers):
+                disturbed = programs.tensors(self.train(job, workers, kill=True))
+                self.assertEqual(disturbed, undisturbed)
 
     def test_rows_groups_and_a_schedule_are_pytorchs(self):
         model, ours, theirs, saved = self.trained_and_replayed("embedding_program.py")
@@ -65,10 +66,10 @@ class TorchTest(programs.ProgramCase):
         self.assertEqual(rows, {})
 
     def test_the_bits_of_rows_are_the_same_for_any_number_of_workers_and_kills(self):
-        job = self.declared(command("embedding_program.py"))
+        job = self.declared(command("embedding_program.py", f"--gate={self.gate}"))
         results = []
-        for workers, kill_at in ((1, None), (2, None), (2, 5)):
-            model = self.train(job, workers, kill_at)
+        for workers, kill in ((1, False), (1, True), (2, True)):
+            model = self.train(job, workers, kill)
             results.append((programs.tensors(model),
                             programs.rows(model.with_name("rows-ads.safetensors"))))
         self.assertEqual(results[1], results[0])
@@ -77,8 +78,9 @@ class TorchTest(programs.ProgramCase):
 
     def test_rows_are_read_ahead_without_a_barrier(self):
         for sync in ("ssp:2", "asp"):
-            job = self.declared(command("embedding_program.py", f"--sync={sync}"))
-            model = self.train(job, workers=2, kill_at=5)
+            job = self.declared(command("embedding_program.py", f"--sync={sync}",
+                                        f"--gate={self.gate}"))
+            model = self.train(job, workers=2, kill=True)
             self.assertGreater(len(programs.rows(model.with_name("rows-ads.safetensors"))), 20)
 
 
