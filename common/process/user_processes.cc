@@ -28,7 +28,7 @@
 namespace capstan {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(5);
+constexpr absl::Duration kPatience = absl::Seconds(2);
 constexpr pid_t kNone = 0;
 constexpr int kExitNotTheUser = 1;
 

@@ -22,7 +22,7 @@ bool BecomeUser(uid_t user);
 // Sends SIGKILL to all processes of `user` at once, so that none can start another one, and waits
 // until they are gone. Needs the rights of root. REQUIRES: user > 0.
 // Errors: kUnavailable       a process cannot be started or /proc not be read; says why.
-//         kDeadlineExceeded  a process is still there after five seconds; names it.
+//         kDeadlineExceeded  a process is still there after two seconds; names it.
 absl::Status KillProcessesOf(uid_t user);
 
 // Whether a process of `user` runs. Errors: kUnavailable  /proc cannot be read.

@@ -43,11 +43,12 @@ class ProgramCluster(tls_cluster.TlsCluster):
     """Its worker runs programs, in a folder that every user can enter: others cannot enter where
     Bazel has its tests."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, workers=1, capacity=4):
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="capstan-programs-", dir="/tmp"))
         self.base.chmod(0o755)
         with unittest.mock.patch.dict(os.environ, TEST_TMPDIR=str(self.base)):
-            super().__init__(worker_flags=("--run-programs", "--task-capacity=4", *flags))
+            super().__init__(workers=workers, worker_flags=(
+                "--run-programs", f"--task-capacity={capacity}", *flags))
 
     def _start(self, servers, workers, lease):
         self.folder.chmod(0o755)
@@ -55,9 +56,8 @@ class ProgramCluster(tls_cluster.TlsCluster):
 
     def task_folder(self, name):
         """The folder of the job's only task, once it is there."""
-        folder = self.folder / "worker-0" / name
-        return cluster.until(f"{name} has a task",
-                             lambda: next(iter(sorted(folder.glob("0-*/task.log"))), None)).parent
+        return cluster.until(f"{name} has a task", lambda: next(
+            iter(sorted(self.folder.glob(f"worker-*/{name}/0-*/task.log"))), None)).parent
 
     def said(self, name):
         return (self.task_folder(name) / "task.log").read_text()
@@ -229,8 +229,8 @@ class ProgramUsersTest(unittest.TestCase):
             self.assertIn("user 0 ", said)
             self.assertIn("NoNewPrivs:\t1", said)
 
-    def test_a_job_that_finds_no_user_fails_and_says_why(self):
-        with ProgramCluster("--program-uids=61000-61000") as running:
+    def test_a_job_that_finds_no_user_on_the_host_fails_and_says_why(self):
+        with ProgramCluster("--program-uids=61000-61000", workers=2, capacity=1) as running:
             first = running.submit(shell(WHO + HELD))
             running.await_said(first, "ready")
             self.assertIn("user 61000 ", running.said(first))

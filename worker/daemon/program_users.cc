@@ -1,6 +1,9 @@
 #include "worker/daemon/program_users.h"
 
 #include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/observability/log.h"
+#include "common/process/random_hex.h"
 #include "common/process/user_processes.h"
 #include "common/security/deny_list.h"
 #include "common/security/security_file.h"
@@ -29,8 +33,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A lock on byte N of it takes user N.
-constexpr char kLocksFile[] = "/run/capstan-program-users";
+// Who has locked the file N in it has user N. systemd does the same before it gives a service the
+// user N for as long as that runs.
+constexpr char kSystemdLocks[] = "/run/systemd/dynamic-uid";
+constexpr char kOwnLocks[] = "/run/capstan-program-users";
+constexpr char kEndedFolder[] = ".ended-programs";
 constexpr char kProgramFolder[] = "program";
 constexpr char kTemporaryFolder[] = "tmp";
 constexpr char kTlsLink[] = "tls";
@@ -42,8 +49,10 @@ absl::Status Failed(const std::string& path, int error) {
   return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(error)));
 }
 
+// Of a file or folder, not of what a symbolic link names.
 absl::Status SetOwner(const std::string& path, uid_t user, gid_t group, mode_t mode) {
-  if (lchown(path.c_str(), user, group) != 0 || chmod(path.c_str(), mode) != 0) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file.ok() || fchown(file.get(), user, group) != 0 || fchmod(file.get(), mode) != 0) {
     return Failed(path, errno);
   }
   return absl::OkStatus();
@@ -53,13 +62,16 @@ absl::Status MakeFolder(const std::string& path) {
   return mkdir(path.c_str(), kPrivateFolderMode) == 0 ? absl::OkStatus() : Failed(path, errno);
 }
 
-struct flock LockOf(uid_t user, int16_t type) {
-  struct flock lock {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = user;
-  lock.l_len = 1;
-  return lock;
+// Whether a person or a service has that number as user or group.
+bool HasAccount(uid_t number) {
+  std::vector<char> buffer(1 << 16);
+  struct passwd user {};
+  struct group group {};
+  struct passwd* found_user = nullptr;
+  struct group* found_group = nullptr;
+  getpwuid_r(number, &user, buffer.data(), buffer.size(), &found_user);
+  getgrgid_r(number, &group, buffer.data(), buffer.size(), &found_group);
+  return found_user != nullptr || found_group != nullptr;
 }
 
 // The paths in a folder; empty if it cannot be read.
@@ -73,25 +85,11 @@ std::vector<fs::path> PathsIn(const fs::path& folder) {
   return paths;
 }
 
-// What a program's folder of certificates holds.
-struct Certificates {
-  TlsFolder files;
-  std::string denied;
-  bool operator==(const Certificates& other) const {
-    return files.authorities_pem == other.files.authorities_pem &&
-           files.certificate_pem == other.files.certificate_pem &&
-           files.key_pem == other.files.key_pem && denied == other.denied;
-  }
-};
-
-absl::StatusOr<Certificates> ReadCertificatesOf(const std::string& folder) {
-  Certificates read;
-  CAPSTAN_ASSIGN_OR_RETURN(read.files, TlsFolder::Read(folder, absl::Now()));
-  const std::string path = read.files.DeniedPath();
+// Reads denied.txt; empty if there is none.
+absl::StatusOr<std::string> ReadDenied(const TlsFolder& files) {
+  const std::string path = files.DeniedPath();
   absl::StatusOr<std::string> denied = ReadSecurityFile(AT_FDCWD, path, path, Secrecy::kPublic);
-  if (!denied.ok() && !absl::IsNotFound(denied.status())) return denied.status();
-  if (denied.ok()) read.denied = *std::move(denied);
-  return read;
+  return absl::IsNotFound(denied.status()) ? "" : denied;
 }
 
 std::string CopyOf(const std::string& task_folder, int64_t number) {
@@ -101,14 +99,13 @@ std::string CopyOf(const std::string& task_folder, int64_t number) {
 // Makes copy `number` of the certificates for a program, and then the one that its link names. A
 // reader has the copy before for as long as there is no third one.
 absl::Status CopyCertificates(const std::string& task_folder, uid_t user, int64_t number,
-                              const Certificates& certificates) {
+                              const TlsFolder& files, const std::string& denied) {
   const std::string copy = CopyOf(task_folder, number);
   CAPSTAN_RETURN_IF_ERROR(MakeFolder(copy));
   for (const auto& [name, contents] :
-       {std::pair(kTrustedFile, certificates.files.authorities_pem),
-        std::pair(kCertificateFile, certificates.files.certificate_pem),
-        std::pair(kKeyFile, certificates.files.key_pem),
-        std::pair(kDeniedFile, certificates.denied)}) {
+       {std::pair(kTrustedFile, files.authorities_pem),
+        std::pair(kCertificateFile, files.certificate_pem), std::pair(kKeyFile, files.key_pem),
+        std::pair(kDeniedFile, denied)}) {
     const std::string path = absl::StrCat(copy, "/", name);
     CAPSTAN_RETURN_IF_ERROR(ReplaceFile(path, contents));
     CAPSTAN_RETURN_IF_ERROR(SetOwner(path, user, user, kPrivateFileMode));
@@ -142,8 +139,16 @@ absl::Status CheckOthersReach(const std::string& path) {
 
 }  // namespace
 
+bool ProgramUsers::Certificates::Same(const Certificates& other) const {
+  return files.authorities_pem == other.files.authorities_pem &&
+         files.certificate_pem == other.files.certificate_pem &&
+         files.key_pem == other.files.key_pem && denied == other.denied;
+}
+
 ProgramUsers::ProgramUsers(Options options)
-    : options_(std::move(options)), uids_(options_.uids, static_cast<uint64_t>(getpid())) {}
+    : options_(std::move(options)),
+      ended_folder_(absl::StrCat(options_.work_dir, "/", kEndedFolder)),
+      uids_(options_.uids, static_cast<uint64_t>(getpid())) {}
 
 ProgramUsers::~ProgramUsers() {
   {
@@ -165,50 +170,67 @@ absl::Status ProgramUsers::Start() {
       chmod(options_.work_dir.c_str(), (facts.st_mode & ALLPERMS) | S_IXOTH) != 0) {
     return Failed(options_.work_dir, errno);
   }
-  locks_ =
-      Descriptor(open(kLocksFile, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kPrivateFileMode));
-  if (!locks_.ok()) return Failed(kLocksFile, errno);
-  DeleteLeftovers();
-  if (!options_.tls_dir.empty()) thread_ = std::thread(&ProgramUsers::FollowCertificates, this);
+  std::error_code error;
+  locks_folder_ = fs::is_directory(kSystemdLocks, error) ? kSystemdLocks : kOwnLocks;
+  for (const std::string& folder : {locks_folder_, ended_folder_}) {
+    error = MakePrivateFolders(folder);
+    if (error) return absl::UnavailableError(absl::StrCat(folder, ": ", error.message()));
+  }
+  TakeOverLeftovers();
+  thread_ = std::thread(&ProgramUsers::Run, this);
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> ProgramUsers::TryLock(uid_t user) const {
-  struct flock lock = LockOf(user, F_WRLCK);
-  if (fcntl(locks_.get(), F_OFD_SETLK, &lock) == 0) return true;
-  if (errno == EAGAIN || errno == EACCES) return false;
-  return Failed(kLocksFile, errno);
+std::string ProgramUsers::LockOf(uid_t user) const {
+  return absl::StrCat(locks_folder_, "/", user);
 }
 
-void ProgramUsers::Unlock(uid_t user) const {
-  struct flock lock = LockOf(user, F_UNLCK);
-  fcntl(locks_.get(), F_OFD_SETLK, &lock);
+absl::StatusOr<std::optional<Descriptor>> ProgramUsers::TryLock(uid_t user) const {
+  const std::string path = LockOf(user);
+  while (true) {
+    Descriptor lock(
+        open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kPrivateFileMode));
+    if (!lock.ok()) return Failed(path, errno);
+    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) return std::nullopt;
+      return Failed(path, errno);
+    }
+    struct stat facts {};
+    if (fstat(lock.get(), &facts) != 0) return Failed(path, errno);
+    if (facts.st_nlink > 0) return std::optional(std::move(lock));
+    // Who had it has deleted it. The next one is a new file.
+  }
 }
 
-absl::StatusOr<bool> ProgramUsers::TakeIfFree(uid_t user) const {
-  CAPSTAN_ASSIGN_OR_RETURN(const bool locked, TryLock(user));
-  if (!locked) return false;
-  const absl::StatusOr<bool> busy = HasProcesses(user);
-  if (busy.ok() && !*busy) return true;
-  Unlock(user);
-  if (!busy.ok()) return busy.status();
-  return false;
+absl::StatusOr<bool> ProgramUsers::TakeIfFree(uid_t user) {
+  if (HasAccount(user)) return false;
+  CAPSTAN_ASSIGN_OR_RETURN(std::optional<Descriptor> lock, TryLock(user));
+  if (!lock.has_value()) return false;
+  CAPSTAN_ASSIGN_OR_RETURN(const bool busy, HasProcesses(user));
+  if (!busy) locks_.emplace(user, *std::move(lock));
+  return !busy;
 }
 
 absl::StatusOr<ProgramUsers::Place> ProgramUsers::TaskStarts(const TaskName& task,
                                                              const TaskFiles& files,
                                                              const v1::TaskAssignment& assignment) {
-  absl::MutexLock lock(&mutex_);
-  CAPSTAN_ASSIGN_OR_RETURN(const uid_t user, uids_.TaskStarts(task.job, [this](uid_t candidate) {
-    return TakeIfFree(candidate);
-  }));
-  Running& running = running_[task];
-  running = {.user = user, .folder = files.folder};
-  absl::StatusOr<Place> place = MakePlace(files, assignment, running);
-  if (!place.ok()) {
-    EndOfTask(task);
-    CleanUp(files.folder);
+  absl::StatusOr<Place> place;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto not_ending = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return !ending_.contains(task.job);
+    };
+    mutex_.Await(absl::Condition(&not_ending));
+    CAPSTAN_ASSIGN_OR_RETURN(
+        const uid_t user,
+        uids_.TaskStarts(task.job, [this](uid_t candidate) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+          return TakeIfFree(candidate);
+        }));
+    Running& running = running_[task];
+    running = {.user = user, .folder = files.folder};
+    place = MakePlace(files, assignment, running);
   }
+  if (!place.ok()) EndOfTask(task, files.folder);
   return place;
 }
 
@@ -226,8 +248,9 @@ absl::StatusOr<ProgramUsers::Place> ProgramUsers::MakePlace(const TaskFiles& fil
   CAPSTAN_RETURN_IF_ERROR(MakeFolder(temporary));
   CAPSTAN_RETURN_IF_ERROR(SetOwner(temporary, user, user, kPrivateFolderMode));
   if (!options_.tls_dir.empty()) {
-    CAPSTAN_ASSIGN_OR_RETURN(const Certificates certificates, ReadCertificatesOf(options_.tls_dir));
-    CAPSTAN_RETURN_IF_ERROR(CopyCertificates(files.folder, user, ++running.tls_copy, certificates));
+    CAPSTAN_ASSIGN_OR_RETURN(const TlsFolder tls, TlsFolder::Read(options_.tls_dir, absl::Now()));
+    CAPSTAN_ASSIGN_OR_RETURN(const std::string denied, ReadDenied(tls));
+    CAPSTAN_RETURN_IF_ERROR(CopyCertificates(files.folder, user, ++running.tls_copy, tls, denied));
     place.tls_dir = absl::StrCat(files.folder, "/", kTlsLink);
   }
   // The daemon writes it, too; a shell opens it for "> /dev/stderr".
@@ -243,75 +266,110 @@ absl::StatusOr<ProgramUsers::Place> ProgramUsers::MakePlace(const TaskFiles& fil
   return place;
 }
 
-void ProgramUsers::EndOfTask(const TaskName& task) {
-  const auto found = running_.find(task);
-  if (found == running_.end()) return;
-  const uid_t user = found->second.user;
-  running_.erase(found);
-  if (!uids_.TaskEnds(task.job)) return;
-  const absl::Status killed = KillProcessesOf(user);
-  if (!killed.ok()) {  // The user stays taken: no other job gets it while something of it runs.
-    LogError({.job = task.job}, "its user {} cannot be given back: {}", user, killed.ToString());
-    return;
-  }
-  uids_.GiveBack(task.job);
-  Unlock(user);
-}
-
 void ProgramUsers::TaskEnded(const TaskName& task, const TaskFiles& files) {
-  absl::MutexLock lock(&mutex_);
-  EndOfTask(task);
-  CleanUp(files.folder);
+  EndOfTask(task, files.folder);
 }
 
-void ProgramUsers::CleanUp(const std::string& task_folder) const {
+void ProgramUsers::EndOfTask(const TaskName& task, const std::string& folder) {
+  uid_t user = 0;
+  bool is_last = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    user = running_.at(task).user;
+    running_.erase(task);
+    is_last = uids_.TaskEnds(task.job);
+    if (is_last) ending_.insert(task.job);
+  }
+  // No task of a job starts while it is ending.
+  const absl::Status killed = is_last ? KillProcessesOf(user) : absl::OkStatus();
+  CleanUp(folder);
+  if (!is_last) return;
+  absl::MutexLock lock(&mutex_);
+  ending_.erase(task.job);
+  if (killed.ok()) {
+    uids_.GiveBack(task.job);
+    unlink(LockOf(user).c_str());  // Before it is unlocked: who waits for it makes a new one.
+    locks_.erase(user);
+  } else {  // The user stays taken: no other job gets it while something of it runs.
+    LogError({.job = task.job}, "its user {} cannot be given back: {}", user, killed.ToString());
+  }
+}
+
+void ProgramUsers::CleanUp(const std::string& task_folder) {
+  std::error_code error;
   for (const fs::path& path : PathsIn(task_folder)) {
     const std::string name = path.filename().string();
-    if (name != kProgramFolder && name != kTlsLink && !absl::StartsWith(name, "tls.")) continue;
-    std::error_code error;
-    fs::remove_all(path, error);  // It follows no symbolic link.
+    if (name == kTlsLink || absl::StartsWith(name, "tls.")) {
+      fs::remove_all(path, error);
+    } else if (name == kProgramFolder) {
+      // To delete it may take long: there may be anything in it.
+      fs::rename(path, absl::StrCat(ended_folder_, "/", RandomHex()), error);
+    }
     if (error) LogWarning({}, "{}: {}", path.string(), error.message());
   }
   absl::Status closed = SetOwner(task_folder, geteuid(), getegid(), kPrivateFolderMode);
   // The user cannot have replaced it, as the folder was never his.
   const std::string log = absl::StrCat(task_folder, "/task.log");
-  if (fs::exists(log)) closed.Update(SetOwner(log, geteuid(), getegid(), kPrivateFileMode));
+  if (fs::exists(log, error)) closed.Update(SetOwner(log, geteuid(), getegid(), kPrivateFileMode));
   if (!closed.ok()) LogWarning({}, "{}", std::string(closed.message()));
+  absl::MutexLock lock(&mutex_);
+  has_ended_ = true;
 }
 
-void ProgramUsers::DeleteLeftovers() const {
+void ProgramUsers::TakeOverLeftovers() {
   for (const fs::path& job : PathsIn(options_.work_dir)) {
+    if (absl::StartsWith(job.filename().string(), ".")) continue;  // No job; ended_folder_ is one.
     for (const fs::path& task : PathsIn(job)) {
       struct stat facts {};
       if (lstat((task / kProgramFolder).c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) continue;
       const uid_t user = facts.st_uid;
       const bool ours = user >= options_.uids.first && user <= options_.uids.last;
       // Another daemon that has taken it has found no process of it, so none of ours is left.
-      if (ours && TryLock(user).value_or(false)) {
+      const auto lock = ours ? TryLock(user) : std::nullopt;
+      if (lock.ok() && lock->has_value()) {
         const absl::Status killed = KillProcessesOf(user);
         if (!killed.ok()) LogError({}, "{}", std::string(killed.message()));
-        Unlock(user);
       }
       CleanUp(task.string());
     }
   }
 }
 
-void ProgramUsers::FollowCertificates() {
-  std::optional<Certificates> newest;
+void ProgramUsers::Run() {
+  const auto wakes = [this]()
+                         ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || has_ended_; };
   absl::MutexLock lock(&mutex_);
-  while (!mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kFollowInterval)) {
+  while (!stopping_) {
+    mutex_.AwaitWithTimeout(absl::Condition(&wakes), kFollowInterval);
+    const bool has_ended = std::exchange(has_ended_, false);
     mutex_.Unlock();
-    absl::StatusOr<Certificates> read = ReadCertificatesOf(options_.tls_dir);
+    if (has_ended) DeleteEnded();
+    if (!options_.tls_dir.empty()) FollowCertificates();
     mutex_.Lock();
-    // While files are swapped, they may not fit each other.
-    if (!read.ok() || (newest.has_value() && *newest == *read)) continue;
-    newest = *std::move(read);
-    for (auto& [task, running] : running_) {
-      const absl::Status copied =
-          CopyCertificates(running.folder, running.user, ++running.tls_copy, *newest);
-      if (!copied.ok()) LogError({.job = task.job}, "{}", std::string(copied.message()));
-    }
+  }
+}
+
+void ProgramUsers::DeleteEnded() const {
+  for (const fs::path& path : PathsIn(ended_folder_)) {
+    std::error_code error;
+    fs::remove_all(path, error);  // It follows no symbolic link.
+    if (error) LogWarning({}, "{}: {}", path.string(), error.message());
+  }
+}
+
+void ProgramUsers::FollowCertificates() {
+  const absl::StatusOr<TlsFolder> files = TlsFolder::Read(options_.tls_dir, absl::Now());
+  if (!files.ok()) return;  // While files are swapped, they may not fit each other.
+  const absl::StatusOr<std::string> denied = ReadDenied(*files);
+  if (!denied.ok()) return;
+  const Certificates read{*files, *denied};
+  if (newest_.has_value() && newest_->Same(read)) return;
+  newest_ = read;
+  absl::MutexLock lock(&mutex_);
+  for (auto& [task, running] : running_) {
+    const absl::Status copied =
+        CopyCertificates(running.folder, running.user, ++running.tls_copy, *files, *denied);
+    if (!copied.ok()) LogError({.job = task.job}, "{}", std::string(copied.message()));
   }
 }
 

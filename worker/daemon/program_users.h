@@ -13,9 +13,10 @@
 // job's user are killed, whatever group or session they are in, and the user is free for another
 // job. Copies of certificates follow the worker's folder within a second.
 //
-// Daemons of one host that have the same range share it: a user is taken by a lock in a file of
-// root's, which ends with the daemon.
-// Thread safety: thread-safe. TaskStarts may wait for processes of an ended job to be gone.
+// Daemons of one host share a range, with systemd, too: a user is taken by a lock on a file of its
+// number, in systemd's folder for that if there is one. The lock ends with the daemon.
+// Thread safety: thread-safe. TaskStarts waits while the processes of an ended task of the same job
+// are killed.
 #ifndef CAPSTAN_WORKER_DAEMON_PROGRAM_USERS_H_
 #define CAPSTAN_WORKER_DAEMON_PROGRAM_USERS_H_
 
@@ -23,6 +24,8 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -30,7 +33,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/security/tls_folder.h"
 #include "common/storage/descriptor.h"
+#include "common/types/ids.h"
 #include "proto/scheduler.pb.h"
 #include "worker/daemon/program_uids.h"
 #include "worker/daemon/task_files.h"
@@ -59,7 +64,7 @@ class ProgramUsers {
   // Kills and deletes what programs of this daemon's earlier process have left.
   // Errors: kFailedPrecondition  this process is not root, or others cannot enter the work folder;
   //                              names the folder that they cannot enter.
-  //         kUnavailable         the file of locks cannot be opened.
+  //         kUnavailable         a folder cannot be made.
   absl::Status Start();
 
   // Makes the place of a task whose files are there. REQUIRES: TaskEnded follows if it succeeds.
@@ -71,30 +76,45 @@ class ProgramUsers {
   void TaskEnded(const TaskName& task, const TaskFiles& files);
 
  private:
+  // What a program's folder of certificates holds.
+  struct Certificates {
+    TlsFolder files;
+    std::string denied;
+    bool Same(const Certificates& other) const;
+  };
   struct Running {
     uid_t user = 0;
     std::string folder;    // Of the task.
     int64_t tls_copy = 0;  // The number of its newest copy of the certificates.
   };
 
-  // False: another daemon has it.
-  absl::StatusOr<bool> TryLock(uid_t user) const;
-  void Unlock(uid_t user) const;
-  absl::StatusOr<bool> TakeIfFree(uid_t user) const;
+  std::string LockOf(uid_t user) const;
+  // The lock of a user. Nothing: another daemon, or systemd, has it.
+  absl::StatusOr<std::optional<Descriptor>> TryLock(uid_t user) const;
+  absl::StatusOr<bool> TakeIfFree(uid_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Place> MakePlace(const TaskFiles& files, const v1::TaskAssignment& assignment,
                                   Running& running);
-  void CleanUp(const std::string& task_folder) const;
-  void DeleteLeftovers() const;
-  void EndOfTask(const TaskName& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FollowCertificates();  // The thread's.
+  void EndOfTask(const TaskName& task, const std::string& folder);
+  // Takes what is the job's out of the task's folder, and closes that.
+  void CleanUp(const std::string& task_folder);
+  void TakeOverLeftovers();
+  void Run();  // The thread's.
+  void FollowCertificates();
+  void DeleteEnded() const;
 
   const Options options_;
-  Descriptor locks_{-1};  // Constant after Start.
+  const std::string ended_folder_;  // What ended tasks have left is moved here, and deleted.
+  std::string locks_folder_;        // Constant after Start.
 
   absl::Mutex mutex_;
   ProgramUids uids_ ABSL_GUARDED_BY(mutex_);
+  std::map<uid_t, Descriptor> locks_ ABSL_GUARDED_BY(mutex_);
   std::map<TaskName, Running> running_ ABSL_GUARDED_BY(mutex_);
+  std::set<JobId> ending_ ABSL_GUARDED_BY(mutex_);  // Jobs whose processes are being killed.
+  bool has_ended_ ABSL_GUARDED_BY(mutex_) = true;   // There may be something in ended_folder_.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::optional<Certificates> newest_;  // The thread's.
 
   std::thread thread_;
 };
