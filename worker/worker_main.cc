@@ -1,9 +1,12 @@
 // capstan-worker: the worker daemon, (with --task) the process of one of its tasks, and the program
 // that `capstan predict` and `capstan evaluate` run.
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,6 +26,7 @@
 #include "proto/task_logs.grpc.pb.h"
 #include "worker/daemon/device_probe.h"
 #include "worker/daemon/log_uploader.h"
+#include "worker/daemon/program_uids.h"
 #include "worker/daemon/task_files.h"
 #include "worker/daemon/task_supervisor.h"
 #include "worker/daemon/worker_service.h"
@@ -35,6 +39,7 @@ namespace {
 
 constexpr int kExitBadSpec = 2;
 constexpr int kTaskCapacityMax = 4096;
+constexpr char kOff[] = "off";
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
 constexpr absl::Duration kKeepLogTimeout = absl::Seconds(2);
 
@@ -43,9 +48,21 @@ struct Flags {
   std::string work_dir = "capstan-work";
   int task_capacity = 1;
   bool run_programs = false;
+  std::string program_uids;  // Empty: kDynamicUids for root, else off.
   bool task = false;
   std::string spec;
 };
+
+// CLI11 calls it. Returns what is wrong with the range, or an empty text.
+std::string CheckProgramUids(const std::string& text) {
+  return text == kOff ? "" : std::string(ParseUidRange(text).status().message());
+}
+
+std::optional<UidRange> ProgramUidsOf(const Flags& flags) {
+  if (flags.program_uids == kOff) return std::nullopt;
+  if (!flags.program_uids.empty()) return ParseUidRange(flags.program_uids).value();
+  return geteuid() == 0 ? std::optional(kDynamicUids) : std::nullopt;
+}
 
 void AddFlags(CLI::App& app, Flags* flags) {
   AddNodeFlags(app, "capstan-worker", &flags->node);
@@ -55,7 +72,14 @@ void AddFlags(CLI::App& app, Flags* flags) {
       ->check(CLI::Range(1, kTaskCapacityMax))
       ->capture_default_str();
   app.add_flag("--run-programs", flags->run_programs,
-               "Run the programs that jobs name, with the rights of this daemon");
+               "Run the programs that jobs name: if this is root, as users of their own, else with "
+               "the rights of this daemon");
+  app.add_option("--program-uids", flags->program_uids,
+                 "FIRST-LAST: the programs of each job run as one of these users, which nobody "
+                 "else has; only root can do that, and does by default, with 61184-65519. off: "
+                 "they run as this daemon's user, also if it is root")
+      ->type_name("FIRST-LAST")
+      ->check(CheckProgramUids);
   // The daemon passes these flags to its children; they are not for users.
   CLI::Option* task = app.add_flag("--task", flags->task)->group("");
   CLI::Option* spec = app.add_option("--spec", flags->spec)->group("");
@@ -152,6 +176,7 @@ absl::Status Daemon::Start() {
   options.tls_dir = flags_.node.daemon.tls_dir;
   options.log_format = flags_.node.daemon.log_format;
   options.run_programs = flags_.run_programs;
+  options.program_uids = ProgramUidsOf(flags_);
   options.devices = FindDevices();
   options.on_change = [this] { node_->Wake(); };  // There are no tasks before the node starts.
   options.on_start = [this](const TaskName& task) { uploader_->Watch(task); };

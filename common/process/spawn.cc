@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/process/user_processes.h"
 #include "common/storage/descriptor.h"
 #include "common/storage/private_files.h"
 
@@ -35,9 +36,17 @@ struct ChildPlan {
   int errors = -1;
   int error_pipe = -1;  // The child writes errno here if it cannot start.
   bool own_session = false;
+  std::optional<uid_t> user;
+  bool no_new_privileges = false;
   int death_signal = 0;
   pid_t parent = 0;
 };
+
+// Gives up what the child is not to have. False: it cannot, and errno says why.
+bool DropRights(const ChildPlan& plan) {
+  if (plan.user.has_value() && !BecomeUser(*plan.user)) return false;
+  return !plan.no_new_privileges || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
 
 // Runs in the child between fork and exec, where only async-signal-safe calls are allowed.
 [[noreturn]] void RunChild(const ChildPlan& plan) {
@@ -46,7 +55,9 @@ struct ChildPlan {
   } else {
     setpgid(0, 0);
   }
-  if (plan.death_signal != 0) {
+  const bool dropped = DropRights(plan);
+  const int why_not = errno;
+  if (plan.death_signal != 0) {  // The kernel forgets it where the user changes.
     prctl(PR_SET_PDEATHSIG, plan.death_signal);
     if (getppid() != plan.parent) _exit(kExitExecFailed);  // The parent died before the prctl.
   }
@@ -54,7 +65,8 @@ struct ChildPlan {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (dup2(plan.input, STDIN_FILENO) >= 0 && dup2(plan.output, STDOUT_FILENO) >= 0 &&
+  errno = why_not;
+  if (dropped && dup2(plan.input, STDIN_FILENO) >= 0 && dup2(plan.output, STDOUT_FILENO) >= 0 &&
       dup2(plan.errors, STDERR_FILENO) >= 0 &&
       (plan.directory == nullptr || chdir(plan.directory) == 0)) {
     // Files that some library opened without O_CLOEXEC are closed by the exec; an old kernel
@@ -135,6 +147,8 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
                        .errors = output.get(),
                        .error_pipe = error_writer->get(),
                        .own_session = options.own_session,
+                       .user = options.user,
+                       .no_new_privileges = options.no_new_privileges,
                        .death_signal = options.death_signal,
                        .parent = getpid()};
   const pid_t pid = fork();

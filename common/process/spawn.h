@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,11 @@ struct SpawnOptions {
   // The child leads a session of its own: a terminal's Ctrl-C does not reach it. Otherwise it
   // leads a process group.
   bool own_session = false;
+  // The child gets this number as its user and its only group. Needs the rights of root.
+  std::optional<uid_t> user = {};
+  // Nothing that the child runs ever gets rights that it has not: files with the set-user-ID bit
+  // give none (PR_SET_NO_NEW_PRIVS).
+  bool no_new_privileges = false;
   // Sent to the child when the THREAD that spawned it ends, however it ends (also by a crash of the
   // whole process); 0: none.
   int death_signal = 0;

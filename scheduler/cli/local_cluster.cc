@@ -91,7 +91,10 @@ class Starter {
       CAPSTAN_RETURN_IF_ERROR(
           Start(name, options_.binaries.worker,
                 {scheduler, absl::StrCat("--name=", name),
-                 absl::StrCat("--work-dir=", options_.directory, "/", name), "--run-programs"}));
+                 absl::StrCat("--work-dir=", options_.directory, "/", name), "--run-programs",
+                 // Who submits is who started the daemons: his programs are in his folders, which
+                 // other users cannot enter, and gain nothing by his rights.
+                 "--program-uids=off"}));
     }
     CAPSTAN_RETURN_IF_ERROR(AwaitAddresses());
     CAPSTAN_RETURN_IF_ERROR(WriteClusterFile(options_.directory, cluster_));

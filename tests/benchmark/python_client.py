@@ -91,7 +91,8 @@ def main():
                      f"{', '.join(case.name for case in CASES)}")
     met = True
     print(f"{'samples/s':<18}{'PyTorch':>9}{'as a job':>10}  ratio", flush=True)
-    with cluster.Cluster(servers=1, workers=2, worker_flags=("--run-programs",)) as live:
+    flags = ("--run-programs", "--program-uids=off")
+    with cluster.Cluster(servers=1, workers=2, worker_flags=flags) as live:
         for case in CASES:
             if arguments.only not in (None, case.name):
                 continue

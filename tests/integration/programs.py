@@ -81,7 +81,8 @@ class ProgramCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.cluster = cluster.Cluster(servers=2, workers=cls.workers,
-                                      worker_flags=("--run-programs",))
+                                      worker_flags=("--run-programs",
+                                                    "--program-uids=off"))
         cls.addClassCleanup(cls.cluster.close)
 
     def finish(self, text, kill_at=None, file="job.textproto"):

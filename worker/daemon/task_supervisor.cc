@@ -44,6 +44,10 @@ TaskEnd EndOf(const absl::StatusOr<ExitStatus>& end, const std::string& log) {
   return task_end;
 }
 
+std::string AbsoluteOrEmpty(const std::string& path) {
+  return path.empty() ? "" : std::filesystem::absolute(path).string();
+}
+
 }  // namespace
 
 TaskSupervisor::TaskSupervisor(Options options)
@@ -55,6 +59,13 @@ TaskSupervisor::TaskSupervisor(Options options)
 TaskSupervisor::~TaskSupervisor() { supervisor_.Stop(absl::ZeroDuration()); }
 
 absl::Status TaskSupervisor::Start() {
+  if (options_.run_programs && options_.program_uids.has_value()) {
+    program_users_ = std::make_unique<ProgramUsers>(
+        ProgramUsers::Options{.uids = *options_.program_uids,
+                              .work_dir = options_.work_dir,
+                              .tls_dir = AbsoluteOrEmpty(options_.tls_dir)});
+    CAPSTAN_RETURN_IF_ERROR(program_users_->Start());
+  }
   DeleteOldFiles();  // Deletes the files of this daemon's earlier incarnations.
   return supervisor_.Start();
 }
@@ -163,29 +174,39 @@ SpawnOptions TaskSupervisor::ModelTask(const TaskFiles& files) const {
   return options;
 }
 
-absl::StatusOr<SpawnOptions> TaskSupervisor::ProgramOf(const v1::TaskAssignment& assignment,
-                                                       const TaskFiles& files) const {
+absl::StatusOr<SpawnOptions> TaskSupervisor::ProgramOf(const TaskName& task,
+                                                       const v1::TaskAssignment& assignment,
+                                                       const TaskFiles& files) {
   if (!options_.run_programs) {
     return absl::FailedPreconditionError(
         "this worker runs no programs of users: it was started without --run-programs");
   }
   const v1::Program& program = assignment.spec().program();
   SpawnOptions options;
+  ProgramUsers::Place place{
+      .folder = files.folder, .spec = files.spec, .tls_dir = AbsoluteOrEmpty(options_.tls_dir)};
+  if (program_users_ != nullptr) {
+    CAPSTAN_ASSIGN_OR_RETURN(place, program_users_->TaskStarts(task, files, assignment));
+    options.user = place.user;
+    // The daemon's are not open to it.
+    options.environment = {{"HOME", place.folder}, {"TMPDIR", place.folder + "/tmp"}};
+  }
+  options.no_new_privileges = true;
   options.program = "/usr/bin/env";  // Finds it on PATH.
   options.name = "env";
   options.args.assign(program.command().begin(), program.command().end());
-  options.directory = program.directory().empty() ? files.folder : program.directory();
-  const std::string tls_dir =
-      options_.tls_dir.empty() ? "" : std::filesystem::absolute(options_.tls_dir).string();
+  options.directory = program.directory().empty() ? place.folder : program.directory();
   // What torch.distributed's launcher sets, too, and then what the library reads.
-  options.environment = {{"RANK", std::to_string(assignment.rank())},
-                         {"WORLD_SIZE", std::to_string(assignment.spec().resources().workers())},
-                         {"LOCAL_RANK", "0"},
-                         {"LOCAL_WORLD_SIZE", "1"},
-                         {"CAPSTAN_TASK_SPEC", files.spec},
-                         {"CAPSTAN_SCHEDULER", options_.scheduler},
-                         {"CAPSTAN_TLS_DIR", tls_dir},
-                         {"CAPSTAN_LOG_FORMAT", options_.log_format}};
+  const std::string world = std::to_string(assignment.spec().resources().workers());
+  for (const auto& [name, value] :
+       {std::pair("RANK", std::to_string(assignment.rank())), std::pair("WORLD_SIZE", world),
+        std::pair("LOCAL_RANK", std::string("0")), std::pair("LOCAL_WORLD_SIZE", std::string("1")),
+        std::pair("CAPSTAN_TASK_SPEC", place.spec),
+        std::pair("CAPSTAN_SCHEDULER", options_.scheduler),
+        std::pair("CAPSTAN_TLS_DIR", place.tls_dir),
+        std::pair("CAPSTAN_LOG_FORMAT", options_.log_format)}) {
+    options.environment.push_back({name, value});
+  }
   for (const auto& [name, value] : program.environment()) {
     options.environment.push_back({name, value});
   }
@@ -201,7 +222,7 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
   const int threads = resources.has_threads() ? std::max(1, resources.threads()) : 1;
   SpawnOptions options;
   if (assignment.spec().has_program()) {
-    CAPSTAN_ASSIGN_OR_RETURN(options, ProgramOf(assignment, files));
+    CAPSTAN_ASSIGN_OR_RETURN(options, ProgramOf(task, assignment, files));
   } else {
     options = ModelTask(files);
   }
@@ -214,7 +235,7 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
   options.output_file = files.log;
   {
     absl::MutexLock lock(&mutex_);
-    processes_[process] = {task, files};
+    processes_[process] = {task, files, options.user.has_value()};
   }
   LogInfo({.job = task.job}, "starting task {} (incarnation {}), log {}", task.rank.value(),
           task.incarnation.value(), files.log);
@@ -232,6 +253,7 @@ void TaskSupervisor::OnProcessEnd(ProcessId process, const absl::StatusOr<ExitSt
     ended = processes_.at(process);
     processes_.erase(process);
   }
+  if (ended.has_user) program_users_->TaskEnded(ended.task, ended.files);
   TaskEnd task_end = EndOf(end, ended.files.log);
   const bool bad = task_end.exit_code != 0 || task_end.signal != 0;
   LogLine(bad ? LogLevel::kWarning : LogLevel::kInfo, {.job = ended.task.job},

@@ -9,6 +9,8 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,8 @@
 #include "common/devices/devices.h"
 #include "common/net/node_registration.h"
 #include "common/process/process_supervisor.h"
+#include "worker/daemon/program_uids.h"
+#include "worker/daemon/program_users.h"
 #include "worker/daemon/task_files.h"
 #include "worker/daemon/task_table.h"
 
@@ -34,6 +38,8 @@ class TaskSupervisor final : public NodeHandler {
     // Rules of AllowedPaths, passed to the tasks.
     std::vector<std::string> allow_path;
     bool run_programs = false;  // Runs the programs of users' jobs (JobSpec.program).
+    // Each job's programs run as one of these users. None: as this process's.
+    std::optional<UidRange> program_uids;
     // The program that runs a task: this one, even if its file has been replaced since.
     std::string program = "/proc/self/exe";
     int ended_tasks_kept = 20;                     // Ended tasks whose files stay on the disk.
@@ -47,6 +53,7 @@ class TaskSupervisor final : public NodeHandler {
   explicit TaskSupervisor(Options options);
   ~TaskSupervisor() override;  // Kills all tasks.
 
+  // Errors: those of ProgramUsers::Start, and of ProcessSupervisor::Start.
   absl::Status Start();
   // Terminates all tasks and waits for their ends, which the state still reports; starts no more.
   // Returns the number of tasks that are still running five seconds after SIGKILL: normally 0.
@@ -63,6 +70,7 @@ class TaskSupervisor final : public NodeHandler {
   struct Process {
     TaskName task;
     TaskFiles files;
+    bool has_user = false;  // One of program_users_.
   };
 
   // Carries out the table's actions. `assignments` has those of actions.start.
@@ -70,9 +78,10 @@ class TaskSupervisor final : public NodeHandler {
                const std::map<TaskName, const v1::TaskAssignment*>& assignments);
   // How a task that trains a model is started.
   SpawnOptions ModelTask(const TaskFiles& files) const;
-  // How the program of a job is started. Errors: kFailedPrecondition  this worker runs none.
-  absl::StatusOr<SpawnOptions> ProgramOf(const v1::TaskAssignment& assignment,
-                                         const TaskFiles& files) const;
+  // How the program of a job is started. Its user, if it has one, is given back at its end.
+  // Errors: kFailedPrecondition  this worker runs none. Those of ProgramUsers::TaskStarts.
+  absl::StatusOr<SpawnOptions> ProgramOf(const TaskName& task, const v1::TaskAssignment& assignment,
+                                         const TaskFiles& files);
   absl::Status StartTask(ProcessId process, const TaskName& task,
                          const v1::TaskAssignment& assignment);
   void OnProcessEnd(ProcessId process, const absl::StatusOr<ExitStatus>& end);
@@ -80,6 +89,7 @@ class TaskSupervisor final : public NodeHandler {
   void DeleteOldFiles() const;
 
   const Options options_;
+  std::unique_ptr<ProgramUsers> program_users_;  // Constant after Start. Null: none.
 
   mutable absl::Mutex mutex_;
   TaskTable table_ ABSL_GUARDED_BY(mutex_);

@@ -1,0 +1,67 @@
+// ProgramUids: which user the programs of each job run as: a number for each job of this worker.
+//
+// A job gets a number with its first task here, keeps it as long as one of its tasks runs, and then
+// gives it back. Numbers go round, so that one comes back as late as can be: what an earlier job
+// has left outside of its folders is not at once another job's.
+// Thread safety: thread-compatible; pure.
+// Invariants: (1) no two jobs have the same number; (2) all numbers lie in the range.
+#ifndef CAPSTAN_WORKER_DAEMON_PROGRAM_UIDS_H_
+#define CAPSTAN_WORKER_DAEMON_PROGRAM_UIDS_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/types/ids.h"
+
+namespace capstan::worker {
+
+// Numbers [first, last] of users who have no account.
+struct UidRange {
+  uid_t first = 0;
+  uid_t last = 0;
+  friend bool operator==(const UidRange&, const UidRange&) = default;
+};
+
+// The range that systemd gives to services for as long as they run (DynamicUser=), which no
+// distribution gives to a person or a package.
+inline constexpr UidRange kDynamicUids{61184, 65519};
+
+// Parses "FIRST-LAST".
+// Errors: kInvalidArgument  says what was expected: 1 <= FIRST <= LAST <= 4294967293.
+absl::StatusOr<UidRange> ParseUidRange(absl::string_view text);
+
+class ProgramUids {
+ public:
+  // `begin`: any number; the first job gets the number at this place of the range. Daemons of one
+  // host begin at different places.
+  ProgramUids(const UidRange& range, uint64_t begin);
+
+  // A task of `job` is about to start: its number. A new one is one for which `is_free` says so.
+  // Errors: kResourceExhausted  all numbers are taken. Those of `is_free`.
+  absl::StatusOr<uid_t> TaskStarts(const JobId& job,
+                                   const std::function<absl::StatusOr<bool>(uid_t)>& is_free);
+  // A task of `job` has ended. True: it was the last one; GiveBack may follow.
+  // REQUIRES: TaskStarts came before.
+  bool TaskEnds(const JobId& job);
+  // The number of `job` may be another one's, unless a task has started since.
+  void GiveBack(const JobId& job);
+
+ private:
+  struct Holder {
+    uid_t uid = 0;
+    int tasks = 0;
+  };
+
+  const UidRange range_;
+  uint64_t next_;  // The place in the range at which the next search begins.
+  absl::btree_map<JobId, Holder> holders_;
+};
+
+}  // namespace capstan::worker
+
+#endif  // CAPSTAN_WORKER_DAEMON_PROGRAM_UIDS_H_
