@@ -230,15 +230,16 @@ class ProgramUsersTest(unittest.TestCase):
             self.assertIn("NoNewPrivs:\t1", said)
 
     def test_a_job_that_finds_no_user_on_the_host_fails_and_says_why(self):
-        with ProgramCluster("--program-uids=61000-61000", workers=2, capacity=1) as running:
+        user = 40000 + os.getpid() % 20000  # The host's only one of that number.
+        with ProgramCluster(f"--program-uids={user}-{user}", workers=2, capacity=1) as running:
             first = running.submit(shell(WHO + HELD))
             running.await_said(first, "ready")
-            self.assertIn("user 61000 ", running.said(first))
+            self.assertIn(f"user {user} ", running.said(first))
             status = running.wait(running.submit(shell("exit 0")))
-            self.assertIn("all users from 61000 to 61000", json.dumps(status))
+            self.assertIn(f"all users from {user} to {user}", json.dumps(status))
             go_on(running.task_folder(first))
             running.wait(first)
-            self.assertIn("user 61000 ", running.finished(shell(WHO + "exit 0")))
+            self.assertIn(f"user {user} ", running.finished(shell(WHO + "exit 0")))
 
 
 class FlagsTest(unittest.TestCase):
