@@ -110,8 +110,8 @@ class ProgramCase(unittest.TestCase):
         return declared(self.cluster.folder, command)
 
     def train(self, job, workers, kill=False):
-        """The model's file of a declared job. With `kill` a server and one of its programs die while
-        the script waits at the gate."""
+        """The model's file of a declared job. With `kill` a server and one of its programs die
+        while the script waits at the gate."""
         job["resources"] = {"workers": workers, "replicas": 1}
         with open(self.gate, encoding="utf-8") as gate:
             if kill:

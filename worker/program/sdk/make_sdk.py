@@ -2,7 +2,7 @@
 
     make_sdk.py --out=FILE.tar.gz --version=VERSION FILE...
 
-The FILEs are libcapstan_client.so, capstan_client.h, an example (.c) and LICENSE. In the archive are
+The FILEs are libcapstan_client.so, capstan_client.h, an example (.c) and LICENSE. The archive has
 
     include/capstan_client.h
     lib/libcapstan_client.so        also found by pkg-config, as `capstan`, wherever it is unpacked
