@@ -43,7 +43,8 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
                          "rows_max": rows_max, "memory_mib": memory_mib},
             **({} if buckets is None else {"buckets": buckets}),
         }
-        self._rows: Optional[torch.Tensor] = None  # Of the batch, [rows, dim].
+        self._rows: Optional[torch.Tensor] = None  # Of the batch, or of a model: [rows, dim].
+        self._unknown: Optional[int] = None  # The row of keys that have none; None: an error.
         self._named = self._places = torch.empty(0, dtype=torch.int64)
 
     def forward(self, keys: torch.Tensor, offsets: Optional[torch.Tensor] = None,
@@ -52,7 +53,8 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
 
         keys: int64, [bags, keys a bag], or [keys] with `offsets`, [bags], where each bag begins.
         per_sample_weights: of the shape of keys; mode "sum" alone.
-        Raises Error for keys that were not named, and outside of the loop over `batches`.
+        Raises Error for keys that were not named, and outside of the loop over `batches` unless a
+        model was loaded.
         """
         if self._rows is None:
             raise Error(f"{self.name!r} has rows only in the loop over capstan.torch.batches")
@@ -66,11 +68,14 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
             return self._places.view(keys.shape)
         named, order = torch.sort(self._named)
         at = torch.searchsorted(named, flat).clamp(max=max(named.numel() - 1, 0))
-        if named.numel() == 0 or not torch.equal(named[at], flat):
-            missing = flat[named[at] != flat] if named.numel() else flat
-            raise Error(f"{self.name!r}: key {int(missing[0])} is looked up, and `keys` has not "
-                        "named it for this batch")
-        return self._places[order[at]].view(keys.shape)
+        known = named[at] == flat if named.numel() else torch.zeros_like(flat, dtype=torch.bool)
+        if self._unknown is None and not bool(known.all()):
+            raise Error(f"{self.name!r}: key {int(flat[~known][0])} is looked up, and `keys` has "
+                        "not named it for this batch")
+        places = self._places[order[at]] if named.numel() else flat
+        if self._unknown is not None:
+            places = torch.where(known, places, torch.full_like(places, self._unknown))
+        return places.view(keys.shape)
 
     def _checked(self, keys: Any) -> torch.Tensor:
         if not isinstance(keys, torch.Tensor) or keys.dtype != torch.int64:
@@ -86,8 +91,15 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
 
     def take(self, rows: torch.Tensor, keys: torch.Tensor, places: torch.Tensor) -> None:
         """The current batch has these rows; places[i] is that of keys[i]."""
-        self._rows = rows.requires_grad_()
+        self._rows, self._unknown = rows.requires_grad_(), None
         self._named, self._places = keys, places
+
+    def keep(self, rows: torch.Tensor, keys: torch.Tensor) -> None:
+        """A model has these rows: rows[i] is that of keys[i]. Other keys count as zeros."""
+        self._rows = torch.cat([rows, torch.zeros(1, self.dim)])
+        self._unknown = len(rows)
+        self._named, order = torch.sort(keys)
+        self._places = order
 
     def gradient(self) -> Optional[torch.Tensor]:
         """What `backward` has left for the batch's rows, [rows, dim]; the rows are gone then."""

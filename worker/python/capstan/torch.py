@@ -17,8 +17,9 @@ Buffers (running statistics of batch norm) and parameters that are not trained a
 job: after each iteration they are the mean of what its batches left, weighted by their samples, so
 that all workers have the same. DistributedDataParallel takes those of rank 0.
 
-What is not there yet: GPUs, accumulation over several batches, evaluation on the servers'
-parameters.
+After the job `load` puts its model into a network, to evaluate it.
+
+What is not there yet: GPUs, accumulation over several batches, evaluation while the job trains.
 """
 
 from typing import Any, Callable, Iterator, Optional
@@ -28,9 +29,10 @@ import torch
 from capstan import _job, _rules
 from capstan._client import Error, Work
 from capstan._embedding import EmbeddingBag
+from capstan._model import load
 from capstan._session import Session
 
-__all__ = ["EmbeddingBag", "Error", "Optimizer", "batches", "current", "deterministic"]
+__all__ = ["EmbeddingBag", "Error", "Optimizer", "batches", "current", "deterministic", "load"]
 
 _session: Optional[Session] = None
 

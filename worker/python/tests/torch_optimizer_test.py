@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import struct
 import tempfile
 import unittest
 from unittest import mock
@@ -10,7 +11,7 @@ from unittest import mock
 try:
     import torch
     import capstan.torch
-    from capstan import _rules, optimizers
+    from capstan import _job, _rules, optimizers
 except ImportError:
     torch = None
 
@@ -147,6 +148,31 @@ class TorchOptimizerTest(unittest.TestCase):
         bag.take(rows.clone(), named, places)
         bags = bag(named, torch.tensor([0, 2]))
         self.assertTrue(torch.equal(bags, torch.tensor([[4.0, 5.0], [4.0, 5.0]])))
+
+    def test_a_model_is_loaded(self):
+        self.net.add_module("ads", self.bag())
+        tensors = [(name, tensor.shape, torch.full_like(tensor, 2.0, dtype=torch.float32))
+                   for name, tensor in self.net.state_dict().items()]
+        with tempfile.TemporaryDirectory() as folder:
+            _job.write_safetensors(pathlib.Path(folder, "model.safetensors"), (
+                (name, shape, tensor.numpy().tobytes()) for name, shape, tensor in tensors))
+            header = json.dumps({"keys": {"dtype": "U64", "shape": [2], "data_offsets": [0, 16]},
+                                 "rows": {"dtype": "F32", "shape": [2, 2],
+                                          "data_offsets": [16, 32]}}).encode()
+            rows = pathlib.Path(folder, "rows-ads.safetensors")
+            rows.write_bytes(struct.pack("<Q", len(header)) + header +
+                             struct.pack("<QQffff", 7, (1 << 64) - 1, 1, 2, 3, 4))
+            capstan.torch.load(self.net, folder)
+            for tensor in self.net.state_dict().values():
+                self.assertTrue(bool((tensor == 2).all()))
+            found = self.net.ads(torch.tensor([[-1, 7], [7, 5]]))
+            self.assertEqual(found.tolist(), [[4, 6], [1, 2]])
+            wider = torch.nn.Sequential(torch.nn.Linear(3, 5))
+            self.refused(r"'0.weight' has the shape \(2, 3\), expected \(5, 3\)",
+                         lambda: capstan.torch.load(wider, folder))
+            rows.unlink()
+            self.refused("there is no file .*rows-ads.safetensors",
+                         lambda: capstan.torch.load(self.net, folder))
 
     def test_an_embedding_refuses_what_it_cannot_look_up(self):
         bag = self.bag()
