@@ -73,11 +73,12 @@ class ProgramCase(unittest.TestCase):
         self.assertEqual(status["state"], "SUCCEEDED", status)
         return self.cluster.output(name) / "model.safetensors"
 
-    def declared(self, command):
-        """The job that a script describes, with how it is started."""
+    def declared(self, command, workers=1):
+        """The job that a script describes for so many workers, with how it is started."""
         with tempfile.TemporaryDirectory(dir=self.cluster.folder) as folder:
-            subprocess.run(command, env={**os.environ, **ENVIRONMENT, "CAPSTAN_DECLARE": folder},
-                           check=True, timeout=cluster.DEADLINE_SECONDS)
+            declare = {"CAPSTAN_DECLARE": folder, "CAPSTAN_WORKERS": str(workers)}
+            subprocess.run(command, env={**os.environ, **ENVIRONMENT, **declare}, check=True,
+                           timeout=cluster.DEADLINE_SECONDS)
             job = json.loads(pathlib.Path(folder, "job.json").read_text())
             weights = self.cluster.folder / f"{pathlib.Path(folder).name}.safetensors"
             pathlib.Path(job["training"]["initial_weights"]).rename(weights)
