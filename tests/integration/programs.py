@@ -56,10 +56,12 @@ def run(command):
                           timeout=cluster.DEADLINE_SECONDS).stdout
 
 
-def declared(keep, command):
-    """The job that a script describes, with how it is started; its weights are kept in a folder."""
+def declared(keep, command, workers=1):
+    """The job that a script describes for so many workers, with how it is started; its weights are
+    kept in a folder."""
     with tempfile.TemporaryDirectory(dir=keep) as folder:
-        subprocess.run(command, env={**environment(), "CAPSTAN_DECLARE": folder}, check=True,
+        declare = {"CAPSTAN_DECLARE": folder, "CAPSTAN_WORKERS": str(workers)}
+        subprocess.run(command, env={**environment(), **declare}, check=True,
                        timeout=cluster.DEADLINE_SECONDS)
         job = json.loads(pathlib.Path(folder, "job.json").read_text())
         weights = keep / f"{pathlib.Path(folder).name}.safetensors"
@@ -106,8 +108,8 @@ class ProgramCase(unittest.TestCase):
         path.touch()
         return path
 
-    def declared(self, command):
-        return declared(self.cluster.folder, command)
+    def declared(self, command, workers=1):
+        return declared(self.cluster.folder, command, workers)
 
     def train(self, job, workers, kill=False):
         """The model's file of a declared job. With `kill` a server and one of its programs die

@@ -76,18 +76,35 @@ def server_optimizers(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
     return [group_rule(kind, group) for group in optimizer.param_groups]
 
 
+def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Each group's settings except its rate and parameters."""
+    return [{name: value for name, value in group.items() if name not in ("lr", "params")}
+            for group in optimizer.param_groups]
+
+
+def _expect_unchanged(optimizer: torch.optim.Optimizer, settings: list[dict[str, Any]]) -> None:
+    """Raises Error if a scheduler has changed settings that the servers have once and for all."""
+    for before, after in zip(settings, _settings(optimizer)):
+        for name, value in after.items():
+            if before.get(name) != value:
+                raise Error(f"the scheduler changes {name} of torch.optim."
+                            f"{type(optimizer).__name__}, expected one of the learning rate alone "
+                            "(cycle_momentum=False)")
+
+
 def server_schedules(optimizer: torch.optim.Optimizer, scheduler: Any, updates: int,
                      updates_an_epoch: Optional[int]) -> list[dict[str, Any]]:
     """The `schedule` of each group's rule: what the scheduler makes of the rates, in pieces.
 
     scheduler: is stepped after each update, or after each `updates_an_epoch`; at the end it has
         gone through all `updates`.
-    Raises Error if it needs losses, or has too many pieces.
+    Raises Error if it needs losses, changes more than the rates, or has too many pieces.
     """
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise Error("the scheduler is ReduceLROnPlateau, expected one that needs no losses")
     every = updates_an_epoch or 1
     pieces: list[tuple[list[int], list[float]]] = [([], []) for _ in optimizer.param_groups]
+    settings = _settings(optimizer)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The optimizer is not stepped.
         for update in range(0, updates, every):
@@ -100,4 +117,5 @@ def server_schedules(optimizer: torch.optim.Optimizer, scheduler: Any, updates: 
                 raise Error(f"the schedule has more than {PIECES_MAX} rates: step it once an "
                             "epoch (schedule_every='epoch')")
             scheduler.step()
+            _expect_unchanged(optimizer, settings)
     return [{"pieces": {"begins": begins, "factors": factors}} for begins, factors in pieces]

@@ -119,6 +119,18 @@ class TorchOptimizerTest(unittest.TestCase):
                          lambda: self.declared(self.groups, slots=1, schedule=lambda sgd:
                                                schedulers.ExponentialLR(sgd, 0.9)))
 
+    def test_a_schedule_of_more_than_the_learning_rate_is_refused(self):
+        def one_cycle(cycle_momentum):
+            return lambda sgd: torch.optim.lr_scheduler.OneCycleLR(
+                sgd, 1.0, total_steps=20, cycle_momentum=cycle_momentum)
+
+        def momentum():
+            return torch.optim.SGD(self.net.parameters(), lr=0.5, momentum=0.9)
+
+        self.refused("changes momentum of torch.optim.SGD, expected one of the learning rate alone",
+                     lambda: self.declared(momentum, slots=1, schedule=one_cycle(True)))
+        self.declared(momentum, slots=1, schedule=one_cycle(False))
+
     def bag(self, **settings):
         return capstan.torch.EmbeddingBag("ads", 2, keys=lambda batch: batch[0],
                                           optimizer=optimizers.Adagrad(0.05), **settings)
