@@ -2,7 +2,9 @@
 
 import difflib
 import json
+import os
 import pathlib
+import random
 import sys
 import unittest
 
@@ -16,15 +18,40 @@ except ImportError:
 
 EXAMPLES = cluster.runfile("worker/python/examples/mnist.py").parent
 FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
+needs_fashion = unittest.skipUnless(FASHION.exists(),
+                                    f"{FASHION} is missing: deploy/install --tests")
 
 
 def example(script, *arguments):
     return [sys.executable, str(EXAMPLES / script), *arguments]
 
 
+def real_data(path, otherwise):
+    """A file under CAPSTAN_TEST_DATA (common/examples/README.md), else another one."""
+    found = pathlib.Path(os.environ.get("CAPSTAN_TEST_DATA", "/nonexistent"), path)
+    return found if found.exists() else otherwise
+
+
+TEXT = real_data("tinyshakespeare/input.txt", "/usr/share/common-licenses/GPL-3")
+
+
+def write_clicks(path, lines, seed):
+    """Lines as Criteo's: the first four of 26 categories decide, all counts are missing."""
+    known = random.Random(1)
+    weights = [[known.gauss(0, 1.5) for _ in range(10)] for _ in range(4)]
+    drawn = random.Random(seed)
+    with open(path, "w", encoding="utf-8") as file:
+        for _ in range(lines):
+            categories = [drawn.randrange(10) for _ in range(26)]
+            odds = sum(of_field[each] for of_field, each in zip(weights, categories))
+            label = int(odds > drawn.gauss(0, 1))
+            file.write("\t".join([str(label), *[""] * 13, *map(str, categories)]) + "\n")
+    return path
+
+
 @unittest.skipIf(torch is None, "PyTorch is missing: deploy/install --tests")
 class ExamplesTest(programs.ProgramCase):
-    @unittest.skipUnless(FASHION.exists(), f"{FASHION} is missing: deploy/install --tests")
+    @needs_fashion
     def test_the_mnist_example_has_the_losses_of_pytorch_alone(self):
         plain, ours = ((EXAMPLES / name).read_text().splitlines()
                        for name in ("mnist_plain.py", "mnist.py"))
@@ -47,6 +74,50 @@ class ExamplesTest(programs.ProgramCase):
         for number, (mine, theirs) in enumerate(zip(found, expected)):
             self.assertAlmostEqual(mine, theirs, delta=1e-5, msg=f"batch {number}")
         self.assertLess(sum(found[-4:]), 0.8 * sum(found[:4]))
+
+    def trained(self, script, *arguments):
+        """The folder of the model that two workers train."""
+        return self.train(self.declared(example(script, *arguments), workers=2), workers=2).parent
+
+    def figure(self, words, script, *arguments):
+        """The number after `words` in what a script prints."""
+        said = programs.run(example(script, *arguments))
+        self.assertIn(words, said)
+        print(said)
+        return float(said.split(words)[1].split()[0])
+
+    @needs_fashion
+    def test_a_cnn_learns_fashion_mnist(self):
+        less = "--samples=2500"
+        model = self.trained("fashion_mnist.py", less)
+        self.assertGreater(self.figure("test accuracy", "fashion_mnist.py", less,
+                                       f"--evaluate={model}"), 0.7)
+
+    def test_a_dlrm_learns_clicks(self):
+        folder = self.cluster.folder
+        for train, test, epochs, bound in (
+            (write_clicks(folder / "train.tsv", 4000, 2), write_clicks(folder / "test.tsv", 500, 3),
+             2, 0.85),
+            (real_data("criteo-sample/train.tsv", None), real_data("criteo-sample/test.tsv", None),
+             1, 0.65),
+        ):
+            with self.subTest(train=train):
+                if train is None:
+                    self.skipTest("CAPSTAN_TEST_DATA names no folder with criteo-sample")
+                model = self.trained("dlrm.py", f"--data={train}", f"--epochs={epochs}")
+                self.assertGreater(self.figure("AUC", "dlrm.py", f"--data={test}",
+                                               f"--evaluate={model}"), bound)
+
+    def test_a_transformer_learns_a_text(self):
+        less = [f"--text={TEXT}", "--characters=40000"]
+        model = self.trained("char_lm.py", "--epochs=4", *less)
+        self.assertLess(self.figure("tenth", "char_lm.py", *less, f"--evaluate={model}"), 2.9)
+
+    def test_word_vectors_know_their_neighbours(self):
+        less = [f"--text={TEXT}", "--words=6000"]
+        model = self.trained("word2vec.py", "--epochs=5", *less)
+        self.assertGreater(self.figure("than others", "word2vec.py", *less, f"--evaluate={model}"),
+                           0.65)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """PyTorch's well-known MNIST example with Capstan; mnist_plain.py has it with PyTorch alone.
 
     capstan run --workers=2 --output=model mnist.py --data=FOLDER
-    python3 mnist.py --data=FOLDER --evaluate=model/model.safetensors
+    python3 mnist.py --data=FOLDER --evaluate=model
 """
 
 import argparse
@@ -62,7 +62,7 @@ def main():
     optimizer = torch.optim.Adadelta(net.parameters(), lr=1.0)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
     if options.evaluate:
-        net.load_state_dict(data_sets.tensors(options.evaluate))
+        capstan.torch.load(net, options.evaluate)
         test(net, data_sets.Images(options.data, "t10k"))
         return
     optimizer = capstan.torch.Optimizer(optimizer, net, schedule=schedule, schedule_every="epoch")
