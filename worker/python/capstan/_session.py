@@ -13,6 +13,8 @@ from capstan._client import Error, Task, Work
 from capstan._embedding import EmbeddingBag
 
 _SEED_MASK = (1 << 63) - 1
+# With rows a batch is made before it is computed: its random numbers are not those of dropout.
+_MADE_EARLIER = 0x2545F4914F6CDD1D
 _BATCHES_KEPT = 8  # Whose keys were named; a few are trained soon, others by other workers.
 
 # From updates an epoch and epochs to each group's schedule.
@@ -128,7 +130,7 @@ class Session:
 
     def _name_keys(self, work: Work, load: Callable[[Work], Any]) -> None:
         assert self.task is not None
-        torch.manual_seed(work.seed & _SEED_MASK)
+        torch.manual_seed((work.seed ^ _MADE_EARLIER) & _SEED_MASK)
         batch = load(work)
         rows = {}
         for number, table in enumerate(self.task.tables):
