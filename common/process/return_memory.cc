@@ -28,9 +28,16 @@ bool ReturnPolicy::IsDue(int64_t size, absl::Time now) {
 }
 
 void ReturnPolicy::Returned(int64_t before, int64_t after, absl::Time now) {
-  size_ = after;
   const int64_t bytes = std::max<int64_t>(before - after, 0);
-  not_before_ = now + absl::Seconds(static_cast<double>(bytes) / kReturnedPerSecond);
+  absl::Duration wait = absl::Seconds(static_cast<double>(bytes) / kReturnedPerSecond);
+  if (after - size_ > kGrowthBytes) {
+    wait = std::max(wait, patience_);
+    patience_ = std::min(2 * patience_, kPatienceMax);
+  } else {
+    size_ = after;
+    patience_ = kPatienceMin;
+  }
+  not_before_ = now + wait;
 }
 
 MemoryReturner::MemoryReturner() : policy_(OwnBytes()) {}

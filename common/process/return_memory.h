@@ -5,7 +5,8 @@
 // large as it was at its worst. malloc_trim(3) returns the empty pages between the blocks, too; but
 // what is needed again at once costs a page fault for each page. So it is called when the process
 // has grown, and less often the more it returns: a process that needs the memory again and again
-// has at most kReturnedPerSecond to fault in.
+// has at most kReturnedPerSecond to fault in. What was in use then may be free later without the
+// process becoming smaller, so a process that stays large is looked at again, ever more seldom.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_PROCESS_RETURN_MEMORY_H_
@@ -22,6 +23,9 @@ class ReturnPolicy {
  public:
   static constexpr int64_t kGrowthBytes = int64_t{64} << 20;
   static constexpr int64_t kReturnedPerSecond = int64_t{16} << 20;
+  // After a time that has left the process large; it doubles each time.
+  static constexpr absl::Duration kPatienceMin = absl::Seconds(5);
+  static constexpr absl::Duration kPatienceMax = absl::Minutes(10);
 
   // `size`: of the memory that the process has for itself, in bytes.
   explicit ReturnPolicy(int64_t size) : size_(size) {}
@@ -32,7 +36,8 @@ class ReturnPolicy {
   void Returned(int64_t before, int64_t after, absl::Time now);
 
  private:
-  int64_t size_;  // The smallest since memory was returned, or from the beginning.
+  int64_t size_;  // The smallest since the process was small last.
+  absl::Duration patience_ = kPatienceMin;
   absl::Time not_before_ = absl::InfinitePast();
 };
 

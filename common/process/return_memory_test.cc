@@ -22,14 +22,22 @@ TEST_CASE("Return policy: memory is returned once the process has grown", "[proc
   CHECK(policy.IsDue(175 * kMib, kBegin + absl::Hours(1)));
 }
 
-TEST_CASE("Return policy: what is in use is not sought again and again", "[process]") {
+TEST_CASE("Return policy: a process that stays large is looked at ever more seldom", "[process]") {
   ReturnPolicy policy(100 * kMib);
-  CHECK(policy.IsDue(900 * kMib, kBegin));
-  policy.Returned(900 * kMib, 890 * kMib, kBegin);
-  CHECK_FALSE(policy.IsDue(900 * kMib, kBegin + absl::Hours(1)));
-  // It becomes small by itself, and grows again.
-  CHECK_FALSE(policy.IsDue(200 * kMib, kBegin + absl::Hours(2)));
-  CHECK(policy.IsDue(300 * kMib, kBegin + absl::Hours(3)));
+  absl::Time now = kBegin;
+  for (const int seconds : {5, 10, 20, 40, 80, 160, 320, 600, 600}) {
+    CHECK(policy.IsDue(900 * kMib, now));
+    policy.Returned(900 * kMib, 890 * kMib, now);
+    CHECK_FALSE(policy.IsDue(900 * kMib, now + absl::Seconds(seconds - 1)));
+    now += absl::Seconds(seconds);
+  }
+  // What was in use has become free: it is small again, and grows again.
+  CHECK(policy.IsDue(900 * kMib, now));
+  policy.Returned(900 * kMib, 110 * kMib, now);
+  CHECK_FALSE(policy.IsDue(170 * kMib, now + absl::Hours(1)));
+  CHECK(policy.IsDue(300 * kMib, now + absl::Hours(1)));
+  policy.Returned(300 * kMib, 290 * kMib, now + absl::Hours(1));
+  CHECK(policy.IsDue(300 * kMib, now + absl::Hours(1) + absl::Seconds(5)));
 }
 
 TEST_CASE("Return policy: the more was returned, the longer it takes until the next time",
