@@ -124,6 +124,19 @@ def check_platform(files, tag):
                              f"for the tag {tag}")
 
 
+def bundle_libraries(elf, folder, licences, tag):
+    """Gives the programs and libraries `elf` copies in `folder` of what they load, and the licences
+    of these to the folder `licences`. Exits if they ask for more than machines of `tag` have."""
+    libraries = libraries_of(elf)
+    names = copy_libraries(libraries, folder)
+    for file in elf:
+        # What remains are the names of functions, which make the trace of a crash readable.
+        bill_of_materials.run("strip", "--strip-debug", str(file))
+        redirect(file, names, f"$ORIGIN/{os.path.relpath(folder, file.parent)}")
+    check_platform([*elf, *sorted(folder.iterdir())], tag)
+    copy_licences(libraries, licences)
+
+
 def copy_licences(libraries, folder):
     """Copies the copyright files of the Debian packages that hold `libraries`, {name: path}, into
     `folder`, and the texts that they name by their place on a Debian system."""

@@ -212,8 +212,8 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec, JobCheck check) {
   job.plan = MakePlan(job.spec, check);
   job.tables = check.tables;
   for (const v1::TableSpec& table : job.tables) {
-    const v1::Optimizer& optimizer = table.has_optimizer() ? table.optimizer() : spec.optimizer();
-    job.plan.tables.push_back(SizeOf(table, NeedsWholeTensors(OptimizerName(optimizer))));
+    const absl::string_view optimizer = OptimizerName(OptimizerOf(table, spec.optimizer()));
+    job.plan.tables.push_back(SizeOf(table, NeedsWholeTensors(optimizer)));
   }
   job.mode = NameOf(job.plan.consistency);
   job.warnings = check.warnings;

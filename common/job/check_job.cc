@@ -181,7 +181,7 @@ std::string FieldOfPlanError(const v1::Model& model, absl::string_view message) 
 void CheckTensorSizes(const v1::Optimizer& of_job, const std::vector<v1::TableSpec>& tables,
                       std::vector<Diagnostic>* diagnostics) {
   for (const v1::TableSpec& table : tables) {
-    const v1::Optimizer& optimizer = table.has_optimizer() ? table.optimizer() : of_job;
+    const v1::Optimizer& optimizer = OptimizerOf(table, of_job);
     if (table.rule() != v1::OPTIMIZER || !NeedsWholeTensors(OptimizerName(optimizer))) continue;
     for (const v1::TensorSpec& tensor : table.tensors()) {
       if (ElementCount(tensor) <= kWholeTensorElementsMax) continue;

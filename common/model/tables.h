@@ -50,6 +50,11 @@ absl::Status ValidateTable(const v1::TableSpec& table);
 // The least memory_bytes, if not 0: each bucket works on some rows at a time.
 int64_t SparseMemoryMin(const v1::SparseSpec& sparse);
 
+// The table's own optimizer, or else the job's.
+inline const v1::Optimizer& OptimizerOf(const v1::TableSpec& table, const v1::Optimizer& of_job) {
+  return table.has_optimizer() ? table.optimizer() : of_job;
+}
+
 // Elements of a tensor. REQUIRES: it is of a table that ValidateTable accepted.
 int64_t ElementCount(const v1::TensorSpec& tensor);
 

@@ -92,7 +92,7 @@ class Starter {
           Start(name, options_.binaries.worker,
                 {scheduler, absl::StrCat("--name=", name),
                  absl::StrCat("--work-dir=", options_.directory, "/", name), "--run-programs",
-                 // Who submits is who started the daemons: his programs are in his folders, which
+                 // The user who submits has started the daemons. His programs lie in folders that
                  // other users cannot enter, and gain nothing by his rights.
                  "--program-uids=off"}));
     }

@@ -29,7 +29,7 @@ namespace capstan::server {
 
 struct JobTablesConfig {
   std::vector<v1::TableSpec> tables;  // Ordered by index.
-  OptimizerConfig optimizer;          // Of tables without their own.
+  OptimizerConfig optimizer;          // Updates tables that have none of their own.
   ConsistencyRule consistency;
   uint64_t seed = 0;
   JobId job;

@@ -33,8 +33,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Who has locked the file N in it has user N. systemd does the same before it gives a service the
-// user N for as long as that runs.
+// A daemon that has locked the file N in it has user N. systemd does the same before it gives a
+// service the user N for as long as that runs.
 constexpr char kSystemdLocks[] = "/run/systemd/dynamic-uid";
 constexpr char kOwnLocks[] = "/run/capstan-program-users";
 constexpr char kEndedFolder[] = ".ended-programs";
@@ -49,7 +49,7 @@ absl::Status Failed(const std::string& path, int error) {
   return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(error)));
 }
 
-// Of a file or folder, not of what a symbolic link names.
+// It changes a file or folder itself, not what a symbolic link names.
 absl::Status SetOwner(const std::string& path, uid_t user, gid_t group, mode_t mode) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.ok() || fchown(file.get(), user, group) != 0 || fchmod(file.get(), mode) != 0) {
@@ -198,7 +198,7 @@ absl::StatusOr<std::optional<Descriptor>> ProgramUsers::TryLock(uid_t user) cons
     struct stat facts {};
     if (fstat(lock.get(), &facts) != 0) return Failed(path, errno);
     if (facts.st_nlink > 0) return std::optional(std::move(lock));
-    // Who had it has deleted it. The next one is a new file.
+    // Its last owner has deleted it. The next one is a new file.
   }
 }
 

@@ -84,7 +84,7 @@ class ProgramUsers {
   };
   struct Running {
     uid_t user = 0;
-    std::string folder;    // Of the task.
+    std::string folder;    // The task's.
     int64_t tls_copy = 0;  // The number of its newest copy of the certificates.
   };
 

@@ -17,7 +17,7 @@ namespace capstan::worker {
 namespace {
 
 constexpr uint64_t kBatchStream = 4;
-constexpr size_t kKeysMax = std::numeric_limits<uint32_t>::max();  // Of MakeKeyBatch.
+constexpr size_t kKeysMax = std::numeric_limits<uint32_t>::max();  // MakeKeyBatch takes no more.
 
 uint64_t SeedOf(const v1::JobSpec& job) {
   return job.training().has_seed() ? job.training().seed() : 1;

@@ -76,7 +76,7 @@ class ProgramComputation final : public Computation {
   // not read any more. They are sent meanwhile.
   absl::Status Release(int64_t first);
   // Ends the current work. `loss_sum`: over its samples. `correct`: of them, classified correctly.
-  // Of a question for keys both are ignored.
+  // A question for keys ignores both.
   absl::Status Finish(double loss_sum, int64_t correct);
   // The program cannot go on; the task fails with this error, which may be about no work.
   void Fail(absl::Status error);
@@ -101,7 +101,7 @@ class ProgramComputation final : public Computation {
   struct Offer {
     ProgramWork work;
     std::vector<int64_t> samples;
-    AllTableKeys* keys = nullptr;  // Of a question for keys.
+    AllTableKeys* keys = nullptr;  // A question for keys fills them in.
     const TableArrays* parameters = nullptr;
     TableArrays* gradient = nullptr;
     const GradientPartReady* ready = nullptr;

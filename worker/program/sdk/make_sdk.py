@@ -19,7 +19,6 @@ import shutil
 import tarfile
 import tempfile
 
-import bill_of_materials
 import bundle
 
 _TAG = "manylinux_2_36_x86_64"
@@ -68,12 +67,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="capstan-sdk-") as folder:
         root = pathlib.Path(folder)
         library = place_files(options.files, root)
-        loaded = bundle.libraries_of([library])
-        names = bundle.copy_libraries(loaded, root / "lib" / "capstan")
-        bill_of_materials.run("strip", "--strip-debug", str(library))
-        bundle.redirect(library, names, "$ORIGIN/capstan")
-        bundle.check_platform([library, *sorted((root / "lib" / "capstan").iterdir())], _TAG)
-        bundle.copy_licences(loaded, root / "share" / "capstan" / "licences" / "debian")
+        bundle.bundle_libraries([library], root / "lib" / "capstan",
+                                root / "share" / "capstan" / "licences" / "debian", _TAG)
         config = root / "lib" / "pkgconfig" / "capstan.pc"
         config.parent.mkdir()
         config.write_text(_PKG_CONFIG.format(version=options.version), encoding="utf-8")

@@ -1,7 +1,7 @@
 """The servers' rules that do what optimizers and schedules of torch.optim do."""
 
 import warnings
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 import torch
 
@@ -93,16 +93,15 @@ def _expect_unchanged(optimizer: torch.optim.Optimizer, settings: list[dict[str,
 
 
 def server_schedules(optimizer: torch.optim.Optimizer, scheduler: Any, updates: int,
-                     updates_an_epoch: Optional[int]) -> list[dict[str, Any]]:
+                     every: int) -> list[dict[str, Any]]:
     """The `schedule` of each group's rule: what the scheduler makes of the rates, in pieces.
 
-    scheduler: is stepped after each update, or after each `updates_an_epoch`; at the end it has
-        gone through all `updates`.
+    scheduler: is stepped after every so many updates; at the end it has gone through all
+        `updates`.
     Raises Error if it needs losses, changes more than the rates, or has too many pieces.
     """
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise Error("the scheduler is ReduceLROnPlateau, expected one that needs no losses")
-    every = updates_an_epoch or 1
     pieces: list[tuple[list[int], list[float]]] = [([], []) for _ in optimizer.param_groups]
     settings = _settings(optimizer)
     with warnings.catch_warnings():

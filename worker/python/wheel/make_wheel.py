@@ -17,14 +17,12 @@ import argparse
 import ast
 import base64
 import hashlib
-import os
 import pathlib
 import re
 import shutil
 import tempfile
 import zipfile
 
-import bill_of_materials
 import bundle
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # The first time that a zip file can hold.
@@ -80,19 +78,6 @@ def place_files(files, root):
     return elf
 
 
-def bundle_libraries(elf, root, licences, tag):
-    """Gives the ELF files below `root` libraries of their own, and their licences to `licences`."""
-    libraries = bundle.libraries_of(elf)
-    names = bundle.copy_libraries(libraries, root / _LIBRARIES)
-    for file in elf:
-        # What remains are the names of functions, which make the trace of a crash readable.
-        bill_of_materials.run("strip", "--strip-debug", str(file))
-        way = os.path.relpath(root / _LIBRARIES, file.parent)
-        bundle.redirect(file, names, f"$ORIGIN/{way}")
-    bundle.check_platform([*elf, *sorted((root / _LIBRARIES).iterdir())], tag)
-    bundle.copy_licences(libraries, licences)
-
-
 def record_line(name, data):
     """A file's line in RECORD."""
     checksum = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -141,7 +126,7 @@ def main():
         root = pathlib.Path(folder)
         info = f"capstan-{version}.dist-info"
         elf = place_files(options.files, root)
-        bundle_libraries(elf, root, root / info / "licences", tag)
+        bundle.bundle_libraries(elf, root / _LIBRARIES, root / info / "licences", tag)
         shutil.copyfile(options.licence, root / info / "licences" / "capstan.LICENSE")
         for file, text in (("METADATA", _METADATA.format(version=version,
                                                          description=description)),
