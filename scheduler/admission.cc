@@ -166,7 +166,7 @@ void FillDefaults(v1::JobSpec& spec) {
   v1::Training& training = *spec.mutable_training();
   v1::Resources& resources = *spec.mutable_resources();
   if (!training.has_slots()) training.set_slots(resources.workers());
-  if (!training.has_seed()) training.set_seed(1);
+  training.set_seed(SeedOf(training));
   if (!resources.has_threads()) resources.set_threads(1);
   if (!resources.has_max_restarts()) resources.set_max_restarts(kDefaultMaxRestarts);
   if (!resources.has_worker_wait_seconds()) {

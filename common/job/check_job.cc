@@ -147,7 +147,7 @@ void ReadWeights(const v1::Training& training, JobCheck* result) {
   if (training.initial_weights().empty()) return;
   const std::string field = "training.initial_weights";
   absl::StatusOr<InitialWeights> weights = ReadInitialWeights(
-      training.initial_weights(), result->tables, training.has_seed() ? training.seed() : 1,
+      training.initial_weights(), result->tables, SeedOf(training),
       training.initial_weights_partial() ? WeightsFit::kWhatFits : WeightsFit::kAll);
   if (!weights.ok()) {
     result->diagnostics.push_back({field, "", "", std::string(weights.status().message())});

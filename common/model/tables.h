@@ -55,6 +55,11 @@ inline const v1::Optimizer& OptimizerOf(const v1::TableSpec& table, const v1::Op
   return table.has_optimizer() ? table.optimizer() : of_job;
 }
 
+// The job's seed, or the default.
+inline uint64_t SeedOf(const v1::Training& training) {
+  return training.has_seed() ? training.seed() : 1;
+}
+
 // Elements of a tensor. REQUIRES: it is of a table that ValidateTable accepted.
 int64_t ElementCount(const v1::TensorSpec& tensor);
 

@@ -42,7 +42,7 @@ using Tables = worker::Trainer::Tables;
 // Returns the job's numbers with their defaults filled in.
 struct Schedule {
   explicit Schedule(const v1::JobSpec& job)
-      : seed(job.training().has_seed() ? job.training().seed() : 1),
+      : seed(SeedOf(job.training())),
         epochs(job.training().epochs()),
         batch_size(job.training().batch_size()),
         slots(job.training().has_slots() ? job.training().slots() : job.resources().workers()),

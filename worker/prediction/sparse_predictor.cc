@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/model/initial_rows.h"
+#include "common/model/tables.h"
 #include "common/sparse_models/model_of_job.h"
 #include "common/status/status_macros.h"
 #include "worker/prediction/predictor.h"
@@ -94,7 +95,7 @@ absl::StatusOr<std::unique_ptr<Predictor>> MakeSparsePredictor(const v1::JobSpec
   if (tables.size() > kDenseTable) {
     CAPSTAN_ASSIGN_OR_RETURN(dense, model.ReadTable(tables[kDenseTable]));
   }
-  const uint64_t seed = job.training().has_seed() ? job.training().seed() : 1;
+  const uint64_t seed = SeedOf(job.training());
   const RowInitializer initial_rows(sparse.initializer(), seed, TableId(kRowsTable), sparse.dim(),
                                     sparse.zero_columns());
   return std::make_unique<SparsePredictor>(std::move(trainer), std::move(rows), std::move(dense),

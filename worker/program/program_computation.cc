@@ -19,10 +19,6 @@ namespace {
 constexpr uint64_t kBatchStream = 4;
 constexpr size_t kKeysMax = std::numeric_limits<uint32_t>::max();  // MakeKeyBatch takes no more.
 
-uint64_t SeedOf(const v1::JobSpec& job) {
-  return job.training().has_seed() ? job.training().seed() : 1;
-}
-
 // Copies `from` times `scale`; returns whether all are finite. Both loops can be vectorised.
 bool CopyScaled(absl::Span<const float> from, float scale, float* to) {
   constexpr uint32_t kExponent = 0x7f800000;
@@ -38,10 +34,10 @@ bool CopyScaled(absl::Span<const float> from, float scale, float* to) {
 }  // namespace
 
 ProgramComputation::ProgramComputation(const v1::JobSpec& job)
-    : seed_(SeedOf(job)),
+    : seed_(SeedOf(job.training())),
       tables_(ProgramTables(job.program())),
       has_rows_(HasRows(job)),
-      order_(SeedOf(job), job.program().samples()) {}
+      order_(SeedOf(job.training()), job.program().samples()) {}
 
 // ---------------------------------------------------------------- the program's thread
 

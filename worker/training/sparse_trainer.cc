@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/model/tables.h"
 #include "common/random/philox.h"
 #include "common/sparse_models/model_of_job.h"
 #include "common/status/status_macros.h"
@@ -62,7 +63,7 @@ absl::StatusOr<std::unique_ptr<SparseTrainer>> SparseTrainer::CreateForTest(
 SparseTrainer::SparseTrainer(const v1::JobSpec& job, std::unique_ptr<ExampleSet> train,
                              std::unique_ptr<ExampleSet> validation,
                              std::unique_ptr<ExampleSet> test, std::unique_ptr<SparseModel> model)
-    : seed_(job.training().has_seed() ? job.training().seed() : 1),
+    : seed_(SeedOf(job.training())),
       clip_norm_(job.optimizer().clip_norm()),
       buckets_(BucketsOf(job.model().sparse())),
       train_(std::move(train)),

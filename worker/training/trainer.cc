@@ -11,6 +11,7 @@
 #include "common/data/dataset.h"
 #include "common/job/consistency_of.h"
 #include "common/model/plan_model.h"
+#include "common/model/tables.h"
 #include "common/status/status_macros.h"
 #include "common/wire/number_format.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -57,10 +58,9 @@ class TrainerImpl final : public Trainer {
         group_(std::move(group)) {}
 
   absl::Status Prepare(const v1::JobSpec& job, StepObserver* observer, ExchangeFormats formats) {
-    const GradientStep::Options options = {
-        .seed = job.training().has_seed() ? job.training().seed() : 1,
-        .clip_norm = job.optimizer().clip_norm(),
-        .loss_scale = LossScaleOf(job, group_[0])};
+    const GradientStep::Options options = {.seed = SeedOf(job.training()),
+                                           .clip_norm = job.optimizer().clip_norm(),
+                                           .loss_scale = LossScaleOf(job, group_[0])};
     // A gradient that the host multiplies must be rounded after that.
     if (!GradientStep::LeavesAsComputed(options)) formats.gradients = NumberFormat::kFp32;
     CAPSTAN_ASSIGN_OR_RETURN(
@@ -197,7 +197,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
   plan.loss.weights = LossWeights(job);
   CAPSTAN_ASSIGN_OR_RETURN(const Augmentation augmentation,
                            MakeAugmentation(data.augmentation(), train.shape.c));
-  const uint64_t seed = job.training().has_seed() ? job.training().seed() : 1;
+  const uint64_t seed = SeedOf(job.training());
   // One thread cannot decode as fast as a device computes; on the CPU, computing needs the cores.
   const bool on_device = group[0].device() != nullptr;
   const int decode_threads = on_device ? HostCopies::ThreadsHere() : 1;
