@@ -236,19 +236,6 @@ absl::Status AnswerHello(SocketStream& stream, absl::Duration timeout, int stop)
   return SendAll(stream, kHello, absl::Now() + timeout, stop);
 }
 
-absl::Status GreetClient(SocketStream& stream, absl::string_view token, absl::Duration timeout,
-                         int stop) {
-  const absl::Time until = absl::Now() + timeout;
-  HelloReader reader;
-  for (;;) {
-    CAPSTAN_ASSIGN_OR_RETURN(const short events, reader.Continue(stream));
-    if (events == 0) break;
-    CAPSTAN_RETURN_IF_ERROR(AwaitSocket(stream.socket(), events, until, stop));
-  }
-  CAPSTAN_RETURN_IF_ERROR(CheckHello(reader.hello(), token));
-  return AnswerHello(stream, timeout, stop);
-}
-
 std::string PeerNetwork(int socket) {
   constexpr size_t kIpv6NetworkBytes = 8;
   sockaddr_storage address{};

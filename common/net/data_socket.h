@@ -85,10 +85,6 @@ absl::Status CheckHello(absl::string_view hello, absl::string_view token);
 // Answers a hello that was found right. Errors: kUnavailable  as above.
 absl::Status AnswerHello(SocketStream& stream, absl::Duration timeout, int stop);
 
-// The three of them, waiting for the client. Errors: theirs.
-absl::Status GreetClient(SocketStream& stream, absl::string_view token, absl::Duration timeout,
-                         int stop);
-
 // host:port of the other end, for people.
 std::string PeerName(int socket);
 // Bytes that connections from one host have in common: an IPv4 address, or the 64 bits of an IPv6

@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/net/data_socket.h"
 #include "common/net/frame.h"
 #include "common/net/socket_stream.h"
+#include "common/net/testing/greet_client.h"
 #include "common/net/wake_up.h"
 #include "common/security/capability.h"
 #include "common/storage/descriptor.h"
@@ -76,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FUZZ_CHECK(send(client.get(), said.data(), said.size(), 0) == static_cast<ssize_t>(said.size()));
   shutdown(client.get(), SHUT_WR);
   const absl::Status greeted =
-      GreetClient(*stream, token, absl::Seconds(5), kNeverStopped.descriptor());
+      testing::GreetClient(*stream, token, absl::Seconds(5), kNeverStopped.descriptor());
   FUZZ_CHECK(greeted.code() == Expected(said, token));
   if (greeted.ok()) {
     FUZZ_CHECK(ReadRest(stream->socket()) == said.substr(WholeBytes(said)));

@@ -19,6 +19,7 @@
 #include "common/net/frame.h"
 #include "common/net/grpc_server.h"
 #include "common/net/socket_stream.h"
+#include "common/net/testing/greet_client.h"
 #include "common/net/wake_up.h"
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
@@ -122,7 +123,8 @@ class RawServer final : public v1::ParameterServer::Service {
     REQUIRE(poll(&file, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) == 1);
     const std::unique_ptr<SocketStream> stream = PlainStream(AcceptData(listening_->socket.get()));
     WakeUp never;
-    REQUIRE_OK(GreetClient(*stream, std::string(kTokenBytes, 't'), kPatience, never.descriptor()));
+    REQUIRE_OK(testing::GreetClient(*stream, std::string(kTokenBytes, 't'), kPatience,
+                                    never.descriptor()));
     return Descriptor(dup(stream->socket()));
   }
 
