@@ -222,6 +222,8 @@ class TorchOptimizerTest(unittest.TestCase):
         self.refused("there is no batch", optimizer.step)
         self.refused("a second capstan.torch.Optimizer",
                      lambda: capstan.torch.Optimizer(sgd, self.net))
+        self.refused("has capstan.torch.Optimizer and capstan.init.., expected one of the two",
+                     capstan.init)
 
     def test_the_model_must_be_the_optimizers(self):
         sgd = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.5)
