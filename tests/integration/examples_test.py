@@ -1,25 +1,27 @@
 """The examples of the Python package, as their READMEs say, on little data."""
 
 import difflib
+import importlib.util
 import json
 import os
 import pathlib
 import random
+import subprocess
 import sys
 import unittest
 
 import cluster
 import programs
 
-try:
-    import torch
-except ImportError:
-    torch = None
-
 EXAMPLES = cluster.runfile("worker/python/examples/mnist.py").parent
 FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
 needs_fashion = unittest.skipUnless(FASHION.exists(),
                                     f"{FASHION} is missing: deploy/install --tests")
+
+
+def needs(module, packages="deploy/install --tests"):
+    return unittest.skipIf(importlib.util.find_spec(module) is None,
+                           f"{module} is missing: {packages}")
 
 
 def example(script, *arguments):
@@ -49,8 +51,21 @@ def write_clicks(path, lines, seed):
     return path
 
 
-@unittest.skipIf(torch is None, "PyTorch is missing: deploy/install --tests")
-class ExamplesTest(programs.ProgramCase):
+class ExampleCase(programs.ProgramCase):
+    def trained(self, script, *arguments):
+        """The folder of the model that two workers train."""
+        return self.train(self.declared(example(script, *arguments), workers=2), workers=2).parent
+
+    def figure(self, words, script, *arguments):
+        """The number after `words` in what a script prints."""
+        said = programs.run(example(script, *arguments))
+        self.assertIn(words, said)
+        print(said)
+        return float(said.split(words)[1].split()[0])
+
+
+@needs("torch")
+class TorchExamplesTest(ExampleCase):
     @needs_fashion
     def test_the_mnist_example_has_the_losses_of_pytorch_alone(self):
         plain, ours = ((EXAMPLES / name).read_text().splitlines()
@@ -74,17 +89,6 @@ class ExamplesTest(programs.ProgramCase):
         for number, (mine, theirs) in enumerate(zip(found, expected)):
             self.assertAlmostEqual(mine, theirs, delta=1e-5, msg=f"batch {number}")
         self.assertLess(sum(found[-4:]), 0.8 * sum(found[:4]))
-
-    def trained(self, script, *arguments):
-        """The folder of the model that two workers train."""
-        return self.train(self.declared(example(script, *arguments), workers=2), workers=2).parent
-
-    def figure(self, words, script, *arguments):
-        """The number after `words` in what a script prints."""
-        said = programs.run(example(script, *arguments))
-        self.assertIn(words, said)
-        print(said)
-        return float(said.split(words)[1].split()[0])
 
     @needs_fashion
     def test_a_cnn_learns_fashion_mnist(self):
@@ -118,6 +122,59 @@ class ExamplesTest(programs.ProgramCase):
         model = self.trained("word2vec.py", "--epochs=5", *less)
         self.assertGreater(self.figure("than others", "word2vec.py", *less, f"--evaluate={model}"),
                            0.65)
+
+
+def script_of(notebook):
+    """A script that does what the cells of a notebook do, one after the other."""
+    parts = ["import pathlib, subprocess"]
+    for cell in json.loads(notebook.read_text())["cells"]:
+        source = "".join(cell["source"])
+        first, _, rest = source.partition("\n")
+        if cell["cell_type"] != "code":
+            continue
+        if first.startswith("%%writefile "):
+            parts.append(f"pathlib.Path({first.split()[1]!r}).write_text({rest!r})")
+        elif first.startswith("!"):
+            parts.append(f"subprocess.run({first[1:]!r}, shell=True, check=True)")
+        else:
+            parts.append(source)
+    return "\n".join(parts) + "\n"
+
+
+@needs("numpy")
+class ArrayExamplesTest(ExampleCase):
+    less = "--samples=6000"
+
+    @needs_fashion
+    def test_a_softmax_regression_with_numpy_alone(self):
+        model = self.trained("softmax_regression.py", self.less)
+        self.assertGreater(self.figure("test accuracy", "softmax_regression.py",
+                                       f"--evaluate={model}"), 0.75)
+
+    @needs("jax", "pip install jax")
+    @needs_fashion
+    def test_a_network_of_jax(self):
+        model = self.trained("jax_mlp.py", self.less)
+        self.assertGreater(self.figure("test accuracy", "jax_mlp.py", f"--evaluate={model}"), 0.75)
+
+    @needs_fashion
+    def test_the_cells_of_the_notebook(self):
+        folder = self.cluster.folder / "notebook"
+        folder.mkdir()
+        script = folder / "cells.py"
+        script.write_text(script_of(EXAMPLES / "notebook.ipynb"))
+        # The command of the wheel: `run` is Python's, all else the C++ program's.
+        command = folder / "capstan"
+        command.write_text(f'#!/bin/sh\n[ "$1" = run ] && exec {sys.executable} -m capstan "$@"\n'
+                           f'exec {cluster.runfile("scheduler/cli/capstan")} "$@"\n')
+        command.chmod(0o755)
+        paths = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
+        done = subprocess.run([sys.executable, str(script)], cwd=folder,
+                              env={**programs.environment(), **paths}, text=True,
+                              capture_output=True, timeout=cluster.DEADLINE_SECONDS, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        print(done.stdout)
+        self.assertGreater(float(done.stdout.split("test accuracy")[1]), 0.75)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def _declare(script: list[str], folder: pathlib.Path, workers: int) -> dict[str,
         return dict(json.loads(job.read_text()))
     sys.stderr.write(ended.stdout + ended.stderr)
     raise Error(f"{' '.join(script)} ended with {ended.returncode} before its first batch; "
-                "expected a loop over capstan.torch.batches")
+                "expected a loop over capstan.batches or capstan.torch.batches")
 
 
 def _complete(job: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
+from capstan import _job
 from capstan._client import Error
 
 
@@ -37,12 +38,10 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
             raise ValueError(f"mode is {mode!r}, expected 'sum' or 'mean'")
         self.name, self.dim, self.mode, self.optimizer = name, dim, mode, optimizer
         self._keys = keys
-        self.described = {  # In a job file.
-            "name": name, "dim": dim, "initial_std": initial_std,
-            "lifetime": {"admit_after": admit_after, "evict_after_updates": evict_after_updates,
-                         "rows_max": rows_max, "memory_mib": memory_mib},
-            **({} if buckets is None else {"buckets": buckets}),
-        }
+        self.described = _job.described_rows(
+            name, dim, initial_std=initial_std, admit_after=admit_after,
+            evict_after_updates=evict_after_updates, rows_max=rows_max, memory_mib=memory_mib,
+            buckets=buckets)
         self._rows: Optional[torch.Tensor] = None  # Of the batch, or of a model: [rows, dim].
         self._unknown: Optional[int] = None  # The row of keys that have none; None: an error.
         self._named = self._places = torch.empty(0, dtype=torch.int64)

@@ -48,6 +48,18 @@ def updates_an_epoch(samples: int, batch_size: int, job: dict[str, Any]) -> int:
     return -(-samples // (batch_size * slots))
 
 
+def described_rows(name: str, dim: int, *, initial_std: float = 0.01, admit_after: int = 0,
+                   evict_after_updates: int = 0, rows_max: int = 0, memory_mib: int = 0,
+                   buckets: Optional[int] = None) -> dict[str, Any]:
+    """A table of rows in the job's `program.rows`; the arguments are those of capstan.rows."""
+    return {
+        "name": name, "dim": dim, "initial_std": initial_std,
+        "lifetime": {"admit_after": admit_after, "evict_after_updates": evict_after_updates,
+                     "rows_max": rows_max, "memory_mib": memory_mib},
+        **({} if buckets is None else {"buckets": buckets}),
+    }
+
+
 def write_safetensors(path: pathlib.Path, tensors: Iterable[tuple[str, Any, bytes]]) -> None:
     """Writes fp32 tensors, (name, shape, little-endian bytes) each, as a safetensors file."""
     header, end, parts = {}, 0, []

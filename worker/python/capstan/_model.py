@@ -1,65 +1,81 @@
-"""Models that jobs have written: model.safetensors, and a file of rows for each embedding."""
+"""Models that jobs have written: model.safetensors, and a file of rows for each table of rows."""
 
-import ctypes
 import json
+import math
 import mmap
 import os
 import pathlib
 import struct
-from typing import Union
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Union
 
-import torch
-
+from capstan._arrays import as_array
 from capstan._client import Error
-from capstan._embedding import EmbeddingBag
 
-_DTYPES = {"F32": torch.float32, "U64": torch.int64}  # Keys of 64 bits, whatever their sign.
+MODEL_FILE = "model.safetensors"
+_LETTERS = {"F32": "f", "U64": "q"}  # Keys of 64 bits, whatever their sign.
 
 
-def _tensors(path: pathlib.Path) -> dict[str, torch.Tensor]:
+class Rows(NamedTuple):
+    """The rows of a table by key."""
+
+    keys: Any  # int64, [rows].
+    values: Any  # float32, [rows, dim]: values[i] is the row of keys[i].
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor of a model's file."""
+
+    letter: str  # Of its values, as in `struct`.
+    shape: tuple[int, ...]
+    content: bytearray
+
+    def __post_init__(self) -> None:
+        expected = math.prod(self.shape) * struct.calcsize(f"={self.letter}")
+        if len(self.content) != expected:
+            raise Error(f"a tensor of shape {self.shape} has {len(self.content)} bytes, expected "
+                        f"{expected}")
+
+
+def rows_file(name: str) -> str:
+    """The file of a table of rows, beside that of the model."""
+    return f"rows-{name}.safetensors"
+
+
+def read(path: pathlib.Path) -> dict[str, Stored]:
     """The tensors of a safetensors file that Capstan has written, by name."""
     if not path.exists():
         raise Error(f"there is no file {path}: expected the folder of a job's model")
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         end = 8 + int(struct.unpack("<Q", data[:8])[0])
-        found = {}
-        for name, entry in json.loads(data[8:end]).items():
-            if name == "__metadata__":
-                continue
-            first, last = entry["data_offsets"]
-            tensor = torch.empty(entry["shape"], dtype=_DTYPES[entry["dtype"]])
-            ctypes.memmove(tensor.data_ptr(), data[end + first:end + last], last - first)
-            found[name] = tensor
+        with memoryview(data) as view:
+            return {name: Stored(_LETTERS[entry["dtype"]], tuple(entry["shape"]),
+                                 _copied(view[end:], *entry["data_offsets"]))
+                    for name, entry in json.loads(data[8:end]).items() if name != "__metadata__"}
+
+
+def _copied(view: memoryview, first: int, last: int) -> bytearray:
+    with view, view[first:last] as part:
+        return bytearray(part)
+
+
+def load(folder: Union[str, "os.PathLike[str]"]) -> dict[str, Any]:
+    """The model that a job has written: its tensors by name, and Rows for each table of rows.
+
+    folder: the job's output. Arrays are the caller's own: numpy.ndarray, or memoryview where NumPy
+    is missing; float32, and int64 for keys. Raises Error if the folder has no model.
+    """
+    path = pathlib.Path(folder)
+    found: dict[str, Any] = {name: _array(stored)
+                             for name, stored in read(path / MODEL_FILE).items()}
+    prefix, suffix = rows_file("*").split("*")
+    for file in sorted(path.glob(rows_file("*"))):
+        rows = read(file)
+        found[file.name[len(prefix):-len(suffix)]] = Rows(_array(rows["keys"]),
+                                                          _array(rows["rows"]))
     return found
 
 
-def load(model: torch.nn.Module, folder: Union[str, "os.PathLike[str]"]) -> None:
-    """Puts the model that a job has written into a module, to evaluate or to use it.
-
-    model: built as in the script that trained it. Its EmbeddingBags then look up the rows of the
-        folder; keys without a row there count as zeros.
-    folder: the job's output: model.safetensors, and rows-NAME.safetensors for each EmbeddingBag.
-
-    Raises Error if the folder has no such files, or other tensors than the module.
-    """
-    path = pathlib.Path(folder)
-    found = _tensors(path / "model.safetensors")
-    loaded = set()  # By address: tied weights are in the model once.
-    with torch.no_grad():
-        for name, tensor in model.state_dict(keep_vars=True).items():
-            if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
-                continue
-            if name not in found and tensor.data_ptr() in loaded:
-                continue
-            shape = tuple(found[name].shape) if name in found else None
-            if shape != tuple(tensor.shape):
-                raise Error(f"{path}: {name!r} has the shape {shape}, expected "
-                            f"{tuple(tensor.shape)}")
-            tensor.copy_(found[name])
-            loaded.add(tensor.data_ptr())
-    for bag in (module for module in model.modules() if isinstance(module, EmbeddingBag)):
-        rows = _tensors(path / f"rows-{bag.name}.safetensors")
-        if rows["rows"].shape[1:] != (bag.dim,):
-            raise Error(f"{path}: rows of {bag.name!r} have {rows['rows'].shape[1]} floats, "
-                        f"expected {bag.dim}")
-        bag.keep(rows["rows"], rows["keys"])
+def _array(stored: Stored) -> Any:
+    return as_array(memoryview(stored.content), stored.letter, stored.shape)

@@ -1,66 +1,117 @@
-"""What one script trains: its tensors and rows, declared as a job or trained in a task."""
+"""What one script trains, declared as a job or trained in a task; the same for all frameworks."""
 
 import atexit
 import collections
 import ctypes
+import math
 import sys
+import threading
+from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
-import torch
-
 from capstan import _client, _job
-from capstan._client import Error, Task, Work
-from capstan._embedding import EmbeddingBag
+from capstan._arrays import Memory
+from capstan._client import Diverged, Error, Task, Work
 
-_SEED_MASK = (1 << 63) - 1
-# With rows a batch is made before it is computed: its random numbers are not those of dropout.
-_MADE_EARLIER = 0x2545F4914F6CDD1D
 _BATCHES_KEPT = 8  # Whose keys were named; a few are trained soon, others by other workers.
 
+Rule = dict[str, Any]  # The `optimizer` of a job file.
+Shape = tuple[int, ...]
 # From updates an epoch and epochs to each group's schedule.
 Schedules = Callable[[int, int], list[dict[str, Any]]]
 
+_maker: Optional[str] = None  # What has made the process's session.
+
+
+@dataclass
+class Group:
+    """Trained tensors that share a rule: their shapes by name."""
+
+    rule: Rule
+    tensors: dict[str, Shape]
+
+
+@dataclass
+class Rows:
+    """A table of rows by key. described: in a job file (_job.described_rows)."""
+
+    rule: Rule
+    described: dict[str, Any]
+
+
+@dataclass
+class MadeBatch:
+    """A batch that was made to name its keys."""
+
+    content: Any
+    keys: dict[str, Memory]  # Of each table of rows: int64.
+    places: dict[str, Any]  # ctypes array of int64: the row of each key in the batch's values.
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the task has a tensor; of rows, the whole table."""
+
+    table: int
+    first: int
+    count: Optional[int]  # None: rows, whose number changes.
+
 
 class Session:
-    """One script's job.
+    """One script's job. The thread that loops over its batches uses it.
 
-    groups: the trained parameters by name, for each of the optimizer's groups.
-    averages: what becomes the mean of what the workers have, by name.
-    bags: tables of rows.
-    rules, schedules: of each group. job: the other fields of the job.
+    maker: what makes it, as users know it: a process has one session. sync, slots, seed: as
+    capstan.init says.
+    groups, averages, rows: what the script trains, added before the first batch. Averages are
+    tensors that become the mean of what the workers have. schedules: of the groups.
     """
 
-    def __init__(self, groups: list[dict[str, torch.Tensor]], averages: dict[str, torch.Tensor],
-                 bags: list[EmbeddingBag], rules: list[dict[str, Any]],
-                 job: dict[str, Any], schedules: Optional[Schedules]) -> None:
-        self.parameters = {name: tensor for group in groups for name, tensor in group.items()}
-        self.averages, self.bags = averages, {bag.name: bag for bag in bags}
-        self._groups, self._rules, self._job = groups, rules, job
-        self._schedules = schedules
+    def __init__(self, maker: str, sync: str, slots: Optional[int], seed: int) -> None:
+        global _maker
+        training: dict[str, Any] = {"seed": seed} | ({} if slots is None else {"slots": slots})
+        self._job: dict[str, Any] = {"consistency": _job.consistency(sync), "training": training}
+        if _maker is not None:
+            raise Error(f"the script has a second {maker}, expected one" if _maker == maker else
+                        f"the script has {_maker} and {maker}, expected one of the two")
+        _maker = maker
+        self.groups: list[Group] = []
+        self.averages: dict[str, Shape] = {}
+        self.rows: dict[str, Rows] = {}
+        self.schedules: Optional[Schedules] = None
         self.task: Optional[Task] = None
-        self.work: Optional[Work] = None
-        # Batches whose keys were named, and for each table of rows the keys and their rows.
-        self._named: collections.OrderedDict[tuple[int, int], tuple[Any, dict[str, Any]]] = (
-            collections.OrderedDict())
+        self.work: Optional[Work] = None  # The batch that is computed.
+        self.made: Optional[MadeBatch] = None  # The same, if it was made earlier.
+        self._made: collections.OrderedDict[tuple[int, int], MadeBatch] = collections.OrderedDict()
+        self._places: dict[str, _Place] = {}
+        self._thread = 0
+
+    def shapes(self) -> dict[str, Shape]:
+        """Of all tensors, by name: first the trained ones, then the averages."""
+        return {name: shape for group in self.groups for name, shape in group.tensors.items()
+                } | self.averages
 
     # ---- the first run
 
-    def declare(self, samples: int, batch_size: int, epochs: int) -> None:
-        """Writes the job and leaves the script."""
+    def declare(self, samples: int, batch_size: int, epochs: int,
+                initial: Callable[[str], bytes]) -> None:
+        """If this is the first run, writes the job and leaves the script.
+
+        initial: a tensor's values as fp32, row by row.
+        """
         folder = _job.folder_to_declare_in()
-        assert folder is not None
-        tensors = {**self.parameters, **self.averages}
+        if folder is None:
+            return
         _job.write_safetensors(folder / _job.WEIGHTS_FILE, (
-            (name, tensor.shape, _bytes_of(tensor)) for name, tensor in tensors.items()))
+            (name, shape, initial(name)) for name, shape in self.shapes().items()))
         training = self._job["training"] | {"epochs": epochs, "batch_size": batch_size}
-        rules = self._rules
-        if self._schedules is not None:
+        rules = [group.rule for group in self.groups]
+        if self.schedules is not None:
             updates = _job.updates_an_epoch(samples, batch_size, self._job)
             rules = [rule | {"schedule": schedule}
-                     for rule, schedule in zip(rules, self._schedules(updates, epochs))]
+                     for rule, schedule in zip(rules, self.schedules(updates, epochs))]
         used = [rules[0]]  # The job's, then the program's.
 
-        def number(rule: dict[str, Any]) -> dict[str, int]:
+        def number(rule: Rule) -> dict[str, int]:
             if rule not in used:
                 used.append(rule)
             return {"optimizer": used.index(rule)} if used.index(rule) else {}
@@ -68,9 +119,10 @@ class Session:
         program = {
             "samples": samples,
             "parameters": [{**_described(item), **number(rule)}
-                           for group, rule in zip(self._groups, rules) for item in group.items()],
+                           for group, rule in zip(self.groups, rules)
+                           for item in group.tensors.items()],
             "averages": [_described(item) for item in self.averages.items()],
-            "rows": [{**bag.described, **number(bag.optimizer)} for bag in self.bags.values()],
+            "rows": [{**rows.described, **number(rows.rule)} for rows in self.rows.values()],
         }
         _job.write_job(folder, self._job | {
             "training": training, "optimizer": used[0],
@@ -80,22 +132,28 @@ class Session:
     # ---- the runs on workers
 
     def begin(self) -> None:
-        """Starts the task; raises Error if the job is about another network."""
+        """Starts the task; raises Error if the job is about other tensors, or has begun."""
+        if self.task is not None:
+            raise Error("the script loops over its batches a second time, expected one loop "
+                        "(epochs=N passes over the samples N times)")
         self.task = Task()
+        self._thread = threading.get_ident()
         atexit.register(self._leave)
-        mine: dict[str, Any] = {name: tuple(tensor.shape) for name, tensor in
-                                {**self.parameters, **self.averages}.items()}
-        mine |= {name: bag.dim for name, bag in self.bags.items()}
+        mine: dict[str, Any] = {**self.shapes(), **{
+            name: rows.described["dim"] for name, rows in self.rows.items()}}
         theirs: dict[str, Any] = {}
-        for table in self.task.tables:
-            theirs |= {tensor.name: tensor.shape for tensor in table.tensors}
+        for number, table in enumerate(self.task.tables):
+            for tensor in table.tensors:
+                theirs[tensor.name] = tensor.shape
+                self._places[tensor.name] = _Place(number, tensor.first, tensor.count)
             if table.kind == _client.ROWS:
                 theirs[table.name] = table.dim
+                self._places[table.name] = _Place(number, 0, None)
         for name in {**mine, **theirs}:
             if mine.get(name) != theirs.get(name):
                 raise Error(f"{name!r} has the shape {mine.get(name)} in the script, and "
-                            f"{theirs.get(name)} in the job: the script must build the same "
-                            "network each time")
+                            f"{theirs.get(name)} in the job: the script must make the same "
+                            "tensors each time")
 
     def _leave(self) -> None:
         """At the interpreter's exit: says why the task is not done."""
@@ -105,89 +163,86 @@ class Session:
             self.task.fail(f"{type(error).__name__}: {error}")
         self.task.close()
 
-    def next(self, load: Callable[[Work], Any]) -> Optional[Any]:
-        """The next batch, with its parameters in the network; None: the job is done.
+    def next(self, make: Callable[[Work], tuple[Any, dict[str, Memory]]]) -> Optional[Work]:
+        """The next batch, which is then the current one; None: the job is done.
 
-        load: makes the batch of a work.
+        make: makes a batch before its turn, and says which keys of each table of rows it needs.
         """
         assert self.task is not None
+        self._expect_thread()
         if self.work is not None:
-            raise Error(f"iteration {self.work.iteration}: the next batch is asked for before "
-                        "optimizer.step(); sum over a larger batch in place of accumulating")
+            raise Error(f"iteration {self.work.iteration}: the next batch is asked for before the "
+                        "gradient of this one was sent (optimizer.step() or batch.finish())")
         while (work := self.task.next()) is not None and work.names_keys:
-            self._name_keys(work, load)
+            self._name_keys(work, *make(work))
         self.work = work
         if work is None:
             self.task.close()
             return None
-        batch, rows = self._named.get((work.epoch, work.seed), (None, {}))
-        torch.manual_seed(work.seed & _SEED_MASK)
-        if batch is None:
-            batch = load(work)
-        with torch.no_grad():
-            self._load(rows)
-        return batch
+        self.made = self._made.get((work.epoch, work.seed))
+        return work
 
-    def _name_keys(self, work: Work, load: Callable[[Work], Any]) -> None:
+    def _name_keys(self, work: Work, content: Any, keys: dict[str, Memory]) -> None:
         assert self.task is not None
-        torch.manual_seed((work.seed ^ _MADE_EARLIER) & _SEED_MASK)
-        batch = load(work)
-        rows = {}
-        for number, table in enumerate(self.task.tables):
-            if table.kind != _client.ROWS:
-                continue
-            keys = self.bags[table.name].keys_of(batch)
-            places = torch.empty_like(keys)
-            self.task.name_keys(number, keys.data_ptr(), keys.numel(), places.data_ptr())
-            rows[table.name] = (keys, places)
+        made = MadeBatch(content, keys, {})
+        for name, named in keys.items():
+            places = made.places[name] = (ctypes.c_int64 * named.count)()
+            self.task.name_keys(self._places[name].table, named.address, named.count,
+                                ctypes.addressof(places))
         self.task.finish(0, 0)
-        self._named[(work.epoch, work.seed)] = (batch, rows)
-        while len(self._named) > _BATCHES_KEPT:
-            self._named.popitem(last=False)
+        self._made[(work.epoch, work.seed)] = made
+        while len(self._made) > _BATCHES_KEPT:
+            self._made.popitem(last=False)
 
-    def _load(self, rows: dict[str, Any]) -> None:
-        """Copies what was pulled into the network."""
+    def _expect_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise Error(f"thread {threading.current_thread().name!r} uses the job of another "
+                        "thread, expected the one that loops over the batches")
+
+    def current(self) -> Work:
+        """The current batch. Raises Error if there is none, or for another thread's."""
+        if self.work is None:
+            raise Error("there is no batch: pulls, pushes and steps belong into the loop over the "
+                        "batches, before the batch's end")
+        self._expect_thread()
+        return self.work
+
+    def values(self, name: str) -> Any:
+        """What the current batch has of a tensor, [count], or of a table of rows, [rows * dim].
+
+        Returns a ctypes array of fp32, valid until the batch is finished.
+        """
+        self.current()
         assert self.task is not None
-        for number, table in enumerate(self.task.tables):
-            count = self.task.elements(number)
-            floats = (ctypes.c_float * count).from_address(self.task.parameters(number))
-            flat = torch.frombuffer(floats, dtype=torch.float32) if count else torch.empty(0)
-            if table.kind == _client.ROWS:
-                self.bags[table.name].take(flat.clone().view(-1, table.dim), *rows[table.name])
-            of_kind = self.averages if table.kind == _client.AVERAGES else self.parameters
-            for spec in table.tensors:
-                tensor = of_kind[spec.name]
-                tensor.copy_(flat[spec.first:spec.first + spec.count].view(tensor.shape))
+        place = self._places[name]
+        count = self.task.elements(place.table) if place.count is None else place.count
+        if count == 0:
+            return (ctypes.c_float * 0)()
+        address = self.task.parameters(place.table) + place.first * ctypes.sizeof(ctypes.c_float)
+        return (ctypes.c_float * count).from_address(address)
 
-    def push(self, loss_sum: float, correct: int) -> None:
-        """Sends the gradients, and ends the batch."""
+    def put(self, name: str, address: int, count: int) -> None:
+        """Takes fp32 values from `address` on as a tensor's gradient, or as a part of its average.
+
+        Raises Diverged if one is not finite.
+        """
+        self.current()
         assert self.task is not None
-        for number, table in enumerate(self.task.tables):
-            if table.kind == _client.ROWS:
-                self._put(number, 0, table.name, self.bags[table.name].gradient())
-            for spec in table.tensors:
-                if table.kind == _client.AVERAGES:
-                    self._put(number, spec.first, spec.name, self.averages[spec.name])
-                else:
-                    self._put(number, spec.first, spec.name, self.parameters[spec.name].grad)
-        self.task.finish(loss_sum, correct)
-        self.work = None
+        place = self._places[name]
+        self.task.put_gradient(place.table, place.first, address, count)
 
-    def _put(self, table: int, first: int, name: str, tensor: Optional[torch.Tensor]) -> None:
+    def finish(self, loss: float, correct: int) -> None:
+        """Ends the current batch. loss: its mean. correct: samples that were classified correctly.
+
+        Raises Diverged if the loss is not finite.
+        """
+        work = self.current()
         assert self.task is not None
-        if tensor is None:
-            return
-        if tensor.layout != torch.strided:
-            raise Error(f"the gradient of {name!r} is {tensor.layout}, expected a dense one")
-        values = tensor.detach().to("cpu", torch.float32).contiguous()
-        self.task.put_gradient(table, first, values.data_ptr(), values.numel())
+        self.task.finish(loss * len(work.samples), correct)
+        self.work = self.made = None
+        if not math.isfinite(loss):
+            raise Diverged(f"iteration {work.iteration}: the loss is {loss}")
 
 
-def _described(item: tuple[str, torch.Tensor]) -> dict[str, Any]:
-    return {"name": item[0], "shape": list(item[1].shape)}
-
-
-def _bytes_of(tensor: torch.Tensor) -> bytes:
-    """A tensor's values as fp32, row by row. (Not by numpy(): PyTorch may be there without it.)"""
-    values = tensor.detach().to("cpu", torch.float32).contiguous()
-    return ctypes.string_at(values.data_ptr(), values.numel() * values.element_size())
+def _described(item: tuple[str, Shape]) -> dict[str, Any]:
+    return {"name": item[0], "shape": list(item[1])}

@@ -26,44 +26,20 @@ from typing import Any, Callable, Iterator, Optional
 
 import torch
 
-from capstan import _job, _rules
+from capstan import _rules
+from capstan._arrays import Memory
 from capstan._client import Error, Work
 from capstan._embedding import EmbeddingBag
-from capstan._model import load
+from capstan._network import Network, load
 from capstan._session import Session
 
 __all__ = ["EmbeddingBag", "Error", "Optimizer", "batches", "current", "deterministic", "load"]
 
-_session: Optional[Session] = None
+_SEED_MASK = (1 << 63) - 1
+# With rows a batch is made before it is computed: its random numbers are not those of dropout.
+_MADE_EARLIER = 0x2545F4914F6CDD1D
 
-
-def _groups_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer
-               ) -> list[dict[str, torch.Tensor]]:
-    """The trained parameters of a model by name, for each of the optimizer's groups."""
-    groups = []
-    for group in optimizer.param_groups:
-        trained = {id(parameter) for parameter in group["params"]}
-        found = {name: parameter for name, parameter in model.named_parameters()
-                 if id(parameter) in trained}
-        if len(found) != len(trained):
-            raise Error(f"the optimizer has {len(trained)} parameters, and {len(found)} of them "
-                        "are the model's: expected the model whose parameters it has")
-        groups.append(found)
-    return groups
-
-
-def _averages_of(model: torch.nn.Module, groups: list[dict[str, torch.Tensor]]
-                 ) -> dict[str, torch.Tensor]:
-    """All else in a model's state, by name."""
-    averages = {}
-    seen = {parameter.data_ptr() for group in groups for parameter in group.values()}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
-            continue
-        if tensor.data_ptr() not in seen:
-            seen.add(tensor.data_ptr())
-            averages[name] = tensor
-    return averages
+_made: Optional["Optimizer"] = None  # A process has one.
 
 
 class Optimizer:
@@ -87,25 +63,19 @@ class Optimizer:
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, *,
                  sync: str = "bsp", slots: Optional[int] = None, seed: int = 1,
                  schedule: Any = None, schedule_every: str = "update") -> None:
-        global _session
-        if _session is not None:
-            raise Error("the script has a second capstan.torch.Optimizer, expected one")
+        global _made
         if schedule_every not in ("update", "epoch"):
             raise ValueError(f"schedule_every is {schedule_every!r}, expected 'update' or 'epoch'")
-        training: dict[str, Any] = {"seed": seed}
-        if slots is not None:
-            training["slots"] = slots
-        groups = _groups_of(model, optimizer)
-        self._session = _session = Session(
-            groups, _averages_of(model, groups),
-            [module for module in model.modules() if isinstance(module, EmbeddingBag)],
-            _rules.server_optimizers(optimizer),
-            {"consistency": _job.consistency(sync), "training": training},
-            None if schedule is None else lambda updates, epochs: _rules.server_schedules(
-                optimizer, schedule, updates * epochs,
-                updates if schedule_every == "epoch" else 1))
+        self._network = network = Network(model, optimizer)
+        rules = _rules.server_optimizers(optimizer)
+        self._session = session = Session("capstan.torch.Optimizer", sync, slots, seed)
+        network.add_to(session, rules)
+        if schedule is not None:
+            session.schedules = lambda updates, epochs: _rules.server_schedules(
+                optimizer, schedule, updates * epochs, updates if schedule_every == "epoch" else 1)
         self._optimizer = optimizer
         self._rates = None if schedule is not None else self._current_rates()
+        _made = self
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -125,15 +95,33 @@ class Optimizer:
         changed, and Diverged if the loss or a gradient is not finite.
         """
         session = self._session
-        if session.work is None:
-            raise Error("there is no batch: optimizer.step() belongs into the loop over "
-                        "capstan.torch.batches")
+        session.current()
         if self._rates is not None and self._rates != self._current_rates():
             raise Error(f"the learning rates are {self._current_rates()} now and were "
                         f"{self._rates}: the servers have them; give the scheduler to "
                         "capstan.torch.Optimizer (schedule=)")
-        mean = 0.0 if loss is None else float(loss.detach())
-        session.push(mean * len(session.work.samples), int(correct))
+        self._network.put(session)
+        session.finish(0.0 if loss is None else float(loss.detach()), int(correct))
+
+    def _batches(self, dataset: Any, batch_size: int, epochs: int,
+                 collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
+        session, network = self._session, self._network
+
+        def load_batch(work: Work) -> Any:
+            return collate([dataset[sample] for sample in work.samples])
+
+        def make(work: Work) -> tuple[Any, dict[str, Memory]]:
+            torch.manual_seed((work.seed ^ _MADE_EARLIER) & _SEED_MASK)
+            batch = load_batch(work)
+            return batch, network.keys_of(batch)
+
+        session.declare(len(dataset), batch_size, epochs, network.initial)
+        session.begin()
+        while (work := session.next(make)) is not None:
+            torch.manual_seed(work.seed & _SEED_MASK)
+            batch = load_batch(work) if session.made is None else session.made.content
+            network.take(session)
+            yield batch
 
     def _current_rates(self) -> list[float]:
         return [group["lr"] for group in self._optimizer.param_groups]
@@ -152,19 +140,10 @@ def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
     Raises Error if there is no Optimizer yet, if the job has other tensors than the model, or if a
     batch is asked for before the step of the one before.
     """
-    if _session is None:
+    if _made is None:
         raise Error("there is no capstan.torch.Optimizer yet: make it before the batches")
-    if _job.folder_to_declare_in() is not None:
-        _session.declare(len(dataset), batch_size, epochs)
-    collate = collate or torch.utils.data.default_collate
-
-    def load(work: Work) -> Any:
-        assert collate is not None
-        return collate([dataset[sample] for sample in work.samples])
-
-    _session.begin()
-    while (batch := _session.next(load)) is not None:
-        yield batch
+    yield from _made._batches(dataset, batch_size, epochs,
+                              collate or torch.utils.data.default_collate)
 
 
 def current() -> Work:
@@ -172,9 +151,9 @@ def current() -> Work:
 
     Raises Error outside of that loop.
     """
-    if _session is None or _session.work is None:
+    if _made is None or _made._session.work is None:
         raise Error("there is no batch: it is known in the loop over capstan.torch.batches")
-    return _session.work
+    return _made._session.work
 
 
 def deterministic() -> None:

@@ -3,10 +3,7 @@
 With one more package, `torchvision.datasets.MNIST` does the same.
 """
 
-import gzip
-import pathlib
-import struct
-
+import idx
 import torch
 
 
@@ -18,8 +15,8 @@ class Images(torch.utils.data.Dataset):
     """
 
     def __init__(self, folder, part, limit=None):
-        self.images = _idx(folder, f"{part}-images-idx3-ubyte.gz")[:limit, None]
-        self.labels = _idx(folder, f"{part}-labels-idx1-ubyte.gz")[:limit]
+        self.images = _tensor(folder, idx.images_file(part))[:limit, None]
+        self.labels = _tensor(folder, idx.labels_file(part))[:limit]
 
     def __len__(self):
         return len(self.labels)
@@ -28,8 +25,6 @@ class Images(torch.utils.data.Dataset):
         return self.images[index] / 255, self.labels[index].long()
 
 
-def _idx(folder, name):
-    """The bytes of an IDX file: two zeros, a type, the number of dimensions, these, the values."""
-    data = bytearray(gzip.decompress(pathlib.Path(folder, name).read_bytes()))
-    shape = struct.unpack_from(f">{data[3]}I", data, 4)
-    return torch.frombuffer(data, dtype=torch.uint8, offset=4 + 4 * len(shape)).view(shape)
+def _tensor(folder, name):
+    values, shape = idx.read(folder, name)
+    return torch.frombuffer(values, dtype=torch.uint8).view(shape)

@@ -11,7 +11,7 @@ from unittest import mock
 try:
     import torch
     import capstan.torch
-    from capstan import _job, _rules, optimizers
+    from capstan import _job, _rules, _session, optimizers
 except ImportError:
     torch = None
 
@@ -19,8 +19,13 @@ except ImportError:
 @unittest.skipIf(torch is None, "PyTorch is missing: deploy/install --tests")
 class TorchOptimizerTest(unittest.TestCase):
     def setUp(self):
-        capstan.torch._session = None
+        self.forget()
         self.net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+
+    @staticmethod
+    def forget():
+        """As in a new process."""
+        capstan.torch._made = _session._maker = None
 
     def rule(self, make, **settings):
         return _rules.server_optimizers(make(self.net.parameters(), lr=0.5, **settings))[0]
@@ -65,7 +70,7 @@ class TorchOptimizerTest(unittest.TestCase):
         """The job of a script that trains 100 samples in batches of 10, twice."""
         with tempfile.TemporaryDirectory() as folder:
             with mock.patch.dict(os.environ, {"CAPSTAN_DECLARE": folder, **dict(environment)}):
-                capstan.torch._session = None
+                self.forget()
                 optimizer = make()
                 if "schedule" in settings:
                     settings["schedule"] = settings["schedule"](optimizer)
@@ -217,6 +222,8 @@ class TorchOptimizerTest(unittest.TestCase):
         self.refused("there is no batch", optimizer.step)
         self.refused("a second capstan.torch.Optimizer",
                      lambda: capstan.torch.Optimizer(sgd, self.net))
+        self.refused("has capstan.torch.Optimizer and capstan.init.., expected one of the two",
+                     capstan.init)
 
     def test_the_model_must_be_the_optimizers(self):
         sgd = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.5)

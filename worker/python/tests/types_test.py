@@ -1,7 +1,7 @@
 """The type hints of the package are whole: mypy --strict has nothing to say.
 
-PyTorch counts as untyped, whether it is installed or not: its hints differ from version to version
-(1.13 has functions without any), and reading them takes mypy 40 s.
+PyTorch and NumPy count as untyped, whether they are installed or not: their hints differ from
+version to version (PyTorch 1.13 has functions without any), and reading them takes mypy 40 s.
 """
 
 import os
@@ -14,7 +14,7 @@ _PACKAGE = pathlib.Path("worker/python/capstan")
 _SETTINGS = """[mypy]
 python_version = 3.10
 strict = True
-[mypy-torch.*]
+[mypy-torch.*,numpy.*]
 follow_imports = skip
 ignore_missing_imports = True
 """

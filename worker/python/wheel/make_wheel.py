@@ -34,6 +34,8 @@ Version: {version}
 Summary: Train with a parameter server: the Python package, the daemons and the command line
 License: Apache-2.0; that of each bundled library is in the folder licences
 Requires-Python: >=3.10
+Provides-Extra: numpy
+Requires-Dist: numpy ; extra == 'numpy'
 Provides-Extra: torch
 Requires-Dist: torch (>=1.13) ; extra == 'torch'
 Description-Content-Type: text/plain

@@ -1,0 +1,156 @@
+"""A PyTorch module as what a session trains, and the models of jobs put into modules."""
+
+import ctypes
+import os
+import pathlib
+from typing import Any, Optional, Union
+
+import torch
+
+from capstan import _model
+from capstan._arrays import Memory
+from capstan._client import Error
+from capstan._embedding import EmbeddingBag
+from capstan._session import Group, Rows, Rule, Session
+
+_DTYPES = {"f": torch.float32, "q": torch.int64}
+
+
+def _groups_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer
+               ) -> list[dict[str, torch.Tensor]]:
+    """The trained parameters of a model by name, for each of the optimizer's groups."""
+    groups = []
+    for group in optimizer.param_groups:
+        trained = {id(parameter) for parameter in group["params"]}
+        found = {name: parameter for name, parameter in model.named_parameters()
+                 if id(parameter) in trained}
+        if len(found) != len(trained):
+            raise Error(f"the optimizer has {len(trained)} parameters, and {len(found)} of them "
+                        "are the model's: expected the model whose parameters it has")
+        groups.append(found)
+    return groups
+
+
+def _averages_of(model: torch.nn.Module, groups: list[dict[str, torch.Tensor]]
+                 ) -> dict[str, torch.Tensor]:
+    """All else in a model's state, by name."""
+    averages = {}
+    seen = {parameter.data_ptr() for group in groups for parameter in group.values()}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
+            continue
+        if tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            averages[name] = tensor
+    return averages
+
+
+def _shapes(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _floats(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor's values as fp32 in the host's memory, row by row."""
+    return tensor.detach().to("cpu", torch.float32).contiguous()
+
+
+class Network:
+    """A module, and which of its tensors are trained, averaged and looked up."""
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        groups = _groups_of(model, optimizer)
+        self._groups, self._averages = groups, _averages_of(model, groups)
+        self._parameters = {name: tensor for group in groups for name, tensor in group.items()}
+        self._bags = {module.name: module for module in model.modules()
+                      if isinstance(module, EmbeddingBag)}
+
+    def add_to(self, session: Session, rules: list[Rule]) -> None:
+        """Makes a session train this network; rules: of the optimizer's groups."""
+        session.groups = [Group(rule, _shapes(group)) for rule, group in zip(rules, self._groups)]
+        session.averages = _shapes(self._averages)
+        session.rows = {name: Rows(bag.optimizer, bag.described)
+                        for name, bag in self._bags.items()}
+
+    def initial(self, name: str) -> bytes:
+        """A tensor's values. (Not by numpy(): PyTorch may be there without it.)"""
+        values = _floats({**self._parameters, **self._averages}[name])
+        return ctypes.string_at(values.data_ptr(), values.numel() * values.element_size())
+
+    def keys_of(self, batch: Any) -> dict[str, Memory]:
+        """The keys that a batch will look up, for each table of rows."""
+        named = {name: bag.keys_of(batch) for name, bag in self._bags.items()}
+        return {name: Memory(keys.data_ptr(), tuple(keys.shape), "int64", keys)
+                for name, keys in named.items()}
+
+    def take(self, session: Session) -> None:
+        """Copies what the current batch has into the module."""
+        with torch.no_grad():
+            for name, tensor in (*self._parameters.items(), *self._averages.items()):
+                values = torch.frombuffer(session.values(name), dtype=torch.float32)
+                tensor.copy_(values.view(tensor.shape))
+            for name, bag in self._bags.items():
+                assert session.made is not None
+                values, places = session.values(name), session.made.places[name]
+                rows = (torch.frombuffer(values, dtype=torch.float32).clone() if len(values)
+                        else torch.empty(0))
+                bag.take(rows.view(-1, bag.dim), session.made.keys[name].owner,
+                         torch.frombuffer(places, dtype=torch.int64) if len(places)
+                         else torch.empty(0, dtype=torch.int64))
+
+    def put(self, session: Session) -> None:
+        """Sends the gradients that `backward` has left, and the averages."""
+        for name, bag in self._bags.items():
+            self._put(session, name, bag.gradient())
+        for name, tensor in self._parameters.items():
+            self._put(session, name, tensor.grad)
+        for name, tensor in self._averages.items():
+            self._put(session, name, tensor)
+
+    @staticmethod
+    def _put(session: Session, name: str, tensor: Optional[torch.Tensor]) -> None:
+        if tensor is None:
+            return
+        if tensor.layout != torch.strided:
+            raise Error(f"the gradient of {name!r} is {tensor.layout}, expected a dense one")
+        values = _floats(tensor)
+        session.put(name, values.data_ptr(), values.numel())
+
+
+def _tensors(path: pathlib.Path) -> dict[str, torch.Tensor]:
+    """The tensors of a model's file by name."""
+    return {name: (torch.frombuffer(stored.content, dtype=_DTYPES[stored.letter])
+                   if stored.content else torch.empty(0, dtype=_DTYPES[stored.letter])
+                   ).view(stored.shape)
+            for name, stored in _model.read(path).items()}
+
+
+def load(model: torch.nn.Module, folder: Union[str, "os.PathLike[str]"]) -> None:
+    """Puts the model that a job has written into a module, to evaluate or to use it.
+
+    model: built as in the script that trained it. Its EmbeddingBags then look up the rows of the
+        folder; keys without a row there count as zeros.
+    folder: the job's output: model.safetensors, and rows-NAME.safetensors for each EmbeddingBag.
+
+    Raises Error if the folder has no such files, or other tensors than the module.
+    """
+    path = pathlib.Path(folder)
+    found = _tensors(path / _model.MODEL_FILE)
+    loaded = set()  # By address: tied weights are in the model once.
+    with torch.no_grad():
+        for name, tensor in model.state_dict(keep_vars=True).items():
+            if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
+                continue
+            if name not in found and tensor.data_ptr() in loaded:
+                continue
+            shape = tuple(found[name].shape) if name in found else None
+            if shape != tuple(tensor.shape):
+                raise Error(f"{path}: {name!r} has the shape {shape}, expected "
+                            f"{tuple(tensor.shape)}")
+            tensor.copy_(found[name])
+            loaded.add(tensor.data_ptr())
+    for bag in (module for module in model.modules() if isinstance(module, EmbeddingBag)):
+        rows = _tensors(path / _model.rows_file(bag.name))
+        if rows["rows"].shape[1:] != (bag.dim,):
+            raise Error(f"{path}: rows of {bag.name!r} have {rows['rows'].shape[1]} floats, "
+                        f"expected {bag.dim}")
+        bag.keep(rows["rows"], rows["keys"])
