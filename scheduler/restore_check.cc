@@ -106,12 +106,13 @@ v1::Data WhatPositionsMean(v1::Data data) {
   return data;
 }
 
-// Returns `program` without how it is started, and without its optimizers.
+// Returns `program` without how it is started, what it evaluates, and its optimizers.
 v1::Program WhatProgramTrains(v1::Program program) {
   program.clear_command();
   program.clear_directory();
   program.clear_environment();
   program.clear_optimizers();
+  program.clear_test_samples();
   return program;
 }
 

@@ -252,6 +252,7 @@ JobCheck CheckProgram(const v1::JobSpec& spec) {
   CheckRowTables(result.tables, "program.rows", &result.diagnostics);
   if (!result.diagnostics.empty()) return result;
   result.train_count = program.samples();
+  result.test_count = program.test_samples();
   ReadWeights(spec.training(), &result);
   return result;
 }

@@ -206,6 +206,8 @@ void ValidateProgram(const v1::JobSpec& spec, FieldChecker check) {
   FieldChecker in = check.In("program");
   ValidateCommand(program, in);
   in.IntegerBetween("samples", program.samples(), 1, kProgramSamplesMax, Presence::kImplicit);
+  in.IntegerBetween("test_samples", program.test_samples(), 0, kProgramSamplesMax,
+                    Presence::kExplicit);
   if (program.parameters().empty() && program.rows().empty()) {
     in.Missing("parameters", "the tensors that it trains, or rows");
   }

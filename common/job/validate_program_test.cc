@@ -55,6 +55,18 @@ TEST_CASE("ValidateProgram: what belongs to a model is refused") {
               "resources.device: got \"cuda\", expected \"cpu\": no GPUs are given to programs"});
 }
 
+TEST_CASE("ValidateProgram: test samples are what training may decide by") {
+  const std::string decides = "training { early_stopping { patience: 2 } metric: ";
+  CHECK(ErrorsWith("program { test_samples: -1 }") ==
+        Lines{"program.test_samples: got -1, expected 0 to 4294967295"});
+  CHECK(ErrorsWith(decides + "ACCURACY }") ==
+        Lines{"training.early_stopping: got a value, expected program.test_samples beside it: it "
+              "decides by their figures"});
+  CHECK(ErrorsWith("program { test_samples: 10 }" + decides + "ACCURACY }") == Lines());
+  CHECK(ErrorsWith("program { test_samples: 10 }" + decides + "AUC }") ==
+        Lines{"training.metric: got AUC, expected LOSS or ACCURACY"});
+}
+
 TEST_CASE("ValidateProgram: names and shapes are checked") {
   CHECK(ErrorsWith("program { parameters { name: 'mean' } averages { shape: 0 } }") ==
         Lines{"program.averages[0].name: got \"mean\", expected a name that no other tensor has",

@@ -55,10 +55,19 @@ void ValidateMetric(const v1::JobSpec& spec, bool decides, FieldChecker check) {
                 "it");
     return;
   }
+  if (spec.has_program()) {
+    if (metric != v1::Training::ACCURACY) check.Wrong("metric", name, "LOSS or ACCURACY");
+    return;
+  }
   const Objective objective = ObjectiveOf(spec.model(), spec.data());
   if (HasMetric(objective, metric)) return;
   check.Wrong("metric", name,
               absl::StrCat(MetricsOf(objective), ", which the model's evaluation has"));
+}
+
+bool IsEvaluated(const v1::JobSpec& spec) {
+  return spec.data().has_validation() || spec.data().has_test() ||
+         spec.program().test_samples() > 0;
 }
 
 void ValidatePlateau(const v1::JobSpec& spec, FieldChecker check) {
@@ -129,10 +138,12 @@ void ValidateDecisions(const v1::JobSpec& spec, FieldChecker check) {
   if (training.keep_best()) decides = "keep_best";
   if (training.has_early_stopping()) decides = "early_stopping";
   ValidateMetric(spec, decides != nullptr, check);
-  if (decides != nullptr && !spec.data().has_validation() && !spec.data().has_test()) {
-    check.Wrong(
-        decides, "a value",
-        "data.validation (or data.test) beside it: it decides by the figures of that split");
+  if (decides != nullptr && !IsEvaluated(spec)) {
+    check.Wrong(decides, "a value",
+                spec.has_program()
+                    ? "program.test_samples beside it: it decides by their figures"
+                    : "data.validation (or data.test) beside it: it decides by the figures of "
+                      "that split");
   }
   if (training.has_early_stopping()) {
     FieldChecker in = check.In("early_stopping");

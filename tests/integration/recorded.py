@@ -17,7 +17,7 @@ import sys
 
 import torch
 
-_SEED_MASK = (1 << 63) - 1  # As in capstan/_session.py.
+_SEED_MASK = (1 << 63) - 1  # As in capstan/_loading.py.
 
 
 def at_each_loss(function):

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/model/tables.h"
 #include "worker/program/program_task.h"
 
@@ -58,6 +59,40 @@ absl::StatusOr<std::unique_ptr<ProgramTask>> StartOfEnvironment() {
         "CAPSTAN_TASK_SPEC and CAPSTAN_SCHEDULER are not set: a job has to start this program");
   }
   return ProgramTask::Start(options);
+}
+
+// Whether the caller's structure has all fields of this version.
+bool KnowsAll(const capstan_work& work, char* error) {
+  if (work.size >= sizeof(capstan_work)) return true;
+  Tell(absl::StrCat("capstan_work.size is ", work.size, ", expected at least ",
+                    sizeof(capstan_work)),
+       error);
+  return false;
+}
+
+capstan_work_kind KindOf(ProgramWork::Kind kind) {
+  switch (kind) {
+    case ProgramWork::Kind::kTrain:
+      return CAPSTAN_COMPUTE;
+    case ProgramWork::Kind::kNameKeys:
+      return CAPSTAN_NAME_KEYS;
+    case ProgramWork::Kind::kEvaluate:
+      return CAPSTAN_EVALUATE;
+    case ProgramWork::Kind::kNameTestKeys:
+      break;
+  }
+  return CAPSTAN_NAME_TEST_KEYS;
+}
+
+void Describe(const ProgramWork& found, capstan_work* work) {
+  *work = {.size = work->size,
+           .epoch = found.epoch,
+           .iteration = found.iteration,
+           .slot = found.slot,
+           .seed = found.seed,
+           .samples = found.samples.data(),
+           .sample_count = static_cast<int64_t>(found.samples.size()),
+           .kind = KindOf(found.kind)};
 }
 
 const capstan::v1::TableSpec* TableOf(const capstan_task* task, int64_t table) {
@@ -134,10 +169,9 @@ capstan_code capstan_task_tensor(const capstan_task* task, int64_t table, int64_
 
 capstan_code capstan_task_next(capstan_task* task, double seconds, capstan_work* work,
                                char* error) {
-  if (work->size < sizeof(capstan_work) || !(seconds >= 0)) {
-    Tell(absl::StrCat("capstan_work.size is ", work->size, " and seconds is ", seconds,
-                      ", expected at least ", sizeof(capstan_work), " and 0"),
-         error);
+  if (!KnowsAll(*work, error)) return CAPSTAN_WRONG;
+  if (!(seconds >= 0)) {
+    Tell(absl::StrCat("seconds is ", seconds, ", expected at least 0"), error);
     return CAPSTAN_WRONG;
   }
   const absl::StatusOr<std::optional<ProgramWork>> next =
@@ -145,16 +179,23 @@ capstan_code capstan_task_next(capstan_task* task, double seconds, capstan_work*
   if (absl::IsOutOfRange(next.status())) return CAPSTAN_ENDED;
   if (!next.ok()) return CodeOf(next.status(), error);
   if (!next->has_value()) return CAPSTAN_TIMEOUT;
-  const ProgramWork& found = **next;
-  *work = {
-      .size = work->size,
-      .epoch = found.epoch,
-      .iteration = found.iteration,
-      .slot = found.slot,
-      .seed = found.seed,
-      .samples = found.samples.data(),
-      .sample_count = static_cast<int64_t>(found.samples.size()),
-      .kind = found.kind == ProgramWork::Kind::kNameKeys ? CAPSTAN_NAME_KEYS : CAPSTAN_COMPUTE};
+  Describe(**next, work);
+  return CAPSTAN_OK;
+}
+
+int64_t capstan_task_upcoming_count(const capstan_task* task) {
+  return static_cast<int64_t>(task->task->computation().Upcoming().size());
+}
+
+capstan_code capstan_task_upcoming(const capstan_task* task, int64_t index, capstan_work* work,
+                                   char* error) {
+  if (!KnowsAll(*work, error)) return CAPSTAN_WRONG;
+  const absl::Span<const ProgramWork> upcoming = task->task->computation().Upcoming();
+  if (index < 0 || index >= static_cast<int64_t>(upcoming.size())) {
+    Tell(absl::StrCat("upcoming work ", index, ", expected 0 to below ", upcoming.size()), error);
+    return CAPSTAN_WRONG;
+  }
+  Describe(upcoming[static_cast<size_t>(index)], work);
   return CAPSTAN_OK;
 }
 

@@ -43,8 +43,11 @@ typedef struct capstan_task capstan_task; /* Owned by the caller; ended by capst
 
 /* What to do with a batch. */
 typedef enum {
-  CAPSTAN_COMPUTE = 0,  /* Compute its gradient. */
-  CAPSTAN_NAME_KEYS = 1 /* Name the rows that it will need. Only if the job has tables of rows. */
+  CAPSTAN_COMPUTE = 0,   /* Compute its gradient. */
+  CAPSTAN_NAME_KEYS = 1, /* Name the rows that it will need. Only if the job has tables of rows. */
+  /* Compute its loss alone; its samples are of the test data. Only if the job has test_samples. */
+  CAPSTAN_EVALUATE = 2,
+  CAPSTAN_NAME_TEST_KEYS = 3 /* As CAPSTAN_NAME_KEYS, of a batch to be evaluated. */
 } capstan_work_kind;
 
 typedef struct {
@@ -104,7 +107,15 @@ capstan_code capstan_task_tensor(const capstan_task* task, int64_t table, int64_
 /* Waits at most `seconds` for the next batch. The one before must be finished. */
 capstan_code capstan_task_next(capstan_task* task, double seconds, capstan_work* work, char* error);
 
-/* CAPSTAN_NAME_KEYS: the batch needs these rows of a table, [count], in any order, repeated or not.
+/* The batches that are planned after the current work, in order, to load their data meanwhile: most
+ * of them come next, but any may go to another worker. Their kind is CAPSTAN_COMPUTE or
+ * CAPSTAN_EVALUATE. Count: 0 if none are known, or there is no current work. Their samples are
+ * valid until the current work is finished. */
+int64_t capstan_task_upcoming_count(const capstan_task* task);
+capstan_code capstan_task_upcoming(const capstan_task* task, int64_t index, capstan_work* work,
+                                   char* error);
+
+/* CAPSTAN_NAME_KEYS, CAPSTAN_NAME_TEST_KEYS: the batch needs these rows of a table, [count], in any order, repeated or not.
  * places[i], [count], becomes the row of keys[i] in the table's values once it is computed. */
 capstan_code capstan_task_name_keys(capstan_task* task, int64_t table, const int64_t* keys,
                                     int64_t count, int64_t* places, char* error);
@@ -122,7 +133,7 @@ capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_
  * more: they are sent while the rest is computed. Optional; `first` falls from call to call. */
 capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error);
 
-/* Ends the current work. `loss_sum` is the sum of its samples' losses; `correct` counts those that
+/* Ends the current work, with or without a gradient. `loss_sum` is the sum of its samples' losses; `correct` counts those that
  * were classified correctly, 0 if nothing is classified. */
 capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct, char* error);
 

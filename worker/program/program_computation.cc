@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@ namespace capstan::worker {
 namespace {
 
 constexpr uint64_t kBatchStream = 4;
+constexpr uint64_t kTestBatchStream = 5;
 constexpr size_t kKeysMax = std::numeric_limits<uint32_t>::max();  // MakeKeyBatch takes no more.
 
 // Copies `from` times `scale`; returns whether all are finite. Both loops can be vectorised.
@@ -29,6 +31,10 @@ bool CopyScaled(absl::Span<const float> from, float scale, float* to) {
     to[i] = value;
   }
   return wrong == 0;
+}
+
+bool NamesKeys(ProgramWork::Kind kind) {
+  return kind == ProgramWork::Kind::kNameKeys || kind == ProgramWork::Kind::kNameTestKeys;
 }
 
 }  // namespace
@@ -52,17 +58,36 @@ absl::StatusOr<std::optional<ProgramWork>> ProgramComputation::Next(absl::Durati
   if (!mutex_.AwaitWithTimeout(absl::Condition(&known), patience)) return std::nullopt;
   if (ended_) return absl::OutOfRangeError("the task has ended");
   offer_->taken = true;
-  return offer_->work;
+  return offer_->batch.work;
 }
 
-absl::Status ProgramComputation::CheckCurrent(ProgramWork::Kind kind) const {
-  if (!offer_.has_value() || !offer_->taken) {
-    return absl::FailedPreconditionError("there is no work: Next has to come first");
-  }
-  if (offer_->work.kind == kind) return absl::OkStatus();
-  return absl::FailedPreconditionError(kind == ProgramWork::Kind::kTrain
-                                           ? "the work asks for keys, which have to be named first"
-                                           : "the work does not ask for keys");
+absl::Span<const ProgramWork> ProgramComputation::Upcoming() const {
+  absl::MutexLock lock(&mutex_);
+  if (!CheckTaken().ok()) return {};
+  return offer_->upcoming_works;
+}
+
+absl::Status ProgramComputation::CheckTaken() const {
+  if (offer_.has_value() && offer_->taken) return absl::OkStatus();
+  return absl::FailedPreconditionError("there is no work: Next has to come first");
+}
+
+absl::Status ProgramComputation::CheckNamesKeys() const {
+  CAPSTAN_RETURN_IF_ERROR(CheckTaken());
+  if (NamesKeys(offer_->batch.work.kind)) return absl::OkStatus();
+  return absl::FailedPreconditionError("the work does not ask for keys");
+}
+
+absl::Status ProgramComputation::CheckComputes() const {
+  CAPSTAN_RETURN_IF_ERROR(CheckTaken());
+  if (!NamesKeys(offer_->batch.work.kind)) return absl::OkStatus();
+  return absl::FailedPreconditionError("the work asks for keys, which have to be named first");
+}
+
+absl::Status ProgramComputation::CheckTrains() const {
+  CAPSTAN_RETURN_IF_ERROR(CheckComputes());
+  if (offer_->batch.work.kind == ProgramWork::Kind::kTrain) return absl::OkStatus();
+  return absl::FailedPreconditionError("the work is an evaluation, which has no gradient");
 }
 
 const v1::TableSpec* ProgramComputation::Find(int table) const {
@@ -83,7 +108,7 @@ absl::Status ProgramComputation::NameKeys(int table, absl::Span<const int64_t> k
   KeyBatch batch = MakeKeyBatch(bits, spec->sparse().buckets(), &found);
   std::copy(found.begin(), found.end(), places.begin());
   absl::MutexLock lock(&mutex_);
-  CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kNameKeys));
+  CAPSTAN_RETURN_IF_ERROR(CheckNamesKeys());
   (*offer_->keys)[static_cast<size_t>(table)].batch =
       std::make_shared<const KeyBatch>(std::move(batch));
   return absl::OkStatus();
@@ -94,13 +119,13 @@ int64_t ProgramComputation::Elements(int table) const {
   if (spec == nullptr) return -1;
   if (!spec->has_sparse()) return spec->elements();
   absl::MutexLock lock(&mutex_);
-  if (!CheckCurrent(ProgramWork::Kind::kTrain).ok()) return -1;
+  if (!CheckComputes().ok()) return -1;
   return static_cast<int64_t>((*offer_->parameters)[static_cast<size_t>(table)].size());
 }
 
 absl::StatusOr<absl::Span<const float>> ProgramComputation::Parameters(int table) const {
   absl::MutexLock lock(&mutex_);
-  CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kTrain));
+  CAPSTAN_RETURN_IF_ERROR(CheckComputes());
   if (Find(table) == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("table ", table, ", expected 0 to ", tables_.size() - 1));
@@ -122,7 +147,7 @@ absl::Status ProgramComputation::PutGradient(int table, int64_t first,
   float scale = 1.0f;
   {
     absl::MutexLock lock(&mutex_);
-    CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kTrain));
+    CAPSTAN_RETURN_IF_ERROR(CheckTrains());
     const bool known = Find(table) != nullptr;
     const int64_t elements =
         known ? static_cast<int64_t>((*offer_->gradient)[static_cast<size_t>(table)].size()) : 0;
@@ -146,7 +171,7 @@ absl::Status ProgramComputation::Release(int64_t first) {
   const GradientPartReady* ready = nullptr;
   {
     absl::MutexLock lock(&mutex_);
-    CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kTrain));
+    CAPSTAN_RETURN_IF_ERROR(CheckTrains());
     if (first < 0 || first > tables_[kParametersTable].elements()) {
       return absl::InvalidArgumentError(absl::StrCat("element ", first, ", expected 0 to ",
                                                      tables_[kParametersTable].elements()));
@@ -159,12 +184,12 @@ absl::Status ProgramComputation::Release(int64_t first) {
 
 absl::Status ProgramComputation::Finish(double loss_sum, int64_t correct) {
   absl::MutexLock lock(&mutex_);
-  if (CheckCurrent(ProgramWork::Kind::kNameKeys).ok()) {
+  CAPSTAN_RETURN_IF_ERROR(CheckTaken());
+  if (NamesKeys(offer_->batch.work.kind)) {
     offer_.reset();
     return absl::OkStatus();
   }
-  CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kTrain));
-  const auto samples = static_cast<int64_t>(offer_->samples.size());
+  const auto samples = static_cast<int64_t>(offer_->batch.samples.size());
   if (correct < 0 || correct > samples) {
     return absl::InvalidArgumentError(
         absl::StrCat("correct is ", correct, ", expected 0 to ", samples));
@@ -211,16 +236,23 @@ AllTableKeys ProgramComputation::NoKeys() const {
   return keys;
 }
 
+absl::Status ProgramComputation::AskForKeys(const Work& work, AllTableKeys* keys) {
+  Offer question = OfferOf(work);
+  question.batch.work.kind = work.kind == Work::Kind::kTrain ? ProgramWork::Kind::kNameKeys
+                                                             : ProgramWork::Kind::kNameTestKeys;
+  question.keys = keys;
+  absl::MutexLock lock(&mutex_);
+  return Await(std::move(question));
+}
+
 absl::StatusOr<AllTableKeys> ProgramComputation::BeginPull(const Work& work,
-                                                           const std::vector<Work>&,
+                                                           const std::vector<Work>& upcoming,
                                                            TableArrays* parameters) {
+  planned_ = upcoming;
   AllTableKeys keys = NoKeys();
-  if (has_rows_ && work.kind == Work::Kind::kTrain && !work.positions.empty()) {
-    absl::MutexLock lock(&mutex_);
-    Offer question = OfferOf(work);
-    question.work.kind = ProgramWork::Kind::kNameKeys;
-    question.keys = &keys;
-    CAPSTAN_RETURN_IF_ERROR(Await(std::move(question)));
+  const bool has_samples = work.kind == Work::Kind::kTrain || work.kind == Work::Kind::kEvaluate;
+  if (has_rows_ && has_samples && !work.positions.empty()) {
+    CAPSTAN_RETURN_IF_ERROR(AskForKeys(work, &keys));
   }
   MakeRoom(keys, parameters);
   parameters_ = parameters;
@@ -250,49 +282,84 @@ AllTableKeys ProgramComputation::BeginTraining(const Work&, TableArrays* paramet
   return training_keys_;
 }
 
+bool ProgramComputation::Forward(const Work&, const std::vector<Work>& upcoming,
+                                 const TableArrays&, const ParametersNeeded&) {
+  planned_ = upcoming;
+  return true;
+}
+
+ProgramComputation::Batch ProgramComputation::BatchOf(const Work& work) {
+  Batch batch;
+  const bool trains = work.kind == Work::Kind::kTrain;
+  if (trains) {
+    const std::shared_ptr<const EpochOrder::Permutation> order = order_.Get(work.epoch.value());
+    batch.samples.assign(order->begin() + work.positions.begin,
+                         order->begin() + work.positions.end);
+  } else {
+    batch.samples.resize(static_cast<size_t>(work.positions.size()));
+    std::iota(batch.samples.begin(), batch.samples.end(), work.positions.begin);
+  }
+  batch.work.kind = trains ? ProgramWork::Kind::kTrain : ProgramWork::Kind::kEvaluate;
+  batch.work.epoch = work.epoch.value();
+  batch.work.iteration = work.iteration.value();
+  if (work.slots.size() > 0) batch.work.slot = static_cast<int>(work.slots.begin);
+  const uint64_t epoch_key = MixKey(MixKey(seed_, trains ? kBatchStream : kTestBatchStream),
+                                    static_cast<uint64_t>(work.epoch.value()));
+  batch.work.seed = MixKey(epoch_key, static_cast<uint64_t>(work.positions.begin));
+  return batch;
+}
+
 ProgramComputation::Offer ProgramComputation::OfferOf(const Work& work) {
   Offer offer;
-  const std::shared_ptr<const EpochOrder::Permutation> order = order_.Get(work.epoch.value());
-  for (int64_t position = work.positions.begin; position < work.positions.end; ++position) {
-    offer.samples.push_back((*order)[static_cast<size_t>(position)]);
-  }
+  offer.batch = BatchOf(work);
   offer.scale = static_cast<float>(static_cast<double>(work.positions.size()) /
                                    static_cast<double>(work.gradient_samples));
-  offer.work.epoch = work.epoch.value();
-  offer.work.iteration = work.iteration.value();
-  if (work.slots.size() > 0) offer.work.slot = static_cast<int>(work.slots.begin);
-  const uint64_t epoch_key =
-      MixKey(MixKey(seed_, kBatchStream), static_cast<uint64_t>(work.epoch.value()));
-  offer.work.seed = MixKey(epoch_key, static_cast<uint64_t>(work.positions.begin));
+  for (const Work& later : planned_) {
+    if (later != work && !later.positions.empty()) offer.upcoming.push_back(BatchOf(later));
+  }
   return offer;
 }
 
 absl::Status ProgramComputation::Await(Offer offer) {
   CAPSTAN_RETURN_IF_ERROR(failure_);
   offer_ = std::move(offer);
-  offer_->work.samples = offer_->samples;
+  offer_->batch.work.samples = offer_->batch.samples;
+  for (Batch& later : offer_->upcoming) {
+    later.work.samples = later.samples;
+    offer_->upcoming_works.push_back(later.work);
+  }
   const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !offer_.has_value(); };
   // The program's own time; the scheduler's watch over tasks bounds it.
   mutex_.Await(absl::Condition(&over));
   return failure_;
 }
 
-absl::StatusOr<WorkResult> ProgramComputation::Train(const Work& work, GradientArrays* gradient,
-                                                     const GradientPartReady& ready) {
+absl::StatusOr<WorkResult> ProgramComputation::Compute(Offer offer) {
   absl::MutexLock lock(&mutex_);
-  CAPSTAN_RETURN_IF_ERROR(failure_);
-  if (work.positions.empty()) return WorkResult();  // A slot beyond the data: all zeros.
   result_.reset();
-  Offer offer = OfferOf(work);
-  offer.parameters = has_rows_ ? &training_parameters_ : parameters_;
-  offer.gradient = &gradient->floats;
-  offer.ready = &ready;
   CAPSTAN_RETURN_IF_ERROR(Await(std::move(offer)));
   return *result_;
 }
 
-absl::StatusOr<WorkResult> ProgramComputation::Evaluate(const Work&, const TableArrays&) {
-  return absl::UnimplementedError("programs do not evaluate");
+absl::StatusOr<WorkResult> ProgramComputation::Train(const Work& work, GradientArrays* gradient,
+                                                     const GradientPartReady& ready) {
+  if (work.positions.empty()) {  // A slot beyond the data: all zeros.
+    absl::MutexLock lock(&mutex_);
+    CAPSTAN_RETURN_IF_ERROR(failure_);
+    return WorkResult();
+  }
+  Offer offer = OfferOf(work);
+  offer.parameters = has_rows_ ? &training_parameters_ : parameters_;
+  offer.gradient = &gradient->floats;
+  offer.ready = &ready;
+  return Compute(std::move(offer));
+}
+
+absl::StatusOr<WorkResult> ProgramComputation::Evaluate(const Work& work,
+                                                        const TableArrays& parameters) {
+  Offer offer = OfferOf(work);
+  offer.parameters = &parameters;
+  return Compute(std::move(offer));
 }
 
 }  // namespace capstan::worker

@@ -6,6 +6,7 @@
 //   Train: offers the work, waits ─────────► Next: takes it
 //                                            computes; PutGradient, Release
 //   Train: returns the result ◄───────────── Finish, or Fail
+//   Evaluate: as Train, without a gradient
 //
 // A work is offered once it is certain and its parameters are here; they stay as they are until the
 // program has released the gradient, or has finished. If there are rows, the next work's keys are
@@ -35,12 +36,17 @@ namespace capstan::worker {
 
 // What the program is to do with a batch. Its arrays are valid until Finish or Fail.
 struct ProgramWork {
-  enum class Kind { kTrain, kNameKeys };
+  enum class Kind {
+    kTrain,
+    kNameKeys,
+    kEvaluate,      // Of the test data: its loss alone is asked for.
+    kNameTestKeys,  // As kNameKeys, for a batch that is to be evaluated.
+  };
   Kind kind = Kind::kTrain;
   int64_t epoch = 0;
   int64_t iteration = 0;
   int slot = -1;  // BSP: which of the iteration's batches it is. Else -1.
-  // Numbers of the samples in their order, [n], n >= 1.
+  // Numbers of the samples in their order, [n], n >= 1: in the training or in the test data.
   absl::Span<const int64_t> samples;
   // The same for the same samples in the same place, whoever computes them: for random numbers.
   uint64_t seed = 0;
@@ -57,6 +63,9 @@ class ProgramComputation final : public Computation {
   // Errors: kOutOfRange          the task has ended; none will come.
   //         kFailedPrecondition  the last one is not finished.
   absl::StatusOr<std::optional<ProgramWork>> Next(absl::Duration patience);
+  // The batches planned after the current work, in order: most of them come next, unless another
+  // task is given them. Empty: none are known, or there is no current work.
+  absl::Span<const ProgramWork> Upcoming() const;
   // The rows that the current work needs of a table: keys in any order, repeated or not. places[i]
   // becomes the row of keys[i] among those that Parameters has. What is not named has no rows.
   // REQUIRES: as many places as keys. Errors (as of the others below): kInvalidArgument  the table
@@ -88,22 +97,33 @@ class ProgramComputation final : public Computation {
 
   const std::vector<v1::TableSpec>& tables() const override { return tables_; }
   int64_t train_samples() const override { return order_.count(); }
+  int batches_planned() const override { return kBatchesPlanned; }
   absl::StatusOr<AllTableKeys> BeginPull(const Work& work, const std::vector<Work>& upcoming,
                                          TableArrays* parameters) override;
   AllTableKeys BeginTraining(const Work& work, TableArrays* parameters,
                              GradientArrays* gradient) override;
+  bool Forward(const Work& work, const std::vector<Work>& upcoming, const TableArrays& parameters,
+               const ParametersNeeded& needed) override;
   absl::StatusOr<WorkResult> Train(const Work& work, GradientArrays* gradient,
                                    const GradientPartReady& ready) override;
   absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;
 
  private:
-  // What the task's thread waits for.
-  struct Offer {
+  static constexpr int kBatchesPlanned = 16;  // Programs may load data in many processes.
+
+  // A work with the samples that it points to.
+  struct Batch {
     ProgramWork work;
     std::vector<int64_t> samples;
+  };
+  // What the task's thread waits for.
+  struct Offer {
+    Batch batch;
+    std::vector<Batch> upcoming;
+    std::vector<ProgramWork> upcoming_works;  // Of `upcoming`.
     AllTableKeys* keys = nullptr;  // A question for keys fills them in.
     const TableArrays* parameters = nullptr;
-    TableArrays* gradient = nullptr;
+    TableArrays* gradient = nullptr;  // Null: an evaluation.
     const GradientPartReady* ready = nullptr;
     float scale = 1.0f;  // From a mean over the samples to the work's part of the iteration's.
     bool taken = false;
@@ -111,9 +131,18 @@ class ProgramComputation final : public Computation {
 
   void MakeRoom(const AllTableKeys& keys, TableArrays* arrays) const;
   AllTableKeys NoKeys() const;
+  Batch BatchOf(const Work& work);
   Offer OfferOf(const Work& work);
+  absl::Status AskForKeys(const Work& work, AllTableKeys* keys);
+  // Offers a work, and waits until the program has finished it.
+  absl::StatusOr<WorkResult> Compute(Offer offer);
   absl::Status Await(Offer offer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckCurrent(ProgramWork::Kind kind) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckTaken() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // Errors: kFailedPrecondition  there is no current work, or it is not of the kind that asks for
+  // keys, that is computed, or that has a gradient.
+  absl::Status CheckNamesKeys() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckComputes() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckTrains() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   const v1::TableSpec* Find(int table) const;
   std::string TensorAt(int table, int64_t element) const;
 
@@ -124,6 +153,7 @@ class ProgramComputation final : public Computation {
   // The task's thread alone.
   EpochOrder order_;
   const TableArrays* parameters_ = nullptr;
+  std::vector<Work> planned_;  // As the task last knew it.
   // With rows: what was pulled last, and what the work in training has of it.
   AllTableKeys pulled_keys_, training_keys_;
   bool pulled_is_taken_ = true;

@@ -137,6 +137,71 @@ TEST_CASE("ProgramComputation: wrong calls are refused and change nothing") {
   REQUIRE_OK(computation.Finish(0, 4));
 }
 
+Work EvaluationWork(int64_t begin, int64_t end) {
+  Work work;
+  work.kind = Work::Kind::kEvaluate;
+  work.epoch = Epoch(1);
+  work.positions = {begin, end};
+  return work;
+}
+
+TEST_CASE("ProgramComputation: an evaluation has a loss and no gradient") {
+  ProgramComputation computation(Job());
+  TableArrays parameters;
+  const Work work = EvaluationWork(3, 5);
+  REQUIRE_OK(computation.BeginPull(work, {work, EvaluationWork(5, 6)}, &parameters).status());
+  parameters[0] = {1, 2, 3};
+  absl::StatusOr<WorkResult> result;
+  std::thread task([&] { result = computation.Evaluate(work, parameters); });
+  const auto asked = computation.Next(absl::InfiniteDuration());
+  REQUIRE_OK(asked.status());
+  CHECK((*asked)->kind == ProgramWork::Kind::kEvaluate);
+  CHECK((*asked)->epoch == 1);
+  CHECK((*asked)->samples == absl::MakeConstSpan({int64_t{3}, int64_t{4}}));
+  REQUIRE(computation.Upcoming().size() == 1);
+  CHECK(computation.Upcoming()[0].kind == ProgramWork::Kind::kEvaluate);
+  CHECK(computation.Upcoming()[0].samples == absl::MakeConstSpan({int64_t{5}}));
+  CHECK(computation.Parameters(0).value()[2] == 3);
+  CHECK_STATUS(computation.PutGradient(0, 0, {1.0f}), absl::StatusCode::kFailedPrecondition,
+               "the work is an evaluation, which has no gradient");
+  CHECK_STATUS(computation.Release(0), absl::StatusCode::kFailedPrecondition,
+               "the work is an evaluation, which has no gradient");
+  REQUIRE_OK(computation.Finish(2.5, 1));
+  task.join();
+  REQUIRE_OK(result.status());
+  CHECK(result->samples == 2);
+  CHECK(result->loss_sum == 2.5);
+  CHECK(result->correct == 1);
+}
+
+TEST_CASE("ProgramComputation: the batches after this one are told, without empty slots") {
+  ProgramComputation computation(Job());
+  CHECK(computation.Upcoming().empty());
+  TableArrays parameters;
+  GradientArrays gradient;
+  const Work work = TrainingWork(0, 4, 4), second = TrainingWork(4, 8, 4);
+  const std::vector<Work> plan = {work, second, TrainingWork(8, 8, 4)};
+  REQUIRE_OK(computation.BeginPull(work, plan, &parameters).status());
+  CHECK(computation.Forward(work, plan, parameters, nullptr));
+  computation.BeginTraining(work, &parameters, &gradient);
+  std::thread task(
+      [&] { computation.Train(work, &gradient, [](int64_t) {}).status().IgnoreError(); });
+  REQUIRE_OK(computation.Next(absl::InfiniteDuration()).status());
+  REQUIRE(computation.Upcoming().size() == 1);
+  const std::vector<int64_t> told(computation.Upcoming()[0].samples.begin(),
+                                  computation.Upcoming()[0].samples.end());
+  const uint64_t seed = computation.Upcoming()[0].seed;
+  REQUIRE_OK(computation.Finish(0, 0));
+  CHECK(computation.Upcoming().empty());
+  task.join();
+  TrainingTask next(&computation, second);
+  const auto came = computation.Next(absl::InfiniteDuration());
+  REQUIRE_OK(came.status());
+  CHECK((*came)->samples == absl::MakeConstSpan(told));
+  CHECK((*came)->seed == seed);
+  REQUIRE_OK(computation.Finish(0, 0));
+}
+
 v1::JobSpec JobWithRows() {
   v1::JobSpec spec = Job();
   v1::Program::Rows& rows = *spec.mutable_program()->add_rows();
@@ -212,6 +277,31 @@ TEST_CASE("ProgramComputation: keys are asked for first, the next work's before 
   CHECK(gradient.floats[kAds] == std::vector<float>{0, 0, 1, 2});
   computation.BeginTraining(second, &parameters, &gradient);
   CHECK(gradient.floats[kAds].size() == 2);
+}
+
+TEST_CASE("ProgramComputation: the keys of a batch to be evaluated are asked for") {
+  ProgramComputation computation(JobWithRows());
+  const Work work = EvaluationWork(0, 2);
+  TableArrays parameters;
+  KeyQuestion question(&computation, work, &parameters);
+  const auto asked = computation.Next(absl::InfiniteDuration());
+  REQUIRE_OK(asked.status());
+  CHECK((*asked)->kind == ProgramWork::Kind::kNameTestKeys);
+  std::vector<int64_t> places(2);
+  REQUIRE_OK(computation.NameKeys(kAds, {5, 5}, absl::MakeSpan(places)));
+  REQUIRE_OK(computation.Finish(0, 0));
+  question.Join();
+  REQUIRE_OK(question.keys.status());
+  CHECK(question.keys->at(kAds).batch->size() == 1);
+  parameters[kAds] = {7, 8};
+  absl::StatusOr<WorkResult> result;
+  std::thread task([&] { result = computation.Evaluate(work, parameters); });
+  REQUIRE_OK(computation.Next(absl::InfiniteDuration()).status());
+  CHECK(computation.Elements(kAds) == 2);
+  CHECK(computation.Parameters(kAds).value()[1] == 8);
+  REQUIRE_OK(computation.Finish(1, 0));
+  task.join();
+  REQUIRE_OK(result.status());
 }
 
 TEST_CASE("ProgramComputation: a pull without samples asks for no keys") {

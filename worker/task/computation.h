@@ -51,6 +51,8 @@ class Computation {
 
   virtual const std::vector<v1::TableSpec>& tables() const = 0;  // Ordered by index.
   virtual int64_t train_samples() const = 0;
+  // The length of `upcoming` below, at most; at least 1.
+  virtual int batches_planned() const { return 4; }
 
   // Called before the pull for `work`: makes room in *parameters and returns the keys of the rows
   // to pull. The parameters of the last pull are lost, unless BeginTraining has taken them.

@@ -22,7 +22,6 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int kBatchesPlanned = 4;  // Passed to the computation, the one to be pulled included.
 // Shorter waits for parameters are not traced.
 constexpr absl::Duration kWaitShown = absl::Microseconds(20);
 
@@ -167,7 +166,8 @@ absl::StatusOr<OpId> Task::Pull(const Work& work, bool snapshot) {
 
 std::vector<Work> Task::Upcoming() {
   std::vector<Work> upcoming;
-  UseBoard([&upcoming](TaskBoard& board) { upcoming = board.Upcoming(kBatchesPlanned); });
+  const int count = computation_->batches_planned();
+  UseBoard([&upcoming, count](TaskBoard& board) { upcoming = board.Upcoming(count); });
   return upcoming;
 }
 

@@ -60,6 +60,13 @@ int64_t RowBytes(const v1::SparseModel& model) {
   return static_cast<int64_t>(sizeof(uint64_t)) + floats * static_cast<int64_t>(sizeof(float));
 }
 
+int64_t EvaluationBatchSize(const v1::JobSpec& job) {
+  const int64_t batch_size = job.training().batch_size();
+  if (job.has_program()) return batch_size;  // What it is known to have memory for.
+  if (job.model().has_sparse()) return std::min(kSparseEvaluationBatchMax, batch_size);
+  return kEvaluationBatchSize;
+}
+
 }  // namespace
 
 Acknowledgement AcknowledgementOf(const v1::JobSpec& job) {
@@ -128,10 +135,7 @@ TaskBoard::Options BoardOptions(const v1::JobSpec& job) {
           .slots = consistency.slots,
           .backups = consistency.backups,
           .batch_size = job.training().batch_size(),
-          .evaluation_batch_size =
-              job.model().has_sparse()
-                  ? std::min<int64_t>(kSparseEvaluationBatchMax, job.training().batch_size())
-                  : kEvaluationBatchSize};
+          .evaluation_batch_size = EvaluationBatchSize(job)};
 }
 
 }  // namespace capstan::worker

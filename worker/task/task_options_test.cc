@@ -115,6 +115,9 @@ TEST_CASE("Task options: BSP has a slot a worker unless the job says otherwise",
   CHECK(BoardOptions(job).slots == 4);
   CHECK(BoardOptions(job).bsp);
   CHECK(BoardOptions(job).evaluation_batch_size == 256);
+  job.mutable_program();
+  job.mutable_training()->set_batch_size(24);
+  CHECK(BoardOptions(job).evaluation_batch_size == 24);
   job.mutable_training()->set_slots(6);
   CHECK(BoardOptions(job).slots == 6);
   job.mutable_consistency()->mutable_asp();

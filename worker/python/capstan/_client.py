@@ -11,7 +11,7 @@ from typing import Optional
 
 _ERROR_BYTES = 1024
 _OK, _TIMEOUT, _ENDED, _WRONG, _DIVERGED = range(5)
-_NAME_KEYS = 1  # A work's kind.
+_COMPUTE, _NAME_KEYS, _EVALUATE, _NAME_TEST_KEYS = range(4)  # A work's kind.
 _POLL_SECONDS = 0.2  # Between two looks for Ctrl-C.
 
 
@@ -25,7 +25,7 @@ class Diverged(Error):
 
 @dataclass(frozen=True)
 class Work:
-    """A batch to compute the gradient of, or to name the keys of."""
+    """A batch to compute the gradient of, to evaluate, or to name the keys of."""
 
     names_keys: bool  # The keys of its rows are asked for; it is to be computed later.
     epoch: int
@@ -33,6 +33,7 @@ class Work:
     slot: int  # Which of the iteration's batches it is under BSP, else -1.
     seed: int  # The same for the same samples in the same epoch, whoever computes them.
     samples: tuple[int, ...]  # Their numbers in the data, in order.
+    tests: bool = False  # They are of the test data, and are to be evaluated.
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,12 @@ class _Work(ctypes.Structure):
                 ("iteration", ctypes.c_int64), ("slot", ctypes.c_int64), ("seed", ctypes.c_uint64),
                 ("samples", ctypes.POINTER(ctypes.c_int64)), ("sample_count", ctypes.c_int64),
                 ("kind", ctypes.c_int64)]
+
+
+def _described(work: _Work) -> Work:
+    return Work(work.kind in (_NAME_KEYS, _NAME_TEST_KEYS), work.epoch, work.iteration, work.slot,
+                work.seed, tuple(work.samples[:work.sample_count]),
+                work.kind in (_EVALUATE, _NAME_TEST_KEYS))
 
 
 class _Tensor(ctypes.Structure):
@@ -100,6 +107,8 @@ def _load() -> ctypes.CDLL:
         ("tensor_count", number, [task, number]),
         ("tensor", ctypes.c_int, [task, number, number, ctypes.POINTER(_Tensor), text]),
         ("next", ctypes.c_int, [task, ctypes.c_double, ctypes.POINTER(_Work), text]),
+        ("upcoming_count", number, [task]),
+        ("upcoming", ctypes.c_int, [task, number, ctypes.POINTER(_Work), text]),
         ("name_keys", ctypes.c_int,
          [task, number, ctypes.c_void_p, number, ctypes.c_void_p, text]),
         ("parameters", ctypes.c_void_p, [task, number]),
@@ -137,6 +146,11 @@ class Task:
 
     def _message(self) -> str:
         return self._error.value.decode(errors="replace")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended here."""
+        return self._task is None
 
     def _handle(self) -> int:
         if self._task is None:
@@ -182,8 +196,17 @@ class Task:
             if code == _ENDED:
                 return None
             self._check(code)
-            return Work(work.kind == _NAME_KEYS, work.epoch, work.iteration, work.slot, work.seed,
-                        tuple(work.samples[:work.sample_count]))
+            return _described(work)
+
+    def upcoming(self) -> list[Work]:
+        """The batches planned after the current work, in order. Some may go to other workers."""
+        works = []
+        for index in range(self._library.capstan_task_upcoming_count(self._handle())):
+            work = _Work(size=ctypes.sizeof(_Work))
+            self._check(self._library.capstan_task_upcoming(self._handle(), index,
+                                                            ctypes.byref(work), self._error))
+            works.append(_described(work))
+        return works
 
     def name_keys(self, table: int, keys: int, count: int, places: int) -> None:
         """The current work needs the rows of `count` keys: int64 from the address `keys` on.

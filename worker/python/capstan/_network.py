@@ -3,7 +3,7 @@
 import ctypes
 import os
 import pathlib
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import torch
 
@@ -11,15 +11,39 @@ from capstan import _model
 from capstan._arrays import Memory
 from capstan._client import Error
 from capstan._embedding import EmbeddingBag
+from capstan._overlap import Overlap
 from capstan._session import Group, Rows, Rule, Session
 
 _DTYPES = {"f": torch.float32, "q": torch.int64}
+_TRAINED_TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def _groups_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer
+def _check_parameter(name: str, parameter: torch.Tensor) -> None:
+    if parameter.dtype not in _TRAINED_TYPES:
+        raise Error(f"the parameter {name!r} is {parameter.dtype}, expected float32, float16 or "
+                    "bfloat16: the servers hold fp32")
+    if parameter.device.type not in ("cpu", "cuda"):
+        raise Error(f"the parameter {name!r} is on the device {str(parameter.device)!r}, expected "
+                    "'cpu'")
+
+
+def _check_bags_alone(model: torch.nn.Module) -> None:
+    """Raises Error if there is something that a torch optimizer is needed for."""
+    needs = next((f"the parameter {name!r}" for name, parameter in model.named_parameters()
+                  if parameter.requires_grad), None)
+    if needs is None and not any(isinstance(module, EmbeddingBag) for module in model.modules()):
+        needs = "a model without an EmbeddingBag"
+    if needs is not None:
+        raise Error(f"the optimizer is None, expected one of torch.optim for {needs}")
+
+
+def _groups_of(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer]
                ) -> list[dict[str, torch.Tensor]]:
     """The trained parameters of a model by name, for each of the optimizer's groups."""
-    groups = []
+    groups: list[dict[str, torch.Tensor]] = []
+    if optimizer is None:
+        _check_bags_alone(model)
+        return groups
     for group in optimizer.param_groups:
         trained = {id(parameter) for parameter in group["params"]}
         found = {name: parameter for name, parameter in model.named_parameters()
@@ -27,6 +51,8 @@ def _groups_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer
         if len(found) != len(trained):
             raise Error(f"the optimizer has {len(trained)} parameters, and {len(found)} of them "
                         "are the model's: expected the model whose parameters it has")
+        for name, parameter in found.items():
+            _check_parameter(name, parameter)
         groups.append(found)
     return groups
 
@@ -55,12 +81,17 @@ def _floats(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Network:
-    """A module, and which of its tensors are trained, averaged and looked up."""
+    """A module, and which of its tensors are trained, averaged and looked up.
 
-    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    optimizer: has the trained ones; None: the module has EmbeddingBags alone.
+    Raises Error if that is not so, or if the servers cannot hold a parameter.
+    """
+
+    def __init__(self, model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer]) -> None:
         groups = _groups_of(model, optimizer)
+        self._model = model
         self._groups, self._averages = groups, _averages_of(model, groups)
-        self._parameters = {name: tensor for group in groups for name, tensor in group.items()}
+        self.parameters = {name: tensor for group in groups for name, tensor in group.items()}
         self._bags = {module.name: module for module in model.modules()
                       if isinstance(module, EmbeddingBag)}
 
@@ -71,9 +102,23 @@ class Network:
         session.rows = {name: Rows(bag.optimizer, bag.described)
                         for name, bag in self._bags.items()}
 
+    def look_again(self) -> None:
+        """The module may have been moved or changed since.
+
+        Raises Error if it has other parameters now, or such as the servers cannot hold.
+        """
+        parameters = dict(self._model.named_parameters())
+        for name, parameter in self.parameters.items():
+            if parameters.get(name) is not parameter:
+                raise Error(f"the model's parameter {name!r} is another one than "
+                            "capstan.torch.Optimizer was made with: make it when the model is "
+                            "complete")
+            _check_parameter(name, parameter)
+        self._averages = _averages_of(self._model, self._groups)  # Moving replaces buffers.
+
     def initial(self, name: str) -> bytes:
         """A tensor's values. (Not by numpy(): PyTorch may be there without it.)"""
-        values = _floats({**self._parameters, **self._averages}[name])
+        values = _floats({**self.parameters, **self._averages}[name])
         return ctypes.string_at(values.data_ptr(), values.numel() * values.element_size())
 
     def keys_of(self, batch: Any) -> dict[str, Memory]:
@@ -85,7 +130,7 @@ class Network:
     def take(self, session: Session) -> None:
         """Copies what the current batch has into the module."""
         with torch.no_grad():
-            for name, tensor in (*self._parameters.items(), *self._averages.items()):
+            for name, tensor in (*self.parameters.items(), *self._averages.items()):
                 values = torch.frombuffer(session.values(name), dtype=torch.float32)
                 tensor.copy_(values.view(tensor.shape))
             for name, bag in self._bags.items():
@@ -97,12 +142,45 @@ class Network:
                          torch.frombuffer(places, dtype=torch.int64) if len(places)
                          else torch.empty(0, dtype=torch.int64))
 
-    def put(self, session: Session) -> None:
-        """Sends the gradients that `backward` has left, and the averages."""
+    def evaluate(self, evaluate: Callable[[Any], Any], batch: Any) -> tuple[float, int]:
+        """A user's function without gradients and in evaluation mode: mean loss, and hits.
+
+        Raises Error if it returns neither a number nor two.
+        """
+        modes = [(module, module.training) for module in self._model.modules()]
+        self._model.eval()
+        try:
+            with torch.no_grad():
+                found = evaluate(batch)
+        finally:
+            for module, mode in modes:
+                module.training = mode
+            for bag in self._bags.values():
+                bag.gradient()  # Its rows are gone.
+        loss, correct = found if isinstance(found, tuple) and len(found) == 2 else (found, 0)
+        try:
+            return float(loss), int(correct)
+        except (TypeError, ValueError):
+            raise Error(f"evaluate has returned {type(found).__name__}, expected a batch's mean "
+                        "loss, or that and the number of samples classified correctly") from None
+
+    def overlap(self, session: Session) -> Overlap:
+        """What sends gradients as `backward` makes them. REQUIRES: the session has begun."""
+        assert session.task is not None
+        return Overlap(self.parameters, session.task.tables[0],
+                       lambda name, gradient: self._put(session, name, gradient),
+                       session.task.release)
+
+    def put(self, session: Session, already: set[str]) -> None:
+        """Sends the gradients that `backward` has left, and the averages.
+
+        already: parameters whose gradients were sent.
+        """
         for name, bag in self._bags.items():
             self._put(session, name, bag.gradient())
-        for name, tensor in self._parameters.items():
-            self._put(session, name, tensor.grad)
+        for name, tensor in self.parameters.items():
+            if name not in already:
+                self._put(session, name, tensor.grad)
         for name, tensor in self._averages.items():
             self._put(session, name, tensor)
 

@@ -4,6 +4,7 @@ import atexit
 import collections
 import ctypes
 import math
+import os
 import sys
 import threading
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ Rule = dict[str, Any]  # The `optimizer` of a job file.
 Shape = tuple[int, ...]
 # From updates an epoch and epochs to each group's schedule.
 Schedules = Callable[[int, int], list[dict[str, Any]]]
+# From a work of the test data to its mean loss, and how many samples were classified correctly.
+Evaluate = Callable[[Work], tuple[float, int]]
 
 _maker: Optional[str] = None  # What has made the process's session.
 
@@ -84,6 +87,7 @@ class Session:
         self._made: collections.OrderedDict[tuple[int, int], MadeBatch] = collections.OrderedDict()
         self._places: dict[str, _Place] = {}
         self._thread = 0
+        self._process = os.getpid()
 
     def shapes(self) -> dict[str, Shape]:
         """Of all tensors, by name: first the trained ones, then the averages."""
@@ -93,7 +97,7 @@ class Session:
     # ---- the first run
 
     def declare(self, samples: int, batch_size: int, epochs: int,
-                initial: Callable[[str], bytes]) -> None:
+                initial: Callable[[str], bytes], test_samples: int = 0) -> None:
         """If this is the first run, writes the job and leaves the script.
 
         initial: a tensor's values as fp32, row by row.
@@ -109,7 +113,8 @@ class Session:
             updates = _job.updates_an_epoch(samples, batch_size, self._job)
             rules = [rule | {"schedule": schedule}
                      for rule, schedule in zip(rules, self.schedules(updates, epochs))]
-        used = [rules[0]]  # The job's, then the program's.
+        # The job's, then the program's.
+        used = [rules[0] if rules else next(iter(self.rows.values())).rule]
 
         def number(rule: Rule) -> dict[str, int]:
             if rule not in used:
@@ -118,6 +123,7 @@ class Session:
 
         program = {
             "samples": samples,
+            "test_samples": test_samples,
             "parameters": [{**_described(item), **number(rule)}
                            for group, rule in zip(self.groups, rules)
                            for item in group.tensors.items()],
@@ -137,7 +143,7 @@ class Session:
             raise Error("the script loops over its batches a second time, expected one loop "
                         "(epochs=N passes over the samples N times)")
         self.task = Task()
-        self._thread = threading.get_ident()
+        self._thread, self._process = threading.get_ident(), os.getpid()
         atexit.register(self._leave)
         mine: dict[str, Any] = {**self.shapes(), **{
             name: rows.described["dim"] for name, rows in self.rows.items()}}
@@ -157,30 +163,40 @@ class Session:
 
     def _leave(self) -> None:
         """At the interpreter's exit: says why the task is not done."""
-        assert self.task is not None
+        if self.task is None or self.task.closed or os.getpid() != self._process:
+            return
         error = getattr(sys, "last_value", None)
-        if error is not None and self.work is not None:
+        if error is not None:
             self.task.fail(f"{type(error).__name__}: {error}")
         self.task.close()
 
-    def next(self, make: Callable[[Work], tuple[Any, dict[str, Memory]]]) -> Optional[Work]:
-        """The next batch, which is then the current one; None: the job is done.
+    def next(self, make: Callable[[Work], tuple[Any, dict[str, Memory]]],
+             evaluate: Optional[Evaluate] = None) -> Optional[Work]:
+        """The next batch to train, which is then the current one; None: the job is done.
 
         make: makes a batch before its turn, and says which keys of each table of rows it needs.
+        evaluate: is called for each batch of the test data that comes before.
         """
         assert self.task is not None
         self._expect_thread()
         if self.work is not None:
             raise Error(f"iteration {self.work.iteration}: the next batch is asked for before the "
-                        "gradient of this one was sent (optimizer.step() or batch.finish())")
-        while (work := self.task.next()) is not None and work.names_keys:
-            self._name_keys(work, *make(work))
-        self.work = work
-        if work is None:
-            self.task.close()
-            return None
-        self.made = self._made.get((work.epoch, work.seed))
-        return work
+                        "gradient of this one was sent (optimizer.step() or batch.finish()): to "
+                        "accumulate over n batches use n times the batch size, and compute n parts "
+                        "of each batch before its end")
+        while (work := self.task.next()) is not None:
+            if work.names_keys:
+                self._name_keys(work, *make(work))
+                continue
+            self.work, self.made = work, self._made.get((work.epoch, work.seed))
+            if not work.tests:
+                return work
+            if evaluate is None:
+                raise Error("the job has test samples, and the script none: it must declare the "
+                            "same each time")
+            self.finish(*evaluate(work))
+        self.task.close()
+        return None
 
     def _name_keys(self, work: Work, content: Any, keys: dict[str, Memory]) -> None:
         assert self.task is not None

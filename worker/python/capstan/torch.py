@@ -17,27 +17,36 @@ Buffers (running statistics of batch norm) and parameters that are not trained a
 job: after each iteration they are the mean of what its batches left, weighted by their samples, so
 that all workers have the same. DistributedDataParallel takes those of rank 0.
 
+To accumulate gradients, ask for batches that are n times as large and call backward() for each of n
+parts of a batch, each loss divided by n, before its one step().
+
 After the job `load` puts its model into a network, to evaluate it.
 
-What is not there yet: GPUs, accumulation over several batches, evaluation while the job trains.
+`torch.autocast` works as in PyTorch's documentation. With a GradScaler a batch whose step it leaves
+out comes again, with the scale that it has lowered; it knows nothing of the rows of EmbeddingBags,
+for which bfloat16, which needs no scaler, is the way.
+
+The servers hold fp32. Parameters of float16 and bfloat16 are rounded from that for each batch;
+other types are refused. What is not there yet: GPUs.
 """
 
 from typing import Any, Callable, Iterator, Optional
 
 import torch
 
-from capstan import _rules
+from capstan import _loading, _rules
 from capstan._arrays import Memory
 from capstan._client import Error, Work
 from capstan._embedding import EmbeddingBag
 from capstan._network import Network, load
+from capstan._overlap import Overlap
 from capstan._session import Session
+from capstan._skipped import SkippedSteps
 
 __all__ = ["EmbeddingBag", "Error", "Optimizer", "batches", "current", "deterministic", "load"]
 
-_SEED_MASK = (1 << 63) - 1
-# With rows a batch is made before it is computed: its random numbers are not those of dropout.
-_MADE_EARLIER = 0x2545F4914F6CDD1D
+Evaluate = Callable[[Any], Any]
+Make = Callable[[Work], tuple[Any, dict[str, Memory]]]
 
 _made: Optional["Optimizer"] = None  # A process has one.
 
@@ -46,7 +55,7 @@ class Optimizer:
     """Sends the gradients of a model to the servers, which update by the wrapped optimizer's rule.
 
     optimizer: one of torch.optim's SGD, Adam, AdamW, Adagrad, RMSprop and Adadelta. It is never
-        stepped.
+        stepped. None: the model has EmbeddingBags alone.
     model: has the optimizer's parameters, and the tables of its EmbeddingBags.
     sync: "bsp", "ssp:N" (at most N iterations of staleness) or "asp".
     slots: BSP, batches of an iteration; None: one for each worker.
@@ -54,38 +63,51 @@ class Optimizer:
     schedule: one of torch.optim.lr_scheduler's that needs no losses, over `optimizer`. The servers
         follow it from the first update on; stepping it in the loop changes nothing.
     schedule_every: "update": PyTorch would step it after each update; "epoch": after each epoch.
+    overlap: gradients leave for the servers while backward() computes others. It is to be called
+        once a batch then, and nothing may change gradients afterwards: no clipping. The result is
+        the same.
 
     Raises Error for an optimizer, a setting or a schedule that the servers do not have, for a model
-    that lacks the optimizer's parameters, and for a second Optimizer in a process; ValueError for a
-    `sync` or `schedule_every` that is none of those.
+    that lacks the optimizer's parameters or has others without one, for parameters of other types
+    than the three above, and for a second Optimizer in a process; ValueError for a `sync` or
+    `schedule_every` that is none of those.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module, *,
+    def __init__(self, optimizer: Optional[torch.optim.Optimizer], model: torch.nn.Module, *,
                  sync: str = "bsp", slots: Optional[int] = None, seed: int = 1,
-                 schedule: Any = None, schedule_every: str = "update") -> None:
+                 schedule: Any = None, schedule_every: str = "update", overlap: bool = False
+                 ) -> None:
         global _made
         if schedule_every not in ("update", "epoch"):
             raise ValueError(f"schedule_every is {schedule_every!r}, expected 'update' or 'epoch'")
         self._network = network = Network(model, optimizer)
-        rules = _rules.server_optimizers(optimizer)
+        if optimizer is None and schedule is not None:
+            raise Error("the optimizer is None, expected one of torch.optim for the schedule")
+        rules = [] if optimizer is None else _rules.server_optimizers(optimizer)
         self._session = session = Session("capstan.torch.Optimizer", sync, slots, seed)
         network.add_to(session, rules)
-        if schedule is not None:
+        if schedule is not None and optimizer is not None:
             session.schedules = lambda updates, epochs: _rules.server_schedules(
                 optimizer, schedule, updates * epochs, updates if schedule_every == "epoch" else 1)
         self._optimizer = optimizer
+        self._skipped = SkippedSteps(network.parameters.values())
+        self._overlaps = overlap
+        self._overlap: Optional[Overlap] = None  # In the loop.
         self._rates = None if schedule is not None else self._current_rates()
         _made = self
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """Those of the wrapped optimizer."""
-        groups: list[dict[str, Any]] = self._optimizer.param_groups
+        groups: list[dict[str, Any]] = (
+            [] if self._optimizer is None else self._optimizer.param_groups)
         return groups
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients of the parameters."""
-        self._optimizer.zero_grad(set_to_none)
+        self._skipped.before_clearing()
+        if self._optimizer is not None:
+            self._optimizer.zero_grad(set_to_none)
 
     def step(self, loss: Optional[torch.Tensor] = None, *, correct: int = 0) -> None:
         """Sends the gradients of the current batch, which `backward` of its mean loss has left.
@@ -100,35 +122,68 @@ class Optimizer:
             raise Error(f"the learning rates are {self._current_rates()} now and were "
                         f"{self._rates}: the servers have them; give the scheduler to "
                         "capstan.torch.Optimizer (schedule=)")
-        self._network.put(session)
+        self._network.put(session, set() if self._overlap is None else self._overlap.end())
+        self._skipped.stepped()
         session.finish(0.0 if loss is None else float(loss.detach()), int(correct))
 
-    def _batches(self, dataset: Any, batch_size: int, epochs: int,
-                 collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
+    def _batches(self, loader: _loading.Loader, evaluate: Optional[Evaluate]) -> Iterator[Any]:
+        """The loop on a worker."""
         session, network = self._session, self._network
 
-        def load_batch(work: Work) -> Any:
-            return collate([dataset[sample] for sample in work.samples])
+        def load(work: Work) -> Any:
+            assert session.task is not None
+            return loader.load(work, session.task.upcoming)
 
         def make(work: Work) -> tuple[Any, dict[str, Memory]]:
-            torch.manual_seed((work.seed ^ _MADE_EARLIER) & _SEED_MASK)
-            batch = load_batch(work)
+            batch = load(work)
             return batch, network.keys_of(batch)
 
-        session.declare(len(dataset), batch_size, epochs, network.initial)
-        session.begin()
-        while (work := session.next(make)) is not None:
-            torch.manual_seed(work.seed & _SEED_MASK)
-            batch = load_batch(work) if session.made is None else session.made.content
+        def prepared(work: Work) -> Any:
+            """The batch of a work, with its parameters in the network."""
+            batch = load(work) if session.made is None else session.made.content
+            _loading.seed(work.seed)
             network.take(session)
+            return batch
+
+        def evaluated(work: Work) -> tuple[float, int]:
+            assert evaluate is not None
+            return network.evaluate(evaluate, prepared(work))
+
+        session.begin()
+        if self._overlaps:
+            self._overlap = network.overlap(session)
+        while (work := self._next(make, None if evaluate is None else evaluated)) is not None:
+            batch = prepared(work)
+            if self._overlap is not None:
+                self._overlap.begin()
             yield batch
 
+    def _next(self, make: Make, evaluate: Optional[Callable[[Work], tuple[float, int]]]
+              ) -> Optional[Work]:
+        """The next batch; the same again if its step was skipped."""
+        if self._session.work is not None and self._skipped.comes_again():
+            return self._session.work
+        return self._session.next(make, evaluate)
+
     def _current_rates(self) -> list[float]:
-        return [group["lr"] for group in self._optimizer.param_groups]
+        return [group["lr"] for group in self.param_groups]
+
+
+def _length_of(dataset: Any, what: str) -> int:
+    """The number of a dataset's samples. Raises Error if it has none, or no numbers for them."""
+    kind = type(dataset).__name__
+    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        raise Error(f"{what} is a {kind}, expected one with __len__ and __getitem__: samples are "
+                    "given to workers by their numbers")
+    if len(dataset) == 0:
+        raise Error(f"{what} is an empty {kind}, expected at least one sample")
+    return len(dataset)
 
 
 def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
-            collate: Optional[Callable[[list[Any]], Any]] = None) -> Iterator[Any]:
+            collate: Optional[Callable[[list[Any]], Any]] = None, workers: int = 0,
+            prefetch: int = 2, test: Any = None, evaluate: Optional[Callable[[Any], Any]] = None
+            ) -> Iterator[Any]:
     """Yields the batches that this worker computes, with the newest parameters in the model.
 
     dataset: has __len__ and __getitem__, the same on each worker. Every sample comes once an
@@ -136,14 +191,39 @@ def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
     batch_size: samples of a batch; the last one of an epoch may have fewer.
     epochs: passes over the dataset.
     collate: makes a batch of a list of samples; default: PyTorch's default_collate.
+    workers: processes that load batches ahead, as a DataLoader's num_workers. 0: this one loads
+        them. They are forked before the first batch. Batches are the same for any number: the
+        random numbers of Python, NumPy and PyTorch are seeded for each.
+    prefetch: batches that each of them loads ahead, at most; 16 in all.
+    test: data as `dataset`. It is evaluated after each epoch, by all workers, with the model that
+        the epoch has left; the job has its mean loss and accuracy.
+    evaluate: from a batch of `test` to its mean loss, or that and the number of samples that were
+        classified correctly. It is called between two batches of the loop, with the model in
+        evaluation mode and without gradients.
 
-    Raises Error if there is no Optimizer yet, if the job has other tensors than the model, or if a
-    batch is asked for before the step of the one before.
+    Raises Error if there is no Optimizer yet, if the job has other tensors than the model, if a
+    batch is asked for before the step of the one before, and if a sample cannot be loaded; it then
+    names the sample.
     """
     if _made is None:
         raise Error("there is no capstan.torch.Optimizer yet: make it before the batches")
-    yield from _made._batches(dataset, batch_size, epochs,
-                              collate or torch.utils.data.default_collate)
+    if workers < 0 or prefetch < 1:
+        raise ValueError(f"workers is {workers} and prefetch is {prefetch}, expected at least 0 "
+                         "and 1")
+    if (test is None) != (evaluate is None):
+        raise ValueError("test and evaluate belong together, expected both or none")
+    samples = _length_of(dataset, "the dataset")
+    test_samples = 0 if test is None else _length_of(test, "the test data")
+    _made._network.look_again()
+    _made._session.declare(samples, batch_size, epochs, _made._network.initial, test_samples)
+    collate = collate or torch.utils.data.default_collate
+    loader = _loading.Loader(
+        _loading.Source(dataset, collate),
+        None if test is None else _loading.Source(test, collate), workers, prefetch)
+    try:
+        yield from _made._batches(loader, evaluate)
+    finally:
+        loader.close()
 
 
 def current() -> Work:

@@ -1,5 +1,7 @@
 """A small CNN with batch norm on Fashion-MNIST, by AdamW with a cosine schedule.
 
+It is tested after each epoch (`capstan job describe`), and once more with the exported model.
+
     capstan run --workers=2 --output=model fashion_mnist.py --data=FOLDER
     python3 fashion_mnist.py --data=FOLDER --evaluate=model
 """
@@ -23,12 +25,18 @@ def network():
                          nn.Linear(32 * 7 * 7, 10))
 
 
+def loss_and_hits(net, batch):
+    """A batch's mean loss, and how many of its images are classified correctly."""
+    images, labels = batch
+    logits = net(images)
+    return nn.functional.cross_entropy(logits, labels), int((logits.argmax(1) == labels).sum())
+
+
 def evaluate(net, data):
     net.eval()
-    hits = 0
     with torch.no_grad():
-        for images, labels in torch.utils.data.DataLoader(data, 1000):
-            hits += int((net(images).argmax(1) == labels).sum())
+        hits = sum(loss_and_hits(net, batch)[1]
+                   for batch in torch.utils.data.DataLoader(data, 1000))
     print(f"test accuracy {hits / len(data):.4f}")
 
 
@@ -41,20 +49,21 @@ def main():
     options = parser.parse_args()
     torch.manual_seed(1)
     net = network()
+    test = data_sets.Images(options.data, "t10k", options.samples)
     if options.evaluate:
         capstan.torch.load(net, options.evaluate)
-        evaluate(net, data_sets.Images(options.data, "t10k", options.samples))
+        evaluate(net, test)
         return
     data = data_sets.Images(options.data, "train", options.samples)
     adamw = torch.optim.AdamW(net.parameters(), 3e-3)
     cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adamw, options.epochs)
     optimizer = capstan.torch.Optimizer(adamw, net, schedule=cosine, schedule_every="epoch")
-    for images, labels in capstan.torch.batches(data, 64, epochs=options.epochs):
+    for batch in capstan.torch.batches(data, 64, epochs=options.epochs, test=test,
+                                       evaluate=lambda batch: loss_and_hits(net, batch)):
         optimizer.zero_grad()
-        logits = net(images)
-        loss = nn.functional.cross_entropy(logits, labels)
+        loss, hits = loss_and_hits(net, batch)
         loss.backward()
-        optimizer.step(loss, correct=int((logits.argmax(1) == labels).sum()))
+        optimizer.step(loss, correct=hits)
 
 
 if __name__ == "__main__":

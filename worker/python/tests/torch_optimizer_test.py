@@ -1,4 +1,4 @@
-"""capstan.torch without a cluster: which optimizers and scripts are taken, and what is declared."""
+"""capstan.torch without a cluster: which models and scripts are taken, and what is declared."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from unittest import mock
 try:
     import torch
     import capstan.torch
-    from capstan import _job, _rules, _session, optimizers
+    from capstan import _client, _job, _network, _overlap, _rules, _session, _skipped, optimizers
 except ImportError:
     torch = None
 
@@ -200,6 +200,159 @@ class TorchOptimizerTest(unittest.TestCase):
         self.refused("keys are torch.float32, expected", lambda: bag(torch.tensor([[4.0]])))
         self.refused("keys are list, expected", lambda: bag.keys_of([[4]]))
         self.refused("mode is 'max'", lambda: self.bag(mode="max"))
+
+    def test_embeddings_alone_need_no_torch_optimizer(self):
+        self.net = torch.nn.ModuleDict({"ads": self.bag()})
+        job = self.declared(lambda: None)
+        self.assertEqual(job["program"]["parameters"], [])
+        self.assertEqual(job["optimizer"]["learning_rate"], 0.05)
+        self.assertEqual(job["program"]["optimizers"], [])
+        self.assertNotIn("optimizer", job["program"]["rows"][0])
+        self.net["head"] = torch.nn.Linear(2, 1)
+        self.refused("the optimizer is None, expected one of torch.optim for the parameter "
+                     "'head.weight'", lambda: self.declared(lambda: None))
+        self.net = torch.nn.BatchNorm1d(2, affine=False)
+        self.refused("expected one of torch.optim for a model without an EmbeddingBag",
+                     lambda: self.declared(lambda: None))
+
+    def sgd(self):
+        return torch.optim.SGD(self.net.parameters(), lr=0.5)
+
+    def test_parameters_that_servers_cannot_hold_are_refused(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            self.net.to(dtype)
+            self.declared(self.sgd)
+        self.refused("the parameter '0.weight' is torch.float64, expected float32, float16 or",
+                     lambda: self.declared(lambda: self.net.double() and self.sgd()))
+        self.net = torch.nn.Linear(3, 2, device="meta")
+        self.refused("the parameter 'weight' is on the device 'meta', expected 'cpu'",
+                     lambda: self.declared(self.sgd))
+
+    def test_a_model_that_has_changed_since_is_looked_at_again(self):
+        optimizer = capstan.torch.Optimizer(self.sgd(), self.net)
+        self.net.double()  # This makes new buffers.
+        self.refused("the parameter '0.weight' is torch.float64",
+                     lambda: next(capstan.torch.batches(range(100), 10)))
+        self.net.float()
+        optimizer._network.look_again()
+        self.assertIs(optimizer._network._averages["1.running_mean"], self.net[1].running_mean)
+        self.net[0] = torch.nn.Linear(3, 2)
+        self.refused("the model's parameter '0.weight' is another one than capstan.torch.Optimizer",
+                     lambda: next(capstan.torch.batches(range(100), 10)))
+
+    def test_data_without_numbers_are_refused(self):
+        class Stream(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(range(10))
+
+        def batches(*arguments, **named):
+            return lambda: next(capstan.torch.batches(*arguments, **named))
+
+        capstan.torch.Optimizer(self.sgd(), self.net)
+        self.refused("the dataset is a Stream, expected one with __len__ and __getitem__",
+                     batches(Stream(), 10))
+        self.refused("the dataset is an empty list, expected at least one sample", batches([], 1))
+        self.refused("the test data is a generator, expected one with __len__",
+                     batches([1], 1, test=(x for x in ()), evaluate=len))
+        self.refused("test and evaluate belong together", batches([1], 1, test=[1]))
+        self.refused("workers is -1 and prefetch is 2, expected at least 0", batches([1], 1,
+                                                                                    workers=-1))
+
+    def test_an_evaluation_sees_no_gradients_and_leaves_the_modes_of_modules(self):
+        self.net[0].eval()
+
+        def evaluate(batch):
+            self.assertFalse(torch.is_grad_enabled())
+            self.assertFalse(self.net[1].training)
+            return batch
+
+        network = _network.Network(self.net, self.sgd())
+
+        def run(batch):
+            return network.evaluate(evaluate, batch)
+
+        self.assertEqual(run((torch.tensor(2.5), torch.tensor(3))), (2.5, 3))
+        self.assertEqual(run(torch.tensor(2.5)), (2.5, 0))
+        self.refused("evaluate has returned NoneType, expected a batch's mean loss",
+                     lambda: run(None))
+        self.assertEqual([module.training for module in self.net], [False, True])
+
+    def overlapped(self, calls):
+        """The net with its tensors in one table, and what it puts and releases in `calls`."""
+        tensors, first = [], 0
+        for name, tensor in self.net.named_parameters():
+            tensors.append(_client.Tensor(name, tuple(tensor.shape), first, tensor.numel()))
+            first += tensor.numel()
+        return _overlap.Overlap(
+            dict(self.net.named_parameters()),
+            _client.Table("parameters", _client.PARAMETERS, 0, tuple(tensors)),
+            lambda name, gradient: calls.append((name, gradient.numel())), calls.append)
+
+    def backward(self):
+        self.net(torch.tensor([[1.0, 2.0, 3.0], [2.0, 4.0, 0.0]])).square().sum().backward()
+
+    def test_gradients_leave_during_backward_from_the_end_of_the_table_on(self):
+        calls = []
+        overlap = self.overlapped(calls)
+        self.backward()  # Of no batch.
+        self.assertEqual(calls, [])
+        overlap.begin()
+        self.backward()
+        self.assertEqual(sorted(call for call in calls if isinstance(call, tuple)),
+                         [("0.bias", 2), ("0.weight", 6), ("1.bias", 2), ("1.weight", 2)])
+        releases = [call for call in calls if isinstance(call, int)]
+        self.assertEqual(releases, sorted(releases, reverse=True))
+        self.assertEqual(releases[-1], 0)
+        self.assertLess(calls.index(releases[0]), len(calls) - 2)
+        self.assertEqual(overlap.end(), dict(self.net.named_parameters()).keys())
+
+    def test_a_tensor_without_a_gradient_holds_back_what_lies_before_it(self):
+        calls = []
+        overlap = self.overlapped(calls)
+        overlap.begin()
+        self.net[0](torch.ones(1, 3)).sum().backward()
+        self.assertEqual(calls, [("0.bias", 2), ("0.weight", 6)])
+        self.assertEqual(overlap.end(), {"0.bias", "0.weight"})
+
+    def test_gradients_that_have_left_cannot_change(self):
+        overlap = self.overlapped([])
+        overlap.begin()
+        self.backward()
+        self.refused("backward.. adds to the gradient of '[01].[a-z]*', which has left",
+                     self.backward)
+        self.net.zero_grad()
+        overlap.begin()
+        self.backward()
+        torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1e6)
+        self.refused("was changed after backward.., as by clipping, and has left before",
+                     overlap.end)
+
+    def test_a_step_that_was_left_out_is_noticed_wherever_gradients_are_cleared(self):
+        weight = torch.nn.Parameter(torch.zeros(2))
+        for clears_at_end in (False, True):
+            skipped = _skipped.SkippedSteps([weight])
+
+            def compute(gradient, at_end=clears_at_end, skipped=skipped):
+                if not at_end:
+                    skipped.before_clearing()
+                    weight.grad = None
+                weight.grad = torch.tensor([gradient, 1.0])
+                if gradient < float("inf"):
+                    skipped.stepped()
+                if at_end:
+                    skipped.before_clearing()
+                    weight.grad = None
+
+            for _ in range(2):
+                compute(2.0)
+                for _ in range(_skipped._REPEATS_MAX):
+                    compute(float("inf"))
+                    self.assertTrue(skipped.comes_again())
+            compute(float("inf"))
+            self.refused("infinite after 40 skipped steps", skipped.comes_again)
+            skipped.stepped()
+            weight.grad = None
+            self.assertFalse(skipped.comes_again())
 
     def test_a_script_declares_its_job(self):
         job = self.declared(lambda: torch.optim.SGD(self.net.parameters(), lr=0.5),
