@@ -69,7 +69,6 @@ absl::Status Annotate(const v1::AnnotateJobRequest& request, const JobCaller& ca
   return absl::OkStatus();
 }
 
-// Returns "" if the caller is not authenticated.
 }  // namespace
 
 grpc::ServerUnaryReactor* SchedulerService::PostAdmission(grpc::ServerUnaryReactor* reactor,

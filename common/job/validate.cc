@@ -24,8 +24,6 @@ namespace {
 constexpr size_t kNameBytesMax = 64;
 constexpr int kExamplesABatchMax = 1 << 22;  // Their keys are counted in 32 bits.
 constexpr int kTraceBatchesMax = 1000;
-constexpr int64_t kCachedRowsMax = int64_t{1} << 30;
-constexpr int kCachedIterationsMax = 1000;
 
 void ValidateName(const std::string& name, FieldChecker check) {
   if (name.empty()) return;  // The default applies.
@@ -54,69 +52,6 @@ void ValidateCompute(const v1::JobSpec& spec, FieldChecker check) {
                 absl::StrCat("FP32 or TF32, since layer ", Quote(layer.name()),
                              " is an embedding, whose row numbers ", name, " does not hold"));
     return;
-  }
-}
-
-// Returns whether the job asks for a cache of rows, and may have one.
-bool ValidateCachedRows(const v1::JobSpec& spec, int64_t rows, FieldChecker check) {
-  if (!check.IntegerBetween("cached_rows", rows, 0, kCachedRowsMax, Presence::kExplicit)) {
-    return false;
-  }
-  if (rows == 0 || spec.model().has_sparse()) return rows > 0;
-  check.Wrong("cached_rows", absl::StrCat(rows), "nothing: only models of examples have rows");
-  return false;
-}
-
-// `Mode` is Ssp or Asp.
-template <typename Mode>
-void ValidateCorrections(const v1::JobSpec& spec, const Mode& mode, FieldChecker check) {
-  const float lambda = mode.delay_compensation();
-  check.Real("delay_compensation", lambda, AtLeast(0.0), Presence::kExplicit);
-  if (HasRows(spec)) {
-    constexpr const char* kExpected = "nothing: late gradients of rows are not corrected";
-    if (mode.rate_by_staleness()) check.Wrong("rate_by_staleness", "true", kExpected);
-    if (lambda > 0.0f) check.Wrong("delay_compensation", absl::StrCat(lambda), kExpected);
-    return;
-  }
-  const v1::Optimizer& optimizer = spec.optimizer();
-  if (!mode.rate_by_staleness() || optimizer.has_sgd() || optimizer.has_momentum() ||
-      optimizer.has_nesterov()) {
-    return;
-  }
-  check.Wrong("rate_by_staleness", "true",
-              "sgd, momentum or nesterov in optimizer: the others divide by the gradient's size");
-}
-
-void ValidateBsp(const v1::JobSpec& spec, FieldChecker check) {
-  const ConsistencyRule rule = ConsistencyOf(spec);
-  check.IntegerBetween("backups", rule.backups, 0, std::max(0, rule.slots - 1),
-                       Presence::kExplicit);
-}
-
-void ValidateSsp(const v1::JobSpec& spec, FieldChecker check) {
-  const v1::Consistency::Ssp& ssp = spec.consistency().ssp();
-  ValidateCorrections(spec, ssp, check);
-  check.IntegerAtLeast("staleness_bound", ssp.staleness_bound(), 0, Presence::kExplicit);
-  if (!ValidateCachedRows(spec, ssp.cached_rows(), check) || ssp.staleness_bound() >= 2) return;
-  check.Wrong("cached_rows", absl::StrCat(ssp.cached_rows()),
-              absl::StrCat("nothing: with staleness_bound ", ssp.staleness_bound(),
-                           " no row may be used twice, at least 2 is needed"));
-}
-
-void ValidateAsp(const v1::JobSpec& spec, FieldChecker check) {
-  const v1::Consistency::Asp& asp = spec.consistency().asp();
-  ValidateCorrections(spec, asp, check);
-  const bool caches = ValidateCachedRows(spec, asp.cached_rows(), check);
-  if (caches && asp.read_own_pushes()) {
-    check.Wrong("cached_rows", absl::StrCat(asp.cached_rows()),
-                "nothing with read_own_pushes: own pushes are missing in rows that were kept");
-  }
-  if (caches) {
-    check.IntegerBetween("cached_iterations", asp.cached_iterations(), 1, kCachedIterationsMax,
-                         Presence::kImplicit);
-  } else if (asp.cached_rows() == 0 && asp.cached_iterations() != 0) {
-    check.Wrong("cached_iterations", absl::StrCat(asp.cached_iterations()),
-                "nothing without cached_rows");
   }
 }
 
@@ -297,9 +232,7 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   } else {
     check.Missing("optimizer", "a kind, such as sgd {}, and learning_rate");
   }
-  ValidateBsp(spec, check.In("consistency.bsp"));
-  ValidateSsp(spec, check.In("consistency.ssp"));
-  ValidateAsp(spec, check.In("consistency.asp"));
+  ValidateConsistency(spec, check.In("consistency"));
   if (spec.has_resources()) {
     ValidateResources(spec, check.In("resources"));
   } else {

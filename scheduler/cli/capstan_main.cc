@@ -1,4 +1,4 @@
-// capstan: the command line. It adds the groups of commands, each of which has its own file.
+// capstan: the command line. commands.h lists its groups of commands, which have their own files.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -8,43 +8,24 @@
 #include "common/net/credentials.h"
 #include "common/process/version.h"
 #include "common/storage/private_files.h"
-#include "scheduler/cli/certificates/cert_command.h"
-#include "scheduler/cli/cluster_command.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/command_names.h"
-#include "scheduler/cli/config_command.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/init/init_command.h"
-#include "scheduler/cli/job_command.h"
-#include "scheduler/cli/logs_command.h"
-#include "scheduler/cli/operations/checkpoint_command.h"
-#include "scheduler/cli/operations/node_command.h"
-#include "scheduler/cli/operations/restore_command.h"
-#include "scheduler/cli/operations/stop_command.h"
-#include "scheduler/cli/prediction_command.h"
-#include "scheduler/cli/table_command.h"
 
 namespace capstan::cli {
 namespace {
 
 void AddCommands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(1);
-  AddClusterCommands(*AddGroup(app, "cluster", "A cluster on this machine"), line);
-  AddInitCommand(app, line);
-  CLI::App* job = AddGroup(app, "job", "Submit and watch training jobs");
-  AddJobCommands(*job, line);
-  AddStopCommand(*job, line);
-  AddResumeCommand(*job, line);
-  AddRecoverCommand(*job, line);
-  AddLogsCommand(*job, line);
-  AddNodeCommands(*AddGroup(app, "node", "The cluster's servers and workers"), line);
-  AddCheckpointCommands(*AddGroup(app, "checkpoint", "Copies of whole jobs on disk"), line);
-  AddTableCommands(*AddGroup(app, "table", "The parameters that servers hold"), line);
-  AddPredictionCommands(app, line);
-  AddCertCommands(*AddGroup(app, "cert", "Certificates: who may take part in a cluster"), line);
-  AddConfigCommands(*AddGroup(app, "config", "Settings of this command line"), line);
-  AddVersionCommand(app, line);
+  for (const CommandGroup& group : kCommandGroups) {
+    const std::string name = group.name;
+    CLI::App& parent = name.empty() ? app : *AddGroup(app, name, group.description);
+    for (AddFunction* const add : group.add) {
+      if (add != nullptr) add(parent, line);
+    }
+  }
   // The footer comes last, because later commands would inherit it.
   app.footer(
       "Examples:\n"

@@ -12,7 +12,6 @@
 namespace capstan::cli {
 namespace {
 
-constexpr absl::Duration kCallTimeout = absl::Seconds(15);
 // The scheduler reads a job's data before it answers.
 constexpr absl::Duration kSubmitTimeout = absl::Minutes(2);
 constexpr absl::Duration kPullTimeout = absl::Minutes(2);
@@ -52,14 +51,14 @@ void SchedulerClient::AwaitReturn() {
   channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kReturnWait));
 }
 
-template <typename Response, typename Method, typename Request>
-absl::StatusOr<Response> SchedulerClient::Ask(Method method, const Request& request,
-                                              absl::Duration timeout) {
+absl::Status SchedulerClient::Ask(absl::Duration timeout,
+                                  absl::FunctionRef<grpc::Status(grpc::ClientContext*)> call) {
   AwaitReturn();
-  auto response = Call<Response>(*stub_, method, request, timeout);
-  away_ = absl::IsUnavailable(response.status());
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  grpc::ClientContext context;
+  SetDeadline(context, timeout);
+  const absl::Status status = FromGrpcStatus(call(&context));
+  away_ = absl::IsUnavailable(status);
+  return Explain(status);
 }
 
 absl::Status SchedulerClient::Explain(const absl::Status& status) const {
@@ -83,12 +82,7 @@ absl::Status SchedulerClient::Explain(const absl::Status& status) const {
 
 absl::StatusOr<v1::SubmitJobResponse> SchedulerClient::SubmitJob(v1::SubmitJobRequest request) {
   request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-  return Ask<v1::SubmitJobResponse>(&v1::Scheduler::Stub::SubmitJob, request, kSubmitTimeout);
-}
-
-absl::StatusOr<v1::ListJobsResponse> SchedulerClient::ListJobs() {
-  return Ask<v1::ListJobsResponse>(&v1::Scheduler::Stub::ListJobs, v1::ListJobsRequest(),
-                                   kCallTimeout);
+  return Ask(&v1::Scheduler::Stub::SubmitJob, request, kSubmitTimeout);
 }
 
 absl::StatusOr<v1::JobStatus> SchedulerClient::GetJob(const std::string& job_id) {
@@ -101,8 +95,7 @@ absl::StatusOr<v1::JobStatus> SchedulerClient::WaitJob(const std::string& job_id
   request.set_job_id(job_id);
   request.set_after_revision(revision);
   request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
-  auto response =
-      Ask<v1::GetJobResponse>(&v1::Scheduler::Stub::GetJob, request, wait + kCallTimeout);
+  auto response = Ask(&v1::Scheduler::Stub::GetJob, request, wait + kCallTimeout);
   if (!response.ok()) return response.status();
   return std::move(*response->mutable_status());
 }
@@ -111,35 +104,20 @@ absl::StatusOr<v1::StopJobResponse> SchedulerClient::StopJob(const std::string& 
   v1::StopJobRequest request;
   request.set_job_id(job_id);
   request.set_save(save == Save::kYes);
-  return Ask<v1::StopJobResponse>(&v1::Scheduler::Stub::StopJob, request, kCallTimeout);
+  return Ask(&v1::Scheduler::Stub::StopJob, request);
 }
 
 absl::StatusOr<v1::DeleteJobResponse> SchedulerClient::DeleteJob(const std::string& job_id) {
   v1::DeleteJobRequest request;
   request.set_job_id(job_id);
-  return Ask<v1::DeleteJobResponse>(&v1::Scheduler::Stub::DeleteJob, request, kCallTimeout);
-}
-
-absl::StatusOr<v1::AnnotateJobResponse> SchedulerClient::AnnotateJob(
-    const v1::AnnotateJobRequest& request) {
-  return Ask<v1::AnnotateJobResponse>(&v1::Scheduler::Stub::AnnotateJob, request, kCallTimeout);
-}
-
-absl::StatusOr<v1::ExportJobResponse> SchedulerClient::ExportJob(
-    const v1::ExportJobRequest& request) {
-  return Ask<v1::ExportJobResponse>(&v1::Scheduler::Stub::ExportJob, request, kCallTimeout);
-}
-
-absl::StatusOr<v1::ListRecoverableResponse> SchedulerClient::ListRecoverable() {
-  return Ask<v1::ListRecoverableResponse>(&v1::Scheduler::Stub::ListRecoverable,
-                                          v1::ListRecoverableRequest(), kCallTimeout);
+  return Ask(&v1::Scheduler::Stub::DeleteJob, request);
 }
 
 absl::StatusOr<v1::RecoverJobResponse> SchedulerClient::RecoverJob(const std::string& job) {
   v1::RecoverJobRequest request;
   request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
   request.set_job(job);
-  return Ask<v1::RecoverJobResponse>(&v1::Scheduler::Stub::RecoverJob, request, kCallTimeout);
+  return Ask(&v1::Scheduler::Stub::RecoverJob, request);
 }
 
 absl::StatusOr<v1::ReadTaskLogResponse> SchedulerClient::ReadKeptLog(
@@ -151,14 +129,13 @@ absl::StatusOr<v1::ReadTaskLogResponse> SchedulerClient::ReadKeptLog(
 }
 
 absl::StatusOr<v1::ListNodesResponse> SchedulerClient::ListNodes() {
-  return Ask<v1::ListNodesResponse>(&v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest(),
-                                    kCallTimeout);
+  return Ask(&v1::Scheduler::Stub::ListNodes, v1::ListNodesRequest());
 }
 
 absl::StatusOr<v1::GetTablesResponse> SchedulerClient::GetTables(const std::string& job_id) {
   v1::GetTablesRequest request;
   request.set_job_id(job_id);
-  return Ask<v1::GetTablesResponse>(&v1::Scheduler::Stub::GetTables, request, kCallTimeout);
+  return Ask(&v1::Scheduler::Stub::GetTables, request);
 }
 
 absl::StatusOr<v1::DrainNodeResponse> SchedulerClient::DrainNode(const std::string& node_id,
@@ -166,14 +143,14 @@ absl::StatusOr<v1::DrainNodeResponse> SchedulerClient::DrainNode(const std::stri
   v1::DrainNodeRequest request;
   request.set_node_id(node_id);
   request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
-  return Ask<v1::DrainNodeResponse>(&v1::Scheduler::Stub::DrainNode, request, wait + kCallTimeout);
+  return Ask(&v1::Scheduler::Stub::DrainNode, request, wait + kCallTimeout);
 }
 
 absl::StatusOr<v1::DrainNodeResponse> SchedulerClient::CancelDrain(const std::string& node_id) {
   v1::DrainNodeRequest request;
   request.set_node_id(node_id);
   request.set_cancel(true);
-  return Ask<v1::DrainNodeResponse>(&v1::Scheduler::Stub::DrainNode, request, kCallTimeout);
+  return Ask(&v1::Scheduler::Stub::DrainNode, request);
 }
 
 absl::StatusOr<v1::SaveCheckpointResponse> SchedulerClient::SaveCheckpoint(
@@ -182,8 +159,7 @@ absl::StatusOr<v1::SaveCheckpointResponse> SchedulerClient::SaveCheckpoint(
   request.set_job_id(job_id);
   request.set_asked_id(asked_id);
   request.set_wait_limit_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(wait)));
-  return Ask<v1::SaveCheckpointResponse>(&v1::Scheduler::Stub::SaveCheckpoint, request,
-                                         wait + kCallTimeout);
+  return Ask(&v1::Scheduler::Stub::SaveCheckpoint, request, wait + kCallTimeout);
 }
 
 ServerClient::ServerClient(const std::string& name, const std::string& address,

@@ -6,12 +6,17 @@
 #define CAPSTAN_SCHEDULER_CLI_CLIENT_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/status.h>
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/net/credentials.h"
@@ -23,6 +28,13 @@
 
 namespace capstan::cli {
 
+inline constexpr absl::Duration kCallTimeout = absl::Seconds(15);
+
+template <typename Request, typename Response>
+using SchedulerMethod = grpc::Status (v1::Scheduler::Stub::*)(grpc::ClientContext* context,
+                                                              const Request& request,
+                                                              Response* response);
+
 // Errors of every method: kUnavailable, kDeadlineExceeded  the peer cannot be reached or is too
 // slow; else the peer's answer (proto/scheduler.proto).
 class SchedulerClient {
@@ -30,9 +42,21 @@ class SchedulerClient {
   // Null credentials: plain text. They outlive the client, here and below.
   explicit SchedulerClient(const Setting& scheduler, const Credentials* credentials = nullptr);
 
+  // Calls any method of the scheduler: Ask(&v1::Scheduler::Stub::AnnotateJob, request). The
+  // functions below are for calls whose request takes more than a line, or that many make.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Ask(SchedulerMethod<Request, Response> method,
+                               const std::type_identity_t<Request>& request,
+                               absl::Duration timeout = kCallTimeout) {
+    Response response;
+    const absl::Status status = Ask(timeout, [&](grpc::ClientContext* context) {
+      return (stub_.get()->*method)(context, request, &response);
+    });
+    if (!status.ok()) return status;
+    return response;
+  }
   // Fills in the protocol's version. SubmitPatiently() (submit.h) repeats calls without an answer.
   absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
-  absl::StatusOr<v1::ListJobsResponse> ListJobs();
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id);
   // The scheduler waits until the job's revision is above `revision`, at most `wait` (<= 60 s).
   absl::StatusOr<v1::JobStatus> WaitJob(const std::string& job_id, uint64_t revision,
@@ -40,10 +64,7 @@ class SchedulerClient {
   enum class Save { kNo, kYes };
   absl::StatusOr<v1::StopJobResponse> StopJob(const std::string& job_id, Save save = Save::kNo);
   absl::StatusOr<v1::DeleteJobResponse> DeleteJob(const std::string& job_id);
-  absl::StatusOr<v1::AnnotateJobResponse> AnnotateJob(const v1::AnnotateJobRequest& request);
-  absl::StatusOr<v1::ExportJobResponse> ExportJob(const v1::ExportJobRequest& request);
-  // List and recover jobs of another cluster, whose logs this cluster's servers have.
-  absl::StatusOr<v1::ListRecoverableResponse> ListRecoverable();
+  // Recovers a job of another cluster, whose logs this cluster's servers have.
   absl::StatusOr<v1::RecoverJobResponse> RecoverJob(const std::string& job);
   // Reads the part of a task's log that the scheduler stores. It outlives the task's worker.
   absl::StatusOr<v1::ReadTaskLogResponse> ReadKeptLog(const v1::ReadTaskLogRequest& request);
@@ -63,8 +84,8 @@ class SchedulerClient {
 
  private:
   absl::Status Explain(const absl::Status& status) const;
-  template <typename Response, typename Method, typename Request>
-  absl::StatusOr<Response> Ask(Method method, const Request& request, absl::Duration timeout);
+  absl::Status Ask(absl::Duration timeout,
+                   absl::FunctionRef<grpc::Status(grpc::ClientContext*)> call);
   // If the last call could not reach the scheduler, waits a short time for a connection.
   void AwaitReturn();
 

@@ -1,5 +1,3 @@
-#include "scheduler/cli/cluster_command.h"
-
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
@@ -17,6 +15,7 @@
 #include "common/time/duration_text.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/cluster_file.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"

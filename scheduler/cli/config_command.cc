@@ -1,8 +1,7 @@
-#include "scheduler/cli/config_command.h"
-
 #include "absl/strings/str_cat.h"
 #include "common/process/version.h"
 #include "proto/parameter_server.pb.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/view/format.h"

@@ -1,5 +1,3 @@
-#include "scheduler/cli/job_command.h"
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"
@@ -71,7 +70,7 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
 
 int List(const Settings& settings, const JobSelection& selection) {
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
-  auto jobs = scheduler.ListJobs();
+  auto jobs = scheduler.Ask(&v1::Scheduler::Stub::ListJobs, {});
   if (!jobs.ok()) return Fail(jobs.status());
   if (const absl::Status status = SelectJobs(selection, *jobs); !status.ok()) return Fail(status);
   Print(settings.format() == OutputFormat::kJson
@@ -119,7 +118,7 @@ int Export(const Settings& settings, const ExportArguments& arguments) {
   request.set_job_id(arguments.job);
   request.set_folder(arguments.folder);
   request.set_replace_model(arguments.replace_model);
-  const auto begun = scheduler.ExportJob(request);
+  const auto begun = scheduler.Ask(&v1::Scheduler::Stub::ExportJob, request);
   if (!begun.ok()) return Fail(begun.status());
   const bool json = settings.format() == OutputFormat::kJson;
   if (!json) {

@@ -46,7 +46,7 @@ int Label(const Settings& settings, const LabelArguments& arguments) {
   }
   if (arguments.has_note) request.set_note(arguments.note);
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
-  const auto annotated = scheduler.AnnotateJob(request);
+  const auto annotated = scheduler.Ask(&v1::Scheduler::Stub::AnnotateJob, request);
   if (!annotated.ok()) return Fail(annotated.status());
   if (settings.format() == OutputFormat::kJson) {
     Print(ToJson(*annotated));

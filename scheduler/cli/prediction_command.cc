@@ -1,5 +1,3 @@
-#include "scheduler/cli/prediction_command.h"
-
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/cli/binaries.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/settings.h"
 

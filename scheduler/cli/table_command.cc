@@ -1,5 +1,3 @@
-#include "scheduler/cli/table_command.h"
-
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -19,6 +17,7 @@
 #include "common/tensor/model_file.h"
 #include "common/time/clock.h"
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/operations/checkpoint_export.h"

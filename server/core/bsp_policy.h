@@ -23,8 +23,9 @@ namespace capstan::server {
 class BspPolicy final : public ConsistencyPolicy {
  public:
   // REQUIRES: as SlotTree.
-  BspPolicy(int32_t slots, int32_t backups)
-      : tree_(slots, backups), arrived_(backups > 0 ? slots : 0, Iteration(-1)) {}
+  explicit BspPolicy(const ConsistencyRule& rule)
+      : tree_(rule.slots, rule.backups),
+        arrived_(rule.backups > 0 ? rule.slots : 0, Iteration(-1)) {}
 
   bool DeduplicatesBySlot() const override { return true; }
   absl::Status CheckPush(const PushHead& push, const ShardVersions& versions) const override;

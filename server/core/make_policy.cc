@@ -39,13 +39,13 @@ absl::StatusOr<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const ConsistencyR
                                                        ", expected 0 to ", config.slots - 1,
                                                        ", fewer than slots"));
       }
-      return std::make_unique<BspPolicy>(config.slots, config.backups);
+      return std::make_unique<BspPolicy>(config);
     case ConsistencyMode::kSsp:
       if (config.staleness_bound < 0) {
         return absl::InvalidArgumentError(
             absl::StrCat("staleness_bound: ", config.staleness_bound, ", expected 0 or more"));
       }
-      return std::make_unique<SspPolicy>(config.staleness_bound);
+      return std::make_unique<SspPolicy>(config);
     case ConsistencyMode::kAsp:
       return std::make_unique<AspPolicy>();
   }

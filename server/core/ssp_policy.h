@@ -17,7 +17,7 @@ namespace capstan::server {
 
 class SspPolicy final : public ConsistencyPolicy {
  public:
-  explicit SspPolicy(int32_t staleness_bound) : staleness_bound_(staleness_bound) {}
+  explicit SspPolicy(const ConsistencyRule& rule) : rule_(rule) {}
 
   bool DeduplicatesBySlot() const override { return false; }
   absl::Status CheckPush(const PushHead& push, const ShardVersions& versions) const override;
@@ -36,11 +36,11 @@ class SspPolicy final : public ConsistencyPolicy {
   // Iterations that every active member must have finished before a pull at `iteration` is
   // answered.
   Iteration Needed(Iteration iteration) const {
-    const int32_t bound = staleness_bound_ + (Planted(PlantedBug::kStalenessOffByOne) ? 1 : 0);
+    const int32_t bound = rule_.staleness_bound + (Planted(PlantedBug::kStalenessOffByOne) ? 1 : 0);
     return Iteration(iteration.value() - bound);
   }
 
-  const int32_t staleness_bound_;
+  const ConsistencyRule rule_;
   WorkerClocks clocks_;
 };
 

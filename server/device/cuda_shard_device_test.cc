@@ -15,6 +15,7 @@
 #include "common/status/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "common/types/unaligned_float.h"
+#include "kernels/cuda/element_rules.h"
 #include "kernels/reference/reference_backend.h"
 #include "kernels/testing/fake_device.h"
 #include "server/optimizer/optimizer.h"
@@ -26,9 +27,6 @@ using kernels::FakeDevice;
 
 constexpr int64_t kCount = 1003;
 constexpr uint64_t kSeeds = 2 * kernels::kFakeDeviceOrders;
-constexpr OptimizerKind kKnown[] = {
-    OptimizerKind::kSgd,   OptimizerKind::kMomentum, OptimizerKind::kNesterov, OptimizerKind::kAdam,
-    OptimizerKind::kAdamW, OptimizerKind::kLion,     OptimizerKind::kAdadelta};
 
 std::vector<float> Numbers(uint64_t key) {
   std::vector<float> numbers;
@@ -117,21 +115,21 @@ struct Fake {
 };
 
 TEST_CASE("Shard device: updates have the host's bits, in every order", "[server]") {
-  for (const OptimizerKind kind : kKnown) {
-    const Numbers2 expected = OnHost(Rule(kind));
+  for (const kernels::cuda::UpdateRuleTraits& traits : kernels::cuda::kUpdateRules) {
+    const OptimizerConfig rule = Rule(traits.rule);
+    INFO("rule " << static_cast<int>(traits.rule));
+    if (!traits.on_device) {
+      CHECK_FALSE(Fake(0).device->Knows(rule));
+      continue;
+    }
+    const Numbers2 expected = OnHost(rule);
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-      INFO("rule " << static_cast<int>(kind) << " seed " << seed);
+      INFO("seed " << seed);
       Fake fake(seed);
-      REQUIRE(fake.device->Knows(Rule(kind)));
-      REQUIRE_OK_AND_ASSIGN(const Numbers2 arrays, OnDevice(Rule(kind), *fake.device));
+      REQUIRE(fake.device->Knows(rule));
+      REQUIRE_OK_AND_ASSIGN(const Numbers2 arrays, OnDevice(rule, *fake.device));
       CHECK(SameBits(arrays, expected));
     }
-  }
-  Fake fake(0);
-  for (const OptimizerKind kind :
-       {OptimizerKind::kAdagrad, OptimizerKind::kRmsProp, OptimizerKind::kFtrl,
-        OptimizerKind::kAmsGrad, OptimizerKind::kMovingAverage}) {
-    CHECK_FALSE(fake.device->Knows(Rule(kind)));
   }
 }
 

@@ -4,10 +4,13 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "common/random/philox.h"
 #include "common/types/instruction_set.h"
+#include "kernels/cuda/element_rules.h"
+#include "server/optimizer/step_scalars.h"
 #include "server/optimizer/testing/reference.h"
 
 namespace capstan::server {
@@ -128,6 +131,17 @@ TEST_CASE("RowLoops: row-wise Adagrad accumulates the mean square of a row's gra
     for (size_t j = 0; j < 4; ++j) {
       CHECK(row[j] == Approx(static_cast<double>(j + 1) - 0.5 * gradient[j] / std::sqrt(7.0)));
     }
+  }
+}
+
+TEST_CASE("RowLoops: a rule whose numbers depend on the update counts the updates of each row",
+          "[server][optimizer]") {
+  for (const kernels::cuda::UpdateRuleTraits& traits : kernels::cuda::kUpdateRules) {
+    const OptimizerConfig rule{.kind = traits.rule, .learning_rate = 0.05f};  // It is constant.
+    const StepScalars first = MakeStepScalars(rule, 0);
+    const StepScalars later = MakeStepScalars(rule, 9);
+    INFO("rule " << static_cast<int>(traits.rule) << ' ' << traits.name);
+    CHECK(CountsUpdates(rule) == (std::memcmp(&first, &later, sizeof(first)) != 0));
   }
 }
 

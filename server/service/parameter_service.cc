@@ -22,6 +22,7 @@
 #include "common/wire/tensor_message.h"
 #include "server/replication/install_stream.h"
 #include "server/replication/replica_checks.h"
+#include "server/table_store/add_counts.h"
 
 namespace capstan::server {
 namespace {
@@ -94,14 +95,6 @@ class ValuesCall final : public grpc::ServerUnaryReactor {
  private:
   ValueCalls::Cancel cancel_;
 };
-
-void AddTo(v1::KeyListCounts* sum, const v1::KeyListCounts& more) {
-  sum->set_kept(sum->kept() + more.kept());
-  sum->set_bytes(sum->bytes() + more.bytes());
-  sum->set_named(sum->named() + more.named());
-  sum->set_used(sum->used() + more.used());
-  sum->set_unknown(sum->unknown() + more.unknown());
-}
 
 }  // namespace
 
@@ -379,7 +372,7 @@ grpc::ServerUnaryReactor* ParameterService::DescribeTraffic(grpc::CallbackServer
   }
   response->set_damaged_messages(damaged);
   for (const std::shared_ptr<HeldJob>& job : jobs_->All()) {
-    AddTo(response->mutable_key_lists(), job->calls().key_list_counts());
+    AddCounts(job->calls().key_list_counts(), response->mutable_key_lists());
   }
   return FinishNow(context, absl::OkStatus());
 }

@@ -6,19 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "server/table_store/add_counts.h"
 
 namespace capstan::server {
-namespace {
-
-void Add(const v1::RowCounts& rows, v1::RowCounts* sum) {
-  sum->set_held(sum->held() + rows.held());
-  sum->set_admitted(sum->admitted() + rows.admitted());
-  sum->set_refused(sum->refused() + rows.refused());
-  sum->set_evicted_by_age(sum->evicted_by_age() + rows.evicted_by_age());
-  sum->set_evicted_by_limit(sum->evicted_by_limit() + rows.evicted_by_limit());
-}
-
-}  // namespace
 
 std::optional<TableShard> JobTables::Put(const ShardKey& key, TableShard shard) {
   const auto it = shards_.find(key);
@@ -189,7 +179,7 @@ std::vector<v1::HeldTable> JobTables::Describe(
     table.set_pushes_duplicate(table.pushes_duplicate() + shard.core().pushes_duplicate());
     table.set_pushes_late(table.pushes_late() + shard.core().pushes_late());
     if (const RowStore* const rows = shard.rows(); rows != nullptr) {
-      Add(rows->row_counts(), table.mutable_rows());
+      AddCounts(rows->row_counts(), table.mutable_rows());
       table.set_rows_on_disk(table.rows_on_disk() + rows->rows_on_disk());
     }
   }

@@ -22,6 +22,7 @@ namespace capstan::gpu {
 namespace {
 
 using kernels::cuda::UpdateRule;
+using kernels::cuda::UpdateRuleTraits;
 using kernels::cuda::UpdateScalars;
 
 // Every sign and exponent with mantissas around the places where rounding turns, and random ones.
@@ -99,22 +100,17 @@ TEST_CASE("Element rules: updates have the bits of the servers' reference", "[gp
       config.learning_rate = 0.1f;
       config.weight_decay = decay;
       config.clip_value = clip;
-      config.kind = server::OptimizerKind::kSgd;
-      CheckUpdates<UpdateRule::kSgd>(config);
-      config.kind = server::OptimizerKind::kMomentum;
-      CheckUpdates<UpdateRule::kMomentum>(config);
-      config.kind = server::OptimizerKind::kNesterov;
-      CheckUpdates<UpdateRule::kNesterov>(config);
-      config.kind = server::OptimizerKind::kAdam;
-      CheckUpdates<UpdateRule::kAdam>(config);
-      config.kind = server::OptimizerKind::kAdamW;
-      CheckUpdates<UpdateRule::kAdamW>(config);
-      config.kind = server::OptimizerKind::kAmsGrad;
-      CheckUpdates<UpdateRule::kAmsGrad>(config);
-      config.kind = server::OptimizerKind::kAdadelta;
-      CheckUpdates<UpdateRule::kAdadelta>(config);
-      config.kind = server::OptimizerKind::kLion;
-      CheckUpdates<UpdateRule::kLion>(config);
+      for (const UpdateRuleTraits& traits : kernels::cuda::kUpdateRules) {
+        config.kind = traits.rule;
+        // FTRL has its own L2.
+        if (config.kind == UpdateRule::kFtrl && decay != 0.0f) continue;
+        INFO("rule " << traits.name << " decay " << decay << " clip " << clip);
+        WithRule(traits.rule, [&](auto rule) {
+          constexpr UpdateRuleTraits kTraits = kernels::cuda::TraitsOf(rule());
+          // Norms of tensors come before a layer-wise rule; what has no name is no rule of a job.
+          if constexpr (!kTraits.layer_wise && *kTraits.name != 0) CheckUpdates<rule()>(config);
+        });
+      }
     }
   }
 }

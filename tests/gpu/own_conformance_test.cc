@@ -11,6 +11,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 #include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/element_rules.h"
 #include "kernels/graph_recorder.h"
 #include "kernels/testing/op_cases.h"
 #include "tests/gpu/gpu.h"
@@ -211,13 +212,11 @@ TEST_CASE("GPU updates: every rule has the host's bits", "[gpu][own]") {
   if (gpu == nullptr) return;
   for (const int64_t n : Sizes()) {
     for (const int64_t skew : {0, 1}) {
-      CheckUpdate<cuda::UpdateRule::kSgd>(*gpu, n, skew);
-      CheckUpdate<cuda::UpdateRule::kMomentum>(*gpu, n, skew);
-      CheckUpdate<cuda::UpdateRule::kNesterov>(*gpu, n, skew);
-      CheckUpdate<cuda::UpdateRule::kAdam>(*gpu, n, skew);
-      CheckUpdate<cuda::UpdateRule::kAdamW>(*gpu, n, skew);
-      CheckUpdate<cuda::UpdateRule::kLion>(*gpu, n, skew);
-      CheckUpdate<cuda::UpdateRule::kAdadelta>(*gpu, n, skew);
+      for (const cuda::UpdateRuleTraits& traits : cuda::kUpdateRules) {
+        cuda::WithRule(traits.rule, [&](auto rule) {
+          if constexpr (cuda::TraitsOf(rule()).on_device) CheckUpdate<rule()>(*gpu, n, skew);
+        });
+      }
     }
   }
 }

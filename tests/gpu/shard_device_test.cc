@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "common/testing/status_matchers.h"
 #include "common/types/unaligned_float.h"
+#include "kernels/cuda/element_rules.h"
 #include "kernels/testing/op_cases.h"
 #include "server/device/cuda_shard_device.h"
 #include "server/optimizer/optimizer.h"
@@ -19,7 +20,6 @@ namespace capstan::gpu {
 namespace {
 
 using kernels::Uniform;
-using server::OptimizerKind;
 
 TEST_CASE("GPU shards: updates and state have the host's bits", "[gpu][own]") {
   if (TestGpu(kernels::cuda::Compute::kFp32) == nullptr) return;
@@ -27,18 +27,17 @@ TEST_CASE("GPU shards: updates and state have the host's bits", "[gpu][own]") {
   REQUIRE_OK(backend);
   auto device = server::MakeCudaShardDevice("cuda", *std::move(backend));
   REQUIRE_OK(device);
-  for (const auto kind : {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kNesterov,
-                          OptimizerKind::kAdam, OptimizerKind::kAdamW, OptimizerKind::kLion,
-                          OptimizerKind::kAdadelta}) {
+  for (const kernels::cuda::UpdateRuleTraits& traits : kernels::cuda::kUpdateRules) {
+    if (!traits.on_device) continue;
     server::OptimizerConfig rule;
-    rule.kind = kind;
+    rule.kind = traits.rule;
     rule.learning_rate = 0.1f;
     rule.weight_decay = 0.01f;
     rule.clip_value = 0.75f;
     const auto slots = static_cast<size_t>(StateSlots(rule));
     for (const int64_t n : {int64_t{1}, int64_t{1003}, server::ShardDevice::kElementsMax}) {
       if (IsSmall() && n > 2000) continue;
-      INFO("rule " << static_cast<int>(kind) << " n " << n);
+      INFO("rule " << traits.name << " n " << n);
       const auto bytes = static_cast<size_t>(n) * sizeof(float);
       std::vector<float> weights = Uniform(1, n), values(weights.size());
       std::vector<std::vector<float>> state(slots, std::vector<float>(weights.size()));

@@ -1,5 +1,3 @@
-#include "scheduler/cli/certificates/cert_command.h"
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "common/security/deny_list.h"
 #include "common/security/identity.h"
 #include "scheduler/cli/certificates/authority_folder.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/view/certificate_view.h"

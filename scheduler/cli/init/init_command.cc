@@ -1,5 +1,3 @@
-#include "scheduler/cli/init/init_command.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -21,6 +19,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/tensor/durable_file.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/init/job_text.h"

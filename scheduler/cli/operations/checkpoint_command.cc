@@ -1,5 +1,3 @@
-#include "scheduler/cli/operations/checkpoint_command.h"
-
 #include <memory>
 #include <string>
 
@@ -7,11 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/storage/posix_disk.h"
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/operations/checkpoint_files.h"
 #include "scheduler/cli/operations/checkpoint_save.h"
-#include "scheduler/cli/operations/restore_command.h"
 #include "scheduler/cli/view/checkpoint_view.h"
 #include "scheduler/cli/view/format.h"
 
@@ -77,7 +75,6 @@ void AddCheckpointCommands(CLI::App& checkpoint, CommandLine& line) {
              line, [job_id](const Settings& settings) { return Save(settings, *job_id); })
       ->add_option("JOB", *job_id, "Id of the job, as `capstan job list` shows it")
       ->required();
-  AddRestoreCommand(checkpoint, line);
 }
 
 }  // namespace capstan::cli

@@ -1,5 +1,3 @@
-#include "scheduler/cli/operations/restore_command.h"
-
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/storage/posix_disk.h"
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"
@@ -88,7 +87,7 @@ int Resume(const Settings& settings, const GoOnArguments& arguments) {
 
 int ShowRecoverable(const Settings& settings) {
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
-  const auto list = scheduler.ListRecoverable();
+  const auto list = scheduler.Ask(&v1::Scheduler::Stub::ListRecoverable, {});
   if (!list.ok()) return Fail(list.status());
   Print(settings.format() == OutputFormat::kJson ? ToJson(*list) : RecoverableTable(*list));
   return kExitDone;

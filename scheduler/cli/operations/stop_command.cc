@@ -1,11 +1,10 @@
-#include "scheduler/cli/operations/stop_command.h"
-
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/follow.h"
