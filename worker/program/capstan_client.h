@@ -115,8 +115,9 @@ int64_t capstan_task_upcoming_count(const capstan_task* task);
 capstan_code capstan_task_upcoming(const capstan_task* task, int64_t index, capstan_work* work,
                                    char* error);
 
-/* CAPSTAN_NAME_KEYS, CAPSTAN_NAME_TEST_KEYS: the batch needs these rows of a table, [count], in any order, repeated or not.
- * places[i], [count], becomes the row of keys[i] in the table's values once it is computed. */
+/* CAPSTAN_NAME_KEYS, CAPSTAN_NAME_TEST_KEYS: the batch needs these rows of a table, [count], in any
+ * order, repeated or not. places[i], [count], becomes the row of keys[i] in the table's values once
+ * it is computed. */
 capstan_code capstan_task_name_keys(capstan_task* task, int64_t table, const int64_t* keys,
                                     int64_t count, int64_t* places, char* error);
 
@@ -133,8 +134,8 @@ capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_
  * more: they are sent while the rest is computed. Optional; `first` falls from call to call. */
 capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error);
 
-/* Ends the current work, with or without a gradient. `loss_sum` is the sum of its samples' losses; `correct` counts those that
- * were classified correctly, 0 if nothing is classified. */
+/* Ends the current work, with or without a gradient. `loss_sum` is the sum of its samples' losses;
+ * `correct` counts those that were classified correctly, 0 if nothing is classified. */
 capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct, char* error);
 
 /* The program cannot go on: the task ends with this sentence, which the job then shows. */
