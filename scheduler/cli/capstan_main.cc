@@ -14,6 +14,7 @@
 #include "scheduler/cli/command_names.h"
 #include "scheduler/cli/config_command.h"
 #include "scheduler/cli/console.h"
+#include "scheduler/cli/diff/diff_command.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/init/init_command.h"
 #include "scheduler/cli/job_command.h"
@@ -42,6 +43,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
   AddCheckpointCommands(*AddGroup(app, "checkpoint", "Copies of whole jobs on disk"), line);
   AddTableCommands(*AddGroup(app, "table", "The parameters that servers hold"), line);
   AddPredictionCommands(app, line);
+  AddDiffCommand(app, line);
   AddCertCommands(*AddGroup(app, "cert", "Certificates: who may take part in a cluster"), line);
   AddConfigCommands(*AddGroup(app, "config", "Settings of this command line"), line);
   AddVersionCommand(app, line);
