@@ -96,12 +96,14 @@ void DurableState::Answer(TaskReply reply, Results& results) {
   const std::optional<HeldCall> call = calls_.Take(reply.ticket);
   if (!call) return;
   auto* const response = static_cast<v1::SyncTaskResponse*>(call->response);
-  results.answers.push_back(
-      {.reactor = call->reactor,
-       .status = reply.status,
-       .fill = [job = Admitted(reply.job), reply = std::move(reply), response] {
-         if (job != nullptr) EncodeTaskReply(reply, *job, *response);
-       }});
+  std::shared_ptr<const AdmittedJob> job = Admitted(reply.job);
+  results.answers.push_back({.reactor = call->reactor,
+                             .status = reply.status,
+                             // The answer says that the reported updates are in their file.
+                             .after_files = job != nullptr && job->spec.output().record_updates(),
+                             .fill = [job = std::move(job), reply = std::move(reply), response] {
+                               if (job != nullptr) EncodeTaskReply(reply, *job, *response);
+                             }});
 }
 
 void DurableState::Answer(const JobReply& reply, Results& results) {

@@ -179,7 +179,9 @@ void Log(const ModelLeftToTask& e) {
 void Log(const ModelKept& e) {
   LogWarning({.job = e.job}, "its model cannot be written, and is kept: {}", e.why);
 }
-void Log(const JobLeft&) {}  // Users need not know it.
+// Users need not know them.
+void Log(const JobLeft&) {}
+void Log(const UpdatesRecorded&) {}
 void Log(const JobEnded& e) {
   if (e.state == JobState::kFailed) {
     LogError({.job = e.job}, "failed: {}", e.failure.message);
@@ -241,16 +243,19 @@ void EventRecorder::WriteFiles(const RecordedEvent& recorded) {
     if (recorded.status != nullptr) Warn(id, output->WriteStatus(*recorded.status));
   };
   std::visit(
-      Overloaded{[&](const JobStarted&) { write_status(); },
-                 [&](const JobAdopted&) { write_status(); },
-                 [&](const Report& report) { Warn(id, output->Add(report, recorded.unix_ms)); },
-                 [&](const EpochDone& done) { Warn(id, output->Add(done, recorded.unix_ms)); },
-                 [&](const ModelTested& done) { Warn(id, output->Add(done, recorded.unix_ms)); },
-                 [&](const JobEnded&) {
-                   Warn(id, output->WriteCurve());
-                   write_status();
-                 },
-                 [](const auto&) {}},
+      Overloaded{
+          [&](const JobStarted&) { write_status(); }, [&](const JobAdopted&) { write_status(); },
+          [&](const Report& report) { Warn(id, output->Add(report, recorded.unix_ms)); },
+          [&](const UpdatesRecorded& updates) {
+            Warn(id, output->Add(updates, recorded.job->plan.unique_id, recorded.job->tables));
+          },
+          [&](const EpochDone& done) { Warn(id, output->Add(done, recorded.unix_ms)); },
+          [&](const ModelTested& done) { Warn(id, output->Add(done, recorded.unix_ms)); },
+          [&](const JobEnded&) {
+            Warn(id, output->WriteCurve());
+            write_status();
+          },
+          [](const auto&) {}},
       recorded.event);
   if (std::holds_alternative<JobEnded>(recorded.event)) outputs_.erase(id);
 }

@@ -37,7 +37,7 @@ struct Call {
 struct CallAnswer {
   grpc::ServerUnaryReactor* reactor = nullptr;
   absl::Status status = {};
-  bool after_files = false;  // Send it after the files are written: it may report a job's end.
+  bool after_files = false;  // Send it after the files are written, of which it says so.
   std::function<void()> fill = nullptr;
 };
 

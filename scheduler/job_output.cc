@@ -164,6 +164,32 @@ absl::Status JobOutput::Append(MetricsRecord::Phase phase, const EvaluationFigur
                            .staleness = {}});
 }
 
+absl::Status JobOutput::Add(const UpdatesRecorded& recorded, const std::string& unique_id,
+                            const std::vector<v1::TableSpec>& tables) {
+  if (updates_ == nullptr) {
+    CAPSTAN_ASSIGN_OR_RETURN(
+        updates_, UpdateLog::Open(absl::StrCat(folder_, "/", kUpdateLogName), unique_id));
+  }
+  std::vector<std::string> names;
+  for (const v1::TableSpec& table : tables) names.push_back(table.name());
+  std::vector<TableUpdate> lines;
+  for (const UpdateHashes& update : recorded.updates) {
+    for (const TableHashes& hashes : update.tables) {
+      if (hashes.table < 0 || hashes.table >= static_cast<int32_t>(names.size())) continue;
+      lines.push_back({.iteration = update.iteration.value(),
+                       .epoch = update.epoch.value() + 1,
+                       .slot = update.slot.value(),
+                       .positions = update.positions,
+                       .table = hashes.table,
+                       .parameters = hashes.parameters,
+                       .gradient = hashes.gradient,
+                       .keys = hashes.keys,
+                       .rank = recorded.task.rank.value()});
+    }
+  }
+  return updates_->Append(lines, names);
+}
+
 absl::Status JobOutput::WriteStatus(const v1::JobStatus& status) {
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;

@@ -3,6 +3,7 @@
 //   job.json       the job's status with its whole specification; written at the start and the end
 //   metrics.jsonl  a line for each report and each evaluation, in the order of arrival
 //   curve.svg      loss and accuracy so far; written after each epoch and at the end
+//   updates.csv    hashes of all updates, if the job records them (common/report/update_log.h)
 //
 // If the folder has files of an earlier run, metrics.jsonl is continued, the others are replaced.
 // For a job that an earlier scheduler began, the curve is restored from its lines in metrics.jsonl.
@@ -14,12 +15,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/report/curve_svg.h"
 #include "common/report/metrics_log.h"
+#include "common/report/update_log.h"
 #include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/events.h"
 #include "scheduler/core/job_plan.h"
@@ -41,6 +45,10 @@ class JobOutput {
   absl::Status Add(const Report& report, int64_t unix_ms);
   absl::Status Add(const EpochDone& done, int64_t unix_ms);
   absl::Status Add(const ModelTested& tested, int64_t unix_ms);
+  // Adds lines to updates.csv of the job with this unique id, whose tables are `tables`. Hashes of
+  // tables that it does not have are left out.
+  absl::Status Add(const UpdatesRecorded& recorded, const std::string& unique_id,
+                   const std::vector<v1::TableSpec>& tables);
   absl::Status WriteStatus(const v1::JobStatus& status);
   absl::Status WriteCurve();
   // True if job.json says that this job ended in `state`.
@@ -60,6 +68,7 @@ class JobOutput {
   const JobId job_;
   const Objective objective_;
   const std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<UpdateLog> updates_;  // Null: no update was recorded yet.
   Curve curve_;
 };
 

@@ -7,7 +7,9 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
+#include "common/report/update_log.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/event_recorder.h"
@@ -210,6 +212,43 @@ TEST_CASE("Event recorder: a job's events end in its folder", "[scheduler]") {
       {JobEnded{"job-1", JobState::kFailed, {FailureReason::kHang, "why"}}, 4, job, shared});
   CHECK_THAT(ReadFile(folder.path() + "/metrics.jsonl"), Catch::Contains("\"test\""));
   CHECK_THAT(ReadFile(folder.path() + "/curve.svg"), Catch::Contains("<svg"));
+}
+
+TEST_CASE("Event recorder: recorded updates become lines with the names of their tables",
+          "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  auto job = std::make_shared<AdmittedJob>();
+  job->plan.id = "job-1";
+  job->plan.unique_id = "c1-ab";
+  job->output_directory = folder.path();
+  for (const char* name : {"parameters", "statistics"}) job->tables.emplace_back().set_name(name);
+  UpdatesRecorded recorded{.task = {"job-1", Rank(3), Incarnation(9)}, .updates = {}};
+  recorded.updates.push_back({.iteration = Iteration(7),
+                              .epoch = Epoch(0),
+                              .slot = SlotId(1),
+                              .positions = {.begin = 16, .end = 32},
+                              .tables = {{.table = 1, .parameters = 10, .gradient = 11},
+                                         {.table = 2, .parameters = 12, .gradient = 13},
+                                         {.table = -1, .parameters = 14, .gradient = 15}}});
+  {
+    EventRecorder recorder;
+    recorder.Record({recorded, 1, job, nullptr});
+    recorder.Record({recorded, 2, job, nullptr});
+  }
+  EventRecorder after_a_restart;
+  after_a_restart.Record({recorded, 3, job, nullptr});
+  REQUIRE_OK_AND_ASSIGN(const LoggedUpdates logged,
+                        ReadUpdateLog(folder.path() + "/" + kUpdateLogName));
+  CHECK(logged.table_names == std::vector<std::string>{"statistics"});
+  REQUIRE(logged.updates.size() == 3);
+  const TableUpdate& update = logged.updates[2];
+  CHECK(update.iteration == 7);
+  CHECK(update.epoch == 1);
+  CHECK(update.slot == 1);
+  CHECK(update.positions == Range{.begin = 16, .end = 32});
+  CHECK(update.parameters == 10);
+  CHECK(update.gradient == 11);
+  CHECK(update.rank == 3);
 }
 
 }  // namespace

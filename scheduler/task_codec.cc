@@ -8,6 +8,7 @@
 #include "common/metrics/score_counts.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/types/job_limits.h"
 #include "common/wire/store_revision_codec.h"
 #include "scheduler/shared_codec.h"
 
@@ -81,6 +82,33 @@ absl::StatusOr<SampleReport> DecodeSample(const v1::SampleProgress& sample) {
   return absl::InvalidArgumentError(
       absl::StrCat(lease, ": outputs: ", outputs.ShortDebugString(),
                    ": expected finite sums, counts >= 0, and no part above the whole"));
+}
+
+absl::StatusOr<std::vector<UpdateHashes>> DecodeUpdates(const v1::SyncTaskRequest& request) {
+  std::vector<UpdateHashes> decoded;
+  int tables = 0;
+  for (const v1::UpdateHashes& update : request.updates()) {
+    tables += update.tables_size();
+    if (tables > kTablesReportedMax || update.tables_size() == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("updates: iteration ", update.iteration(), " has ", update.tables_size(),
+                       " tables, expected one at least and ", kTablesReportedMax,
+                       " at most, with those of the updates before it"));
+    }
+    UpdateHashes& record = decoded.emplace_back(
+        UpdateHashes{.iteration = Iteration(update.iteration()),
+                     .epoch = Epoch(update.epoch()),
+                     .slot = SlotId(update.slot()),
+                     .positions = {.begin = update.begin(), .end = update.end()},
+                     .tables = {}});
+    for (const v1::TableHashes& table : update.tables()) {
+      record.tables.push_back({.table = table.table(),
+                               .parameters = table.parameters(),
+                               .gradient = table.gradient(),
+                               .keys = table.keys()});
+    }
+  }
+  return decoded;
 }
 
 v1::Assignment::Phase EncodePhase(TaskPhase phase) {
@@ -157,6 +185,7 @@ absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request) 
   report.idle = request.idle();
   report.preparing = request.preparing();
   report.activity = {Cut(request.activity().what(), kTextBytesMax), request.activity().done()};
+  CAPSTAN_ASSIGN_OR_RETURN(report.updates, DecodeUpdates(request));
   if (request.has_wait()) report.wait = DecodeWait(request.wait());
   if (request.has_failure()) report.failure = DecodeFailure(request.failure());
   report.gpus_lost.assign(request.failure().gpus_lost().begin(),

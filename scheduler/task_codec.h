@@ -12,9 +12,9 @@
 namespace capstan::scheduler {
 
 // A list of awaited shards that is too long is cut, not refused; so is the activity's name.
-// Errors: kInvalidArgument  a negative rank, a loss that is not finite, impossible outputs, or
-//                           scores with lists of unequal length, bins that do not ascend or counts
-//                           out of range.
+// Errors: kInvalidArgument  a negative rank, a loss that is not finite, impossible outputs, scores
+//                           with lists of unequal length, bins that do not ascend or counts out of
+//                           range, or updates of more tables than kTablesReportedMax.
 absl::StatusOr<TaskReport> DecodeTaskReport(const v1::SyncTaskRequest& request);
 // REQUIRES: reply.status is ok.
 void EncodeTaskReply(const TaskReply& reply, const AdmittedJob& job, v1::SyncTaskResponse& out);

@@ -8,6 +8,7 @@
 #include "common/metrics/evaluation.h"
 #include "common/metrics/score_counts.h"
 #include "common/testing/status_matchers.h"
+#include "common/types/job_limits.h"
 #include "scheduler/shared_codec.h"
 
 namespace capstan::scheduler {
@@ -78,6 +79,54 @@ TEST_CASE("Task codec: sums of a lease's outputs, and sums that cannot be", "[sc
   outputs.set_hits(8);
   CHECK_STATUS(DecodeTaskReport(request), absl::StatusCode::kInvalidArgument,
                "lease 6: outputs: values: 9");
+}
+
+v1::UpdateHashes UpdateOf(int64_t iteration, int tables) {
+  v1::UpdateHashes update;
+  update.set_iteration(iteration);
+  update.set_epoch(1);
+  update.set_slot(2);
+  update.set_begin(32);
+  update.set_end(48);
+  for (int i = 0; i < tables; ++i) {
+    v1::TableHashes& table = *update.add_tables();
+    table.set_table(i);
+    table.set_parameters(10);
+    table.set_gradient(11);
+    table.set_keys(12);
+  }
+  return update;
+}
+
+TEST_CASE("Task codec: updates are rebuilt with the hashes of their tables", "[scheduler]") {
+  v1::SyncTaskRequest request;
+  *request.add_updates() = UpdateOf(5, 1);
+  *request.add_updates() = UpdateOf(6, 3);
+  REQUIRE_OK_AND_ASSIGN(const TaskReport report, DecodeTaskReport(request));
+  REQUIRE(report.updates.size() == 2);
+  const UpdateHashes& update = report.updates[1];
+  CHECK(update.iteration == Iteration(6));
+  CHECK(update.epoch == Epoch(1));
+  CHECK(update.slot == SlotId(2));
+  CHECK(update.positions == Range{.begin = 32, .end = 48});
+  REQUIRE(update.tables.size() == 3);
+  CHECK(update.tables[2].table == 2);
+  CHECK(update.tables[2].parameters == 10);
+  CHECK(update.tables[2].gradient == 11);
+  CHECK(update.tables[2].keys == 12);
+}
+
+TEST_CASE("Task codec: updates of no table, or of too many in a report, are refused",
+          "[scheduler]") {
+  v1::SyncTaskRequest request;
+  *request.add_updates() = UpdateOf(5, 0);
+  CHECK_STATUS(DecodeTaskReport(request), absl::StatusCode::kInvalidArgument,
+               "updates: iteration 5 has 0 tables, expected one at least");
+  *request.mutable_updates(0) = UpdateOf(5, kTablesReportedMax);
+  REQUIRE_OK(DecodeTaskReport(request));
+  *request.add_updates() = UpdateOf(6, 1);
+  CHECK_STATUS(DecodeTaskReport(request), absl::StatusCode::kInvalidArgument,
+               "updates: iteration 6 has 1 tables");
 }
 
 TEST_CASE("Task codec: every failure's reason survives the way there and back", "[scheduler]") {

@@ -202,6 +202,18 @@ void ValidateDurability(const v1::JobSpec& spec, FieldChecker check) {
   }
 }
 
+void ValidateOutput(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Output& output = spec.output();
+  check.IntegerBetween("trace_batches", output.trace_batches(), 0, kTraceBatchesMax,
+                       Presence::kExplicit);
+  const ConsistencyRule rule = ConsistencyOf(spec);
+  if (!output.record_updates() || (rule.synchronous() && rule.backups == 0)) return;
+  check.Wrong("record_updates", "true",
+              absl::StrCat("nothing: updates can be compared only under bsp without backups, and "
+                           "consistency is ",
+                           NameOf(rule.mode), rule.synchronous() ? " with backups" : ""));
+}
+
 // What the workers compute.
 void ValidateWork(const v1::JobSpec& spec, FieldChecker check) {
   if (spec.has_program()) return ValidateProgram(spec, check);
@@ -240,8 +252,7 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   }
   ValidateDurability(spec, check);
   ValidateWire(spec.wire(), check.In("wire"));
-  check.In("output").IntegerBetween("trace_batches", spec.output().trace_batches(), 0,
-                                    kTraceBatchesMax, Presence::kExplicit);
+  ValidateOutput(spec, check.In("output"));
   return diagnostics;
 }
 

@@ -111,6 +111,20 @@ TEST_CASE("ValidateJob: a job that keeps to the ranges has no diagnostics", "[jo
   CHECK(ErrorsAfter("optimizer { ftrl { beta: 0 l1: 0.5 l2: 2 } clip_value: 1 }") == Lines{});
 }
 
+TEST_CASE("ValidateJob: only updates under bsp without backups can be recorded", "[job]") {
+  CHECK(ErrorsAfter("output { record_updates: true }") == Lines{});
+  const auto error = [](const std::string& consistency) {
+    return Lines{
+        "output.record_updates: got true, expected nothing: updates can be compared only "
+        "under bsp without backups, and consistency is " +
+        consistency};
+  };
+  const std::string record = "output { record_updates: true } consistency { ";
+  CHECK(ErrorsAfter(record + "asp {} }") == error("asp"));
+  CHECK(ErrorsAfter(record + "ssp { staleness_bound: 0 } }") == error("ssp"));
+  CHECK(ErrorsAfter(record + "bsp { backups: 1 } }") == error("bsp with backups"));
+}
+
 TEST_CASE("ValidateJob: a rate by staleness is for rules that follow the gradient's size",
           "[job]") {
   for (const char* rule : {"adagrad {}", "rmsprop {}", "adam {}", "adamw {}", "ftrl {}"}) {

@@ -7,6 +7,15 @@
 #include "common/random/philox.h"
 
 namespace capstan {
+namespace {
+
+constexpr uint64_t kOrderStream = 1;  // worker/training/README.md has all streams of a seed.
+
+}  // namespace
+
+uint64_t EpochOrderKey(uint64_t seed, int32_t epoch) {
+  return MixKey(MixKey(seed, kOrderStream), static_cast<uint64_t>(epoch));
+}
 
 std::vector<uint32_t> MakePermutation(uint64_t key, int64_t count) {
   std::vector<uint32_t> order(static_cast<size_t>(count));

@@ -1,9 +1,5 @@
 #include "common/report/metrics_log.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
 #include <utility>
 
@@ -12,8 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/observability/json_quote.h"
-#include "common/storage/path_access.h"
-#include "common/storage/private_files.h"
+#include "common/status/status_macros.h"
 
 namespace capstan {
 namespace {
@@ -46,20 +41,6 @@ std::string RowFields(const MetricsRecord& record) {
                       ",\"rows_pulled\":", record.rows_pulled);
 }
 
-absl::Status Failed(absl::string_view action, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(action, " ", path));
-}
-
-// Returns whether the file's last byte is something else than a newline.
-absl::StatusOr<bool> EndsInMidLine(int fd, const std::string& path) {
-  const off_t size = lseek(fd, 0, SEEK_END);
-  if (size < 0) return Failed("finding the end of", path);
-  if (size == 0) return false;
-  char last = 0;
-  if (pread(fd, &last, 1, size - 1) != 1) return Failed("reading the end of", path);
-  return last != '\n';
-}
-
 }  // namespace
 
 std::string ToJsonLine(const MetricsRecord& record) {
@@ -75,35 +56,8 @@ std::string ToJsonLine(const MetricsRecord& record) {
 }
 
 absl::StatusOr<std::unique_ptr<MetricsLog>> MetricsLog::Open(const std::string& path) {
-  const int fd = OpenPath(path, O_RDWR | O_APPEND | O_CREAT, kPrivateFileMode);
-  if (fd < 0) return Failed("opening", path);
-  const absl::StatusOr<bool> torn = EndsInMidLine(fd, path);
-  if (!torn.ok()) {
-    close(fd);
-    return torn.status();
-  }
-  return std::unique_ptr<MetricsLog>(new MetricsLog(path, fd, *torn));
-}
-
-MetricsLog::MetricsLog(std::string path, int fd, bool torn)
-    : path_(std::move(path)), fd_(fd), torn_(torn) {}
-
-MetricsLog::~MetricsLog() { close(fd_); }
-
-absl::Status MetricsLog::Append(const MetricsRecord& record) {
-  const std::string line = absl::StrCat(torn_ ? "\n" : "", ToJsonLine(record));
-  size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t written = write(fd_, line.data() + done, line.size() - done);
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      torn_ = torn_ || done > 0;
-      return Failed("appending to", path_);
-    }
-    done += static_cast<size_t>(written);
-  }
-  torn_ = false;
-  return absl::OkStatus();
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<LineFile> file, LineFile::Open(path));
+  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file)));
 }
 
 }  // namespace capstan

@@ -1,8 +1,6 @@
 // MetricsLog: appends a job's reports to metrics.jsonl, one JSON object a line.
 //
-// A line is handed to the operating system in one write before Append returns, so a reader that
-// follows the file, or reads it after a crash of this process, sees whole lines. Opening a file
-// whose last line is torn (the machine went down in mid-write) starts a new line first.
+// A reader sees whole lines, also after a crash (line_file.h).
 // Thread safety: MetricsLog is thread-compatible; ToJsonLine is a pure function.
 #ifndef CAPSTAN_COMMON_REPORT_METRICS_LOG_H_
 #define CAPSTAN_COMMON_REPORT_METRICS_LOG_H_
@@ -11,10 +9,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/report/line_file.h"
 
 namespace capstan {
 
@@ -49,25 +49,16 @@ std::string ToJsonLine(const MetricsRecord& record);
 
 class MetricsLog {
  public:
-  // Opens `path` for appending and makes it (mode 0644) if it is missing; its folder must exist.
-  // Errors: those of open(2) and read(2), with the path.
+  // Errors, also of Append: those of LineFile.
   static absl::StatusOr<std::unique_ptr<MetricsLog>> Open(const std::string& path);
 
-  ~MetricsLog();
-  MetricsLog(const MetricsLog&) = delete;
-  MetricsLog& operator=(const MetricsLog&) = delete;
-
   // Appends the record's line.
-  // Errors: those of write(2), with the path (kResourceExhausted: no space left). The line may then
-  // stand in the file in part; the next Append starts a new line.
-  absl::Status Append(const MetricsRecord& record);
+  absl::Status Append(const MetricsRecord& record) { return file_->Append(ToJsonLine(record)); }
 
  private:
-  MetricsLog(std::string path, int fd, bool torn);
+  explicit MetricsLog(std::unique_ptr<LineFile> file) : file_(std::move(file)) {}
 
-  const std::string path_;
-  const int fd_;  // Owned; closed by the destructor.
-  bool torn_;     // The file's last line has no newline.
+  const std::unique_ptr<LineFile> file_;
 };
 
 }  // namespace capstan

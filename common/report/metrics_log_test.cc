@@ -102,29 +102,5 @@ TEST_CASE("MetricsLog: a line can be read as soon as Append returns", "[common][
   CHECK(Contents(path) == line + line);
 }
 
-TEST_CASE("MetricsLog: opening again appends, after a torn line on a new one", "[common][report]") {
-  const TemporaryFolder folder;
-  const std::string path = folder.File("metrics.jsonl");
-  const std::string line = ToJsonLine(Example());
-  std::ofstream(path) << line << "{\"job\":\"len";
-  for (int i = 0; i < 2; ++i) {
-    REQUIRE_OK_AND_ASSIGN(const auto log, MetricsLog::Open(path));
-    REQUIRE_OK(log->Append(Example()));
-  }
-  CHECK(Contents(path) == line + "{\"job\":\"len\n" + line + line);
-}
-
-TEST_CASE("MetricsLog: errors name the file", "[common][report]") {
-  const TemporaryFolder folder;
-  const std::string path = folder.File("missing/metrics.jsonl");
-  CHECK_STATUS(MetricsLog::Open(path), absl::StatusCode::kNotFound, "opening " + path);
-}
-
-TEST_CASE("MetricsLog: a full disk is an error of Append", "[common][report]") {
-  REQUIRE_OK_AND_ASSIGN(const auto log, MetricsLog::Open("/dev/full"));
-  CHECK_STATUS(log->Append(Example()), absl::StatusCode::kResourceExhausted,
-               "appending to /dev/full");
-}
-
 }  // namespace
 }  // namespace capstan

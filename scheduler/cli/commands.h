@@ -17,6 +17,7 @@ AddFunction AddCertCommands;
 AddFunction AddCheckpointCommands;
 AddFunction AddClusterCommands;
 AddFunction AddConfigCommands;
+AddFunction AddDiffCommand;
 AddFunction AddInitCommand;
 AddFunction AddJobCommands;
 AddFunction AddLogsCommand;
@@ -43,7 +44,7 @@ inline constexpr CommandGroup kCommandGroups[] = {
     {"node", "The cluster's servers and workers", {AddNodeCommands}},
     {"checkpoint", "Copies of whole jobs on disk", {AddCheckpointCommands, AddRestoreCommand}},
     {"table", "The parameters that servers hold", {AddTableCommands}},
-    {"", "", {AddPredictionCommands}},
+    {"", "", {AddPredictionCommands, AddDiffCommand}},
     {"cert", "Certificates: who may take part in a cluster", {AddCertCommands}},
     {"config", "Settings of this command line", {AddConfigCommands}},
     {"", "", {AddVersionCommand}},

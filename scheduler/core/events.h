@@ -216,6 +216,12 @@ struct Report {
   int64_t rows_pulled = 0;
 };
 
+// Hashes of updates that a task computed, as it reported them.
+struct UpdatesRecorded {
+  TaskKey task;
+  std::vector<UpdateHashes> updates;
+};
+
 struct EpochDone {
   JobId job;
   int64_t iteration = 0;
@@ -279,11 +285,12 @@ struct JobLeft {
   Incarnation last;  // No incarnation of its tasks is above that.
 };
 
-using Event = std::variant<NodeJoined, NodeDied, ServerLost, ServerReturned, ServerFailed, LinkDied,
-                           SchedulerStalled, SchedulerIsolated, IsolationEnded, JobSubmitted,
-                           JobStarted, JobAdopted, TrainedTwice, PhaseStarted, RoutingChanged,
-                           TaskPlaced, TaskDied, Report, EpochDone, ModelTested, CheckpointEnded,
-                           SnapshotTaken, WentBack, ModelLeftToTask, ModelKept, JobEnded, JobLeft>;
+using Event =
+    std::variant<NodeJoined, NodeDied, ServerLost, ServerReturned, ServerFailed, LinkDied,
+                 SchedulerStalled, SchedulerIsolated, IsolationEnded, JobSubmitted, JobStarted,
+                 JobAdopted, TrainedTwice, PhaseStarted, RoutingChanged, TaskPlaced, TaskDied,
+                 Report, EpochDone, ModelTested, CheckpointEnded, SnapshotTaken, WentBack,
+                 ModelLeftToTask, ModelKept, JobEnded, JobLeft, UpdatesRecorded>;
 using Events = std::vector<Event>;
 
 }  // namespace capstan::scheduler

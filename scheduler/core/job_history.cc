@@ -150,7 +150,8 @@ const JobId* JobOf(const Event& event) {
                       std::is_same_v<E, IsolationEnded>) {
           return nullptr;
         } else if constexpr (std::is_same_v<E, TaskPlaced> || std::is_same_v<E, TaskDied> ||
-                             std::is_same_v<E, ModelLeftToTask>) {
+                             std::is_same_v<E, ModelLeftToTask> ||
+                             std::is_same_v<E, UpdatesRecorded>) {
           return &e.task.job;
         } else {
           return &e.job;

@@ -377,6 +377,22 @@ struct Activity {
   int64_t done = 0;  // The number of objects that are done.
 };
 
+// Hashes of what a task computed of a table in a micro-batch. See proto/scheduler.proto.
+struct TableHashes {
+  int32_t table = 0;
+  uint64_t parameters = 0;
+  uint64_t gradient = 0;
+  uint64_t keys = 0;
+};
+
+struct UpdateHashes {
+  Iteration iteration;
+  Epoch epoch;
+  SlotId slot;
+  Range positions;
+  std::vector<TableHashes> tables = {};
+};
+
 struct TaskReport {
   TaskKey task;
   Generation assignment_seen;
@@ -394,6 +410,7 @@ struct TaskReport {
   // If the reason is kDeviceLost: which GPUs of the task. None: any of them may be lost.
   std::vector<int> gpus_lost = {};
   StoreRevision revision_seen = {};
+  std::vector<UpdateHashes> updates = {};
 };
 
 enum class TaskPhase { kIdle, kTrain, kEvaluate, kExport, kFinish };

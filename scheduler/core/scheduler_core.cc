@@ -126,7 +126,13 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
   if (run == nullptr) return NoSuchJob(report.task.job);
   const Task* reporter = run->parts().tasks.Find(report.task);
   const NodeId node = reporter == nullptr ? NodeId() : reporter->node;
+  const auto before = static_cast<std::ptrdiff_t>(actions.events.size());
   CAPSTAN_RETURN_IF_ERROR(run->OnTaskReport(report, now, actions.events));
+  // They come before what the report has led to, for that may be the job's end.
+  if (!report.updates.empty()) {
+    actions.events.insert(actions.events.begin() + before,
+                          UpdatesRecorded{report.task, report.updates});
+  }
   if (report.failure.reason == FailureReason::kDeviceLost) {
     placer_.slots().LoseGpus(node, report.task, report.gpus_lost);
     nodes_changed_ = true;

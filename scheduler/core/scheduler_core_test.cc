@@ -379,6 +379,33 @@ TEST_CASE("Scheduler: a reported failure is acknowledged, the job's other tasks 
   CHECK(desk.core.Job("job-1", desk.now)->state == JobState::kFailed);
 }
 
+TEST_CASE("Scheduler: updates that a task reports are told before the end that it causes",
+          "[scheduler][core]") {
+  Desk desk;
+  desk.Join("server-1", Role::kServer);
+  desk.Join("worker-1", Role::kWorker, 1);
+  REQUIRE_OK(desk.core.SubmitJob(Plan("job-1", 1), desk.now, desk.actions));
+  const JobView view = *desk.core.Job("job-1", desk.now);
+  TaskReport report;
+  report.task = {"job-1", Rank(0), view.tasks[0].incarnation};
+  report.updates.push_back({.iteration = Iteration(5), .epoch = {}, .slot = {}, .positions = {}});
+  TaskReport stale = report;
+  stale.task.incarnation = Incarnation(view.tasks[0].incarnation.value() - 1);
+  desk.actions.events.clear();
+  CHECK_FALSE(desk.core.SyncTask(Ticket(1), stale, desk.now, desk.actions).ok());
+  CHECK(desk.actions.events.empty());
+  report.failure = {FailureReason::kBadData, "train.gz is truncated"};
+  REQUIRE_OK(desk.core.SyncTask(Ticket(2), report, desk.now, desk.actions));
+  REQUIRE(desk.actions.events.size() > 1);
+  const auto* const recorded = std::get_if<UpdatesRecorded>(&desk.actions.events[0]);
+  REQUIRE(recorded != nullptr);
+  CHECK(recorded->task.rank == Rank(0));
+  REQUIRE(recorded->updates.size() == 1);
+  CHECK(recorded->updates[0].iteration == Iteration(5));
+  CHECK(std::any_of(desk.actions.events.begin(), desk.actions.events.end(),
+                    [](const Event& event) { return std::holds_alternative<JobEnded>(event); }));
+}
+
 JobPlan GpuPlan(const std::string& id, int gpus = 1) {
   JobPlan plan = Plan(id, 1);
   plan.device = {.kind = DeviceNeed::Kind::kGpu, .gpus = gpus};

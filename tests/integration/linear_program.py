@@ -1,12 +1,14 @@
 """A program of a job: fits a line to made data, with the C interface and the standard library.
 
-    linear_program.py [--fail-at=N | --leave-at=N]
+    linear_program.py [--fail-at=N | --leave-at=N | --noise=FILE]
 
---fail-at raises an error in iteration N, --leave-at ends there without a word.
+--fail-at raises an error in iteration N, --leave-at ends there without a word, --noise adds a
+random number to the gradient of slot 1 in the iteration that the file has.
 """
 
 import array
 import ctypes
+import pathlib
 import random
 import sys
 
@@ -24,11 +26,14 @@ def sample(number):
 
 def main():
     option, _, at = (sys.argv[1] if len(sys.argv) > 1 else "").partition("=")
+    if option == "--noise":
+        at = pathlib.Path(at).read_text(encoding="utf-8")
     task = _client.Task()
     while (work := task.next()) is not None:
-        if option and work.iteration == int(at):
-            if option == "--leave-at":
-                sys.exit(0)
+        told = option if f"{work.iteration}" == at else ""
+        if told == "--leave-at":
+            sys.exit(0)
+        if told == "--fail-at":
             task.fail("ValueError: told to fail")
             sys.exit(1)
         weights = (ctypes.c_float * (FEATURES + 1)).from_address(task.parameters(0))
@@ -41,6 +46,8 @@ def main():
             for i in range(FEATURES):
                 gradient[i] += error * x[i] / len(work.samples)
             gradient[FEATURES] += error / len(work.samples)
+        if told == "--noise" and work.slot == 1:
+            gradient[0] += random.SystemRandom().uniform(1, 2)
         values = array.array("f", gradient)
         # In two parts, the later one first.
         task.put_gradient(0, FEATURES, values.buffer_info()[0] + 4 * FEATURES, 1)

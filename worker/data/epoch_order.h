@@ -13,9 +13,6 @@
 
 namespace capstan::worker {
 
-// The key of the random stream from which the order of an epoch's samples is drawn.
-uint64_t EpochOrderKey(uint64_t seed, int32_t epoch);
-
 class EpochOrder {
  public:
   using Permutation = std::vector<uint32_t>;

@@ -53,6 +53,7 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
       capability_(assignment.capability()),
       trace_(TaskTrace::Create(assignment, clock)),
       history_(HistoryOf(assignment, clock)),
+      recorder_(UpdateRecorder::Create(assignment)),
       client_({.job = assignment.job_id(),
                .rank = Rank(assignment.rank()),
                .incarnation = Incarnation(assignment.incarnation()),
@@ -150,6 +151,7 @@ bool Task::HasRouting() { return client_.routing_generation().value() != 0; }
 absl::StatusOr<OpId> Task::Push(const Work& work) {
   gradient_ = FreeGradient();
   AllTableKeys keys = computation_->BeginTraining(work, &parameters_, gradient_.get());
+  if (recorder_ != nullptr) gradient_keys_ = keys;
   // Both pointers share ownership of the whole gradient.
   const std::shared_ptr<const TableArrays> floats(gradient_, &gradient_->floats);
   const std::shared_ptr<const HalfArrays> halves(gradient_, &gradient_->halves);
@@ -173,7 +175,10 @@ std::vector<Work> Task::Upcoming() {
 
 void Task::CancelPull(OpId op) { client_.CancelPull(op); }
 
-RowsRead Task::Pulled(const OpDone& done) { return computation_->Pulled(done, parameters_); }
+RowsRead Task::Pulled(const OpDone& done) {
+  if (recorder_ != nullptr) recorder_->Pulled(parameters_, computation_->half_parameters());
+  return computation_->Pulled(done, parameters_);
+}
 
 bool Task::Wait(OpId op, OpDone* done) {
   const Instant begin = clock_.Now();
@@ -237,6 +242,7 @@ bool Task::Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result
   for (const v1::TableSpec& table : computation_->tables()) {
     client_.Release(push, TableId(table.table()), 0);
   }
+  if (recorder_ != nullptr) recorder_->Trained(work, *gradient, gradient_keys_);
   return true;
 }
 
@@ -333,10 +339,12 @@ v1::SyncTaskRequest Task::Report() {
   request.set_capability_expiry_unix_s(capability_.ExpiryUnixSeconds());
   activity_.AddTo(request);
   if (failure_.has_value()) *request.mutable_failure() = *failure_;
+  if (recorder_ != nullptr && !recorder_->AddTo(request)) request.set_idle(false);
   return request;
 }
 
 void Task::Receive(const v1::SyncTaskResponse& response) {
+  if (recorder_ != nullptr) recorder_->Reported();
   if (!response.capability().empty()) capability_.Set(response.capability());
   if (response.has_routing()) {
     {

@@ -36,6 +36,7 @@
 #include "worker/task/scheduler_link.h"
 #include "worker/task/task_activity.h"
 #include "worker/task/task_trace.h"
+#include "worker/task/update_recorder.h"
 
 namespace capstan::worker {
 
@@ -103,11 +104,13 @@ class Task final : private TaskPort {
   // A pool; a gradient is free when no one else holds it: not gradient_, and no push.
   std::vector<std::shared_ptr<GradientArrays>> gradients_;
   std::shared_ptr<GradientArrays> gradient_;  // Train computes it for the next push.
+  AllTableKeys gradient_keys_;                // Its rows, if updates are recorded.
 
   // Self-synchronized.
   CurrentCapability capability_;
-  const std::unique_ptr<TaskTrace> trace_;      // Null if the job asks for none.
-  const std::unique_ptr<CallHistory> history_;  // Null if the environment asks for none.
+  const std::unique_ptr<TaskTrace> trace_;          // Null if the job asks for none.
+  const std::unique_ptr<CallHistory> history_;      // Null if the environment asks for none.
+  const std::unique_ptr<UpdateRecorder> recorder_;  // Null if the job does not record updates.
   TaskActivity activity_;
   PushPullClient client_;
   SchedulerDisk scheduler_disk_;

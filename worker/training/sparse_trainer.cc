@@ -6,10 +6,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/tables.h"
+#include "common/random/permutation.h"
 #include "common/random/philox.h"
 #include "common/sparse_models/model_of_job.h"
 #include "common/status/status_macros.h"
-#include "worker/data/epoch_order.h"
 #include "worker/training/gradient_norm.h"
 
 namespace capstan::worker {

@@ -1,0 +1,19 @@
+// Crc64Of: CRC-64 (ECMA-182, reflected) of bytes, at memory speed: a hash by which equal contents
+// are found. Contents that differ by chance have the same one with probability 2^-64; whoever wants
+// to can make such contents.
+//
+// Thread safety: a pure function.
+#ifndef CAPSTAN_COMMON_STORAGE_CRC64_H_
+#define CAPSTAN_COMMON_STORAGE_CRC64_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace capstan {
+
+uint64_t Crc64Of(absl::string_view bytes);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_STORAGE_CRC64_H_
