@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,31 +12,46 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/model/tables.h"
+#include "worker/program/client_codes.h"
 #include "worker/program/program_task.h"
-
-struct capstan_task {
-  std::unique_ptr<capstan::worker::ProgramTask> task;
-};
+#include "worker/task/table_operations.h"
 
 namespace {
 
+using capstan::worker::CheckArrays;
 using capstan::worker::ProgramTask;
 using capstan::worker::ProgramWork;
+using capstan::worker::TableOperations;
+using capstan::worker::Tell;
 
 constexpr double kPatienceMax = 3600.0;  // Seconds.
-
-void Tell(absl::string_view message, char* error) {
-  if (error == nullptr) return;
-  const size_t length = std::min<size_t>(message.size(), CAPSTAN_ERROR_BYTES - 1);
-  std::memcpy(error, message.data(), length);
-  error[length] = '\0';
-}
 
 capstan_code CodeOf(const absl::Status& status, char* error) {
   if (status.ok()) return CAPSTAN_OK;
   Tell(status.message(), error);
+  if (absl::IsCancelled(status)) return CAPSTAN_ENDED;
   return absl::IsOutOfRange(status) ? CAPSTAN_DIVERGED : CAPSTAN_WRONG;
+}
+
+// The code of an operation that has ended.
+capstan_code CodeOfEnd(const absl::Status& status, char* error) {
+  if (status.ok()) return CAPSTAN_OK;
+  Tell(status.message(), error);
+  if (absl::IsCancelled(status) || absl::IsAborted(status)) return CAPSTAN_ENDED;
+  return absl::IsNotFound(status) ? CAPSTAN_WRONG : CAPSTAN_FAILED;
+}
+
+// Hands the number of an operation over, or the error with which it did not start.
+capstan_code Started(const absl::StatusOr<int64_t>& number, int64_t* operation, char* error) {
+  if (number.ok()) *operation = *number;
+  return CodeOf(number.status(), error);
+}
+
+TableOperations::Keys KeysOf(const int64_t* keys, int64_t count) {
+  if (keys == nullptr) return std::nullopt;
+  return absl::MakeConstSpan(keys, static_cast<size_t>(count));
 }
 
 std::string Variable(const char* name) {
@@ -58,6 +72,23 @@ absl::StatusOr<std::unique_ptr<ProgramTask>> StartOfEnvironment() {
         "CAPSTAN_TASK_SPEC and CAPSTAN_SCHEDULER are not set: a job has to start this program");
   }
   return ProgramTask::Start(options);
+}
+
+int64_t KindOf(ProgramWork::Kind kind) {
+  switch (kind) {
+    case ProgramWork::Kind::kNameKeys:
+      return CAPSTAN_NAME_KEYS;
+    case ProgramWork::Kind::kRun:
+      return CAPSTAN_RUN;
+    case ProgramWork::Kind::kTrain:
+      break;
+  }
+  return CAPSTAN_COMPUTE;
+}
+
+// -1, which no table has, for numbers that are too large.
+int TableIndex(int64_t table) {
+  return table == static_cast<int>(table) ? static_cast<int>(table) : -1;
 }
 
 const capstan::v1::TableSpec* TableOf(const capstan_task* task, int64_t table) {
@@ -146,15 +177,14 @@ capstan_code capstan_task_next(capstan_task* task, double seconds, capstan_work*
   if (!next.ok()) return CodeOf(next.status(), error);
   if (!next->has_value()) return CAPSTAN_TIMEOUT;
   const ProgramWork& found = **next;
-  *work = {
-      .size = work->size,
-      .epoch = found.epoch,
-      .iteration = found.iteration,
-      .slot = found.slot,
-      .seed = found.seed,
-      .samples = found.samples.data(),
-      .sample_count = static_cast<int64_t>(found.samples.size()),
-      .kind = found.kind == ProgramWork::Kind::kNameKeys ? CAPSTAN_NAME_KEYS : CAPSTAN_COMPUTE};
+  *work = {.size = work->size,
+           .epoch = found.epoch,
+           .iteration = found.iteration,
+           .slot = found.slot,
+           .seed = found.seed,
+           .samples = found.samples.data(),
+           .sample_count = static_cast<int64_t>(found.samples.size()),
+           .kind = KindOf(found.kind)};
   return CAPSTAN_OK;
 }
 
@@ -197,6 +227,44 @@ capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error
 capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct,
                                  char* error) {
   return CodeOf(task->task->computation().Finish(loss_sum, correct), error);
+}
+
+capstan_code capstan_task_push(capstan_task* task, int64_t table, const int64_t* keys,
+                               int64_t key_count, const float* values, int64_t count,
+                               int64_t* operation, char* error) {
+  const capstan_code code = CheckArrays(keys, key_count, values, count, error);
+  if (code != CAPSTAN_OK) return code;
+  const auto tables = task->task->computation().Tables();
+  if (!tables.ok()) return CodeOf(tables.status(), error);
+  return Started((*tables)->Push(TableIndex(table), KeysOf(keys, key_count),
+                                 {values, static_cast<size_t>(count)}),
+                 operation, error);
+}
+
+capstan_code capstan_task_pull(capstan_task* task, int64_t table, const int64_t* keys,
+                               int64_t key_count, float* values, int64_t count, int64_t* operation,
+                               char* error) {
+  const capstan_code code = CheckArrays(keys, key_count, values, count, error);
+  if (code != CAPSTAN_OK) return code;
+  const auto tables = task->task->computation().Tables();
+  if (!tables.ok()) return CodeOf(tables.status(), error);
+  return Started((*tables)->Pull(TableIndex(table), KeysOf(keys, key_count),
+                                 {values, static_cast<size_t>(count)}),
+                 operation, error);
+}
+
+capstan_code capstan_task_wait(capstan_task* task, int64_t operation, double seconds, char* error) {
+  if (!(seconds >= 0)) {
+    Tell(absl::StrCat("seconds is ", seconds, ", expected at least 0"), error);
+    return CAPSTAN_WRONG;
+  }
+  const auto tables = task->task->computation().TablesToWait();
+  if (!tables.ok()) return CodeOf(tables.status(), error);
+  const TableOperations::Waited waited =
+      (*tables)->Wait(operation, absl::Seconds(std::min(seconds, kPatienceMax)));
+  if (waited.ended) return CodeOfEnd(waited.status, error);
+  Tell(waited.text, error);
+  return CAPSTAN_TIMEOUT;
 }
 
 void capstan_task_fail(capstan_task* task, const char* message) {

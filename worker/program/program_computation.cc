@@ -60,6 +60,10 @@ absl::Status ProgramComputation::CheckCurrent(ProgramWork::Kind kind) const {
     return absl::FailedPreconditionError("there is no work: Next has to come first");
   }
   if (offer_->work.kind == kind) return absl::OkStatus();
+  if (offer_->work.kind == ProgramWork::Kind::kRun) {
+    return absl::FailedPreconditionError(
+        "the program runs at its own pace: it pushes and pulls its tables");
+  }
   return absl::FailedPreconditionError(kind == ProgramWork::Kind::kTrain
                                            ? "the work asks for keys, which have to be named first"
                                            : "the work does not ask for keys");
@@ -163,6 +167,12 @@ absl::Status ProgramComputation::Finish(double loss_sum, int64_t correct) {
     offer_.reset();
     return absl::OkStatus();
   }
+  if (CheckCurrent(ProgramWork::Kind::kRun).ok()) {
+    FinishRun();
+    return absl::OkStatus();
+  }
+  const bool taken_away = tables_of_run_ != nullptr && !offer_.has_value() && !run_finished_;
+  if (taken_away) return absl::CancelledError("the run was taken away");
   CAPSTAN_RETURN_IF_ERROR(CheckCurrent(ProgramWork::Kind::kTrain));
   const auto samples = static_cast<int64_t>(offer_->samples.size());
   if (correct < 0 || correct > samples) {
@@ -181,6 +191,41 @@ void ProgramComputation::Fail(absl::Status error) {
   absl::MutexLock lock(&mutex_);
   failure_.Update(std::move(error));
   offer_.reset();
+  TellChanged();
+}
+
+void ProgramComputation::Leave() {
+  absl::MutexLock lock(&mutex_);
+  left_ = true;
+  if (run_finished_) return;
+  failure_.Update(absl::InvalidArgumentError("the program has left before its job was done"));
+  offer_.reset();
+  TellChanged();
+}
+
+absl::StatusOr<std::shared_ptr<TableOperations>> ProgramComputation::Tables() const {
+  absl::MutexLock lock(&mutex_);
+  if (ended_) return absl::CancelledError("the task has ended");
+  if (CheckCurrent(ProgramWork::Kind::kRun).ok()) return tables_of_run_;
+  return absl::FailedPreconditionError(
+      "there is no run of a program at its own pace: Next has to give it first");
+}
+
+absl::StatusOr<std::shared_ptr<TableOperations>> ProgramComputation::TablesToWait() const {
+  absl::MutexLock lock(&mutex_);
+  if (tables_of_run_ != nullptr) return tables_of_run_;
+  return absl::FailedPreconditionError("there was no run of a program at its own pace");
+}
+
+void ProgramComputation::FinishRun() {
+  run_finished_ = true;
+  result_ = WorkResult{.samples = 1};
+  offer_.reset();
+  TellChanged();
+}
+
+void ProgramComputation::TellChanged() {
+  if (changed_ != nullptr) changed_();
 }
 
 // ---------------------------------------------------------------- the task's thread
@@ -289,6 +334,33 @@ absl::StatusOr<WorkResult> ProgramComputation::Train(const Work& work, GradientA
   offer.ready = &ready;
   CAPSTAN_RETURN_IF_ERROR(Await(std::move(offer)));
   return *result_;
+}
+
+void ProgramComputation::BeginRun(const Work& work, std::shared_ptr<TableOperations> tables,
+                                  std::function<void()> changed) {
+  absl::MutexLock lock(&mutex_);
+  result_.reset();
+  offer_.emplace();
+  offer_->work.kind = ProgramWork::Kind::kRun;
+  offer_->work.seed =
+      MixKey(MixKey(seed_, kBatchStream), static_cast<uint64_t>(work.positions.begin));
+  tables_of_run_ = std::move(tables);
+  changed_ = std::move(changed);
+  run_finished_ = false;
+  if (left_) failure_.Update(absl::InvalidArgumentError("the program has left before this run"));
+}
+
+std::optional<absl::StatusOr<WorkResult>> ProgramComputation::RunResult() {
+  absl::MutexLock lock(&mutex_);
+  if (!failure_.ok()) return failure_;
+  if (result_.has_value()) return *result_;
+  return std::nullopt;
+}
+
+void ProgramComputation::EndRun() {
+  absl::MutexLock lock(&mutex_);
+  offer_.reset();
+  changed_ = nullptr;
 }
 
 absl::StatusOr<WorkResult> ProgramComputation::Evaluate(const Work&, const TableArrays&) {
