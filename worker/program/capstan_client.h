@@ -139,9 +139,10 @@ capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_
  * more: they are sent while the rest is computed. Optional; `first` falls from call to call. */
 capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error);
 
-/* Ends the current work. Operations of a run that were not waited for go on, and the task fails if
- * one of them does. CAPSTAN_ENDED: the run was taken away. `loss_sum` is the sum of its samples' losses; `correct` counts those that
- * were classified correctly, 0 if nothing is classified. */
+/* Ends the current work. `loss_sum` is the sum of its samples' losses; `correct` counts those that
+ * were classified correctly, 0 if nothing is classified. A run ignores both; its operations that
+ * were not waited for go on, and the task fails if one of them does. CAPSTAN_ENDED: the run was
+ * taken away. */
 capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct, char* error);
 
 /* ---- own pace: between capstan_task_next, which gives CAPSTAN_RUN, and capstan_task_finish
@@ -183,13 +184,13 @@ capstan_code capstan_task_wait(capstan_task* task, int64_t operation, double sec
 /* ---- snapshots: all tables at one moment
  *
  * A program at its own pace may open one, or any number, and read it while it pushes and pulls. One
- * thread at a time uses a snapshot. Servers keep the moment while it is read: if none of its values
- * was read for some seconds, or a server has died, reads fail, and another one is to be opened. With
- * certificates (CAPSTAN_TLS_DIR) the scheduler lets users and readers open snapshots, not tasks. */
+ * thread at a time uses a snapshot. Servers keep the moment while it is read: if no value was read
+ * for some seconds, or a server has died, reads fail, and another one is to be opened. Where there
+ * are certificates (CAPSTAN_TLS_DIR), users and readers may open snapshots, and tasks may not. */
 typedef struct capstan_snapshot capstan_snapshot; /* Closed by capstan_snapshot_close. */
 
-/* Opens one; waits at most `seconds`, at most 60, until the job stands still, which it does for some
- * milliseconds. NULL: failed, and `error` says why. */
+/* Opens one; waits at most `seconds`, at most 60, until the job stands still, which it does for
+ * some milliseconds. NULL: failed, and `error` says why. */
 capstan_snapshot* capstan_task_snapshot(capstan_task* task, double seconds, char* error);
 
 /* Reads a table's values, [count], as they were: arguments as of capstan_task_pull. Rows of keys
