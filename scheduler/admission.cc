@@ -95,6 +95,7 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   plan.checkpoints_kept = spec.checkpoints().keep();
   plan.device = DeviceNeedOf(spec.resources()).value_or(DeviceNeed());
   plan.checkpoints_incremental = spec.checkpoints().incremental();
+  plan.own_pace = spec.program().own_pace();
   return plan;
 }
 
@@ -167,6 +168,10 @@ void FillDefaults(v1::JobSpec& spec) {
   v1::Resources& resources = *spec.mutable_resources();
   if (!training.has_slots()) training.set_slots(resources.workers());
   training.set_seed(SeedOf(training));
+  if (spec.program().own_pace()) {  // Each task's run counts as a batch of one sample.
+    training.set_epochs(1);
+    training.set_batch_size(1);
+  }
   if (!resources.has_threads()) resources.set_threads(1);
   if (!resources.has_max_restarts()) resources.set_max_restarts(kDefaultMaxRestarts);
   if (!resources.has_worker_wait_seconds()) {

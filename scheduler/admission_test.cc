@@ -181,6 +181,28 @@ TEST_CASE("Admission: a job's checkpoints are numbered from above those in its f
   CHECK(second.plan.checkpoint_floor == CheckpointId(6));
 }
 
+TEST_CASE("Admission: of a program at its own pace the samples are the runs of its tasks",
+          "[scheduler]") {
+  v1::JobSpec spec;
+  spec.mutable_program()->add_command("train");
+  spec.mutable_program()->set_own_pace(true);
+  spec.mutable_program()->add_parameters()->set_name("w");
+  spec.mutable_program()->add_parameters()->set_name("b");
+  spec.mutable_optimizer()->mutable_sgd();
+  spec.mutable_optimizer()->set_learning_rate(1);
+  spec.mutable_consistency()->mutable_asp();
+  spec.mutable_resources()->set_workers(3);
+  REQUIRE_OK_AND_ASSIGN(const AdmittedJob job, AdmitJob(spec));
+  CHECK(job.plan.own_pace);
+  CHECK(job.plan.train_count == 3);
+  CHECK(job.plan.epochs == 1);
+  CHECK(job.plan.batch_size == 1);
+  CHECK(job.plan.tables == std::vector<TableSize>{1, 1});
+  CHECK(job.spec.training().batch_size() == 1);  // What tasks read.
+  CHECK(job.submitted.training().batch_size() == 0);
+  REQUIRE_OK(CheckPlan(job.plan));
+}
+
 TEST_CASE("Admission: defaults are those of the job file, and what is set stays", "[scheduler]") {
   v1::JobSpec spec;
   spec.mutable_resources()->set_workers(3);

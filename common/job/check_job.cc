@@ -242,7 +242,8 @@ JobCheck CheckLayers(const v1::JobSpec& spec) {
 JobCheck CheckProgram(const v1::JobSpec& spec) {
   JobCheck result;
   const v1::Program& program = spec.program();
-  if (spec.training().batch_size() > program.samples()) {
+  const bool own_pace = program.own_pace();
+  if (!own_pace && spec.training().batch_size() > program.samples()) {
     FieldChecker("training", &result.diagnostics)
         .Wrong("batch_size", absl::StrCat(spec.training().batch_size()),
                absl::StrCat("at most ", program.samples(), ", program.samples"));
@@ -251,7 +252,7 @@ JobCheck CheckProgram(const v1::JobSpec& spec) {
   CheckTensorSizes(spec.optimizer(), result.tables, &result.diagnostics);
   CheckRowTables(result.tables, "program.rows", &result.diagnostics);
   if (!result.diagnostics.empty()) return result;
-  result.train_count = program.samples();
+  result.train_count = own_pace ? spec.resources().workers() : program.samples();  // A run each.
   result.test_count = program.test_samples();
   ReadWeights(spec.training(), &result);
   return result;

@@ -43,6 +43,29 @@ void SetOptimizer(const v1::Program& program, int number, v1::TableSpec* table) 
   if (number > 0) *table->mutable_optimizer() = program.optimizers(number - 1);
 }
 
+// Own pace: a table for each of the parameters.
+void AddTables(const v1::Program& program, std::vector<v1::TableSpec>* tables) {
+  for (const v1::Program::Tensor& each : program.parameters()) {
+    auto table = TableOf(tables->size(), each.name(), v1::OPTIMIZER, program.parameters(),
+                         [&each](const v1::Program::Tensor& tensor) { return &tensor == &each; });
+    SetOptimizer(program, each.optimizer(), &*table);
+    tables->push_back(*std::move(table));
+  }
+}
+
+// A table for each optimizer that parameters have.
+void AddTablesByOptimizer(const v1::Program& program, std::vector<v1::TableSpec>* tables) {
+  for (int number = 0; number <= program.optimizers_size(); ++number) {
+    auto table = TableOf(
+        tables->size(), number == 0 ? "parameters" : absl::StrCat("parameters-", number),
+        v1::OPTIMIZER, program.parameters(),
+        [number](const v1::Program::Tensor& tensor) { return tensor.optimizer() == number; });
+    if (!table.has_value()) continue;
+    SetOptimizer(program, number, &*table);
+    tables->push_back(*std::move(table));
+  }
+}
+
 }  // namespace
 
 bool UpdatesRows(const v1::JobSpec& job, int number) {
@@ -55,14 +78,10 @@ bool UpdatesRows(const v1::JobSpec& job, int number) {
 
 std::vector<v1::TableSpec> ProgramTables(const v1::Program& program) {
   std::vector<v1::TableSpec> tables;
-  for (int number = 0; number <= program.optimizers_size(); ++number) {
-    auto table = TableOf(
-        tables.size(), number == 0 ? "parameters" : absl::StrCat("parameters-", number),
-        v1::OPTIMIZER, program.parameters(),
-        [number](const v1::Program::Tensor& tensor) { return tensor.optimizer() == number; });
-    if (!table.has_value()) continue;
-    SetOptimizer(program, number, &*table);
-    tables.push_back(*std::move(table));
+  if (program.own_pace()) {
+    AddTables(program, &tables);
+  } else {
+    AddTablesByOptimizer(program, &tables);
   }
   if (auto table = TableOf(tables.size(), "statistics", v1::MOVING_AVERAGE, program.averages(),
                            [](const v1::Program::Tensor&) { return true; })) {

@@ -19,8 +19,9 @@ inline bool HasRows(const v1::JobSpec& job) {
 bool UpdatesRows(const v1::JobSpec& job, int number);
 
 // By index: a dense table for each optimizer that parameters have ("parameters" for the job's,
-// "parameters-N" for the N-th of the program's), "statistics" if the program has averages, and the
-// tables of rows. Tensors lie end to end in the program's order; their initial values are 0.
+// "parameters-N" for the N-th of the program's), or with own_pace one of its name for each of the
+// parameters; "statistics" if the program has averages, and the tables of rows. Tensors lie end to
+// end in the program's order; their initial values are 0.
 // REQUIRES: ValidateProgram (validate_program.h) found nothing wrong.
 std::vector<v1::TableSpec> ProgramTables(const v1::Program& program);
 

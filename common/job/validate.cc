@@ -71,7 +71,7 @@ void ValidateInitialWeights(const v1::JobSpec& spec, FieldChecker check) {
   }
 }
 
-void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
+void ValidateSizes(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Training& training = spec.training();
   check.IntegerAtLeast("epochs", training.epochs(), 1, Presence::kImplicit);
   if (spec.model().has_sparse()) {
@@ -80,6 +80,11 @@ void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
   } else {
     check.IntegerAtLeast("batch_size", training.batch_size(), 1, Presence::kImplicit);
   }
+}
+
+void ValidateTraining(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Training& training = spec.training();
+  if (!spec.program().own_pace()) ValidateSizes(spec, check);
   if (training.has_slots()) {
     if (const ConsistencyRule rule = ConsistencyOf(spec); !rule.synchronous()) {
       check.Wrong(
@@ -234,7 +239,7 @@ std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec) {
   ValidateName(spec.name(), check);
   ValidateLabels(spec.labels(), spec.note(), check);
   ValidateWork(spec, check);
-  if (spec.has_training()) {
+  if (spec.has_training() || spec.program().own_pace()) {
     ValidateTraining(spec, check.In("training"));
   } else {
     check.Missing("training", "epochs and batch_size");

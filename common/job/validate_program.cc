@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/devices/devices_codec.h"
+#include "common/job/consistency_of.h"
 #include "common/job/program_tables.h"
 #include "common/job/validate_optimizer.h"
 #include "common/job/validate_sparse_model.h"
@@ -30,10 +31,13 @@ constexpr size_t kTensorNameBytesMax = 256;
 constexpr int kRowTablesMax = 100;
 constexpr size_t kRowTableNameBytesMax = 64;
 constexpr int kOptimizersMax = 100;
+constexpr int kOwnTablesMax = 1000;  // Tensors that are tables of their own.
 constexpr int64_t kProgramSamplesMax = std::numeric_limits<uint32_t>::max();
 constexpr absl::string_view kClipsItself =
     "nothing beside program, which clips its gradients itself";
 constexpr absl::string_view kProgramHasIt = "nothing beside program, which has its own";
+constexpr absl::string_view kNoneAtOwnPace =
+    "nothing beside program.own_pace: the program itself says what it computes";
 
 bool IsVariableName(absl::string_view name) {
   return !name.empty() && !absl::StrContains(name, '=') && !absl::StrContains(name, '\0');
@@ -107,14 +111,19 @@ void ValidateOptimizerNumber(const v1::Program& program, int number, FieldChecke
   check.IntegerBetween("optimizer", number, 0, program.optimizers_size(), Presence::kExplicit);
 }
 
-// Letters as in a file's name, and no name that ProgramTables gives.
-bool IsRowTableName(absl::string_view name) {
+// Letters as in a file's name.
+bool IsTableName(absl::string_view name) {
   const auto fits = [](char c) {
     return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
   };
   return !name.empty() && name.size() <= kRowTableNameBytesMax &&
-         std::all_of(name.begin(), name.end(), fits) && name != "statistics" &&
-         name != "parameters" && !absl::StartsWith(name, "parameters-");
+         std::all_of(name.begin(), name.end(), fits);
+}
+
+// It is no name that ProgramTables gives.
+bool IsRowTableName(absl::string_view name) {
+  return IsTableName(name) && name != "statistics" && name != "parameters" &&
+         !absl::StartsWith(name, "parameters-");
 }
 
 void ValidateRows(const v1::Program& program, std::set<std::string>* names, FieldChecker check) {
@@ -199,15 +208,62 @@ void ValidateOthers(const v1::JobSpec& spec, FieldChecker check) {
   }
 }
 
+// What a program at its own pace may not have, and its tables' names.
+void ValidateOwnPace(const v1::JobSpec& spec, FieldChecker check) {
+  const v1::Program& program = spec.program();
+  FieldChecker in = check.In("program");
+  if (program.samples() != 0) in.Wrong("samples", absl::StrCat(program.samples()), kNoneAtOwnPace);
+  if (program.test_samples() != 0) {
+    in.Wrong("test_samples", absl::StrCat(program.test_samples()), kNoneAtOwnPace);
+  }
+  if (program.averages_size() > 0) {
+    in.Wrong("averages", absl::StrCat(program.averages_size(), " tensors"),
+             "nothing beside own_pace: each table has an optimizer");
+  }
+  if (program.parameters_size() > kOwnTablesMax) {
+    in.Wrong("parameters", absl::StrCat(program.parameters_size(), " tensors"),
+             absl::StrCat("at most ", kOwnTablesMax, " beside own_pace"));
+  }
+  for (int i = 0; i < program.parameters_size(); ++i) {
+    if (IsTableName(program.parameters(i).name())) continue;
+    in.Wrong(absl::StrCat("parameters[", i, "].name"), Quote(program.parameters(i).name()),
+             absl::StrCat("1 to ", kRowTableNameBytesMax,
+                          " letters, digits, '_', '.' or '-' beside own_pace: it names a table"));
+  }
+  const v1::Consistency::Asp& asp = spec.consistency().asp();
+  if (!spec.consistency().has_asp()) {
+    check.Wrong("consistency", NameOf(ConsistencyOf(spec).mode), "asp beside program.own_pace");
+  }
+  if (asp.cached_rows() != 0) {
+    check.Wrong("consistency.asp.cached_rows", absl::StrCat(asp.cached_rows()), kNoneAtOwnPace);
+  }
+  if (spec.checkpoints().every_iterations() != 0) {
+    check.Wrong("checkpoints.every_iterations", absl::StrCat(spec.checkpoints().every_iterations()),
+                "every_seconds beside program.own_pace, which has no iterations");
+  }
+  const v1::Training& training = spec.training();
+  const auto none = [&check](const char* field, int64_t value) {
+    if (value == 0) return;
+    check.Wrong(absl::StrCat("training.", field), absl::StrCat(value), kNoneAtOwnPace);
+  };
+  none("epochs", training.epochs());
+  none("batch_size", training.batch_size());
+  none("iterations_max", training.iterations_max());
+}
+
 }  // namespace
 
 void ValidateProgram(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Program& program = spec.program();
   FieldChecker in = check.In("program");
   ValidateCommand(program, in);
-  in.IntegerBetween("samples", program.samples(), 1, kProgramSamplesMax, Presence::kImplicit);
-  in.IntegerBetween("test_samples", program.test_samples(), 0, kProgramSamplesMax,
-                    Presence::kExplicit);
+  if (program.own_pace()) {
+    ValidateOwnPace(spec, check);
+  } else {
+    in.IntegerBetween("samples", program.samples(), 1, kProgramSamplesMax, Presence::kImplicit);
+    in.IntegerBetween("test_samples", program.test_samples(), 0, kProgramSamplesMax,
+                      Presence::kExplicit);
+  }
   if (program.parameters().empty() && program.rows().empty()) {
     in.Missing("parameters", "the tensors that it trains, or rows");
   }

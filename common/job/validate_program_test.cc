@@ -150,5 +150,62 @@ TEST_CASE("ProgramTables: tensors lie end to end, averages in a table of their o
   CHECK(tables[1].tensors(0).momentum() == 1.0f);
 }
 
+constexpr char kOwnPaceJob[] = R"(
+  program {
+    command: "python3" own_pace: true
+    parameters { name: "w" shape: 3 shape: 4 }
+    parameters { name: "scale" optimizer: 1 }
+    rows { name: "ads" dim: 2 }
+    optimizers { adam {} learning_rate: 2 }
+  }
+  optimizer { sgd {} learning_rate: 0.1 }
+  consistency { asp {} }
+  resources { workers: 2 }
+)";
+
+TEST_CASE("ValidateProgram: own pace needs no sizes of training, and refuses them") {
+  const auto errors_with = [](const std::string& more) {
+    v1::JobSpec spec;
+    REQUIRE(google::protobuf::TextFormat::ParseFromString(kOwnPaceJob, &spec));
+    REQUIRE(google::protobuf::TextFormat::MergeFromString(more, &spec));
+    Lines errors;
+    for (const Diagnostic& diagnostic : ValidateJob(spec)) errors.push_back(diagnostic.ToString());
+    return errors;
+  };
+  CHECK(errors_with("") == Lines());
+  CHECK(errors_with("training { seed: 4 } checkpoints { every_seconds: 9 }") == Lines());
+  const std::string nothing =
+      ", expected nothing beside program.own_pace: the program itself says what it computes";
+  CHECK(errors_with("program { samples: 9 averages { name: 'm' } parameters { name: 'a b' } }") ==
+        Lines{"program.samples: got 9" + nothing,
+              "program.averages: got 1 tensors, expected nothing beside own_pace: each table has "
+              "an optimizer",
+              "program.parameters[2].name: got \"a b\", expected 1 to 64 letters, digits, '_', "
+              "'.' or '-' beside own_pace: it names a table"});
+  CHECK(errors_with("training { epochs: 2 batch_size: 3 iterations_max: 4 } "
+                    "checkpoints { every_iterations: 5 }") ==
+        Lines{"checkpoints.every_iterations: got 5, expected every_seconds beside "
+              "program.own_pace, which has no iterations",
+              "training.epochs: got 2" + nothing, "training.batch_size: got 3" + nothing,
+              "training.iterations_max: got 4" + nothing});
+  CHECK(errors_with("consistency { bsp {} }") ==
+        Lines{"consistency: got bsp, expected asp beside program.own_pace"});
+}
+
+TEST_CASE("ProgramTables: at its own pace, a table for each of the parameters") {
+  v1::JobSpec spec;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(kOwnPaceJob, &spec));
+  const std::vector<v1::TableSpec> tables = ProgramTables(spec.program());
+  REQUIRE(tables.size() == 3);
+  for (size_t i = 0; i < tables.size(); ++i) CHECK(tables[i].table() == static_cast<int>(i));
+  CHECK(tables[0].name() == "w");
+  CHECK(tables[0].elements() == 12);
+  CHECK_FALSE(tables[0].has_optimizer());
+  CHECK(tables[1].name() == "scale");
+  CHECK(tables[1].elements() == 1);
+  CHECK(tables[1].optimizer().has_adam());
+  CHECK(tables[2].has_sparse());
+}
+
 }  // namespace
 }  // namespace capstan

@@ -43,6 +43,17 @@ absl::Status CheckSamples(const JobPlan& plan) {
   return status;
 }
 
+// REQUIRES: CheckSamples is OK.
+absl::Status CheckOwnPace(const JobPlan& plan) {
+  if (!plan.own_pace) return absl::OkStatus();
+  absl::Status status = CheckRange("training.epochs", plan.epochs, 1, 1);
+  status.Update(CheckRange("training.batch_size", plan.batch_size, 1, 1));
+  status.Update(CheckRange("runs of the program", plan.train_count, plan.workers, plan.workers));
+  if (plan.consistency.mode == ConsistencyMode::kAsp) return status;
+  status.Update(absl::DataLossError("consistency: expected asp beside program.own_pace"));
+  return status;
+}
+
 absl::Status CheckDevice(const DeviceNeed& device) {
   const int least = device.kind == DeviceNeed::Kind::kCpu ? 0 : 1;
   absl::Status status = CheckRange("resources.gpus", device.gpus, least, kGpusPerTaskMax);
@@ -71,6 +82,7 @@ absl::Status CheckPlan(const JobPlan& plan) {
   status.Update(CheckRange("resources.max_restarts", plan.max_restarts, 0, kIntMax));
   status.Update(CheckDevice(plan.device));
   if (status.ok()) status.Update(CheckSamples(plan));
+  if (status.ok()) status.Update(CheckOwnPace(plan));
   for (const TableSize& table : plan.tables) status.Update(CheckTable(table));
   status.Update(CheckCount("checkpoints.every_iterations", plan.checkpoint_iterations, kInt64Max));
   status.Update(CheckRange("checkpoints.keep", plan.checkpoints_kept, 1, kIntMax));

@@ -63,6 +63,9 @@ struct JobPlan {
   std::string unique_id;
   // The role and name of who submitted it (common/security/job_access.h). Empty: nobody known.
   std::string owner;
+  // Its tasks run a program each at its own pace: the samples are these runs, sample r that of rank
+  // r, in one epoch of batches of one.
+  bool own_pace = false;
 
   // Whether a log that names this job was written for it, and not for another one that had its id.
   bool HasLog(const JobId& job, const std::string& unique) const {
@@ -79,7 +82,7 @@ struct JobPlan {
             export_path, replicas, log, server_wait, checkpoint_iterations, checkpoint_interval,
             checkpoints_kept, checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders,
             objective, device, submission_id, unique_id);
-    archive.Appended(owner);
+    archive.Appended(owner, own_pace);
     CheckLoaded(archive, [this] { return CheckPlan(*this); });
   }
   friend bool operator==(const JobPlan&, const JobPlan&) = default;

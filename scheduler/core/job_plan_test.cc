@@ -87,5 +87,22 @@ TEST_CASE("Job plan: what the core cannot compute with is refused by field and v
   refused("early_stopping.patience: -1", [](JobPlan& p) { p.decide.stop_patience = -1; });
 }
 
+TEST_CASE("Job plan: own pace has one run of each rank, under asp", "[scheduler][core]") {
+  JobPlan plan = Valid();
+  plan.own_pace = true;
+  plan.epochs = 1;
+  plan.batch_size = 1;
+  plan.workers = 3;
+  plan.train_count = 3;
+  plan.consistency = {.mode = ConsistencyMode::kAsp};
+  REQUIRE_OK(CheckPlan(plan));
+  plan.train_count = 4;
+  CHECK_STATUS(CheckPlan(plan), absl::StatusCode::kDataLoss,
+               "runs of the program: 4, expected 3 to 3");
+  plan.train_count = 3;
+  plan.consistency.mode = ConsistencyMode::kSsp;
+  CHECK_STATUS(CheckPlan(plan), absl::StatusCode::kDataLoss, "expected asp");
+}
+
 }  // namespace
 }  // namespace capstan::scheduler

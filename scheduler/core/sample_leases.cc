@@ -126,11 +126,27 @@ std::optional<SampleLease> SampleLeases::Grant(Rank rank, const Pace& pace) {
   const int64_t rest_end = first->second;
   ungranted_.erase(first);
   if (lease.end < rest_end) ungranted_.emplace(lease.end, rest_end);
-  ungranted_count_ -= lease.size();
+  return Hold(rank, lease);
+}
+
+std::optional<SampleLease> SampleLeases::GrantAt(Rank rank, int64_t position) {
+  const auto after = ungranted_.upper_bound(position);
+  if (after == ungranted_.begin()) return std::nullopt;
+  const auto around = std::prev(after);
+  const auto [begin, end] = *around;
+  if (position >= end) return std::nullopt;
+  ungranted_.erase(around);
+  if (begin < position) ungranted_.emplace(begin, position);
+  if (position + 1 < end) ungranted_.emplace(position + 1, end);
+  return Hold(rank, {position, position + 1});
+}
+
+SampleLease SampleLeases::Hold(Rank rank, const Range& positions) {
+  ungranted_count_ -= positions.size();
   const LeaseId id = next_id_;
   ++next_id_;
-  held_.emplace(id, Held{.rank = rank, .positions = lease, .done = lease.begin});
-  return SampleLease{id, lease};
+  held_.emplace(id, Held{.rank = rank, .positions = positions, .done = positions.begin});
+  return {id, positions};
 }
 
 void SampleLeases::Return(Rank rank) {

@@ -76,6 +76,8 @@ class SampleLeases {
   // if all is granted. `pace`: of a task that trains.
   std::optional<SampleLease> Grant(Rank rank, const Pace& pace);
   std::optional<SampleLease> Grant(Rank rank) { return Grant(rank, Pace()); }
+  // Leases this position alone, if it is not granted.
+  std::optional<SampleLease> GrantAt(Rank rank, int64_t position);
 
   // `rank` is gone: what it held goes back.
   void Return(Rank rank);
@@ -125,6 +127,7 @@ class SampleLeases {
 
   absl::Status Check() const;  // Errors: kDataLoss  the invariants do not hold.
   int64_t NextSize(const Pace& pace) const;
+  SampleLease Hold(Rank rank, const Range& positions);  // REQUIRES: they are in no other set.
 
   Options options_;
   LeaseId next_id_;

@@ -183,5 +183,19 @@ TEST_CASE("Sample leases: scores of more or fewer samples than the lease has are
   CHECK(leases.complete());
 }
 
+TEST_CASE("Sample leases: a position is leased alone, once, wherever it lies",
+          "[scheduler][core]") {
+  SampleLeases leases = Training(5, 1, 1);
+  for (const int64_t position : {2, 0, 4, 3, 1}) {
+    REQUIRE(leases.GrantAt(Rank(0), position).has_value());
+    CHECK(leases.HeldBy(Rank(0)).back().positions == Range{position, position + 1});
+    CHECK_FALSE(leases.GrantAt(Rank(1), position).has_value());
+  }
+  CHECK_FALSE(leases.has_ungranted());
+  CHECK_FALSE(leases.GrantAt(Rank(0), 5).has_value());
+  leases.Return(Rank(0));
+  CHECK(leases.GrantAt(Rank(1), 3)->positions == Range{3, 4});
+}
+
 }  // namespace
 }  // namespace capstan::scheduler

@@ -18,6 +18,10 @@ void SampleWork::StartTraining(Epoch epoch, const ResumePoint* from) {
 }
 
 void SampleWork::Grant(absl::Span<const Rank> ready, const JobTasks& tasks) {
+  if (own_pace_) {
+    for (const Rank rank : ready) samples_->GrantAt(rank, rank.value());
+    return;
+  }
   GrantSamples(ready, PacesOf(ready, tasks));
 }
 

@@ -1,6 +1,7 @@
 // SampleWork: the work of an SSP or ASP job: ranges of an epoch's samples, each leased to one task,
 // and larger for a fast task. For a checkpoint nothing more is granted, and tasks end the batch
 // that they are at: what they hold of their leases stays theirs.
+// At own pace (JobPlan) each task gets one lease: of its own run, that of its rank.
 //
 //   GRANTING --PlanQuiet, due--> PAUSED --PlanQuiet, not due; GoOn--> GRANTING
 //
@@ -21,7 +22,7 @@ class SampleWork final : public WorkLeases {
  public:
   // `lease_ahead`: what one lease holds at most, at the task's pace.
   SampleWork(const JobPlan& plan, absl::Duration lease_ahead)
-      : WorkLeases(plan), lease_ahead_(lease_ahead) {}
+      : WorkLeases(plan), lease_ahead_(lease_ahead), own_pace_(plan.own_pace) {}
 
   void Clear() override;
   void StartTraining(Epoch epoch, const ResumePoint* from) override;
@@ -56,6 +57,7 @@ class SampleWork final : public WorkLeases {
                                           const JobTasks& tasks) const;
 
   const absl::Duration lease_ahead_;
+  const bool own_pace_;
   bool paused_ = false;  // Paused for a checkpoint.
 };
 

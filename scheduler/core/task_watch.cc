@@ -83,7 +83,9 @@ void TaskWatch::NoteContradiction(Task& task, bool moved, Instant now) {
   } else if (!task.contradicts_since) {
     task.contradicts_since = now;
   }
-  if (moved || !works || !task.wait.what.empty()) {
+  // A program at its own pace may think for as long as it likes, without a word.
+  const bool thinks = job_.plan.own_pace && job_.phase == JobPhase::kTraining && !task.preparing();
+  if (moved || !works || thinks || !task.wait.what.empty()) {
     task.stuck_since.reset();
   } else if (!task.stuck_since) {
     task.stuck_since = now;

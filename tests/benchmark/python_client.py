@@ -8,6 +8,12 @@ One compute thread for each process; samples/s from a script's tenth batch to it
     clicks            1 worker and 1 server, rows by key out of 10^7, against torch.nn.EmbeddingBag
                       in one process, with sparse gradients and Adagrad; for reference
 
+And tables at a program's own pace, 1 worker and 1 server, against the same calls of the C interface
+from C++ (`table_rounds`):
+
+    tables    rounds that push to and pull from 64 tables of 1 MiB; goal 0.9 of C++
+    table     a push and a pull of one table of 1 KiB; goal: at most 60 us more than C++
+
 Exit codes: 0 the goals are met, 1 one is not.
 """
 
@@ -77,6 +83,49 @@ def by_itself(live, case):
     return rate(times, case.workers)
 
 
+def table_job(by_python, tables, elements, rounds, times):
+    program = [sys.executable, str(cluster.runfile("tests/benchmark/python_tables.py"))]
+    if not by_python:
+        program = [str(cluster.runfile("tests/benchmark/table_rounds"))]
+    return {
+        "program": {"command": [*program, str(rounds), str(times)], "own_pace": True,
+                    "environment": programs.ENVIRONMENT,
+                    "parameters": [{"name": f"w{i}", "shape": [elements]} for i in range(tables)]},
+        "optimizer": {"sgd": {}, "learning_rate": 1e-3}, "consistency": {"asp": {}},
+        "resources": {"workers": 1}}
+
+
+def round_seconds(live, by_python, *size):
+    """The median of a job's rounds, the first ones left out."""
+    times = live.folder / "times"
+    job = table_job(by_python, *size, times)
+    status = live.wait(live.submit(json.dumps(job), "job.json"), seconds=600)
+    if status["state"] != "SUCCEEDED":
+        sys.exit(f"tables: {status['state']}: {status['failure']}")
+    lines = [float(line) for line in times.read_text().splitlines()]
+    times.unlink()
+    return statistics.median(lines[WARM_UP:])
+
+
+def compare_tables(live, arguments):
+    """Prints both cases of tables; returns whether their goals are met."""
+    met = True
+    print(f"{'us a round':<18}{'C++':>9}{'Python':>10}", flush=True)
+    for name, *size in (("tables", 64, 1 << 18, 60), ("table", 1, 1 << 8, 2000)):
+        if arguments.only not in (None, name):
+            continue
+        pairs = [[1e6 * round_seconds(live, by_python, *size) for by_python in (False, True)]
+                 for _ in range(arguments.rounds)]
+        plain, python = (statistics.median(each) for each in zip(*pairs))
+        ratios = sorted(a / b for a, b in pairs)
+        reached = plain / python >= 0.9 if name == "tables" else python - plain <= 60
+        goal = "0.9 of C++" if name == "tables" else "60 us more"
+        met = met and reached
+        print(f"{name:<18}{plain:>9.0f}{python:>10.0f}  {plain / python:.2f} ({ratios[0]:.2f} to "
+              f"{ratios[-1]:.2f}), goal {goal}{'' if reached else ': NOT MET'}", flush=True)
+    return met
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -86,9 +135,9 @@ def main():
     arguments = parser.parse_args()
     if arguments.rounds < 5:
         parser.error(f"--rounds is {arguments.rounds}, expected at least 5")
-    if arguments.only and arguments.only not in [case.name for case in CASES]:
-        parser.error(f"--only is {arguments.only!r}, expected one of "
-                     f"{', '.join(case.name for case in CASES)}")
+    names = [case.name for case in CASES] + ["tables", "table"]
+    if arguments.only and arguments.only not in names:
+        parser.error(f"--only is {arguments.only!r}, expected one of {', '.join(names)}")
     met = True
     print(f"{'samples/s':<18}{'PyTorch':>9}{'as a job':>10}  ratio", flush=True)
     flags = ("--run-programs", "--program-uids=off")
@@ -108,6 +157,8 @@ def main():
                 "" if reached else ": NOT MET")
             print(f"{case.name:<18}{statistics.median(alone):>9.0f}{statistics.median(jobs):>10.0f}"
                   f"  {ratio:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}){goal}", flush=True)
+        if arguments.only in (None, "tables", "table"):
+            met = compare_tables(live, arguments) and met
     return 0 if met else 1
 
 

@@ -127,7 +127,8 @@ class WheelTest(unittest.TestCase):
         names = [line.split()[-1] for line in read("nm", "-D", "--defined-only",
                                                    library).splitlines()]
         header = cluster.runfile("worker/program/capstan_client.h").read_text()
-        self.assertEqual(sorted(names), sorted(set(re.findall(r"\b(capstan_task_\w+)\(", header))))
+        declared = set(re.findall(r"\b(capstan_(?:task|snapshot)_\w+)\(", header))
+        self.assertEqual(sorted(names), sorted(declared))
 
     def test_the_libraries_come_from_the_wheel_and_from_glibc_and_gcc(self):
         for file in self.elf:

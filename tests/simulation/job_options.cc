@@ -88,6 +88,20 @@ void DrawPushRoom(Prng prng, JobOptions& job) {
   if (prng.Chance(0.3)) job.push_bytes_max = prng.Between(1, 1024);
 }
 
+void DrawOwnPace(Prng prng, JobOptions& job) {
+  if (job.mode != ConsistencyMode::kAsp || !prng.Chance(0.3)) return;
+  const int64_t batches = job.train_count / job.batch_size;
+  job.own_operations = static_cast<int>(std::clamp<int64_t>(batches / job.workers, 4, 16));
+  job.epochs = 1;
+  job.batch_size = 1;
+  job.train_count = job.workers;
+  job.cached_rows = 0;
+  if (job.checkpoint_iterations > 0) job.checkpoint_iterations = 1;
+  for (int64_t more = prng.Between(0, 3); more > 0; --more) {
+    job.table_elements.push_back(prng.Between(1, 60));
+  }
+}
+
 void DrawJobMeans(Prng& prng, JobOptions& job) {
   const int64_t every = prng.Between(1, 4);
   if (prng.Chance(0.75)) {
@@ -103,8 +117,8 @@ std::string Describe(const JobOptions& job) {
       kModes[static_cast<int>(job.mode)], "(", job.staleness_bound, "), ", job.workers,
       " workers, ", job.servers, " servers, ", job.slots, " slots, ", job.backups,
       " backups, batches of ", job.batch_size, ", ", job.train_count, " + ", job.test_count,
-      " samples, ", job.epochs, " epochs, tables of ", absl::StrJoin(job.table_elements, ", "),
-      " elements",
+      " samples, ", job.epochs, " epochs, ", job.own_operations,
+      " operations at own pace, tables of ", absl::StrJoin(job.table_elements, ", "), " elements",
       job.sparse_buckets > 0
           ? absl::StrCat(" (rows of ", job.sparse_dim, " in ", job.sparse_buckets, " buckets",
                          Describe(job.row_lifetime), ", ", job.sparse_memory, " bytes of memory, ",

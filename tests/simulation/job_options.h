@@ -38,7 +38,10 @@ struct JobOptions {
   int64_t train_count = 1;
   int64_t test_count = 0;
   int epochs = 1;
-  std::vector<int64_t> table_elements;  // Table 1, if there is one, holds moving averages.
+  // ASP: its tasks are programs that push and pull at their own pace, so many operations each.
+  // Above 0: there is one epoch of a sample a worker, and no table holds moving averages.
+  int own_operations = 0;
+  std::vector<int64_t> table_elements;  // Table 1, if there is one, holds moving averages (BSP).
   // Above 0: table 0 is sparse, with so many buckets; its elements are those of all rows.
   int32_t sparse_buckets = 0;
   int64_t sparse_dim = 1;
@@ -63,7 +66,9 @@ struct JobOptions {
 
   // The computation of all evaluations, or of all training, if one task does it batch by batch.
   absl::Duration evaluations_max() const { return ComputationMax(test_count); }
-  absl::Duration training_max() const { return ComputationMax(train_count); }
+  absl::Duration training_max() const {
+    return ComputationMax(train_count) + compute_max * own_operations;
+  }
   absl::Duration ComputationMax(int64_t samples) const {
     const int64_t batches = (samples + batch_size - 1) / batch_size;
     return compute_max * static_cast<double>(batches * epochs);
@@ -71,8 +76,9 @@ struct JobOptions {
 
   // Tasks pull the rows of the next batch while one is computed (worker/task/task_options.h).
   bool early_pulls() const {
-    return sparse_buckets > 0 && (mode == ConsistencyMode::kAsp ||
-                                  (mode == ConsistencyMode::kSsp && staleness_bound > 0));
+    return sparse_buckets > 0 && own_operations == 0 &&
+           (mode == ConsistencyMode::kAsp ||
+            (mode == ConsistencyMode::kSsp && staleness_bound > 0));
   }
 };
 
@@ -90,6 +96,7 @@ void DrawPace(Prng& prng, absl::Duration time, double longest, JobOptions& job);
 void DrawSparse(Prng& prng, JobOptions& job);   // Makes its first table a sparse one.
 void DrawBackups(Prng prng, JobOptions& job);   // Makes some BSP jobs wait for fewer slots.
 void DrawPushRoom(Prng prng, JobOptions& job);  // Makes the pushes of some jobs wait for room.
+void DrawOwnPace(Prng prng, JobOptions& job);   // Makes the tasks of some ASP jobs programs.
 // A log, or a checkpoint to go back to.
 void DrawJobMeans(Prng& prng, JobOptions& job);
 

@@ -33,6 +33,7 @@ constexpr uint64_t kInstantsStream = 51;
 constexpr uint64_t kSuccessorStream = 53;
 constexpr uint64_t kBackupsStream = 54;
 constexpr uint64_t kPushRoomStream = 55;
+constexpr uint64_t kOwnPaceStream = 59;
 constexpr double kHeavyLoss = 0.3;
 constexpr absl::Duration kLongestBatch = absl::Minutes(4);
 constexpr absl::Duration kQuickIteration = absl::Milliseconds(300);
@@ -339,7 +340,9 @@ Options DrawOptions(uint64_t seed) {
   for (JobOptions& more : options.more_jobs) {
     DrawBackups(Prng(more.seed).Fork(kBackupsStream), more);
     DrawPushRoom(Prng(more.seed).Fork(kPushRoomStream), more);
+    DrawOwnPace(Prng(more.seed).Fork(kOwnPaceStream), more);
   }
+  DrawOwnPace(Prng(seed).Fork(kOwnPaceStream), options.job);
   DrawPutBack(options);
   return options;
 }

@@ -33,6 +33,7 @@ SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
       board_(BoardOptions(*job_, assignment.spec())),
       core_(CoreOptions()),
       parameters_(job_->workload.Zeros()),
+      run_pushes_(parameters_.size()),
       row_cache_(MakeRowCache(job_->options, assignment.spec())) {}
 
 void SimTask::Start() {
@@ -69,7 +70,8 @@ void SimTask::BeginLoop() {
       worker::TaskLoop::Options{
           .acknowledgement = worker::AcknowledgementOf(assignment_.spec()),
           .keyed = !job_->workload.keys().empty(),
-          .early_pulls = worker::EarlyPulls(assignment_.spec(), /*on_gpu=*/false)},
+          .early_pulls = worker::EarlyPulls(assignment_.spec(), /*on_gpu=*/false),
+          .own_pace = assignment_.spec().program().own_pace()},
       *this);
   loop_->Start();
   FinishIfEnded();
@@ -104,6 +106,8 @@ void SimTask::Resume() {
 void SimTask::Changed() {
   if (waiting_ == Waiting::kWork) {
     if (fenced_ || worker::TaskLoop::HasWork(board_, HasRouting())) Resume();
+  } else if (waiting_ == Waiting::kRun) {
+    GoOnWithRun();
   } else if (waiting_ == Waiting::kOp) {
     if (HasEnded(awaited_, awaited_done_)) Resume();
   } else if (waiting_ == Waiting::kParameters && HasEnded(awaited_, awaited_done_)) {

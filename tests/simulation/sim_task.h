@@ -60,6 +60,7 @@ class SimTask final : public worker::TaskPort {
   bool WaitForWork() override;
   bool Train(const worker::Work& work, worker::OpId push,
              absl::StatusOr<worker::WorkResult>* result) override;
+  bool RunProgram(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) override;
   bool Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) override;
   bool Export(const worker::Work& work, const absl::btree_map<TableId, Version>& versions,
               absl::Status* result) override;
@@ -68,12 +69,28 @@ class SimTask final : public worker::TaskPort {
 
  private:
   // The loop waits for this.
-  enum class Waiting { kNothing, kOp, kParameters, kWork, kTime };
+  enum class Waiting { kNothing, kOp, kParameters, kWork, kTime, kRun };
+  // A program at its own pace, which the loop waits for.
+  struct Run {
+    worker::Work work;
+    absl::StatusOr<worker::WorkResult>* result = nullptr;
+    int left = 0;           // Operations to start.
+    bool thinking = false;  // A timer starts the next one.
+    absl::btree_map<worker::OpId, std::vector<float>>
+        operations;  // Under way, with what is pulled.
+  };
   struct Gradient {  // The gradient of a push that has not ended.
     Batch batch;
     std::shared_ptr<Arrays> values;
   };
 
+  void GoOnWithRun();
+  void StartRunOperation();
+  absl::StatusOr<worker::OpId> StartRunPush(TableId table);
+  absl::StatusOr<worker::OpId> StartRunPull(TableId table);
+  void EndRunOperation(worker::OpId op);
+  void EndRun(const absl::StatusOr<worker::WorkResult>& result);
+  bool RunIsTakenAway();
   void NoteWork();                                       // Tells the checkers what there is to do.
   bool HasEnded(worker::OpId op, worker::OpDone* done);  // True once Wait may go on.
   void ComputeForward();
@@ -120,10 +137,13 @@ class SimTask final : public worker::TaskPort {
   worker::TaskBoard board_;
   worker::PushPullCore core_;
   Arrays parameters_;
+  std::vector<int64_t> run_pushes_;  // By table, of all runs.
   std::optional<worker::RowCache> row_cache_;
   worker::AllTableKeys pulling_;  // The keys of the newest pull,
   Iteration pulled_for_;          // and its iteration, if it is no snapshot.
   absl::btree_map<worker::OpId, Gradient> gradients_;
+  std::optional<Run> run_;
+  int64_t run_numbers_ = 0;  // Pushes of all runs.
   absl::btree_map<std::pair<worker::MessageId, ShardKey>, bool> repeats_;
   absl::btree_map<std::pair<ShardKey, Sequence>, int> sent_;
   v1::Activity activity_;

@@ -89,12 +89,16 @@ void SimTask::Perform(worker::PushPullCore::Actions actions) {
   for (const std::shared_ptr<worker::ClientCall>& call : actions.start) Send(call);
   StartQueued();
   for (const worker::OpId op : actions.ended) {
-    const absl::Status& status = core_.FindEnded(op)->status;
+    const worker::OpDone* const done = core_.FindEnded(op);
+    if (done == nullptr) continue;  // The end of the run has cancelled it.
+    const absl::Status status = done->status;
     if (const auto push = gradients_.find(op); push != gradients_.end()) {
       const Batch batch = push->second.batch;
       gradients_.erase(push);
-      if (status.ok()) job_->Tell([&](Checker& checker) { checker.BatchDone(task_key_, batch); });
+      const bool is_batch = status.ok() && job_->options.own_operations == 0;
+      if (is_batch) job_->Tell([&](Checker& checker) { checker.BatchDone(task_key_, batch); });
     }
+    if (run_.has_value() && run_->operations.contains(op)) EndRunOperation(op);
     if (absl::IsAborted(status)) ++world_->reached[Reached::kCallerFenced];
     if (absl::IsOutOfRange(status)) ++world_->reached[Reached::kPullPast];
   }

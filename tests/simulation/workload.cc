@@ -34,8 +34,9 @@ v1::TableSpec MakeTable(int index, const JobOptions& job) {
   }
   v1::TableSpec table;
   table.set_table(index);
-  table.set_name(index == 0 ? "parameters" : "statistics");
-  table.set_rule(index == 0 ? v1::OPTIMIZER : v1::MOVING_AVERAGE);
+  const bool averages = index == 1 && job.mode == ConsistencyMode::kBsp;
+  table.set_name(index == 0 ? "parameters" : averages ? "statistics" : absl::StrCat("w", index));
+  table.set_rule(averages ? v1::MOVING_AVERAGE : v1::OPTIMIZER);
   if (index == 0 && job.sparse_buckets > 0) {
     table.set_elements(job.sparse_buckets);
     table.mutable_sparse()->set_dim(static_cast<int32_t>(job.sparse_dim));
@@ -49,7 +50,7 @@ v1::TableSpec MakeTable(int index, const JobOptions& job) {
   v1::TensorSpec* tensor = table.add_tensors();
   tensor->set_name(absl::StrCat("t", index));
   tensor->add_shape(table.elements());
-  if (index == 1) tensor->set_momentum(0.1f);
+  if (averages) tensor->set_momentum(0.1f);
   *tensor->mutable_initializer() = initializer;
   return table;
 }
@@ -107,6 +108,7 @@ v1::JobSpec MakeSpec(const JobOptions& job) {
     consistency->mutable_asp()->set_cached_iterations(job.cached_iterations);
   }
   if (job.sparse_buckets > 0) spec.mutable_model()->mutable_sparse();
+  if (job.own_operations > 0) spec.mutable_program()->set_own_pace(true);
   v1::Resources* resources = spec.mutable_resources();
   resources->set_workers(job.workers);
   resources->set_servers(job.servers);
@@ -138,6 +140,7 @@ scheduler::JobPlan MakePlan(const JobOptions& job) {
   plan.train_count = job.train_count;
   plan.test_count = job.test_count;
   plan.objective = Objective::kClicks;
+  plan.own_pace = job.own_operations > 0;
   plan.export_path = FolderOf("export", job);
   plan.replicas = job.replicas;
   plan.log = job.log;

@@ -9,7 +9,7 @@ Transfer::Message ClientCall::Encode(const CallerId& caller, const Formats& form
   if (is_push()) {
     PushMessage push = EncodePush(caller, message, payload.gradient, formats, *payload.keys, forms,
                                   payload.gradient_halves);
-    payload.gradient.reset();
+    payload.gradient = {};
     payload.gradient_halves.reset();
     return push;
   }

@@ -20,7 +20,7 @@ namespace capstan::worker {
 
 // The arrays and keys of an operation.
 struct OpPayload {
-  std::shared_ptr<const TableArrays> gradient;        // Push.
+  PushArrays gradient;                                // Push.
   std::shared_ptr<const HalfArrays> gradient_halves;  // Push; may be null.
   PullArrays destination = nullptr;                   // Pull.
   std::shared_ptr<const AllTableKeys> keys;           // It is never null.

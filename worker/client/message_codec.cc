@@ -75,19 +75,21 @@ DecodedReply UnknownKeyList(const SendMessage& message) {
   return reply;
 }
 
-// The elements of `part`, lent; the cord keeps their owner `arrays` alive.
-template <typename Arrays>
-absl::Cord Lent(const std::shared_ptr<const Arrays>& arrays, const SendMessage::Shard& shard,
-                const Range& part) {
-  const auto& table = (*arrays)[static_cast<size_t>(shard.key.table.value())];
+// The elements of `part` of a table, lent; the cord keeps their owner alive.
+template <typename Number>
+absl::Cord Lent(absl::Span<const Number> table, const Range& part,
+                const std::shared_ptr<const void>& owner) {
   return absl::MakeCordFromExternal({reinterpret_cast<const char*>(table.data() + part.begin),
-                                     static_cast<size_t>(part.size()) * sizeof(table[0])},
-                                    [arrays] {});
+                                     static_cast<size_t>(part.size()) * sizeof(Number)},
+                                    [owner] {});
+}
+
+const std::vector<uint16_t>& HalvesOf(const HalfArrays& halves, const SendMessage::Shard& shard) {
+  return halves[static_cast<size_t>(shard.key.table.value())];
 }
 
 // A shard's values as a message carries them; `with_keys`: behind their keys.
-absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
-                    const SendMessage::Shard& shard, NumberFormat format,
+absl::Cord ValuesOf(const PushArrays& arrays, const SendMessage::Shard& shard, NumberFormat format,
                     const AllTableKeys& all_keys, bool with_keys) {
   const Range part = PartOf(shard, all_keys);
   if (part.empty()) return {};
@@ -95,14 +97,13 @@ absl::Cord ValuesOf(const std::shared_ptr<const TableArrays>& arrays,
   if (const TableKeys keys = KeysOf(shard, all_keys); with_keys && keys.batch != nullptr) {
     encoded = absl::MakeCordFromExternal(BytesOf(KeysIn(keys, shard)), [batch = keys.batch] {});
   }
+  const absl::Span<const float> table = arrays.Of(shard.key.table);
   if (format == NumberFormat::kFp32) {
-    encoded.Append(Lent(arrays, shard, part));
+    encoded.Append(Lent(table, part, arrays.owner));
     return encoded;
   }
-  const std::vector<float>& table = (*arrays)[static_cast<size_t>(shard.key.table.value())];
-  encoded.Append(
-      EncodedNumbers(format, absl::MakeConstSpan(table).subspan(static_cast<size_t>(part.begin),
-                                                                static_cast<size_t>(part.size()))));
+  encoded.Append(EncodedNumbers(
+      format, table.subspan(static_cast<size_t>(part.begin), static_cast<size_t>(part.size()))));
   return encoded;
 }
 
@@ -118,9 +119,9 @@ int64_t ElementsIn(const SendMessage& message, const SendMessage::Shard& shard,
 
 // Copies values to their places.
 void TakeValues(const WireValues& values, const SendMessage::Shard& shard,
-                const AllTableKeys& all_keys, TableArrays* destination) {
+                const AllTableKeys& all_keys, const PullArrays& destination) {
   const TableKeys keys = KeysOf(shard, all_keys);
-  float* const table = (*destination)[static_cast<size_t>(shard.key.table.value())].data();
+  float* const table = destination.FloatsOf(shard.key.table).data();
   if (keys.wanted == nullptr) return values.CopyTo(table + PartOf(shard, all_keys).begin);
   values.CopyRowsTo(keys.wanted->InBucket(shard.elements.begin), keys.dim, table);
 }
@@ -134,7 +135,7 @@ struct HalfPlace {
 // `elements`: the number of values that were asked for.
 absl::StatusOr<ShardReply> DecodeShard(const SendMessage::Shard& shard, const v1::ShardValues& head,
                                        const absl::Cord& values, int64_t elements,
-                                       const AllTableKeys& keys, TableArrays* destination,
+                                       const AllTableKeys& keys, const PullArrays& destination,
                                        HalfPlace half) {
   ShardReply reply{.version = Version(head.version()),
                    .staleness = head.staleness(),
@@ -237,9 +238,8 @@ absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& table) {
 }
 
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
-                       const std::shared_ptr<const TableArrays>& gradient, const Formats& formats,
-                       const AllTableKeys& keys, KeyForms forms,
-                       const std::shared_ptr<const HalfArrays>& halves) {
+                       const PushArrays& gradient, const Formats& formats, const AllTableKeys& keys,
+                       KeyForms forms, const std::shared_ptr<const HalfArrays>& halves) {
   PushMessage encoded;
   v1::PushRequest& request = encoded.head;
   EncodeCaller(caller, message, request.mutable_caller());
@@ -257,7 +257,7 @@ PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
     const bool named = FormIn(forms, encoded.values.size()) == KeyForm::kName;
     if (named) EncodeName(KeysOf(shard, keys), shard, push->mutable_key_list());
     encoded.values.push_back(IsHalf(message, shard, formats, halves.get())
-                                 ? Lent(halves, shard, shard.elements)
+                                 ? Lent<uint16_t>(HalvesOf(*halves, shard), shard.elements, halves)
                                  : ValuesOf(gradient, shard, format, keys, !named));
   }
   return encoded;
@@ -314,9 +314,8 @@ absl::StatusOr<DecodedReply> DecodePull(const SendMessage& message, const PullAn
               .format = FormatIn(message, asked, formats)};
     }
     CAPSTAN_ASSIGN_OR_RETURN(
-        ShardReply shard,
-        DecodeShard(asked, response.shards(static_cast<int>(i)), answer.values[i],
-                    ElementsIn(message, asked, keys), keys, destination.floats, half));
+        ShardReply shard, DecodeShard(asked, response.shards(static_cast<int>(i)), answer.values[i],
+                                      ElementsIn(message, asked, keys), keys, destination, half));
     reply.shards.push_back(shard);
   }
   for (const v1::WaitingOn& w : response.waiting_on()) {

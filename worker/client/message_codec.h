@@ -6,8 +6,10 @@
 #ifndef CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
 #define CAPSTAN_WORKER_CLIENT_MESSAGE_CODEC_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,18 +33,50 @@ using TableArrays = std::vector<std::vector<float>>;
 // fp32, in TableArrays.
 using HalfArrays = std::vector<std::vector<uint16_t>>;
 
-// The arrays that a pull writes. Snapshots are fp32 and go to `floats`, even if there are `halves`.
+// The fp32 values that a push reads: of all tables, or of one.
+struct PushArrays {
+  PushArrays(std::nullptr_t = nullptr) {}             // NOLINT: there is no push.
+  PushArrays(std::shared_ptr<const TableArrays> all)  // NOLINT: what most pushes read.
+      : tables(all.get()), owner(std::move(all)) {}
+  // `values` stay as they are while `kept` has owners.
+  PushArrays(TableId table, absl::Span<const float> values, std::shared_ptr<const void> kept)
+      : lone_table(table), lone(values), owner(std::move(kept)) {}
+  // Empty: it has none of this table.
+  absl::Span<const float> Of(TableId table) const {
+    const auto index = static_cast<size_t>(table.value());
+    if (tables == nullptr) return table == lone_table ? lone : absl::Span<const float>();
+    return index < tables->size() ? absl::MakeConstSpan((*tables)[index])
+                                  : absl::Span<const float>();
+  }
+  const TableArrays* tables = nullptr;  // Null: only `lone`.
+  TableId lone_table;
+  absl::Span<const float> lone;
+  std::shared_ptr<const void> owner;  // Keeps the values alive and unchanged.
+};
+
+// The arrays that a pull writes: of all tables, or of one. Snapshots are fp32 and go to `floats`,
+// even if there are `halves`.
 struct PullArrays {
   PullArrays(TableArrays* to) : floats(to) {}  // NOLINT: without halves.
   PullArrays(TableArrays* to, HalfArrays* to_halves) : floats(to), halves(to_halves) {}
-  // The address of a table's element: in `halves` if `half`, else in `floats`.
-  char* PlaceOf(TableId table, int64_t element, bool half) const {
+  PullArrays(TableId table, absl::Span<float> values) : lone_table(table), lone(values) {}
+  // Empty: it has none of this table.
+  absl::Span<float> FloatsOf(TableId table) const {
     const auto index = static_cast<size_t>(table.value());
-    return half ? reinterpret_cast<char*>((*halves)[index].data() + element)
-                : reinterpret_cast<char*>((*floats)[index].data() + element);
+    if (floats == nullptr) return table == lone_table ? lone : absl::Span<float>();
+    return index < floats->size() ? absl::MakeSpan((*floats)[index]) : absl::Span<float>();
   }
-  TableArrays* floats = nullptr;  // Null: there is no pull.
+  // The address of a table's element: in `halves` if `half`, else in its floats.
+  char* PlaceOf(TableId table, int64_t element, bool half) const {
+    return half ? reinterpret_cast<char*>((*halves)[static_cast<size_t>(table.value())].data() +
+                                          element)
+                : reinterpret_cast<char*>(FloatsOf(table).data() + element);
+  }
+  bool IsPull() const { return floats != nullptr || lone.data() != nullptr; }
+  TableArrays* floats = nullptr;  // Null: only `lone`.
   HalfArrays* halves = nullptr;   // May be null.
+  TableId lone_table;
+  absl::Span<float> lone;
 };
 
 // The keys whose rows of a sparse table an operation reads or writes.
@@ -105,9 +139,8 @@ absl::StatusOr<Routing> DecodeRouting(const v1::RoutingTable& routing);
 // array alive; others are converted. REQUIRES: the arrays of `gradient` cover the message's shards,
 // whose elements do not change any more.
 PushMessage EncodePush(const CallerId& caller, const SendMessage& message,
-                       const std::shared_ptr<const TableArrays>& gradient,
-                       const Formats& formats = {}, const AllTableKeys& keys = {},
-                       KeyForms forms = {},
+                       const PushArrays& gradient, const Formats& formats = {},
+                       const AllTableKeys& keys = {}, KeyForms forms = {},
                        const std::shared_ptr<const HalfArrays>& halves = nullptr);
 // `wait_limit`: the longest time that the server holds the pull. REQUIRES: `request` is empty.
 void EncodePull(const CallerId& caller, const SendMessage& message, absl::Duration wait_limit,

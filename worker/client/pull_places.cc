@@ -46,7 +46,7 @@ std::optional<PayloadPlaces::Place> PullPlaces::Next(absl::string_view come) {
   if (next_ == sizes_.size()) return Place();
   if (skip_ > come.size()) return std::nullopt;
   if (begin_ != nullptr) arrays_ = std::exchange(begin_, nullptr)();
-  if (arrays_.floats == nullptr) return Place();
+  if (!arrays_.IsPull()) return Place();
   const Part& part = parts_[next_];
   char* const to = arrays_.PlaceOf(part.table, part.elements.begin, part.half);
   return Place{.skip = std::exchange(skip_, 0), .to = {to, sizes_[next_++]}};

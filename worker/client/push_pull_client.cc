@@ -1,6 +1,6 @@
 #include "worker/client/push_pull_client.h"
 
-#include <optional>
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -12,6 +12,15 @@ namespace capstan::worker {
 namespace {
 
 constexpr absl::Duration kLongOp = absl::Milliseconds(250);  // Longer ones are logged.
+
+std::shared_ptr<const AllTableKeys> KeysOfOne(TableId table, TableKeys keys) {
+  auto all = std::make_shared<AllTableKeys>();
+  if (keys.batch != nullptr) {
+    all->resize(static_cast<size_t>(table.value()) + 1);
+    all->back() = std::move(keys);
+  }
+  return all;
+}
 
 // Logs how long an operation took that a failover delayed.
 void TellOfLongOp(const OpDone& done, absl::Duration took) {
@@ -144,13 +153,32 @@ absl::StatusOr<OpId> PushPullClient::Pull(Iteration iteration, PullMode mode,
        .keys = std::make_shared<const AllTableKeys>(std::move(keys))});
 }
 
-void PushPullClient::WaitUntil(Watch watch, const std::function<bool()>& over) {
+absl::StatusOr<OpId> PushPullClient::PushTable(TableId table, Iteration iteration,
+                                               absl::Span<const float> values,
+                                               std::shared_ptr<const void> owner, TableKeys keys) {
+  return StartOp({.kind = OpKind::kPush, .iteration = iteration, .table = table},
+                 {.gradient = PushArrays(table, values, std::move(owner)),
+                  .gradient_halves = nullptr,
+                  .keys = KeysOfOne(table, std::move(keys))});
+}
+
+absl::StatusOr<OpId> PushPullClient::PullTable(TableId table, Iteration iteration,
+                                               absl::Span<float> values, TableKeys keys) {
+  return StartOp({.kind = OpKind::kPull, .iteration = iteration, .table = table},
+                 {.gradient = nullptr,
+                  .gradient_halves = nullptr,
+                  .destination = PullArrays(table, values),
+                  .keys = KeysOfOne(table, std::move(keys))});
+}
+
+void PushPullClient::RunUntil(Watch watch, const std::function<bool()>& over, Instant deadline) {
   for (;;) {
     Calls calls;
     {
       absl::MutexLock lock(&mutex_);
-      if (over()) return;
-      const absl::Duration until = core_.session().NextDeadline() - clock_.Now();
+      if (over() || clock_.Now() >= deadline) return;
+      const Instant due = core_.session().NextDeadline();
+      const absl::Duration until = std::min(due, deadline) - clock_.Now();
       if (until > absl::ZeroDuration()) {
         const int watching = watch == Watch::kMessages ? 1 : 0;
         watchers_ += watching;
@@ -158,6 +186,7 @@ void PushPullClient::WaitUntil(Watch watch, const std::function<bool()>& over) {
         watchers_ -= watching;
         continue;
       }
+      if (clock_.Now() < due) continue;
       PushPullCore::Actions actions;
       core_.Tick(clock_.Now(), &actions);
       calls = TakeActionsLocked(std::move(actions));
@@ -166,39 +195,101 @@ void PushPullClient::WaitUntil(Watch watch, const std::function<bool()>& over) {
   }
 }
 
+bool PushPullClient::TakeResultLocked(OpId op, absl::StatusOr<OpResult>* result) {
+  if (op == used_) EndUseLocked();
+  if (core_.FindEnded(op) == nullptr) {
+    if (core_.IsRunning(op)) return false;
+    *result = absl::NotFoundError(absl::StrCat("operation ", op.value(), " is not known"));
+    return true;
+  }
+  if (core_.IsRead(op)) {  // It has failed, but a call still reads for it.
+    core_.CancelReaders(op);
+    return false;
+  }
+  OpDone done = core_.TakeEnded(op);
+  if (done.status.code() == absl::StatusCode::kOutOfRange) oldest_ = done.oldest;
+  *result = done.status.ok()
+                ? absl::StatusOr<OpResult>(OpResult{.reread = done.reread,
+                                                    .staleness = done.staleness,
+                                                    .membership = done.membership,
+                                                    .versions = std::move(done.versions)})
+                : done.status;
+  return true;
+}
+
 absl::StatusOr<OpResult> PushPullClient::Wait(OpId op) {
   absl::StatusOr<OpResult> result;
-  WaitUntil(Watch::kEnds, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (op == used_) EndUseLocked();
-    if (core_.FindEnded(op) != nullptr) {
-      if (core_.IsRead(op)) {  // It has failed, but a call still reads for it.
-        core_.CancelReaders(op);
-        return false;
-      }
-      OpDone done = core_.TakeEnded(op);
-      if (done.status.code() == absl::StatusCode::kOutOfRange) oldest_ = done.oldest;
-      result = done.status.ok()
-                   ? absl::StatusOr<OpResult>(OpResult{.reread = done.reread,
-                                                       .staleness = done.staleness,
-                                                       .membership = done.membership,
-                                                       .versions = std::move(done.versions)})
-                   : done.status;
-      return true;
-    }
-    if (!core_.IsRunning(op)) {
-      result = absl::NotFoundError(absl::StrCat("operation ", op.value(), " is not known"));
-      return true;
-    }
-    if (!std::exchange(interrupted_, false)) return false;
+  RunUntil(Watch::kEnds, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (TakeResultLocked(op, &result)) return true;
+    if (core_.FindEnded(op) != nullptr || !std::exchange(interrupted_, false)) return false;
     result = absl::CancelledError("interrupted");
     return true;
   });
   return result;
 }
 
+std::optional<absl::StatusOr<OpResult>> PushPullClient::WaitUntil(OpId op, Instant deadline) {
+  absl::StatusOr<OpResult> result;
+  bool taken = false;
+  RunUntil(
+      Watch::kEnds,
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        taken = TakeResultLocked(op, &result);
+        return taken || waits_end_;
+      },
+      deadline);
+  if (!taken) return std::nullopt;
+  return result;
+}
+
+void PushPullClient::EndWaits(bool end) {
+  absl::MutexLock lock(&mutex_);
+  waits_end_ = end;
+  changed_.SignalAll();
+}
+
+void PushPullClient::AttendOperations(Attend until) {
+  for (;;) {
+    Calls calls;
+    {
+      absl::MutexLock lock(&mutex_);
+      attend_ = until;
+      const bool due = AwaitDueLocked();
+      attend_.reset();
+      if (!due) return;
+      PushPullCore::Actions actions;
+      core_.Tick(clock_.Now(), &actions);
+      calls = TakeActionsLocked(std::move(actions));
+    }
+    StartCalls(calls);
+  }
+}
+
+bool PushPullClient::AwaitDueLocked() {
+  for (;;) {
+    if (std::exchange(interrupted_, false) || MayLeaveIdleLocked()) return false;
+    attended_until_ = core_.session().NextDeadline();
+    const absl::Duration left = attended_until_ - clock_.Now();
+    if (left <= absl::ZeroDuration()) return true;
+    attendant_.WaitWithTimeout(&mutex_, left);
+  }
+}
+
+bool PushPullClient::MayLeaveIdleLocked() const {
+  return attend_ == Attend::kUntilIdle && !core_.AnyIsRunning();
+}
+
+// Waking it for each operation would cost as much as a small message.
+void PushPullClient::WakeAttendantLocked() {
+  if (!attend_) return;
+  if (MayLeaveIdleLocked() || core_.session().NextDeadline() < attended_until_) {
+    attendant_.Signal();
+  }
+}
+
 bool PushPullClient::WaitFor(OpId op, TableId table, int64_t end) {
   bool arrived = false;
-  WaitUntil(Watch::kMessages, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  RunUntil(Watch::kMessages, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     EndUseLocked();
     if (const OpDone* const ended = core_.FindEnded(op); ended != nullptr) {
       arrived = ended->status.ok() && !ended->reread;
@@ -252,11 +343,22 @@ void PushPullClient::Interrupt() {
   absl::MutexLock lock(&mutex_);
   interrupted_ = true;
   changed_.SignalAll();
+  attendant_.Signal();
 }
 
 SessionWait PushPullClient::CurrentWait() const {
   absl::MutexLock lock(&mutex_);
   return core_.session().CurrentWait(clock_.Now());
+}
+
+std::string PushPullClient::TextOf(OpId op) const {
+  absl::MutexLock lock(&mutex_);
+  return core_.IsRunning(op) ? core_.session().TextOf(op, clock_.Now()) : "";
+}
+
+bool PushPullClient::IsIdle() const {
+  absl::MutexLock lock(&mutex_);
+  return !core_.AnyIsRunning();
 }
 
 MessageCounts PushPullClient::counts() const {
@@ -285,6 +387,7 @@ PushPullClient::Calls PushPullClient::TakeActionsLocked(PushPullCore::Actions ac
     TellOfLongOp(done, clock_.Now() - done.started);
   }
   if (!actions.ended.empty()) changed_.SignalAll();
+  WakeAttendantLocked();
   return std::move(actions.start);
 }
 

@@ -9,8 +9,9 @@
 // It is the shell around PushPullCore: threads, connections and waiting. Gradients are sent without
 // a copy; parameters are copied at most once, from the receive buffer to their places. It asks a
 // server for a newer routing table when the session says so.
-// Thread safety: thread-safe; Wait is meant for one thread at a time. The destructor cancels the
-// calls that are in flight.
+// Thread safety: thread-safe. Any number of threads may wait, each for an operation of its own; an
+// operation goes on while any thread waits, or attends. The destructor cancels the calls that are
+// in flight.
 #ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 #define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -28,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "common/net/credentials.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
@@ -148,6 +151,15 @@ class PushPullClient {
   absl::StatusOr<OpId> Pull(Iteration iteration, PullMode mode, PullArrays destination,
                             AllTableKeys keys = {});
 
+  // Starts an operation on one table alone, which may be pulled into another place each time
+  // (PushPullSession::Options, pulls_have_own_arrays). `values`: [elements], or of a sparse table
+  // [keys, dim]. A push may read them for a moment after it has ended: as long as `owner` is kept.
+  // A pull writes them until it has ended or was cancelled. Errors: as above.
+  absl::StatusOr<OpId> PushTable(TableId table, Iteration iteration, absl::Span<const float> values,
+                                 std::shared_ptr<const void> owner, TableKeys keys = {});
+  absl::StatusOr<OpId> PullTable(TableId table, Iteration iteration, absl::Span<float> values,
+                                 TableKeys keys = {});
+
   // Waits for an operation to end and returns its result, once.
   // Errors: kOutOfRange      BSP, the iteration is past: continue from OldestIteration().
   //         kCancelled       Interrupt() was called; the operation goes on: wait again or
@@ -155,6 +167,15 @@ class PushPullClient {
   //         kAborted         this incarnation is fenced off.
   //         others           the statuses with which PushPullSession ends operations.
   absl::StatusOr<OpResult> Wait(OpId op);
+  // As Wait, at most until `deadline`, and whatever Interrupt says. No value: it runs.
+  std::optional<absl::StatusOr<OpResult>> WaitUntil(OpId op, Instant deadline);
+  void EndWaits(bool end);  // True: WaitUntil waits no more, from now on.
+
+  // Keeps operations going for which nobody waits: repeats what was lost, and asks for routing
+  // tables. Ends once Interrupt() was called; kUntilIdle: also when no operation runs. One thread
+  // at a time.
+  enum class Attend { kUntilInterrupted, kUntilIdle };
+  void AttendOperations(Attend until);
 
   // Waits until the elements below `end` of a dense table have arrived by the pull `op`. From then
   // on the caller may read them, and the client does not write them, until the next call of
@@ -169,10 +190,13 @@ class PushPullClient {
   // Gives up a pull: nothing is written to its destination afterwards.
   void CancelPull(OpId op);
 
-  // Makes the current or the next Wait return kCancelled.
+  // Makes the current or the next Wait return kCancelled, or AttendOperations return.
   void Interrupt();
 
   SessionWait CurrentWait() const;
+  // Says for how long and for whom `op` has waited. Empty: it does not run.
+  std::string TextOf(OpId op) const;
+  bool IsIdle() const;  // No operation runs.
   MessageCounts counts() const;
   Generation routing_generation() const;  // 0: none yet.
   bool needs_routing() const;             // See PushPullSession.
@@ -186,8 +210,12 @@ class PushPullClient {
   // The events that wake a waiting thread, beside the session's deadlines: the end of an operation,
   // or of any message.
   enum class Watch { kEnds, kMessages };
-  // Runs the session until `over` returns true; `over` is called under the lock.
-  void WaitUntil(Watch watch, const std::function<bool()>& over);
+  // Runs the session until `over` returns true, or the deadline; `over` is called under the lock.
+  void RunUntil(Watch watch, const std::function<bool()>& over,
+                Instant deadline = Instant::InfiniteFuture());
+  // Takes the result of an operation if it has ended, or is not known.
+  bool TakeResultLocked(OpId op, absl::StatusOr<OpResult>* result)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   PushPullCore::Options CoreOptions();
   // Called by core_, under the lock.
   std::shared_ptr<Transport> MakeTransportLocked(const std::string& node,
@@ -195,6 +223,10 @@ class PushPullClient {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The caller of WaitFor does not use parameters of an unfinished pull any more.
   void EndUseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until a deadline of the session has come. False: AttendOperations is to return.
+  bool AwaitDueLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayLeaveIdleLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WakeAttendantLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<OpId> StartOp(const OpRequest& request, OpPayload payload);
   // Wakes those who wait for operations that have ended; what is to be started once the lock is
   // released.
@@ -227,16 +259,19 @@ class PushPullClient {
 
   std::atomic<int64_t> data_messages_ = 0, straight_messages_ = 0;
   mutable absl::Mutex mutex_;
-  absl::CondVar changed_;
+  absl::CondVar changed_, attendant_;
   PushPullCore core_ ABSL_GUARDED_BY(mutex_);
   // All that were made.
   std::vector<std::shared_ptr<ServerTransport>> transports_ ABSL_GUARDED_BY(mutex_);
-  bool sending_ ABSL_GUARDED_BY(mutex_) = false;  // The sender is starting a task.
-  int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;     // Above 0: no reader may begin.
-  int watchers_ ABSL_GUARDED_BY(mutex_) = 0;      // Threads that watch messages.
+  bool sending_ ABSL_GUARDED_BY(mutex_) = false;          // The sender is starting a task.
+  int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;             // Above 0: no reader may begin.
+  int watchers_ ABSL_GUARDED_BY(mutex_) = 0;              // Threads that watch messages.
+  std::optional<Attend> attend_ ABSL_GUARDED_BY(mutex_);  // A thread waits in AttendOperations.
+  Instant attended_until_ ABSL_GUARDED_BY(mutex_);        // When that thread looks again.
   OpId used_ ABSL_GUARDED_BY(mutex_);  // The pull whose parameters WaitFor's caller uses; 0: none.
   Iteration oldest_ ABSL_GUARDED_BY(mutex_);
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool waits_end_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Starts the calls of pushes. This may take long, because it writes them to the socket; the

@@ -1,6 +1,7 @@
 #include "worker/client/push_pull_core.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -84,22 +85,23 @@ void PushPullCore::TakeTransports() {
 absl::Status PushPullCore::CheckArrays(const OpRequest& request, const OpPayload& payload) const {
   const AllTableKeys& keys = *payload.keys;
   const bool push = request.kind == OpKind::kPush;
-  const TableArrays& arrays = push ? *payload.gradient : *payload.destination.floats;
   const HalfArrays* const halves =
       push ? payload.gradient_halves.get() : payload.destination.halves;
-  const auto held = [&](size_t table) {
-    const SendMessage::Shard any = {.key = {TableId(static_cast<int>(table)), ShardId(0)}};
+  const auto held = [&](TableId table) {
+    const SendMessage::Shard any = {.key = {table, ShardId(0)}};
     if (IsHalf({.request = request, .shards = {}}, any, options_.formats, halves)) {
-      return std::ssize((*halves)[table]);
+      return std::ssize((*halves)[static_cast<size_t>(table.value())]);
     }
-    return table < arrays.size() ? std::ssize(arrays[table]) : 0;
+    return static_cast<ptrdiff_t>(push ? payload.gradient.Of(table).size()
+                                       : payload.destination.FloatsOf(table).size());
   };
   std::vector<int64_t> shards(keys.size());
   for (const ShardRoute& shard : routing_.shards) {
+    if (request.table.value_or(shard.key.table) != shard.key.table) continue;
     const auto table = static_cast<size_t>(shard.key.table.value());
     const bool sparse = table < keys.size() && keys[table].batch != nullptr;
     if (sparse) ++shards[table];
-    const int64_t elements = sparse ? BucketsOf(keys[table]) : held(table);
+    const int64_t elements = sparse ? BucketsOf(keys[table]) : held(shard.key.table);
     if (elements >= shard.elements.end) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("table ", table, " has ", elements, sparse ? " buckets" : " elements",
@@ -107,8 +109,9 @@ absl::Status PushPullCore::CheckArrays(const OpRequest& request, const OpPayload
   }
   for (size_t table = 0; table < keys.size(); ++table) {
     if (keys[table].batch == nullptr) continue;
-    CAPSTAN_RETURN_IF_ERROR(Annotate(CheckRows(keys[table], shards[table], held(table)),
-                                     absl::StrCat("table ", table)));
+    CAPSTAN_RETURN_IF_ERROR(
+        Annotate(CheckRows(keys[table], shards[table], held(TableId(static_cast<int>(table)))),
+                 absl::StrCat("table ", table)));
   }
   return absl::OkStatus();
 }

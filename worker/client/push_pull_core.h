@@ -78,6 +78,7 @@ class PushPullCore {
   void Heard(const std::string& server, Instant now) { session_.Heard(server, now); }
 
   bool IsRunning(OpId op) const { return payloads_.contains(op); }
+  bool AnyIsRunning() const { return !payloads_.empty(); }
   const OpDone* FindEnded(OpId op) const;  // Null: it runs, or is not known.
   OpDone TakeEnded(OpId op);               // REQUIRES: FindEnded(op) is not null.
 

@@ -103,7 +103,11 @@ std::vector<PushPullSession::Chunk> PushPullSession::MakeChunks() const {
       if (shard.server != static_cast<int>(server)) continue;
       const int64_t shard_bytes = MessageBytes(shard);
       const bool many = open && std::ssize(chunks.back().shards) == kShardsMax;
-      if (!open || many || bytes + shard_bytes > limit) {
+      const bool other_table =
+          open && options_.table_chunks &&
+          routing_.shards[static_cast<size_t>(chunks.back().shards.back())].key.table !=
+              shard.key.table;
+      if (!open || many || other_table || bytes + shard_bytes > limit) {
         chunks.push_back(Chunk{.server = static_cast<int>(server)});
         open = true;
         bytes = 0;
@@ -141,8 +145,7 @@ void PushPullSession::ReplaceChunks(const Routing& before, const std::vector<boo
   }
 }
 
-absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant now,
-                                    SessionActions* actions) {
+absl::Status PushPullSession::CheckStart(const OpRequest& request) const {
   if (!failed_.ok()) return failed_;
   if (routing_.shards.empty()) {
     return absl::FailedPreconditionError(
@@ -153,16 +156,31 @@ absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant n
                                                      " operations are in flight, at most ",
                                                      options_.operations_max));
   }
+  return absl::OkStatus();
+}
+
+absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant now,
+                                    SessionActions* actions) {
+  if (absl::Status status = CheckStart(request); !status.ok()) return status;
   Op op{.request = request, .started = now, .heard = now};
-  op.shards.assign(routing_.shards.size(), request.held ? ShardState::kHeld : ShardState::kTodo);
-  op.undone = static_cast<int64_t>(op.shards.size());
+  op.shards.assign(routing_.shards.size(), ShardState::kNone);
   op.replies.resize(request.kind == OpKind::kPull ? op.shards.size() : 0);
-  if (request.kind == OpKind::kPush) {
-    for (PerShard& shard : per_shard_) {
-      op.sequences.push_back(shard.next);
-      shard.unanswered[shard.next] = true;
-      ++shard.next;
+  op.sequences.resize(request.kind == OpKind::kPush ? op.shards.size() : 0);
+  for (size_t i = 0; i < op.shards.size(); ++i) {
+    if (request.table.value_or(routing_.shards[i].key.table) != routing_.shards[i].key.table) {
+      continue;
     }
+    op.shards[i] = request.held ? ShardState::kHeld : ShardState::kTodo;
+    ++op.undone;
+    if (request.kind != OpKind::kPush) continue;
+    PerShard& shard = per_shard_[i];
+    op.sequences[i] = shard.next;
+    shard.unanswered[shard.next] = true;
+    ++shard.next;
+  }
+  if (op.undone == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(VerbOf(request.kind), ": the job has no table ", request.table->value()));
   }
   ops_[id] = std::move(op);
   if (ops_.size() == 1) probe_at_ = now + options_.probe_interval;
@@ -196,6 +214,8 @@ bool PushPullSession::MaySend(const Chunk& chunk, OpKind kind) const {
 }
 
 OpId PushPullSession::NextOpOf(const Chunk& chunk) const {
+  // There may be hundreds of operations, and most chunks have a message in flight.
+  if (!MaySend(chunk, OpKind::kPush) && !MaySend(chunk, OpKind::kPull)) return OpId(0);
   bool held = false;  // An earlier push waits for its values; only early pulls overtake it.
   for (const auto& [id, op] : ops_) {
     const bool may_pass = !held || op.request.kind == OpKind::kPull;
@@ -286,10 +306,9 @@ bool PushPullSession::OnReply(MessageId message, const absl::Status& status,
     Retry(chunk, record, outcome, now);
   } else {
     Finish(record.op,
-           absl::Status(
-               outcome.code(),
-               absl::StrCat(VerbOf(op.request.kind), " of iteration ", op.request.iteration.value(),
-                            " to ", ServerName(chunk.server), ": ", outcome.message())),
+           absl::Status(outcome.code(),
+                        absl::StrCat(TitleOf(op.request), " to ", ServerName(chunk.server), ": ",
+                                     outcome.message())),
            actions);
   }
   NoteNeed(now, actions);
@@ -314,7 +333,7 @@ void PushPullSession::RecordReplies(const InFlight& message, Op& op,
       continue;
     }
     op.replies[index] = reply;
-    if (reply.outcome == ShardReply::Outcome::kDone) {
+    if (reply.outcome == ShardReply::Outcome::kDone && !options_.pulls_have_own_arrays) {
       per_shard_[index].held_version = reply.version.value();
       per_shard_[index].held_of_snapshot = op.request.snapshot;
     }
@@ -438,7 +457,9 @@ void PushPullSession::Tick(Instant now, SessionActions* actions) {
   for (const auto& [id, op] : ops_) {
     if (now >= DeadlineOf(op)) late.push_back(id);
   }
-  for (const OpId id : late) Finish(id, TooLong(ops_.at(id), now), actions);
+  for (const OpId id : late) {
+    Finish(id, absl::DeadlineExceededError(TextOf(id, now)), actions);
+  }
   if (now >= ask_at_) {
     actions->ask_routing.push_back(ServerToAsk());
     ++asked_;

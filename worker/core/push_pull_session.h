@@ -82,7 +82,11 @@ struct OpRequest {
   Range slots;            // Push under BSP; empty otherwise.
   bool snapshot = false;  // Pull: read what is there, without waiting.
   bool held = false;      // Push: no shard is sent before Release says that its values are there.
+  std::optional<TableId> table = std::nullopt;  // Only the shards of this table. None: all shards.
 };
+
+// Names an operation: "push of iteration 3".
+std::string TitleOf(const OpRequest& request);
 
 // True if this status is an answer of the server itself, which is therefore reachable; false if it
 // may come from the connection to it.
@@ -210,6 +214,11 @@ class PushPullSession {
     // Snapshots come in another number format: values held from a snapshot cannot serve a training
     // pull, nor the other way round.
     bool exact_snapshots = false;
+    // Operations cover one table each (OpRequest::table): no chunk has shards of two, so that
+    // operations on one table do not wait for those on another.
+    bool table_chunks = false;
+    // Pulls do not all write the same arrays: each asks for all values.
+    bool pulls_have_own_arrays = false;
   };
   explicit PushPullSession(const Options& options);
 
@@ -221,8 +230,9 @@ class PushPullSession {
   // any servers.
   void SetRouting(const Routing& routing, Instant now, SessionActions* actions);
 
-  // Starts an operation on every shard of the job. REQUIRES: a routing table is set.
-  // Errors: kResourceExhausted   operations_max are not done.
+  // Starts an operation on every shard of the job, or of one table.
+  // Errors: kInvalidArgument     the job has no shard of that table.
+  //         kResourceExhausted   operations_max are not done.
   //         kFailedPrecondition  no routing table yet, or the session has failed.
   absl::Status Start(OpId op, const OpRequest& request, Instant now, SessionActions* actions);
 
@@ -262,20 +272,23 @@ class PushPullSession {
 
   PullProgress ProgressOf(OpId op, TableId table) const;  // Empty if the pull has ended.
   SessionWait CurrentWait(Instant now) const;
+  // Says for how long and for whom an operation has waited. REQUIRES: it runs.
+  std::string TextOf(OpId op, Instant now) const { return TextOf(ops_.at(op), now); }
   Generation routing_generation() const { return routing_.generation; }
   // True if an operation has met a server that is unreachable, does not hold the shards that the
   // table says, or knows a newer table.
   bool needs_routing() const { return ask_at_ != Instant::InfiniteFuture(); }
 
  private:
-  enum class ShardState : uint8_t { kHeld, kTodo, kInFlight, kDone };
+  // kNone: the shard takes no part in the operation.
+  enum class ShardState : uint8_t { kHeld, kTodo, kInFlight, kDone, kNone };
 
   struct Op {
     OpRequest request;
     Instant started;
     Instant heard;  // When it started, or last got a server's answer, routing table or release.
     std::vector<ShardState> shards;         // Indexed as routing_.shards.
-    std::vector<Sequence> sequences;        // Push: indexed as `shards`.
+    std::vector<Sequence> sequences;        // Push: indexed as `shards`; 0 if it takes no part.
     std::vector<ShardReply> replies;        // Pull: indexed as `shards`, for those that are done.
     std::optional<Version> pushed_version;  // Push: OpDone's, of the shards that are done.
     int64_t undone = 0;
@@ -347,7 +360,9 @@ class PushPullSession {
   void Finish(OpId op, const absl::Status& status, SessionActions* actions);
   void FailAll(const absl::Status& status, SessionActions* actions);
   void ForgetMessages(OpId op);
-  absl::Status TooLong(const Op& op, Instant now) const;
+  absl::Status CheckStart(const OpRequest& request) const;
+  std::string TextOf(const Op& op, Instant now) const;
+  int FirstUndone(const Op& op) const;  // An index in routing_.shards; their number: all are done.
   std::string ServerName(int server) const;
 
   const Options options_;  // Constant after construction.

@@ -10,6 +10,13 @@ namespace capstan::worker {
 
 const char* VerbOf(OpKind kind) { return kind == OpKind::kPush ? "push" : "pull"; }
 
+std::string TitleOf(const OpRequest& request) {
+  std::string text =
+      absl::StrCat(VerbOf(request.kind), " of iteration ", request.iteration.value());
+  if (request.table) absl::StrAppend(&text, " of table ", request.table->value());
+  return text;
+}
+
 PullProgress PushPullSession::ProgressOf(OpId id, TableId table) const {
   const auto found = ops_.find(id);
   if (found == ops_.end()) return {};
@@ -25,13 +32,18 @@ PullProgress PushPullSession::ProgressOf(OpId id, TableId table) const {
   return progress;
 }
 
-absl::Status PushPullSession::TooLong(const Op& op, Instant now) const {
-  const auto shard = std::find_if(op.shards.begin(), op.shards.end(),
-                                  [](ShardState s) { return s != ShardState::kDone; });
-  const auto index = static_cast<size_t>(shard - op.shards.begin());
-  std::string message = absl::StrCat(
-      VerbOf(op.request.kind), " of iteration ", op.request.iteration.value(), " has waited ",
-      absl::FormatDuration(now - op.started), " for ", ServerName(routing_.shards[index].server));
+int PushPullSession::FirstUndone(const Op& op) const {
+  const auto shard = std::find_if(op.shards.begin(), op.shards.end(), [](ShardState state) {
+    return state != ShardState::kDone && state != ShardState::kNone;
+  });
+  return static_cast<int>(shard - op.shards.begin());
+}
+
+std::string PushPullSession::TextOf(const Op& op, Instant now) const {
+  const auto index = static_cast<size_t>(FirstUndone(op));
+  std::string message =
+      absl::StrCat(TitleOf(op.request), " has waited ", absl::FormatDuration(now - op.started),
+                   " for ", ServerName(routing_.shards[index].server));
   for (const Waiting& w : op.waiting_on) {
     absl::StrAppend(&message, "; table ", w.shard.table.value(), " shard ", w.shard.shard.value(),
                     " waits for iteration ", w.iteration.value());
@@ -43,7 +55,7 @@ absl::Status PushPullSession::TooLong(const Op& op, Instant now) const {
     absl::StrAppend(&message, "; last error of ", ServerName(chunk.server), ": ",
                     chunk.last_error.message());
   }
-  return absl::DeadlineExceededError(message);
+  return message;
 }
 
 SessionWait PushPullSession::CurrentWait(Instant now) const {
@@ -58,11 +70,8 @@ SessionWait PushPullSession::CurrentWait(Instant now) const {
                    .peer = {},
                    .waiting_on = op.waiting_on,
                    .silent = SilentServers(now)};
-  for (size_t i = 0; i < op.shards.size(); ++i) {
-    if (op.shards[i] == ShardState::kDone) continue;
-    wait.peer = ServerName(routing_.shards[i].server);
-    break;
-  }
+  const auto undone = static_cast<size_t>(FirstUndone(op));
+  if (undone < op.shards.size()) wait.peer = ServerName(routing_.shards[undone].server);
   return wait;
 }
 

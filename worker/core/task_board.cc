@@ -19,6 +19,7 @@ bool TaskBoard::Take(const Assignment& assignment) {
       assignment.phase == assignment_.phase && assignment.epoch == assignment_.epoch;
   const bool same_export = assignment.export_path == assignment_.export_path;
   assignment_ = assignment;
+  resting_ = false;
   if (!same_phase || !same_export) exported_ = false;
   slots_.Assign(assignment.slots);
   samples().Assign(assignment.samples);
@@ -126,6 +127,10 @@ void TaskBoard::Done(const Work& work, const WorkResult& result) {
   totals_.correct += result.correct;
 }
 
+void TaskBoard::GiveUp(const Work& work) {
+  if (work.kind == Work::Kind::kTrain) --under_way_;
+}
+
 void TaskBoard::SkipTo(Iteration oldest) { slots_.SkipTo(oldest); }
 
 void TaskBoard::SawRead(const RowsRead& read) {
@@ -138,7 +143,7 @@ void TaskBoard::SawRead(const RowsRead& read) {
 }
 
 bool TaskBoard::Idle() const {
-  if (under_way_ > 0) return false;
+  if (under_way_ > 0 && !resting_) return false;
   switch (assignment_.phase) {
     case Phase::kTrain:
       if (assignment_.paused) return true;

@@ -12,7 +12,8 @@
 // While it is paused the task starts nothing more; it is idle when what was started has been
 // acknowledged. An assignment with the same leases continues exactly where the last one stopped.
 // Invariant: the task is idle only when every batch that it started has been acknowledged, also of
-// leases that it does not have any more.
+// leases that it does not have any more. While it is paused, a batch that is the run of a program
+// at its own pace may go on, as long as none of the run's operations does (SetResting).
 #ifndef CAPSTAN_WORKER_CORE_TASK_BOARD_H_
 #define CAPSTAN_WORKER_CORE_TASK_BOARD_H_
 
@@ -103,6 +104,11 @@ class TaskBoard {
   void SkipTo(Iteration oldest);
   void SawRead(const RowsRead& read);
   void Exported() { exported_ = true; }
+  // The run that was begun has no operation under way, and begins none until the next assignment.
+  // REQUIRES: paused.
+  void SetResting() { resting_ = true; }
+  // The run that was begun has been taken away, and has no operation under way.
+  void GiveUp(const Work& work);
 
   // True if all assigned work is done, or none may be started; and all started is acknowledged.
   bool Idle() const;
@@ -135,6 +141,7 @@ class TaskBoard {
   Iteration iterations_done_;
   TaskTotals totals_;
   int64_t under_way_ = 0;  // Training batches that are started and not yet done.
+  bool resting_ = false;   // The run under way rests.
   bool exported_ = false;
 };
 

@@ -169,5 +169,27 @@ TEST_CASE("TaskBoard: it is not idle before a push of a slot that was taken away
   CHECK(board.Idle());
 }
 
+TEST_CASE("TaskBoard: paused, the run of a program goes on while it rests", "[worker][core]") {
+  TaskBoard board({.batch_size = 1, .train_samples = 2});
+  Assignment assignment = TrainSamples(1, {{LeaseId(1), {1, 2}}}, 0);
+  board.Take(assignment);
+  const Work run = board.Next();
+  CHECK(run.positions == Range{1, 2});
+  REQUIRE(board.Start(run));
+  assignment.generation = Generation(2);
+  assignment.paused = true;
+  board.Take(assignment);
+  CHECK_FALSE(board.Idle());
+  board.SetResting();
+  CHECK(board.Idle());
+  assignment.generation = Generation(3);
+  assignment.paused = false;
+  board.Take(assignment);
+  CHECK_FALSE(board.Idle());
+  board.GiveUp(run);  // The lease has gone.
+  board.Take({.generation = Generation(4), .phase = Phase::kFinish});
+  CHECK(board.Idle());
+}
+
 }  // namespace
 }  // namespace capstan::worker

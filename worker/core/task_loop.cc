@@ -77,7 +77,7 @@ bool TaskLoop::PlanIsOld() {
 Coroutine<absl::Status> TaskLoop::Step(const Work& work) {
   switch (work.kind) {
     case Work::Kind::kTrain:
-      return TrainOne(work);
+      return options_.own_pace ? RunOne(work) : TrainOne(work);
     case Work::Kind::kEvaluate:
       return EvaluateOne(work);
     case Work::Kind::kExport:
@@ -125,6 +125,20 @@ Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
   Coroutine<absl::Status> pushes = AwaitPushes(pull_.has_value() ? kPushesBehind : 0);
   const absl::Status status = co_await pushes;
   co_return status;
+}
+
+Coroutine<absl::Status> TaskLoop::RunOne(const Work& work) {
+  held_snapshot_.reset();  // What the run pushes makes it old.
+  if (!Begin(work)) co_return PlanAgain();
+  absl::StatusOr<WorkResult> result;
+  PortCall run(port_, port_.RunProgram(work, &result));
+  co_await run;
+  if (absl::IsCancelled(result.status())) {
+    port_.UseBoard([&work](TaskBoard& board) { board.GiveUp(work); });
+  }
+  if (!result.ok()) co_return result.status();
+  WriteDown(work, *result, Version(0));
+  co_return absl::OkStatus();
 }
 
 bool TaskLoop::SameParameters(const Work& a, const Work& b) const {

@@ -11,6 +11,7 @@
 //   .-----> Plan ------'
 //   |         | train: Forward, as the parameters of its iteration arrive -> Push (held)
 //   |         |        -> pull ahead -> Train -> pushes
+//   |         | train at own pace: RunProgram, which pushes and pulls by itself
 //   |         | evaluate, export: every push acknowledged -> snapshot -> Evaluate / Export
 //   '---------'
 //             | finish, fenced off, or something failed
@@ -98,6 +99,13 @@ class TaskPort {
   // Computes the gradient of `work` for `push`, and releases all of it on the way. REQUIRES: the
   // last Forward was for `work`.
   virtual bool Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result) = 0;
+  // Options::own_pace: runs the program until it has finished and each of its operations has ended.
+  // Ends with kCancelled if the work was taken away, or the task was fenced off.
+  virtual bool RunProgram(const Work& work, absl::StatusOr<WorkResult>* result) {
+    static_cast<void>(work);
+    *result = absl::UnimplementedError("this task has no program at its own pace");
+    return true;
+  }
   virtual bool Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) = 0;
   // Writes the pulled tables, which have these versions, as the exported model.
   virtual bool Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
@@ -116,6 +124,8 @@ class TaskLoop {
     // See PushPullSession::Options. After Forward and Push of a work, the port allows the next pull
     // to overwrite the parameters that were pulled for it.
     bool early_pulls = false;
+    // A work of training is the run of a program, which pushes and pulls at its own pace.
+    bool own_pace = false;
   };
   TaskLoop(const Options& options, TaskPort& port);  // `port` outlives the loop.
   TaskLoop(const TaskLoop&) = delete;
@@ -145,6 +155,7 @@ class TaskLoop {
   Coroutine<absl::Status> Step(const Work& work);  // `work` lives as long as the coroutine.
   Coroutine<absl::Status> Rest();
   Coroutine<absl::Status> TrainOne(const Work& work);
+  Coroutine<absl::Status> RunOne(const Work& work);
   Coroutine<absl::Status> EvaluateOne(const Work& work);
   Coroutine<absl::Status> Export(const Work& work);
   // Runs Forward with the parameters of `work`'s iteration, which it pulls if need be.

@@ -223,6 +223,15 @@ class Fixture final : public TaskPort {
     call_ = Call::kCompute;
     return false;
   }
+  bool RunProgram(const Work& work, absl::StatusOr<WorkResult>* result) override {
+    trained.push_back(absl::StrCat("run ", work.positions.begin));
+    if (train_status.ok()) {
+      *result = WorkResult{.samples = 1};
+    } else {
+      *result = std::exchange(train_status, absl::OkStatus());
+    }
+    return true;
+  }
   bool Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) override {
     *result = WorkResult{.samples = work.positions.size(), .loss_sum = 1.0};
     return true;  // A port may also end a call at once.
@@ -506,6 +515,35 @@ TEST_CASE("TaskLoop: destroyed in the middle of a wait, it is gone", "[worker][c
   REQUIRE_FALSE(fixture.loop->ended());
   fixture.loop.reset();  // The sanitizers watch that nothing is left.
   CHECK(fixture.trained == Names{"0/0"});
+}
+
+TEST_CASE("TaskLoop: at own pace the program's run is all there is to train", "[worker][core]") {
+  Fixture fixture(0, {.own_pace = true});
+  SECTION("it is run once, and nothing is pulled or pushed for it") {
+    fixture.Samples({{LeaseId(1), {3, 4}}});
+    CHECK(fixture.trained == Names{"run 3"});
+    CHECK(fixture.asked_for.empty());
+    CHECK(fixture.board.Idle());
+    CHECK(fixture.board.sample_progress()[0].position_done == 4);
+    fixture.Assign({.phase = Phase::kExport, .export_path = "out"});
+    CHECK(fixture.asked_for.size() == 1);  // A snapshot.
+    CHECK(fixture.board.exported());
+  }
+  SECTION("a run that was taken away is not done, and the task goes on") {
+    fixture.train_status = absl::CancelledError("taken away");
+    fixture.Samples({{LeaseId(1), {3, 4}}});
+    CHECK(fixture.board.sample_progress()[0].position_done == 3);
+    fixture.Assign({.phase = Phase::kFinish});
+    REQUIRE(fixture.loop->ended());
+    CHECK(fixture.loop->outcome().ok());
+    CHECK(fixture.board.Idle());
+  }
+  SECTION("a run that fails ends the task") {
+    fixture.train_status = absl::InvalidArgumentError("ValueError: no");
+    fixture.Samples({{LeaseId(1), {3, 4}}});
+    REQUIRE(fixture.loop->ended());
+    CHECK_STATUS(fixture.loop->outcome(), absl::StatusCode::kInvalidArgument, "ValueError: no");
+  }
 }
 
 }  // namespace

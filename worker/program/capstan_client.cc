@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,30 +14,44 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/model/tables.h"
+#include "worker/program/client_codes.h"
 #include "worker/program/program_task.h"
-
-struct capstan_task {
-  std::unique_ptr<capstan::worker::ProgramTask> task;
-};
+#include "worker/task/table_operations.h"
 
 namespace {
 
+using capstan::worker::CheckArrays;
 using capstan::worker::ProgramTask;
 using capstan::worker::ProgramWork;
+using capstan::worker::TableOperations;
+using capstan::worker::Tell;
 
 constexpr double kPatienceMax = 3600.0;  // Seconds.
-
-void Tell(absl::string_view message, char* error) {
-  if (error == nullptr) return;
-  const size_t length = std::min<size_t>(message.size(), CAPSTAN_ERROR_BYTES - 1);
-  std::memcpy(error, message.data(), length);
-  error[length] = '\0';
-}
 
 capstan_code CodeOf(const absl::Status& status, char* error) {
   if (status.ok()) return CAPSTAN_OK;
   Tell(status.message(), error);
+  if (absl::IsCancelled(status)) return CAPSTAN_ENDED;
   return absl::IsOutOfRange(status) ? CAPSTAN_DIVERGED : CAPSTAN_WRONG;
+}
+
+// The code of an operation that has ended.
+capstan_code CodeOfEnd(const absl::Status& status, char* error) {
+  if (status.ok()) return CAPSTAN_OK;
+  Tell(status.message(), error);
+  if (absl::IsCancelled(status) || absl::IsAborted(status)) return CAPSTAN_ENDED;
+  return absl::IsNotFound(status) ? CAPSTAN_WRONG : CAPSTAN_FAILED;
+}
+
+// Hands the number of an operation over, or the error with which it did not start.
+capstan_code Started(const absl::StatusOr<int64_t>& number, int64_t* operation, char* error) {
+  if (number.ok()) *operation = *number;
+  return CodeOf(number.status(), error);
+}
+
+TableOperations::Keys KeysOf(const int64_t* keys, int64_t count) {
+  if (keys == nullptr) return std::nullopt;
+  return absl::MakeConstSpan(keys, static_cast<size_t>(count));
 }
 
 std::string Variable(const char* name) {
@@ -79,9 +92,11 @@ capstan_work_kind KindOf(ProgramWork::Kind kind) {
     case ProgramWork::Kind::kEvaluate:
       return CAPSTAN_EVALUATE;
     case ProgramWork::Kind::kNameTestKeys:
+      return CAPSTAN_NAME_TEST_KEYS;
+    case ProgramWork::Kind::kRun:
       break;
   }
-  return CAPSTAN_NAME_TEST_KEYS;
+  return CAPSTAN_RUN;
 }
 
 void Describe(const ProgramWork& found, capstan_work* work) {
@@ -93,6 +108,11 @@ void Describe(const ProgramWork& found, capstan_work* work) {
            .samples = found.samples.data(),
            .sample_count = static_cast<int64_t>(found.samples.size()),
            .kind = KindOf(found.kind)};
+}
+
+// -1, which no table has, for numbers that are too large.
+int TableIndex(int64_t table) {
+  return table == static_cast<int>(table) ? static_cast<int>(table) : -1;
 }
 
 const capstan::v1::TableSpec* TableOf(const capstan_task* task, int64_t table) {
@@ -238,6 +258,44 @@ capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error
 capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct,
                                  char* error) {
   return CodeOf(task->task->computation().Finish(loss_sum, correct), error);
+}
+
+capstan_code capstan_task_push(capstan_task* task, int64_t table, const int64_t* keys,
+                               int64_t key_count, const float* values, int64_t count,
+                               int64_t* operation, char* error) {
+  const capstan_code code = CheckArrays(keys, key_count, values, count, error);
+  if (code != CAPSTAN_OK) return code;
+  const auto tables = task->task->computation().Tables();
+  if (!tables.ok()) return CodeOf(tables.status(), error);
+  return Started((*tables)->Push(TableIndex(table), KeysOf(keys, key_count),
+                                 {values, static_cast<size_t>(count)}),
+                 operation, error);
+}
+
+capstan_code capstan_task_pull(capstan_task* task, int64_t table, const int64_t* keys,
+                               int64_t key_count, float* values, int64_t count, int64_t* operation,
+                               char* error) {
+  const capstan_code code = CheckArrays(keys, key_count, values, count, error);
+  if (code != CAPSTAN_OK) return code;
+  const auto tables = task->task->computation().Tables();
+  if (!tables.ok()) return CodeOf(tables.status(), error);
+  return Started((*tables)->Pull(TableIndex(table), KeysOf(keys, key_count),
+                                 {values, static_cast<size_t>(count)}),
+                 operation, error);
+}
+
+capstan_code capstan_task_wait(capstan_task* task, int64_t operation, double seconds, char* error) {
+  if (!(seconds >= 0)) {
+    Tell(absl::StrCat("seconds is ", seconds, ", expected at least 0"), error);
+    return CAPSTAN_WRONG;
+  }
+  const auto tables = task->task->computation().TablesToWait();
+  if (!tables.ok()) return CodeOf(tables.status(), error);
+  const TableOperations::Waited waited =
+      (*tables)->Wait(operation, absl::Seconds(std::min(seconds, kPatienceMax)));
+  if (waited.ended) return CodeOfEnd(waited.status, error);
+  Tell(waited.text, error);
+  return CAPSTAN_TIMEOUT;
 }
 
 void capstan_task_fail(capstan_task* task, const char* message) {

@@ -12,10 +12,25 @@
  *   }
  *   capstan_task_close(task);
  *
+ * If the job has own_pace, the only work is the program's run (CAPSTAN_RUN), in which it pushes and
+ * pulls single tables as it likes:
+ *
+ *     capstan_task_pull(task, table, NULL, 0, w, n, &pull, error);
+ *     capstan_task_wait(task, pull, 60.0, error);              // then w has the values
+ *     capstan_task_push(task, table, NULL, 0, gradient, n, &push, error);
+ *     capstan_task_wait(task, push, 60.0, error);
+ *     ...
+ *     capstan_task_finish(task, 0, 0, error);
+ *
+ * A process that is killed is started again, and its run with it, from the start. What it pushed
+ * before stays in the tables, each push that was acknowledged once. So a run that must not do its
+ * work twice keeps its progress in a table of its own, and reads that first.
+ *
  * Functions that can fail return a capstan_code; `error` then holds a sentence, cut to
  * CAPSTAN_ERROR_BYTES with its NUL, and may be NULL. Values are fp32 in the host's memory. A call
  * blocks only where this says so, and never calls back. Thread safety: one thread at a time uses a
- * task; capstan_task_fail may be called by any. After fork() the child must not use it.
+ * task; capstan_task_fail, _push, _pull, _wait and _snapshot may be called by any. After fork() the
+ * child must not use it.
  *
  * The interface only grows: a function or a field keeps its meaning. capstan_work grows at its end,
  * and callers say by its first field how much of it they know.
@@ -33,10 +48,11 @@ extern "C" {
 
 typedef enum {
   CAPSTAN_OK = 0,
-  CAPSTAN_TIMEOUT = 1, /* Nothing has come in the time given: call again. */
-  CAPSTAN_ENDED = 2,   /* The task is done, or was told to stop: no more work will come. */
-  CAPSTAN_WRONG = 3,   /* An argument, or a call out of order. Nothing has changed. */
-  CAPSTAN_DIVERGED = 4 /* A value is not finite. */
+  CAPSTAN_TIMEOUT = 1,  /* Nothing has come in the time given: call again. */
+  CAPSTAN_ENDED = 2,    /* The task is done, or was told to stop: no more work will come. */
+  CAPSTAN_WRONG = 3,    /* An argument, or a call out of order. Nothing has changed. */
+  CAPSTAN_DIVERGED = 4, /* A value is not finite. */
+  CAPSTAN_FAILED = 5    /* The servers have not done it, and will not; or did it unheard. */
 } capstan_code;
 
 typedef struct capstan_task capstan_task; /* Owned by the caller; ended by capstan_task_close. */
@@ -47,7 +63,8 @@ typedef enum {
   CAPSTAN_NAME_KEYS = 1, /* Name the rows that it will need. Only if the job has tables of rows. */
   /* Compute its loss alone; its samples are of the test data. Only if the job has test_samples. */
   CAPSTAN_EVALUATE = 2,
-  CAPSTAN_NAME_TEST_KEYS = 3 /* As CAPSTAN_NAME_KEYS, of a batch to be evaluated. */
+  CAPSTAN_NAME_TEST_KEYS = 3, /* As CAPSTAN_NAME_KEYS, of a batch to be evaluated. */
+  CAPSTAN_RUN = 4 /* Run, pushing and pulling by yourself. Only if the job has own_pace. */
 } capstan_work_kind;
 
 typedef struct {
@@ -59,7 +76,7 @@ typedef struct {
    * numbers (dropout, augmentation). */
   uint64_t seed;
   const int64_t* samples; /* [sample_count]: their numbers, in order. Valid until it is finished. */
-  int64_t sample_count;   /* At least 1. */
+  int64_t sample_count;   /* At least 1. CAPSTAN_RUN: 0; epoch and iteration are 0, too. */
   /* capstan_work_kind. The keys of a batch are asked for before it is to be computed, and often
    * before the one in front of it. Some batches are asked about and go to another worker. */
   int64_t kind;
@@ -134,15 +151,74 @@ capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_
  * more: they are sent while the rest is computed. Optional; `first` falls from call to call. */
 capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error);
 
-/* Ends the current work, with or without a gradient. `loss_sum` is the sum of its samples' losses;
- * `correct` counts those that were classified correctly, 0 if nothing is classified. */
+/* Ends the current work, with or without a gradient. `loss_sum` is the sum of its samples' losses; `correct` counts those that
+ * were classified correctly, 0 if nothing is classified. A run ignores both; its operations that
+ * were not waited for go on, and the task fails if one of them does. CAPSTAN_ENDED: the run was
+ * taken away. */
 capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct, char* error);
+
+/* ---- own pace: between capstan_task_next, which gives CAPSTAN_RUN, and capstan_task_finish
+ *
+ * A push and a pull start an operation, and return its number in *operation. They return at once,
+ * but for the moment in which the job stands still for a checkpoint: until it goes on. Each
+ * operation has to be waited for; at most 1024 are not. Operations on one table take effect in the
+ * order in which they were started; a pull sees the earlier pushes of this task. If a server dies,
+ * its operations go on at the next primary by themselves.
+ *
+ *   table       its index. Of parameters, `keys` is NULL and `count` the table's elements; of rows,
+ *               `keys`, [key_count], are copied, may repeat, and `count` is key_count * dim.
+ *   CAPSTAN_WRONG     no such table, other numbers than it has, or 1024 are not waited for
+ *   CAPSTAN_ENDED     the run is over: the task was told to stop
+ */
+
+/* Pushes a gradient, [count], which the table's optimizer applies. Values of parameters are not
+ * copied: they must stay as they are until the operation was waited for. Rows are copied; the
+ * gradients of a key that stands several times are added up.
+ * CAPSTAN_DIVERGED: a value is not finite, and nothing was sent. */
+capstan_code capstan_task_push(capstan_task* task, int64_t table, const int64_t* keys,
+                               int64_t key_count, const float* values, int64_t count,
+                               int64_t* operation, char* error);
+
+/* Pulls into `values`, [count], which are there once the operation was waited for, and are the
+ * library's until then. A key without a row has its initial values. */
+capstan_code capstan_task_pull(capstan_task* task, int64_t table, const int64_t* keys,
+                               int64_t key_count, float* values, int64_t count, int64_t* operation,
+                               char* error);
+
+/* Waits at most `seconds` for an operation. After any other answer than CAPSTAN_TIMEOUT it is
+ * known no more, and its arrays are the caller's.
+ * CAPSTAN_TIMEOUT  it goes on; `error` says for whom it waits
+ * CAPSTAN_FAILED   `error` says why
+ * CAPSTAN_ENDED    the run is over; whether a push took effect is not known
+ * CAPSTAN_WRONG    there is no such operation, or another thread waits for it */
+capstan_code capstan_task_wait(capstan_task* task, int64_t operation, double seconds, char* error);
+
+/* ---- snapshots: all tables at one moment
+ *
+ * A program at its own pace may open one, or any number, and read it while it pushes and pulls. One
+ * thread at a time uses a snapshot. Servers keep the moment while it is read: if no value was read
+ * for some seconds, or a server has died, reads fail, and another one is to be opened. Where there
+ * are certificates (CAPSTAN_TLS_DIR), users and readers may open snapshots, and tasks may not. */
+typedef struct capstan_snapshot capstan_snapshot; /* Closed by capstan_snapshot_close. */
+
+/* Opens one; waits at most `seconds`, at most 60, until the job stands still, which it does for
+ * some milliseconds. NULL: failed, and `error` says why. */
+capstan_snapshot* capstan_task_snapshot(capstan_task* task, double seconds, char* error);
+
+/* Reads a table's values, [count], as they were: arguments as of capstan_task_pull. Rows of keys
+ * that had none are 0; found[i], [key_count], says whether keys[i] had one, and may be NULL.
+ * CAPSTAN_FAILED: `error` says why. CAPSTAN_WRONG: no such table, or other numbers than it has. */
+capstan_code capstan_snapshot_read(capstan_snapshot* snapshot, int64_t table, const int64_t* keys,
+                                   int64_t key_count, float* values, int64_t count,
+                                   unsigned char* found, char* error);
+
+void capstan_snapshot_close(capstan_snapshot* snapshot); /* Before its task is closed. */
 
 /* The program cannot go on: the task ends with this sentence, which the job then shows. */
 void capstan_task_fail(capstan_task* task, const char* message);
 
-/* Ends the task and waits until the scheduler has been told; a task that is not done fails. Returns
- * the process's exit code. */
+/* Ends the task and waits until the scheduler has been told; a task that is not done fails. If its
+ * run is finished, it waits for the other tasks' runs. Returns the process's exit code. */
 int capstan_task_close(capstan_task* task);
 
 #ifdef __cplusplus

@@ -72,14 +72,27 @@ absl::Status ProgramComputation::CheckTaken() const {
   return absl::FailedPreconditionError("there is no work: Next has to come first");
 }
 
-absl::Status ProgramComputation::CheckNamesKeys() const {
+absl::Status ProgramComputation::CheckRuns() const {
   CAPSTAN_RETURN_IF_ERROR(CheckTaken());
+  if (offer_->batch.work.kind == ProgramWork::Kind::kRun) return absl::OkStatus();
+  return absl::FailedPreconditionError("the work is a batch, and no run at the program's own pace");
+}
+
+absl::Status ProgramComputation::CheckIsBatch() const {
+  CAPSTAN_RETURN_IF_ERROR(CheckTaken());
+  if (offer_->batch.work.kind != ProgramWork::Kind::kRun) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the program runs at its own pace: it pushes and pulls its tables");
+}
+
+absl::Status ProgramComputation::CheckNamesKeys() const {
+  CAPSTAN_RETURN_IF_ERROR(CheckIsBatch());
   if (NamesKeys(offer_->batch.work.kind)) return absl::OkStatus();
   return absl::FailedPreconditionError("the work does not ask for keys");
 }
 
 absl::Status ProgramComputation::CheckComputes() const {
-  CAPSTAN_RETURN_IF_ERROR(CheckTaken());
+  CAPSTAN_RETURN_IF_ERROR(CheckIsBatch());
   if (!NamesKeys(offer_->batch.work.kind)) return absl::OkStatus();
   return absl::FailedPreconditionError("the work asks for keys, which have to be named first");
 }
@@ -184,9 +197,15 @@ absl::Status ProgramComputation::Release(int64_t first) {
 
 absl::Status ProgramComputation::Finish(double loss_sum, int64_t correct) {
   absl::MutexLock lock(&mutex_);
+  const bool taken_away = tables_of_run_ != nullptr && !offer_.has_value() && !run_finished_;
+  if (taken_away) return absl::CancelledError("the run was taken away");
   CAPSTAN_RETURN_IF_ERROR(CheckTaken());
   if (NamesKeys(offer_->batch.work.kind)) {
     offer_.reset();
+    return absl::OkStatus();
+  }
+  if (CheckRuns().ok()) {
+    FinishRun();
     return absl::OkStatus();
   }
   const auto samples = static_cast<int64_t>(offer_->batch.samples.size());
@@ -206,6 +225,41 @@ void ProgramComputation::Fail(absl::Status error) {
   absl::MutexLock lock(&mutex_);
   failure_.Update(std::move(error));
   offer_.reset();
+  TellChanged();
+}
+
+void ProgramComputation::Leave() {
+  absl::MutexLock lock(&mutex_);
+  left_ = true;
+  if (run_finished_) return;
+  failure_.Update(absl::InvalidArgumentError("the program has left before its job was done"));
+  offer_.reset();
+  TellChanged();
+}
+
+absl::StatusOr<std::shared_ptr<TableOperations>> ProgramComputation::Tables() const {
+  absl::MutexLock lock(&mutex_);
+  if (ended_) return absl::CancelledError("the task has ended");
+  if (CheckRuns().ok()) return tables_of_run_;
+  return absl::FailedPreconditionError(
+      "there is no run of a program at its own pace: Next has to give it first");
+}
+
+absl::StatusOr<std::shared_ptr<TableOperations>> ProgramComputation::TablesToWait() const {
+  absl::MutexLock lock(&mutex_);
+  if (tables_of_run_ != nullptr) return tables_of_run_;
+  return absl::FailedPreconditionError("there was no run of a program at its own pace");
+}
+
+void ProgramComputation::FinishRun() {
+  run_finished_ = true;
+  result_ = WorkResult{.samples = 1};
+  offer_.reset();
+  TellChanged();
+}
+
+void ProgramComputation::TellChanged() {
+  if (changed_ != nullptr) changed_();
 }
 
 // ---------------------------------------------------------------- the task's thread
@@ -360,6 +414,33 @@ absl::StatusOr<WorkResult> ProgramComputation::Evaluate(const Work& work,
   Offer offer = OfferOf(work);
   offer.parameters = &parameters;
   return Compute(std::move(offer));
+}
+
+void ProgramComputation::BeginRun(const Work& work, std::shared_ptr<TableOperations> tables,
+                                  std::function<void()> changed) {
+  absl::MutexLock lock(&mutex_);
+  result_.reset();
+  offer_.emplace();
+  offer_->batch.work.kind = ProgramWork::Kind::kRun;
+  offer_->batch.work.seed =
+      MixKey(MixKey(seed_, kBatchStream), static_cast<uint64_t>(work.positions.begin));
+  tables_of_run_ = std::move(tables);
+  changed_ = std::move(changed);
+  run_finished_ = false;
+  if (left_) failure_.Update(absl::InvalidArgumentError("the program has left before this run"));
+}
+
+std::optional<absl::StatusOr<WorkResult>> ProgramComputation::RunResult() {
+  absl::MutexLock lock(&mutex_);
+  if (!failure_.ok()) return failure_;
+  if (result_.has_value()) return *result_;
+  return std::nullopt;
+}
+
+void ProgramComputation::EndRun() {
+  absl::MutexLock lock(&mutex_);
+  offer_.reset();
+  changed_ = nullptr;
 }
 
 }  // namespace capstan::worker

@@ -12,11 +12,16 @@
 // program has released the gradient, or has finished. If there are rows, the next work's keys are
 // asked for before that, so that they are pulled meanwhile; a work that is given up is never
 // offered. Works without samples are answered by the task's thread itself.
-// Thread safety: one thread uses the methods of Computation, and one the program's.
+// At own pace the only work is the run of the program: BeginRun offers it, Finish ends it, and the
+// program's threads push and pull by Tables meanwhile.
+// Thread safety: one thread uses the methods of Computation, and one the program's; Tables may be
+// called by any.
 #ifndef CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_
 #define CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +36,7 @@
 #include "proto/parameter_server.pb.h"
 #include "worker/data/epoch_order.h"
 #include "worker/task/computation.h"
+#include "worker/task/table_operations.h"
 
 namespace capstan::worker {
 
@@ -41,12 +47,14 @@ struct ProgramWork {
     kNameKeys,
     kEvaluate,      // Of the test data: its loss alone is asked for.
     kNameTestKeys,  // As kNameKeys, for a batch that is to be evaluated.
+    kRun,           // The program runs at its own pace.
   };
   Kind kind = Kind::kTrain;
   int64_t epoch = 0;
   int64_t iteration = 0;
   int slot = -1;  // BSP: which of the iteration's batches it is. Else -1.
-  // Numbers of the samples in their order, [n], n >= 1: in the training or in the test data.
+  // Numbers of the samples in their order, [n], n >= 1: in the training or in the test data. A run
+  // has none.
   absl::Span<const int64_t> samples;
   // The same for the same samples in the same place, whoever computes them: for random numbers.
   uint64_t seed = 0;
@@ -85,10 +93,19 @@ class ProgramComputation final : public Computation {
   // not read any more. They are sent meanwhile.
   absl::Status Release(int64_t first);
   // Ends the current work. `loss_sum`: over its samples. `correct`: of them, classified correctly.
-  // A question for keys ignores both.
+  // A question for keys and a run ignore both. Errors: kCancelled  the run was taken away.
   absl::Status Finish(double loss_sum, int64_t correct);
+  // The tables by which a run pushes and pulls. They may be used longer than the run lasts, and
+  // refuse what is begun then. Errors: kFailedPrecondition  there is no run.
+  //                                    kCancelled           the task has ended.
+  absl::StatusOr<std::shared_ptr<TableOperations>> Tables() const;
+  // Those of the last run, over or not, to wait for its operations.
+  // Errors: kFailedPrecondition  there was no run.
+  absl::StatusOr<std::shared_ptr<TableOperations>> TablesToWait() const;
   // The program cannot go on; the task fails with this error, which may be about no work.
   void Fail(absl::Status error);
+  // The program leaves: it fails, unless it has finished its run.
+  void Leave();
 
   // ---- The task's thread.
 
@@ -107,6 +124,10 @@ class ProgramComputation final : public Computation {
   absl::StatusOr<WorkResult> Train(const Work& work, GradientArrays* gradient,
                                    const GradientPartReady& ready) override;
   absl::StatusOr<WorkResult> Evaluate(const Work& work, const TableArrays& parameters) override;
+  void BeginRun(const Work& work, std::shared_ptr<TableOperations> tables,
+                std::function<void()> changed) override;
+  std::optional<absl::StatusOr<WorkResult>> RunResult() override;
+  void EndRun() override;
 
  private:
   static constexpr int kBatchesPlanned = 16;  // Programs may load data in many processes.
@@ -137,9 +158,13 @@ class ProgramComputation final : public Computation {
   // Offers a work, and waits until the program has finished it.
   absl::StatusOr<WorkResult> Compute(Offer offer);
   absl::Status Await(Offer offer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishRun() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckTaken() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  // Errors: kFailedPrecondition  there is no current work, or it is not of the kind that asks for
-  // keys, that is computed, or that has a gradient.
+  // Errors: kFailedPrecondition  there is no current work, or it is no run, no batch, or not of the
+  // kind that asks for keys, that is computed, or that has a gradient.
+  absl::Status CheckRuns() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckIsBatch() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNamesKeys() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckComputes() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckTrains() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
@@ -164,6 +189,10 @@ class ProgramComputation final : public Computation {
   std::optional<WorkResult> result_ ABSL_GUARDED_BY(mutex_);  // Finish sets it.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<TableOperations> tables_of_run_ ABSL_GUARDED_BY(mutex_);  // Null: no run yet.
+  std::function<void()> changed_ ABSL_GUARDED_BY(mutex_);                   // Null: no run.
+  bool run_finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool left_ ABSL_GUARDED_BY(mutex_) = false;  // The program has called Leave.
 };
 
 }  // namespace capstan::worker

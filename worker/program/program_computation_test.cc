@@ -348,5 +348,65 @@ TEST_CASE("ProgramComputation: the program's error ends the task, and the task's
                "the task has ended");
 }
 
+// The task's side of a run at own pace.
+struct Run {
+  explicit Run(ProgramComputation* of) : computation(*of) {
+    computation.BeginRun(TrainingWork(1, 2, 1), tables, [this] { ++changes; });
+  }
+  ProgramComputation& computation;
+  int changes = 0;
+  std::shared_ptr<TableOperations> tables =
+      std::make_shared<TableOperations>(nullptr, std::vector<v1::TableSpec>(), nullptr);
+};
+
+TEST_CASE("ProgramComputation: a run has tables from Next to Finish") {
+  ProgramComputation computation(Job());
+  CHECK(absl::IsFailedPrecondition(computation.TablesToWait().status()));
+  Run run(&computation);
+  CHECK(absl::IsFailedPrecondition(computation.Tables().status()));
+  const auto work = computation.Next(absl::InfiniteDuration());
+  REQUIRE_OK(work.status());
+  CHECK((*work)->kind == ProgramWork::Kind::kRun);
+  CHECK((*work)->samples.empty());
+  CHECK(computation.Tables().value() == run.tables);
+  CHECK_THAT(std::string(computation.PutGradient(0, 0, {}).message()), Catch::Contains("own pace"));
+  CHECK_FALSE(computation.RunResult().has_value());
+  REQUIRE_OK(computation.Finish(0, 0));
+  CHECK(run.changes == 1);
+  const absl::StatusOr<WorkResult> result = computation.RunResult().value();
+  REQUIRE_OK(result.status());
+  CHECK(result->samples == 1);
+  CHECK(absl::IsFailedPrecondition(computation.Tables().status()));
+  CHECK(computation.TablesToWait().value() == run.tables);  // What is started may be waited for.
+  computation.EndRun();
+  computation.Leave();  // It may leave now.
+  computation.Fail(absl::OkStatus());
+  CHECK(run.changes == 1);
+  CHECK(computation.RunResult()->ok());
+}
+
+TEST_CASE("ProgramComputation: a run ends with the program's failure, or when it is taken away") {
+  ProgramComputation computation(Job());
+  Run run(&computation);
+  REQUIRE_OK(computation.Next(absl::InfiniteDuration()).status());
+  SECTION("failed") {
+    computation.Fail(absl::InvalidArgumentError("ValueError: no"));
+    CHECK(run.changes == 1);
+    CHECK(computation.RunResult()->status().message() == "ValueError: no");
+  }
+  SECTION("left") {
+    computation.Leave();
+    CHECK(run.changes == 1);
+    CHECK_THAT(std::string(computation.RunResult()->status().message()), Catch::Contains("left"));
+  }
+  SECTION("taken away") {
+    computation.EndRun();
+    CHECK(absl::IsCancelled(computation.Finish(0, 0)));
+    computation.End();
+    CHECK(absl::IsCancelled(computation.Tables().status()));
+    CHECK(absl::IsOutOfRange(computation.Next(absl::InfiniteDuration()).status()));
+  }
+}
+
 }  // namespace
 }  // namespace capstan::worker

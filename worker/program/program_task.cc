@@ -31,6 +31,7 @@ absl::StatusOr<std::unique_ptr<ProgramTask>> ProgramTask::Start(const Options& o
 ProgramTask::ProgramTask(const v1::TaskAssignment& assignment, const Options& options,
                          std::unique_ptr<Credentials> credentials)
     : assignment_(assignment),
+      scheduler_(options.scheduler),
       credentials_(std::move(credentials)),
       computation_(std::make_shared<ProgramComputation>(assignment.spec())) {
   thread_ = std::thread([this, options] { Run(options); });
@@ -46,7 +47,7 @@ void ProgramTask::Run(const Options& options) {
 
 int ProgramTask::Leave() {
   if (thread_.joinable()) {
-    computation_->Fail(absl::InvalidArgumentError("the program has left before its job was done"));
+    computation_->Leave();
     thread_.join();
   }
   return exit_code_;

@@ -33,7 +33,10 @@ class ProgramTask {
 
   const v1::TaskAssignment& assignment() const { return assignment_; }
   ProgramComputation& computation() { return *computation_; }
-  // Waits for the task's end; a task that is not done fails. Returns its exit code
+  const std::string& scheduler() const { return scheduler_; }            // host:port
+  const Credentials* credentials() const { return credentials_.get(); }  // Null: plain text.
+  // Waits for the task's end; a task that is not done fails, unless the program has finished its
+  // run at its own pace: then the others' runs are awaited. Returns its exit code
   // (worker/task/run_task.h). Idempotent.
   int Leave();
 
@@ -43,6 +46,7 @@ class ProgramTask {
   void Run(const Options& options);
 
   const v1::TaskAssignment assignment_;
+  const std::string scheduler_;
   const std::unique_ptr<Credentials> credentials_;  // Null: plain text.
   const std::shared_ptr<ProgramComputation> computation_;
   int exit_code_ = 0;  // Written by thread_, read once it was joined.

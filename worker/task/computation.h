@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@
 #include "worker/training/step_observer.h"
 
 namespace capstan::worker {
+
+class TableOperations;
 
 // Called during Train: the gradient of the first dense table is final from element `first` on.
 using GradientPartReady = std::function<void(int64_t first)>;
@@ -96,6 +99,19 @@ class Computation {
   // Errors: kOutOfRange  diverged.
   virtual absl::StatusOr<WorkResult> Train(const Work& work, GradientArrays* gradient,
                                            const GradientPartReady& ready) = 0;
+
+  // ---- a program at its own pace, by the task's thread
+  // Offers the run `work` to the program, which then uses `tables`. `changed` is called, by any
+  // thread, when RunResult has a value.
+  virtual void BeginRun(const Work& work, std::shared_ptr<TableOperations> tables,
+                        std::function<void()> changed) {
+    static_cast<void>(work), static_cast<void>(tables), static_cast<void>(changed);
+  }
+  // How the run has ended. No value: it goes on.
+  virtual std::optional<absl::StatusOr<WorkResult>> RunResult() {
+    return absl::UnimplementedError("this computation is no program");
+  }
+  virtual void EndRun() {}  // The program has no run any more; `changed` is not called again.
 
   // Describes for the log what it keeps beside its parameters; empty: nothing.
   virtual std::string Kept() const { return ""; }

@@ -103,7 +103,8 @@ absl::Status Task::Loop() {
   CAPSTAN_RETURN_IF_ERROR(Prepare());
   TaskLoop loop({.acknowledgement = AcknowledgementOf(assignment_.spec()),
                  .keyed = HasRows(assignment_.spec()),
-                 .early_pulls = EarlyPulls(assignment_.spec(), assignment_.gpus_size() > 0)},
+                 .early_pulls = EarlyPulls(assignment_.spec(), assignment_.gpus_size() > 0),
+                 .own_pace = assignment_.spec().program().own_pace()},
                 *this);
   loop.Start();
   if (const std::string kept = computation_->Kept(); !kept.empty()) {
@@ -119,6 +120,10 @@ absl::Status Task::Prepare() {
   activity_.End();
   NoteComputed(made.status());
   CAPSTAN_ASSIGN_OR_RETURN(computation_, std::move(made));
+  if (assignment_.spec().program().own_pace()) {
+    tables_ =
+        std::make_shared<TableOperations>(&client_, computation_->tables(), activity_.listener());
+  }
   {
     absl::MutexLock lock(&mutex_);
     board_.SetTrainSamples(computation_->train_samples());
@@ -244,6 +249,72 @@ bool Task::Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result
   }
   if (recorder_ != nullptr) recorder_->Trained(work, *gradient, gradient_keys_);
   return true;
+}
+
+bool Task::RunProgram(const Work& work, absl::StatusOr<WorkResult>* result) {
+  tables_->Open();
+  computation_->BeginRun(work, tables_, [this] { client_.Interrupt(); });
+  *result = AttendRun(work);
+  computation_->EndRun();
+  tables_->End();
+  activity_.End();
+  return true;
+}
+
+absl::StatusOr<WorkResult> Task::AttendRun(const Work& work) {
+  for (;;) {
+    if (const auto result = computation_->RunResult()) {
+      if (!result->ok()) return *result;
+      CAPSTAN_RETURN_IF_ERROR(DrainRun());
+      CAPSTAN_RETURN_IF_ERROR(tables_->Drain());
+      return *result;
+    }
+    const RunState state = StateOfRun(work);
+    if (state == RunState::kTakenAway) {
+      CAPSTAN_RETURN_IF_ERROR(DrainRun());
+      return absl::CancelledError("the run was taken away");
+    }
+    tables_->SetPaused(state == RunState::kPaused);
+    if (state == RunState::kPaused) {
+      Rest();
+    } else {
+      client_.AttendOperations(PushPullClient::Attend::kUntilInterrupted);
+    }
+  }
+}
+
+Task::RunState Task::StateOfRun(const Work& work) {
+  absl::MutexLock lock(&mutex_);
+  const Assignment& now = board_.assignment();
+  const bool held = now.phase == Phase::kTrain &&
+                    std::any_of(now.samples.begin(), now.samples.end(),
+                                [&work](const auto& lease) { return lease.lease == work.lease; });
+  if (fenced_ || !held) return RunState::kTakenAway;
+  return now.paused ? RunState::kPaused : RunState::kGoesOn;
+}
+
+void Task::Rest() {
+  if (!tables_->IsIdle()) return AwaitIdle();
+  UseBoard([](TaskBoard& board) {
+    if (board.assignment().paused) board.SetResting();
+  });
+  link_.Wake();
+  client_.AttendOperations(PushPullClient::Attend::kUntilInterrupted);
+}
+
+void Task::AwaitIdle() {
+  using Attend = PushPullClient::Attend;
+  // If the client is idle an operation is being started, whose thread interrupts this.
+  client_.AttendOperations(client_.IsIdle() ? Attend::kUntilInterrupted : Attend::kUntilIdle);
+}
+
+absl::Status Task::DrainRun() {
+  tables_->Close();
+  while (!tables_->IsIdle()) {
+    if (Fenced()) return absl::CancelledError("this task has been fenced off");
+    AwaitIdle();
+  }
+  return absl::OkStatus();
 }
 
 std::shared_ptr<GradientArrays> Task::FreeGradient() {

@@ -34,6 +34,7 @@
 #include "worker/task/current_capability.h"
 #include "worker/task/failures.h"
 #include "worker/task/scheduler_link.h"
+#include "worker/task/table_operations.h"
 #include "worker/task/task_activity.h"
 #include "worker/task/task_trace.h"
 #include "worker/task/update_recorder.h"
@@ -71,10 +72,18 @@ class Task final : private TaskPort {
   bool Forward(const Work& work, std::optional<OpId> pull, OpDone* done) override;
   bool WaitForWork() override;
   bool Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result) override;
+  bool RunProgram(const Work& work, absl::StatusOr<WorkResult>* result) override;
   bool Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) override;
   bool Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
               absl::Status* result) override;
 
+  // Keeps the operations of the run going until it has ended, or was taken away (kCancelled).
+  absl::StatusOr<WorkResult> AttendRun(const Work& work);
+  absl::Status DrainRun();  // Waits until no operation runs, unless the task is fenced off.
+  void AwaitIdle();         // Returns sometimes before no operation runs.
+  enum class RunState { kGoesOn, kPaused, kTakenAway };
+  RunState StateOfRun(const Work& work);
+  void Rest();  // Reports that the paused run rests, if it does; waits for what changes that.
   std::vector<Work> Upcoming();
   // Waits for the pull's parameters below `end` (PushPullClient::WaitFor).
   bool WaitForParameters(OpId pull, int64_t end);
@@ -100,6 +109,7 @@ class Task final : private TaskPort {
   // Used by the loop alone.
   FailedAt failed_at_ = FailedAt::kAnything;
   std::shared_ptr<Computation> computation_;
+  std::shared_ptr<TableOperations> tables_;  // Shared with a program at its own pace; else null.
   TableArrays parameters_;
   // A pool; a gradient is free when no one else holds it: not gradient_, and no push.
   std::vector<std::shared_ptr<GradientArrays>> gradients_;

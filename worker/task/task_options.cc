@@ -18,7 +18,8 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int kOperationsMin = 64;  // The lowest value of operations_max.
+constexpr int kOperationsMin = 64;       // The lowest value of operations_max.
+constexpr int kOwnOperationsMax = 1100;  // More than TableOperations has at once.
 // An operation waits this much longer than the job waits for lost servers: the scheduler decides
 // then what becomes of the job, and a new routing table takes a moment.
 constexpr absl::Duration kSilenceBeyondServerWait = absl::Minutes(1);
@@ -76,7 +77,8 @@ Acknowledgement AcknowledgementOf(const v1::JobSpec& job) {
 }
 
 bool EarlyPulls(const v1::JobSpec& job, bool on_gpu) {
-  return (HasRows(job) || on_gpu) && ConsistencyOf(job).reads_ahead();
+  // A program at its own pace reads what it has pushed.
+  return !job.program().own_pace() && (HasRows(job) || on_gpu) && ConsistencyOf(job).reads_ahead();
 }
 
 PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu) {
@@ -86,6 +88,10 @@ PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu) {
                                    .early_pulls = EarlyPulls(job, on_gpu)};
   // A task may hold every slot of an iteration, be given slots of another one, and pull.
   options.operations_max = std::max(kOperationsMin, 2 * consistency.slots + 2);
+  if (job.program().own_pace()) {
+    options.operations_max = kOwnOperationsMax;
+    options.table_chunks = options.pulls_have_own_arrays = true;
+  }
   const absl::Duration server_wait = absl::Seconds(job.resources().server_wait_seconds());
   options.silence_max = std::max(options.silence_max, server_wait + kSilenceBeyondServerWait);
   options.wait_max += server_wait;

@@ -29,7 +29,7 @@ struct JobFixture {
   explicit JobFixture(ConsistencyMode mode, int workers = 2, int64_t test_count = 0,
                       Objective objective = Objective::kClasses,
                       std::optional<RestoreFrom> restore = std::nullopt, bool log = false,
-                      const DecisionPlan& decide = {}) {
+                      const DecisionPlan& decide = {}, bool own_pace = false) {
     plan.id = "job-1";
     plan.consistency.mode = mode;
     plan.workers = workers;
@@ -46,6 +46,12 @@ struct JobFixture {
     plan.checkpoint_folder = "/checkpoints";
     plan.log = log;
     plan.decide = decide;
+    plan.own_pace = own_pace;
+    if (own_pace) {
+      plan.epochs = 1;
+      plan.batch_size = 1;
+      plan.train_count = workers;
+    }
     const Term term = restore ? JobRun::kRestoreTerm : Term(1);
     auto routing = std::make_shared<const Routing>(
         PlaceShards(plan.id, Generation(term.value()), plan.tables,

@@ -6,12 +6,14 @@ ctypes releases the interpreter's lock during each call.
 import ctypes
 import os
 import pathlib
+import threading
+import time
 from dataclasses import dataclass
 from typing import Optional
 
 _ERROR_BYTES = 1024
-_OK, _TIMEOUT, _ENDED, _WRONG, _DIVERGED = range(5)
-_COMPUTE, _NAME_KEYS, _EVALUATE, _NAME_TEST_KEYS = range(4)  # A work's kind.
+_OK, _TIMEOUT, _ENDED, _WRONG, _DIVERGED, _FAILED = range(6)
+_COMPUTE, _NAME_KEYS, _EVALUATE, _NAME_TEST_KEYS, _RUN = range(5)  # A work's kind.
 _POLL_SECONDS = 0.2  # Between two looks for Ctrl-C.
 
 
@@ -23,9 +25,17 @@ class Diverged(Error):
     """A loss or a gradient is not finite."""
 
 
+class Failed(Error):
+    """The servers have not done an operation; the message says why."""
+
+
+class Ended(Error):
+    """The run is over: the task was told to stop."""
+
+
 @dataclass(frozen=True)
 class Work:
-    """A batch to compute the gradient of, to evaluate, or to name the keys of."""
+    """A batch to compute the gradient of, to evaluate, or to name the keys of; or a run."""
 
     names_keys: bool  # The keys of its rows are asked for; it is to be computed later.
     epoch: int
@@ -34,6 +44,7 @@ class Work:
     seed: int  # The same for the same samples in the same epoch, whoever computes them.
     samples: tuple[int, ...]  # Their numbers in the data, in order.
     tests: bool = False  # They are of the test data, and are to be evaluated.
+    runs: bool = False  # The job has own_pace: push, pull and wait, then finish.
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class _Work(ctypes.Structure):
 def _described(work: _Work) -> Work:
     return Work(work.kind in (_NAME_KEYS, _NAME_TEST_KEYS), work.epoch, work.iteration, work.slot,
                 work.seed, tuple(work.samples[:work.sample_count]),
-                work.kind in (_EVALUATE, _NAME_TEST_KEYS))
+                work.kind in (_EVALUATE, _NAME_TEST_KEYS), work.kind == _RUN)
 
 
 class _Tensor(ctypes.Structure):
@@ -115,23 +126,82 @@ def _load() -> ctypes.CDLL:
         ("put_gradient", ctypes.c_int, [task, number, number, ctypes.c_void_p, number, text]),
         ("release", ctypes.c_int, [task, number, text]),
         ("finish", ctypes.c_int, [task, ctypes.c_double, number, text]),
+        ("push", ctypes.c_int, [task, number, ctypes.c_void_p, number, ctypes.c_void_p, number,
+                                ctypes.POINTER(number), text]),
+        ("pull", ctypes.c_int, [task, number, ctypes.c_void_p, number, ctypes.c_void_p, number,
+                                ctypes.POINTER(number), text]),
+        ("wait", ctypes.c_int, [task, number, ctypes.c_double, text]),
+        ("snapshot", ctypes.c_void_p, [task, ctypes.c_double, text]),
         ("fail", None, [task, text]),
         ("close", ctypes.c_int, [task]),
     ):
         function = getattr(library, f"capstan_task_{name}")
         function.restype, function.argtypes = result, arguments
+    library.capstan_snapshot_read.restype = ctypes.c_int
+    library.capstan_snapshot_read.argtypes = [
+        ctypes.c_void_p, number, ctypes.c_void_p, number, ctypes.c_void_p, number, ctypes.c_void_p,
+        text]
+    library.capstan_snapshot_close.restype = None
+    library.capstan_snapshot_close.argtypes = [ctypes.c_void_p]
     return library
 
 
-class Task:
-    """The task that this process was started for. One thread at a time uses it.
+class Snapshot:
+    """All tables at one moment, until it is closed. One thread at a time uses it."""
 
-    Raises Error if no job has started this process.
+    def __init__(self, library: ctypes.CDLL, snapshot: int) -> None:
+        self._library, self._snapshot = library, snapshot
+        self._error = ctypes.create_string_buffer(_ERROR_BYTES)
+
+    def __enter__(self) -> "Snapshot":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, table: int, address: int, count: int, keys: int = 0, key_count: int = 0,
+             found: int = 0) -> None:
+        """Reads `count` fp32 values into the memory from `address` on.
+
+        Of parameters they are all of the table's; of rows, those of `key_count` int64 from `keys`
+        on. `found` is the address of a byte for each key, or 0: 1 if the key had a row; else its
+        values are 0. Raises Failed if the servers do not keep the moment any more, and Error if the
+        numbers do not fit or it is closed.
+        """
+        if not self._snapshot:
+            raise Error("the snapshot is closed")
+        code = self._library.capstan_snapshot_read(self._snapshot, table, keys or None, key_count,
+                                                   address, count, found or None, self._error)
+        if code != _OK:
+            raise (Failed if code == _FAILED else Error)(
+                self._error.value.decode(errors="replace"))
+
+    def close(self) -> None:
+        """Lets the servers forget it."""
+        if self._snapshot:
+            self._library.capstan_snapshot_close(self._snapshot)
+        self._snapshot = 0
+
+
+class _Answers(threading.local):
+    """What the library writes for one thread."""
+
+    def __init__(self) -> None:
+        self.error = ctypes.create_string_buffer(_ERROR_BYTES)
+        self.operation = ctypes.c_int64()
+
+
+class Task:
+    """The task that this process was started for.
+
+    One thread at a time uses it; push, pull and wait may be called by any. Raises Error if no job
+    has started this process.
     """
 
     def __init__(self) -> None:
         self._library = _load()
         self._error = ctypes.create_string_buffer(_ERROR_BYTES)
+        self._answers = _Answers()
         self._pid = os.getpid()
         self._task: Optional[int] = self._library.capstan_task_start(self._error)
         if not self._task:
@@ -163,7 +233,14 @@ class Task:
     def _check(self, code: int) -> None:
         if code == _OK:
             return
-        raise (Diverged if code == _DIVERGED else Error)(self._message())
+        raise {_DIVERGED: Diverged, _ENDED: Ended}.get(code, Error)(self._message())
+
+    def _operation(self, code: int) -> int:
+        answers = self._answers
+        if code == _OK:
+            return answers.operation.value
+        message = answers.error.value.decode(errors="replace")
+        raise {_DIVERGED: Diverged, _ENDED: Ended}.get(code, Error)(message)
 
     def _table(self, index: int) -> Table:
         table = _Table()
@@ -243,9 +320,69 @@ class Task:
         self._check(self._library.capstan_task_release(self._handle(), first, self._error))
 
     def finish(self, loss_sum: float, correct: int) -> None:
-        """Ends the work; both numbers are sums over its samples."""
+        """Ends the work; both numbers are sums over its samples. A run ignores them.
+
+        Operations of a run that were not waited for are awaited, and the task fails if one does.
+        """
         self._check(self._library.capstan_task_finish(self._handle(), loss_sum, correct,
                                                       self._error))
+
+    def push(self, table: int, address: int, count: int, keys: int = 0,
+             key_count: int = 0) -> int:
+        """Starts a push of `count` fp32 values from `address` on; returns the operation.
+
+        Of parameters they are all of the table's, and must stay as they are until the operation was
+        waited for. Of rows, `keys` is the address of `key_count` int64, which may repeat: their
+        gradients are added up, and nothing has to stay. Raises Diverged if a value is not finite,
+        Ended if the run is over, Error if the numbers do not fit or 1024 operations are not waited
+        for.
+        """
+        answers = self._answers
+        return self._operation(self._library.capstan_task_push(
+            self._handle(), table, keys or None, key_count, address, count,
+            ctypes.byref(answers.operation), answers.error))
+
+    def pull(self, table: int, address: int, count: int, keys: int = 0,
+             key_count: int = 0) -> int:
+        """Starts a pull into `count` fp32 values from `address` on; returns the operation.
+
+        They are the library's until the operation was waited for. It sees this task's earlier
+        pushes. Arguments and errors otherwise as of `push`.
+        """
+        answers = self._answers
+        return self._operation(self._library.capstan_task_pull(
+            self._handle(), table, keys or None, key_count, address, count,
+            ctypes.byref(answers.operation), answers.error))
+
+    def wait(self, operation: int, seconds: float) -> None:
+        """Waits for an operation, at most so long; once it has returned, no more. Ctrl-C works.
+
+        Raises TimeoutError, which says for whom it waits: the operation goes on, and can be waited
+        for again. Raises Failed or Ended if it has ended so, and Error if there is none.
+        """
+        answers = self._answers
+        deadline = time.monotonic() + seconds
+        code, left = _TIMEOUT, seconds
+        while code == _TIMEOUT and left >= 0:
+            code = self._library.capstan_task_wait(self._handle(), operation,
+                                                   min(left, _POLL_SECONDS), answers.error)
+            left = deadline - time.monotonic()
+        if code == _OK:
+            return
+        message = answers.error.value.decode(errors="replace")
+        raise {_TIMEOUT: TimeoutError, _FAILED: Failed, _ENDED: Ended}.get(code, Error)(message)
+
+    def snapshot(self, seconds: float) -> Snapshot:
+        """All tables as they are at one moment, while the run goes on; any thread may call it.
+
+        Waits at most so long, at most 60, until the job stands still, which it does for some
+        milliseconds. Raises Failed, which says why.
+        """
+        answers = self._answers
+        snapshot = self._library.capstan_task_snapshot(self._handle(), seconds, answers.error)
+        if not snapshot:
+            raise Failed(answers.error.value.decode(errors="replace"))
+        return Snapshot(self._library, snapshot)
 
     def fail(self, message: str) -> None:
         """Ends the task with this sentence, which the job shows."""
