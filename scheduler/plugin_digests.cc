@@ -14,18 +14,21 @@ namespace capstan::scheduler {
 namespace {
 
 // The optimizers of a job that name rules of plugins, each with its field in the job file.
-std::vector<std::pair<std::string, v1::Optimizer*>> OptimizersOf(AdmittedJob& job) {
-  std::vector<std::pair<std::string, v1::Optimizer*>> all = {
-      {"optimizer", job.spec.mutable_optimizer()}};
-  v1::Program& program = *job.spec.mutable_program();
-  for (int i = 0; i < program.optimizers_size(); ++i) {
-    all.push_back({absl::StrCat("program.optimizers[", i, "]"), program.mutable_optimizers(i)});
+std::vector<std::pair<std::string, v1::Plugin*>> PluginsOf(AdmittedJob& job) {
+  std::vector<std::pair<std::string, v1::Plugin*>> all;
+  const auto add = [&all](const std::string& field, v1::Optimizer* optimizer) {
+    if (optimizer->has_plugin()) all.push_back({field, optimizer->mutable_plugin()});
+  };
+  if (job.spec.has_optimizer()) add("optimizer", job.spec.mutable_optimizer());
+  for (int i = 0; i < job.spec.program().optimizers_size(); ++i) {
+    add(absl::StrCat("program.optimizers[", i, "]"),
+        job.spec.mutable_program()->mutable_optimizers(i));
   }
   for (v1::TableSpec& table : job.tables) {
-    if (!table.has_optimizer()) continue;
-    all.push_back({absl::StrCat("optimizer of ", table.name()), table.mutable_optimizer()});
+    if (table.has_optimizer()) {
+      add(absl::StrCat("optimizer of ", table.name()), table.mutable_optimizer());
+    }
   }
-  std::erase_if(all, [](const auto& each) { return !each.second->has_plugin(); });
   return all;
 }
 
@@ -108,8 +111,8 @@ bool NamesPluginRules(const AdmittedJob& job) {
 
 absl::Status FixPluginDigests(const std::vector<NodeView>& nodes, AdmittedJob& job) {
   const std::vector<Server> servers = LiveServers(nodes);
-  for (const auto& [field, optimizer] : OptimizersOf(job)) {
-    v1::Plugin& plugin = *optimizer->mutable_plugin();
+  for (const auto& [field, named] : PluginsOf(job)) {
+    v1::Plugin& plugin = *named;
     if (servers.empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat(field, ".plugin.rule: got ", Quote(plugin.rule()),

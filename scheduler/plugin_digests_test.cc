@@ -78,6 +78,7 @@ TEST_CASE("Plugin digests: servers with different files are refused unless the j
   job = Job("signum", kTwo);
   REQUIRE_OK(FixPluginDigests(nodes, job));
   CHECK(job.plan.plugin_rules == std::vector<PluginRule>{{"signum", kTwo}});
+  CHECK_FALSE(job.spec.has_program());
   job = Job("signum", std::string(64, '3'));
   CHECK_STATUS(FixPluginDigests(nodes, job), kBad,
                "expected that of a live server's plugin with signum: s-0 has SHA-256 " + kOne);

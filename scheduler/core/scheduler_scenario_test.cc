@@ -449,7 +449,7 @@ TEST_CASE("Scheduler: a server with the log but without the rule is named, and n
   cluster.AddServer("server-1");
   cluster.Run(absl::Seconds(5));
   CHECK(cluster.View("job-1").phase == JobPhase::kRecovering);
-  const JobEvent& last = cluster.View("job-1").events.back();
+  const JobEvent last = cluster.View("job-1").events.back();
   CHECK(last.node == "server-1");
   CHECK(last.text ==
         "it holds nothing of the job any more: it has come back without update rule signum of the "
