@@ -111,6 +111,20 @@ TEST_CASE("Codec: a registration", "[scheduler]") {
         std::vector<StoredShard>{
             {"job-1", {TableId(2), ShardId(3)}, Term(4), Position(55), "", Incarnation(6)}});
 
+  CHECK(info.plugin_rules.empty());
+  request.add_plugin_rules()->set_name("signum");
+  CHECK_STATUS(DecodeNodeInfo(request), absl::StatusCode::kInvalidArgument,
+               "plugin_rules: \"signum\" with a digest of 0 characters, expected a name of at most "
+               "256 and 64");
+  const std::string digest(64, 'a');
+  request.mutable_plugin_rules(0)->set_digest(digest);
+  REQUIRE_OK_AND_ASSIGN(const NodeInfo with_rule, DecodeNodeInfo(request));
+  CHECK(with_rule.plugin_rules == std::vector<PluginRule>{{"signum", digest}});
+  for (int i = 0; i < 1000; ++i) *request.add_plugin_rules() = request.plugin_rules(0);
+  CHECK_STATUS(DecodeNodeInfo(request), absl::StatusCode::kInvalidArgument,
+               "plugin_rules: 1001, expected at most 1000");
+  request.clear_plugin_rules();
+
   v1::RegisterResponse response;
   EncodeRegistration({"worker-1", Incarnation(4), absl::Seconds(5), absl::Milliseconds(200),
                       absl::Milliseconds(500)},
@@ -488,6 +502,15 @@ TEST_CASE("Codec: a node's status", "[scheduler]") {
                      incarnation: 3 alive: true last_seen_ms: 1000 task_capacity: 4 tasks: 2
                      shards: 5 draining: true version: "0.1"
                      gpus_taken: 3 devices { gpus { index: 3 name: "G" } })");
+}
+
+TEST_CASE("Codec: a server's status has its update rules", "[scheduler]") {
+  NodeView view{.id = "server-1", .alive = true};
+  view.info.plugin_rules = {{"prox", "12ab"}, {"signum", "34cd"}};
+  v1::NodeStatus status;
+  EncodeNodeStatus(view, Instant(), status);
+  REQUIRE(status.plugin_rules_size() == 2);
+  CheckIs(status.plugin_rules(1), R"pb(name: "signum" digest: "34cd")pb");
 }
 
 TEST_CASE("Codec: how far a node is drained", "[scheduler]") {

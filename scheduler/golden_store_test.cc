@@ -41,6 +41,8 @@ constexpr char kResumeKey[] = "golden/job_state";
 // When all was saved.
 const Moment kSaved{Instant::FromOrigin(absl::Minutes(2)), absl::FromUnixSeconds(1'700'000'000)};
 
+const PluginRule kRule{.name = "signum", .digest = "12ab"};
+
 std::string FileOf(int64_t schema, int64_t fields) {
   return absl::StrCat("store-", schema, "-", fields, ".db");
 }
@@ -57,13 +59,16 @@ JobPlan Plan(const std::string& id, ConsistencyMode mode) {
   plan.unique_id = absl::StrCat("aa-", id);
   plan.submission_id = 77;
   plan.owner = "user/ann";
+  plan.plugin_rules = {kRule};
   return plan;
 }
 
 // A cluster whose jobs are in all kinds of states.
 struct MixedCluster : FakeCluster {
   MixedCluster() : FakeCluster({.losses = {0.5, 0.25}}) {
-    for (const char* name : {"server-1", "server-2", "server-3"}) AddServer(name);
+    for (const char* name : {"server-1", "server-2", "server-3"}) {
+      AddServer(name, {kRule});
+    }
     SetGpus("worker-1", 2);
     AddWorker("worker-1", 4);
     AddWorker("worker-2", 4);

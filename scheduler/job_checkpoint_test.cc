@@ -236,6 +236,31 @@ TEST_CASE("Job checkpoint: each field that the state rests on is refused by name
   }));
 }
 
+TEST_CASE("Job checkpoint: a rule of a plugin goes on only from the same file of the plugin",
+          "[scheduler]") {
+  Fixture f;
+  v1::Plugin& plugin = *f.job.spec.mutable_optimizer()->mutable_plugin();
+  plugin.set_rule("signum");
+  plugin.set_digest("12ab");
+  plugin.add_numbers(0.5);
+  const CheckpointPublish publish = f.Publish(1);
+  REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
+  AdmittedJob other = f.job;
+  v1::Plugin& changed = *other.spec.mutable_optimizer()->mutable_plugin();
+  changed.set_numbers(0, 0.25);
+  REQUIRE_OK(FindRestore(f.disk, publish.folder, other));
+  changed.set_digest("34cd");
+  CHECK_STATUS(FindRestore(f.disk, publish.folder, other).status(),
+               absl::StatusCode::kInvalidArgument,
+               "optimizer.plugin.digest: 34cd, the checkpoint has 12ab: another file of the plugin "
+               "may keep another state; start servers with that file");
+  changed = plugin;
+  changed.set_rule("prox");
+  CHECK_STATUS(FindRestore(f.disk, publish.folder, other).status(),
+               absl::StatusCode::kInvalidArgument,
+               "optimizer.plugin.rule: prox, the checkpoint has signum: its state would not fit");
+}
+
 TEST_CASE("Job checkpoint: the number of backups may change, but not whether there are any",
           "[scheduler]") {
   Fixture f;

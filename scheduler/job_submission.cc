@@ -14,6 +14,7 @@
 #include "scheduler/admitted_codec.h"
 #include "scheduler/initial_checkpoint.h"
 #include "scheduler/job_checkpoint.h"
+#include "scheduler/plugin_digests.h"
 
 namespace capstan::scheduler {
 
@@ -60,6 +61,7 @@ absl::Status JobSubmission::Check(const v1::SubmitJobRequest& request, const Job
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec(), std::move(check)));
   job.plan.submission_id = request.submission_id();
   job.plan.owner = OwnerFor(caller);
+  CAPSTAN_RETURN_IF_ERROR(FindPlugins(job));
   const OldModel old_model = request.replace_model() ? OldModel::kReplace : OldModel::kKeep;
   if (folder.empty()) return NameAndEnter(std::move(job), old_model, std::nullopt, call);
   absl::MutexLock pinning(&artifacts_->removal_mutex());
@@ -70,6 +72,13 @@ absl::Status JobSubmission::Check(const v1::SubmitJobRequest& request, const Job
   restored.set_epoch(restore.at.epoch.value() + 1);
   restored.set_iteration(restore.at.iteration.value());
   return NameAndEnter(std::move(job), old_model, std::move(restore), call);
+}
+
+absl::Status JobSubmission::FindPlugins(AdmittedJob& job) {
+  if (!NamesPluginRules(job)) return absl::OkStatus();
+  absl::MutexLock lock(&state_->mutex());
+  CAPSTAN_RETURN_IF_ERROR(state_->Running());
+  return FixPluginDigests(state_->core().Nodes(), job);
 }
 
 absl::Status JobSubmission::NameAndEnter(AdmittedJob job, OldModel old_model,

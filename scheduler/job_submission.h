@@ -50,6 +50,8 @@ class JobSubmission {
  private:
   absl::Status Check(const v1::SubmitJobRequest& request, const JobCaller& caller,
                      const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(state_->mutex());
+  // Errors: those of FixPluginDigests.
+  absl::Status FindPlugins(AdmittedJob& job) ABSL_LOCKS_EXCLUDED(state_->mutex());
   absl::Status NameAndEnter(AdmittedJob job, OldModel old_model, std::optional<RestoreFrom> restore,
                             const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(state_->mutex());

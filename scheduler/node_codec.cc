@@ -21,6 +21,8 @@ constexpr size_t kNameBytesMax = 256;
 constexpr size_t kErrorBytesMax = 4096;
 constexpr int kStoredMax = 1 << 20;
 constexpr int kLogsMax = 1000;
+constexpr int kPluginRulesMax = 1000;
+constexpr size_t kDigestBytes = 64;
 constexpr size_t kUniqueIdBytesMax = 64;  // proto/scheduler.proto.
 
 void EncodeMembership(const JobMembership& membership, v1::Membership& out) {
@@ -130,6 +132,24 @@ absl::StatusOr<std::vector<StoredShard>> DecodeStored(const v1::RegisterRequest&
   return stored;
 }
 
+absl::StatusOr<std::vector<PluginRule>> DecodePluginRules(const v1::RegisterRequest& request) {
+  if (request.plugin_rules_size() > kPluginRulesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("plugin_rules: ", request.plugin_rules_size(),
+                                                   ", expected at most ", kPluginRulesMax));
+  }
+  std::vector<PluginRule> rules;
+  for (const v1::PluginRule& rule : request.plugin_rules()) {
+    if (rule.name().size() > kNameBytesMax || rule.digest().size() != kDigestBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("plugin_rules: \"", Cut(rule.name(), kNameBytesMax), "\" with a digest of ",
+                       rule.digest().size(), " characters, expected a name of at most ",
+                       kNameBytesMax, " and ", kDigestBytes));
+    }
+    rules.push_back({.name = rule.name(), .digest = rule.digest()});
+  }
+  return rules;
+}
+
 absl::Status CheckAddress(const std::string& text) {
   const absl::StatusOr<HostPort> address = ParseHostPort(Cut(text, kNameBytesMax));
   if (!address.ok()) return address.status();
@@ -150,6 +170,7 @@ absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
   CAPSTAN_RETURN_IF_ERROR(CheckAddress(request.address()));
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<StoredShard> stored, DecodeStored(request));
   CAPSTAN_ASSIGN_OR_RETURN(Devices devices, DevicesFromProto(request.devices()));
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<PluginRule> rules, DecodePluginRules(request));
   return NodeInfo{.name = request.name(),
                   .role = request.role() == v1::SERVER ? Role::kServer : Role::kWorker,
                   .address = request.address(),
@@ -159,7 +180,8 @@ absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
                   .version = Cut(request.version(), kNameBytesMax),
                   .stored = std::move(stored),
                   .devices = std::move(devices),
-                  .identity = Cut(request.identity(), kNameBytesMax)};
+                  .identity = Cut(request.identity(), kNameBytesMax),
+                  .plugin_rules = std::move(rules)};
 }
 
 absl::Status CheckKeptLogs(const v1::RegisterRequest& request) {

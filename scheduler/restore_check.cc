@@ -88,6 +88,11 @@ void CompareOptimizer(const std::string& field, const v1::Optimizer& before,
   if ((old_momentum > 0) != (momentum > 0)) {
     compare.Same(absl::StrCat(field, ".rmsprop.momentum"), old_momentum, momentum, why);
   }
+  compare.Same(absl::StrCat(field, ".plugin.rule"), before.plugin().rule(), now.plugin().rule(),
+               why);
+  compare.Same(absl::StrCat(field, ".plugin.digest"), before.plugin().digest(),
+               now.plugin().digest(),
+               "another file of the plugin may keep another state; start servers with that file");
   const auto text = [](bool value) { return value ? "true" : "false"; };
   compare.Same(absl::StrCat(field, ".adagrad.row_wise"),
                std::string(text(before.adagrad().row_wise())),

@@ -182,6 +182,11 @@ void EncodeNodeStatus(const NodeView& view, Instant now, v1::NodeStatus& out) {
   out.set_shards(view.shards);
   out.set_version(view.info.version);
   out.set_draining(view.draining);
+  for (const PluginRule& rule : view.info.plugin_rules) {
+    v1::PluginRule& each = *out.add_plugin_rules();
+    each.set_name(rule.name);
+    each.set_digest(rule.digest);
+  }
   if (view.info.role != Role::kWorker) return;
   DevicesToProto(view.info.devices, *out.mutable_devices());
   out.mutable_gpus_taken()->Add(view.gpus_taken.begin(), view.gpus_taken.end());

@@ -31,6 +31,8 @@
 #include "server/agent/server_agent.h"
 #include "server/device/cuda_shard_device.h"
 #include "server/device/shard_device.h"
+#include "server/optimizer/plugin/load_plugin.h"
+#include "server/optimizer/plugin/plugin_rules.h"
 #include "server/replication/grpc_replica_transport.h"
 #include "server/service/deadline_timer.h"
 #include "server/service/held_jobs.h"
@@ -58,6 +60,7 @@ struct Flags {
   std::string data_listen;  // Empty: any port of the host of --listen; "off": none.
   MemoryBudget::Limits memory;
   std::string device = "cpu";
+  std::vector<std::string> rule_plugins;
 };
 
 // Checks --grace for CLI11: returns what is wrong with it, or an empty string.
@@ -116,6 +119,12 @@ void AddFlags(CLI::App& app, Flags* flags) {
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->capture_default_str();
   app.add_option("--device", flags->device, DeviceHelp())->capture_default_str();
+  app.add_option("--rule-plugin", flags->rule_plugins,
+                 "Shared library with update rules (capstan_rule.h), which jobs may then name; "
+                 "repeatable. It runs with this server's rights, and has to be root's or its "
+                 "user's, for nobody else to write. Its rules run on the host, also with --device")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
   app.add_option("--grace", flags->grace,
                  "Longest time between SIGTERM (or SIGINT) and the end: until the shards have "
                  "moved to other servers it goes on serving; a second signal ends it at once")
@@ -148,6 +157,7 @@ class Daemon final : public NodeProgram {
   absl::Status OpenFolder(const std::string& folder);  // `folder` exists.
   absl::Status OpenLog(const std::string& folder);
   absl::Status OpenDevice();
+  absl::Status LoadPlugins();
   absl::Status ListenForData();
   int PushConnections() const;
   // Returns the disk that has a checkpoint's folder.
@@ -161,6 +171,7 @@ class Daemon final : public NodeProgram {
   std::optional<FolderLock> folder_lock_;
   std::unique_ptr<FileRowDisks> row_disks_;  // Null: no folder was given. Outlives all rows.
   std::unique_ptr<ShardDevice> device_;      // Null: --device=cpu. Outlives all shards.
+  PluginRules plugins_;                      // Outlives all shards.
   HeldJobs jobs_;
   DeadlineTimer timer_;
   GrpcReplicaTransport transport_;
@@ -196,6 +207,7 @@ ServerAgent::Options Daemon::TableOptions() {
   options.budget = std::make_shared<MemoryBudget>(flags_.memory);
   options.row_disks = row_disks_.get();
   options.device = device_.get();
+  options.plugins = &plugins_;
   options.log = log_.get();
   if (log_ != nullptr) {
     options.stored = [this] {
@@ -294,7 +306,19 @@ absl::Status Daemon::OpenDevice() {
   return absl::OkStatus();
 }
 
+absl::Status Daemon::LoadPlugins() {
+  for (const std::string& file : flags_.rule_plugins) {
+    CAPSTAN_RETURN_IF_ERROR(Annotate(LoadPlugin(file, &plugins_), "--rule-plugin"));
+  }
+  for (const auto& [name, rule] : plugins_.all()) {
+    LogInfo({}, "update rule {} of {}, SHA-256 {}", name, rule.file, rule.digest);
+  }
+  return absl::OkStatus();
+}
+
+// Plugins come first: nothing runs beside their constructors, and no confinement stops them.
 absl::Status Daemon::Start() {
+  CAPSTAN_RETURN_IF_ERROR(LoadPlugins());
   CAPSTAN_RETURN_IF_ERROR(OpenDevice());
   CAPSTAN_ASSIGN_OR_RETURN(const std::string folder,
                            ConfineDaemon(flags_.node.daemon, flags_.data_dir));

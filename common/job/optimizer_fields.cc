@@ -65,7 +65,7 @@ std::vector<OptimizerField> OptimizerFields(absl::string_view name) {
             {"epsilon", Above(0), 1e-6f}};
   }
   if (name == "adadelta") return {{"rho", ClosedOpen(0, 1), 0.9f}, {"epsilon", Above(0), 1e-6f}};
-  return {};  // sgd has none.
+  return {};  // sgd has none, and a plugin's rule has a list.
 }
 
 bool NeedsWholeTensors(absl::string_view name) { return name == "lars" || name == "lamb"; }

@@ -1,8 +1,12 @@
 #include "common/job/validate_optimizer.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/job/optimizer_fields.h"
@@ -18,6 +22,39 @@ void ValidateKind(const v1::Optimizer& optimizer, FieldChecker check) {
     check.In(name).Real(field.name, OptimizerNumber(optimizer, field), field.range,
                         Presence::kExplicit);
   }
+}
+
+constexpr int kPluginNumbersMax = 16;
+constexpr size_t kRuleNameBytesMax = 64;
+constexpr size_t kDigestBytes = 64;
+
+// The names of server/optimizer/plugin/capstan_rule.h.
+bool IsRuleName(absl::string_view name) {
+  return !name.empty() && name.size() <= kRuleNameBytesMax && absl::ascii_islower(name[0]) &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_';
+         });
+}
+
+// Which numbers a rule has, and their ranges, the servers that have the rule know alone.
+void ValidatePlugin(const v1::Plugin& plugin, FieldChecker check) {
+  if (!IsRuleName(plugin.rule())) {
+    check.Wrong("rule", Quote(plugin.rule()),
+                "the name of a rule that servers have by --rule-plugin: 1 to 64 letters a-z, "
+                "digits and '_', a letter first");
+  }
+  if (plugin.numbers_size() > kPluginNumbersMax) {
+    check.Wrong("numbers", absl::StrCat(plugin.numbers_size(), " numbers"),
+                absl::StrCat("at most ", kPluginNumbersMax));
+    return;
+  }
+  for (int i = 0; i < plugin.numbers_size(); ++i) {
+    check.Real(absl::StrCat("numbers[", i, "]"), plugin.numbers(i), Finite(), Presence::kExplicit);
+  }
+  const std::string& digest = plugin.digest();
+  const bool hexadecimal = digest.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (digest.empty() || (digest.size() == kDigestBytes && hexadecimal)) return;
+  check.Wrong("digest", Quote(digest), "64 digits 0-9 and a-f, as sha256sum prints them");
 }
 
 constexpr int kPiecesMax = 100'000;
@@ -78,6 +115,7 @@ void ValidateForRows(const v1::Optimizer& optimizer, bool sparse, FieldChecker c
 
 void ValidateOptimizerNumbers(const v1::Optimizer& optimizer, FieldChecker check) {
   ValidateKind(optimizer, check);
+  if (optimizer.has_plugin()) ValidatePlugin(optimizer.plugin(), check.In("plugin"));
   check.Real("learning_rate", optimizer.learning_rate(), Above(0), Presence::kImplicit);
   ValidateSchedule(optimizer.schedule(), check.In("schedule"));
   if (check.Real("weight_decay", optimizer.weight_decay(), AtLeast(0), Presence::kExplicit) &&

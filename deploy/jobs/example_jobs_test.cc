@@ -10,16 +10,18 @@
 #include "common/model/plan_model.h"
 #include "common/testing/status_matchers.h"
 #include "server/optimizer/optimizer_from_proto.h"
+#include "server/optimizer/plugin/load_plugin.h"
+#include "server/optimizer/plugin/plugin_rules.h"
 
 namespace capstan {
 namespace {
 
 constexpr const char* kFiles[] = {
-    "a9a_ftrl_ssp",       "cifar_resnet20_asp", "clicks_fm_asp",        "criteo_deepfm_asp",
-    "fashion_layers_ssp", "fashion_lenet_lamb", "fashion_lenet_ssp",    "fashion_mlp_backups",
-    "fashion_mlp_bsp",    "fashion_mlp_safe",   "fashion_resnet18_ssp", "fashion_softmax_ftrl",
-    "folders_lenet_bsp",  "kdd_columns_ssp",    "numbers_mlp_bsp",      "program_rows_bsp",
-    "ratings_mf_asp",     "words_skip_gram"};
+    "a9a_ftrl_ssp",           "cifar_resnet20_asp", "clicks_fm_asp",        "criteo_deepfm_asp",
+    "fashion_layers_ssp",     "fashion_lenet_lamb", "fashion_lenet_ssp",    "fashion_mlp_backups",
+    "fashion_mlp_bsp",        "fashion_mlp_safe",   "fashion_resnet18_ssp", "fashion_softmax_ftrl",
+    "fashion_softmax_signum", "folders_lenet_bsp",  "kdd_columns_ssp",      "numbers_mlp_bsp",
+    "program_rows_bsp",       "ratings_mf_asp",     "words_skip_gram"};
 
 // The path of an example job. Tests run in the workspace's root.
 std::string Path(const std::string& name) { return "deploy/jobs/" + name + ".textproto"; }
@@ -49,10 +51,12 @@ TEST_CASE("Example jobs: each passes the check that a submission makes", "[deplo
 }
 
 TEST_CASE("Example jobs: each model fits its images, each optimizer can be built", "[deploy]") {
+  server::PluginRules plugins;
+  REQUIRE_OK(server::LoadPlugin("server/optimizer/plugin/signum.so", &plugins));
   for (const char* const name : kFiles) {
     INFO(name);
     const v1::JobSpec spec = Load(name);
-    REQUIRE_OK(server::OptimizerFromProto(spec.optimizer()));
+    REQUIRE_OK(server::OptimizerFromProto(spec.optimizer(), &plugins));
     if (spec.model().has_sparse() || spec.has_program()) continue;
     const bool cifar = spec.data().format() == v1::Data::CIFAR10_BINARY;
     const SampleShape image =

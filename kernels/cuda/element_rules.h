@@ -126,6 +126,7 @@ enum class UpdateRule {
   kAdadelta,       // Scales gradients by the size of the steps so far.
   kLars,           // Momentum whose rate is each tensor's own.
   kLamb,           // Adam whose step's length is each tensor's own; decay is part of the step.
+  kPlugin,  // A rule of a server's plugin: its arithmetic and state are not here. The last one.
 };
 
 // The properties of a rule that do not depend on its scalars.
@@ -167,6 +168,7 @@ inline constexpr UpdateRuleTraits kUpdateRules[] = {
      .slots = 2,
      .counts_updates = true,
      .layer_wise = true},
+    {.rule = UpdateRule::kPlugin, .name = "plugin"},
 };
 
 constexpr const UpdateRuleTraits& TraitsOf(UpdateRule rule) {
@@ -189,10 +191,12 @@ void WithRuleAmong(std::index_sequence<kIndex...>, UpdateRule rule, const Call& 
         : void()),
    ...);
 }
-// Calls call(std::integral_constant<UpdateRule, rule>()), which returns nothing.
+// Calls call(std::integral_constant<UpdateRule, rule>()), which returns nothing. Does nothing for
+// kPlugin.
 template <typename Call>
 void WithRule(UpdateRule rule, const Call& call) {
-  WithRuleAmong(std::make_index_sequence<std::size(kUpdateRules)>(), rule, call);
+  constexpr size_t kRulesHere = static_cast<size_t>(UpdateRule::kPlugin);
+  WithRuleAmong(std::make_index_sequence<kRulesHere>(), rule, call);
 }
 
 // The numbers that all elements of one update share. server/optimizer/README.md explains the names.

@@ -44,6 +44,7 @@ struct ClusterArguments {
   std::vector<std::string> overrides;
   bool replace_model = false;
   std::vector<std::string> allow_path;
+  std::vector<std::string> rule_plugins;
 };
 
 absl::StatusOr<std::string> DirectoryOf(const ClusterArguments& arguments) {
@@ -111,6 +112,10 @@ absl::StatusOr<ClusterFile> Start(const ClusterArguments& arguments, const std::
   options.workers = arguments.workers;
   options.end_with_parent = end_with_parent;
   options.allow_path = AllowedTo(arguments);
+  for (const std::string& file : arguments.rule_plugins) {
+    std::error_code error;  // The daemons run in another folder.
+    options.rule_plugins.push_back(std::filesystem::absolute(file, error).string());
+  }
   CAPSTAN_ASSIGN_OR_RETURN(options.binaries, FindBinaries(BinarySearch::OfProcess()));
   return StartLocalCluster(options);
 }
@@ -283,6 +288,12 @@ void AddSize(CLI::App* command, const Arguments& arguments) {
                    "and that of temporary files; may be repeated")
       ->type_name("FOLDER")
       ->envname("CAPSTAN_ALLOW_PATH")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--rule-plugin", arguments->rule_plugins,
+                   "Shared library with update rules for the servers (capstan_rule.h), which jobs "
+                   "may then name; may be repeated")
+      ->type_name("FILE")
       ->allow_extra_args(false);
 }
 

@@ -82,9 +82,13 @@ class Starter {
     const std::string scheduler = absl::StrCat("--scheduler=", cluster_.scheduler());
     for (int i = 1; i <= options_.servers; ++i) {
       const std::string name = absl::StrCat("server-", i);
-      CAPSTAN_RETURN_IF_ERROR(Start(name, options_.binaries.server,
-                                    {scheduler, absl::StrCat("--name=", name),
-                                     absl::StrCat("--data-dir=", options_.directory, "/", name)}));
+      std::vector<std::string> arguments = {
+          scheduler, absl::StrCat("--name=", name),
+          absl::StrCat("--data-dir=", options_.directory, "/", name)};
+      for (const std::string& file : options_.rule_plugins) {
+        arguments.push_back(absl::StrCat("--rule-plugin=", file));
+      }
+      CAPSTAN_RETURN_IF_ERROR(Start(name, options_.binaries.server, arguments));
     }
     for (int i = 1; i <= options_.workers; ++i) {
       const std::string name = absl::StrCat("worker-", i);

@@ -29,6 +29,7 @@ struct LocalClusterOptions {
   int workers = 2;
   // --allow-path of all daemons: what jobs may name beside `directory`.
   std::vector<std::string> allow_path;
+  std::vector<std::string> rule_plugins;  // --rule-plugin of the servers: absolute paths.
   // Every daemon ends when this process ends for any reason.
   bool end_with_parent = false;
   absl::Duration start_limit = absl::Seconds(60);

@@ -66,7 +66,7 @@ absl::Status TakeUpRun(const Adoption& from, const Membership& membership, const
     incarnations.RaiseTo(server.incarnation.Next());
   }
   run.Adopt(from.cluster, incarnations.next, from.checkpoint_floor, now, events);
-  JoinLiveServers(membership, from.stored, now, run, events);
+  JoinLiveServers(membership, from.stored, entry.plan, now, run, events);
   if (run.parts().ended()) return absl::FailedPreconditionError(run.parts().failure.message);
   CAPSTAN_RETURN_IF_ERROR(CheckLogs(run, from));
   // After a restart, the workers that this scheduler knew have some time to come back.

@@ -10,7 +10,8 @@ namespace capstan::scheduler {
 
 absl::Status JobPlacer::Enqueue(const JobPlan& plan) {
   queue_changed_ = true;
-  return queue_.Push(plan.id, plan.workers, plan.servers_needed(), plan.device);
+  return queue_.Push(plan.id, plan.workers, plan.servers_needed(),
+                     {plan.device, plan.plugin_rules});
 }
 
 void JobPlacer::Dequeue(const JobId& job) {
@@ -103,16 +104,28 @@ void JobPlacer::MoveStranded(Instant now, Events& events) {
 
 // ---------------------------------------------------------------- waiting jobs
 
-// Returns the supply for each device need of the waiting jobs.
+std::vector<const Node*> JobPlacer::ServersWith(const std::vector<PluginRule>& rules) const {
+  std::vector<const Node*> servers = membership_.Available(Role::kServer);
+  std::erase_if(servers,
+                [&rules](const Node* node) { return !HasRules(node->info.plugin_rules, rules); });
+  return servers;
+}
+
+// Returns the supply for each need of the waiting jobs.
 Supplies JobPlacer::CurrentSupplies() const {
   Supplies supplies;
-  for (const DeviceNeed& need : queue_.Needs()) {
-    Supply supply{.slots_free = slots_.free(need),
-                  .slots = slots_.capacity(need),
-                  .servers = static_cast<int>(membership_.Available(Role::kServer).size()),
-                  .no_gpus = ""};
-    if (need.kind == DeviceNeed::Kind::kGpu && supply.slots == 0) {
-      supply.no_gpus = slots_.WhyNoGpus(need);
+  for (const JobNeed& need : queue_.Needs()) {
+    Supply supply{.slots_free = slots_.free(need.device),
+                  .slots = slots_.capacity(need.device),
+                  .servers = static_cast<int>(ServersWith(need.rules).size()),
+                  .no_gpus = "",
+                  .without_rules = ""};
+    if (need.device.kind == DeviceNeed::Kind::kGpu && supply.slots == 0) {
+      supply.no_gpus = slots_.WhyNoGpus(need.device);
+    }
+    for (const Node* node : membership_.Available(Role::kServer)) {
+      if (HasRules(node->info.plugin_rules, need.rules)) continue;
+      absl::StrAppend(&supply.without_rules, supply.without_rules.empty() ? "" : ", ", node->id);
     }
     supplies.emplace_back(need, std::move(supply));
   }
@@ -142,14 +155,14 @@ void JobPlacer::StartJob(JobEntry& entry, Instant now, Events& events) {
   events.push_back(std::move(started));
   entry.run = std::make_unique<JobRun>(plan, std::move(routing), options_, now, entry.restore);
   jobs_.NoteRunning(entry);
-  JoinLiveServers(membership_, /*stored=*/{}, now, *entry.run, events);
+  JoinLiveServers(membership_, /*stored=*/{}, plan, now, *entry.run, events);
   changed_ = true;
 }
 
 // Returns as many servers as the plan asks for (0: all), namely those with the fewest shards,
 // sorted by name.
 std::vector<ServerRef> JobPlacer::ChooseServers(const JobPlan& plan) const {
-  std::vector<const Node*> servers = membership_.Available(Role::kServer);
+  std::vector<const Node*> servers = ServersWith(plan.plugin_rules);
   if (plan.servers > 0) {
     std::stable_sort(servers.begin(), servers.end(), [this](const Node* a, const Node* b) {
       return ShardsOn(jobs_, a->id) < ShardsOn(jobs_, b->id);
@@ -180,10 +193,11 @@ void JobPlacer::ExplainPending() {
 }
 
 void JoinLiveServers(const Membership& membership,
-                     const absl::btree_map<NodeId, std::vector<StoredShard>>& stored, Instant now,
-                     JobRun& run, Events& events) {
+                     const absl::btree_map<NodeId, std::vector<StoredShard>>& stored,
+                     const JobPlan& plan, Instant now, JobRun& run, Events& events) {
   for (const Node* node : membership.All()) {
     if (!node->alive || node->info.role != Role::kServer) continue;
+    if (!HasRules(node->info.plugin_rules, plan.plugin_rules)) continue;
     const auto logs = stored.find(node->id);
     run.OnServerJoined(
         {node->id, node->info.address, node->incarnation},

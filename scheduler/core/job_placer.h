@@ -25,6 +25,7 @@
 #include "scheduler/core/membership.h"
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
+#include "scheduler/core/plugin_rules.h"
 #include "scheduler/core/worker_slots.h"
 
 namespace capstan::scheduler {
@@ -70,6 +71,8 @@ class JobPlacer {
   void MoveStranded(Instant now, Events& events);
   void StartJob(JobEntry& entry, Instant now, Events& events);
   std::vector<ServerRef> ChooseServers(const JobPlan& plan) const;
+  // Servers that can be given shards and have the rules, by name.
+  std::vector<const Node*> ServersWith(const std::vector<PluginRule>& rules) const;
   Supplies CurrentSupplies() const;
 
   const JobRun::Options options_;
@@ -83,10 +86,11 @@ class JobPlacer {
   bool changed_ = false;
 };
 
-// Gives `run` every server that lives, each with the job's shards in its logs (`stored`).
+// Gives `run` every server that lives and has the rules of `plan`, each with the job's shards in its
+// logs (`stored`).
 void JoinLiveServers(const Membership& membership,
-                     const absl::btree_map<NodeId, std::vector<StoredShard>>& stored, Instant now,
-                     JobRun& run, Events& events);
+                     const absl::btree_map<NodeId, std::vector<StoredShard>>& stored,
+                     const JobPlan& plan, Instant now, JobRun& run, Events& events);
 
 }  // namespace capstan::scheduler
 

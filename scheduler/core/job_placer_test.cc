@@ -13,7 +13,9 @@ namespace {
 
 // A placer with its jobs and nodes.
 struct Places {
-  void JoinServer(const NodeId& name) { Register({.name = name, .role = Role::kServer}); }
+  void JoinServer(const NodeId& name, const std::vector<PluginRule>& rules = {}) {
+    Register({.name = name, .role = Role::kServer, .plugin_rules = rules});
+  }
   void JoinWorker(const NodeId& name, int capacity) {
     Register({.name = name, .role = Role::kWorker, .task_capacity = capacity});
     placer.slots().AddNode(name, capacity);
@@ -22,8 +24,10 @@ struct Places {
     info.address = info.name + ":1";
     REQUIRE_OK(membership.Register(info, incarnations.Take(), now, events).status());
   }
-  void Submit(const JobId& id, int workers, int servers = 0) {
+  void Submit(const JobId& id, int workers, int servers = 0,
+              const std::vector<PluginRule>& rules = {}) {
     JobPlan plan;
+    plan.plugin_rules = rules;
     plan.id = id;
     plan.workers = workers;
     plan.servers = servers;
@@ -222,6 +226,33 @@ TEST_CASE("Job placer: a pending job's reason changes its revision only when it 
   CHECK(places.Job("job-1").revision() == revision + 1);  // Another server does not help.
   places.placer.Dequeue("job-1");
   CHECK(places.placer.WhyTooSmall("job-1", places.now).empty());
+}
+
+TEST_CASE("Job placer: only servers with the job's update rules get its shards",
+          "[scheduler][core]") {
+  const PluginRule rule{.name = "signum", .digest = "12ab"};
+  const PluginRule of_other_file{.name = "signum", .digest = "34cd"};
+  Places places;
+  places.JoinWorker("worker-1", 4);
+  places.JoinServer("server-1");
+  places.JoinServer("server-2", {rule});
+  places.JoinServer("server-3", {of_other_file});
+  places.JoinServer("server-4", {of_other_file, rule});
+  places.Submit("all-1", 1, /*servers=*/0, {rule});
+  places.Submit("one-2", 1, /*servers=*/1, {of_other_file});
+  places.Submit("many-3", 1, /*servers=*/3, {rule});
+  places.Settle();
+  const std::vector<JobStarted> started = places.Started();
+  REQUIRE(started.size() == 2);
+  CHECK(started[0].servers == std::vector<NodeId>{"server-2", "server-4"});
+  CHECK(started[1].servers == std::vector<NodeId>{"server-3"});
+  CHECK(places.Job("many-3").why_pending ==
+        "needs 3 servers with update rule signum of the plugin with SHA-256 12ab, 2 are alive "
+        "(without it: server-1, server-3; start them with --rule-plugin); waits until more join, "
+        "and jobs behind it go on");
+  places.JoinServer("server-5", {rule});
+  places.Settle();
+  CHECK(places.Started().back().job == "many-3");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "scheduler/core/folders/job_folders.h"
 #include "scheduler/core/loaded_check.h"
 #include "scheduler/core/placement.h"
+#include "scheduler/core/plugin_rules.h"
 
 namespace capstan::scheduler {
 
@@ -63,6 +64,9 @@ struct JobPlan {
   std::string unique_id;
   // The role and name of who submitted it (common/security/job_access.h). Empty: nobody known.
   std::string owner;
+  // The rules of plugins that its tables are updated by, each once. Only servers that have them
+  // hold its shards.
+  std::vector<PluginRule> plugin_rules;
   // Its tasks run a program each at its own pace: the samples are these runs, sample r that of rank
   // r, in one epoch of batches of one.
   bool own_pace = false;
@@ -82,7 +86,7 @@ struct JobPlan {
             export_path, replicas, log, server_wait, checkpoint_iterations, checkpoint_interval,
             checkpoints_kept, checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders,
             objective, device, submission_id, unique_id);
-    archive.Appended(owner, own_pace);
+    archive.Appended(owner, plugin_rules, own_pace);
     CheckLoaded(archive, [this] { return CheckPlan(*this); });
   }
   friend bool operator==(const JobPlan&, const JobPlan&) = default;

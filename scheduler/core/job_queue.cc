@@ -32,9 +32,18 @@ std::string WhyNoWorkers(int workers, const DeviceNeed& need, const Supply& supp
                       supply.no_gpus);
 }
 
+std::string WhyNoServers(int servers, const std::vector<PluginRule>& rules, const Supply& supply) {
+  std::string why = absl::StrCat("needs ", Count(servers, "server"));
+  if (!rules.empty()) absl::StrAppend(&why, " with ", TextOf(rules));
+  absl::StrAppend(&why, ", ", supply.servers, IsAre(supply.servers), "alive");
+  if (supply.without_rules.empty()) return why;
+  return absl::StrCat(why, " (without it: ", supply.without_rules,
+                      "; start them with --rule-plugin)");
+}
+
 }  // namespace
 
-absl::Status JobQueue::Push(const JobId& job, int workers, int servers, const DeviceNeed& need) {
+absl::Status JobQueue::Push(const JobId& job, int workers, int servers, const JobNeed& need) {
   if (waiting_.size() >= kPendingMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat(waiting_.size(), " jobs wait already; stop one or submit later"));
@@ -47,8 +56,8 @@ void JobQueue::Remove(const JobId& job) {
   std::erase_if(waiting_, [&job](const Waiting& waiting) { return waiting.job == job; });
 }
 
-std::vector<DeviceNeed> JobQueue::Needs() const {
-  std::vector<DeviceNeed> needs;
+std::vector<JobNeed> JobQueue::Needs() const {
+  std::vector<JobNeed> needs;
   for (const Waiting& waiting : waiting_) {
     if (std::find(needs.begin(), needs.end(), waiting.need) == needs.end()) {
       needs.push_back(waiting.need);
@@ -102,12 +111,11 @@ std::string JobQueue::WhatIsMissing(const Waiting& waiting, const Supplies& supp
   const Supply& supply = SupplyOf(waiting, supplies);
   std::string missing;
   if (waiting.workers > supply.slots_free) {
-    absl::StrAppend(&missing, WhyNoWorkers(waiting.workers, waiting.need, supply));
+    absl::StrAppend(&missing, WhyNoWorkers(waiting.workers, waiting.need.device, supply));
   }
   if (waiting.servers > supply.servers) {
-    absl::StrAppend(&missing, missing.empty() ? "" : "; ", "needs ",
-                    Count(waiting.servers, "server"), ", ", supply.servers, IsAre(supply.servers),
-                    "alive");
+    absl::StrAppend(&missing, missing.empty() ? "" : "; ",
+                    WhyNoServers(waiting.servers, waiting.need.rules, supply));
   }
   if (IsPassedOver(waiting, supplies)) {
     absl::StrAppend(&missing, "; waits until more join, and jobs behind it go on");

@@ -16,19 +16,32 @@
 #include "absl/status/status.h"
 #include "common/devices/devices.h"
 #include "common/types/ids.h"
+#include "scheduler/core/plugin_rules.h"
 
 namespace capstan::scheduler {
 
-// The resources that the cluster has now for a job whose tasks have a certain DeviceNeed.
+// The kinds of workers and servers that a job needs, whatever their numbers.
+struct JobNeed {
+  JobNeed(const DeviceNeed& device_of_tasks = {},  // NOLINT: most jobs need no rule.
+          std::vector<PluginRule> rules_of_servers = {})
+      : device(device_of_tasks), rules(std::move(rules_of_servers)) {}
+  DeviceNeed device;              // Of each task.
+  std::vector<PluginRule> rules;  // Of each server.
+  friend bool operator==(const JobNeed&, const JobNeed&) = default;
+};
+
+// The resources that the cluster has now for a job with a certain need.
 struct Supply {
   int slots_free = 0;   // Task slots, with the GPUs for a task in each.
   int slots = 0;        // Task slots of live workers, free or not, with their GPUs.
-  int servers = 0;      // Alive.
+  int servers = 0;      // Alive, with the rules.
   std::string no_gpus;  // GPUs are needed and slots is 0: what each worker lacks.
+  // Rules are needed: the servers that are alive and lack one, "server-1, server-2".
+  std::string without_rules;
   friend bool operator==(const Supply&, const Supply&) = default;
 };
 // The supply of every need that JobQueue::Needs() names.
-using Supplies = std::vector<std::pair<DeviceNeed, Supply>>;
+using Supplies = std::vector<std::pair<JobNeed, Supply>>;
 
 class JobQueue {
  public:
@@ -36,10 +49,10 @@ class JobQueue {
 
   // Errors: kResourceExhausted  kPendingMax jobs wait.
   // servers 0: any number, at least 1.
-  absl::Status Push(const JobId& job, int workers, int servers, const DeviceNeed& need = {});
+  absl::Status Push(const JobId& job, int workers, int servers, const JobNeed& need = {});
   void Remove(const JobId& job);  // No effect if not waiting.
 
-  std::vector<DeviceNeed> Needs() const;  // The needs of the jobs that wait, each once.
+  std::vector<JobNeed> Needs() const;  // The needs of the jobs that wait, each once.
   // The head, if it fits.
   std::optional<JobId> Startable(const Supplies& supplies) const;
 
@@ -57,7 +70,7 @@ class JobQueue {
     JobId job;
     int workers = 0;
     int servers = 0;
-    DeviceNeed need;
+    JobNeed need;
   };
   static const Supply& SupplyOf(const Waiting& waiting, const Supplies& supplies);
   static bool IsPassedOver(const Waiting& waiting, const Supplies& supplies);

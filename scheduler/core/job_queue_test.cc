@@ -76,7 +76,7 @@ TEST_CASE("Job queue: it says which GPUs are missing, and what each worker lacks
   const auto why = [](int workers, const DeviceNeed& need, const Supply& supply) {
     JobQueue queue;
     REQUIRE_OK(queue.Push("a-1", workers, 1, need));
-    CHECK(queue.Needs() == std::vector<DeviceNeed>{need});
+    CHECK(queue.Needs() == std::vector<JobNeed>{need});
     const Supplies supplies = {{need, supply}};
     CHECK_FALSE(queue.Startable(supplies).has_value());
     std::string text = queue.WhyWaiting("a-1", supplies);
@@ -111,7 +111,7 @@ TEST_CASE("Job queue: a job whose GPUs nobody has holds nobody up", "[scheduler]
   const Supply free{.slots_free = 1, .slots = 1, .servers = 1};
   const Supply taken{.slots_free = 0, .slots = 1, .servers = 1};
   const Supplies none = {{kGpu, {.servers = 1}}, {DeviceNeed(), free}};
-  CHECK(queue.Needs() == std::vector<DeviceNeed>{kGpu, DeviceNeed()});
+  CHECK(queue.Needs() == std::vector<JobNeed>{kGpu, JobNeed()});
   CHECK(queue.Startable(none) == "cpu-2");
   CHECK(queue.WhyWaiting("cpu-2", none) == "is about to start");
   CHECK(queue.WhyWaiting("cpu-3", none) == "waits behind cpu-2");
@@ -122,6 +122,25 @@ TEST_CASE("Job queue: a job whose GPUs nobody has holds nobody up", "[scheduler]
   CHECK_FALSE(queue.Startable(some).has_value());
   CHECK(queue.WhyWaiting("cpu-2", some) == "waits behind gpu-1");
   CHECK(queue.WhyWaiting("gpu-4", some) == "waits behind gpu-1 and 2 more");
+}
+
+TEST_CASE("Job queue: it says which update rule is missing, and which servers lack it",
+          "[scheduler][core]") {
+  JobQueue queue;
+  const JobNeed need = {DeviceNeed(), {{"signum", "12ab"}, {"prox", "34cd"}}};
+  REQUIRE_OK(queue.Push("rule-1", 1, 2, need));
+  REQUIRE_OK(queue.Push("none-2", 1, 1));
+  const Supply all{.slots_free = 1, .slots = 1, .servers = 3};
+  const Supplies few = {
+      {need, {.slots_free = 1, .slots = 1, .servers = 1, .without_rules = "server-2, server-3"}},
+      {JobNeed(), all}};
+  CHECK(queue.Needs() == std::vector<JobNeed>{need, JobNeed()});
+  CHECK(queue.WhyWaiting("rule-1", few) ==
+        "needs 2 servers with update rule signum of the plugin with SHA-256 12ab and prox of the "
+        "plugin with SHA-256 34cd, 1 is alive (without it: server-2, server-3; start them with "
+        "--rule-plugin); waits until more join, and jobs behind it go on");
+  CHECK(queue.Startable(few) == "none-2");
+  CHECK(queue.Startable({{need, all}, {JobNeed(), all}}) == "rule-1");
 }
 
 TEST_CASE("Job queue: it is bounded", "[scheduler][core]") {

@@ -22,6 +22,7 @@
 #include "common/types/store_revision.h"
 #include "scheduler/core/loaded_check.h"
 #include "scheduler/core/placement.h"
+#include "scheduler/core/plugin_rules.h"
 
 namespace capstan::scheduler {
 
@@ -155,9 +156,11 @@ struct NodeInfo {
   Devices devices = {};                  // Workers.
   // Belongs to one process at a time, and to the next only once that one is gone. Empty: unknown.
   std::string identity = {};
+  std::vector<PluginRule> plugin_rules = {};  // Servers.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(name, role, address, task_capacity, hostname, pid, version, stored, devices, identity);
+    archive.Appended(plugin_rules);
   }
 };
 

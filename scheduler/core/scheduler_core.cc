@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "scheduler/core/plugin_rules.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -51,10 +52,7 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
     if (node.closing()) placer_.slots().CloseNode(id);
   } else {
     EndForLaterLogs(id, info.stored, now, actions.events);
-    for (JobEntry* entry : jobs_.Running()) {
-      entry->run->OnServerJoined({id, info.address, incarnation}, info.stored, node.closing(), now,
-                                 actions.events);
-    }
+    for (JobEntry* entry : jobs_.Running()) JoinServer(node, info, *entry, now, actions.events);
   }
   desired_.NoteChanged();
   nodes_changed_ = true;
@@ -66,6 +64,18 @@ absl::StatusOr<Registration> SchedulerCore::Register(const NodeInfo& info, Insta
                             .read_lease = options_.read_lease};
   if (info.role == Role::kServer) registration.living_logs = LivingLogs();
   return registration;
+}
+
+void SchedulerCore::JoinServer(const Node& node, const NodeInfo& info, const JobEntry& job,
+                               Instant now, Events& events) {
+  const std::vector<PluginRule>& needed = job.plan.plugin_rules;
+  if (HasRules(info.plugin_rules, needed)) {
+    return job.run->OnServerJoined({node.id, info.address, node.incarnation}, info.stored,
+                                   node.closing(), now, events);
+  }
+  if (!job.run->parts().server_watch.Uses(node.id)) return;
+  events.push_back(ServerFailed{job.plan.id, node.id,
+                                absl::StrCat("it has come back without ", TextOf(needed))});
 }
 
 std::vector<std::string> SchedulerCore::LivingLogs() const {

@@ -219,6 +219,9 @@ class SchedulerCore {
   void TakeNodeReport(const Node& node, const NodeReport& report, bool current, Instant now,
                       Actions& actions);
   void NoteClosing(const Node& node, Instant now, Actions& actions);
+  // Tells a job that the server is there, if it has the job's rules. `info`: of the registration.
+  static void JoinServer(const Node& node, const NodeInfo& info, const JobEntry& job, Instant now,
+                         Events& events);
   std::vector<std::string> LivingLogs() const;
 
   const Options options_;

@@ -1,5 +1,6 @@
 // SchedulerCore: nodes whose connection breaks, and nodes that are drained.
 #include "common/status/status_macros.h"
+#include "scheduler/core/plugin_rules.h"
 #include "scheduler/core/scheduler_core.h"
 
 namespace capstan::scheduler {
@@ -45,6 +46,7 @@ void SchedulerCore::NoteClosing(const Node& node, Instant now, Actions& actions)
   }
   const ServerRef server{node.id, node.info.address, node.incarnation};
   for (JobEntry* entry : jobs_.Running()) {
+    if (!HasRules(node.info.plugin_rules, entry->plan.plugin_rules)) continue;
     entry->run->OnServerDraining(server, node.closing(), now, actions.events);
   }
 }

@@ -393,5 +393,73 @@ TEST_CASE("Scheduler: a stopped job frees its slots for the next", "[scheduler][
   CHECK(fixture.State("job-1") == JobState::kStopped);
 }
 
+TEST_CASE("Scheduler: shards of a job with a plugin's rule go only to servers that have it",
+          "[scheduler][core]") {
+  const PluginRule rule{.name = "signum", .digest = "12ab"};
+  Fixture fixture(0, 1);
+  FakeCluster& cluster = fixture.cluster;
+  cluster.AddServer("server-1", {rule});
+  cluster.AddServer("server-2", {rule});
+  cluster.AddServer("server-3");
+  cluster.Run(absl::Seconds(1));
+  JobPlan plan = Plan("job-1", 1);
+  plan.train_count = 100'000;
+  plan.replicas = 1;
+  plan.plugin_rules = {rule};
+  REQUIRE_OK(cluster.Submit(plan));
+  REQUIRE(fixture.UntilTraining("job-1"));
+  const auto shards = [&cluster](const NodeId& server) {
+    for (const NodeView& node : cluster.core().Nodes()) {
+      if (node.id == server && node.alive) return node.shards;
+    }
+    return 0;
+  };
+  CHECK(shards("server-1") > 0);
+  CHECK(shards("server-2") > 0);
+  CHECK(shards("server-3") == 0);
+  cluster.Kill("server-2");
+  cluster.Drain("server-3", /*cancel=*/false);
+  cluster.Run(absl::Seconds(10));
+  cluster.Drain("server-3", /*cancel=*/true);
+  cluster.AddServer("server-2", {{.name = "signum", .digest = "34cd"}});
+  cluster.Run(absl::Seconds(10));
+  CHECK(fixture.State("job-1") == JobState::kRunning);
+  CHECK(shards("server-2") == 0);
+  CHECK(shards("server-3") == 0);
+  cluster.AddServer("server-4", {rule});
+  REQUIRE(cluster.RunUntil([&] { return shards("server-4") > 0; }, absl::Seconds(30)));
+  CHECK(fixture.State("job-1") == JobState::kRunning);
+}
+
+TEST_CASE("Scheduler: a server with the log but without the rule is named, and not used",
+          "[scheduler][core]") {
+  const PluginRule rule{.name = "signum", .digest = "12ab"};
+  Fixture fixture(0, 1);
+  FakeCluster& cluster = fixture.cluster;
+  cluster.AddServer("server-1", {rule});
+  cluster.Run(absl::Seconds(1));
+  JobPlan plan = Plan("job-1", 1);
+  plan.train_count = 100'000;
+  plan.log = true;
+  plan.plugin_rules = {rule};
+  REQUIRE_OK(cluster.Submit(plan));
+  REQUIRE(fixture.UntilTraining("job-1"));
+  cluster.Kill("server-1");
+  cluster.Run(absl::Seconds(5));
+  cluster.AddServer("server-1");
+  cluster.Run(absl::Seconds(5));
+  CHECK(cluster.View("job-1").phase == JobPhase::kRecovering);
+  const JobEvent last = cluster.View("job-1").events.back();
+  CHECK(last.node == "server-1");
+  CHECK(last.text ==
+        "it holds nothing of the job any more: it has come back without update rule signum of the "
+        "plugin with SHA-256 12ab");
+  cluster.Kill("server-1");
+  cluster.Run(absl::Seconds(5));
+  cluster.AddServer("server-1", {rule});
+  REQUIRE(fixture.Until(JobState::kSucceeded, "job-1", absl::Minutes(20)));
+  cluster.CheckTrained(plan);
+}
+
 }  // namespace
 }  // namespace capstan::scheduler

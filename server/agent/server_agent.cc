@@ -84,6 +84,13 @@ void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
   if (options_.stored) {
     for (v1::StoredShard& shard : options_.stored()) *request.add_stored() = std::move(shard);
   }
+  if (options_.plugins != nullptr) {
+    for (const auto& [name, rule] : options_.plugins->all()) {
+      v1::PluginRule& reported = *request.add_plugin_rules();
+      reported.set_name(name);
+      reported.set_digest(rule.digest);
+    }
+  }
   if (options_.logs) {
     for (v1::KeptLog& log : options_.logs()) *request.add_logs() = std::move(log);
   }

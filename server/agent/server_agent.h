@@ -40,6 +40,7 @@
 #include "server/agent/log_recovery.h"
 #include "server/agent/table_source.h"
 #include "server/device/shard_device.h"
+#include "server/optimizer/plugin/plugin_rules.h"
 #include "server/replication/replica_transport.h"
 #include "server/service/held_jobs.h"
 #include "server/service/record_sink.h"
@@ -58,6 +59,7 @@ class ServerAgent final : public NodeHandler {
     std::shared_ptr<MemoryBudget> budget;  // Shared with every shard. Null: no limit.
     RowDisks* row_disks = nullptr;         // Null: no table may limit its memory.
     ShardDevice* device = nullptr;         // Null: dense shards are the host's.
+    const PluginRules* plugins = nullptr;  // Update rules of the operator. Null: none.
     RecordSink* log = nullptr;             // Null: jobs that ask for a log are refused.
     std::function<std::vector<v1::StoredShard>()> stored;  // The log's content. Null: nothing.
     std::function<std::vector<v1::KeptLog>()> logs;        // All that there are. Null: none.

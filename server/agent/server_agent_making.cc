@@ -57,13 +57,15 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
   }
   JobTablesConfig config;
   config.tables.assign(desired.tables().begin(), desired.tables().end());
-  CAPSTAN_ASSIGN_OR_RETURN(config.optimizer, OptimizerFromProto(desired.optimizer()));
+  CAPSTAN_ASSIGN_OR_RETURN(config.optimizer,
+                           OptimizerFromProto(desired.optimizer(), options_.plugins));
   config.consistency = ConsistencyOf(desired.consistency(), desired.slots());
   config.seed = desired.seed();
   config.job = desired.job_id();
   config.budget = options_.budget;
   config.disks = options_.row_disks;
   config.device = options_.device;
+  config.plugins = options_.plugins;
   CAPSTAN_ASSIGN_OR_RETURN(auto factory, ShardFactory::Make(std::move(config)));
   std::optional<CapabilityKey> key;  // A scheduler of before does not send it.
   if (!desired.capability_key().empty()) {

@@ -8,10 +8,12 @@
 namespace capstan::server {
 
 int StateSlots(const OptimizerConfig& config) {
+  if (config.kind == OptimizerKind::kPlugin) return config.plugin_rule->state_count;
   return kernels::cuda::StateSlotsOf(RuleOf(config));
 }
 
-float InitialState(const OptimizerConfig& config, int /*slot*/) {
+float InitialState(const OptimizerConfig& config, int slot) {
+  if (config.kind == OptimizerKind::kPlugin) return config.plugin_rule->initial_state[slot];
   return config.kind == OptimizerKind::kAdagrad ? config.initial_accumulator : 0.0f;
 }
 

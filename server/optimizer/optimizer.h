@@ -16,7 +16,8 @@
 
 namespace capstan::server {
 
-// Floats of state kept for each element, 0 to 3 (RMSProp: 2 with momentum, otherwise 1).
+// Floats of state kept for each element, 0 to 3 (RMSProp: 2 with momentum, otherwise 1; a rule of a
+// plugin: as its table says).
 int StateSlots(const OptimizerConfig& config);
 
 // Value that every element of state slot `slot` starts with. REQUIRES: 0 <= slot < StateSlots().

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/element_rules.h"
+#include "server/optimizer/plugin/capstan_rule.h"
 
 namespace capstan::server {
 
@@ -57,6 +58,9 @@ struct OptimizerConfig {
   //   s = s + mean(g * g);  w = w - (lr * g) / (sqrt(s) + eps)
   bool row_wise = false;
   float beta = 1.0f, l1 = 0.0f, l2 = 0.0f;  // FTRL; all >= 0.
+  // kPlugin: the rule, which lives as long as the process, and its number_count numbers.
+  const CapstanRule* plugin_rule = nullptr;
+  std::vector<double> plugin_numbers;
 };
 
 // The rule that the loops run: config.kind, or the form of it that the numbers ask for.

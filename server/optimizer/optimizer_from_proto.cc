@@ -5,11 +5,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/job/diagnostic.h"
 #include "common/job/field_checker.h"
 #include "common/job/optimizer_fields.h"
 #include "common/job/validate_optimizer.h"
+#include "common/status/status_macros.h"
 #include "kernels/cuda/element_rules.h"
 
 namespace capstan::server {
@@ -50,14 +54,49 @@ void ReadSchedule(const v1::Schedule& proto, ScheduleConfig* schedule) {
   }
 }
 
+absl::Status ReadPlugin(const v1::Plugin& proto, const PluginRules* plugins,
+                        OptimizerConfig* config) {
+  const PluginRule* const found = plugins == nullptr ? nullptr : plugins->Find(proto.rule());
+  if (found == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("optimizer.plugin.rule: got \"", proto.rule(),
+                     "\", expected a rule that this server has by --rule-plugin: ",
+                     plugins == nullptr ? "none" : plugins->Names()));
+  }
+  if (!proto.digest().empty() && proto.digest() != found->digest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("optimizer.plugin.digest: got ", proto.digest(), ", expected ", found->digest,
+                     ", that of ", found->file, ", from which this server has the rule ",
+                     proto.rule(), ": another file may compute other bits"));
+  }
+  const CapstanRule& rule = *found->rule;
+  const auto count = static_cast<int>(rule.number_count);
+  config->plugin_rule = &rule;
+  config->plugin_numbers.assign(rule.default_numbers, rule.default_numbers + count);
+  if (proto.numbers().empty()) return absl::OkStatus();
+  if (proto.numbers_size() != count) {
+    return absl::InvalidArgumentError(absl::StrCat("optimizer.plugin.numbers: got ",
+                                                   proto.numbers_size(), " numbers, expected the ",
+                                                   count, " of ", proto.rule(), ", or none"));
+  }
+  config->plugin_numbers.assign(proto.numbers().begin(), proto.numbers().end());
+  const char* const refusal = rule.check == nullptr ? nullptr : rule.check(proto.numbers().data());
+  if (refusal == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("optimizer.plugin.numbers: got ", absl::StrJoin(proto.numbers(), ", "), ": ",
+                   proto.rule(), " says ", absl::CHexEscape(refusal)));
+}
+
 }  // namespace
 
-absl::StatusOr<OptimizerConfig> OptimizerFromProto(const v1::Optimizer& proto) {
+absl::StatusOr<OptimizerConfig> OptimizerFromProto(const v1::Optimizer& proto,
+                                                   const PluginRules* plugins) {
   std::vector<Diagnostic> diagnostics;
   ValidateOptimizerNumbers(proto, FieldChecker("optimizer", &diagnostics));
   if (!diagnostics.empty()) return absl::InvalidArgumentError(diagnostics.front().ToString());
   OptimizerConfig config;
   ReadKind(proto, &config);
+  if (proto.has_plugin()) CAPSTAN_RETURN_IF_ERROR(ReadPlugin(proto.plugin(), plugins, &config));
   config.learning_rate = proto.learning_rate();
   config.weight_decay = proto.weight_decay();
   config.clip_value = proto.clip_value();  // An absent value is 0, which means off.

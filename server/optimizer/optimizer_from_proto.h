@@ -8,14 +8,18 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "server/optimizer/optimizer_config.h"
+#include "server/optimizer/plugin/plugin_rules.h"
 
 namespace capstan::server {
 
 // `clip_norm` is checked too, though it is applied by the worker and has no place in the result.
+// `plugins`: the rules that plugin.rule may name. Null: none.
 // Errors:
 //   kInvalidArgument  no rule chosen, or a value outside its range in job.proto; the message is
-//                     "optimizer.<field>: got <value>, expected <range>".
-absl::StatusOr<OptimizerConfig> OptimizerFromProto(const v1::Optimizer& proto);
+//                     "optimizer.<field>: got <value>, expected <range>". Also: no plugin
+//                     has the rule, its file has another digest, or the rule refuses its numbers.
+absl::StatusOr<OptimizerConfig> OptimizerFromProto(const v1::Optimizer& proto,
+                                                   const PluginRules* plugins = nullptr);
 
 }  // namespace capstan::server
 

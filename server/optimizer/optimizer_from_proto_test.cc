@@ -7,20 +7,23 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/job/optimizer_fields.h"
 #include "common/testing/status_matchers.h"
 #include "kernels/cuda/element_rules.h"
+#include "server/optimizer/plugin/plugin_rules.h"
 
 namespace capstan::server {
 namespace {
 
-absl::StatusOr<OptimizerConfig> Read(const std::string& text) {
+absl::StatusOr<OptimizerConfig> Read(const std::string& text,
+                                     const PluginRules* plugins = nullptr) {
   v1::Optimizer proto;
   if (!google::protobuf::TextFormat::ParseFromString(text, &proto)) {
     return absl::InternalError("the test's own text does not parse: " + text);
   }
-  return OptimizerFromProto(proto);
+  return OptimizerFromProto(proto, plugins);
 }
 
 constexpr absl::StatusCode kBad = absl::StatusCode::kInvalidArgument;
@@ -83,6 +86,7 @@ TEST_CASE("OptimizerFromProto: every optimizer of the job file has a rule and al
   std::set<OptimizerKind> rules;
   for (int i = 0; i < kinds.field_count(); ++i) {
     const std::string name = kinds.field(i)->name();
+    if (name == "plugin") continue;  // Its rules are elsewhere.
     INFO(name);
     REQUIRE_OK_AND_ASSIGN(const OptimizerConfig config, Read(name + " {} learning_rate: 1"));
     CHECK(kernels::cuda::TraitsOf(config.kind).name == name);
@@ -101,7 +105,7 @@ TEST_CASE("OptimizerFromProto: every optimizer of the job file has a rule and al
                         [&](const OptimizerNumberName& known) { return known.name == field; }));
     }
   }
-  CHECK(rules.size() == static_cast<size_t>(kinds.field_count()));
+  CHECK(rules.size() == static_cast<size_t>(kinds.field_count()) - 1);
 }
 
 TEST_CASE("OptimizerFromProto: every field reaches the config", "[server][optimizer]") {
@@ -243,6 +247,85 @@ TEST_CASE("OptimizerFromProto: a schedule out of range is named", "[server][opti
   for (const Case& c : cases) {
     INFO(c.text);
     CHECK_STATUS(Read(c.text), kBad, c.message);
+  }
+}
+
+// ---------------------------------------------------------------- rules of plugins
+
+constexpr double kDefaults[] = {0.5, 2.0};
+
+const char* CheckNumbers(const double* numbers) {
+  return numbers[0] < 1 ? nullptr : "decay: expected below 1";
+}
+
+constexpr CapstanRule kSteady{.name = "steady",
+                              .state_count = 1,
+                              .number_count = 2,
+                              .default_numbers = kDefaults,
+                              .check = CheckNumbers};
+
+PluginRules Plugins() {
+  PluginRules rules;
+  REQUIRE_OK(rules.Add({.rule = &kSteady, .digest = std::string(64, 'a'), .file = "/rules.so"}));
+  return rules;
+}
+
+TEST_CASE("OptimizerFromProto: a plugin's rule gets the job's numbers, or its own",
+          "[server][optimizer]") {
+  const PluginRules plugins = Plugins();
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig own,
+                        Read("plugin { rule: 'steady' } learning_rate: 0.5", &plugins));
+  CHECK(own.kind == OptimizerKind::kPlugin);
+  CHECK(own.plugin_rule == &kSteady);
+  CHECK(own.plugin_numbers == std::vector<double>{0.5, 2.0});
+  CHECK(own.learning_rate == 0.5f);
+  const std::string text = "plugin { rule: 'steady' numbers: [0.25, 4] digest: '" +
+                           std::string(64, 'a') + "' } learning_rate: 1 weight_decay: 2";
+  REQUIRE_OK_AND_ASSIGN(const OptimizerConfig given, Read(text, &plugins));
+  CHECK(given.plugin_numbers == std::vector<double>{0.25, 4.0});
+  CHECK(given.weight_decay == 2.0f);
+}
+
+TEST_CASE("OptimizerFromProto: a rule that no plugin has is refused by name",
+          "[server][optimizer]") {
+  CHECK_STATUS(Read("plugin { rule: 'steady' } learning_rate: 1"), kBad,
+               "optimizer.plugin.rule: got \"steady\", expected a rule that this server has by "
+               "--rule-plugin: none");
+  const PluginRules plugins = Plugins();
+  CHECK_STATUS(Read("plugin { rule: 'other' } learning_rate: 1", &plugins), kBad,
+               "expected a rule that this server has by --rule-plugin: steady");
+}
+
+TEST_CASE("OptimizerFromProto: a plugin's file of another digest is refused",
+          "[server][optimizer]") {
+  const PluginRules plugins = Plugins();
+  const std::string text =
+      "plugin { rule: 'steady' digest: '" + std::string(64, 'b') + "' } learning_rate: 1";
+  CHECK_STATUS(Read(text, &plugins), kBad,
+               "optimizer.plugin.digest: got " + std::string(64, 'b') + ", expected " +
+                   std::string(64, 'a') +
+                   ", that of /rules.so, from which this server has the rule steady");
+}
+
+TEST_CASE("OptimizerFromProto: numbers that a plugin's rule does not want are refused",
+          "[server][optimizer]") {
+  const PluginRules plugins = Plugins();
+  const Case cases[] = {
+      {"plugin { rule: 'steady' numbers: 1 } learning_rate: 1",
+       "optimizer.plugin.numbers: got 1 numbers, expected the 2 of steady, or none"},
+      {"plugin { rule: 'steady' numbers: [1, 2] } learning_rate: 1",
+       "optimizer.plugin.numbers: got 1, 2: steady says decay: expected below 1"},
+      {"plugin { rule: 'steady' numbers: [inf, 2] } learning_rate: 1",
+       "optimizer.plugin.numbers[0]: got inf, expected a finite number"},
+      {"plugin { rule: 'Steady' } learning_rate: 1",
+       "optimizer.plugin.rule: got \"Steady\", expected the name of a rule that servers have by "
+       "--rule-plugin"},
+      {"plugin { rule: 'steady' digest: 'abc' } learning_rate: 1",
+       "optimizer.plugin.digest: got \"abc\", expected 64 digits 0-9 and a-f"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.text);
+    CHECK_STATUS(Read(c.text, &plugins), kBad, c.message);
   }
 }
 

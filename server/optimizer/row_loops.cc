@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/element_rules.h"
 #include "server/optimizer/optimizer.h"
+#include "server/optimizer/plugin_loop.h"
 #include "server/optimizer/step_scalars.h"
 #include "server/optimizer/update_rule.h"
 
@@ -113,16 +114,37 @@ void RunCounted(InstructionSet set, const OptimizerConfig& rule, const StepScala
   }
 }
 
+void RunPlugin(InstructionSet set, const OptimizerConfig& rule, int64_t step,
+               const RowUpdates& updates) {
+  PluginUpdate update = MakePluginUpdate(rule, step);
+  const auto slots = static_cast<size_t>(StateSlots(rule));
+  std::array<float*, CAPSTAN_RULE_STATES_MAX> state;
+  for (size_t i = 0; i < updates.rows.size(); ++i) {
+    float* const row = updates.rows[i];
+    for (size_t slot = 0; slot < slots; ++slot) {
+      state[slot] = row + static_cast<int64_t>(slot + 1) * updates.dim;
+    }
+    if (CountsUpdates(rule)) update.step = int64_t{updates.counts[i]} - 1;
+    ApplyPluginRule(set, rule, update, updates.dim, row,
+                    updates.gradients + static_cast<int64_t>(i) * updates.dim,
+                    absl::MakeConstSpan(state.data(), slots), row);
+  }
+}
+
 }  // namespace
 
 int64_t StateFloats(const OptimizerConfig& rule, int64_t dim) {
   return rule.row_wise ? 1 : StateSlots(rule) * dim;
 }
 
-bool CountsUpdates(const OptimizerConfig& rule) { return TraitsOf(rule.kind).counts_updates; }
+bool CountsUpdates(const OptimizerConfig& rule) {
+  if (rule.kind == OptimizerKind::kPlugin) return rule.plugin_rule->counts_updates != 0;
+  return TraitsOf(rule.kind).counts_updates;
+}
 
 void ApplyRows(InstructionSet set, const OptimizerConfig& rule, int64_t step,
                const RowUpdates& updates) {
+  if (rule.kind == OptimizerKind::kPlugin) return RunPlugin(set, rule, step, updates);
   StepScalars c = MakeStepScalars(rule, step);
   // The step of a row's last update is not known: its rate is taken to have been the present one.
   c.inverse_lr_before = c.inverse_lr;

@@ -3,8 +3,9 @@
 //   row = weights [dim], then state: one array of [dim] for each slot of the rule, or one float
 //
 // The rules are those of README.md with two differences: a row that an update does not name stays
-// as it is (no decay, no momentum), and Adam counts the updates of each row. The same bits for
-// every instruction set, as in update_loops.h. Thread safety: pure functions.
+// as it is (no decay, no momentum), and Adam counts the updates of each row, as does a rule of a
+// plugin that asks for it. The same bits for every instruction set, as in update_loops.h.
+// Thread safety: pure functions.
 #ifndef CAPSTAN_SERVER_OPTIMIZER_ROW_LOOPS_H_
 #define CAPSTAN_SERVER_OPTIMIZER_ROW_LOOPS_H_
 

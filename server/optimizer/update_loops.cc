@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "kernels/cuda/element_rules.h"
+#include "server/optimizer/plugin_loop.h"
 #include "server/optimizer/step_scalars.h"
 #include "server/optimizer/update_rule.h"
 
@@ -34,6 +35,10 @@ void RunRule(InstructionSet set, const StepScalars& c, const Arrays& a) {
 void ApplyWith(InstructionSet set, const OptimizerConfig& config, int64_t step, int64_t n,
                const float* in, const UnalignedFloat* gradient, absl::Span<float* const> state,
                float* out) {
+  if (config.kind == OptimizerKind::kPlugin) {
+    const PluginUpdate update = MakePluginUpdate(config, step);
+    return ApplyPluginRule(set, config, update, n, in, gradient, state, out);
+  }
   const StepScalars c = MakeStepScalars(config, step);
   const auto slot = [&](size_t index) { return state.size() > index ? state[index] : out; };
   const Arrays a = {n, in, gradient, slot(0), slot(1), slot(2), out};

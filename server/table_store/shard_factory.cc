@@ -53,7 +53,7 @@ absl::Status ShardFactory::AddTable(const v1::TableSpec& spec) {
   CAPSTAN_RETURN_IF_ERROR(ValidateTable(spec));
   Table table{.spec = spec, .optimizer = config_.optimizer};
   if (spec.has_optimizer()) {
-    absl::StatusOr<OptimizerConfig> own = OptimizerFromProto(spec.optimizer());
+    absl::StatusOr<OptimizerConfig> own = OptimizerFromProto(spec.optimizer(), config_.plugins);
     if (!own.ok()) return Annotate(own.status(), TitleOf(spec));
     table.optimizer = *std::move(own);
   }

@@ -19,6 +19,7 @@
 #include "server/core/held_shard.h"
 #include "server/device/shard_device.h"
 #include "server/optimizer/optimizer.h"
+#include "server/optimizer/plugin/plugin_rules.h"
 #include "server/sparse_table/row_disk.h"
 #include "server/table_store/dense_store.h"
 #include "server/table_store/memory_budget.h"
@@ -38,6 +39,7 @@ struct JobTablesConfig {
   RowDisks* disks = nullptr;
   // Outlives the shards. Null: dense shards are the host's.
   ShardDevice* device = nullptr;
+  const PluginRules* plugins = nullptr;  // Outlives the factory. Null: none.
 };
 
 class ShardFactory {

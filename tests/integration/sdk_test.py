@@ -1,5 +1,6 @@
 """The archive of the client library: what a stranger's compiler, pkg-config and job make of it."""
 
+import ctypes
 import os
 import pathlib
 import subprocess
@@ -52,6 +53,15 @@ class SdkTest(programs.ProgramCase):
         source.write_text("#include <capstan_client.h>\n"
                           "int main() { return capstan_task_start(nullptr) == nullptr ? 0 : 1; }\n")
         subprocess.run([self.compile("-std=c++11", "-x", "c++", source)], check=True)
+
+    def test_an_update_rule_of_the_servers_compiles(self):
+        plugin = self.cluster.folder / "signum.so"
+        subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2",
+                        "-ffp-contract=off", "-shared", "-fPIC", f"-I{self.root}/include",
+                        self.root / "share/capstan/signum.c", "-o", plugin], check=True)
+        rules = ctypes.CDLL(str(plugin)).capstan_rule_plugin
+        rules.restype = ctypes.POINTER(ctypes.c_int32)
+        self.assertEqual(rules()[:2], [1, 1])  # The interface, and the number of rules.
 
     def test_it_loads_nothing_but_its_own_and_the_systems(self):
         loaded = subprocess.run(["ldd", self.root / "lib/libcapstan_client.so"],

@@ -187,6 +187,9 @@ std::string DescribeNode(const v1::NodeStatus& node) {
   AddField(&text, "last seen", DurationText(absl::Milliseconds(node.last_seen_ms())));
   if (!worker) {
     AddField(&text, "shards", FormatCount(node.shards()));
+    for (const v1::PluginRule& rule : node.plugin_rules()) {
+      AddField(&text, "rule", absl::StrCat(rule.name(), ", plugin SHA-256 ", rule.digest()));
+    }
     return absl::StrCat(text, RefusedTable(node.calls()));
   }
   AddField(&text, "tasks", absl::StrCat(node.tasks(), " in ", node.task_capacity(), " slots"));

@@ -103,6 +103,9 @@ TEST_CASE("DescribeNode: a worker with its GPUs, or with the reason why it has n
              Catch::Contains("GPUs       unusable: no backend\n") && Catch::Contains("unusable\n"));
   CHECK_THAT(DescribeNode(Parse<v1::NodeStatus>("role: SERVER shards: 7")),
              Catch::EndsWith("shards     7\n"));
+  CHECK_THAT(DescribeNode(Parse<v1::NodeStatus>(
+                 "role: SERVER plugin_rules { name: 'signum' digest: '12ab' }")),
+             Catch::EndsWith("rule       signum, plugin SHA-256 12ab\n"));
 }
 
 TEST_CASE("HeldTableTable: a row a table and server, versions as a range where they differ",

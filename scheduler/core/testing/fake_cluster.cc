@@ -33,8 +33,8 @@ void FakeCluster::Fail(const std::string& what) {
 
 // ---------------------------------------------------------------- people
 
-void FakeCluster::AddServer(const std::string& name) {
-  nodes_[name] = FakeNode{.name = name, .role = Role::kServer};
+void FakeCluster::AddServer(const std::string& name, const std::vector<PluginRule>& rules) {
+  nodes_[name] = FakeNode{.name = name, .role = Role::kServer, .rules = rules};
 }
 
 void FakeCluster::AddWorker(const std::string& name, int capacity) {
@@ -381,7 +381,8 @@ void FakeCluster::SyncServerOrDaemon(FakeNode& node) {
                         .task_capacity = node.capacity,
                         .stored = disks_[node.name],
                         .devices = devices_[node.name],
-                        .identity = node.name};
+                        .identity = node.name,
+                        .plugin_rules = node.rules};
     const auto registration = core_->Register(info, now_, actions);
     if (!Perform(actions)) return;
     node.registered = true;

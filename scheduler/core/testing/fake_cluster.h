@@ -70,7 +70,7 @@ class FakeCluster {
   explicit FakeCluster(const Options& options);
 
   // ---- people
-  void AddServer(const std::string& name);
+  void AddServer(const std::string& name, const std::vector<PluginRule>& rules = {});
   void AddWorker(const std::string& name, int capacity);
   void SetGpus(const std::string& name, int count);  // Takes effect at the worker's next start.
   void Kill(const std::string& name);   // A daemon, and the tasks that it runs; its call is cut.
@@ -165,6 +165,7 @@ class FakeCluster {
     NodeId name;
     Role role = Role::kServer;
     int capacity = 0;
+    std::vector<PluginRule> rules = {};
     bool alive = true;
     bool registered = false;
     bool leaving = false;

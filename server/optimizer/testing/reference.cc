@@ -186,6 +186,8 @@ void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, cons
       case OptimizerKind::kLars:
       case OptimizerKind::kLamb:
         break;  // Above.
+      case OptimizerKind::kPlugin:
+        break;  // It has no specification here.
     }
   }
 }

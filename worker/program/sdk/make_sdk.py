@@ -2,12 +2,12 @@
 
     make_sdk.py --out=FILE.tar.gz --version=VERSION FILE...
 
-The FILEs are libcapstan_client.so, capstan_client.h, an example (.c) and LICENSE. The archive has
+The FILEs are libcapstan_client.so, headers, examples (.c) and LICENSE. The archive has
 
-    include/capstan_client.h
+    include/capstan_client.h        and capstan_rule.h, for update rules of the servers
     lib/libcapstan_client.so        also found by pkg-config, as `capstan`, wherever it is unpacked
     lib/capstan/                    copies of the shared libraries that it loads
-    share/capstan/                  the example, and licences/
+    share/capstan/                  the examples, and licences/
 
 The same inputs give the same bytes.
 """

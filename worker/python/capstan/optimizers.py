@@ -4,7 +4,7 @@ Each function returns the `optimizer` of a job file (proto/job.proto); server/op
 has the formulas.
 """
 
-from typing import Any
+from typing import Any, Sequence
 
 Rule = dict[str, Any]
 
@@ -35,3 +35,13 @@ def Adam(lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.999), eps: fl
 def Ftrl(lr: float, *, beta: float = 1.0, l1: float = 0.0, l2: float = 0.0) -> Rule:
     """FTRL-proximal (McMahan et al. 2013)."""
     return {"ftrl": {"beta": beta, "l1": l1, "l2": l2}, "learning_rate": lr}
+
+
+def Plugin(rule: str, lr: float, numbers: Sequence[float] = (), *,  # pylint: disable=invalid-name
+           weight_decay: float = 0.0) -> Rule:
+    """A rule that the servers' operator has added (capstan-server --rule-plugin).
+
+    numbers: all that the rule has; none: its own defaults. weight_decay: L2, before the rule.
+    """
+    return {"plugin": {"rule": rule, "numbers": list(numbers)}, "learning_rate": lr,
+            "weight_decay": weight_decay}

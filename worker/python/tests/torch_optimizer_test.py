@@ -150,6 +150,15 @@ class TorchOptimizerTest(unittest.TestCase):
         self.assertEqual(job["program"]["optimizers"][1]["learning_rate"], 0.05)
         self.assertEqual(len(job["program"]["parameters"]), 4)
 
+    def test_a_rule_of_a_plugin_is_declared_by_its_name(self):
+        rule = optimizers.Plugin("signum", 0.5, [0.75], weight_decay=0.25)
+        self.net.add_module("ads", capstan.torch.EmbeddingBag(
+            "ads", 2, keys=lambda batch: batch[0], optimizer=rule))
+        job = self.declared(self.groups)
+        self.assertEqual(job["program"]["optimizers"][1], {
+            "plugin": {"rule": "signum", "numbers": [0.75]}, "learning_rate": 0.5,
+            "weight_decay": 0.25})
+
     def test_an_embedding_computes_what_torchs_does(self):
         keys = torch.tensor([[7, -1, 7], [5, 5, 9]])
         rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
