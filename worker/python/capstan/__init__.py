@@ -14,11 +14,13 @@ job has written. Needs Python 3.10 or newer; NumPy and PyTorch only where they a
 """
 
 from capstan import optimizers
-from capstan._client import Diverged, Error, Work
+from capstan._client import Diverged, Ended, Error, Failed, Work
 from capstan._future import Future
 from capstan._model import Rows, load
-from capstan._tables import Batch, Job, RowTable, Table, batches, init, rows, table
+from capstan._own_pace import Snapshot
+from capstan._tables import Batch, Job, RowTable, Table, batches, init, rows, snapshot, table
 
-__all__ = ["Batch", "Diverged", "Error", "Future", "Job", "RowTable", "Rows", "Table", "Work",
-           "batches", "init", "load", "optimizers", "rows", "table"]
+__all__ = ["Batch", "Diverged", "Ended", "Error", "Failed", "Future", "Job", "RowTable", "Rows",
+           "Snapshot", "Table", "Work", "batches", "init", "load", "optimizers", "rows", "snapshot",
+           "table"]
 __version__ = "0.1.0"

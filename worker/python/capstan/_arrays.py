@@ -151,6 +151,15 @@ def as_array(content: memoryview, letter: str, shape: tuple[int, ...]) -> Any:
     return content.cast(letter, shape) if content.nbytes else content.cast(letter)
 
 
+def new_floats(shape: tuple[int, ...]) -> Memory:
+    """Memory of float32 that nobody else has; its owner is the array of it, as of `as_array`."""
+    numpy = _numpy()
+    count = math.prod(shape)
+    array = (numpy.empty(shape, numpy.float32) if numpy is not None else
+             as_array(memoryview(bytearray(ctypes.sizeof(ctypes.c_float) * count)), "f", shape))
+    return Memory(_address(memoryview(array)), shape, "float32", array)
+
+
 def int64s(numbers: tuple[int, ...]) -> Any:
     """Whole numbers as an array of int64, [n], as `as_array` has it."""
     return as_array(memoryview(struct.pack(f"={len(numbers)}q", *numbers)), "q", (len(numbers),))

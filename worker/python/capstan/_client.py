@@ -14,7 +14,7 @@ from typing import Optional
 _ERROR_BYTES = 1024
 _OK, _TIMEOUT, _ENDED, _WRONG, _DIVERGED, _FAILED = range(6)
 _COMPUTE, _NAME_KEYS, _EVALUATE, _NAME_TEST_KEYS, _RUN = range(5)  # A work's kind.
-_POLL_SECONDS = 0.2  # Between two looks for Ctrl-C.
+POLL_SECONDS = 0.2  # Between two looks for Ctrl-C.
 
 
 class Error(RuntimeError):
@@ -266,7 +266,7 @@ class Task:
         """Waits for the next work; None: the task has ended. Ctrl-C works."""
         work = _Work(size=ctypes.sizeof(_Work))
         while True:
-            code = self._library.capstan_task_next(self._handle(), _POLL_SECONDS,
+            code = self._library.capstan_task_next(self._handle(), POLL_SECONDS,
                                                    ctypes.byref(work), self._error)
             if code == _TIMEOUT:
                 continue
@@ -365,7 +365,7 @@ class Task:
         code, left = _TIMEOUT, seconds
         while code == _TIMEOUT and left >= 0:
             code = self._library.capstan_task_wait(self._handle(), operation,
-                                                   min(left, _POLL_SECONDS), answers.error)
+                                                   min(left, POLL_SECONDS), answers.error)
             left = deadline - time.monotonic()
         if code == _OK:
             return

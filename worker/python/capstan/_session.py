@@ -12,7 +12,8 @@ from typing import Any, Callable, Optional
 
 from capstan import _client, _job
 from capstan._arrays import Memory
-from capstan._client import Diverged, Error, Task, Work
+from capstan._client import Diverged, Ended, Error, Task, Work
+from capstan._own_pace import Run
 
 _BATCHES_KEPT = 8  # Whose keys were named; a few are trained soon, others by other workers.
 
@@ -63,13 +64,14 @@ class _Place:
 class Session:
     """One script's job. The thread that loops over its batches uses it.
 
-    maker: what makes it, as users know it: a process has one session. sync, slots, seed: as
-    capstan.init says.
+    maker: what makes it, as users know it: a process has one session. sync, slots, seed, own_pace:
+    as capstan.init says.
     groups, averages, rows: what the script trains, added before the first batch. Averages are
     tensors that become the mean of what the workers have. schedules: of the groups.
     """
 
-    def __init__(self, maker: str, sync: str, slots: Optional[int], seed: int) -> None:
+    def __init__(self, maker: str, sync: str, slots: Optional[int], seed: int,
+                 own_pace: bool = False) -> None:
         global _maker
         training: dict[str, Any] = {"seed": seed} | ({} if slots is None else {"slots": slots})
         self._job: dict[str, Any] = {"consistency": _job.consistency(sync), "training": training}
@@ -81,6 +83,8 @@ class Session:
         self.averages: dict[str, Shape] = {}
         self.rows: dict[str, Rows] = {}
         self.schedules: Optional[Schedules] = None
+        self.own_pace = own_pace
+        self.run: Optional[Run] = None  # Once a script at its own pace has begun.
         self.task: Optional[Task] = None
         self.work: Optional[Work] = None  # The batch that is computed.
         self.made: Optional[MadeBatch] = None  # The same, if it was made earlier.
@@ -102,17 +106,28 @@ class Session:
 
         initial: a tensor's values as fp32, row by row.
         """
+        training = {"epochs": epochs, "batch_size": batch_size}
+        counts = {"samples": samples, "test_samples": test_samples}
+        updates = 0
+        if self.schedules is not None:
+            updates = _job.updates_an_epoch(samples, batch_size, self._job)
+        self._declare(training, counts, initial, updates)
+
+    def declare_run(self, initial: Callable[[str], bytes]) -> None:
+        """As `declare`, for a script at its own pace."""
+        self._declare({}, {"own_pace": True}, initial, 0)
+
+    def _declare(self, training: dict[str, int], counts: dict[str, Any],
+                 initial: Callable[[str], bytes], updates: int) -> None:
         folder = _job.folder_to_declare_in()
         if folder is None:
             return
         _job.write_safetensors(folder / _job.WEIGHTS_FILE, (
             (name, shape, initial(name)) for name, shape in self.shapes().items()))
-        training = self._job["training"] | {"epochs": epochs, "batch_size": batch_size}
         rules = [group.rule for group in self.groups]
         if self.schedules is not None:
-            updates = _job.updates_an_epoch(samples, batch_size, self._job)
             rules = [rule | {"schedule": schedule}
-                     for rule, schedule in zip(rules, self.schedules(updates, epochs))]
+                     for rule, schedule in zip(rules, self.schedules(updates, training["epochs"]))]
         # The job's, then the program's.
         used = [rules[0] if rules else next(iter(self.rows.values())).rule]
 
@@ -122,8 +137,7 @@ class Session:
             return {"optimizer": used.index(rule)} if used.index(rule) else {}
 
         program = {
-            "samples": samples,
-            "test_samples": test_samples,
+            **counts,
             "parameters": [{**_described(item), **number(rule)}
                            for group, rule in zip(self.groups, rules)
                            for item in group.tensors.items()],
@@ -131,7 +145,7 @@ class Session:
             "rows": [{**rows.described, **number(rows.rule)} for rows in self.rows.values()],
         }
         _job.write_job(folder, self._job | {
-            "training": training, "optimizer": used[0],
+            "training": self._job["training"] | training, "optimizer": used[0],
             "program": program | {"optimizers": used[1:]}})
         raise SystemExit(0)
 
@@ -161,13 +175,32 @@ class Session:
                             f"{theirs.get(name)} in the job: the script must make the same "
                             "tensors each time")
 
+    def begin_run(self) -> Run:
+        """Starts the task of a script at its own pace, and waits until its run may begin.
+
+        Raises Error as `begin` does, and Ended if the job is over.
+        """
+        self.begin()
+        assert self.task is not None
+        work = self.task.next()
+        if work is None:
+            raise Ended("the job is over")
+        self.run = Run(self.task, self.shapes() | {
+            name: (rows.described["dim"],) for name, rows in self.rows.items()})
+        return self.run
+
     def _leave(self) -> None:
         """At the interpreter's exit: says why the task is not done."""
         if self.task is None or self.task.closed or os.getpid() != self._process:
             return
         error = getattr(sys, "last_value", None)
+        if self.run is not None:
+            failed = self.run.finish()
+            error = error or failed
         if error is not None:
             self.task.fail(f"{type(error).__name__}: {error}")
+        elif self.run is not None:
+            self.task.finish(0.0, 0)
         self.task.close()
 
     def next(self, make: Callable[[Work], tuple[Any, dict[str, Memory]]],

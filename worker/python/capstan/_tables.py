@@ -2,6 +2,7 @@
 
 import gc
 import operator
+import threading
 import weakref
 from typing import Any, Callable, Iterator, Optional
 
@@ -9,6 +10,7 @@ from capstan import _arrays, _job, _session, optimizers
 from capstan._arrays import Memory
 from capstan._client import Error, Task, Work
 from capstan._future import Future, done
+from capstan._own_pace import Run, Snapshot
 from capstan._session import Session
 
 
@@ -16,11 +18,17 @@ class Table:
     """A tensor of fp32 that the job trains; capstan.table makes it.
 
     name, shape: as in the job.
+
+    In a job with own_pace a pull sees what the servers have, with all earlier pushes of this
+    process, and each push is an update of its own. Futures end in any order; their result raises
+    Failed if the servers have not done it, and Ended if the job is over, where a push may have
+    taken effect or not.
     """
 
-    def __init__(self, session: Session, name: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, job: "Job", name: str, shape: tuple[int, ...]) -> None:
         self.name, self.shape = name, shape
-        self._session = session
+        self._job = job
+        self._session = job._session
         self._pushed_in: Optional[Work] = None
         self._lent: list[weakref.ref[Any]] = []  # What pulls without a copy have returned.
 
@@ -31,8 +39,11 @@ class Table:
         copy: False returns the memory into which the values came, which the next batch overwrites.
             Nothing may hold it any more when the batch is finished.
 
-        Within the loop over capstan.batches the future is done at once. Raises Error outside of it.
+        Within the loop over capstan.batches the future is done at once. Raises Error outside of it,
+        unless the job has own_pace: then the array is the caller's.
         """
+        if self._session.own_pace:
+            return self._job._run().pull(self.name, None)
         values = self._session.values(self.name)
         content = memoryview(values).cast("B").toreadonly()
         if copy:
@@ -49,10 +60,16 @@ class Table:
             copied in between, except a buffer that is not row by row without gaps, such as the
             transpose of a matrix.
 
-        The future is done at once; the gradient leaves when the batch is finished. Raises Error for
+        The future is done at once; the gradient leaves when the batch is finished. In a job with
+        own_pace it leaves now, and must not be written before the future is done. Raises Error for
         another dtype or shape, a second push and outside of the loop over capstan.batches, and
         Diverged if a value is not finite.
         """
+        if self._session.own_pace:
+            what = f"the gradient of {self.name!r}"
+            memory = _arrays.memory_of(gradient, what)
+            memory.expect(what, "float32", self.shape)
+            return self._job._run().push(self.name, memory, None)
         work = self._session.current()
         if self._pushed_in is work:
             raise Error(f"iteration {work.iteration}: the gradient of {self.name!r} was pushed "
@@ -85,12 +102,12 @@ class RowTable(Table):
     """Rows of fp32 by key, of a table without a size; capstan.rows makes it.
 
     What it pulls and pushes are the rows of the current batch: [distinct keys, dim]. shape: () for
-    such tables.
+    such tables. In a job with own_pace `pull_rows` and `push_rows` take the keys.
     """
 
-    def __init__(self, session: Session, name: str, dim: int,
-                 keys: Callable[["Batch"], Any]) -> None:
-        super().__init__(session, name, ())
+    def __init__(self, job: "Job", name: str, dim: int,
+                 keys: Optional[Callable[["Batch"], Any]]) -> None:
+        super().__init__(job, name, ())
         self.dim = dim
         self._keys = keys
 
@@ -109,11 +126,51 @@ class RowTable(Table):
     def _shape_of(self, count: int) -> tuple[int, ...]:
         return (count // self.dim, self.dim)
 
-    def _keys_of(self, batch: "Batch") -> Memory:
+    def pull(self, *, copy: bool = True) -> Future[Any]:
+        """The rows of the current batch, as Table.pull has a table's values."""
+        self._expect_no_own_pace("pull_rows")
+        return super().pull(copy=copy)
+
+    def push(self, gradient: Any) -> Future[None]:
+        """Takes the gradient of the rows of the current batch, as Table.push does."""
+        self._expect_no_own_pace("push_rows")
+        return super().push(gradient)
+
+    def pull_rows(self, keys: Any) -> Future[Any]:
+        """The rows of any keys, in a job with own_pace: float32, [*keys, dim].
+
+        keys: int64, of any shape, repeated or not. A key without a row has initial values.
+        """
+        return self._job._run().pull(self.name, self._named(keys))
+
+    def push_rows(self, keys: Any, gradient: Any) -> Future[None]:
+        """Pushes the gradient of any keys' rows, in a job with own_pace: float32, [*keys, dim].
+
+        Those of a key that stands several times are added up. Raises as `push` does; both arrays are
+        read before this returns.
+        """
+        named = self._named(keys)
+        what = f"the gradient of {self.name!r}"
+        memory = _arrays.memory_of(gradient, what)
+        memory.expect(what, "float32", (*named.shape, self.dim))
+        return self._job._run().push(self.name, memory, named)
+
+    def _expect_no_own_pace(self, instead: str) -> None:
+        if self._session.own_pace:
+            raise Error(f"{self.name!r} has rows, of which a job with own_pace names the keys: "
+                        f"expected {instead}")
+
+    def _named(self, keys: Any) -> Memory:
         what = f"the keys of {self.name!r}"
-        memory = _arrays.memory_of(self._keys(batch), what)
+        memory = _arrays.memory_of(keys, what)
         memory.expect(what, "int64")
         return memory
+
+    def _keys_of(self, batch: "Batch") -> Memory:
+        if self._keys is None:
+            raise Error(f"{self.name!r} was made without keys, expected capstan.rows(keys=...), "
+                        "which names those of a batch")
+        return self._named(self._keys(batch))
 
 
 class Batch:
@@ -149,8 +206,9 @@ class Batch:
 class Job:
     """What this process trains; capstan.init makes it."""
 
-    def __init__(self, sync: str, slots: Optional[int], seed: int) -> None:
-        self._session = Session("capstan.init()", sync, slots, seed)
+    def __init__(self, sync: str, slots: Optional[int], seed: int, own_pace: bool) -> None:
+        self._session = Session("capstan.init()", sync, slots, seed, own_pace)
+        self._beginning = threading.Lock()
         self._tables: dict[str, Table] = {}
         self._initial: dict[str, bytes] = {}  # Of the run that declares the job.
 
@@ -169,7 +227,26 @@ class Job:
         """The job's name in the cluster. Raises Error before the first batch."""
         return self._task().job
 
+    def _run(self) -> Run:
+        """The operations of a job with own_pace, which begins with the first one."""
+        session = self._session
+        if not session.own_pace:
+            raise Error("keys of any choice, and snapshots, belong to capstan.init(own_pace=True)")
+        with self._beginning:
+            if session.run is None:
+                self._expect_tables()
+                session.declare_run(self._initial.__getitem__)
+                session.begin_run()
+        assert session.run is not None
+        return session.run
+
+    def _expect_tables(self) -> None:
+        if not self._tables:
+            raise Error("there is no capstan.table yet: make the tables before the batches")
+
     def _task(self) -> Task:
+        if self._session.own_pace:
+            self._run()
         if self._session.task is None:
             raise Error("the job is known from the first batch of capstan.batches on")
         return self._session.task
@@ -190,23 +267,24 @@ class Job:
         memory.expect(what, "float32")
         if memory.count == 0:
             raise Error(f"{what} has the shape {memory.shape}, expected at least one value")
-        table = Table(self._session, name, memory.shape)
+        table = Table(self, name, memory.shape)
         self._add(table)
         if _job.folder_to_declare_in() is not None:
             self._initial[name] = _arrays.copy_of_floats(memory)
         self._session.groups.append(_session.Group(rule, {name: memory.shape}))
         return table
 
-    def _add_rows(self, described: dict[str, Any], keys: Callable[[Batch], Any],
+    def _add_rows(self, described: dict[str, Any], keys: Optional[Callable[[Batch], Any]],
                   rule: _session.Rule) -> RowTable:
-        table = RowTable(self._session, described["name"], described["dim"], keys)
+        table = RowTable(self, described["name"], described["dim"], keys)
         self._add(table)
         self._session.rows[table.name] = _session.Rows(rule, described)
         return table
 
     def _batches(self, samples: int, batch_size: int, epochs: int) -> Iterator[Batch]:
-        if not self._session.groups:
-            raise Error("there is no capstan.table yet: make the tables before the batches")
+        self._expect_tables()
+        if self._session.own_pace:
+            raise Error("a job with own_pace has no batches: expected capstan.init() without it")
         self._session.declare(_at_least_1("samples", samples),
                               _at_least_1("batch_size", batch_size), _at_least_1("epochs", epochs),
                               self._initial.__getitem__)
@@ -248,19 +326,37 @@ def _current() -> Job:
     return _made
 
 
-def init(*, sync: str = "bsp", slots: Optional[int] = None, seed: int = 1) -> Job:
+def init(*, sync: Optional[str] = None, slots: Optional[int] = None, seed: int = 1,
+         own_pace: bool = False) -> Job:
     """Makes the job that this process trains, once.
 
-    sync: "bsp", "ssp:N" (at most N iterations of staleness) or "asp".
+    sync: "bsp", "ssp:N" (at most N iterations of staleness) or "asp". None: "bsp", or "asp" with
+        own_pace, which needs it.
     slots: BSP, batches of an iteration; None: one for each worker. With a number the model has the
         same bits for any number of workers.
     seed: of the order of samples and of each batch's `seed`.
+    own_pace: there are no batches. Each worker runs the script once, which pulls and pushes when it
+        likes, from any thread, and ends when it is done; an exception makes the job fail. A script
+        that is killed runs anew, and what it has pushed stays.
 
     Raises Error if there is a job or a capstan.torch.Optimizer, ValueError for another `sync`.
     """
     global _made
-    _made = Job(sync, slots, seed)
+    sync = sync or ("asp" if own_pace else "bsp")
+    if own_pace and (sync != "asp" or slots is not None):
+        raise ValueError(f"sync is {sync!r} and slots {slots}, expected 'asp' and None with "
+                         "own_pace")
+    _made = Job(sync, slots, seed, own_pace)
     return _made
+
+
+def snapshot(*, timeout: float = 60.0) -> Snapshot:
+    """All tables of a job with own_pace at one moment, while it goes on.
+
+    timeout: seconds, at most 60, to wait until the job stands still, which it does for some
+        milliseconds. Raises Failed, which says why there is none, and Error without own_pace.
+    """
+    return _current()._run().snapshot(timeout)
 
 
 def table(name: str, initial: Any, *, optimizer: Optional[_session.Rule] = None) -> Table:
@@ -276,7 +372,7 @@ def table(name: str, initial: Any, *, optimizer: Optional[_session.Rule] = None)
     return _current()._add_dense(name, initial, optimizer or optimizers.SGD(0.01))
 
 
-def rows(name: str, dim: int, *, keys: Callable[[Batch], Any],
+def rows(name: str, dim: int, *, keys: Optional[Callable[[Batch], Any]] = None,
          optimizer: Optional[_session.Rule] = None, initial_std: float = 0.01,
          admit_after: int = 0, evict_after_updates: int = 0, rows_max: int = 0,
          memory_mib: int = 0, buckets: Optional[int] = None) -> RowTable:
@@ -284,7 +380,7 @@ def rows(name: str, dim: int, *, keys: Callable[[Batch], Any],
 
     name: 1 to 64 letters, digits, '_', '.' and '-'. dim: floats a row.
     keys: the keys that a batch needs: int64, of any shape, repeated or not. It is asked before the
-        batch is computed, and often before the one in front of it.
+        batch is computed, and often before the one in front of it. A job with own_pace needs none.
     optimizer: a rule of capstan.optimizers. Default: SGD(0.01).
     initial_std: standard deviation of new rows.
     admit_after: a key gets a row at its n-th update; before, its gradients are dropped. 0: the
