@@ -22,17 +22,18 @@ namespace {
 
 // The parser fills in these arguments before the command runs.
 struct SubmitArguments {
-  std::string file;
-  std::vector<std::string> overrides;
+  JobSource source;
   std::vector<std::string> labels;
   std::string note;
   bool no_wait = false;
   bool replace_model = false;
   bool skip_data_check = false;
+  bool logs = false;
+  bool stop_on_interrupt = false;
 };
 
 int Submit(const Settings& settings, const SubmitArguments& arguments) {
-  const auto spec = LoadCheckedJob(arguments.file, arguments.overrides,
+  const auto spec = LoadCheckedJob(arguments.source,
                                    arguments.skip_data_check ? DataCheck::kSkip : DataCheck::kDo);
   if (!spec.ok()) return FailJobFile(spec.status());
   v1::SubmitJobRequest request;
@@ -66,7 +67,9 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
   }
   if (arguments.no_wait) return kExitDone;
   const Interrupts interrupts;
-  return FollowToEnd(scheduler, job, settings.format(), AfterSignal::kGoesOn);
+  return FollowToEnd(scheduler, job, settings.format(),
+                     arguments.stop_on_interrupt ? AfterSignal::kStopJob : AfterSignal::kGoesOn,
+                     arguments.logs ? Show::kLogs : Show::kProgress);
 }
 
 int List(const Settings& settings, const JobSelection& selection) {
@@ -163,13 +166,10 @@ void AddSubmit(CLI::App& job, CommandLine& line) {
       "  capstan job submit job.textproto --set training.epochs=3 --set resources.workers=4\n"
       "  capstan job submit job.json --no-wait -o json\n"
       "Exit code: 0 the job succeeded, 1 it failed or was stopped, 2 bad job file,\n"
-      "75 the scheduler cannot be reached, 130 interrupted (the job goes on).",
+      "75 the scheduler cannot be reached, 130 interrupted (the job goes on, or see\n"
+      "--stop-on-interrupt).",
       line, [arguments](const Settings& settings) { return Submit(settings, *arguments); });
-  submit->add_option("FILE", arguments->file, "Job file: protobuf text format or JSON")->required();
-  submit
-      ->add_option("--set", arguments->overrides, "Override a field: FIELD=VALUE; may be repeated")
-      ->type_name("FIELD=VALUE")
-      ->allow_extra_args(false);
+  AddJobSource(submit, &arguments->source);
   submit
       ->add_option("--label", arguments->labels,
                    "KEY=VALUE, beside those of the job file (KEY-: without that one); may be "
@@ -179,6 +179,10 @@ void AddSubmit(CLI::App& job, CommandLine& line) {
   submit->add_option("--note", arguments->note, "Free text that the job has for people")
       ->type_name("TEXT");
   submit->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
+  submit->add_flag("--logs", arguments->logs,
+                   "While following, also print what the tasks write: \"[rank N] ...\"");
+  submit->add_flag("--stop-on-interrupt", arguments->stop_on_interrupt,
+                   "Ctrl-C and SIGTERM stop the job; without this it goes on");
   submit->add_flag("--replace", arguments->replace_model,
                    "Where the output folder holds a model already: replace it at the job's end. "
                    "Without this such a job is refused");
