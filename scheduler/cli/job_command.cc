@@ -13,6 +13,7 @@
 #include "scheduler/cli/interrupts.h"
 #include "scheduler/cli/job_records_command.h"
 #include "scheduler/cli/submit.h"
+#include "scheduler/cli/upload.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/job_selection.h"
 #include "scheduler/cli/view/job_view.h"
@@ -28,6 +29,7 @@ struct SubmitArguments {
   bool no_wait = false;
   bool replace_model = false;
   bool skip_data_check = false;
+  bool upload_weights = false;
   bool logs = false;
   bool stop_on_interrupt = false;
 };
@@ -50,6 +52,10 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
   }
   if (!arguments.note.empty()) request.mutable_spec()->set_note(arguments.note);
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
+  if (arguments.upload_weights) {
+    const absl::Status sent = UploadWeights(scheduler, request.mutable_spec());
+    if (!sent.ok()) return Fail(sent);
+  }
   request.set_replace_model(arguments.replace_model);
   const auto submitted = SubmitPatiently(scheduler, std::move(request));
   if (!submitted.ok()) return Fail(submitted.status());
@@ -179,6 +185,9 @@ void AddSubmit(CLI::App& job, CommandLine& line) {
   submit->add_option("--note", arguments->note, "Free text that the job has for people")
       ->type_name("TEXT");
   submit->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
+  submit->add_flag("--upload-weights", arguments->upload_weights,
+                   "Send the file of training.initial_weights, which the scheduler's host need not "
+                   "have");
   submit->add_flag("--logs", arguments->logs,
                    "While following, also print what the tasks write: \"[rank N] ...\"");
   submit->add_flag("--stop-on-interrupt", arguments->stop_on_interrupt,
