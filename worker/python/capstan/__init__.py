@@ -1,7 +1,7 @@
 """Capstan: train with a parameter server from Python.
 
-`capstan.torch` trains PyTorch modules; `capstan run train.py` starts a script on a cluster of this
-machine. Needs Python 3.10 or newer, and PyTorch for `capstan.torch`.
+`capstan.torch` trains PyTorch modules; `capstan run train.py` trains by a script on the workers of
+a cluster. Needs Python 3.10 or newer, and PyTorch for `capstan.torch`.
 """
 
 from capstan import optimizers
