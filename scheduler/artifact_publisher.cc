@@ -10,6 +10,7 @@
 #include "common/types/staging.h"
 #include "scheduler/initial_checkpoint.h"
 #include "scheduler/job_checkpoint.h"
+#include "scheduler/uploads.h"
 
 namespace capstan::scheduler {
 
@@ -30,7 +31,10 @@ void ArtifactPublisher::Post(FileWork work) {
     thread_.Post([this, what = std::move(model)] { Publish(what); });
   }
   for (const std::shared_ptr<const AdmittedJob>& job : work.over) {
-    thread_.Post([this, job] { RemoveInitialWeights(*job); });
+    thread_.Post([this, job] {
+      RemoveInitialWeights(*job);
+      RemoveUpload(*job);
+    });
   }
   if (!work.left.empty()) {
     thread_.Post([left = std::move(work.left)] {
@@ -98,6 +102,13 @@ void ArtifactPublisher::RemoveInitialWeights(const AdmittedJob& job) {
       RemoveInitialCheckpoint(disk_, InitialCheckpointPath(data_folder_, job));
   if (removed.ok()) return;
   LogWarning({.job = job.plan.id}, "its initial weights stay: {}", std::string(removed.message()));
+}
+
+void ArtifactPublisher::RemoveUpload(const AdmittedJob& job) {
+  const auto uploaded =
+      UploadedFile(data_folder_, job.plan.owner, job.submitted.training().initial_weights());
+  if (!uploaded.ok() || uploaded->empty()) return;  // Its owner has sent others since.
+  disk_.Remove(*uploaded).IgnoreError();            // It goes when its owner sends others.
 }
 
 }  // namespace capstan::scheduler

@@ -49,6 +49,7 @@ class ArtifactPublisher {
   void Publish(const CheckpointPublish& publish, const AdmittedJob& job)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
   void Publish(const ModelPublish& publish) ABSL_LOCKS_EXCLUDED(state_->mutex());
+  void RemoveUpload(const AdmittedJob& job);  // What its owner has sent for it, if anything.
   void RemoveGivenUpIn(const std::string& folder) ABSL_LOCKS_EXCLUDED(removal_mutex_);
   void RemoveCheckpointsOf(const JobId& job) ABSL_LOCKS_EXCLUDED(state_->mutex(), removal_mutex_);
 

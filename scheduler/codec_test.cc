@@ -415,6 +415,27 @@ TEST_CASE("Codec: a job's status says where its model is kept, and until when", 
   CHECK(status.model_kept_until_unix_ms() == 1005000);
 }
 
+TEST_CASE("Codec: the job of a program has an accuracy once the program has counted one",
+          "[scheduler]") {
+  JobView view = SmallView();
+  AdmittedJob job = *SmallJob();
+  const auto objective = [&] {
+    v1::JobStatus status;
+    EncodeJobStatus(view, job, Calendar(At(0), absl::FromUnixSeconds(1000)), At(10),
+                    StatusDetail::kList, status);
+    return status.objective();
+  };
+  view.accuracy = view.results[0].train_accuracy = 0;
+  CHECK(objective() == v1::CLICKS);
+  job.spec.mutable_program();
+  CHECK(objective() == v1::UNLABELED);
+  view.accuracy = 0.1;
+  CHECK(objective() == v1::CLICKS);
+  view.accuracy = 0;
+  view.results[0].train_accuracy = 0.1;
+  CHECK(objective() == v1::CLICKS);
+}
+
 TEST_CASE("Codec: a job's status", "[scheduler]") {
   const JobView view = SmallView();
   const Calendar calendar(At(0), absl::FromUnixSeconds(1000));

@@ -271,6 +271,7 @@ absl::StatusOr<JobCheck> CheckJobInChild(const JobCheckLimits& limits, const v1:
   if (const AllowedPaths* const allowed = Confinement(); allowed != nullptr) {
     request.set_confined(true);
     request.mutable_allow_path()->Assign(allowed->rules().begin(), allowed->rules().end());
+    request.mutable_allow_path()->Add(limits.more_paths.begin(), limits.more_paths.end());
   }
   CAPSTAN_ASSIGN_OR_RETURN(const Descriptor input, FileOf(request.SerializeAsString()));
   int ends[2];

@@ -31,6 +31,7 @@ inline constexpr char kCheckJobFlag[] = "--check-job";  // The program's only ar
 struct JobCheckLimits {
   int64_t memory_bytes = int64_t{16} << 30;  // > 0. The largest images of a split take 8 GiB.
   absl::Duration time = absl::Minutes(30);   // > 0. Wall time, and likewise processor time.
+  std::vector<std::string> more_paths;       // The child may read them, beside Confinement().
   std::string program = "/proc/self/exe";    // For tests.
   std::vector<std::string> args = {kCheckJobFlag};
 };

@@ -15,12 +15,13 @@
 #include "scheduler/initial_checkpoint.h"
 #include "scheduler/job_checkpoint.h"
 #include "scheduler/plugin_digests.h"
+#include "scheduler/uploads.h"
 
 namespace capstan::scheduler {
 
 JobSubmission::JobSubmission(const std::string& data_folder, const std::string& cluster_id,
-                             const AllowedPaths* allowed, JobChecker check_job,
-                             DurableState* state, ArtifactPublisher* artifacts)
+                             const AllowedPaths* allowed, JobChecker check_job, DurableState* state,
+                             ArtifactPublisher* artifacts)
     : data_folder_(data_folder),
       cluster_id_(cluster_id),
       allowed_(allowed),
@@ -47,17 +48,33 @@ absl::Status JobSubmission::Submit(const v1::SubmitJobRequest& request, const Jo
 
 absl::Status JobSubmission::Check(const v1::SubmitJobRequest& request, const JobCaller& caller,
                                   const Call<v1::SubmitJobResponse>& call) {
-  if (allowed_ != nullptr) {
-    const std::string user = NameOf(caller);
-    CAPSTAN_RETURN_IF_ERROR(CheckJobPaths(*allowed_, user, request.spec()));
-    const std::string& restore = request.restore_folder();
-    if (!restore.empty()) {
-      CAPSTAN_RETURN_IF_ERROR(Annotate(allowed_->Check(user, restore), "restore_folder"));
-    }
-  }
+  CAPSTAN_ASSIGN_OR_RETURN(
+      const std::string uploaded,
+      UploadedFile(data_folder_, OwnerFor(caller), request.spec().training().initial_weights()));
+  CAPSTAN_RETURN_IF_ERROR(CheckPaths(request, caller, uploaded));
+  return Admit(request, caller, uploaded, call);
+}
+
+absl::Status JobSubmission::CheckPaths(const v1::SubmitJobRequest& request, const JobCaller& caller,
+                                       const std::string& uploaded) const {
+  if (allowed_ == nullptr) return absl::OkStatus();
+  const std::string user = NameOf(caller);
+  v1::JobSpec spec = request.spec();
+  if (!uploaded.empty()) spec.mutable_training()->clear_initial_weights();
+  CAPSTAN_RETURN_IF_ERROR(CheckJobPaths(*allowed_, user, spec));
+  const std::string& restore = request.restore_folder();
+  if (restore.empty()) return absl::OkStatus();
+  return Annotate(allowed_->Check(user, restore), "restore_folder");
+}
+
+absl::Status JobSubmission::Admit(const v1::SubmitJobRequest& request, const JobCaller& caller,
+                                  const std::string& uploaded,
+                                  const Call<v1::SubmitJobResponse>& call) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string folder,
                            FolderToRestore(request, caller, *call.response));
-  CAPSTAN_ASSIGN_OR_RETURN(JobCheck check, check_job_(request.spec()));
+  v1::JobSpec spec = request.spec();
+  if (!uploaded.empty()) spec.mutable_training()->set_initial_weights(uploaded);
+  CAPSTAN_ASSIGN_OR_RETURN(JobCheck check, check_job_(spec));
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec(), std::move(check)));
   job.plan.submission_id = request.submission_id();
   job.plan.owner = OwnerFor(caller);

@@ -1,11 +1,13 @@
 // capstan-scheduler: parses the flags and connects the scheduler's objects.
 #include <CLI/App.hpp>
 #include <CLI/Formatter.hpp>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -32,6 +34,8 @@
 #include "scheduler/scheduler_service.h"
 #include "scheduler/store/sqlite_store.h"
 #include "scheduler/task_logs/task_logs_service.h"
+#include "scheduler/uploads.h"
+#include "scheduler/uploads_service.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -81,6 +85,10 @@ absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
   JobCheckLimits limits;
   limits.memory_bytes = int64_t{flags.admission_memory_mib} << 20;
   CAPSTAN_ASSIGN_OR_RETURN(limits.time, ParsePositive("admission-time", flags.admission_time));
+  std::error_code error;
+  const auto data_folder = std::filesystem::absolute(flags.data_dir, error).lexically_normal();
+  if (error) return absl::UnavailableError(absl::StrCat(flags.data_dir, ": ", error.message()));
+  limits.more_paths = {UploadsFolder(data_folder.string())};
   options.check_job = [limits](const v1::JobSpec& spec) { return CheckJobInChild(limits, spec); };
   options.core.record_interval = kRecordInterval;
   options.core.ended_jobs_max = static_cast<size_t>(flags.keep_jobs);
@@ -152,13 +160,15 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
                              [&](const std::string& folder, const JobCaller& caller) {
                                return service->rights().MayReadFrom(folder, caller);
                              }});
+  UploadsService uploads(options.data_folder, &disk, &clock);
   CAPSTAN_RETURN_IF_ERROR(logs.Start());
   service->Start();
   files.Start();
+  uploads.Start();
   CAPSTAN_ASSIGN_OR_RETURN(const auto server,
                            GrpcServer::Start({.listen = flags.daemon.listen,
                                               .reflection = flags.daemon.reflection,
-                                              .services = {service.get(), &files, &logs},
+                                              .services = {service.get(), &files, &logs, &uploads},
                                               .credentials = credentials.get(),
                                               .audit = audit.get()}));
   CAPSTAN_ASSIGN_OR_RETURN(const HostPort listener, ParseHostPort(server->address()));
@@ -173,6 +183,7 @@ absl::Status Serve(const Flags& flags, SchedulerService::Options options) {
   if (failure.ok()) LogInfo({}, "shuts down on signal {}", signal);
   service->Stop();
   files.Stop();
+  uploads.Stop();
   logs.Stop();
   server->Shutdown(kShutdownGrace);
   return failure.ok() ? failure : Annotate(failure, "the scheduler's state cannot be written");

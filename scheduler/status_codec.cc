@@ -77,6 +77,16 @@ v1::Objective EncodeObjective(Objective objective) {
   return v1::CLASSES;
 }
 
+// Returns what the figures of the job mean. A program says for each batch how many samples it had
+// right, and may count none: then its job has no accuracy, so far.
+v1::Objective ObjectiveOf(const JobView& view, const AdmittedJob& job) {
+  const bool counted =
+      view.accuracy > 0 || std::any_of(view.results.begin(), view.results.end(),
+                                       [](const EpochResult& r) { return r.train_accuracy > 0; });
+  if (job.spec.has_program() && !counted) return v1::UNLABELED;
+  return EncodeObjective(job.plan.objective);
+}
+
 void EncodeEvent(const JobEvent& event, const Calendar& calendar, v1::JobEvent& out) {
   out.set_kind(static_cast<v1::JobEvent::Kind>(event.kind));  // Both enums have the same numbers.
   out.set_node_id(event.node);
@@ -134,7 +144,7 @@ void EncodeJobStatus(const JobView& view, const AdmittedJob& job, const Calendar
   if (view.started) out.set_started_unix_ms(calendar.UnixMs(*view.started));
   if (view.ended) out.set_ended_unix_ms(calendar.UnixMs(*view.ended));
   out.set_mode(job.mode);
-  out.set_objective(EncodeObjective(job.plan.objective));
+  out.set_objective(ObjectiveOf(view, job));
   if (view.started) out.set_epoch(std::min(view.epoch.value() + 1, job.plan.epochs));
   out.set_epochs(job.plan.epochs);
   out.set_model_directory(view.model_folder.empty() ? job.output_directory : view.model_folder);

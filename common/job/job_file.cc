@@ -1,5 +1,7 @@
 #include "common/job/job_file.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -68,6 +70,22 @@ std::string Enclosing(const std::string& path) {
   return cut == std::string::npos ? "" : path.substr(0, cut);
 }
 
+// Removes from `under` the lists that `over` has, too: a merge would append to them.
+void RemoveReplacedLists(const google::protobuf::Message& over, google::protobuf::Message* under) {
+  const google::protobuf::Reflection& reflection = *over.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(over, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (field->is_map()) continue;
+    if (field->is_repeated()) {
+      reflection.ClearField(under, field);
+    } else if (field->message_type() != nullptr && reflection.HasField(*under, field)) {
+      RemoveReplacedLists(reflection.GetMessage(over, field),
+                          reflection.MutableMessage(under, field));
+    }
+  }
+}
+
 }  // namespace
 
 void ResolvePaths(const std::string& folder, v1::JobSpec* spec) {
@@ -125,6 +143,14 @@ absl::Status JobFile::Set(const std::string& assignment) {
   return absl::OkStatus();
 }
 
+void JobFile::FillIn(const JobFile& base) {
+  v1::JobSpec merged = base.spec_;
+  RemoveReplacedLists(spec_, &merged);
+  merged.MergeFrom(spec_);
+  spec_ = std::move(merged);
+  bases_.emplace_back(base.name_, base.positions_);
+}
+
 std::string JobFile::Render(const Diagnostic& diagnostic) const {
   if (diagnostic.field.empty()) return absl::StrCat(name_, ": ", diagnostic.message);
   for (std::string path = diagnostic.field; !path.empty(); path = Enclosing(path)) {
@@ -138,6 +164,11 @@ std::string JobFile::Render(const Diagnostic& diagnostic) const {
     const auto position = positions_.find(path);
     if (position != positions_.end()) {
       return absl::StrCat(At(name_, position->second), ": ", told.ToString());
+    }
+    for (const auto& [name, positions] : bases_) {
+      const auto there = positions.find(path);
+      if (there == positions.end()) continue;
+      return absl::StrCat(At(name, there->second), ": ", told.ToString());
     }
   }
   return absl::StrCat(name_, ": ", diagnostic.ToString());

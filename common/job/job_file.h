@@ -13,6 +13,7 @@
 #define CAPSTAN_COMMON_JOB_JOB_FILE_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -48,6 +49,10 @@ class JobFile {
   // unchanged.
   absl::Status Set(const std::string& assignment);
 
+  // Takes from `base` the fields that this job lacks. What both have, also a list, a kind of
+  // optimizer or a value that was overridden before, stays this job's; maps have the keys of both.
+  void FillIn(const JobFile& base);
+
   const v1::JobSpec& spec() const { return spec_; }
   const std::string& name() const { return name_; }
 
@@ -62,6 +67,8 @@ class JobFile {
   v1::JobSpec spec_;
   FieldPositions positions_;
   absl::btree_map<std::string, std::string> overrides_;  // Field path -> the assignment.
+  // Names of the files that have filled it in, and what stands where in them.
+  std::vector<std::pair<std::string, FieldPositions>> bases_;
 };
 
 // Makes the job's relative paths absolute, starting at `folder` (absolute), and removes the steps

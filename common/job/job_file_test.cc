@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/job/diagnostic.h"
 #include "common/job/validate.h"
 #include "common/testing/status_matchers.h"
 
@@ -319,6 +320,31 @@ TEST_CASE("JobFile: files are read from disk, and what is no job file is refused
   std::filesystem::resize_file(folder + "/large", (16 << 20) + 1);
   CHECK_STATUS(JobFile::Load(folder + "/large"), absl::StatusCode::kInvalidArgument,
                "got 16777217 bytes, expected a job file of at most 16777216");
+}
+
+TEST_CASE("JobFile: another file fills in what it lacks, and is named in errors", "[job]") {
+  JobFile file = Parse("job.json", R"({"training": {"epochs": 2}, "optimizer": {"sgd": {}},
+      "program": {"command": ["a", "b"]}, "labels": {"k": "mine"}})");
+  REQUIRE_OK(file.Set("training.seed=4"));
+  file.FillIn(Parse("base.textproto", R"(training { epochs: 9 seed: 9 batch_size: -8 }
+      optimizer { adam {} learning_rate: 0.5 }
+      program { command: "c" directory: "/d" }
+      resources { workers: 0 }
+      labels { key: "k" value: "base's" } labels { key: "l" value: "base's" })"));
+  const v1::JobSpec& spec = file.spec();
+  CHECK(spec.training().epochs() == 2);
+  CHECK(spec.training().seed() == 4);
+  CHECK(spec.training().batch_size() == -8);
+  CHECK(spec.optimizer().has_sgd());
+  CHECK(spec.optimizer().learning_rate() == 0.5f);
+  CHECK(spec.program().command_size() == 2);
+  CHECK(spec.program().directory() == "/d");
+  CHECK(spec.labels().at("k") == "mine");
+  CHECK(spec.labels().at("l") == "base's");
+  CHECK(file.Render(GotExpected("training.batch_size", "-8", "at least 1")) ==
+        "base.textproto:1:30: training.batch_size: got -8, expected at least 1");
+  CHECK(file.Render(GotExpected("training.epochs", "2", "1")) ==
+        "job.json:1:15: training.epochs: got 2, expected 1");
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ constexpr std::array kPolicy = {
     MethodPolicy{"/capstan.v1.Scheduler/SyncTask", kWorkers, Audit::kRefusals},
     MethodPolicy{"/capstan.v1.TaskLogs/KeepTaskLog", kWorkers, Audit::kRefusals},
     MethodPolicy{"/capstan.v1.TaskLogs/ReadKeptLog", kUsers, Audit::kReads},
+    MethodPolicy{"/capstan.v1.Uploads/Finish", kUsers, Audit::kAll},
+    MethodPolicy{"/capstan.v1.Uploads/WritePiece", kUsers, Audit::kRefusals},
     MethodPolicy{"/capstan.v1.Worker/ReadTaskLog", kUsers, Audit::kReads},
     MethodPolicy{"/grpc.health.v1.Health/Check", kAll, Audit::kRefusalsOfBytes},
     MethodPolicy{"/grpc.health.v1.Health/Watch", kAll, Audit::kRefusalsOfBytes},

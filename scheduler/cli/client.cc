@@ -42,7 +42,8 @@ SchedulerClient::SchedulerClient(const Setting& scheduler, const Credentials* cr
       credentials_(credentials),
       channel_(MakeChannel(scheduler.value, ChannelKind::kControl, credentials)),
       stub_(v1::Scheduler::NewStub(channel_)),
-      logs_stub_(v1::TaskLogs::NewStub(channel_)) {}
+      logs_stub_(v1::TaskLogs::NewStub(channel_)),
+      uploads_stub_(v1::Uploads::NewStub(channel_)) {}
 
 // gRPC makes progress on a connection only while a call or this function waits. With only calls
 // that fail at once, it would find a returned scheduler up to five seconds late.
@@ -124,6 +125,22 @@ absl::StatusOr<v1::ReadTaskLogResponse> SchedulerClient::ReadKeptLog(
     const v1::ReadTaskLogRequest& request) {
   auto response = Call<v1::ReadTaskLogResponse>(*logs_stub_, &v1::TaskLogs::Stub::ReadKeptLog,
                                                 request, kCallTimeout);
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
+
+absl::StatusOr<v1::UploadPieceResponse> SchedulerClient::WriteUpload(
+    const v1::UploadPieceRequest& request) {
+  auto response = Call<v1::UploadPieceResponse>(*uploads_stub_, &v1::Uploads::Stub::WritePiece,
+                                                request, kCallTimeout);
+  if (!response.ok()) return Explain(response.status());
+  return response;
+}
+
+absl::StatusOr<v1::FinishUploadResponse> SchedulerClient::FinishUpload(
+    const v1::FinishUploadRequest& request) {
+  auto response = Call<v1::FinishUploadResponse>(*uploads_stub_, &v1::Uploads::Stub::Finish,
+                                                 request, kPullTimeout);
   if (!response.ok()) return Explain(response.status());
   return response;
 }

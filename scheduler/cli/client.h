@@ -23,6 +23,7 @@
 #include "proto/parameter_server.grpc.pb.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "proto/task_logs.grpc.pb.h"
+#include "proto/uploads.grpc.pb.h"
 #include "proto/worker.grpc.pb.h"
 #include "scheduler/cli/settings.h"
 
@@ -79,6 +80,10 @@ class SchedulerClient {
   absl::StatusOr<v1::SaveCheckpointResponse> SaveCheckpoint(const std::string& job_id,
                                                             uint64_t asked_id, absl::Duration wait);
 
+  // Send a file in pieces (proto/uploads.proto); upload.h sends a whole one.
+  absl::StatusOr<v1::UploadPieceResponse> WriteUpload(const v1::UploadPieceRequest& request);
+  absl::StatusOr<v1::FinishUploadResponse> FinishUpload(const v1::FinishUploadRequest& request);
+
   const std::string& address() const { return scheduler_.value; }
   const Credentials* credentials() const { return credentials_; }
 
@@ -95,6 +100,7 @@ class SchedulerClient {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Scheduler::Stub> stub_;
   const std::unique_ptr<v1::TaskLogs::Stub> logs_stub_;
+  const std::unique_ptr<v1::Uploads::Stub> uploads_stub_;
 };
 
 class ServerClient {

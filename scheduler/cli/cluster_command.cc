@@ -40,9 +40,9 @@ struct ClusterArguments {
   int servers = 2;
   int workers = 2;
   bool foreground = false;
-  std::string job_file;
-  std::vector<std::string> overrides;
+  JobSource job;
   bool replace_model = false;
+  bool logs = false;
   std::vector<std::string> allow_path;
   std::vector<std::string> rule_plugins;
 };
@@ -92,9 +92,9 @@ std::vector<std::string> AllowedTo(const ClusterArguments& arguments) {
   folders.push_back(std::filesystem::current_path(error).string());
   folders.push_back(std::filesystem::temp_directory_path(error).string());
   folders.push_back(Environment::OfProcess().variable("HOME").value_or(""));
-  if (!arguments.job_file.empty()) {
-    const auto job = std::filesystem::absolute(arguments.job_file, error);
-    folders.push_back(job.parent_path().string());
+  for (const std::string& file : {arguments.job.file, arguments.job.base}) {
+    if (file.empty()) continue;
+    folders.push_back(std::filesystem::absolute(file, error).parent_path().string());
   }
   for (std::string& folder : folders) {
     folder = std::filesystem::path(folder).lexically_normal().string();
@@ -167,14 +167,13 @@ int Up(const Settings& settings, const ClusterArguments& arguments) {
     Print(absl::StrCat("cluster in ", *directory, "\n", ProcessTable(output)));
     const bool is_default = arguments.directory.empty();
     const std::string dir = is_default ? "" : absl::StrCat(" --dir ", *directory);
-    Print(absl::StrCat(
-        "\n",
-        is_default ? ""
-                   : absl::StrCat("export CAPSTAN_SCHEDULER=", cluster->scheduler(),
-                                  " CAPSTAN_TLS_DIR=", cluster->tls_dir(), "\n"),
-        "capstan job submit FILE\n",
-        arguments.foreground ? "Ctrl-C takes it down.\n"
-                             : absl::StrCat("capstan cluster down", dir, "\n")));
+    Print(absl::StrCat("\n",
+                       is_default ? ""
+                                  : absl::StrCat("export CAPSTAN_SCHEDULER=", cluster->scheduler(),
+                                                 " CAPSTAN_TLS_DIR=", cluster->tls_dir(), "\n"),
+                       "capstan job submit FILE\n",
+                       arguments.foreground ? "Ctrl-C takes it down.\n"
+                                            : absl::StrCat("capstan cluster down", dir, "\n")));
   }
   return arguments.foreground ? StayInForeground(*directory, *cluster) : kExitDone;
 }
@@ -182,25 +181,26 @@ int Up(const Settings& settings, const ClusterArguments& arguments) {
 // Submits a job to the running cluster and follows it. A signal stops the job, because its cluster
 // will end. Returns the exit code.
 int RunJob(const Settings& settings, const ClusterFile& cluster, const v1::JobSpec& spec,
-           bool replace_model) {
+           const ClusterArguments& arguments) {
   const auto credentials = Credentials::Read(cluster.tls_dir());
   if (!credentials.ok()) return Fail(credentials.status());
   SchedulerClient scheduler({cluster.scheduler(), "the local cluster"}, credentials->get());
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
-  request.set_replace_model(replace_model);
+  request.set_replace_model(arguments.replace_model);
   const auto submitted = SubmitPatiently(scheduler, std::move(request));
   if (!submitted.ok()) return Fail(submitted.status());
   if (settings.format() != OutputFormat::kJson) {
     Print(absl::StrCat("submitted ", submitted->job_id(), "\n"));
   }
-  return FollowToEnd(scheduler, submitted->job_id(), settings.format(), AfterSignal::kStopJob);
+  return FollowToEnd(scheduler, submitted->job_id(), settings.format(), AfterSignal::kStopJob,
+                     arguments.logs ? Show::kLogs : Show::kProgress);
 }
 
 int Run(const Settings& settings, const ClusterArguments& arguments) {
   const auto directory = DirectoryOf(arguments);
   if (!directory.ok()) return Fail(directory.status());
-  const auto spec = LoadCheckedJob(arguments.job_file, arguments.overrides, DataCheck::kDo);
+  const auto spec = LoadCheckedJob(arguments.job, DataCheck::kDo);
   if (!spec.ok()) return FailJobFile(spec.status());
   const Interrupts interrupts;
   const auto cluster = Start(arguments, *directory, /*end_with_parent=*/true);
@@ -210,7 +210,7 @@ int Run(const Settings& settings, const ClusterArguments& arguments) {
     Print(absl::StrCat("started a scheduler, ", arguments.servers, " servers and ",
                        arguments.workers, " workers in ", *directory, "\n"));
   }
-  const int exit_code = RunJob(settings, *cluster, *spec, arguments.replace_model);
+  const int exit_code = RunJob(settings, *cluster, *spec, arguments);
   if (!json) {
     Print(absl::StrCat("  logs       ", *directory, "/logs, and of tasks: ", *directory,
                        "/worker-*\n"));
@@ -331,10 +331,8 @@ void AddClusterCommands(CLI::App& cluster, CommandLine& line) {
       "Exit code: the job's; 130 or 143 when interrupted.",
       line, arguments, Run);
   AddSize(run, arguments);
-  run->add_option("FILE", arguments->job_file, "Job file")->required();
-  run->add_option("--set", arguments->overrides, "Override a field: FIELD=VALUE; may be repeated")
-      ->type_name("FIELD=VALUE")
-      ->allow_extra_args(false);
+  AddJobSource(run, &arguments->job);
+  run->add_flag("--logs", arguments->logs, "Also print what the tasks write: \"[rank N] ...\"");
   run->add_flag("--replace", arguments->replace_model,
                 "Where the output folder holds a model already: replace it at the job's end");
 

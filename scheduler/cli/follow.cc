@@ -11,6 +11,7 @@
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/job_logs.h"
 #include "scheduler/cli/patience.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/progress.h"
@@ -18,7 +19,8 @@
 namespace capstan::cli {
 namespace {
 
-constexpr absl::Duration kWaitLimit = absl::Milliseconds(500);  // Longest delay of a signal.
+constexpr absl::Duration kWaitLimit = absl::Milliseconds(500);     // Longest delay of a signal.
+constexpr absl::Duration kLogsInterval = absl::Milliseconds(200);  // Between reads of the logs.
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(150);
 constexpr int kColumnsDefault = 80;
 
@@ -43,7 +45,7 @@ class Screen {
 
   void Line(const std::string& line) {
     Clear();
-    if (show_ == Show::kProgress) Print(absl::StrCat(line, "\n"));
+    if (show_ != Show::kNothing) Print(absl::StrCat(line, "\n"));
   }
 
   void Bar(const std::string& bar) {
@@ -74,12 +76,23 @@ absl::StatusOr<v1::JobStatus> FollowJob(SchedulerClient& scheduler, const std::s
                     {.limit = options.patience,
                      .meanwhile = "the job goes on",
                      .say = [&screen](const std::string& line) { screen.Line(line); }});
+  const bool shows_logs = options.show == Show::kLogs;
+  JobLogs logs(scheduler, job_id,
+               {.prefix = JobLogs::Options::Prefix::kAlways,
+                .print = [&screen](const std::string& line) { screen.Line(line); },
+                .say = [&screen](const std::string& line) { screen.Line(line); }});
   uint64_t revision = 0;
   while (Interrupts::Signal() == 0) {
-    const absl::StatusOr<v1::JobStatus> job = scheduler.WaitJob(job_id, revision, kWaitLimit);
+    const absl::StatusOr<v1::JobStatus> job =
+        scheduler.WaitJob(job_id, revision, shows_logs ? kLogsInterval : kWaitLimit);
     if (patience.AsksAgain(job.status())) continue;
     if (!job.ok()) return job.status();
     revision = job->revision();
+    if (shows_logs && HasEnded(job->state())) {
+      logs.ReadToEnd(*job);
+    } else if (shows_logs) {
+      logs.Read(*job);
+    }
     view.SetColumns(TerminalColumns());
     const ProgressView::Update update = view.Step(*job, clock.Now());
     for (const std::string& line : update.lines) screen.Line(line);

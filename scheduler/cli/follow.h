@@ -1,4 +1,5 @@
-// FollowJob: shows a job's progress until it ends, is interrupted, or the scheduler stays away.
+// FollowJob: shows a job's progress, and on demand what its tasks write, until it ends, is
+// interrupted, or the scheduler stays away.
 //
 // Thread safety: main thread; an Interrupts object must exist.
 #ifndef CAPSTAN_SCHEDULER_CLI_FOLLOW_H_
@@ -13,7 +14,8 @@
 
 namespace capstan::cli {
 
-enum class Show { kProgress, kNothing };
+// kLogs: progress, and what the tasks write, each line after "[rank N] ".
+enum class Show { kProgress, kLogs, kNothing };
 
 struct FollowOptions {
   Show show = Show::kProgress;

@@ -12,6 +12,7 @@
 #include "scheduler/cli/interrupts.h"
 #include "scheduler/cli/job_records_command.h"
 #include "scheduler/cli/submit.h"
+#include "scheduler/cli/upload.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/job_selection.h"
 #include "scheduler/cli/view/job_view.h"
@@ -21,17 +22,19 @@ namespace {
 
 // The parser fills in these arguments before the command runs.
 struct SubmitArguments {
-  std::string file;
-  std::vector<std::string> overrides;
+  JobSource source;
   std::vector<std::string> labels;
   std::string note;
   bool no_wait = false;
   bool replace_model = false;
   bool skip_data_check = false;
+  bool upload_weights = false;
+  bool logs = false;
+  bool stop_on_interrupt = false;
 };
 
 int Submit(const Settings& settings, const SubmitArguments& arguments) {
-  const auto spec = LoadCheckedJob(arguments.file, arguments.overrides,
+  const auto spec = LoadCheckedJob(arguments.source,
                                    arguments.skip_data_check ? DataCheck::kSkip : DataCheck::kDo);
   if (!spec.ok()) return FailJobFile(spec.status());
   v1::SubmitJobRequest request;
@@ -48,6 +51,10 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
   }
   if (!arguments.note.empty()) request.mutable_spec()->set_note(arguments.note);
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
+  if (arguments.upload_weights) {
+    const absl::Status sent = UploadWeights(scheduler, request.mutable_spec());
+    if (!sent.ok()) return Fail(sent);
+  }
   request.set_replace_model(arguments.replace_model);
   const auto submitted = SubmitPatiently(scheduler, std::move(request));
   if (!submitted.ok()) return Fail(submitted.status());
@@ -65,7 +72,9 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
   }
   if (arguments.no_wait) return kExitDone;
   const Interrupts interrupts;
-  return FollowToEnd(scheduler, job, settings.format(), AfterSignal::kGoesOn);
+  return FollowToEnd(scheduler, job, settings.format(),
+                     arguments.stop_on_interrupt ? AfterSignal::kStopJob : AfterSignal::kGoesOn,
+                     arguments.logs ? Show::kLogs : Show::kProgress);
 }
 
 int List(const Settings& settings, const JobSelection& selection) {
@@ -162,13 +171,10 @@ void AddSubmit(CLI::App& job, CommandLine& line) {
       "  capstan job submit job.textproto --set training.epochs=3 --set resources.workers=4\n"
       "  capstan job submit job.json --no-wait -o json\n"
       "Exit code: 0 the job succeeded, 1 it failed or was stopped, 2 bad job file,\n"
-      "75 the scheduler cannot be reached, 130 interrupted (the job goes on).",
+      "75 the scheduler cannot be reached, 130 interrupted (the job goes on, or see\n"
+      "--stop-on-interrupt).",
       line, [arguments](const Settings& settings) { return Submit(settings, *arguments); });
-  submit->add_option("FILE", arguments->file, "Job file: protobuf text format or JSON")->required();
-  submit
-      ->add_option("--set", arguments->overrides, "Override a field: FIELD=VALUE; may be repeated")
-      ->type_name("FIELD=VALUE")
-      ->allow_extra_args(false);
+  AddJobSource(submit, &arguments->source);
   submit
       ->add_option("--label", arguments->labels,
                    "KEY=VALUE, beside those of the job file (KEY-: without that one); may be "
@@ -178,6 +184,13 @@ void AddSubmit(CLI::App& job, CommandLine& line) {
   submit->add_option("--note", arguments->note, "Free text that the job has for people")
       ->type_name("TEXT");
   submit->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
+  submit->add_flag("--upload-weights", arguments->upload_weights,
+                   "Send the file of training.initial_weights, which the scheduler's host need not "
+                   "have");
+  submit->add_flag("--logs", arguments->logs,
+                   "While following, also print what the tasks write: \"[rank N] ...\"");
+  submit->add_flag("--stop-on-interrupt", arguments->stop_on_interrupt,
+                   "Ctrl-C and SIGTERM stop the job; without this it goes on");
   submit->add_flag("--replace", arguments->replace_model,
                    "Where the output folder holds a model already: replace it at the job's end. "
                    "Without this such a job is refused");

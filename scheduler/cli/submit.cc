@@ -13,7 +13,6 @@
 #include "common/status/status_macros.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/follow.h"
 #include "scheduler/cli/interrupts.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/job_view.h"
@@ -37,11 +36,25 @@ void TellWarnings(const v1::SubmitJobResponse& submitted) {
 
 }  // namespace
 
-absl::StatusOr<v1::JobSpec> LoadCheckedJob(const std::string& path,
-                                           const std::vector<std::string>& overrides,
-                                           DataCheck data_check) {
-  CAPSTAN_ASSIGN_OR_RETURN(JobFile file, JobFile::Load(path));
-  for (const std::string& assignment : overrides) {
+void AddJobSource(CLI::App* command, JobSource* source) {
+  command->add_option("FILE", source->file, "Job file: protobuf text format or JSON")->required();
+  command
+      ->add_option("--base", source->base,
+                   "Another job file, whose fields hold where FILE has none; of a list that both "
+                   "have, FILE's counts")
+      ->type_name("FILE");
+  command->add_option("--set", source->overrides, "Override a field: FIELD=VALUE; may be repeated")
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+}
+
+absl::StatusOr<v1::JobSpec> LoadCheckedJob(const JobSource& source, DataCheck data_check) {
+  CAPSTAN_ASSIGN_OR_RETURN(JobFile file, JobFile::Load(source.file));
+  if (!source.base.empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(const JobFile base, JobFile::Load(source.base));
+    file.FillIn(base);
+  }
+  for (const std::string& assignment : source.overrides) {
     CAPSTAN_RETURN_IF_ERROR(file.Set(assignment));
   }
   CAPSTAN_RETURN_IF_ERROR(file.Refusal(
@@ -71,10 +84,10 @@ absl::StatusOr<v1::SubmitJobResponse> SubmitPatiently(SchedulerClient& scheduler
 }
 
 int FollowToEnd(SchedulerClient& scheduler, const std::string& job_id, OutputFormat format,
-                AfterSignal after_signal) {
+                AfterSignal after_signal, Show show) {
   const bool json = format == OutputFormat::kJson;
   const absl::StatusOr<v1::JobStatus> job =
-      FollowJob(scheduler, job_id, {.show = json ? Show::kNothing : Show::kProgress});
+      FollowJob(scheduler, job_id, {.show = json ? Show::kNothing : show});
   if (job.ok()) {
     Print(json ? ToJson(*job) : EndSummary(*job));
     return JobExitCode(*job);

@@ -4,12 +4,14 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_SUBMIT_H_
 #define CAPSTAN_SCHEDULER_CLI_SUBMIT_H_
 
+#include <CLI/App.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "scheduler/cli/client.h"
+#include "scheduler/cli/follow.h"
 #include "scheduler/cli/patience.h"
 #include "scheduler/cli/settings.h"
 
@@ -18,12 +20,19 @@ namespace capstan::cli {
 // kSkip: this machine cannot read the data. The scheduler still checks it.
 enum class DataCheck { kDo, kSkip };
 
-// Returns the job in `path` with the overrides ("training.epochs=3") applied in order.
+// What a job is made of.
+struct JobSource {
+  std::string file;
+  std::string base;                    // Another file, for fields that `file` lacks. Empty: none.
+  std::vector<std::string> overrides;  // "training.epochs=3", applied in this order.
+};
+
+// Adds the options that fill in a JobSource; it outlives the parsing.
+void AddJobSource(CLI::App* command, JobSource* source);
+
 // Errors: kInvalidArgument  a line for each mistake, "file:line:column: field: ...".
-//         kNotFound, kPermissionDenied  the job file cannot be read.
-absl::StatusOr<v1::JobSpec> LoadCheckedJob(const std::string& path,
-                                           const std::vector<std::string>& overrides,
-                                           DataCheck data_check);
+//         kNotFound, kPermissionDenied  a job file cannot be read.
+absl::StatusOr<v1::JobSpec> LoadCheckedJob(const JobSource& source, DataCheck data_check);
 
 // Prints the mistakes in a job file to standard error, in a form that editors understand. Returns
 // the exit code.
@@ -42,9 +51,10 @@ enum class AfterSignal { kGoesOn, kStopJob };
 
 // Follows a submitted job and prints its end. Returns the exit code: the job's, 75 if the scheduler
 // stays away, 130 or 143 after a signal. After a signal the job is stopped, or it goes on and the
-// user sees the command that stops it (`after_signal`).
+// user sees the command that stops it (`after_signal`). JSON is printed at the end, and nothing
+// before, whatever `show` says.
 int FollowToEnd(SchedulerClient& scheduler, const std::string& job_id, OutputFormat format,
-                AfterSignal after_signal);
+                AfterSignal after_signal, Show show = Show::kProgress);
 
 }  // namespace capstan::cli
 

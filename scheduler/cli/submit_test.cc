@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,10 +29,17 @@ optimizer { sgd {} learning_rate: 0.1 }
 resources { workers: 1 }
 )";
 
-std::string WriteJob(const std::string& text) {
-  const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/job.textproto");
+std::string WriteJob(const std::string& text, const std::string& name = "job.textproto") {
+  const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
   std::ofstream(path) << text;
   return path;
+}
+
+JobSource Source(const std::string& path, std::vector<std::string> overrides = {}) {
+  JobSource source;
+  source.file = path;
+  source.overrides = std::move(overrides);
+  return source;
 }
 
 v1::JobStatus Job(v1::JobState state) {
@@ -42,23 +51,36 @@ v1::JobStatus Job(v1::JobState state) {
 
 TEST_CASE("LoadCheckedJob: data files are read here, unless told otherwise", "[cli]") {
   const std::string path = WriteJob(kJob);
-  CHECK_STATUS(LoadCheckedJob(path, {}, DataCheck::kDo), absl::StatusCode::kInvalidArgument,
+  CHECK_STATUS(LoadCheckedJob(Source(path), DataCheck::kDo), absl::StatusCode::kInvalidArgument,
                absl::StrCat(path, ":2:28: data.train.images: "));
   REQUIRE_OK_AND_ASSIGN(const v1::JobSpec spec,
-                        LoadCheckedJob(path, {"training.epochs=7"}, DataCheck::kSkip));
+                        LoadCheckedJob(Source(path, {"training.epochs=7"}), DataCheck::kSkip));
   CHECK(spec.training().epochs() == 7);
+}
+
+TEST_CASE("LoadCheckedJob: a base has the fields that the file lacks", "[cli]") {
+  JobSource source = Source(WriteJob(kJob), {"resources.servers=3"});
+  source.base = WriteJob("name: 'based' resources { workers: 7 replicas: 1 }", "base.textproto");
+  REQUIRE_OK_AND_ASSIGN(const v1::JobSpec spec, LoadCheckedJob(source, DataCheck::kSkip));
+  CHECK(spec.name() == "based");
+  CHECK(spec.resources().workers() == 1);
+  CHECK(spec.resources().replicas() == 1);
+  CHECK(spec.resources().servers() == 3);
+  source.base = WriteJob("naem: 'x'", "base.textproto");
+  CHECK_STATUS(LoadCheckedJob(source, DataCheck::kSkip), absl::StatusCode::kInvalidArgument,
+               absl::StrCat(source.base, ":1:1: "));
 }
 
 TEST_CASE("LoadCheckedJob: every error is a line", "[cli]") {
   const std::string path = WriteJob(kJob);
   const auto spec =
-      LoadCheckedJob(path, {"training.epochs=-1", "resources.workers=0"}, DataCheck::kSkip);
+      LoadCheckedJob(Source(path, {"training.epochs=-1", "resources.workers=0"}), DataCheck::kSkip);
   CHECK(std::string(spec.status().message()) ==
         "--set training.epochs=-1: training.epochs: got -1, expected at least 1\n"
         "--set resources.workers=0: resources.workers: got 0, expected 1 to 4096");
-  CHECK_STATUS(LoadCheckedJob(path, {"epochs"}, DataCheck::kSkip),
+  CHECK_STATUS(LoadCheckedJob(Source(path, {"epochs"}), DataCheck::kSkip),
                absl::StatusCode::kInvalidArgument, "--set epochs: expected FIELD=VALUE");
-  CHECK_STATUS(LoadCheckedJob(path + ".no", {}, DataCheck::kSkip), absl::StatusCode::kNotFound,
+  CHECK_STATUS(LoadCheckedJob(Source(path + ".no"), DataCheck::kSkip), absl::StatusCode::kNotFound,
                "cannot read the job file");
 }
 

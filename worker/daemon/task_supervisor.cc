@@ -196,12 +196,14 @@ absl::StatusOr<SpawnOptions> TaskSupervisor::ProgramOf(const TaskName& task,
   options.name = "env";
   options.args.assign(program.command().begin(), program.command().end());
   options.directory = program.directory().empty() ? place.folder : program.directory();
-  // What torch.distributed's launcher sets, too, and then what the library reads.
+  // What torch.distributed's launcher sets, too, with each task as a group of its own, and then
+  // what the library reads.
+  const std::string rank = std::to_string(assignment.rank());
   const std::string world = std::to_string(assignment.spec().resources().workers());
   for (const auto& [name, value] :
-       {std::pair("RANK", std::to_string(assignment.rank())), std::pair("WORLD_SIZE", world),
-        std::pair("LOCAL_RANK", std::string("0")), std::pair("LOCAL_WORLD_SIZE", std::string("1")),
-        std::pair("CAPSTAN_TASK_SPEC", place.spec),
+       {std::pair("RANK", rank), std::pair("WORLD_SIZE", world), std::pair("GROUP_RANK", rank),
+        std::pair("GROUP_WORLD_SIZE", world), std::pair("LOCAL_RANK", std::string("0")),
+        std::pair("LOCAL_WORLD_SIZE", std::string("1")), std::pair("CAPSTAN_TASK_SPEC", place.spec),
         std::pair("CAPSTAN_SCHEDULER", options_.scheduler),
         std::pair("CAPSTAN_TLS_DIR", place.tls_dir),
         std::pair("CAPSTAN_LOG_FORMAT", options_.log_format)}) {

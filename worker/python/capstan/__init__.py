@@ -9,8 +9,8 @@
         w.push(gradient)
         batch.finish(loss)
 
-`capstan run train.py` starts a script on a cluster of this machine; `load` reads the model that the
-job has written. Needs Python 3.10 or newer; NumPy and PyTorch only where they are used.
+`capstan run train.py` trains by a script on the workers of a cluster; `load` reads the model that
+the job has written. Needs Python 3.10 or newer; NumPy and PyTorch only where they are used.
 """
 
 from capstan import optimizers

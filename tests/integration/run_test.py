@@ -1,0 +1,255 @@
+"""`capstan run` on clusters that run: what it submits, shows, and says when something is wrong."""
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import cluster
+import programs
+
+PROGRAM = str(cluster.runfile("tests/integration/run_program.py"))
+COMMAND_LINE = str(cluster.runfile("scheduler/cli/capstan"))
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "capstan", "run", f"--capstan={COMMAND_LINE}",
+            *map(str, arguments)]
+
+
+def environment(**more):
+    """Of a user whose environment names no cluster."""
+    mine = programs.environment() | more
+    return {name: value for name, value in mine.items()
+            if name not in ("CAPSTAN_SCHEDULER", "CAPSTAN_TLS_DIR", "XDG_RUNTIME_DIR")
+            or name in more}
+
+
+@contextlib.contextmanager
+def address_without_listener():
+    """An address that refuses connections, and that nobody else can take."""
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{port.getsockname()[1]}"
+
+
+class RunCase(programs.ProgramCase):
+    def run_script(self, *arguments, code=0, **more):
+        """What `capstan run` writes to standard output and error, on the test's cluster unless
+        the variables `more` name another."""
+        variables = {"HOME": str(self.cluster.folder), "CAPSTAN_SCHEDULER": self.cluster.scheduler}
+        done = subprocess.run(command(*arguments), env=environment(**variables | more), text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                              timeout=cluster.DEADLINE_SECONDS * cluster.SLOWDOWN)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout, done.stderr
+
+    def job_of(self, said):
+        return re.search(r"^submitted (\S+)$", said, re.MULTILINE).group(1)
+
+
+class RunTest(RunCase):
+    def test_it_trains_on_a_cluster_that_is_named_and_shows_what_the_tasks_print(self):
+        output = self.cluster.folder / "model"
+        said, _ = self.run_script(f"--scheduler={self.cluster.scheduler}", "--workers=2",
+                                  f"--output={output}", PROGRAM, CAPSTAN_SCHEDULER="127.0.0.1:1")
+        self.assertIn("[rank 0] task 0 of 2\n", said)
+        self.assertIn("[rank 1] task 1 of 2\n", said)
+        self.assertIn("epoch 30/30  train loss 0.0000", said)
+        self.assertNotIn("accuracy", said)
+        found = programs.tensors(output / "model.safetensors")
+        self.assertAlmostEqual(found["slope"][0], 3, delta=1e-3)
+        self.assertAlmostEqual(found["offset"][0], -1, delta=1e-3)
+        # Weights were sent, and are gone; those of the caller's machine were in its own folder.
+        spec = self.cluster.status(self.job_of(said))["spec"]
+        self.assertRegex(spec["training"]["initialWeights"], r"^upload:\w+\.safetensors$")
+        sent = self.cluster.folder / "scheduler" / "uploads"
+        cluster.until("what was sent is gone", lambda: not list(sent.rglob("*.safetensors")))
+
+    def test_accuracy_is_shown_if_the_script_counts(self):
+        said, _ = self.run_script(PROGRAM, "--correct=4", "--epochs=2")
+        self.assertIn("train accuracy 50.00 %", said)
+
+    def test_fields_of_the_job_come_from_the_script_a_job_file_and_the_command_line(self):
+        base = self.cluster.write_job("""
+            name: "based" note: "all mine"
+            training { epochs: 99 }
+            resources { workers: 2 max_restarts: 7 }
+            labels { key: "team" value: "ads" }
+        """, "base.textproto")
+        said, _ = self.run_script(f"--job={base}", "--set", "durability=LOG",
+                                  "--set=checkpoints.every_iterations=20", "--no-wait",
+                                  PROGRAM, "--epochs=2")
+        self.assertIn("submitted based-", said)
+        status = self.cluster.wait(self.job_of(said))
+        self.assertEqual(status["state"], "SUCCEEDED", status)
+        spec = status["spec"]
+        self.assertEqual(spec["training"]["epochs"], 2)
+        self.assertEqual(spec["resources"]["workers"], 2)
+        self.assertEqual(spec["resources"]["maxRestarts"], 7)
+        self.assertEqual(spec["durability"], "LOG")
+        self.assertEqual(spec["checkpoints"]["everyIterations"], "20")
+        self.assertEqual((status["note"], status["labels"]), ("all mine", {"team": "ads"}))
+
+    def test_a_wrong_field_is_named_with_what_was_expected(self):
+        _, wrong = self.run_script("--set=training.epoch=3", PROGRAM, code=2)
+        self.assertIn('--set training.epoch=3: training.epoch: no such field; did you mean '
+                      '"epochs"?', wrong)
+        _, wrong = self.run_script("--set=resources.replicas=-1", PROGRAM, code=2)
+        self.assertIn("--set resources.replicas=-1: resources.replicas: got -1, expected", wrong)
+        base = self.cluster.write_job("resources { workers: 0 }", "wrong.textproto")
+        _, wrong = self.run_script(f"--job={base}", PROGRAM, code=2)
+        self.assertIn(f"{base}:1:13: resources.workers: got 0, expected 1 to ", wrong)
+        base.write_text("resources { wrokers: 1 }")
+        _, wrong = self.run_script(f"--job={base}", PROGRAM, code=2)
+        self.assertIn(f"{base}:1:13: ", wrong)
+        self.assertIn("wrokers", wrong)
+
+    def test_an_interrupt_leaves_the_job_or_stops_it(self):
+        for more, end in (((), "SUCCEEDED"), (("--stop-on-interrupt",), "STOPPED")):
+            with self.subTest(more=more), open(self.gate, encoding="utf-8") as gate:
+                fcntl.flock(gate, fcntl.LOCK_EX)
+                process = subprocess.Popen(
+                    command(*more, PROGRAM, f"--gate={self.gate}"), stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    start_new_session=True, env=environment(
+                        HOME=str(self.cluster.folder), CAPSTAN_SCHEDULER=self.cluster.scheduler))
+                self.addCleanup(process.kill)
+                lines = []
+                for line in process.stdout:
+                    lines.append(line)
+                    if "task 0 of 1" in line:
+                        break
+                job = self.job_of("".join(lines))
+                os.killpg(process.pid, signal.SIGINT)
+                _, wrong = process.communicate(timeout=60 * cluster.SLOWDOWN)
+                self.assertEqual(process.returncode, 130, wrong)
+                if not more:
+                    self.assertIn(f"{job} goes on. Follow it again: capstan job watch {job}\n"
+                                  f"Stop it: capstan job stop {job}\n", wrong)
+                fcntl.flock(gate, fcntl.LOCK_UN)
+                self.assertEqual(self.cluster.wait(job)["state"], end)
+
+    def test_variables_of_torchs_launcher_are_set(self):
+        said, _ = self.run_script(
+            "--workers=2", PROGRAM, "--epochs=1",
+            "--say=RANK,WORLD_SIZE,LOCAL_RANK,LOCAL_WORLD_SIZE,GROUP_RANK,MASTER_ADDR,MASTER_PORT")
+        for rank in (0, 1):
+            for name, value in (("RANK", rank), ("WORLD_SIZE", 2), ("LOCAL_RANK", 0),
+                                ("LOCAL_WORLD_SIZE", 1), ("GROUP_RANK", rank),
+                                ("MASTER_ADDR", "127.0.0.1")):
+                self.assertIn(f"[rank {rank}] {name} is {value}\n", said)
+        self.assertEqual(len(set(re.findall(r"MASTER_PORT is (\d+)\n", said))), 1)
+
+
+class WrongTest(RunCase):
+    """What is wrong is said in a sentence, and the exit code is not 0."""
+
+    def test_arguments(self):
+        for arguments, words in (
+            ((), "no script is named"),
+            (("none.py",), "none.py: no such file, expected a Python script"),
+            (("--workers=0", PROGRAM), "argument --workers: got 0, expected 1 to 4096"),
+            (("--servers=x", PROGRAM), "argument --servers: got x, expected 1 to 4096"),
+            (("--local", "--no-wait", PROGRAM), "--local: expected neither --scheduler nor"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.assertIn(words, self.run_script(*arguments, code=2)[1])
+
+    def test_no_scheduler_answers(self):
+        with address_without_listener() as address:
+            _, wrong = self.run_script(f"--scheduler={address}", PROGRAM, "--fail=declaring",
+                                       code=75)
+        self.assertIn(f"the scheduler at {address} (from --scheduler) cannot be reached", wrong)
+        self.assertNotIn("Traceback", wrong)  # The script was not run in vain.
+        _, wrong = self.run_script("--scheduler=here", PROGRAM, code=2)
+        self.assertIn("scheduler from --scheduler", wrong)
+
+    def test_no_cluster_is_named(self):
+        _, wrong = self.run_script("--no-wait", PROGRAM, code=2, CAPSTAN_SCHEDULER="")
+        self.assertIn("--no-wait: no cluster is named, and none runs here: expected "
+                      "--scheduler=HOST:PORT, too", wrong)
+
+    def test_a_folder_without_certificates(self):
+        _, wrong = self.run_script("--tls-dir=/none", PROGRAM, code=2)
+        self.assertIn("tls-dir from --tls-dir: /none", wrong)
+
+    def test_a_script_that_fails_before_its_first_batch(self):
+        _, wrong = self.run_script(PROGRAM, "--fail=declaring", code=2)
+        self.assertIn("ValueError: told to fail at once", wrong)
+        self.assertIn("--fail=declaring ended with 1 before its first batch; expected a loop over ",
+                      wrong)
+
+    def test_a_script_without_batches(self):
+        script = self.cluster.folder / "nothing.py"
+        script.write_text("print('all is done')\n")
+        _, wrong = self.run_script(script, code=2)
+        self.assertIn("all is done", wrong)
+        self.assertIn("nothing.py ended with 0 before its first batch", wrong)
+
+    def test_a_script_that_fails_on_its_worker(self):
+        for where, words in (("start", "told to fail at the start"),
+                             ("batch", "told to fail in a batch")):
+            with self.subTest(where=where):
+                said, _ = self.run_script(PROGRAM, f"--fail={where}", code=1)
+                self.assertIn("[rank 0] Traceback (most recent call last):\n", said)
+                self.assertIn(f"[rank 0] ValueError: {words}\n", said)
+                self.assertIn("FAILED", said)
+
+    def test_a_program_or_a_folder_that_the_worker_does_not_have(self):
+        said, _ = self.run_script("--set=program.command=/none/python", PROGRAM, code=1)
+        self.assertIn("/none/python", said)
+        said, _ = self.run_script("--set=program.directory=/none", PROGRAM, code=1)
+        self.assertIn("/usr/bin/env in /none: No such file or directory", said)
+
+    def test_a_script_that_torchs_launcher_has_started(self):
+        done = subprocess.run([sys.executable, PROGRAM], text=True, capture_output=True,
+                              check=False, env=environment(RANK="0", WORLD_SIZE="2"),
+                              timeout=60 * cluster.SLOWDOWN)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("RANK and WORLD_SIZE are set, and no job has started this process: expected "
+                      f"`capstan run {PROGRAM}` in place of torchrun", done.stderr)
+
+
+class LocalClusterTest(unittest.TestCase):
+    def test_a_cluster_that_is_up_here_is_used(self):
+        scratch = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(scratch.cleanup)
+        variables = environment(HOME=scratch.name, XDG_RUNTIME_DIR=scratch.name)
+
+        def run(*words, check=True):
+            done = subprocess.run(words, env=variables, text=True, stdin=subprocess.DEVNULL,
+                                  capture_output=True, check=False,
+                                  timeout=cluster.DEADLINE_SECONDS * cluster.SLOWDOWN)
+            self.assertTrue(done.returncode == 0 or not check, done.stdout + done.stderr)
+            return done.stdout
+
+        self.addCleanup(run, COMMAND_LINE, "cluster", "down", check=False)
+        run(COMMAND_LINE, "cluster", "up", "--servers=1", "--workers=2")
+        said = run(*command("--workers=2", PROGRAM))
+        self.assertIn("[rank 1] task 1 of 2\n", said)
+        job, = json.loads(run(COMMAND_LINE, "job", "list", "-o", "json"))["jobs"]
+        self.assertEqual(job["state"], "SUCCEEDED", job)
+        self.assertEqual(len(json.loads(run(COMMAND_LINE, "node", "list", "-o", "json"))["nodes"]),
+                         3)
+
+
+@unittest.skipIf(importlib.util.find_spec("torch") is None, "PyTorch is missing")
+class CollectiveTest(RunCase):
+    def test_a_script_may_have_a_process_group_of_its_own(self):
+        said, _ = self.run_script("--workers=2", cluster.runfile(
+            "tests/integration/collective_program.py"))
+        for rank in (0, 1):
+            self.assertIn(f"[rank {rank}] the sum of ranks is 1 of 2\n", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
