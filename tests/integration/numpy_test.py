@@ -12,6 +12,7 @@ import programs
 try:
     import numpy
     import capstan
+    import pace_program
     import tables_program
 except ImportError:
     numpy = None
@@ -67,6 +68,23 @@ class NumpyTest(programs.ProgramCase):
                 hashes.add(hashlib.sha256(model["weights"].tobytes() + model["bias"].tobytes())
                            .hexdigest())
         self.assertEqual(len(hashes), 1)
+
+    def test_tables_at_a_scripts_own_pace(self):
+        job = self.declared(command("tests/integration/pace_program.py"))
+        model = capstan.load(self.train(job, workers=2).parent)
+        self.assertEqual(model["total"].tolist(),
+                         [2 * pace_program.ROUNDS] * pace_program.SIZE)
+        self.assertEqual(float(model["quiet"][0]), 2 * pace_program.MORE_THAN_KEPT)
+        ads = dict(zip(model["ads"].keys.astype("i8").tolist(), model["ads"].values[:, 0].tolist()))
+        self.assertEqual(ads, {0: pace_program.ROUNDS, 1: pace_program.ROUNDS,
+                               pace_program.SHARED: 2 * pace_program.ROUNDS})
+
+    def test_a_script_at_its_own_pace_that_raises_fails_its_job(self):
+        job = self.declared([*command("tests/integration/pace_program.py"), "--raise"])
+        job["resources"] = {"workers": 1}
+        status = self.cluster.wait(self.cluster.submit(json.dumps(job), "job.json"))
+        self.assertEqual(status["state"], "FAILED", status)
+        self.assertIn("RuntimeError: asked for", str(status["failure"]))
 
     def replayed(self, lines):
         """The logged batches with NumPy alone: losses, weights and rows by key."""
