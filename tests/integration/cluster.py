@@ -175,6 +175,15 @@ class Cluster:
         where = self.place(name)
         self.daemons[name] = Daemon(name, f"{role}/capstan-{role}", arguments, self.folder, **where)
 
+    def start_again(self):
+        """Starts the daemons that have ended, the scheduler at its old address."""
+        scheduler = self.daemons["scheduler"]
+        scheduler.command = [f"--listen={self.scheduler}" if word.startswith("--listen") else word
+                             for word in scheduler.command]
+        for daemon in self.daemons.values():
+            if daemon.process.poll() is not None:
+                daemon.start()
+
     def place(self, _name):
         """Where a daemon runs: arguments `host` and `prefix` of Daemon."""
         return {}
