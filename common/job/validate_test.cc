@@ -311,16 +311,6 @@ TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job
        "optimizer.schedule.step.factor: got 1.5, expected a number in (0, 1]"},
       {"schedule { cosine { minimum: 0.1 } }",
        "optimizer.schedule.cosine.steps: got 0 or nothing, expected at least 1"},
-      {"plugin { rule: 'Sign' }",
-       "optimizer.plugin.rule: got \"Sign\", expected the name of a rule that servers have by "
-       "--rule-plugin: 1 to 64 letters a-z, digits and '_', a letter first"},
-      {"plugin { rule: 'sign' numbers: [1, nan] }",
-       "optimizer.plugin.numbers[1]: got nan, expected a finite number"},
-      {"plugin { rule: 'sign' numbers: [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17] }",
-       "optimizer.plugin.numbers: got 17 numbers, expected at most 16"},
-      {"plugin { rule: 'sign' digest: 'AB' }",
-       "optimizer.plugin.digest: got \"AB\", expected 64 digits 0-9 and a-f, as sha256sum prints "
-       "them"},
       {"schedule { cosine { steps: 5 minimum: -1 } }",
        "optimizer.schedule.cosine.minimum: got -1, expected a finite number of at least 0"},
       {"schedule { warmup_steps: -1 }",
@@ -335,6 +325,25 @@ TEST_CASE("ValidateJob: each optimizer setting out of its range is named", "[job
   CHECK(Errors(spec) == Lines{"optimizer: got nothing, expected one of sgd, momentum, nesterov, "
                               "adagrad, rmsprop, adam, adamw, ftrl, lion, amsgrad, adadelta, "
                               "lars, lamb, plugin"});
+}
+
+TEST_CASE("ValidateJob: each setting of a rule of a plugin is named", "[job]") {
+  const Case cases[] = {
+      {"plugin { rule: 'Sign' }",
+       "optimizer.plugin.rule: got \"Sign\", expected the name of a rule that servers have by "
+       "--rule-plugin: 1 to 64 letters a-z, digits and '_', a letter first"},
+      {"plugin { rule: 'sign' numbers: [1, nan] }",
+       "optimizer.plugin.numbers[1]: got nan, expected a finite number"},
+      {"plugin { rule: 'sign' numbers: [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17] }",
+       "optimizer.plugin.numbers: got 17 numbers, expected at most 16"},
+      {"plugin { rule: 'sign' digest: 'AB' }",
+       "optimizer.plugin.digest: got \"AB\", expected 64 digits 0-9 and a-f, as sha256sum prints "
+       "them"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.change);
+    CHECK(ErrorsAfter(std::string("optimizer {") + c.change + "}") == Lines{c.error});
+  }
 }
 
 TEST_CASE("ValidateJob: each layer setting out of its range is named by layer and field", "[job]") {

@@ -86,8 +86,8 @@ class JobPlacer {
   bool changed_ = false;
 };
 
-// Gives `run` every server that lives and has the rules of `plan`, each with the job's shards in its
-// logs (`stored`).
+// Gives `run` every server that lives and has the rules of `plan`, each with the job's shards in
+// its logs (`stored`).
 void JoinLiveServers(const Membership& membership,
                      const absl::btree_map<NodeId, std::vector<StoredShard>>& stored,
                      const JobPlan& plan, Instant now, JobRun& run, Events& events);

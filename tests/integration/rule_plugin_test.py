@@ -29,6 +29,11 @@ def model_hash(status):
     return hashlib.sha256(model.read_bytes()).hexdigest()
 
 
+def shards_of(live):
+    """How many shards each node has, by its id."""
+    return {node["nodeId"]: node.get("shards", 0) for node in live.json("node", "list")["nodes"]}
+
+
 class RulePluginTest(unittest.TestCase):
     def start(self, servers, plugins=(SIGNUM, OWN_RULES), workers=2):
         flags = [plugin_flag(cluster.runfile(plugin)) for plugin in plugins]
@@ -131,7 +136,7 @@ class RulePluginTest(unittest.TestCase):
         on.wait_for_nodes(4)
         job = self.job(on, epochs=10000)
         on.wait_iteration(job, 20)
-        shards = {node["nodeId"]: node.get("shards", 0) for node in on.json("node", "list")["nodes"]}
+        shards = shards_of(on)
         self.assertGreater(shards["server-0"], 0)
         self.assertEqual(shards["server-1"], 0)
         described = on.run("node", "describe", "server-0").stdout
@@ -144,7 +149,7 @@ class RulePluginTest(unittest.TestCase):
             node["nodeId"] == "server-2" and node.get("shards", 0) > 0
             for node in on.json("node", "list")["nodes"]), poll_seconds=cluster.CLI_POLL_SECONDS)
         on.run("node", "drain", "server-0")
-        shards = {node["nodeId"]: node.get("shards", 0) for node in on.json("node", "list")["nodes"]}
+        shards = shards_of(on)
         self.assertEqual((shards["server-0"], shards["server-1"]), (0, 0))
         on.run("job", "stop", job)
 
@@ -183,7 +188,7 @@ class RulePluginTest(unittest.TestCase):
         on.wait_for_nodes(4)
         iteration = int(on.status(job)["iteration"])
         on.wait_iteration(job, iteration + 20)
-        shards = {node["nodeId"]: node.get("shards", 0) for node in on.json("node", "list")["nodes"]}
+        shards = shards_of(on)
         self.assertEqual(shards["server-1"], 0)
         self.refused(on, RULE, "which servers have from different files, expected one file on all "
                                "of them, or its SHA-256 in optimizer.plugin.digest: server-0 has ")

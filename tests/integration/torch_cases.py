@@ -9,13 +9,14 @@ AssertionError.
 import concurrent.futures
 import os
 import pathlib
+import shutil
 import sys
 
 import torch
 from torch import nn
 
 import capstan.torch
-from capstan import optimizers
+from capstan import _client, optimizers
 
 SAMPLES, BATCH = 64, 16
 
@@ -302,6 +303,24 @@ def breaks():
     for _ in capstan.torch.batches(Line(), BATCH):
         optimizer.step()
         break
+
+
+def copies_its_task():
+    """What a worker has told this process, in FILE."""
+    shutil.copy(os.environ["CAPSTAN_TASK_SPEC"], sys.argv[2])
+    plain()
+
+
+def waits():
+    """Says so when it waits for work."""
+    next_work = _client.Task.next
+
+    def told(task):
+        print("waits", flush=True)
+        return next_work(task)
+
+    _client.Task.next = told
+    plain()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import programs
 try:
     import torch
     import capstan.torch
-    import torch_cases
     import torch_program
 except ImportError:
     torch = None
@@ -80,81 +79,6 @@ class TorchTest(programs.ProgramCase):
         self.assertEqual(results[1], results[0])
         self.assertEqual(results[2], results[0])
         self.assertGreater(len(results[0][1]), 20)
-
-    def case(self, name, workers=1):
-        """A case of torch_cases.py: its job's name."""
-        job = self.declared(command("torch_cases.py", name, str(self.cluster.folder / name)))
-        job["resources"] = {"workers": workers}
-        return self.cluster.submit(json.dumps(job), "job.json")
-
-    def model(self, case, workers=1):
-        return programs.tensors(self.model_of(self.case(case, workers)))
-
-    def test_overlap_and_loading_ahead_change_no_bits(self):
-        plain = self.model("plain")
-        self.assertEqual(self.model("overlap", workers=2), plain)
-        noise = self.model("noise")
-        self.assertNotEqual(noise, plain)
-        self.assertEqual(self.model("noise_loaded_ahead", workers=2), noise)
-
-    def test_parts_of_a_batch_and_a_scaler_compute_what_the_whole_batch_does(self):
-        whole = self.model("whole")
-        for case in ("accumulated", "scaled"):
-            found = self.model(case, workers=2)
-            self.assertEqual(found.keys(), whole.keys())
-            for name, values in whole.items():
-                self.expect_near(found[name], values, f"{case} {name}")
-
-    def test_bfloat16_trains(self):
-        for case in ("autocast", "bfloat16"):
-            self.model_of(self.case(case))
-
-    def test_the_test_data_are_evaluated_after_each_epoch(self):
-        name = self.case("evaluated", workers=2)
-        net = torch_cases.network().eval()
-        capstan.torch.load(net, self.model_of(name).parent)
-        tests = torch_cases.Line(40)
-        out = net(tests.x)
-        results = self.cluster.status(name)["results"]
-        self.assertEqual([result["testSamples"] for result in results], ["40"] * 3)
-        self.assertAlmostEqual(results[-1]["testLoss"],
-                               float(torch.nn.functional.mse_loss(out, tests.y)), delta=1e-5)
-        correct = int(((out > 0) == (tests.y > 0)).sum())
-        self.assertAlmostEqual(results[-1]["testAccuracy"], correct / 40, delta=1e-6)
-        self.assertGreater(results[0]["testLoss"], results[-1]["testLoss"])
-
-    def test_rows_alone_are_trained_and_evaluated(self):
-        name = self.case("embeddings_alone", workers=2)
-        rows = programs.rows(self.model_of(name).with_name("rows-ads.safetensors"))
-        self.assertEqual(sorted(rows), list(range(13)))
-        rows[99] = (0.0,)
-        loss = sum((rows[int(keys[0])][0] + rows[int(keys[1])][0] - label) ** 2
-                   for keys, label in map(torch_cases.Keys(24, 99).__getitem__, range(24))) / 24
-        results = self.cluster.status(name)["results"]
-        self.assertAlmostEqual(results[-1]["testLoss"], loss, delta=1e-5)
-        self.assertGreater(results[0]["testLoss"], results[-1]["testLoss"])
-
-    def test_wrong_calls_are_refused_and_change_nothing(self):
-        plain = self.model("plain")
-        self.assertEqual(self.model("wrong_calls"), plain)
-        said = self.cluster.folder / "wrong_calls"
-        cluster.until("the script has ended", lambda: said.exists() and said.read_text())
-
-    def test_why_a_script_has_failed_is_the_jobs_reason(self):
-        for case, words in (
-                ("asks_too_early", "the next batch is asked for before the gradient of this one"),
-                ("wrong_sample", "Error: sample 17: ValueError: no such picture"),
-                ("wrong_keys", "'ads': keys are torch.float32, expected a tensor of torch.int64"),
-                ("nan_gradient", 'the gradient of "3.bias" has nan'),
-                ("nan_loss", "the loss is nan"),
-                ("raises", "ValueError: told to fail"),
-                ("exits", "the program has left before its job was done"),
-                ("breaks", "the program has left before its job was done"),
-                ("leaves", "the process exited with code 0 before the job was done")):
-            with self.subTest(case=case):
-                status = self.cluster.wait(self.case(case))
-                self.assertEqual(status["state"], "FAILED", status)
-                self.assertIn(words, json.dumps(status, ensure_ascii=False).replace('\\"', '"'))
 
     def test_rows_are_read_ahead_without_a_barrier(self):
         for sync in ("ssp:2", "asp"):

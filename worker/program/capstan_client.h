@@ -151,7 +151,7 @@ capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_
  * more: they are sent while the rest is computed. Optional; `first` falls from call to call. */
 capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error);
 
-/* Ends the current work, with or without a gradient. `loss_sum` is the sum of its samples' losses; `correct` counts those that
+/* Ends the current work. `loss_sum` is the sum of its samples' losses; `correct` counts those that
  * were classified correctly, 0 if nothing is classified. A run ignores both; its operations that
  * were not waited for go on, and the task fails if one of them does. CAPSTAN_ENDED: the run was
  * taken away. */

@@ -223,6 +223,11 @@ absl::Status ProgramComputation::Finish(double loss_sum, int64_t correct) {
 
 void ProgramComputation::Fail(absl::Status error) {
   absl::MutexLock lock(&mutex_);
+  FailLocked(std::move(error));
+}
+
+void ProgramComputation::FailLocked(absl::Status error) {
+  if (failure_.ok() && !offer_.has_value()) idle_failure_ = error;
   failure_.Update(std::move(error));
   offer_.reset();
   TellChanged();
@@ -232,9 +237,7 @@ void ProgramComputation::Leave() {
   absl::MutexLock lock(&mutex_);
   left_ = true;
   if (run_finished_) return;
-  failure_.Update(absl::InvalidArgumentError("the program has left before its job was done"));
-  offer_.reset();
-  TellChanged();
+  FailLocked(absl::InvalidArgumentError("the program has left before its job was done"));
 }
 
 absl::StatusOr<std::shared_ptr<TableOperations>> ProgramComputation::Tables() const {
@@ -260,6 +263,11 @@ void ProgramComputation::FinishRun() {
 
 void ProgramComputation::TellChanged() {
   if (changed_ != nullptr) changed_();
+}
+
+absl::Status ProgramComputation::idle_failure() const {
+  absl::MutexLock lock(&mutex_);
+  return idle_failure_;
 }
 
 // ---------------------------------------------------------------- the task's thread

@@ -106,6 +106,9 @@ class ProgramComputation final : public Computation {
   void Fail(absl::Status error);
   // The program leaves: it fails, unless it has finished its run.
   void Leave();
+  // The error of a Fail, or of Leave, without a current work: nothing that the task computes
+  // returns it. OK: there was none.
+  absl::Status idle_failure() const;
 
   // ---- The task's thread.
 
@@ -157,6 +160,7 @@ class ProgramComputation final : public Computation {
   absl::Status AskForKeys(const Work& work, AllTableKeys* keys);
   // Offers a work, and waits until the program has finished it.
   absl::StatusOr<WorkResult> Compute(Offer offer);
+  void FailLocked(absl::Status error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Await(Offer offer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishRun() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -188,6 +192,7 @@ class ProgramComputation final : public Computation {
   std::optional<Offer> offer_ ABSL_GUARDED_BY(mutex_);
   std::optional<WorkResult> result_ ABSL_GUARDED_BY(mutex_);  // Finish sets it.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  absl::Status idle_failure_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<TableOperations> tables_of_run_ ABSL_GUARDED_BY(mutex_);  // Null: no run yet.
   std::function<void()> changed_ ABSL_GUARDED_BY(mutex_);                   // Null: no run.

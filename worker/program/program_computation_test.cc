@@ -342,7 +342,10 @@ TEST_CASE("ProgramComputation: the program's error ends the task, and the task's
     computation.Fail(absl::InvalidArgumentError("ValueError: x"));
     task.Join();
     CHECK_STATUS(task.result.status(), absl::StatusCode::kInvalidArgument, "ValueError: x");
+    REQUIRE_OK(computation.idle_failure());
   }
+  computation.Fail(absl::InvalidArgumentError("it has left"));
+  REQUIRE_OK(computation.idle_failure());
   computation.End();
   CHECK_STATUS(computation.Next(absl::InfiniteDuration()).status(), absl::StatusCode::kOutOfRange,
                "the task has ended");
@@ -406,6 +409,12 @@ TEST_CASE("ProgramComputation: a run ends with the program's failure, or when it
     CHECK(absl::IsCancelled(computation.Tables().status()));
     CHECK(absl::IsOutOfRange(computation.Next(absl::InfiniteDuration()).status()));
   }
+}
+
+TEST_CASE("ProgramComputation: an error between two works is known, because no work returns it") {
+  ProgramComputation computation(Job());
+  computation.Fail(absl::InvalidArgumentError("it has left"));
+  CHECK_STATUS(computation.idle_failure(), absl::StatusCode::kInvalidArgument, "it has left");
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "common/net/daemon.h"
 #include "common/status/status_macros.h"
 #include "worker/daemon/task_files.h"
-#include "worker/task/run_task.h"
 
 namespace capstan::worker {
 
@@ -41,13 +40,15 @@ void ProgramTask::Run(const Options& options) {
   const std::string folder = std::filesystem::path(options.spec).parent_path().string();
   exit_code_ = RunTask(assignment_, options.scheduler, credentials_.get(), folder,
                        [this](const v1::JobSpec&, const std::vector<int>&, const Progress&,
-                              StepObserver*) { return computation_; });
+                              StepObserver*) { return computation_; },
+                       &ender_);
   computation_->End();
 }
 
 int ProgramTask::Leave() {
   if (thread_.joinable()) {
     computation_->Leave();
+    ender_.GiveUp(computation_->idle_failure());
     thread_.join();
   }
   return exit_code_;

@@ -14,6 +14,7 @@
 #include "common/net/credentials.h"
 #include "proto/scheduler.pb.h"
 #include "worker/program/program_computation.h"
+#include "worker/task/run_task.h"
 
 namespace capstan::worker {
 
@@ -49,6 +50,7 @@ class ProgramTask {
   const std::string scheduler_;
   const std::unique_ptr<Credentials> credentials_;  // Null: plain text.
   const std::shared_ptr<ProgramComputation> computation_;
+  TaskEnder ender_;
   int exit_code_ = 0;  // Written by thread_, read once it was joined.
   std::thread thread_;
 };

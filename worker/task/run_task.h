@@ -2,20 +2,40 @@
 #ifndef CAPSTAN_WORKER_TASK_RUN_TASK_H_
 #define CAPSTAN_WORKER_TASK_RUN_TASK_H_
 
+#include <functional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "common/net/credentials.h"
 #include "proto/scheduler.pb.h"
 #include "worker/task/computation.h"
 
 namespace capstan::worker {
 
+// Ends a running task from another thread. Thread safety: safe.
+class TaskEnder {
+ public:
+  // Lets the task give up for this reason, also while it waits for work or for a server. Does
+  // nothing if no task runs, or if `why` is OK.
+  void GiveUp(const absl::Status& why);
+  // For RunTask. Null: no task runs.
+  void Set(std::function<void(const absl::Status&)> give_up);
+
+ private:
+  absl::Mutex mutex_;
+  std::function<void(const absl::Status&)> give_up_ ABSL_GUARDED_BY(mutex_);
+};
+
 // Trains, evaluates and exports as the scheduler at `scheduler` (host:port) says, until it says
 // FINISH. `folder` has the task's own files. `make` makes what computes. Returns the process's exit
 // code: 0: the task is done, or was told to stop (fenced off); 1: it failed and has told the
-// scheduler why; 3: it failed and could not tell the scheduler. Null credentials: plain text.
+// scheduler why; 3: it failed and could not tell the scheduler. Null credentials: plain text; null
+// ender: nobody ends it.
 int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,
-            const Credentials* credentials, const std::string& folder, const MakeComputation& make);
+            const Credentials* credentials, const std::string& folder, const MakeComputation& make,
+            TaskEnder* ender = nullptr);
 
 }  // namespace capstan::worker
 

@@ -84,10 +84,15 @@ Task::Task(const v1::TaskAssignment& assignment, const std::string& scheduler,
 
 int Task::Run() {
   link_.Start();
-  const absl::Status status = Loop();
+  absl::Status status = Loop();
   link_.Stop();
   if (trace_ != nullptr) trace_->Write();
-  if (Fenced()) return 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (fenced_) return 0;
+    const bool done = board_.assignment().phase == Phase::kFinish;
+    if (status.ok() && !done) status = gave_up_;
+  }
   if (!status.ok()) {
     LogError({.job = assignment_.job_id()}, "{}", std::string(status.message()));
     absl::MutexLock lock(&mutex_);
@@ -97,6 +102,13 @@ int Task::Run() {
   const absl::Status told = link_.ReportOnce(Report());
   if (status.ok()) return 0;
   return told.ok() ? 1 : 3;
+}
+
+void Task::GiveUp(const absl::Status& why) {
+  absl::MutexLock lock(&mutex_);
+  gave_up_.Update(why);
+  client_.Interrupt();
+  scheduler_disk_.Stop();
 }
 
 absl::Status Task::Loop() {
@@ -146,7 +158,7 @@ void Task::UseBoard(const std::function<void(TaskBoard&)>& use) {
 
 bool Task::Fenced() {
   absl::MutexLock lock(&mutex_);
-  return fenced_;
+  return fenced_ || !gave_up_.ok();  // Either ends the loop.
 }
 
 void Task::ReportSoon() { link_.Wake(); }
@@ -228,7 +240,7 @@ bool Task::WaitForParameters(OpId pull, int64_t end) {
 bool Task::WaitForWork() {
   absl::MutexLock lock(&mutex_);
   auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return fenced_ || TaskLoop::HasWork(board_, HasRouting());
+    return fenced_ || !gave_up_.ok() || TaskLoop::HasWork(board_, HasRouting());
   };
   // The link reports while this waits; the scheduler's leases bound the wait.
   mutex_.Await(absl::Condition(&something));

@@ -6,7 +6,7 @@
 // are never suspended. The loop waits for servers in PushPullClient::Wait, which a new assignment
 // interrupts, so that the scheduler can tell a task that waits for a dead worker's slot to compute
 // that slot itself.
-// Thread safety: Run is called once; the class has no other public method.
+// Thread safety: Run is called once; GiveUp may be called by any thread meanwhile.
 #ifndef CAPSTAN_WORKER_TASK_TASK_H_
 #define CAPSTAN_WORKER_TASK_TASK_H_
 
@@ -52,6 +52,9 @@ class Task final : private TaskPort {
   // Works until the scheduler says FINISH, the task is fenced off, or something fails.
   // Returns the process's exit code (run_task.h).
   int Run();
+  // Ends Run, also while it waits for work or for a server. It fails for this reason, unless it is
+  // done.
+  void GiveUp(const absl::Status& why);
 
  private:
   absl::Status Loop();  // All except the last report. OK: finished or fenced off.
@@ -129,6 +132,7 @@ class Task final : private TaskPort {
   TaskBoard board_ ABSL_GUARDED_BY(mutex_);
   bool prepared_ ABSL_GUARDED_BY(mutex_) = false;
   bool fenced_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status gave_up_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::Failure> failure_ ABSL_GUARDED_BY(mutex_);
   v1::RoutingTable routing_ ABSL_GUARDED_BY(mutex_);  // The last one from the scheduler.
   v1::StoreRevision revision_seen_ ABSL_GUARDED_BY(mutex_);

@@ -178,8 +178,8 @@ class Snapshot:
         with capstan.snapshot() as snapshot:
             evaluate(snapshot["w"])
 
-    One thread at a time uses it. Reads raise Failed if a server has died since, or none was made for
-    too long.
+    One thread at a time uses it. Reads raise Failed if a server has died since, or none was made
+    for too long.
     """
 
     def __init__(self, snapshot: _client.Snapshot, tables: dict[str, int],

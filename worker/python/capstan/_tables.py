@@ -146,8 +146,8 @@ class RowTable(Table):
     def push_rows(self, keys: Any, gradient: Any) -> Future[None]:
         """Pushes the gradient of any keys' rows, in a job with own_pace: float32, [*keys, dim].
 
-        Those of a key that stands several times are added up. Raises as `push` does; both arrays are
-        read before this returns.
+        Those of a key that stands several times are added up. Raises as `push` does; both arrays
+        are read before this returns.
         """
         named = self._named(keys)
         what = f"the gradient of {self.name!r}"
