@@ -145,9 +145,11 @@ int64_t capstan_task_table_count(const capstan_task* task) {
 }
 
 int64_t capstan_task_elements(const capstan_task* task, int64_t table) {
-  return TableOf(task, table) == nullptr
-             ? -1
-             : task->task->computation().Elements(static_cast<int>(table));
+  const capstan::v1::TableSpec* const spec = TableOf(task, table);
+  if (spec == nullptr) return -1;
+  if (!spec->has_sparse()) return spec->elements();
+  const auto rows = task->task->computation().Parameters(static_cast<int>(table));
+  return rows.ok() ? static_cast<int64_t>(rows->size()) : -1;
 }
 
 capstan_code capstan_task_table(const capstan_task* task, int64_t index, capstan_table* table,

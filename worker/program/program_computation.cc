@@ -127,15 +127,6 @@ absl::Status ProgramComputation::NameKeys(int table, absl::Span<const int64_t> k
   return absl::OkStatus();
 }
 
-int64_t ProgramComputation::Elements(int table) const {
-  const v1::TableSpec* const spec = Find(table);
-  if (spec == nullptr) return -1;
-  if (!spec->has_sparse()) return spec->elements();
-  absl::MutexLock lock(&mutex_);
-  if (!CheckComputes().ok()) return -1;
-  return static_cast<int64_t>((*offer_->parameters)[static_cast<size_t>(table)].size());
-}
-
 absl::StatusOr<absl::Span<const float>> ProgramComputation::Parameters(int table) const {
   absl::MutexLock lock(&mutex_);
   CAPSTAN_RETURN_IF_ERROR(CheckComputes());

@@ -79,9 +79,7 @@ class ProgramComputation final : public Computation {
   // REQUIRES: as many places as keys. Errors (as of the others below): kInvalidArgument  the table
   // has no rows, or there are 2^32 keys. kFailedPrecondition  the current work does not ask for it.
   absl::Status NameKeys(int table, absl::Span<const int64_t> keys, absl::Span<int64_t> places);
-  // The floats of a table, of rows those of the current work; -1: no such table, or no work.
-  int64_t Elements(int table) const;
-  // The values of a table for the current work, [elements].
+  // The values of a table for the current work, [elements]; of rows, those that it named.
   // Errors (also of the others below): kFailedPrecondition  there is no current work.
   //                                    kInvalidArgument     no such table or elements.
   absl::StatusOr<absl::Span<const float>> Parameters(int table) const;

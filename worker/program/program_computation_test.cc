@@ -266,7 +266,7 @@ TEST_CASE("ProgramComputation: keys are asked for first, the next work's before 
   const auto work = computation.Next(absl::InfiniteDuration());
   REQUIRE_OK(work.status());
   CHECK((*work)->kind == ProgramWork::Kind::kTrain);
-  CHECK(computation.Elements(kAds) == 4);
+  CHECK(computation.Parameters(kAds)->size() == 4);
   // What was pulled for it, though the next work's has come.
   CHECK(computation.Parameters(0).value()[0] == 1);
   CHECK(computation.Parameters(kAds).value()[0] == 10);
@@ -297,7 +297,7 @@ TEST_CASE("ProgramComputation: the keys of a batch to be evaluated are asked for
   absl::StatusOr<WorkResult> result;
   std::thread task([&] { result = computation.Evaluate(work, parameters); });
   REQUIRE_OK(computation.Next(absl::InfiniteDuration()).status());
-  CHECK(computation.Elements(kAds) == 2);
+  CHECK(computation.Parameters(kAds)->size() == 2);
   CHECK(computation.Parameters(kAds).value()[1] == 8);
   REQUIRE_OK(computation.Finish(1, 0));
   task.join();
@@ -328,7 +328,7 @@ TEST_CASE("ProgramComputation: wrong calls about keys are refused") {
                "table 0 and 1 keys, expected a table of rows and at most 4294967295");
   CHECK_STATUS(computation.Parameters(kAds).status(), absl::StatusCode::kFailedPrecondition,
                "the work asks for keys, which have to be named first");
-  CHECK(computation.Elements(kAds) == -1);
+  CHECK_FALSE(computation.Parameters(kAds).ok());
   computation.Fail(absl::InvalidArgumentError("KeyError: x"));
   question.Join();
   CHECK_STATUS(question.keys.status(), absl::StatusCode::kInvalidArgument, "KeyError: x");

@@ -15,8 +15,8 @@
 namespace capstan::server {
 
 // Same arguments, effect and requirements as Apply in optimizer.h; also REQUIRES: the rule is not a
-// plugin's. If it is layer-wise, the elements are a whole tensor, and its trust ratio is part of the
-// update.
+// plugin's. If it is layer-wise, the elements are a whole tensor, and its trust ratio is part of
+// the update.
 void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, const float* in,
                     const float* gradient, absl::Span<float* const> state, float* out);
 
