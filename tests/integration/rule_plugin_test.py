@@ -29,11 +29,6 @@ def model_hash(status):
     return hashlib.sha256(model.read_bytes()).hexdigest()
 
 
-def shards_of(live):
-    """How many shards each node has, by its id."""
-    return {node["nodeId"]: node.get("shards", 0) for node in live.json("node", "list")["nodes"]}
-
-
 class RulePluginTest(unittest.TestCase):
     def start(self, servers, plugins=(SIGNUM, OWN_RULES), workers=2):
         flags = [plugin_flag(cluster.runfile(plugin)) for plugin in plugins]
@@ -44,6 +39,10 @@ class RulePluginTest(unittest.TestCase):
     def job(self, on, epochs=8, optimizer=RULE, more="", **arguments):
         return on.submit(synthetic.job(on.folder, model=WIDE, epochs=epochs, optimizer=optimizer,
                                        more=more, **arguments))
+
+    def shards(self, on):
+        return {node["nodeId"]: node.get("shards", 0)
+                for node in on.json("node", "list")["nodes"] if node.get("alive")}
 
     def finish(self, on, job):
         status = on.wait(job)
@@ -80,6 +79,7 @@ class RulePluginTest(unittest.TestCase):
         with self.subTest("three servers, one of which is killed"):
             job = self.job(three, resources="replicas: 1")
             three.wait_iteration(job, 100)
+            self.assertTrue(all(self.shards(three)[f"server-{i}"] > 0 for i in range(3)))
             three.daemons["server-1"].kill()
             self.assertEqual(model_hash(self.finish(three, job)), expected)
             three.daemons["server-1"].start()
@@ -127,7 +127,8 @@ class RulePluginTest(unittest.TestCase):
                                          "learning_rate: 1")
             failure = on.wait(job)["failure"]
             self.assertEqual(failure["reason"], "USER_ERROR")
-            self.assertIn("server-0: optimizer.plugin.numbers: " + reason, failure["message"])
+            self.assertIn("server-0: making tables: optimizer.plugin.numbers: " + reason,
+                          failure["message"])
 
     def test_servers_without_the_rule_hold_nothing_of_the_job(self):
         on = self.start(servers=1)
@@ -136,21 +137,19 @@ class RulePluginTest(unittest.TestCase):
         on.wait_for_nodes(4)
         job = self.job(on, epochs=10000)
         on.wait_iteration(job, 20)
-        shards = shards_of(on)
+        shards = self.shards(on)
         self.assertGreater(shards["server-0"], 0)
         self.assertEqual(shards["server-1"], 0)
         described = on.run("node", "describe", "server-0").stdout
         self.assertIn("signum, plugin SHA-256 ", described)
-        # One that joins later is used only if it has the rule, and one that leaves moves nothing to
-        # a server without it.
+        # A server that is left moves its shards to the one with the rule.
         on.server_flags = with_plugin
         on.add("server", 2)
-        cluster.until("the shards move to the server with the rule", lambda: any(
-            node["nodeId"] == "server-2" and node.get("shards", 0) > 0
-            for node in on.json("node", "list")["nodes"]), poll_seconds=cluster.CLI_POLL_SECONDS)
+        on.wait_for_nodes(5)
         on.run("node", "drain", "server-0")
-        shards = shards_of(on)
+        shards = self.shards(on)
         self.assertEqual((shards["server-0"], shards["server-1"]), (0, 0))
+        self.assertGreater(shards["server-2"], 0)
         on.run("job", "stop", job)
 
     def test_a_job_waits_for_as_many_servers_with_the_rule_as_it_asks_for(self):
@@ -175,20 +174,27 @@ class RulePluginTest(unittest.TestCase):
         path.chmod(0o755)
         return path
 
+    def give_other_file(self, on, name):
+        """Kills a server, and starts it with another file of the plugin."""
+        server = on.daemons[name]
+        server.kill()
+        other = self.other_file(on)
+        server.command.remove(plugin_flag(cluster.runfile(SIGNUM)))
+        server.command.append(plugin_flag(other))
+        server.start()
+        digest = hashlib.sha256(other.read_bytes()).hexdigest()
+        cluster.until(f"{name} has the other file", lambda: any(
+            rule["digest"] == digest for node in on.json("node", "list")["nodes"]
+            if node["nodeId"] == name for rule in node.get("pluginRules", [])))
+
     def test_servers_with_another_file_hold_nothing_of_the_job(self):
         on = self.start(servers=2, plugins=(SIGNUM,))
         job = self.job(on, epochs=30, resources="replicas: 1")
         on.wait_iteration(job, 50)
-        server = on.daemons["server-1"]
-        server.kill()
-        server.command = [argument for argument in server.command
-                          if not argument.startswith("--rule-plugin")]
-        server.command.append(plugin_flag(self.other_file(on)))
-        server.start()
-        on.wait_for_nodes(4)
+        self.give_other_file(on, "server-1")
         iteration = int(on.status(job)["iteration"])
         on.wait_iteration(job, iteration + 20)
-        shards = shards_of(on)
+        shards = self.shards(on)
         self.assertEqual(shards["server-1"], 0)
         self.refused(on, RULE, "which servers have from different files, expected one file on all "
                                "of them, or its SHA-256 in optimizer.plugin.digest: server-0 has ")
@@ -200,12 +206,7 @@ class RulePluginTest(unittest.TestCase):
         on.wait_iteration(job, 20)
         on.run("job", "stop", "--save", job)
         on.wait(job)
-        server = on.daemons["server-0"]
-        server.kill()
-        server.command.append(plugin_flag(self.other_file(on)))
-        server.command.remove(plugin_flag(cluster.runfile(SIGNUM)))
-        server.start()
-        on.wait_for_nodes(3)
+        self.give_other_file(on, "server-0")
         said = on.run("job", "resume", job, "--no-wait", check=False)
         self.assertEqual(said.returncode, 2, said.stdout + said.stderr)
         self.assertIn("optimizer.plugin.digest: ", said.stderr)
