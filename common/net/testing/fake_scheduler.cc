@@ -44,13 +44,18 @@ void FakeScheduler::Up() {
   }
   server_ = *std::move(server);
   address_ = server_->address();
+  absl::MutexLock lock(&mutex_);
+  down_ = false;
 }
 
 void FakeScheduler::Down() {
   if (server_ == nullptr) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    down_ = true;  // Nothing is held any more: the shutdown waits for all calls.
+  }
   Release(grpc::Status(grpc::StatusCode::UNAVAILABLE, "going down"));
   server_->Shutdown(absl::ZeroDuration());
-  Release(grpc::Status(grpc::StatusCode::UNAVAILABLE, "going down"));
   server_.reset();
 }
 
@@ -161,9 +166,27 @@ grpc::ServerUnaryReactor* FakeScheduler::Register(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* FakeScheduler::SyncNode(grpc::CallbackServerContext* context,
                                                   const v1::SyncNodeRequest* request,
                                                   v1::SyncNodeResponse* response) {
-  Release(grpc::Status(grpc::StatusCode::CANCELLED, "superseded by a newer call"));
-  absl::MutexLock lock(&mutex_);
+  Held superseded;
+  grpc::ServerUnaryReactor* reactor = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    superseded = std::exchange(held_, {});
+    reactor = AnswerOrHold(context, request, response);
+  }
+  if (superseded.reactor != nullptr) {
+    superseded.reactor->Finish(
+        grpc::Status(grpc::StatusCode::CANCELLED, "superseded by a newer call"));
+  }
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* FakeScheduler::AnswerOrHold(grpc::CallbackServerContext* context,
+                                                      const v1::SyncNodeRequest* request,
+                                                      v1::SyncNodeResponse* response) {
   syncs_.push_back(*request);
+  if (down_) {
+    return Finished(context, grpc::Status(grpc::StatusCode::UNAVAILABLE, "going down"));
+  }
   const absl::Status error = TakeError(&sync_errors_);
   if (!error.ok()) return Finished(context, ToGrpcStatus(error));
   if (request->incarnation() != registered_.size()) {

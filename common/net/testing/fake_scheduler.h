@@ -74,6 +74,10 @@ class FakeScheduler final : public v1::Scheduler::CallbackService {
   // Ends the held call, if there is one, with the desired state (if it has not been seen) or
   // `status`.
   void Release(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  grpc::ServerUnaryReactor* AnswerOrHold(grpc::CallbackServerContext* context,
+                                         const v1::SyncNodeRequest* request,
+                                         v1::SyncNodeResponse* response)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Credentials* const credentials_;
   const absl::Duration read_lease_;  // Constant after construction.
@@ -84,6 +88,7 @@ class FakeScheduler final : public v1::Scheduler::CallbackService {
   absl::Mutex mutex_;
   v1::SyncNodeResponse desired_ ABSL_GUARDED_BY(mutex_);
   bool may_stop_ ABSL_GUARDED_BY(mutex_) = true;
+  bool down_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<absl::Status> register_errors_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::Status> sync_errors_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::RegisterRequest> registered_ ABSL_GUARDED_BY(mutex_);
