@@ -207,7 +207,7 @@ std::vector<Mutant> MutantsOfLogs() {
       {PlantedBug::kDropFsync, "drop-fsync", "exactly once",
        "the log calls durable what was never synced", 12270},
       {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged", "exactly once",
-       "a push is acknowledged before the log has it", 245},
+       "a push is acknowledged before the log has it", 700},
       {PlantedBug::kAcknowledgeUnheardLog, "acknowledge-unheard-log", "versions",
        "a primary acknowledges pushes before the scheduler knows of its new log", 190},
       {PlantedBug::kReleaseGroupEarly, "release-group-early", "exactly once",
