@@ -106,6 +106,8 @@ class Session:
 
         initial: a tensor's values as fp32, row by row.
         """
+        if _job.folder_to_declare_in() is None:
+            return
         training = {"epochs": epochs, "batch_size": batch_size}
         counts = {"samples": samples, "test_samples": test_samples}
         updates = 0
