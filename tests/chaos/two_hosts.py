@@ -112,7 +112,7 @@ def main():
         dense = synthetic.job(live.folder, name="dense", model=chaos.MODEL, data=data,
                               epochs=arguments.epochs)
         round_of(live, dense, "dense")
-        sparse = clicks.job(name="rows", consistency="bsp {}", epochs=4)
+        sparse = clicks.job(name="rows", consistency="bsp {}", epochs=20)
         round_of(live, sparse, "rows")
         left = live.left_behind()
         expect(not left, f"these were left on the other host: {left}", live)
