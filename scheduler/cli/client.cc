@@ -123,26 +123,17 @@ absl::StatusOr<v1::RecoverJobResponse> SchedulerClient::RecoverJob(const std::st
 
 absl::StatusOr<v1::ReadTaskLogResponse> SchedulerClient::ReadKeptLog(
     const v1::ReadTaskLogRequest& request) {
-  auto response = Call<v1::ReadTaskLogResponse>(*logs_stub_, &v1::TaskLogs::Stub::ReadKeptLog,
-                                                request, kCallTimeout);
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return AskBy(*logs_stub_, &v1::TaskLogs::Stub::ReadKeptLog, request, kCallTimeout);
 }
 
 absl::StatusOr<v1::UploadPieceResponse> SchedulerClient::WriteUpload(
     const v1::UploadPieceRequest& request) {
-  auto response = Call<v1::UploadPieceResponse>(*uploads_stub_, &v1::Uploads::Stub::WritePiece,
-                                                request, kCallTimeout);
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return AskBy(*uploads_stub_, &v1::Uploads::Stub::WritePiece, request, kCallTimeout);
 }
 
 absl::StatusOr<v1::FinishUploadResponse> SchedulerClient::FinishUpload(
     const v1::FinishUploadRequest& request) {
-  auto response = Call<v1::FinishUploadResponse>(*uploads_stub_, &v1::Uploads::Stub::Finish,
-                                                 request, kPullTimeout);
-  if (!response.ok()) return Explain(response.status());
-  return response;
+  return AskBy(*uploads_stub_, &v1::Uploads::Stub::Finish, request, kPullTimeout);
 }
 
 absl::StatusOr<v1::ListNodesResponse> SchedulerClient::ListNodes() {

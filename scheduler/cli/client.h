@@ -31,10 +31,10 @@ namespace capstan::cli {
 
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(15);
 
-template <typename Request, typename Response>
-using SchedulerMethod = grpc::Status (v1::Scheduler::Stub::*)(grpc::ClientContext* context,
-                                                              const Request& request,
-                                                              Response* response);
+// A call of a service, as its generated stub has it.
+template <typename Stub, typename Request, typename Response>
+using MethodOf = grpc::Status (Stub::*)(grpc::ClientContext* context, const Request& request,
+                                        Response* response);
 
 // Errors of every method: kUnavailable, kDeadlineExceeded  the peer cannot be reached or is too
 // slow; else the peer's answer (proto/scheduler.proto).
@@ -46,15 +46,10 @@ class SchedulerClient {
   // Calls any method of the scheduler: Ask(&v1::Scheduler::Stub::AnnotateJob, request). The
   // functions below are for calls whose request takes more than a line, or that many make.
   template <typename Request, typename Response>
-  absl::StatusOr<Response> Ask(SchedulerMethod<Request, Response> method,
+  absl::StatusOr<Response> Ask(MethodOf<v1::Scheduler::Stub, Request, Response> method,
                                const std::type_identity_t<Request>& request,
                                absl::Duration timeout = kCallTimeout) {
-    Response response;
-    const absl::Status status = Ask(timeout, [&](grpc::ClientContext* context) {
-      return (stub_.get()->*method)(context, request, &response);
-    });
-    if (!status.ok()) return status;
-    return response;
+    return AskBy(*stub_, method, request, timeout);
   }
   // Fills in the protocol's version. SubmitPatiently() (submit.h) repeats calls without an answer.
   absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
@@ -88,6 +83,17 @@ class SchedulerClient {
   const Credentials* credentials() const { return credentials_; }
 
  private:
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> AskBy(Stub& stub, MethodOf<Stub, Request, Response> method,
+                                 const std::type_identity_t<Request>& request,
+                                 absl::Duration timeout) {
+    Response response;
+    const absl::Status status = Ask(timeout, [&](grpc::ClientContext* context) {
+      return (stub.*method)(context, request, &response);
+    });
+    if (!status.ok()) return status;
+    return response;
+  }
   absl::Status Explain(const absl::Status& status) const;
   absl::Status Ask(absl::Duration timeout,
                    absl::FunctionRef<grpc::Status(grpc::ClientContext*)> call);
