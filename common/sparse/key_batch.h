@@ -9,7 +9,9 @@
 #ifndef CAPSTAN_COMMON_SPARSE_KEY_BATCH_H_
 #define CAPSTAN_COMMON_SPARSE_KEY_BATCH_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -31,8 +33,10 @@ struct KeyBatch {
   }
 };
 
-// `keys` in any order, repeated or not, fewer than 2^32. If `places` is not null, places[i] is
-// where keys[i] stands in the batch. Cost: some 20 ns a key (a radix sort by hash).
+inline constexpr size_t kBatchKeysMax = std::numeric_limits<uint32_t>::max();
+
+// `keys` in any order, repeated or not, at most kBatchKeysMax. If `places` is not null, places[i]
+// is where keys[i] stands in the batch. Cost: some 20 ns a key (a radix sort by hash).
 KeyBatch MakeKeyBatch(absl::Span<const uint64_t> keys, int32_t buckets,
                       std::vector<uint32_t>* places = nullptr);
 

@@ -21,10 +21,12 @@
 namespace {
 
 using capstan::worker::CheckArrays;
+using capstan::worker::CheckSeconds;
 using capstan::worker::ProgramTask;
 using capstan::worker::ProgramWork;
 using capstan::worker::TableOperations;
 using capstan::worker::Tell;
+using capstan::worker::Wrong;
 
 constexpr double kPatienceMax = 3600.0;  // Seconds.
 
@@ -41,12 +43,6 @@ capstan_code CodeOfEnd(const absl::Status& status, char* error) {
   Tell(status.message(), error);
   if (absl::IsCancelled(status) || absl::IsAborted(status)) return CAPSTAN_ENDED;
   return absl::IsNotFound(status) ? CAPSTAN_WRONG : CAPSTAN_FAILED;
-}
-
-// Hands the number of an operation over, or the error with which it did not start.
-capstan_code Started(const absl::StatusOr<int64_t>& number, int64_t* operation, char* error) {
-  if (number.ok()) *operation = *number;
-  return CodeOf(number.status(), error);
 }
 
 TableOperations::Keys KeysOf(const int64_t* keys, int64_t count) {
@@ -121,6 +117,32 @@ const capstan::v1::TableSpec* TableOf(const capstan_task* task, int64_t table) {
   return &tables[static_cast<size_t>(table)];
 }
 
+// Whether there is such a table, and `count` of what its arrays hold can be.
+bool IsOfTable(const capstan_task* task, int64_t table, int64_t count, const char* what,
+               char* error) {
+  if (count >= 0 && TableOf(task, table) != nullptr) return true;
+  Tell(absl::StrCat("table ", table, " and ", count, " ", what, ", expected 0 to ",
+                    capstan_task_table_count(task) - 1, " and at least 0"),
+       error);
+  return false;
+}
+
+// Starts a push or a pull, which `start` is, and hands its number over.
+template <typename StartOperation, typename Value>
+capstan_code Start(capstan_task* task, StartOperation start, int64_t table, const int64_t* keys,
+                   int64_t key_count, Value* values, int64_t count, int64_t* operation,
+                   char* error) {
+  const capstan_code code = CheckArrays(keys, key_count, values, count, error);
+  if (code != CAPSTAN_OK) return code;
+  const auto tables = task->task->computation().Tables();
+  if (!tables.ok()) return CodeOf(tables.status(), error);
+  const absl::Span<Value> all(values, static_cast<size_t>(count));
+  const absl::StatusOr<int64_t> number =
+      (tables->get()->*start)(TableIndex(table), KeysOf(keys, key_count), all);
+  if (number.ok()) *operation = *number;
+  return CodeOf(number.status(), error);
+}
+
 }  // namespace
 
 capstan_task* capstan_task_start(char* error) {
@@ -156,8 +178,7 @@ capstan_code capstan_task_table(const capstan_task* task, int64_t index, capstan
                                 char* error) {
   const capstan::v1::TableSpec* const spec = TableOf(task, index);
   if (spec == nullptr) {
-    Tell(absl::StrCat("there is no table ", index), error);
-    return CAPSTAN_WRONG;
+    return Wrong(absl::StrCat("there is no table ", index), error);
   }
   const bool averages = spec->rule() == capstan::v1::MOVING_AVERAGE;
   *table = {.name = spec->name().c_str(),
@@ -177,8 +198,7 @@ capstan_code capstan_task_tensor(const capstan_task* task, int64_t table, int64_
                                  capstan_tensor* tensor, char* error) {
   const capstan::v1::TableSpec* const spec = TableOf(task, table);
   if (spec == nullptr || index < 0 || index >= spec->tensors_size()) {
-    Tell(absl::StrCat("there is no tensor ", index, " in a table ", table), error);
-    return CAPSTAN_WRONG;
+    return Wrong(absl::StrCat("there is no tensor ", index, " in a table ", table), error);
   }
   const capstan::v1::TensorSpec& found = spec->tensors(static_cast<int>(index));
   *tensor = {.name = found.name().c_str(),
@@ -192,10 +212,7 @@ capstan_code capstan_task_tensor(const capstan_task* task, int64_t table, int64_
 capstan_code capstan_task_next(capstan_task* task, double seconds, capstan_work* work,
                                char* error) {
   if (!KnowsAll(*work, error)) return CAPSTAN_WRONG;
-  if (!(seconds >= 0)) {
-    Tell(absl::StrCat("seconds is ", seconds, ", expected at least 0"), error);
-    return CAPSTAN_WRONG;
-  }
+  if (CheckSeconds(seconds, error) != CAPSTAN_OK) return CAPSTAN_WRONG;
   const absl::StatusOr<std::optional<ProgramWork>> next =
       task->task->computation().Next(absl::Seconds(std::min(seconds, kPatienceMax)));
   if (absl::IsOutOfRange(next.status())) return CAPSTAN_ENDED;
@@ -214,8 +231,8 @@ capstan_code capstan_task_upcoming(const capstan_task* task, int64_t index, caps
   if (!KnowsAll(*work, error)) return CAPSTAN_WRONG;
   const absl::Span<const ProgramWork> upcoming = task->task->computation().Upcoming();
   if (index < 0 || index >= static_cast<int64_t>(upcoming.size())) {
-    Tell(absl::StrCat("upcoming work ", index, ", expected 0 to below ", upcoming.size()), error);
-    return CAPSTAN_WRONG;
+    return Wrong(absl::StrCat("upcoming work ", index, ", expected 0 to below ", upcoming.size()),
+                 error);
   }
   Describe(upcoming[static_cast<size_t>(index)], work);
   return CAPSTAN_OK;
@@ -223,12 +240,7 @@ capstan_code capstan_task_upcoming(const capstan_task* task, int64_t index, caps
 
 capstan_code capstan_task_name_keys(capstan_task* task, int64_t table, const int64_t* keys,
                                     int64_t count, int64_t* places, char* error) {
-  if (count < 0 || TableOf(task, table) == nullptr) {
-    Tell(absl::StrCat("table ", table, " and ", count, " keys, expected 0 to ",
-                      capstan_task_table_count(task) - 1, " and at least 0"),
-         error);
-    return CAPSTAN_WRONG;
-  }
+  if (!IsOfTable(task, table, count, "keys", error)) return CAPSTAN_WRONG;
   const auto size = static_cast<size_t>(count);
   return CodeOf(
       task->task->computation().NameKeys(static_cast<int>(table), {keys, size}, {places, size}),
@@ -242,12 +254,7 @@ const float* capstan_task_parameters(capstan_task* task, int64_t table) {
 
 capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_t first,
                                        const float* values, int64_t count, char* error) {
-  if (count < 0 || TableOf(task, table) == nullptr) {
-    Tell(absl::StrCat("table ", table, " and ", count, " elements, expected 0 to ",
-                      capstan_task_table_count(task) - 1, " and at least 0"),
-         error);
-    return CAPSTAN_WRONG;
-  }
+  if (!IsOfTable(task, table, count, "elements", error)) return CAPSTAN_WRONG;
   return CodeOf(task->task->computation().PutGradient(static_cast<int>(table), first,
                                                       {values, static_cast<size_t>(count)}),
                 error);
@@ -265,32 +272,19 @@ capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t co
 capstan_code capstan_task_push(capstan_task* task, int64_t table, const int64_t* keys,
                                int64_t key_count, const float* values, int64_t count,
                                int64_t* operation, char* error) {
-  const capstan_code code = CheckArrays(keys, key_count, values, count, error);
-  if (code != CAPSTAN_OK) return code;
-  const auto tables = task->task->computation().Tables();
-  if (!tables.ok()) return CodeOf(tables.status(), error);
-  return Started((*tables)->Push(TableIndex(table), KeysOf(keys, key_count),
-                                 {values, static_cast<size_t>(count)}),
-                 operation, error);
+  return Start(task, &TableOperations::Push, table, keys, key_count, values, count, operation,
+               error);
 }
 
 capstan_code capstan_task_pull(capstan_task* task, int64_t table, const int64_t* keys,
                                int64_t key_count, float* values, int64_t count, int64_t* operation,
                                char* error) {
-  const capstan_code code = CheckArrays(keys, key_count, values, count, error);
-  if (code != CAPSTAN_OK) return code;
-  const auto tables = task->task->computation().Tables();
-  if (!tables.ok()) return CodeOf(tables.status(), error);
-  return Started((*tables)->Pull(TableIndex(table), KeysOf(keys, key_count),
-                                 {values, static_cast<size_t>(count)}),
-                 operation, error);
+  return Start(task, &TableOperations::Pull, table, keys, key_count, values, count, operation,
+               error);
 }
 
 capstan_code capstan_task_wait(capstan_task* task, int64_t operation, double seconds, char* error) {
-  if (!(seconds >= 0)) {
-    Tell(absl::StrCat("seconds is ", seconds, ", expected at least 0"), error);
-    return CAPSTAN_WRONG;
-  }
+  if (CheckSeconds(seconds, error) != CAPSTAN_OK) return CAPSTAN_WRONG;
   const auto tables = task->task->computation().TablesToWait();
   if (!tables.ok()) return CodeOf(tables.status(), error);
   const TableOperations::Waited waited =

@@ -27,13 +27,9 @@ namespace {
 
 using capstan::ReadRows;
 using capstan::worker::Tell;
+using capstan::worker::Wrong;
 
 constexpr double kPatienceMax = 60.0;  // Seconds.
-
-capstan_code Wrong(const std::string& message, char* error) {
-  Tell(message, error);
-  return CAPSTAN_WRONG;
-}
 
 capstan_code CodeOf(const absl::Status& status, char* error) {
   Tell(status.message(), error);
@@ -76,10 +72,7 @@ capstan_code ReadSparse(capstan_snapshot* snapshot, const std::string& table, co
 }  // namespace
 
 capstan_snapshot* capstan_task_snapshot(capstan_task* task, double seconds, char* error) {
-  if (!(seconds >= 0)) {
-    Tell(absl::StrCat("seconds is ", seconds, ", expected at least 0"), error);
-    return nullptr;
-  }
+  if (capstan::worker::CheckSeconds(seconds, error) != CAPSTAN_OK) return nullptr;
   auto snapshot = std::make_unique<capstan_snapshot>();
   snapshot->source =
       std::make_unique<capstan::GrpcSnapshotSource>(capstan::GrpcSnapshotSource::Options{

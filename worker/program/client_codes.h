@@ -27,16 +27,27 @@ inline void Tell(absl::string_view message, char* error) {
   error[length] = '\0';
 }
 
+// Says what is wrong with the caller's arguments.
+inline capstan_code Wrong(absl::string_view message, char* error) {
+  Tell(message, error);
+  return CAPSTAN_WRONG;
+}
+
+// Checks the seconds that a caller would wait.
+inline capstan_code CheckSeconds(double seconds, char* error) {
+  if (seconds >= 0) return CAPSTAN_OK;
+  return Wrong(absl::StrCat("seconds is ", seconds, ", expected at least 0"), error);
+}
+
 // Checks the arrays of a push, a pull or a read.
 inline capstan_code CheckArrays(const int64_t* keys, int64_t key_count, const float* values,
                                 int64_t count, char* error) {
   const bool whole = key_count >= 0 && count >= 0 && (keys != nullptr || key_count == 0) &&
                      (values != nullptr || count == 0);
   if (whole) return CAPSTAN_OK;
-  Tell(absl::StrCat("got ", key_count, " keys and ", count,
-                    " values, expected at least 0 of each, and NULL for none alone"),
-       error);
-  return CAPSTAN_WRONG;
+  return Wrong(absl::StrCat("got ", key_count, " keys and ", count,
+                            " values, expected at least 0 of each, and NULL for none alone"),
+               error);
 }
 
 }  // namespace capstan::worker

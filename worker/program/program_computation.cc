@@ -1,8 +1,6 @@
 #include "worker/program/program_computation.h"
 
 #include <algorithm>
-#include <bit>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -13,21 +11,20 @@
 #include "common/random/philox.h"
 #include "common/sparse/key_batch.h"
 #include "common/status/status_macros.h"
+#include "common/types/not_finite.h"
 
 namespace capstan::worker {
 namespace {
 
 constexpr uint64_t kBatchStream = 4;
 constexpr uint64_t kTestBatchStream = 5;
-constexpr size_t kKeysMax = std::numeric_limits<uint32_t>::max();  // MakeKeyBatch takes no more.
 
 // Copies `from` times `scale`; returns whether all are finite. Both loops can be vectorised.
 bool CopyScaled(absl::Span<const float> from, float scale, float* to) {
-  constexpr uint32_t kExponent = 0x7f800000;
   uint32_t wrong = 0;
   for (size_t i = 0; i < from.size(); ++i) {
     const float value = from[i] * scale;
-    wrong |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent ? 1u : 0u;
+    wrong |= IsNotFinite(value);
     to[i] = value;
   }
   return wrong == 0;
@@ -111,10 +108,10 @@ const v1::TableSpec* ProgramComputation::Find(int table) const {
 absl::Status ProgramComputation::NameKeys(int table, absl::Span<const int64_t> keys,
                                           absl::Span<int64_t> places) {
   const v1::TableSpec* const spec = Find(table);
-  if (spec == nullptr || !spec->has_sparse() || keys.size() > kKeysMax) {
+  if (spec == nullptr || !spec->has_sparse() || keys.size() > kBatchKeysMax) {
     return absl::InvalidArgumentError(absl::StrCat("table ", table, " and ", keys.size(),
                                                    " keys, expected a table of rows and at most ",
-                                                   kKeysMax));
+                                                   kBatchKeysMax));
   }
   std::vector<uint32_t> found;
   const std::vector<uint64_t> bits(keys.begin(), keys.end());
@@ -335,8 +332,8 @@ AllTableKeys ProgramComputation::BeginTraining(const Work&, TableArrays* paramet
   return training_keys_;
 }
 
-bool ProgramComputation::Forward(const Work&, const std::vector<Work>& upcoming,
-                                 const TableArrays&, const ParametersNeeded&) {
+bool ProgramComputation::Forward(const Work&, const std::vector<Work>& upcoming, const TableArrays&,
+                                 const ParametersNeeded&) {
   planned_ = upcoming;
   return true;
 }

@@ -45,7 +45,7 @@ struct ProgramWork {
   enum class Kind {
     kTrain,
     kNameKeys,
-    kEvaluate,      // Of the test data: its loss alone is asked for.
+    kEvaluate,      // A batch of the test data: its loss alone is asked for.
     kNameTestKeys,  // As kNameKeys, for a batch that is to be evaluated.
     kRun,           // The program runs at its own pace.
   };
@@ -97,7 +97,7 @@ class ProgramComputation final : public Computation {
   // refuse what is begun then. Errors: kFailedPrecondition  there is no run.
   //                                    kCancelled           the task has ended.
   absl::StatusOr<std::shared_ptr<TableOperations>> Tables() const;
-  // Those of the last run, over or not, to wait for its operations.
+  // The tables of the last run, over or not, to wait for its operations.
   // Errors: kFailedPrecondition  there was no run.
   absl::StatusOr<std::shared_ptr<TableOperations>> TablesToWait() const;
   // The program cannot go on; the task fails with this error, which may be about no work.
@@ -142,8 +142,8 @@ class ProgramComputation final : public Computation {
   struct Offer {
     Batch batch;
     std::vector<Batch> upcoming;
-    std::vector<ProgramWork> upcoming_works;  // Of `upcoming`.
-    AllTableKeys* keys = nullptr;  // A question for keys fills them in.
+    std::vector<ProgramWork> upcoming_works;  // The works of `upcoming`.
+    AllTableKeys* keys = nullptr;             // A question for keys fills them in.
     const TableArrays* parameters = nullptr;
     TableArrays* gradient = nullptr;  // Null: an evaluation.
     const GradientPartReady* ready = nullptr;

@@ -1,27 +1,22 @@
 #include "worker/task/table_operations.h"
 
 #include <algorithm>
-#include <bit>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/sparse/key_batch.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/types/not_finite.h"
 
 namespace capstan::worker {
 namespace {
 
-constexpr size_t kKeysMax = std::numeric_limits<uint32_t>::max();  // MakeKeyBatch takes no more.
 
 // The loop can be vectorised.
 bool AllFinite(absl::Span<const float> values) {
-  constexpr uint32_t kExponent = 0x7f800000;
   uint32_t wrong = 0;
-  for (const float value : values) {
-    wrong |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent ? 1u : 0u;
-  }
+  for (const float value : values) wrong |= IsNotFinite(value);
   return wrong == 0;
 }
 
@@ -68,10 +63,10 @@ absl::StatusOr<const v1::TableSpec*> TableOperations::CheckTable(int table, cons
         absl::StrCat(NameOf(table), " has ", spec.elements(), " elements, and got ", values));
   }
   const auto dim = static_cast<size_t>(spec.sparse().dim());
-  if (keys->size() > kKeysMax || values != keys->size() * dim) {
+  if (keys->size() > kBatchKeysMax || values != keys->size() * dim) {
     return absl::InvalidArgumentError(absl::StrCat(NameOf(table), " got ", values, " values for ",
                                                    keys->size(), " keys, expected ", dim,
-                                                   " a key, and at most ", kKeysMax, " keys"));
+                                                   " a key, and at most ", kBatchKeysMax, " keys"));
   }
   return &spec;
 }

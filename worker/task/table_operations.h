@@ -46,8 +46,8 @@ class TableOperations {
   // The result of a wait.
   struct Waited {
     bool ended = false;
-    absl::Status status;  // Of an operation that has ended.
-    std::string text;     // Of one that has not: for whom it waits.
+    absl::Status status;  // The result of an operation that has ended.
+    std::string text;     // If it has not ended: for whom it waits.
   };
 
   // `tables`: those of the job, by index. `progress` is told of each operation that has ended, by
