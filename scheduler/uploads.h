@@ -26,7 +26,7 @@ inline constexpr size_t kUploadsMax = 8;  // Files of a user.
 
 // The folder of all users' files.
 std::string UploadsFolder(const std::string& data_folder);
-// That of one user. `owner`, here and below: as OwnerFor() returns it.
+// The folder of one user. `owner`, here and below: as OwnerFor() returns it.
 std::string UploadFolderOf(const std::string& data_folder, absl::string_view owner);
 
 // Removes the oldest files of a folder until one more has room. A missing folder is made.

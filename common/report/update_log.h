@@ -34,7 +34,7 @@ struct TableUpdate {
   int32_t epoch = 0;  // Counts from 1.
   int32_t slot = 0;
   Range positions = {};     // Samples: positions in the epoch's order.
-  int32_t table = 0;        // Of rows or not; an index of the list of names that goes with it.
+  int32_t table = 0;        // An index of the list of names that goes with it; of rows, too.
   uint64_t parameters = 0;  // Hash of the values with which the gradient was computed.
   uint64_t gradient = 0;    // Hash of what the worker pushed.
   uint64_t keys = 0;        // Tables of rows: hash of the batch's keys. Others: 0.

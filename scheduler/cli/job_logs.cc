@@ -12,7 +12,7 @@ namespace capstan::cli {
 namespace {
 
 constexpr int32_t kChunkBytes = 1 << 18;
-constexpr absl::Duration kEndInterval = absl::Milliseconds(50);  // Of reads at a job's end.
+constexpr absl::Duration kEndInterval = absl::Milliseconds(50);  // Between reads at a job's end.
 
 }  // namespace
 

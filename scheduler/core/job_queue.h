@@ -25,8 +25,8 @@ struct JobNeed {
   JobNeed(const DeviceNeed& device_of_tasks = {},  // NOLINT: most jobs need no rule.
           std::vector<PluginRule> rules_of_servers = {})
       : device(device_of_tasks), rules(std::move(rules_of_servers)) {}
-  DeviceNeed device;              // Of each task.
-  std::vector<PluginRule> rules;  // Of each server.
+  DeviceNeed device;              // What each task needs.
+  std::vector<PluginRule> rules;  // What each server must have.
   friend bool operator==(const JobNeed&, const JobNeed&) = default;
 };
 

@@ -17,7 +17,7 @@ namespace capstan::server {
 
 // What one update has beside its arrays.
 struct PluginUpdate {
-  StepScalars scalars;  // Of the clipping and the decay.
+  StepScalars scalars;  // What clipping and decay need.
   double learning_rate = 0.0;
   int64_t step = 0;  // The number that the rule is told, from 0.
 };

@@ -59,6 +59,7 @@ class NumpyTest(programs.ProgramCase):
     def test_the_bits_are_the_same_for_any_number_of_workers_and_kills(self):
         job = self.declared(command(
             "tests/integration/gated.py", f"--gate={self.gate}",
+            f"--at={programs.GATE_AT}",
             "worker/python/examples/softmax_regression.py", "--samples=4000", "--epochs=2"))
         hashes = set()
         for workers, kill in ((1, False), (1, True), (2, True), (4, True)):

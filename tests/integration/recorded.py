@@ -12,10 +12,9 @@ The scripts are as their users wrote them, and neither knows of this one.
 import argparse
 import json
 import pathlib
-import runpy
-import sys
 
 import torch
+from run_script import run_script
 
 _SEED_MASK = (1 << 63) - 1  # As in capstan/_loading.py.
 
@@ -77,9 +76,7 @@ def main():
         replay(options.replay)
     else:
         write(options.log)
-    sys.argv = options.script
-    sys.path.insert(0, str(pathlib.Path(sys.argv[0]).parent))
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    run_script(options.script)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import synthetic
 
 SIGNUM = "server/optimizer/plugin/signum.so"
 OWN_RULES = "server/optimizer/plugin/own_rules.so"
-# Of several shards, so that each server has some.
+# It has several shards, so that each server has some.
 WIDE = """layers { name: "fc1" fully_connected { units: 300 } }
           layers { name: "out" fully_connected { units: 10 } }"""
 RULE = """plugin { rule: "signum" numbers: 0.8 } learning_rate: 0.001 weight_decay: 0.001

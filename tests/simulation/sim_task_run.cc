@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kOperationsAtOnce = 3;
 constexpr double kPushes = 0.6;            // The share of all operations.
-constexpr int64_t kPushesMax = 1'000'000;  // Of one rank: each has a number of its own.
+constexpr int64_t kPushesMax = 1'000'000;  // A rank makes fewer: each has a number of its own.
 
 }  // namespace
 

@@ -22,7 +22,7 @@ from capstan._client import Error, Work
 _MADE_EARLIER = 0x2545F4914F6CDD1D
 _SEED_MASK = (1 << 63) - 1
 _NUMPY_SEED_MASK = (1 << 32) - 1
-_SECONDS_TO_END = 5.0  # For a process that is told to; then it is killed.
+_SECONDS_TO_END = 5.0  # What a process has that is told to; then it is killed.
 _FORGOTTEN_AFTER = 64  # Works whose batches were given out.
 
 # Which data a work is of, and its place there.
@@ -97,7 +97,7 @@ def _serve(connection: Any, parents_ends: Sequence[Any], sources: Sequence[Sourc
                 connection.send(answer)
             except OSError:
                 raise
-            except Exception as error:  # pylint: disable=broad-except  # Of any type's pickling.
+            except Exception as error:  # pylint: disable=broad-except  # Pickling raises any type.
                 connection.send(_Failure(f"a batch cannot be sent between processes: {error}",
                                          traceback.format_exc()))
     except (EOFError, OSError):

@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 class Stored:
     """A tensor of a model's file."""
 
-    letter: str  # Of its values, as in `struct`.
+    letter: str  # The type of its values, as in `struct`.
     shape: tuple[int, ...]
     content: bytearray
 

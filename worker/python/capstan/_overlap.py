@@ -35,7 +35,7 @@ class Overlap:
         of_first = table.tensors if table.kind == _client.PARAMETERS else ()
         self._parameters, self._put, self._release = parameters, put, release
         self._from_end = sorted(of_first, key=lambda spec: spec.first, reverse=True)
-        self._released = 0  # Of those.
+        self._released = 0  # How many of those have left.
         self._put_as: dict[str, tuple[int, int]] = {}  # The gradient's identity, by name.
         self._trains = False
         self._hooks = [self._hooked(spec) for spec in self._from_end]

@@ -48,7 +48,7 @@ class MadeBatch:
     """A batch that was made to name its keys."""
 
     content: Any
-    keys: dict[str, Memory]  # Of each table of rows: int64.
+    keys: dict[str, Memory]  # By table of rows: int64.
     places: dict[str, Any]  # ctypes array of int64: the row of each key in the batch's values.
 
 

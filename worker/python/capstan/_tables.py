@@ -66,20 +66,21 @@ class Table:
         Diverged if a value is not finite.
         """
         if self._session.own_pace:
-            what = f"the gradient of {self.name!r}"
-            memory = _arrays.memory_of(gradient, what)
-            memory.expect(what, "float32", self.shape)
-            return self._job._run().push(self.name, memory, None)
+            return self._job._run().push(self.name, self._gradient(gradient, self.shape), None)
         work = self._session.current()
         if self._pushed_in is work:
             raise Error(f"iteration {work.iteration}: the gradient of {self.name!r} was pushed "
                         "already, expected one push a batch")
-        what = f"the gradient of {self.name!r}"
-        memory = _arrays.memory_of(gradient, what)
-        memory.expect(what, "float32", self._shape_of(len(self._session.values(self.name))))
+        memory = self._gradient(gradient, self._shape_of(len(self._session.values(self.name))))
         self._session.put(self.name, memory.address, memory.count)
         self._pushed_in = work
         return done(None)
+
+    def _gradient(self, gradient: Any, shape: tuple[int, ...]) -> Memory:
+        what = f"the gradient of {self.name!r}"
+        memory = _arrays.memory_of(gradient, what)
+        memory.expect(what, "float32", shape)
+        return memory
 
     def _shape_of(self, _count: int) -> tuple[int, ...]:
         return self.shape
@@ -150,9 +151,7 @@ class RowTable(Table):
         are read before this returns.
         """
         named = self._named(keys)
-        what = f"the gradient of {self.name!r}"
-        memory = _arrays.memory_of(gradient, what)
-        memory.expect(what, "float32", (*named.shape, self.dim))
+        memory = self._gradient(gradient, (*named.shape, self.dim))
         return self._job._run().push(self.name, memory, named)
 
     def _expect_no_own_pace(self, instead: str) -> None:
@@ -210,7 +209,7 @@ class Job:
         self._session = Session("capstan.init()", sync, slots, seed, own_pace)
         self._beginning = threading.Lock()
         self._tables: dict[str, Table] = {}
-        self._initial: dict[str, bytes] = {}  # Of the run that declares the job.
+        self._initial: dict[str, bytes] = {}  # Kept by the run that declares the job.
 
     @property
     def rank(self) -> int:

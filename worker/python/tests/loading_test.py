@@ -70,7 +70,7 @@ class LoadingTest(unittest.TestCase):
         made = multiprocessing.get_context("fork").Semaphore(0)
         loader = self.loader(Noise(log=made), workers=1, ahead=1)
         loader.load(work(0), lambda: [work(1), work(2)])
-        for _ in range(2 * BATCH):  # Of the one asked for, and of the one ahead of it.
+        for _ in range(2 * BATCH):  # The one asked for, and the one ahead of it.
             made.acquire()
         loader.load(work(1), nothing)
         self.assertFalse(made.acquire(block=False))

@@ -303,7 +303,7 @@ class TorchOptimizerTest(unittest.TestCase):
     def test_gradients_leave_during_backward_from_the_end_of_the_table_on(self):
         calls = []
         overlap = self.overlapped(calls)
-        self.backward()  # Of no batch.
+        self.backward()  # There is no batch.
         self.assertEqual(calls, [])
         overlap.begin()
         self.backward()
