@@ -1,12 +1,19 @@
 """What the Python package costs, and how it compares: PyTorch scripts alone, with DDP, and as jobs.
 
-One compute thread for each process; samples/s from a script's tenth batch to its last:
+One compute thread for each process. Gradients leave while backward() computes others
+(overlap=True), as those of DistributedDataParallel do. A job stands still while the script by
+itself has its turn:
 
     lenet, resnet18   1 worker and 1 server, against the script alone; goal 0.9
     lenet, 2 workers  2 workers and 1 server, BSP, against DistributedDataParallel with gloo and two
                       processes; goal 1.0
     clicks            1 worker and 1 server, rows by key out of 10^7, against torch.nn.EmbeddingBag
                       in one process, with sparse gradients and Adagrad; for reference
+
+Jobs take turns as a whole, 1 worker and 1 server:
+
+    factors   a factorization machine of an EmbeddingBag and its samples, against the job file that
+              trains the same; goal 0.7
 
 And tables at a program's own pace, 1 worker and 1 server, against the same calls of the C interface
 from C++ (`table_rounds`):
@@ -18,17 +25,21 @@ Exit codes: 0 the goals are met, 1 one is not.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
+import multiprocessing.connection
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 from typing import Optional
 
 import cluster
 import programs
 
-WARM_UP = 10  # Batches of each process that are not counted.
+WARM_UP = 10  # Rounds of tables that are not counted.
 
 
 @dataclasses.dataclass
@@ -36,51 +47,132 @@ class Case:
     name: str
     model: str
     batch: int
-    batches: int
+    turn: int  # Iterations.
     goal: Optional[float]
     workers: int = 1
 
 
-CASES = [Case("lenet", "lenet", 64, 150, 0.9), Case("resnet18", "resnet18", 16, 30, 0.9),
-         Case("lenet, 2 workers", "lenet", 64, 300, 1.0, workers=2),
-         Case("clicks", "clicks", 512, 60, None)]
+CASES = [Case("lenet", "lenet", 64, 30, 0.9), Case("resnet18", "resnet18", 16, 5, 0.9),
+         Case("lenet, 2 workers", "lenet", 64, 30, 1.0, workers=2),
+         Case("clicks", "clicks", 512, 30, None)]
+FACTORS = Case("factors", "factors", 1024, 40, 0.7)
 
 
-def command(case, by, times, *more):
+def command(case, rounds, *more):
+    batches = (rounds + 2) * case.turn * case.workers
     return [sys.executable, str(cluster.runfile("tests/benchmark/python_program.py")),
-            f"--model={case.model}", f"--by={by}", f"--batch={case.batch}",
-            f"--batches={case.batches}", f"--workers={case.workers}", f"--times={times}", *more]
+            f"--model={case.model}", f"--batch={case.batch}", f"--batches={batches}",
+            f"--turn={case.turn}", f"--workers={case.workers}", *more]
 
 
-def rate(times, workers):
-    """Samples per second of all processes that have written to the file."""
-    lines = sorted(tuple(map(float, line.split())) for line in times.read_text().splitlines())
-    times.unlink()
-    counted = lines[WARM_UP * workers - 1:]
-    return sum(samples for _, samples in counted[1:]) / (counted[-1][0] - counted[0][0])
+class Alone:
+    """The script by itself: a process for each worker, which waits for its turns."""
+
+    def __init__(self, case, folder):
+        self._turn = case.turn
+        more = [f"--rendezvous={folder}/rendezvous"] if case.workers > 1 else []
+        self._processes = [subprocess.Popen(
+            command(case, 1, f"--rank={rank}", *more), env=programs.environment(), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE) for rank in range(case.workers)]
+
+    def turn(self):
+        """Samples a second of all."""
+        for process in self._processes:
+            process.stdin.write(f"{self._turn}\n")
+            process.stdin.flush()
+        return sum(float(process.stdout.readline()) for process in self._processes)
+
+    def close(self):
+        for process in self._processes:
+            process.communicate()
 
 
-def as_job(live, case):
-    times = live.folder / "times"
-    job = programs.declared(live.folder, command(case, "capstan", times))
-    job["resources"] = {"workers": case.workers}
-    status = live.wait(live.submit(json.dumps(job), "job.json"), seconds=600)
+def serve_turns(listener, case, alone, pairs):
+    """Takes a job's rates, and lets the other have a turn after each: pairs of samples a second."""
+    with listener.accept() as connection, contextlib.suppress(EOFError):
+        while True:
+            ours = connection.recv() * case.batch * case.workers
+            pairs.append((alone.turn() if alone else None, ours))
+            connection.send(None)
+
+
+def run_job(live, case, rounds, alone):
+    """Pairs of samples a second, the script's by itself and the job's; the first is not counted."""
+    pairs = []
+    with tempfile.TemporaryDirectory() as folder, \
+            multiprocessing.connection.Listener(f"{folder}/turns", "AF_UNIX") as listener:
+        server = threading.Thread(target=serve_turns, args=(listener, case, alone, pairs))
+        server.start()
+        job = programs.declared(live.folder, command(case, rounds, f"--turns={folder}/turns"))
+        job["resources"] = {"workers": case.workers}
+        succeed(live, json.dumps(job), "job.json")
+        server.join()
+    return pairs[1:]
+
+
+def succeed(live, text, file):
+    status = live.wait(live.submit(text, file), seconds=900)
     if status["state"] != "SUCCEEDED":
-        sys.exit(f"{case.name}: {status['state']}: {status['failure']}")
-    return rate(times, case.workers)
+        sys.exit(f"{status['state']}: {status['failure']}")
+    return status
 
 
-def by_itself(live, case):
-    times = live.folder / "times"
-    rendezvous = live.folder / "rendezvous"
-    by = "torch" if case.workers == 1 else "ddp"
-    running = [subprocess.Popen(
-        command(case, by, times, f"--rank={rank}", f"--rendezvous={rendezvous}"),
-        env=programs.environment()) for rank in range(case.workers)]
-    if any([each.wait() for each in running]):
-        sys.exit(f"{case.name}: the script alone has failed")
-    rendezvous.unlink(missing_ok=True)
-    return rate(times, case.workers)
+def say(name, pairs, goal):
+    """Prints the medians of pairs and of their ratios; returns whether the goal is met."""
+    ratios = sorted(ours / other for other, ours in pairs)
+    ratio = statistics.median(ratios)
+    met = goal is None or ratio >= goal
+    wanted = "" if goal is None else f", goal {goal}" + ("" if met else ": NOT MET")
+    others, ours = (statistics.median(each) for each in zip(*pairs))
+    print(f"{name:<18}{others:>10.0f}{ours:>10.0f}  {ratio:.2f} ({ratios[0]:.2f} to "
+          f"{ratios[-1]:.2f}){wanted}", flush=True)
+    return met
+
+
+def compare_scripts(live, rounds, only):
+    met = True
+    print(f"{'samples/s':<18}{'PyTorch':>10}{'as a job':>10}  ratio", flush=True)
+    for case in CASES:
+        if only not in (None, case.name):
+            continue
+        with tempfile.TemporaryDirectory() as folder, \
+                contextlib.closing(Alone(case, folder)) as alone:
+            alone.turn()
+            met = say(case.name, run_job(live, case, rounds, alone), case.goal) and met
+    return met
+
+
+def write_examples(folder, case, batches):
+    """The samples of `factors`, for the job file."""
+    script = (f"import sys, python_program as p\nd = p.Clicks({case.batch * batches})\n"
+              "for keys, label in zip(d.keys.tolist(), d.labels.tolist()):\n"
+              "    print(int(label), *[f'{k}:1' for k in sorted(set(keys))])")
+    path = folder / "factors.svm"
+    with open(path, "w", encoding="utf-8") as file:
+        subprocess.run([sys.executable, "-c", script], check=True, stdout=file,
+                       cwd=cluster.runfile("tests/benchmark/python_program.py").parent)
+    return path
+
+
+def file_rate(live, case, batches, path):
+    """Samples a second of the job file, in its second epoch."""
+    status = succeed(live, f"""
+        model {{ sparse {{ factorization_machine {{ rank: 16 }} }} }}
+        data {{ format: SVMLIGHT train {{ files: "{path}" }} }}
+        training {{ epochs: 3 batch_size: {case.batch} slots: 1 }}
+        optimizer {{ adagrad {{}} learning_rate: 0.05 }}
+        consistency {{ bsp {{}} }} resources {{ workers: 1 servers: 1 }}""", "job.textproto")
+    seconds = statistics.median(result["seconds"] for result in status["results"][1:])
+    return case.batch * batches / seconds
+
+
+def compare_factors(live, rounds):
+    print(f"{'samples/s':<18}{'job file':>10}{'Python':>10}  ratio", flush=True)
+    case, batches = FACTORS, 2 * FACTORS.turn
+    path = write_examples(live.folder, case, batches)
+    pairs = [(file_rate(live, case, batches, path), run_job(live, case, 2, None)[0][1])
+             for _ in range(rounds)]
+    return say(case.name, pairs, case.goal)
 
 
 def table_job(by_python, tables, elements, rounds, times):
@@ -99,9 +191,7 @@ def round_seconds(live, by_python, *size):
     """The median of a job's rounds, the first ones left out."""
     times = live.folder / "times"
     job = table_job(by_python, *size, times)
-    status = live.wait(live.submit(json.dumps(job), "job.json"), seconds=600)
-    if status["state"] != "SUCCEEDED":
-        sys.exit(f"tables: {status['state']}: {status['failure']}")
+    succeed(live, json.dumps(job), "job.json")
     lines = [float(line) for line in times.read_text().splitlines()]
     times.unlink()
     return statistics.median(lines[WARM_UP:])
@@ -130,34 +220,23 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=5, help="rounds each, at least 5 (default 5)")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds each, at least 5 (default 9)")
     parser.add_argument("--only", help="the case of this name")
     arguments = parser.parse_args()
     if arguments.rounds < 5:
         parser.error(f"--rounds is {arguments.rounds}, expected at least 5")
-    names = [case.name for case in CASES] + ["tables", "table"]
-    if arguments.only and arguments.only not in names:
-        parser.error(f"--only is {arguments.only!r}, expected one of {', '.join(names)}")
+    names = [case.name for case in CASES] + ["factors", "tables", "table"]
+    only = arguments.only
+    if only and only not in names:
+        parser.error(f"--only is {only!r}, expected one of {', '.join(names)}")
     met = True
-    print(f"{'samples/s':<18}{'PyTorch':>9}{'as a job':>10}  ratio", flush=True)
     flags = ("--run-programs", "--program-uids=off")
     with cluster.Cluster(servers=1, workers=2, worker_flags=flags) as live:
-        for case in CASES:
-            if arguments.only not in (None, case.name):
-                continue
-            alone, jobs = [], []
-            for _ in range(arguments.rounds):
-                alone.append(by_itself(live, case))
-                jobs.append(as_job(live, case))
-            ratios = sorted(job / other for job, other in zip(jobs, alone))
-            ratio = statistics.median(jobs) / statistics.median(alone)
-            reached = case.goal is None or ratio >= case.goal
-            met = met and reached
-            goal = "" if case.goal is None else f", goal {case.goal}" + (
-                "" if reached else ": NOT MET")
-            print(f"{case.name:<18}{statistics.median(alone):>9.0f}{statistics.median(jobs):>10.0f}"
-                  f"  {ratio:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}){goal}", flush=True)
-        if arguments.only in (None, "tables", "table"):
+        if only not in ("factors", "tables", "table"):
+            met = compare_scripts(live, arguments.rounds, only)
+        if only in (None, "factors"):
+            met = compare_factors(live, arguments.rounds) and met
+        if only in (None, "tables", "table"):
             met = compare_tables(live, arguments) and met
     return 0 if met else 1
 
