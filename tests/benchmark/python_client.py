@@ -40,6 +40,7 @@ import cluster
 import programs
 
 WARM_UP = 10  # Rounds of tables that are not counted.
+TURNS = 2  # In an epoch.
 
 
 @dataclasses.dataclass
@@ -59,10 +60,12 @@ FACTORS = Case("factors", "factors", 1024, 40, 0.7)
 
 
 def command(case, rounds, *more):
-    batches = (rounds + 2) * case.turn * case.workers
+    """Of an epoch of TURNS turns that make the rows, and of so many rounds behind it."""
     return [sys.executable, str(cluster.runfile("tests/benchmark/python_program.py")),
-            f"--model={case.model}", f"--batch={case.batch}", f"--batches={batches}",
-            f"--turn={case.turn}", f"--workers={case.workers}", *more]
+            f"--model={case.model}", f"--batch={case.batch}",
+            f"--batches={TURNS * case.turn * case.workers}",
+            f"--epochs={1 + -(-(rounds + 1) // TURNS)}", f"--turn={case.turn}",
+            f"--workers={case.workers}", *more]
 
 
 class Alone:
@@ -97,7 +100,7 @@ def serve_turns(listener, case, alone, pairs):
 
 
 def run_job(live, case, rounds, alone):
-    """Pairs of samples a second, the script's by itself and the job's; the first is not counted."""
+    """Pairs of samples a second, the script's by itself and the job's, after the first epoch."""
     pairs = []
     with tempfile.TemporaryDirectory() as folder, \
             multiprocessing.connection.Listener(f"{folder}/turns", "AF_UNIX") as listener:
@@ -107,7 +110,7 @@ def run_job(live, case, rounds, alone):
         job["resources"] = {"workers": case.workers}
         succeed(live, json.dumps(job), "job.json")
         server.join()
-    return pairs[1:]
+    return pairs[TURNS:]
 
 
 def succeed(live, text, file):
@@ -142,9 +145,9 @@ def compare_scripts(live, rounds, only):
     return met
 
 
-def write_examples(folder, case, batches):
+def write_examples(folder, samples):
     """The samples of `factors`, for the job file."""
-    script = (f"import sys, python_program as p\nd = p.Clicks({case.batch * batches})\n"
+    script = (f"import python_program as p\nd = p.Clicks({samples})\n"
               "for keys, label in zip(d.keys.tolist(), d.labels.tolist()):\n"
               "    print(int(label), *[f'{k}:1' for k in sorted(set(keys))])")
     path = folder / "factors.svm"
@@ -154,8 +157,8 @@ def write_examples(folder, case, batches):
     return path
 
 
-def file_rate(live, case, batches, path):
-    """Samples a second of the job file, in its second epoch."""
+def file_rate(live, case, samples, path):
+    """Samples a second of the job file, after the first epoch."""
     status = succeed(live, f"""
         model {{ sparse {{ factorization_machine {{ rank: 16 }} }} }}
         data {{ format: SVMLIGHT train {{ files: "{path}" }} }}
@@ -163,14 +166,15 @@ def file_rate(live, case, batches, path):
         optimizer {{ adagrad {{}} learning_rate: 0.05 }}
         consistency {{ bsp {{}} }} resources {{ workers: 1 servers: 1 }}""", "job.textproto")
     seconds = statistics.median(result["seconds"] for result in status["results"][1:])
-    return case.batch * batches / seconds
+    return samples / seconds
 
 
 def compare_factors(live, rounds):
     print(f"{'samples/s':<18}{'job file':>10}{'Python':>10}  ratio", flush=True)
-    case, batches = FACTORS, 2 * FACTORS.turn
-    path = write_examples(live.folder, case, batches)
-    pairs = [(file_rate(live, case, batches, path), run_job(live, case, 2, None)[0][1])
+    case, samples = FACTORS, TURNS * FACTORS.turn * FACTORS.batch
+    path = write_examples(live.folder, samples)
+    pairs = [(file_rate(live, case, samples, path),
+              statistics.median(rate for _, rate in run_job(live, case, 3, None)))
              for _ in range(rounds)]
     return say(case.name, pairs, case.goal)
 

@@ -109,7 +109,8 @@ def parsed():
     add = parser.add_argument
     add("--model", choices=[*IMAGES, *ROWS], required=True)
     add("--batch", type=int, required=True)
-    add("--batches", type=int, required=True, help="of the whole job")
+    add("--batches", type=int, required=True, help="of an epoch")
+    add("--epochs", type=int, required=True)
     add("--turn", type=int, required=True, help="batches of a turn of the job")
     add("--turns", help="the address that the job's rates are sent to")
     add("--rank", type=int, default=0)
@@ -146,7 +147,7 @@ def run_in_job(options):
         torch.optim.SGD(dense_parameters(net), lr=0.01, momentum=0.9), net, slots=options.workers,
         overlap=True)
     turns = None
-    for inputs, labels in capstan.torch.batches(data, options.batch):
+    for inputs, labels in capstan.torch.batches(data, options.batch, epochs=options.epochs):
         if turns is None and os.environ["RANK"] == "0":
             turns = Turns(options.turns, options.turn)
         if turns is not None:
