@@ -23,6 +23,8 @@ KEYS, KEYS_A_SAMPLE, DIM = 10_000_000, 26, 16
 class Images(torch.utils.data.Dataset):
     """Random images of ten classes; samples share some of them, to save memory."""
 
+    collate = staticmethod(torch.utils.data.default_collate)
+
     def __init__(self, count, height, width, channels):
         made = torch.Generator().manual_seed(1)
         self.count = count
@@ -37,7 +39,9 @@ class Images(torch.utils.data.Dataset):
 
 
 class Clicks(torch.utils.data.Dataset):
-    """Keys below KEYS, few of them common."""
+    """Keys below KEYS, few of them common. A batch is made at once."""
+
+    collate = staticmethod(lambda batch: batch)
 
     def __init__(self, count):
         made = torch.Generator().manual_seed(1)
@@ -49,6 +53,9 @@ class Clicks(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         return self.keys[index], self.labels[index]
+
+    def __getitems__(self, indices):
+        return self[torch.tensor(indices)]
 
 
 class Head(torch.nn.Module):
@@ -147,7 +154,8 @@ def run_in_job(options):
         torch.optim.SGD(dense_parameters(net), lr=0.01, momentum=0.9), net, slots=options.workers,
         overlap=True)
     turns = None
-    for inputs, labels in capstan.torch.batches(data, options.batch, epochs=options.epochs):
+    for inputs, labels in capstan.torch.batches(data, options.batch, epochs=options.epochs,
+                                                collate=data.collate):
         if turns is None and os.environ["RANK"] == "0":
             turns = Turns(options.turns, options.turn)
         if turns is not None:
@@ -160,12 +168,12 @@ def run_in_job(options):
 
 def own_batches(data, options):
     """Each rank's batches, of samples in random order, without an end."""
+    at_once = getattr(data, "__getitems__", lambda samples: [data[sample] for sample in samples])
     while True:
         order = torch.randperm(len(data)).tolist()
         step = options.workers * options.batch
         for first in range(options.rank * options.batch, len(order) - step + 1, step):
-            yield torch.utils.data.default_collate(
-                [data[sample] for sample in order[first:first + options.batch]])
+            yield data.collate(at_once(order[first:first + options.batch]))
 
 
 def run_by_itself(options):
