@@ -24,6 +24,7 @@ _SEED_MASK = (1 << 63) - 1
 _NUMPY_SEED_MASK = (1 << 32) - 1
 _SECONDS_TO_END = 5.0  # What a process has that is told to; then it is killed.
 _FORGOTTEN_AFTER = 64  # Works whose batches were given out.
+_SAMPLES_NAMED_MAX = 8  # In the message of an error.
 
 # Which data a work is of, and its place there.
 _Key = tuple[bool, int, int]
@@ -46,17 +47,32 @@ class Source:
     collate: Callable[[list[Any]], Any]
 
     def batch(self, samples: Sequence[int], work_seed: int) -> Any:
-        """The batch of these samples. Raises Error, which names the sample that failed."""
+        """The batch of these samples.
+
+        Raises Error, which names the sample that failed, or those of the batch if it failed as a
+        whole.
+        """
         seed(work_seed ^ _MADE_EARLIER)
-        found, at = [], f"sample {samples[0]}"
+        batch = at = _batch_in_words(samples)
+        at_once = getattr(self.dataset, "__getitems__", None)  # As PyTorch's DataLoader has it.
         try:
-            for sample in samples:
-                at = f"sample {sample}"
-                found.append(self.dataset[sample])
-            at = f"a batch of {len(samples)} samples, the first of them {samples[0]}"
+            if at_once is not None:
+                found = at_once(list(samples))
+            else:
+                found = []
+                for sample in samples:
+                    at = f"sample {sample}"
+                    found.append(self.dataset[sample])
+            at = batch
             return self.collate(found)
         except Exception as error:
             raise Error(f"{at}: {type(error).__name__}: {error}") from error
+
+
+def _batch_in_words(samples: Sequence[int]) -> str:
+    named = ", ".join(map(str, samples[:_SAMPLES_NAMED_MAX]))
+    more = ", ..." if len(samples) > _SAMPLES_NAMED_MAX else ""
+    return f"a batch of {len(samples)} samples ({named}{more})"
 
 
 def _have_no_children() -> None:

@@ -187,7 +187,7 @@ def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
     """Yields the batches that this worker computes, with the newest parameters in the model.
 
     dataset: has __len__ and __getitem__, the same on each worker. Every sample comes once an
-        epoch, on one of the workers.
+        epoch, on one of the workers. If it has __getitems__, that is asked for a batch's samples.
     batch_size: samples of a batch; the last one of an epoch may have fewer.
     epochs: passes over the dataset.
     collate: makes a batch of a list of samples; default: PyTorch's default_collate.
@@ -203,7 +203,7 @@ def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
 
     Raises Error if there is no Optimizer yet, if the job has other tensors than the model, if a
     batch is asked for before the step of the one before, and if a sample cannot be loaded; it then
-    names the sample.
+    names the sample, or those of the batch where __getitems__ has failed.
     """
     if _made is None:
         raise Error("there is no capstan.torch.Optimizer yet: make it before the batches")

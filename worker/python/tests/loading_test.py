@@ -31,6 +31,20 @@ class Noise:
         return sample, random.random()
 
 
+class Together:
+    """Gives the samples of a list at once, as datasets of PyTorch 2 may, and refuses those from 8
+    on."""
+
+    def __getitem__(self, sample):
+        raise AssertionError("expected one call for all")
+
+    def __getitems__(self, samples):
+        assert isinstance(samples, list), samples
+        if samples[0] >= 8:
+            raise KeyError(samples[0])
+        return ["asked", *samples]
+
+
 def work(number, tests=False):
     samples = tuple(range(number * BATCH, (number + 1) * BATCH))
     return Work(False, 0, number, -1, 1000 + number, samples, tests)
@@ -97,8 +111,19 @@ class LoadingTest(unittest.TestCase):
 
     def test_an_exception_of_collate_names_the_batch(self):
         for workers in (0, 1):
-            self.refused("^a batch of 4 samples, the first of them 4: AssertionError: no$",
+            self.refused(r"^a batch of 4 samples \(4, 5, 6, 7\): AssertionError: no$",
                          self.loader(range(9), workers, collate=lambda _: self.fail("no")), 1)
+
+    def test_a_dataset_that_has_many_samples_at_once_is_asked_once_a_batch(self):
+        for workers in (0, 1):
+            loader = self.loader(Together(), workers)
+            self.assertEqual(loader.load(work(1), nothing), ("asked", 4, 5, 6, 7))
+            self.refused(r"^a batch of 4 samples \(8, 9, 10, 11\): KeyError: 8$", loader, 2)
+
+    def test_an_error_names_a_few_samples_of_a_large_batch(self):
+        loader = self.loader(Together(), 0)
+        with self.assertRaisesRegex(Error, r"^a batch of 90 samples \(8, 9, .*, 15, \.\.\.\): Key"):
+            loader.load(Work(False, 0, 0, -1, 0, tuple(range(8, 98))), nothing)
 
     def test_a_batch_that_cannot_be_sent_is_refused(self):
         loader = self.loader(range(9), workers=1, collate=lambda samples: lambda: samples)
