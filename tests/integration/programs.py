@@ -67,7 +67,8 @@ def declared(keep, command, workers=1):
         weights = keep / f"{pathlib.Path(folder).name}.safetensors"
         pathlib.Path(job["training"]["initial_weights"]).rename(weights)
     job["training"]["initial_weights"] = str(weights)
-    job["program"] |= {"command": command, "environment": ENVIRONMENT}
+    job["program"] |= {"command": command,
+                       "environment": job["program"]["environment"] | ENVIRONMENT}
     return job
 
 

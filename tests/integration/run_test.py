@@ -150,6 +150,19 @@ class RunTest(RunCase):
         self.assertEqual(len(set(re.findall(r"MASTER_PORT is (\d+)\n", said))), 1)
 
 
+# A learning rate that depends on a variable of the environment.
+SCALED = """
+import array, os, sys
+import capstan
+capstan.init(slots=2)
+rule = capstan.optimizers.SGD(0.25 * int(os.environ[sys.argv[1]]))
+w = capstan.table("w", array.array("f", [0]), optimizer=rule)
+for batch in capstan.batches(8, 2):
+    w.push(array.array("f", [1]))
+    batch.finish(0)
+"""
+
+
 class WrongTest(RunCase):
     """What is wrong is said in a sentence, and the exit code is not 0."""
 
@@ -203,6 +216,14 @@ class WrongTest(RunCase):
                 self.assertIn("[rank 0] Traceback (most recent call last):\n", said)
                 self.assertIn(f"[rank 0] ValueError: {words}\n", said)
                 self.assertIn("FAILED", said)
+
+    def test_a_learning_rate_that_was_declared_with_another_world_size(self):
+        script = self.cluster.folder / "scaled.py"
+        script.write_text(SCALED)
+        said, _ = self.run_script("--workers=2", script, "WORLD_SIZE", code=1)
+        self.assertIn("the rule of 'w' is {'sgd': {}, 'learning_rate': 0.5, ", said)
+        self.assertIn(" when it declared the job, expected the same: WORLD_SIZE was 1 then", said)
+        self.run_script("--workers=2", script, "CAPSTAN_WORKERS")
 
     def test_a_program_or_a_folder_that_the_worker_does_not_have(self):
         said, _ = self.run_script("--set=program.command=/none/python", PROGRAM, code=1)

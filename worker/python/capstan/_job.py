@@ -9,12 +9,15 @@ import json
 import os
 import pathlib
 import struct
+import zlib
 from typing import Any, Iterable, Optional
 
 from capstan._client import Error
 
 DECLARE = "CAPSTAN_DECLARE"
-WORKERS = "CAPSTAN_WORKERS"  # Their number, beside DECLARE.
+WORKERS = "CAPSTAN_WORKERS"  # Their number, beside DECLARE, and in the tasks of that job.
+RULES = "CAPSTAN_RULES"  # In the tasks: what the script has declared.
+_RULES_BYTES_MAX = 1 << 16  # Linux starts no process with a variable of 128 KiB.
 JOB_FILE = "job.json"
 WEIGHTS_FILE = "initial.safetensors"
 
@@ -46,6 +49,41 @@ def updates_an_epoch(samples: int, batch_size: int, job: dict[str, Any]) -> int:
         if slots == 0:
             raise Error(f"a schedule needs the number of slots: slots=..., or {WORKERS}")
     return -(-samples // (batch_size * slots))
+
+
+def _comparable(rules: dict[str, Any]) -> dict[str, Any]:
+    """Rules as JSON has them, with a checksum in place of a schedule, which may be long."""
+    copies: dict[str, Any] = json.loads(json.dumps(rules))
+    for rule in copies.values():
+        if "schedule" in rule:
+            text = json.dumps(rule["schedule"], sort_keys=True)
+            rule["schedule"] = f"checksum {zlib.crc32(text.encode()):08x}"
+    return copies
+
+
+def rules_matter() -> bool:
+    """Whether this run writes its rules down, or compares them with what was declared."""
+    return DECLARE in os.environ or RULES in os.environ
+
+
+def variables(rules: dict[str, Any]) -> dict[str, str]:
+    """The environment of a job's tasks, in which expect_declared() finds the rules, by name."""
+    found = {RULES: json.dumps(_comparable(rules))}
+    if len(found[RULES]) > _RULES_BYTES_MAX:
+        return {}
+    return found | ({WORKERS: os.environ[WORKERS]} if WORKERS in os.environ else {})
+
+
+def expect_declared(rules: dict[str, Any]) -> None:
+    """Raises Error if the run that declared this task's job had other rules."""
+    if RULES not in os.environ:
+        return
+    declared, mine = json.loads(os.environ[RULES]), _comparable(rules)
+    for name in {**declared, **mine}:
+        if mine.get(name) != declared.get(name):
+            raise Error(f"the rule of {name!r} is {mine.get(name)} in the script, and was "
+                        f"{declared.get(name)} when it declared the job, expected the same: "
+                        f"WORLD_SIZE was 1 then, and {WORKERS} is the same in both")
 
 
 def described_rows(name: str, dim: int, *, initial_std: float = 0.01, admit_after: int = 0,

@@ -1,5 +1,6 @@
 """The servers' rules that do what optimizers and schedules of torch.optim do."""
 
+import copy
 import warnings
 from typing import Any, Callable
 
@@ -96,16 +97,17 @@ def server_schedules(optimizer: torch.optim.Optimizer, scheduler: Any, updates: 
                      every: int) -> list[dict[str, Any]]:
     """The `schedule` of each group's rule: what the scheduler makes of the rates, in pieces.
 
-    scheduler: is stepped after every so many updates; at the end it has gone through all
-        `updates`.
+    scheduler: is stepped after every so many of all `updates`, and then is as it was before.
     Raises Error if it needs losses, changes more than the rates, or has too many pieces.
     """
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise Error("the scheduler is ReduceLROnPlateau, expected one that needs no losses")
     pieces: list[tuple[list[int], list[float]]] = [([], []) for _ in optimizer.param_groups]
     settings = _settings(optimizer)
+    rates = [copy.deepcopy(group["lr"]) for group in optimizer.param_groups]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The optimizer is not stepped.
+        before = scheduler.state_dict()
         for update in range(0, updates, every):
             for (begins, factors), group in zip(pieces, optimizer.param_groups):
                 factor = float(group["lr"]) / float(group.get("initial_lr", group["lr"]))
@@ -117,4 +119,7 @@ def server_schedules(optimizer: torch.optim.Optimizer, scheduler: Any, updates: 
                             "epoch (schedule_every='epoch')")
             scheduler.step()
             _expect_unchanged(optimizer, settings)
+        scheduler.load_state_dict(before)
+    for group, rate in zip(optimizer.param_groups, rates):
+        group["lr"] = rate
     return [{"pieces": {"begins": begins, "factors": factors}} for begins, factors in pieces]

@@ -171,7 +171,7 @@ def _complete(job: dict[str, Any], options: argparse.Namespace, workers: Optiona
     job["program"] |= {
         "command": [sys.executable, *options.script],
         "directory": os.getcwd(),
-        "environment": environment,
+        "environment": job["program"].get("environment", {}) | environment,
     }
     counts = {"workers": workers, "servers": options.servers}
     job["resources"] = {name: count for name, count in counts.items() if count is not None}

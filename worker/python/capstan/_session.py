@@ -106,32 +106,31 @@ class Session:
 
         initial: a tensor's values as fp32, row by row.
         """
-        if _job.folder_to_declare_in() is None:
-            return
-        training = {"epochs": epochs, "batch_size": batch_size}
-        counts = {"samples": samples, "test_samples": test_samples}
-        updates = 0
-        if self.schedules is not None:
+        if self.schedules is not None and _job.rules_matter():
             updates = _job.updates_an_epoch(samples, batch_size, self._job)
-        self._declare(training, counts, initial, updates)
+            for group, schedule in zip(self.groups, self.schedules(updates, epochs)):
+                group.rule = group.rule | {"schedule": schedule}
+        self._declare({"epochs": epochs, "batch_size": batch_size},
+                      {"samples": samples, "test_samples": test_samples}, initial)
 
     def declare_run(self, initial: Callable[[str], bytes]) -> None:
         """As `declare`, for a script at its own pace."""
-        self._declare({}, {"own_pace": True}, initial, 0)
+        self._declare({}, {"own_pace": True}, initial)
+
+    def _rules(self) -> dict[str, Rule]:
+        """Each group's rule by the name of its first tensor, and those of tables of rows."""
+        return {name: group.rule for group in self.groups for name in list(group.tensors)[:1]
+                } | {name: rows.rule for name, rows in self.rows.items()}
 
     def _declare(self, training: dict[str, int], counts: dict[str, Any],
-                 initial: Callable[[str], bytes], updates: int) -> None:
+                 initial: Callable[[str], bytes]) -> None:
         folder = _job.folder_to_declare_in()
         if folder is None:
             return
         _job.write_safetensors(folder / _job.WEIGHTS_FILE, (
             (name, shape, initial(name)) for name, shape in self.shapes().items()))
-        rules = [group.rule for group in self.groups]
-        if self.schedules is not None:
-            rules = [rule | {"schedule": schedule}
-                     for rule, schedule in zip(rules, self.schedules(updates, training["epochs"]))]
         # The job's, then the program's.
-        used = [rules[0] if rules else next(iter(self.rows.values())).rule]
+        used = [next(iter(self._rules().values()))]
 
         def number(rule: Rule) -> dict[str, int]:
             if rule not in used:
@@ -140,11 +139,11 @@ class Session:
 
         program = {
             **counts,
-            "parameters": [{**_described(item), **number(rule)}
-                           for group, rule in zip(self.groups, rules)
-                           for item in group.tensors.items()],
+            "parameters": [{**_described(item), **number(group.rule)}
+                           for group in self.groups for item in group.tensors.items()],
             "averages": [_described(item) for item in self.averages.items()],
             "rows": [{**rows.described, **number(rows.rule)} for rows in self.rows.values()],
+            "environment": _job.variables(self._rules()),
         }
         _job.write_job(folder, self._job | {
             "training": self._job["training"] | training, "optimizer": used[0],
@@ -154,7 +153,11 @@ class Session:
     # ---- the runs on workers
 
     def begin(self) -> None:
-        """Starts the task; raises Error if the job is about other tensors, or has begun."""
+        """Starts the task.
+
+        Raises Error if the job is about other tensors, the script has declared other rules, or the
+        task has begun.
+        """
         if self.task is not None:
             raise Error("the script loops over its batches a second time, expected one loop "
                         "(epochs=N passes over the samples N times)")
@@ -176,6 +179,7 @@ class Session:
                 raise Error(f"{name!r} has the shape {mine.get(name)} in the script, and "
                             f"{theirs.get(name)} in the job: the script must make the same "
                             "tensors each time")
+        _job.expect_declared(self._rules())
 
     def begin_run(self) -> Run:
         """Starts the task of a script at its own pace, and waits until its run may begin.

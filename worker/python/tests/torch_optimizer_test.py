@@ -79,6 +79,57 @@ class TorchOptimizerTest(unittest.TestCase):
                     next(capstan.torch.batches(range(100), 10, epochs=2))
             return json.loads(pathlib.Path(folder, "job.json").read_text())
 
+    def trained(self, job, make, environment=(), schedule=None, **settings):
+        """The batches of the script of `declared` in a task of its job, which has none for it."""
+        def task():
+            tensors = tuple(_client.Tensor(name, shape, 0, 0)
+                            for name, shape in capstan.torch._made._session.shapes().items())
+            return mock.Mock(tables=[_client.Table("all", _client.PARAMETERS, 0, tensors)],
+                             closed=True, next=lambda: None)
+
+        variables = {**job["program"]["environment"], **dict(environment)}
+        with mock.patch.dict(os.environ, variables), mock.patch.object(_session, "Task", task):
+            self.forget()
+            optimizer = make()
+            if schedule is not None:
+                settings["schedule"] = schedule(optimizer)
+            capstan.torch.Optimizer(optimizer, self.net, **settings)
+            return list(capstan.torch.batches(range(100), 10, epochs=2))
+
+    def test_a_rule_that_is_another_one_in_a_task_is_refused(self):
+        def scaled_by(variable):
+            return lambda: torch.optim.SGD(self.net.parameters(),
+                                           lr=0.25 * int(os.environ[variable]))
+
+        alone, in_task = {"WORLD_SIZE": "1", "CAPSTAN_WORKERS": "2"}, {"WORLD_SIZE": "2"}
+        job = self.declared(scaled_by("WORLD_SIZE"), alone)
+        self.refused("the rule of '0.weight' is {.*'learning_rate': 0.5, .*} in the script, and "
+                     "was {.*'learning_rate': 0.25, .*} when it declared the job, expected the "
+                     "same: WORLD_SIZE was 1 then, and CAPSTAN_WORKERS is the same in both",
+                     lambda: self.trained(job, scaled_by("WORLD_SIZE"), in_task))
+        job = self.declared(scaled_by("CAPSTAN_WORKERS"), alone)
+        self.assertEqual(job["optimizer"]["learning_rate"], 0.5)
+        self.assertEqual(self.trained(job, scaled_by("CAPSTAN_WORKERS"), in_task), [])
+        self.assertEqual(_job.variables({str(n): job["optimizer"] for n in range(2000)}), {})
+
+    def test_a_schedule_that_is_another_one_in_a_task_is_refused(self):
+        made = []
+
+        def schedule(sgd):
+            steps = 20 // int(os.environ["WORLD_SIZE"])
+            made.append(torch.optim.lr_scheduler.OneCycleLR(sgd, 1.0, steps, cycle_momentum=False))
+            return made[-1]
+
+        alone = {"WORLD_SIZE": "1", "CAPSTAN_WORKERS": "2"}
+        job = self.declared(self.sgd, alone, schedule=schedule)
+        self.refused("the rule of '0.weight' is {.*'schedule': 'checksum ",
+                     lambda: self.trained(job, self.sgd, {"WORLD_SIZE": "2"}, schedule))
+        self.assertEqual(self.trained(job, self.sgd, {"WORLD_SIZE": "1"}, schedule), [])
+        for each in made:  # Loops may step and show it.
+            rate = each.optimizer.param_groups[0]["lr"]
+            self.assertEqual((each.last_epoch, each.get_last_lr()), (0, [rate]))
+            self.assertAlmostEqual(rate, 0.04, delta=1e-9)
+
     def groups(self):
         return torch.optim.SGD([{"params": self.net[0].parameters(), "weight_decay": 0.1},
                                 {"params": self.net[1].parameters(), "lr": 0.25}], lr=0.5)
