@@ -15,7 +15,7 @@ import tempfile
 
 import cluster
 
-TESTS = ("torch_test", "examples_test")
+TESTS = ("torch_test", "torch_cases_test", "examples_test")
 PACKAGES = ("torch", "numpy")
 
 

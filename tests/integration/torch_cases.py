@@ -107,39 +107,56 @@ def accumulated():
         optimizer.step(2 * loss)
 
 
+FIRST_SCALE = 2.0 ** 127
+
+
 class Scaler:
-    """torch.amp.GradScaler, which needs a GPU or PyTorch 2.3, in a few lines."""
+    """torch.amp.GradScaler("cpu"), which PyTorch has from 2.3 on, in a few lines."""
 
     def __init__(self):
-        self.scale, self.infinite, self.skipped = 2.0 ** 130, False, 0
+        self.factor, self.infinite = FIRST_SCALE, False
 
-    def unscale(self, net):
-        for parameter in net.parameters():
-            parameter.grad.div_(self.scale)
-        self.infinite = not all(bool(parameter.grad.isfinite().all())
-                                for parameter in net.parameters())
+    def get_scale(self):
+        return self.factor
 
-    def step(self, optimizer, loss):
+    def scale(self, loss):
+        return loss * self.factor
+
+    def step(self, optimizer, *arguments):
+        gradients = [parameter.grad for group in optimizer.param_groups
+                     for parameter in group["params"] if parameter.grad is not None]
+        for gradient in gradients:
+            gradient.div_(self.factor)
+        self.infinite = not all(bool(gradient.isfinite().all()) for gradient in gradients)
         if not self.infinite:
-            optimizer.step(loss)
+            optimizer.step(*arguments)
 
     def update(self):
         if self.infinite:
-            self.scale, self.skipped = self.scale / 16, self.skipped + 1
+            self.factor /= 16
+
+
+def new_scaler():
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler("cpu", init_scale=FIRST_SCALE, backoff_factor=1 / 16)
+    return Scaler()
+
+
+def step_scaled(scaler, optimizer, loss):
+    """A step that is left out until the scale has been lowered: above 2^121 the product's gradient
+    is infinite."""
+    scaler.scale(loss / 64 * 64).backward()
+    scaler.step(optimizer, loss)
+    scaler.update()
 
 
 def scaled():
-    """Gradients are infinite until the scale has been lowered: such steps are left out."""
     net, optimizer = without_dropout()
-    scaler = Scaler()
+    scaler = new_scaler()
     for x, y in capstan.torch.batches(Line(), BATCH, epochs=3):
         optimizer.zero_grad()
-        loss = nn.functional.mse_loss(net(x), y)
-        (loss * scaler.scale).backward()
-        scaler.unscale(net)
-        scaler.step(optimizer, loss)
-        scaler.update()
-    assert scaler.skipped > 0, scaler.scale
+        step_scaled(scaler, optimizer, nn.functional.mse_loss(net(x), y))
+    assert scaler.get_scale() < FIRST_SCALE
 
 
 def autocast():
@@ -197,16 +214,31 @@ class Keys(torch.utils.data.Dataset):
         return torch.tensor([index % 7, second]), float(index % 7)
 
 
-def embeddings_alone():
-    """Trains rows, and evaluates them; a key of the test data has no row."""
+def make_embeddings():
+    """An optimizer of rows alone, and the loss of a batch."""
     bag = capstan.torch.EmbeddingBag("ads", 1, keys=lambda batch: batch[0], initial_std=0,
                                      optimizer=optimizers.SGD(0.1))
     net = nn.ModuleDict({"ads": bag})
-    optimizer = capstan.torch.Optimizer(None, net, slots=2)
 
     def loss_of(batch):
         return nn.functional.mse_loss(bag(batch[0]).flatten(), batch[1].float())
 
+    return capstan.torch.Optimizer(None, net, slots=2), loss_of
+
+
+def embeddings_scaled():
+    """As `embeddings_alone`, without test data."""
+    optimizer, loss_of = make_embeddings()
+    scaler = new_scaler()
+    for batch in capstan.torch.batches(Keys(SAMPLES, 12), BATCH, epochs=10):
+        optimizer.zero_grad()
+        step_scaled(scaler, optimizer, loss_of(batch))
+    assert scaler.get_scale() < FIRST_SCALE
+
+
+def embeddings_alone():
+    """Trains rows, and evaluates them; a key of the test data has no row."""
+    optimizer, loss_of = make_embeddings()
     for batch in capstan.torch.batches(Keys(SAMPLES, 12), BATCH, epochs=10, test=Keys(24, 99),
                                        evaluate=loss_of):
         optimizer.zero_grad()

@@ -57,6 +57,9 @@ class TorchCasesTest(programs.ProgramCase):
     def model(self, case, workers=1):
         return programs.tensors(self.model_of(self.submit(case, workers)))
 
+    def rows_of(self, name):
+        return programs.rows(self.model_of(name).with_name("rows-ads.safetensors"))
+
     def test_overlap_and_loading_ahead_change_no_bits(self):
         plain = self.model("plain")
         self.assertEqual(self.model("overlap", workers=2), plain)
@@ -91,10 +94,12 @@ class TorchCasesTest(programs.ProgramCase):
         self.assertAlmostEqual(results[-1]["testAccuracy"], correct / 40, delta=1e-6)
         self.assertGreater(results[0]["testLoss"], results[-1]["testLoss"])
 
-    def test_rows_alone_are_trained_and_evaluated(self):
-        name = self.submit("embeddings_alone", workers=2, declares=True)
-        rows = programs.rows(self.model_of(name).with_name("rows-ads.safetensors"))
+    def test_rows_alone_are_trained_and_evaluated_also_with_a_scaler(self):
+        name, scaled = [self.submit(case, workers=2, declares=True)
+                        for case in ("embeddings_alone", "embeddings_scaled")]
+        rows = self.rows_of(name)
         self.assertEqual(sorted(rows), list(range(13)))
+        self.assertEqual(self.rows_of(scaled), rows)
         rows[99] = (0.0,)
         loss = sum((rows[int(keys[0])][0] + rows[int(keys[1])][0] - label) ** 2
                    for keys, label in map(torch_cases.Keys(24, 99).__getitem__, range(24))) / 24

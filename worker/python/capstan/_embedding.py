@@ -11,19 +11,9 @@ from capstan._client import Error
 class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as untyped.
     """Sums or means of rows by key, like torch.nn.EmbeddingBag, of a table without a size.
 
-    name: of the table; letters, digits, '_', '.' and '-'.
-    dim: floats a row.
-    keys: the keys that `forward` will look up for a batch of `batches`, of any shape: int64. They
-        are asked for before the batch is computed, and often before the one in front of it.
+    keys: from a batch of `batches` to the keys that `forward` will look up for it: an int64 tensor.
     mode: "sum" or "mean".
-    optimizer: a rule of capstan.optimizers, such as Adagrad(0.05).
-    initial_std: standard deviation of new rows.
-    admit_after: a key gets a row at its n-th update; before, its gradients are dropped. 0: the
-        first.
-    evict_after_updates: it loses one that so many updates in a row have not named. 0: never.
-    rows_max, memory_mib: bounds of the whole table; what was updated longest ago leaves, or lies on
-        the servers' disks. 0: none.
-    buckets: shards of the table. None: 64.
+    The other arguments, and when `keys` is called: see capstan.rows.
 
     Its rows are no parameters of the module: they are neither in its state_dict nor in a torch
     optimizer, but in the job's model and checkpoints.
@@ -43,6 +33,8 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
             evict_after_updates=evict_after_updates, rows_max=rows_max, memory_mib=memory_mib,
             buckets=buckets)
         self._rows: Optional[torch.Tensor] = None  # Of the batch, or of a model: [rows, dim].
+        self._group: dict[str, Any] = {"params": [], "lr": optimizer["learning_rate"],
+                                       "weight_decay": optimizer.get("weight_decay", 0.0)}
         self._unknown: Optional[int] = None  # The row of keys that have none; None: an error.
         self._named = self._places = torch.empty(0, dtype=torch.int64)
 
@@ -87,6 +79,12 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
     def keys_of(self, batch: Any) -> torch.Tensor:
         """The keys that a batch will look up, [keys]."""
         return self._checked(self._keys(batch))
+
+    def group(self) -> dict[str, Any]:
+        """The rows of the current batch as a parameter group, as torch's optimizers have them."""
+        rows = self._rows
+        self._group["params"] = [] if rows is None or not rows.requires_grad else [rows]
+        return self._group
 
     def take(self, rows: torch.Tensor, keys: torch.Tensor, places: torch.Tensor) -> None:
         """The current batch has these rows; places[i] is that of keys[i]."""

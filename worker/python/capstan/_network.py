@@ -102,6 +102,10 @@ class Network:
         session.rows = {name: Rows(bag.optimizer, bag.described)
                         for name, bag in self._bags.items()}
 
+    def row_groups(self) -> list[dict[str, Any]]:
+        """A parameter group for each EmbeddingBag, with its rows of the current batch."""
+        return [bag.group() for bag in self._bags.values()]
+
     def look_again(self) -> None:
         """The module may have been moved or changed since.
 

@@ -4,7 +4,7 @@ PyTorch drops such a batch. Here it comes again, with the scale that the scaler 
 every sample is trained once an epoch.
 """
 
-from typing import Iterable
+from typing import Callable, Iterable
 
 import torch
 
@@ -16,19 +16,19 @@ _REPEATS_MAX = 40  # A scale of 2^24 would be below 2^-16 then.
 class SkippedSteps:
     """Notices, for each batch, that its step was left out.
 
-    parameters: those that a scaler looks at. Their gradients may be cleared at the loop's begin, by
-    then still known, or at its end, which before_clearing() tells.
+    parameters: returns those that a scaler looks at now. Their gradients may be cleared at the
+    loop's begin, by then still known, or at its end, which before_clearing() tells.
     """
 
-    def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
-        self._parameters = list(parameters)
+    def __init__(self, parameters: Callable[[], Iterable[torch.Tensor]]) -> None:
+        self._parameters = parameters
         self._sent = False  # What the parameters have are gradients of an earlier batch.
         self._skipped = False
         self._repeats = 0
 
     def _some_are_infinite(self) -> bool:
         return any(parameter.grad is not None and not bool(parameter.grad.isfinite().all())
-                   for parameter in self._parameters)
+                   for parameter in self._parameters())
 
     def before_clearing(self) -> None:
         """The gradients are cleared next."""
@@ -51,7 +51,7 @@ class SkippedSteps:
         if self._repeats > _REPEATS_MAX:
             raise Diverged(f"a batch's gradient is infinite after {_REPEATS_MAX} skipped steps, "
                            "expected a scale that scaler.update() lowers")
-        for parameter in self._parameters:
+        for parameter in self._parameters():
             parameter.grad = None
         self._skipped = False
         return True

@@ -23,8 +23,7 @@ parts of a batch, each loss divided by n, before its one step().
 After the job `load` puts its model into a network, to evaluate it.
 
 `torch.autocast` works as in PyTorch's documentation. With a GradScaler a batch whose step it leaves
-out comes again, with the scale that it has lowered; it knows nothing of the rows of EmbeddingBags,
-for which bfloat16, which needs no scaler, is the way.
+out comes again, with the scale that it has lowered.
 
 The servers hold fp32. Parameters of float16 and bfloat16 are rounded from that for each batch;
 other types are refused. What is not there yet: GPUs.
@@ -90,7 +89,7 @@ class Optimizer:
             session.schedules = lambda updates, epochs: _rules.server_schedules(
                 optimizer, schedule, updates * epochs, updates if schedule_every == "epoch" else 1)
         self._optimizer = optimizer
-        self._skipped = SkippedSteps(network.parameters.values())
+        self._skipped = SkippedSteps(self._parameters)
         self._overlaps = overlap
         self._overlap: Optional[Overlap] = None  # In the loop.
         self._rates = None if schedule is not None else self._current_rates()
@@ -98,14 +97,25 @@ class Optimizer:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Those of the wrapped optimizer."""
+        """Those of the wrapped optimizer, and one for each EmbeddingBag.
+
+        The latter have the rows of the current batch as their "params", so that a GradScaler finds
+        all gradients.
+        """
         groups: list[dict[str, Any]] = (
             [] if self._optimizer is None else self._optimizer.param_groups)
-        return groups
+        return [*groups, *self._network.row_groups()]
+
+    def _parameters(self) -> Iterator[torch.Tensor]:
+        for group in self.param_groups:
+            yield from group["params"]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clears the gradients of the parameters."""
+        """Clears the gradients of the parameters, and of the current batch's rows."""
         self._skipped.before_clearing()
+        for group in self._network.row_groups():
+            for rows in group["params"]:
+                rows.grad = None
         if self._optimizer is not None:
             self._optimizer.zero_grad(set_to_none)
 

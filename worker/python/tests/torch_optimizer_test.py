@@ -390,7 +390,7 @@ class TorchOptimizerTest(unittest.TestCase):
     def test_a_step_that_was_left_out_is_noticed_wherever_gradients_are_cleared(self):
         weight = torch.nn.Parameter(torch.zeros(2))
         for clears_at_end in (False, True):
-            skipped = _skipped.SkippedSteps([weight])
+            skipped = _skipped.SkippedSteps(lambda: [weight])
 
             def compute(gradient, at_end=clears_at_end, skipped=skipped):
                 if not at_end:
@@ -413,6 +413,32 @@ class TorchOptimizerTest(unittest.TestCase):
             skipped.stepped()
             weight.grad = None
             self.assertFalse(skipped.comes_again())
+
+    def test_a_scaler_finds_the_rows_of_the_batch_among_the_parameter_groups(self):
+        bag = self.bag()
+        self.net.add_module("ads", bag)
+        optimizer = capstan.torch.Optimizer(self.sgd(), self.net)
+        dense, rows = optimizer.param_groups
+        self.assertEqual(len(dense["params"]), 4)
+        self.assertEqual(rows, {"params": [], "lr": 0.05, "weight_decay": 0.0})
+
+        def backward():
+            bag(torch.tensor([[4]])).sum().backward()
+            return optimizer.param_groups[1]["params"][0]
+
+        bag.take(torch.zeros(1, 2), torch.tensor([4]), torch.tensor([0]))
+        self.assertEqual(backward().grad.tolist(), [[1.0, 1.0]])
+        optimizer.zero_grad()
+        self.assertEqual(backward().grad.tolist(), [[1.0, 1.0]])
+        self.assertFalse(optimizer._skipped.comes_again())
+        backward().grad.fill_(float("inf"))
+        optimizer.zero_grad()
+        self.assertTrue(optimizer._skipped.comes_again())
+        self.assertFalse(optimizer._skipped.comes_again())
+        bag.gradient()
+        self.assertEqual(optimizer.param_groups[1]["params"], [])
+        optimizer.param_groups[1]["lr"] = 0.5
+        self.assertNotEqual(optimizer._current_rates(), optimizer._rates)
 
     def test_a_script_declares_its_job(self):
         job = self.declared(lambda: torch.optim.SGD(self.net.parameters(), lr=0.5),
