@@ -51,8 +51,13 @@ absl::Status JobSubmission::Check(const v1::SubmitJobRequest& request, const Job
   CAPSTAN_ASSIGN_OR_RETURN(
       const std::string uploaded,
       UploadedFile(data_folder_, OwnerFor(caller), request.spec().training().initial_weights()));
-  CAPSTAN_RETURN_IF_ERROR(CheckPaths(request, caller, uploaded));
-  return Admit(request, caller, uploaded, call);
+  absl::Status submitted = CheckPaths(request, caller, uploaded);
+  if (submitted.ok()) submitted = Admit(request, caller, uploaded, call);
+  // Callers submit again where the scheduler was unavailable, and that needs the file.
+  if (!submitted.ok() && !absl::IsUnavailable(submitted) && !uploaded.empty()) {
+    disk_.Remove(uploaded).IgnoreError();  // It goes when its owner sends others.
+  }
+  return submitted;
 }
 
 absl::Status JobSubmission::CheckPaths(const v1::SubmitJobRequest& request, const JobCaller& caller,

@@ -14,6 +14,7 @@
 #include "scheduler/scheduler_service.h"
 #include "scheduler/testing/loopback.h"
 #include "scheduler/testing/small_job.h"
+#include "scheduler/uploads.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -224,6 +225,27 @@ TEST_CASE("Scheduler service: a job begins with the weights of a file, which go 
     seen = wanted.generation();  // The worker reports no task of the job.
   }
   CHECK(std::filesystem::is_empty(kept));
+}
+
+TEST_CASE("Scheduler service: what was sent for a job goes when the job is refused",
+          "[scheduler]") {
+  Loopback loopback;
+  v1::JobSpec spec = testing::MakeSmallJob(loopback.folder.path());
+  spec.mutable_training()->set_initial_weights("upload:w");
+  const std::string folder = UploadFolderOf(loopback.folder.path(), /*owner=*/"");
+  const std::vector<float> weight(160, 0.5f), bias(10, 0.25f);
+  const auto send = [&](const std::string& second_tensor) {
+    std::filesystem::create_directories(folder);
+    return WriteSafetensors(folder + "/w",
+                            {{"fc.weight", {10, 16}, weight}, {second_tensor, {10}, bias}});
+  };
+  REQUIRE_OK(send("fc.other"));
+  CHECK_STATUS(loopback.Submit(spec), absl::StatusCode::kInvalidArgument,
+               "training.initial_weights: ");
+  CHECK(std::filesystem::is_empty(folder));
+  REQUIRE_OK(send("fc.bias"));
+  REQUIRE_OK(loopback.Submit(spec).status());
+  CHECK_FALSE(std::filesystem::is_empty(folder));
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 //   <data folder>/uploads/<role>-<name>/FILE        a whole file
 //                                       FILE.part   one that is being received
 //
-// A file goes when the job that names it has ended, or if its owner sends more than kUploadsMax.
+// A file goes when the job that names it has ended or is refused, or if its owner sends more than
+// kUploadsMax.
 // Without credentials everybody has the folder "everybody".
 // Thread safety: functions of their arguments and of the disk.
 #ifndef CAPSTAN_SCHEDULER_UPLOADS_H_

@@ -149,6 +149,16 @@ class RunTest(RunCase):
                 self.assertIn(f"[rank {rank}] {name} is {value}\n", said)
         self.assertEqual(len(set(re.findall(r"MASTER_PORT is (\d+)\n", said))), 1)
 
+    def test_what_was_sent_for_a_job_that_is_refused_is_deleted(self):
+        output = self.cluster.folder / "taken"
+        output.mkdir()
+        (output / "model.safetensors").write_text("another model")
+        _, wrong = self.run_script(f"--output={output}", PROGRAM, code=1)
+        self.assertIn(f"{output} holds the model of ", wrong)
+        sent = self.cluster.folder / "scheduler" / "uploads"
+        self.assertTrue(sent.exists())
+        cluster.until("what was sent is gone", lambda: not list(sent.rglob("*.safetensors")))
+
 
 # A learning rate that depends on a variable of the environment.
 SCALED = """
