@@ -126,7 +126,8 @@ def check_platform(files, tag):
 
 def bundle_libraries(elf, folder, licences, tag):
     """Gives the programs and libraries `elf` copies in `folder` of what they load, and the licences
-    of these to the folder `licences`. Exits if they ask for more than machines of `tag` have."""
+    of these to the folder `licences`. Returns {own name: path}. Exits if they ask for more than
+    machines of `tag` have."""
     libraries = libraries_of(elf)
     names = copy_libraries(libraries, folder)
     for file in elf:
@@ -135,6 +136,7 @@ def bundle_libraries(elf, folder, licences, tag):
         redirect(file, names, f"$ORIGIN/{os.path.relpath(folder, file.parent)}")
     check_platform([*elf, *sorted(folder.iterdir())], tag)
     copy_licences(libraries, licences)
+    return {names[name]: path for name, path in libraries.items()}
 
 
 def copy_licences(libraries, folder):

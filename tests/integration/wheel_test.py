@@ -1,6 +1,8 @@
 """The wheel of //worker/python in a virtual environment: what `pip install` gives is enough."""
 
+import hashlib
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -142,9 +144,21 @@ class WheelTest(unittest.TestCase):
                 if not SYSTEM.match(path):
                     self.assertEqual(pathlib.Path(path).resolve().parent, self.libraries, path)
 
-    def test_each_library_has_its_licence(self):
+    @property
+    def info(self):
         info, = self.package.parent.glob("capstan-*.dist-info")
-        licences = {path.name for path in (info / "licences").iterdir()}
+        return info
+
+    def test_each_library_is_in_the_bill_of_materials(self):
+        bill = json.loads((self.info / "sboms" / "capstan.cdx.json").read_text())
+        listed = {file["name"]: file["hashes"][0]["content"] for part in bill["components"]
+                  for file in part.get("components", [])}
+        self.assertEqual(listed, {f"capstan.libs/{path.name}":
+                                  hashlib.sha256(path.read_bytes()).hexdigest()
+                                  for path in self.libraries.iterdir()})
+
+    def test_each_library_has_its_licence(self):
+        licences = {path.name for path in (self.info / "licences").iterdir()}
         self.assertLessEqual({"capstan.LICENSE", "Apache-2.0", "GPL-3", "libgrpc29.copyright",
                               "libssl3.copyright", "libgomp1.copyright"}, licences)
 

@@ -8,7 +8,7 @@ wheel are
     capstan/                      the modules and libcapstan_client.so
     capstan/bin/                  the command line and the daemons
     capstan.libs/                 copies of the shared libraries that they load
-    capstan-VERSION.dist-info/    what installers read, and licences/
+    capstan-VERSION.dist-info/    what installers read, licences/, and sboms/, a bill of materials
 
 The same inputs give the same bytes.
 """
@@ -24,6 +24,7 @@ import tempfile
 import zipfile
 
 import bundle
+import wheel_bill
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # The first time that a zip file can hold.
 _LIBRARIES = "capstan.libs"
@@ -128,7 +129,10 @@ def main():
         root = pathlib.Path(folder)
         info = f"capstan-{version}.dist-info"
         elf = place_files(options.files, root)
-        bundle.bundle_libraries(elf, root / _LIBRARIES, root / info / "licences", tag)
+        libraries = bundle.bundle_libraries(elf, root / _LIBRARIES, root / info / "licences", tag)
+        (root / info / "sboms").mkdir()
+        (root / info / "sboms" / "capstan.cdx.json").write_text(
+            wheel_bill.document_of(version, libraries, root / _LIBRARIES), encoding="utf-8")
         shutil.copyfile(options.licence, root / info / "licences" / "capstan.LICENSE")
         for file, text in (("METADATA", _METADATA.format(version=version,
                                                          description=description)),

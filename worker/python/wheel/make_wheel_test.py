@@ -1,5 +1,6 @@
 """How the wheel is made: same inputs, same bytes; a tag that promises no more than it may."""
 
+import json
 import os
 import pathlib
 import sys
@@ -11,6 +12,7 @@ sys.path += ["deploy", "worker/python/wheel"]
 
 import bundle  # noqa: E402
 import make_wheel  # noqa: E402
+import wheel_bill  # noqa: E402
 
 INFO = "capstan-1.dist-info"
 
@@ -55,6 +57,38 @@ class MakeWheelTest(unittest.TestCase):
         for name in ("libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "ld-linux-x86-64.so.2"):
             self.assertRegex(name, bundle.SYSTEM_LIBRARIES)
         self.assertNotRegex("libcrypto.so.3", bundle.SYSTEM_LIBRARIES)
+
+    def test_the_bill_of_materials_has_each_library_with_its_package(self):
+        libraries = {bundle.own_name(name, path): path
+                     for name, path in bundle.libraries_of(["/usr/bin/openssl"]).items()}
+        for name in libraries:
+            (self.folder / name).write_text(f"copy of {name}")
+        text = wheel_bill.document_of("1", libraries, self.folder)
+        again = wheel_bill.document_of("1", dict(reversed(libraries.items())), self.folder)
+        self.assertEqual(text, again)
+        document = json.loads(text)
+        self.assertEqual((document["bomFormat"], document["specVersion"]), ("CycloneDX", "1.5"))
+        self.assertRegex(document["serialNumber"], "^urn:uuid:[0-9a-f-]{36}$")
+        own = document["metadata"]["component"]
+        self.assertEqual((own["purl"], own["licenses"]),
+                         ("pkg:pypi/capstan@1", [{"license": {"id": "Apache-2.0"}}]))
+        self.assertEqual(
+            sorted(file["name"] for part in document["components"]
+                   for file in part.get("components", [])),
+            sorted(f"{self.folder.name}/{name}" for name in libraries))
+        parts = {part["name"]: part for part in document["components"]}
+        self.assertIn("libcli11-dev", parts)
+        ssl = next(part for name, part in parts.items() if name.startswith("libssl3"))
+        version = bundle.bill_of_materials.run("dpkg-query", "-W", "-f=${Version}", ssl["name"])
+        self.assertEqual(ssl["version"], version)
+        self.assertIn(f"/{ssl['name']}@", ssl["purl"])
+        self.assertIn("Apache-2.0", ssl["licenses"][0]["expression"])
+        self.assertEqual([file["hashes"][0]["content"] for file in ssl["components"]],
+                         [bundle.bill_of_materials.digest(self.folder / name, "sha256")
+                          for name, path in sorted(libraries.items())
+                          if path.rsplit("/", 1)[1].startswith(("libssl.", "libcrypto."))])
+        self.assertEqual(sorted(document["dependencies"][0]["dependsOn"]),
+                         sorted(part["bom-ref"] for part in parts.values()))
 
     def test_a_tag_that_is_too_old_is_refused(self):
         bundle.NEWEST_SYMBOLS["old"] = {"GLIBC": (2, 2, 4), "GLIBCXX": (3,), "CXXABI": (1,),
