@@ -57,6 +57,7 @@ void AddDiffCommand(CLI::App& app, CommandLine& line) {
       "servers and whoever died. Jobs with output.record_updates write hashes of the parameters\n"
       "and the gradient of each micro-batch to updates.csv in their output folder. A RUN with a\n"
       "'/' is such a folder or file; else it is a job, whose folder this machine must see.\n"
+      "What the last update made of the parameters is in model.safetensors alone: see cmp.\n"
       "Exit codes: 0 what both runs have is equal, 1 they differ, 2 they cannot be compared.",
       line, [arguments](const Settings& settings) { return Diff(settings, *arguments); });
   diff->add_option("RUN", arguments->first, "A job's id, or a folder")->required();
