@@ -202,46 +202,14 @@ TEST_CASE("Job: a task that fails as another incarnation may not is started agai
   CHECK_THAT(job.View().failure.message, Catch::Contains("failure 0 (the first of 2 crashes"));
 }
 
-// A job of two tasks whose programs push and pull at their own pace.
-JobFixture OwnPace() {
-  return JobFixture(ConsistencyMode::kAsp, /*workers=*/2, /*test_count=*/0, Objective::kClasses,
-                    /*restore=*/std::nullopt, /*log=*/false, /*decide=*/{}, /*own_pace=*/true);
-}
-
 TEST_CASE("Job: a program at its own pace may think for as long as it likes", "[scheduler][core]") {
-  JobFixture job = OwnPace();
+  JobFixture job = JobFixture::AtOwnPace();
   job.Start();
   REQUIRE(job.Of(0).samples.size() == 1);
   TaskReport report = job.Base(0);
   CHECK_FALSE(SixMinutesOf(job, [&](int) { return report; }));
   report.idle = true;
   CheckHung(SixMinutesOf(job, [&](int) { return report; }), "says that it is idle");
-}
-
-TEST_CASE("Job: each rank gets its own run, also again, and the job ends with the last",
-          "[scheduler][core]") {
-  JobFixture job = OwnPace();
-  job.Start();
-  const auto runs_of = [&job](int rank) {
-    std::vector<int64_t> runs;
-    for (const SampleLease& lease : job.Of(rank).samples) {
-      for (int64_t at = lease.positions.begin; at < lease.positions.end; ++at) runs.push_back(at);
-    }
-    return runs;
-  };
-  CHECK(runs_of(0) == std::vector<int64_t>{0});
-  CHECK(runs_of(1) == std::vector<int64_t>{1});
-  job.Exit(1, 1);
-  job.Finish(0);
-  CHECK(runs_of(0).empty());  // Nobody gets another's run.
-  job.Place(1);
-  job.Hello(1);
-  job.ApplyAll();
-  job.Hello(1);
-  CHECK(runs_of(1) == std::vector<int64_t>{1});
-  CHECK(job.phase() == JobPhase::kTraining);
-  job.Finish(1);
-  CHECK(job.phase() == JobPhase::kExporting);
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "scheduler/core/sample_leases.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -46,7 +48,12 @@ absl::Status JobParts::Check() const {
 
 std::vector<Rank> JobParts::UnplacedRanks() const {
   if (ended() || exporter.IsWhole()) return {};
-  return tasks.Unplaced();
+  std::vector<Rank> ranks = tasks.Unplaced();
+  std::erase_if(ranks, [this](Rank rank) { return IsRunDone(rank); });
+  // When all runs are done, one task writes the model.
+  const bool none_placed = tasks.CountIn(Task::State::kUnplaced) == plan.workers;
+  if (ranks.empty() && none_placed) ranks.push_back(Rank(0));
+  return ranks;
 }
 
 std::vector<TaskKey> JobParts::PlacedTasks() const {
@@ -55,6 +62,36 @@ std::vector<TaskKey> JobParts::PlacedTasks() const {
     if (task.placed()) keys.push_back({plan.id, task.rank, task.incarnation});
   }
   return keys;
+}
+
+bool JobParts::IsRunDone(Rank rank) const {
+  if (!plan.own_pace) return false;
+  if (phase == JobPhase::kExporting) return true;
+  if (HasBegun()) return task_watch.IsRunDone(rank);
+  const auto& restore = server_watch.recovery().restore();
+  return restore && !Cover(restore->at.untrained, rank.value());
+}
+
+bool JobParts::AvoidsWorkers() const {
+  const absl::btree_set<NodeId> avoided = task_watch.links().AvoidedWorkers();
+  return std::any_of(tasks.all().begin(), tasks.all().end(), [&](const Task& task) {
+    return task.placed() && (!IsRunDone(task.rank) || !avoided.contains(task.node));
+  });
+}
+
+std::vector<Rank> JobParts::YieldingRanks() const {
+  std::vector<Rank> yielding;
+  if (!plan.own_pace || !training.IsTraining()) return yielding;
+  const auto& links = task_watch.links();
+  size_t wanted = UnplacedRanks().size();
+  for (const Task& task : tasks.all()) wanted += links.StrandedFrom(task.rank).empty() ? 0 : 1;
+  const auto avoided = AvoidsWorkers() ? links.AvoidedWorkers() : absl::btree_set<NodeId>();
+  for (const Task& task : tasks.all()) {
+    if (yielding.size() == wanted) break;
+    if (!task.live() || !IsRunDone(task.rank) || avoided.contains(task.node)) continue;
+    yielding.push_back(task.rank);
+  }
+  return yielding;
 }
 
 bool JobParts::RunsOn(const NodeId& node) const {

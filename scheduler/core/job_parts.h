@@ -43,6 +43,13 @@ struct JobParts : JobShared {
   // ---- what the job wants
   std::vector<Rank> UnplacedRanks() const;  // The ranks that want a task slot.
   std::vector<TaskKey> PlacedTasks() const;
+  // At own pace: the rank's run is done, also in the checkpoint at which the job is about to begin.
+  bool IsRunDone(Rank rank) const;
+  // Ranks get no places on workers to be avoided: some task works, or can yield a better place.
+  bool AvoidsWorkers() const;
+  // At own pace: ranks whose run is done, one for each rank that has no place or is stranded
+  // (DeadLinks). They are to leave, if there is no free slot.
+  std::vector<Rank> YieldingRanks() const;
 
   // The server has shards of the job, or the worker runs a task of it.
   bool RunsOn(const NodeId& node) const;

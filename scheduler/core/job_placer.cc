@@ -39,7 +39,7 @@ void JobPlacer::ReleaseSlots() {
 std::optional<WorkerSlots::Place> JobPlacer::ChoosePlace(const JobEntry& job) const {
   const auto place =
       slots_.Choose(job.plan.device, job.run->parts().task_watch.links().AvoidedWorkers());
-  if (place || !job.run->parts().PlacedTasks().empty()) return place;
+  if (place || job.run->parts().AvoidsWorkers()) return place;
   return slots_.Choose(job.plan.device);
 }
 
@@ -47,7 +47,10 @@ void JobPlacer::PlaceTasks(Instant now, Events& events) {
   for (JobEntry* entry : jobs_.Running()) {
     for (const Rank rank : entry->run->parts().UnplacedRanks()) {
       const std::optional<WorkerSlots::Place> place = ChoosePlace(*entry);
-      if (!place) break;  // A younger job may need less of a worker.
+      if (!place) {
+        YieldSlots(*entry->run, now, events);
+        break;  // A younger job may need less of a worker.
+      }
       const TaskKey key{entry->plan.id, rank, incarnations_.Take()};
       slots_.Take(*place, key);
       changed_ = true;
@@ -87,16 +90,24 @@ void JobPlacer::MoveTasks(Instant now, Events& events) {
   MoveStranded(now, events);
 }
 
+void JobPlacer::YieldSlots(JobRun& run, Instant now, Events& events) {
+  for (const Rank rank : run.parts().YieldingRanks()) {
+    run.MoveTask(rank, "another rank needs its slot", now, events);
+  }
+}
+
 // Moves stranded tasks. Such a task has left a worker from which it cannot reach a server, but is
 // on that worker again, because no other worker had a free slot.
 void JobPlacer::MoveStranded(Instant now, Events& events) {
-  for (const JobEntry* entry : jobs_.Running()) {
-    const JobRun& run = *entry->run;
+  for (JobEntry* entry : jobs_.Running()) {
+    JobRun& run = *entry->run;
     for (const TaskKey& key : run.parts().PlacedTasks()) {
       const NodeId server = run.parts().task_watch.links().StrandedFrom(key.rank);
       if (server.empty()) continue;
-      if (!slots_.Choose(entry->plan.device, run.parts().task_watch.links().AvoidedWorkers()))
+      if (!slots_.Choose(entry->plan.device, run.parts().task_watch.links().AvoidedWorkers())) {
+        YieldSlots(run, now, events);
         break;
+      }
       MoveTask(key, absl::StrCat("it cannot reach ", server), now, events);
     }
   }

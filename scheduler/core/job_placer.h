@@ -63,12 +63,13 @@ class JobPlacer {
   bool TakeChanged() { return std::exchange(changed_, false); }
 
  private:
-  // Chooses a place for a rank of the job. It is on an avoided worker daemon only if none of the
-  // job's tasks has a place.
+  // Chooses a place for a rank of the job. It is on a worker daemon that is to be avoided only if
+  // there is no other, and the job does not avoid them (JobParts::AvoidsWorkers).
   std::optional<WorkerSlots::Place> ChoosePlace(const JobEntry& job) const;
   bool MayMoveTask(const TaskKey& key) const;
   void MoveTask(const TaskKey& key, const std::string& why, Instant now, Events& events);
   void MoveStranded(Instant now, Events& events);
+  void YieldSlots(JobRun& run, Instant now, Events& events);  // There is no slot for its ranks.
   void StartJob(JobEntry& entry, Instant now, Events& events);
   std::vector<ServerRef> ChooseServers(const JobPlan& plan) const;
   // Servers that can be given shards and have the rules, by name.

@@ -73,7 +73,7 @@ void JobRun::OnTaskFailed(const TaskReport& report, Instant now, Events& events)
     parts_.task_watch.EndUncounted(rank, failure, now, events);
     parts_.exporter.Keep(why, now, events);
     ++parts_.decisions;
-  } else if (MayPass(failure.reason) || !parts_.exporter.IsNeeded(rank)) {
+  } else if (MayPass(failure.reason) || !parts_.task_watch.IsNeeded(rank)) {
     EndTask(rank, failure, now, events);
   } else {
     End(JobState::kFailed, {failure.reason, why}, now, events);
@@ -86,7 +86,7 @@ void JobRun::OnTaskExited(const TaskKey& key, const TaskExit& exit, bool node_le
   if (task == nullptr) return;
   Failure why{FailureReason::kTaskCrashed, Describe(exit)};
   if (node_leaving) why = {FailureReason::kNone, absl::StrCat(task->node, " leaves")};
-  if (!parts_.exporter.IsNeeded(key.rank) && exit.signal == 0 && exit.exit_code == 0) {
+  if (!parts_.task_watch.IsNeeded(key.rank) && exit.signal == 0 && exit.exit_code == 0) {
     why = {FailureReason::kNone, "its work is done"};
   }
   if (node_leaving) {
@@ -121,7 +121,11 @@ void JobRun::OnTaskExpired(Rank rank, Instant now, Events& events) {
 }
 
 void JobRun::MoveTask(Rank rank, const std::string& why, Instant now, Events& events) {
-  if (parts_.exporter.IsWhole() || !parts_.tasks.at(rank).placed()) return;
+  Task& task = parts_.tasks.at(rank);
+  if (parts_.exporter.IsWhole() || !task.placed()) return;
+  if (task.live() && parts_.task_watch.IsRunDone(rank)) {
+    return Assign(task, {.phase = TaskPhase::kFinish, .epoch = parts_.epochs.epoch()});
+  }
   parts_.task_watch.EndUncounted(rank, {FailureReason::kNone, why}, now, events);
   Advance(now, events);
 }

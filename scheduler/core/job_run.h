@@ -90,7 +90,8 @@ class JobRun {
   // Ends tasks that have not reported in time. If its daemon is silent, too, the fault may not be
   // the task's, and it has the time of a lease again.
   void ExpireTasks(absl::FunctionRef<bool(const NodeId&)> is_silent, Instant now, Events& events);
-  // The rank leaves its daemon and wants a slot elsewhere. No crash is counted.
+  // The rank leaves its daemon and wants a slot elsewhere. No crash is counted. At own pace, a task
+  // whose run is done is told to finish instead.
   void MoveTask(Rank rank, const std::string& why, Instant now, Events& events);
   // Ranks whose assignment is newer than at the last call.
   std::vector<Rank> TakeChangedAssignments() { return parts_.tasks.TakeChanged(); }
@@ -158,6 +159,7 @@ class JobRun {
   void OnTaskFailed(const TaskReport& report, Instant now, Events& events);
   void EndHungTasks(Instant now, Events& events);
   void RefreshAssignments();
+  void Assign(Task& task, Assignment wanted);
   Assignment WantedAssignment(const Task& task) const;
 
   void OnTableFailed(const NodeId& server, const TableReport& report, Instant now, Events& events);

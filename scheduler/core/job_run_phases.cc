@@ -37,7 +37,7 @@ bool JobRun::AdvancePhase(Instant now, Events& events) {
       LeaveCheckpoint(now, events);
       return true;
     case JobPhase::kEvaluating:
-      if (work.evaluation().complete()) {
+      if (work.samples().complete()) {
         FinishEvaluation(now, events);
         return true;
       }
@@ -115,7 +115,7 @@ void JobRun::EnterEvaluating(Events& events) {
 }
 
 void JobRun::FinishEvaluation(Instant now, Events& events) {
-  const SampleLeases& evaluation = parts_.training.work().evaluation();
+  const SampleLeases& evaluation = parts_.training.work().samples();
   std::optional<ModelTested> tested = parts_.epochs.TakeFigures(
       FiguresOf(parts_.plan.objective, evaluation.Sum(), evaluation.scores()));
   if (!tested) return FinishEpoch(now, events);
@@ -229,6 +229,7 @@ void JobRun::AdvanceFinishing(Instant now, Events& events) {
 // ---------------------------------------------------------------- assignments
 
 Assignment JobRun::WantedAssignment(const Task& task) const {
+  if (task.assignment.phase == TaskPhase::kFinish) return task.assignment;  // It may have exited.
   const WorkLeases& work = parts_.training.work();
   Assignment wanted;
   switch (parts_.phase) {
@@ -245,7 +246,7 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
       if (!wanted.slots.empty() || !wanted.samples.empty()) wanted.phase = TaskPhase::kTrain;
       break;
     case JobPhase::kEvaluating:
-      wanted.samples = work.evaluation().HeldBy(task.rank);
+      wanted.samples = work.samples().HeldBy(task.rank);
       if (!wanted.samples.empty()) wanted.phase = TaskPhase::kEvaluate;
       break;
     case JobPhase::kExporting:
@@ -260,19 +261,22 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
   return wanted;
 }
 
+// `wanted` may have any generation.
+void JobRun::Assign(Task& task, Assignment wanted) {
+  wanted.generation = task.assignment.generation;
+  if (wanted == task.assignment) return;
+  ++wanted.generation;
+  task.assignment = std::move(wanted);
+  task.idle = false;  // The task reported it for the earlier assignment.
+  ++parts_.decisions;
+  task.contradicts_since.reset();
+  task.stuck_since.reset();
+  parts_.tasks.NoteChanged(task.rank);
+}
+
 void JobRun::RefreshAssignments() {
   for (Task& task : parts_.tasks.all()) {
-    if (!task.live()) continue;
-    Assignment wanted = WantedAssignment(task);
-    wanted.generation = task.assignment.generation;
-    if (wanted == task.assignment) continue;
-    ++wanted.generation;
-    task.assignment = wanted;
-    task.idle = false;  // The task reported it for the earlier assignment.
-    ++parts_.decisions;
-    task.contradicts_since.reset();
-    task.stuck_since.reset();
-    parts_.tasks.NoteChanged(task.rank);
+    if (task.live()) Assign(task, WantedAssignment(task));
   }
   const Generation membership = parts_.members.membership().generation;
   const bool members_changed = std::exchange(membership_seen_, membership) != membership;

@@ -42,6 +42,12 @@ absl::Status CheckFigures(int64_t correct, const OutputSums& outputs) {
 
 }  // namespace
 
+bool Cover(absl::Span<const Range> ranges, int64_t position) {
+  return std::any_of(ranges.begin(), ranges.end(), [position](const Range& range) {
+    return range.begin <= position && position < range.end;
+  });
+}
+
 absl::Status SampleLeases::Check() const {
   absl::Status status = CheckCount("begin", options_.begin);
   if (!status.ok()) return status;

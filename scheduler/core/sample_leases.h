@@ -34,6 +34,8 @@
 
 namespace capstan::scheduler {
 
+bool Cover(absl::Span<const Range> ranges, int64_t position);  // One of the ranges has it.
+
 class SampleLeases {
  public:
   enum class Use { kTrain, kEvaluate };
@@ -97,6 +99,7 @@ class SampleLeases {
   int64_t positions_done() const { return positions_done_; }
   int64_t batches_done() const { return batches_done_; }
   std::vector<Range> Undone() const;  // Ranges not reported done: disjoint, ascending, apart.
+  bool IsDone(int64_t position) const { return !Cover(Undone(), position); }  // It is reported.
   LeaseId next_id() const { return next_id_; }
   const Options& options() const { return options_; }
 

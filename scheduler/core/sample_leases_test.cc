@@ -190,9 +190,13 @@ TEST_CASE("Sample leases: a position is leased alone, once, wherever it lies",
     REQUIRE(leases.GrantAt(Rank(0), position).has_value());
     CHECK(leases.HeldBy(Rank(0)).back().positions == Range{position, position + 1});
     CHECK_FALSE(leases.GrantAt(Rank(1), position).has_value());
+    CHECK_FALSE(leases.IsDone(position));
   }
   CHECK_FALSE(leases.has_ungranted());
   CHECK_FALSE(leases.GrantAt(Rank(0), 5).has_value());
+  REQUIRE_OK(leases.Report(Rank(0), Done({LeaseId(1), {2, 3}}, 3)));
+  CHECK(leases.IsDone(2));
+  CHECK_FALSE(leases.IsDone(3));
   leases.Return(Rank(0));
   CHECK(leases.GrantAt(Rank(1), 3)->positions == Range{3, 4});
 }

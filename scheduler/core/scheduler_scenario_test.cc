@@ -154,6 +154,27 @@ TEST_CASE(
   fixture.cluster.CheckTrained(plan);
 }
 
+TEST_CASE("Scheduler: a rank at own pace that has finished leaves its slot to one without a place",
+          "[scheduler][core]") {
+  Fixture fixture(1, 2);
+  JobPlan plan = Plan("job-1", 2, ConsistencyMode::kAsp);
+  plan.own_pace = true;
+  plan.epochs = 1;
+  plan.batch_size = 1;
+  plan.train_count = 2;
+  plan.test_count = 0;
+  REQUIRE_OK(fixture.cluster.Submit(plan));
+  REQUIRE(fixture.cluster.RunUntil([&] { return fixture.cluster.RunningTasks().size() == 2; },
+                                   absl::Minutes(1)));
+  fixture.cluster.Kill("worker-2");  // For good, and before its task's run is done.
+  REQUIRE(fixture.Until(JobState::kSucceeded, "job-1"));
+  const JobView view = fixture.cluster.View("job-1");
+  CHECK(view.samples_done == 2);
+  CHECK(view.restarts == 1);
+  CHECK(view.tasks[0].node == "worker-1");
+  CHECK(view.tasks[1].node == "worker-1");
+}
+
 TEST_CASE("Scheduler: a hung task is found by its lease and replaced", "[scheduler][core]") {
   Fixture fixture(1, 2);
   JobPlan plan = Plan("job-1", 2, ConsistencyMode::kBsp);

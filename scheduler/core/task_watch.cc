@@ -84,7 +84,7 @@ void TaskWatch::NoteContradiction(Task& task, bool moved, Instant now) {
     task.contradicts_since = now;
   }
   // A program at its own pace may think for as long as it likes, without a word.
-  const bool thinks = job_.plan.own_pace && job_.phase == JobPhase::kTraining && !task.preparing();
+  const bool thinks = job_.plan.own_pace && task.assignment.phase == TaskPhase::kTrain;
   if (moved || !works || thinks || !task.wait.what.empty()) {
     task.stuck_since.reset();
   } else if (!task.stuck_since) {
@@ -93,13 +93,13 @@ void TaskWatch::NoteContradiction(Task& task, bool moved, Instant now) {
 }
 
 bool TaskWatch::HasUnfinishedWork(const Task& task) const {
-  if (task.preparing()) return true;
+  if (task.preparing() || task.assignment.phase == TaskPhase::kFinish) return true;
   if (task.assignment.paused) return false;
   switch (job_.phase) {
     case JobPhase::kTraining:
       return training_.work().HasUnfinished(task.rank);
     case JobPhase::kEvaluating:
-      return training_.work().evaluation().HeldCount(task.rank) > 0;
+      return training_.work().samples().HeldCount(task.rank) > 0;
     case JobPhase::kExporting:
       return exporter_.HasWork(task.rank);
     case JobPhase::kFinishing:
@@ -113,10 +113,21 @@ bool TaskWatch::HasUnfinishedWork(const Task& task) const {
   return false;
 }
 
+bool TaskWatch::IsRunDone(Rank rank) const {
+  return job_.plan.own_pace && job_.phase != JobPhase::kExporting &&
+         training_.HasLeases(SampleLeases::Use::kTrain) &&
+         training_.work().samples().IsDone(rank.value());
+}
+
+bool TaskWatch::IsNeeded(Rank rank) const {
+  if (job_.tasks.at(rank).assignment.phase == TaskPhase::kFinish) return false;
+  return !IsRunDone(rank) && exporter_.IsNeeded(rank);
+}
+
 // ---------------------------------------------------------------- ends
 
 std::optional<Failure> TaskWatch::End(Rank rank, const Failure& why, Instant now, Events& events) {
-  const bool counted = exporter_.IsNeeded(rank);
+  const bool counted = IsNeeded(rank);
   EndIncarnation(rank, why, counted, now, events);
   if (!counted) return std::nullopt;
   if (!first_failure_.happened()) first_failure_ = {why.reason, last_death_};
@@ -208,7 +219,8 @@ void TaskWatch::CheckLinks(Instant now, Events& events) {
 bool TaskWatch::IsReached(const DeadLinks::Link& link) const {
   const std::vector<Rank> live = job_.tasks.Live();
   return std::any_of(live.begin(), live.end(), [&](Rank rank) {
-    return job_.tasks.at(rank).node != link.worker && !links_.IsSilent(rank, link.server);
+    return job_.tasks.at(rank).node != link.worker && !links_.IsSilent(rank, link.server) &&
+           !IsRunDone(rank);  // Such a task calls no server.
   });
 }
 

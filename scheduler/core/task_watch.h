@@ -65,6 +65,9 @@ class TaskWatch {
 
   // Something that it is assigned is not reported done, or it prepares.
   bool HasUnfinishedWork(const Task& task) const;
+  // At own pace: the rank's run is done, and its task has nothing to do before the export.
+  bool IsRunDone(Rank rank) const;
+  bool IsNeeded(Rank rank) const;  // The job misses its task if that ends.
   const DeadLinks& links() const { return links_; }
   int restarts() const { return restarts_; }
   std::optional<Instant> without_worker_since() const { return without_worker_since_; }

@@ -111,7 +111,9 @@ const char* StateAtEnd(const JobParts& job, const Task& task) {
 
 const char* StateOf(const JobParts& job, const Task& task) {
   if (job.ended() || job.phase == JobPhase::kFinishing) return StateAtEnd(job, task);
+  if (!task.placed() && job.IsRunDone(task.rank)) return "finished";
   if (!task.placed()) return task.let_go ? "stopped" : "dead";
+  if (task.assignment.phase == TaskPhase::kFinish) return "finished";
   if (!task.live()) return task.preparing() ? "preparing" : "starting";
   if (!task.wait.what.empty()) return "waiting";
   if (task.idle || task.assignment.phase == TaskPhase::kIdle) return "idle";

@@ -45,8 +45,8 @@ class WorkLeases {
   // ---- evaluation, and all phases' ends
   void StartEvaluation(Range positions);
   void GrantEvaluation(absl::Span<const Rank> live);
-  // The leases of the evaluation. REQUIRES: it has started, and no training since.
-  const SampleLeases& evaluation() const { return *samples_; }
+  // The sample leases of the phase, or of the last that had some. REQUIRES: there was one.
+  const SampleLeases& samples() const { return *samples_; }
   virtual void Clear() { ForgetSamples(); }  // Nothing is to be done, and nothing was.
 
   // ---- training; REQUIRES StartTraining for all of these

@@ -160,7 +160,7 @@ TEST_CASE("Work leases: ids of sample leases grow from phase to phase", "[schedu
   SECTION("and when the job goes back") { work->Clear(); }
   work->StartEvaluation({0, 40});
   work->GrantEvaluation(kRanks);
-  CHECK(work->evaluation().HeldBy(Rank(0)).front().id > trained);
+  CHECK(work->samples().HeldBy(Rank(0)).front().id > trained);
 }
 
 }  // namespace

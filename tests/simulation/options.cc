@@ -284,10 +284,7 @@ void DrawLostSuccessor(Prng prng, Options& options) {
   if (options.job.checkpoint_iterations == 0) options.job.checkpoint_iterations = 2;
 }
 
-// Nothing where a link dies: a run is its rank's alone, and a rank that has finished its own keeps
-// its slot, so that the last ones may have no worker left that reaches their servers.
 void DrawOwnPaces(uint64_t seed, Options& options) {
-  if (options.chaos.kill_link != absl::InfiniteDuration()) return;
   DrawOwnPace(Prng(seed).Fork(kOwnPaceStream), options.job);
   for (JobOptions& more : options.more_jobs) {
     DrawOwnPace(Prng(more.seed).Fork(kOwnPaceStream), more);

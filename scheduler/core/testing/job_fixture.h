@@ -60,6 +60,12 @@ struct JobFixture {
     for (int rank = 0; rank < workers; ++rank) Place(rank);
   }
 
+  // Its tasks run programs at their own pace.
+  static JobFixture AtOwnPace(int workers = 2, std::optional<RestoreFrom> restore = std::nullopt) {
+    return JobFixture(ConsistencyMode::kAsp, workers, /*test_count=*/0, Objective::kClasses,
+                      std::move(restore), /*log=*/false, /*decide=*/{}, /*own_pace=*/true);
+  }
+
   void Place(int rank) {
     const int incarnation = ++incarnations[static_cast<size_t>(rank)];
     run->PlaceTask(Rank(rank), Incarnation(incarnation * 10 + rank), Node(rank), "w:1", now,
