@@ -425,7 +425,7 @@ TEST_CASE("Codec: the job of a program has an accuracy once the program has coun
                     StatusDetail::kList, status);
     return status.objective();
   };
-  view.accuracy = view.results[0].train_accuracy = 0;
+  view.accuracy = view.results[0].train_accuracy = view.results[0].test_accuracy = 0;
   CHECK(objective() == v1::CLICKS);
   job.spec.mutable_program();
   CHECK(objective() == v1::UNLABELED);
@@ -433,6 +433,9 @@ TEST_CASE("Codec: the job of a program has an accuracy once the program has coun
   CHECK(objective() == v1::CLICKS);
   view.accuracy = 0;
   view.results[0].train_accuracy = 0.1;
+  CHECK(objective() == v1::CLICKS);
+  view.results[0].train_accuracy = 0;
+  view.results[0].test_accuracy = 0.1;
   CHECK(objective() == v1::CLICKS);
 }
 

@@ -16,6 +16,7 @@
 #include "scheduler/core/job_history.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/core/membership.h"
+#include "scheduler/job_figures.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -118,38 +119,37 @@ void Log(const TaskDied& e) {
   LogWarning({.job = e.task.job}, "task {} on {} (incarnation {}) died: {}", e.task.rank.value(),
              e.node, e.task.incarnation.value(), e.failure.message);
 }
-// Returns "loss 0.4123 accuracy 0.8512", without the figures that the objective does not have.
-std::string Figures(double loss, double accuracy, Objective objective) {
-  return HasAccuracy(objective) ? absl::StrFormat("loss %.4f accuracy %.4f", loss, accuracy)
-                                : absl::StrFormat("loss %.4f", loss);
-}
 std::string Figure(const char* name, const std::optional<double>& value) {
   return value ? absl::StrFormat(" %s %.4f", name, *value) : "";
 }
-// Returns "loss 0.4123 AUC 0.8512 of 1000", without the figures that the objective does not have.
-std::string Figures(const EvaluationFigures& figures, Objective objective) {
-  return absl::StrCat(Figures(figures.loss, figures.accuracy.value_or(0), objective),
+// Returns "loss 0.4123 accuracy 0.8512", without the figures that the job does not have.
+std::string Figures(double loss, double accuracy, const JobFigures& job) {
+  return absl::StrFormat("loss %.4f%s", loss, Figure("accuracy", job.Accuracy(accuracy)));
+}
+// Returns "loss 0.4123 AUC 0.8512 of 1000", without the figures that the job does not have.
+std::string Figures(const EvaluationFigures& figures, const JobFigures& job) {
+  return absl::StrCat(Figures(figures.loss, figures.accuracy.value_or(0), job),
                       Figure("AUC", figures.auc), Figure("RMSE", figures.rmse),
                       Figure("MAE", figures.mae), Figure("F1", figures.f1),
                       Figure("top-5 accuracy", figures.top5_accuracy), " of ", figures.samples);
 }
-void Log(const Report& e, Objective objective) {
+void Log(const Report& e, const JobFigures& job) {
   LogInfo({.job = e.job, .iteration = e.iteration}, "epoch {} {}, {:.0f} samples/s",
-          e.epoch.value() + 1, Figures(e.loss, e.accuracy, objective), e.samples_per_second);
+          e.epoch.value() + 1, Figures(e.loss, e.accuracy, job), e.samples_per_second);
 }
-void Log(const EpochDone& e, Objective objective) {
+void Log(const EpochDone& e, const JobFigures& job) {
   const EpochResult& result = e.result;
   const std::string rate = result.learning_rate_factor == 1
                                ? ""
                                : absl::StrCat(", learning rate x ", result.learning_rate_factor);
   LogInfo({.job = e.job, .iteration = e.iteration}, "epoch {} is done: train {}, {} {}{}",
-          result.epoch.value() + 1, Figures(result.train_loss, result.train_accuracy, objective),
+          result.epoch.value() + 1, Figures(result.train_loss, result.train_accuracy, job),
           result.validation ? "validation" : "test",
-          Figures(result.validation.value_or(TestFigures(result)), objective), rate);
+          Figures(result.validation.value_or(TestFigures(result)), job), rate);
 }
-void Log(const ModelTested& e, Objective objective) {
+void Log(const ModelTested& e, const JobFigures& job) {
   LogInfo({.job = e.job, .iteration = e.iteration}, "the model, that of epoch {}, is tested: {}",
-          e.result.epoch.value() + 1, Figures(TestFigures(e.result), objective));
+          e.result.epoch.value() + 1, Figures(TestFigures(e.result), job));
 }
 void Log(const CheckpointEnded& e) {
   if (e.why.empty()) {
@@ -190,6 +190,10 @@ void Log(const JobEnded& e) {
   }
 }
 
+JobFigures FiguresOf(const AdmittedJob& job) {
+  return {job.plan.objective, job.spec.has_program()};
+}
+
 void Warn(const JobId& job, const absl::Status& status) {
   if (!status.ok()) LogWarning({.job = job}, "{}", std::string(status.message()));
 }
@@ -198,11 +202,11 @@ void Warn(const JobId& job, const absl::Status& status) {
 
 void EventRecorder::Record(const RecordedEvent& recorded) {
   const AdmittedJob* job = recorded.job.get();
-  const Objective objective = job != nullptr ? job->plan.objective : Objective::kClasses;
+  const JobFigures figures = job != nullptr ? FiguresOf(*job) : JobFigures();
   std::visit(
-      [objective](const auto& event) {
-        if constexpr (requires { Log(event, objective); }) {
-          Log(event, objective);
+      [&figures](const auto& event) {
+        if constexpr (requires { Log(event, figures); }) {
+          Log(event, figures);
         } else {
           Log(event);
         }
@@ -226,7 +230,7 @@ void EventRecorder::Complete(const AdmittedJob& job, const v1::JobStatus& status
 JobOutput* EventRecorder::OutputOf(const AdmittedJob& job) {
   const auto [it, fresh] = outputs_.insert({job.plan.id, nullptr});
   if (!fresh) return it->second.get();
-  auto output = JobOutput::Open(job.output_directory, job.plan.id, job.mode, job.plan.objective);
+  auto output = JobOutput::Open(job.output_directory, job.plan.id, job.mode, FiguresOf(job));
   if (output.ok()) {
     it->second = *std::move(output);
   } else {

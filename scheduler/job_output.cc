@@ -3,6 +3,7 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -40,25 +41,24 @@ bool ReadLine(FILE* file, std::string& line) {
 
 }  // namespace
 
-JobOutput::JobOutput(std::string folder, JobId job, const std::string& mode, Objective objective,
-                     std::unique_ptr<MetricsLog> metrics)
+JobOutput::JobOutput(std::string folder, JobId job, const std::string& mode,
+                     const JobFigures& figures, std::unique_ptr<MetricsLog> metrics)
     : folder_(std::move(folder)),
       job_(std::move(job)),
-      objective_(objective),
+      figures_(figures),
       metrics_(std::move(metrics)) {
   curve_.title = job_;
   curve_.subtitle = mode;
-  curve_.with_accuracy = HasAccuracy(objective);
 }
 
 absl::StatusOr<std::unique_ptr<JobOutput>> JobOutput::Open(const std::string& folder,
                                                            const JobId& job,
                                                            const std::string& mode,
-                                                           Objective objective) {
+                                                           const JobFigures& figures) {
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<MetricsLog> metrics,
                            MetricsLog::Open(absl::StrCat(folder, "/metrics.jsonl")));
   std::unique_ptr<JobOutput> output(
-      new JobOutput(folder, job, mode, objective, std::move(metrics)));
+      new JobOutput(folder, job, mode, figures, std::move(metrics)));
   output->ReadCurve(absl::StrCat(folder, "/metrics.jsonl"));
   return output;
 }
@@ -82,16 +82,17 @@ void JobOutput::ReadCurve(const std::string& path) {
       const double value = number(name);
       return std::isnan(value) ? 0 : static_cast<int64_t>(value);
     };
+    const double accuracy = figures_.Accuracy(number("accuracy")).value_or(kNan);
     const int64_t iteration = whole("iteration");
     const std::string phase = (*object.mutable_fields())["phase"].string_value();
     if (phase == "train") {
-      AddPoint({iteration, number("loss"), number("accuracy")});
+      AddPoint({iteration, number("loss"), accuracy});
     } else if (phase == "validation" || curve_.evaluated != "validation") {
       if (phase == "validation") curve_.evaluated = phase;
       curve_.epochs.push_back({.epoch = whole("epoch") - 1,
                                .last_iteration = iteration,
                                .test_loss = number("loss"),
-                               .test_accuracy = number("accuracy"),
+                               .test_accuracy = accuracy,
                                .test_auc = number("auc")});
     }
   }
@@ -102,19 +103,16 @@ void JobOutput::AddPoint(const CurvePoint& point) {
   curve_.points.push_back(point);
 }
 
-std::optional<double> JobOutput::Accuracy(double value) const {
-  return HasAccuracy(objective_) ? std::optional(value) : std::nullopt;
-}
-
 absl::Status JobOutput::Add(const Report& report, int64_t unix_ms) {
-  AddPoint({report.iteration, report.loss, report.accuracy});
+  const std::optional<double> accuracy = figures_.Accuracy(report.accuracy);
+  AddPoint({report.iteration, report.loss, accuracy.value_or(kNan)});
   return metrics_->Append({.job = job_,
                            .phase = MetricsRecord::Phase::kTrain,
                            .unix_ms = unix_ms,
                            .epoch = report.epoch.value() + 1,
                            .iteration = report.iteration,
                            .loss = report.loss,
-                           .accuracy = Accuracy(report.accuracy),
+                           .accuracy = accuracy,
                            .samples_per_second = report.samples_per_second,
                            .staleness = report.staleness_counts,
                            .rows_cached = report.rows_cached,
@@ -127,7 +125,7 @@ absl::Status JobOutput::Add(const EpochDone& done, int64_t unix_ms) {
   const EvaluationFigures figures = result.validation.value_or(TestFigures(result));
   if (figures.samples > 0) {
     epoch.test_loss = figures.loss;
-    epoch.test_accuracy = figures.accuracy.value_or(0);
+    epoch.test_accuracy = figures_.Accuracy(figures.accuracy.value_or(0)).value_or(kNan);
     epoch.test_auc = figures.auc.value_or(kNan);
   }
   if (result.validation) curve_.evaluated = "validation";
@@ -147,7 +145,8 @@ absl::Status JobOutput::Add(const ModelTested& tested, int64_t unix_ms) {
 absl::Status JobOutput::Append(MetricsRecord::Phase phase, const EvaluationFigures& figures,
                                Epoch epoch, int64_t iteration, int64_t unix_ms) {
   std::optional<double> auc = figures.auc;
-  const bool has_auc = objective_ == Objective::kClicks || objective_ == Objective::kLabels;
+  const Objective objective = figures_.objective;
+  const bool has_auc = objective == Objective::kClicks || objective == Objective::kLabels;
   if (has_auc && !auc) auc = kNan;
   return metrics_->Append({.job = job_,
                            .phase = phase,
@@ -155,7 +154,7 @@ absl::Status JobOutput::Append(MetricsRecord::Phase phase, const EvaluationFigur
                            .epoch = epoch.value() + 1,
                            .iteration = iteration,
                            .loss = figures.loss,
-                           .accuracy = Accuracy(figures.accuracy.value_or(0)),
+                           .accuracy = figures_.Accuracy(figures.accuracy.value_or(0)),
                            .auc = auc,
                            .rmse = figures.rmse,
                            .mae = figures.mae,
@@ -211,7 +210,18 @@ bool JobOutput::HasStatus(v1::JobState state) const {
          status.job_id() == job_ && status.state() == state;
 }
 
+// A program may count correct samples later, or never.
+bool JobOutput::HasAccuracies() const {
+  if (!figures_.of_program) return HasAccuracy(figures_.objective);
+  return std::any_of(curve_.points.begin(), curve_.points.end(),
+                     [](const CurvePoint& point) { return std::isfinite(point.accuracy); }) ||
+         std::any_of(curve_.epochs.begin(), curve_.epochs.end(), [](const CurveEpoch& epoch) {
+           return std::isfinite(epoch.test_accuracy);
+         });
+}
+
 absl::Status JobOutput::WriteCurve() {
+  curve_.with_accuracy = HasAccuracies();
   return ReplaceFile(absl::StrCat(folder_, "/curve.svg"), CurveSvg(curve_));
 }
 

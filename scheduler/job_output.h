@@ -26,7 +26,7 @@
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/events.h"
-#include "scheduler/core/job_plan.h"
+#include "scheduler/job_figures.h"
 
 namespace capstan::scheduler {
 
@@ -35,11 +35,11 @@ class JobOutput {
   static constexpr size_t kCurvePointsMax = 20'000;  // At this limit every second one is dropped.
 
   // Opens the files of `job` in `folder`, which exists. `mode` appears in the curve's title.
-  // `objective` determines which figures are written.
+  // `figures`: those that are written.
   // Errors: kUnavailable and those of MetricsLog::Open; each names the file.
   static absl::StatusOr<std::unique_ptr<JobOutput>> Open(const std::string& folder,
                                                          const JobId& job, const std::string& mode,
-                                                         Objective objective);
+                                                         const JobFigures& figures);
 
   // Errors of all: as Open's. A line that could not be written is lost; later calls still work.
   absl::Status Add(const Report& report, int64_t unix_ms);
@@ -55,18 +55,17 @@ class JobOutput {
   bool HasStatus(v1::JobState state) const;
 
  private:
-  JobOutput(std::string folder, JobId job, const std::string& mode, Objective objective,
+  JobOutput(std::string folder, JobId job, const std::string& mode, const JobFigures& figures,
             std::unique_ptr<MetricsLog> metrics);
   void ReadCurve(const std::string& path);
   absl::Status Append(MetricsRecord::Phase phase, const EvaluationFigures& figures, Epoch epoch,
                       int64_t iteration, int64_t unix_ms);
   void AddPoint(const CurvePoint& point);
-  // Returns `value`, or nullopt if the job's objective has no accuracy.
-  std::optional<double> Accuracy(double value) const;
+  bool HasAccuracies() const;  // The curve is to have a line for the accuracy.
 
   const std::string folder_;
   const JobId job_;
-  const Objective objective_;
+  const JobFigures figures_;
   const std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<UpdateLog> updates_;  // Null: no update was recorded yet.
   Curve curve_;

@@ -13,6 +13,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/event_recorder.h"
+#include "scheduler/job_figures.h"
 #include "scheduler/testing/temporary_folder.h"
 
 namespace capstan::scheduler {
@@ -50,7 +51,7 @@ TEST_CASE(
     "[scheduler]") {
   const testing::TemporaryFolder folder;
   REQUIRE_OK_AND_ASSIGN(const auto output,
-                        JobOutput::Open(folder.path(), "job-1", "bsp", Objective::kClasses));
+                        JobOutput::Open(folder.path(), "job-1", "bsp", {Objective::kClasses}));
   REQUIRE_OK(output->Add(SmallReport(), 1000));
   CHECK(ReadFile(folder.path() + "/curve.svg") == "");
   REQUIRE_OK(output->Add(SmallEpoch(), 2000));
@@ -73,7 +74,7 @@ TEST_CASE("Job output: the curve goes on from the lines of an earlier scheduler"
   const std::string curve = folder.path() + "/curve.svg";
   {
     REQUIRE_OK_AND_ASSIGN(const auto output,
-                          JobOutput::Open(folder.path(), "job-1", "bsp", Objective::kClasses));
+                          JobOutput::Open(folder.path(), "job-1", "bsp", {Objective::kClasses}));
     REQUIRE_OK(output->Add(SmallReport(), 1000));
     REQUIRE_OK(output->Add(SmallEpoch(), 2000));
   }
@@ -82,24 +83,24 @@ TEST_CASE("Job output: the curve goes on from the lines of an earlier scheduler"
   std::ofstream(folder.path() + "/metrics.jsonl", std::ios::app)
       << "{\"job\":\"job-1\",\"pha\n{\"job\":\"job-11\",\"phase\":\"train\",\"iteration\":9999}\n";
   REQUIRE_OK_AND_ASSIGN(const auto output,
-                        JobOutput::Open(folder.path(), "job-1", "bsp", Objective::kClasses));
+                        JobOutput::Open(folder.path(), "job-1", "bsp", {Objective::kClasses}));
   REQUIRE_OK(output->WriteCurve());
   CHECK(ReadFile(curve) == before);
 }
 
 // The lines of metrics.jsonl and the curve of a job with one report and one evaluation.
 struct Written {
-  explicit Written(Objective objective, const EpochDone& done) {
+  Written(const JobFigures& figures, const EpochDone& done, const Report& report = SmallReport()) {
     const testing::TemporaryFolder folder;
     REQUIRE_OK_AND_ASSIGN(const auto output,
-                          JobOutput::Open(folder.path(), "job-1", "asp", objective));
-    REQUIRE_OK(output->Add(SmallReport(), 1000));
+                          JobOutput::Open(folder.path(), "job-1", "asp", figures));
+    REQUIRE_OK(output->Add(report, 1000));
     REQUIRE_OK(output->Add(done, 2000));
     lines = ReadFile(folder.path() + "/metrics.jsonl");
     curve = ReadFile(folder.path() + "/curve.svg");
     // An object that continues these files draws the same curve.
     REQUIRE_OK_AND_ASSIGN(const auto next,
-                          JobOutput::Open(folder.path(), "job-1", "asp", objective));
+                          JobOutput::Open(folder.path(), "job-1", "asp", figures));
     REQUIRE_OK(next->WriteCurve());
     CHECK(ReadFile(folder.path() + "/curve.svg") == curve);
   }
@@ -111,11 +112,11 @@ TEST_CASE("Job output: clicks have their AUC on the test line, or null if there 
           "[scheduler]") {
   EpochDone done = SmallEpoch();
   done.result.test_auc = 0.8125;
-  const Written written(Objective::kClicks, done);
+  const Written written({Objective::kClicks}, done);
   CHECK_THAT(written.lines, Catch::Contains("\"loss\":0.5,\"accuracy\":0.75,\"samples") &&
                                 Catch::Contains("\"accuracy\":0.5,\"auc\":0.8125,\"samples"));
   CHECK_THAT(written.curve, Catch::Contains("81.25 %") && Catch::Contains("test AUC"));
-  const Written none(Objective::kClicks, SmallEpoch());
+  const Written none({Objective::kClicks}, SmallEpoch());
   CHECK_THAT(none.lines, Catch::Contains("\"accuracy\":0.5,\"auc\":null,\"samples"));
   CHECK_THAT(none.curve, !Catch::Contains("AUC"));
 }
@@ -126,14 +127,14 @@ TEST_CASE("Job output: a validation split has a line each epoch, and the test on
   done.result.test_samples = 0;
   done.result.validation =
       EvaluationFigures{.samples = 30, .loss = 0.125, .accuracy = 0.75, .top5_accuracy = 0.875};
-  const Written written(Objective::kClasses, done);
+  const Written written({Objective::kClasses}, done);
   CHECK_THAT(written.lines, Catch::Contains("\"phase\":\"validation\"") &&
                                 Catch::Contains("\"loss\":0.125,\"accuracy\":0.75,"
                                                 "\"top5_accuracy\":0.875,\"samples"));
   CHECK_THAT(written.curve, Catch::Contains("validation loss") && !Catch::Contains("test loss"));
   const testing::TemporaryFolder folder;
   REQUIRE_OK_AND_ASSIGN(const auto output,
-                        JobOutput::Open(folder.path(), "job-1", "asp", Objective::kClasses));
+                        JobOutput::Open(folder.path(), "job-1", "asp", {Objective::kClasses}));
   REQUIRE_OK(output->Add(ModelTested{"job-1", 40, SmallEpoch().result}, 3000));
   CHECK_THAT(ReadFile(folder.path() + "/metrics.jsonl"),
              Catch::Contains("\"phase\":\"test\"") && Catch::Contains("\"iteration\":40"));
@@ -143,11 +144,11 @@ TEST_CASE("Job output: numbers and several labels have their figures", "[schedul
   EpochDone done = SmallEpoch();
   done.result.test_rmse = 0.5;
   done.result.test_mae = 0.375;
-  CHECK_THAT(Written(Objective::kNumbers, done).lines,
+  CHECK_THAT(Written({Objective::kNumbers}, done).lines,
              Catch::Contains("\"loss\":0.25,\"rmse\":0.5,\"mae\":0.375,\"samples"));
   done.result = SmallEpoch().result;
   done.result.test_f1 = 0.625;
-  CHECK_THAT(Written(Objective::kLabels, done).lines,
+  CHECK_THAT(Written({Objective::kLabels}, done).lines,
              Catch::Contains("\"loss\":0.25,\"auc\":null,\"f1\":0.625,\"samples"));
 }
 
@@ -155,9 +156,9 @@ TEST_CASE("Job output: ratings have their RMSE, and neither they nor words an ac
           "[scheduler]") {
   EpochDone done = SmallEpoch();
   done.result.test_rmse = 0.5;
-  const Written ratings(Objective::kRatings, done);
+  const Written ratings({Objective::kRatings}, done);
   CHECK_THAT(ratings.lines, Catch::Contains("\"loss\":0.25,\"rmse\":0.5,\"samples"));
-  const Written words(Objective::kWords, SmallEpoch());
+  const Written words({Objective::kWords}, SmallEpoch());
   CHECK_THAT(words.lines, Catch::Contains("\"loss\":0.25,\"samples"));
   for (const Written& written : {ratings, words}) {
     CHECK_THAT(written.lines, !Catch::Contains("accuracy"));
@@ -165,10 +166,32 @@ TEST_CASE("Job output: ratings have their RMSE, and neither they nor words an ac
   }
 }
 
+TEST_CASE("Job output: samples of which a program has counted none as correct have no accuracy",
+          "[scheduler]") {
+  const JobFigures program{Objective::kClasses, /*of_program=*/true};
+  Report report = SmallReport();
+  EpochDone done = SmallEpoch();
+  const Written counted(program, done, report);
+  CHECK_THAT(counted.lines, Catch::Contains("\"accuracy\":0.75,") &&
+                                Catch::Contains("\"accuracy\":0.5,"));
+  report.accuracy = 0;
+  const Written tested(program, done, report);
+  CHECK_THAT(tested.lines, Catch::Contains("\"loss\":0.5,\"samples") &&
+                               Catch::Contains("\"accuracy\":0.5,"));
+  CHECK_THAT(tested.curve,
+             Catch::Contains("test accuracy") && !Catch::Contains("training accuracy"));
+  done.result.test_accuracy = 0;
+  const Written none(program, done, report);
+  CHECK_THAT(none.lines, !Catch::Contains("accuracy"));
+  CHECK_THAT(none.curve, !Catch::Contains("accuracy") && Catch::Contains("test loss"));
+  const Written all_wrong({Objective::kClasses}, done, report);
+  CHECK_THAT(all_wrong.lines, Catch::Contains("\"accuracy\":0,"));
+}
+
 TEST_CASE("Job output: the status is written as JSON with the names of the proto", "[scheduler]") {
   const testing::TemporaryFolder folder;
   REQUIRE_OK_AND_ASSIGN(const auto output,
-                        JobOutput::Open(folder.path(), "job-1", "bsp", Objective::kClasses));
+                        JobOutput::Open(folder.path(), "job-1", "bsp", {Objective::kClasses}));
   v1::JobStatus status;
   status.set_job_id("job-1");
   status.mutable_spec()->mutable_training()->set_batch_size(64);
@@ -187,11 +210,11 @@ TEST_CASE("Job output: the status is written as JSON with the names of the proto
 TEST_CASE("Job output: metrics that lead to a device are not read", "[scheduler]") {
   const testing::TemporaryFolder folder;
   std::filesystem::create_symlink("/dev/zero", folder.path() + "/metrics.jsonl");
-  REQUIRE_OK(JobOutput::Open(folder.path(), "job-1", "bsp", Objective::kClasses));
+  REQUIRE_OK(JobOutput::Open(folder.path(), "job-1", "bsp", {Objective::kClasses}));
 }
 
 TEST_CASE("Job output: a folder that is gone is an error that names the file", "[scheduler]") {
-  CHECK_STATUS(JobOutput::Open("/none/of/this", "job-1", "bsp", Objective::kClasses).status(),
+  CHECK_STATUS(JobOutput::Open("/none/of/this", "job-1", "bsp", {Objective::kClasses}).status(),
                absl::StatusCode::kNotFound, "/none/of/this/metrics.jsonl");
 }
 

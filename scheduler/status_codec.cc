@@ -4,6 +4,7 @@
 
 #include "common/devices/devices_codec.h"
 #include "scheduler/core/job_plan.h"
+#include "scheduler/job_figures.h"
 #include "scheduler/shared_codec.h"
 #include "scheduler/task_codec.h"
 
@@ -77,13 +78,18 @@ v1::Objective EncodeObjective(Objective objective) {
   return v1::CLASSES;
 }
 
-// Returns what the figures of the job mean. A program says for each batch how many samples it had
-// right, and may count none: then its job has no accuracy, so far.
+// Returns what the figures of the job mean. That of a program has no accuracy if none of its
+// samples have one, so far.
 v1::Objective ObjectiveOf(const JobView& view, const AdmittedJob& job) {
-  const bool counted =
-      view.accuracy > 0 || std::any_of(view.results.begin(), view.results.end(),
-                                       [](const EpochResult& r) { return r.train_accuracy > 0; });
-  if (job.spec.has_program() && !counted) return v1::UNLABELED;
+  const JobFigures figures{job.plan.objective, job.spec.has_program()};
+  const auto counted = [&figures](double share) { return figures.Accuracy(share).has_value(); };
+  const auto any = [&counted](const EpochResult& result) {
+    return counted(result.train_accuracy) || counted(result.test_accuracy);
+  };
+  if (figures.of_program && !counted(view.accuracy) &&
+      std::none_of(view.results.begin(), view.results.end(), any)) {
+    return v1::UNLABELED;
+  }
   return EncodeObjective(job.plan.objective);
 }
 

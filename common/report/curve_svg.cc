@@ -217,17 +217,25 @@ void Frame(std::string* out, bool with_accuracy) {
 
 // Says what the plot shows beside the training loss.
 struct Shown {
-  bool accuracy = true;
+  bool accuracy = true;  // Of either split.
+  bool training_accuracy = false;
   bool test = false;
+  bool test_accuracy = false;
   bool auc = false;
 };
 
 Shown ShownOf(const Curve& curve) {
   Shown shown{.accuracy = curve.with_accuracy};
+  shown.training_accuracy =
+      shown.accuracy && (curve.points.empty() ||
+                         std::any_of(curve.points.begin(), curve.points.end(),
+                                     [](const auto& p) { return std::isfinite(p.accuracy); }));
   for (const CurveEpoch& epoch : curve.epochs) {
     shown.auc = shown.auc || (shown.accuracy && std::isfinite(epoch.test_auc));
-    shown.test = shown.test || shown.auc || std::isfinite(epoch.test_loss) ||
-                 (shown.accuracy && std::isfinite(epoch.test_accuracy));
+    shown.test_accuracy =
+        shown.test_accuracy || (shown.accuracy && std::isfinite(epoch.test_accuracy));
+    shown.test =
+        shown.test || shown.auc || shown.test_accuracy || std::isfinite(epoch.test_loss);
   }
   return shown;
 }
@@ -239,11 +247,9 @@ void Legend(std::string* out, const Shown& shown, const std::string& evaluated) 
     bool test;
   };
   std::vector<Entry> entries = {{"training loss", kLossColor, false}};
-  if (shown.accuracy) entries.push_back({"training accuracy", kAccuracyColor, false});
+  if (shown.training_accuracy) entries.push_back({"training accuracy", kAccuracyColor, false});
   if (shown.test) entries.push_back({evaluated + " loss", kLossColor, true});
-  if (shown.test && shown.accuracy) {
-    entries.push_back({evaluated + " accuracy", kAccuracyColor, true});
-  }
+  if (shown.test_accuracy) entries.push_back({evaluated + " accuracy", kAccuracyColor, true});
   if (shown.auc) entries.push_back({evaluated + " AUC", kAucColor, true});
   double x = 440 - 65 * static_cast<double>(entries.size());
   for (const Entry& entry : entries) {

@@ -89,6 +89,19 @@ TEST_CASE("CurveSvg: without accuracy there is no right axis", "[common][report]
   CHECK(Count(svg, ">test loss</text>") == 1);
 }
 
+TEST_CASE("CurveSvg: the legend names no accuracy that is nowhere", "[common][report]") {
+  Curve curve = Example();
+  for (CurvePoint& point : curve.points) point.accuracy = kNan;
+  const std::string tested = CurveSvg(curve);
+  CHECK(Count(tested, ">training accuracy</text>") == 0);
+  CHECK(Count(tested, ">test accuracy</text>") == 1);
+  curve = Example();
+  for (CurveEpoch& epoch : curve.epochs) epoch.test_accuracy = kNan;
+  const std::string trained = CurveSvg(curve);
+  CHECK(Count(trained, ">training accuracy</text>") == 1);
+  CHECK(Count(trained, ">test accuracy</text>") == 0);
+}
+
 TEST_CASE("CurveSvg: no data gives empty axes that say so", "[common][report]") {
   const std::string svg = CurveSvg({});
   CheckWellFormed(svg);

@@ -152,9 +152,9 @@ capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_
 capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error);
 
 /* Ends the current work. `loss_sum` is the sum of its samples' losses; `correct` counts those that
- * were classified correctly, 0 if nothing is classified. A run ignores both; its operations that
- * were not waited for go on, and the task fails if one of them does. CAPSTAN_ENDED: the run was
- * taken away. */
+ * were classified correctly, 0 if nothing is classified: the job shows no accuracy of samples of
+ * which none was counted. A run ignores both; its operations that were not waited for go on, and
+ * the task fails if one of them does. CAPSTAN_ENDED: the run was taken away. */
 capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct, char* error);
 
 /* ---- own pace: between capstan_task_next, which gives CAPSTAN_RUN, and capstan_task_finish

@@ -57,6 +57,11 @@ bool HasAccuracy(v1::Objective objective) {
   return objective == v1::CLASSES || objective == v1::CLICKS;
 }
 
+bool HasAccuracy(const v1::JobStatus& job, double correct) {
+  const bool counted = !job.effective_spec().has_program() || correct > 0;
+  return HasAccuracy(job.objective()) && counted;
+}
+
 std::string StateName(v1::JobState state) {
   return v1::JobState_IsValid(state) ? v1::JobState_Name(state) : absl::StrCat("STATE_", state);
 }

@@ -84,17 +84,26 @@ std::string TaskTable(const v1::JobStatus& job) {
 }
 
 // Returns the figures of the test split as an Evaluation.
-v1::Evaluation TestOf(const v1::EpochResult& result) {
+v1::Evaluation TestOf(const v1::EpochResult& result, const v1::JobStatus& job) {
   v1::Evaluation test;
   test.set_samples(result.test_samples());
   test.set_loss(result.test_loss());
-  test.set_accuracy(result.test_accuracy());
+  if (HasAccuracy(job, result.test_accuracy())) test.set_accuracy(result.test_accuracy());
   if (result.has_test_auc()) test.set_auc(result.test_auc());
   if (result.has_test_rmse()) test.set_rmse(result.test_rmse());
   if (result.has_test_mae()) test.set_mae(result.test_mae());
   if (result.has_test_f1()) test.set_f1(result.test_f1());
   if (result.has_test_top5_accuracy()) test.set_top5_accuracy(result.test_top5_accuracy());
   return test;
+}
+
+std::string TrainAccuracy(const v1::EpochResult& result, const v1::JobStatus& job) {
+  const double accuracy = result.train_accuracy();
+  return HasAccuracy(job, accuracy) ? FormatShare(accuracy) : "-";
+}
+
+std::string AccuracyOf(const v1::Evaluation& evaluation) {
+  return evaluation.has_accuracy() ? FormatShare(evaluation.accuracy()) : "-";
 }
 
 using FigureTexts = std::vector<std::pair<std::string, std::string>>;  // Names and values.
@@ -118,7 +127,7 @@ FigureTexts FiguresOf(const v1::Evaluation& evaluation, v1::Objective objective)
 FigureTexts AllFigures(const v1::Evaluation& evaluation, v1::Objective objective) {
   FigureTexts figures = {{"loss", FormatLoss(evaluation.loss())}};
   if (HasAccuracy(objective)) {
-    figures.emplace_back("accuracy", FormatShare(evaluation.accuracy()));
+    figures.emplace_back("accuracy", AccuracyOf(evaluation));
   }
   for (auto& figure : FiguresOf(evaluation, objective)) figures.push_back(std::move(figure));
   return figures;
@@ -156,7 +165,7 @@ std::string ResultTable(const v1::JobStatus& job) {
   for (const v1::EpochResult& result : job.results()) {
     std::vector<std::string> cells = {absl::StrCat(result.epoch()),
                                       FormatLoss(result.train_loss())};
-    if (HasAccuracy(objective)) cells.push_back(FormatShare(result.train_accuracy()));
+    if (HasAccuracy(objective)) cells.push_back(TrainAccuracy(result, job));
     if (reduced) cells.push_back(RateText(result));
     const auto add = [&](bool shown, bool there, const v1::Evaluation& evaluation) {
       if (!shown) return;
@@ -165,7 +174,7 @@ std::string ResultTable(const v1::JobStatus& job) {
       }
     };
     add(validated, result.has_validation(), result.validation());
-    add(tested, result.test_samples() > 0, TestOf(result));
+    add(tested, result.test_samples() > 0, TestOf(result, job));
     cells.push_back(DurationText(absl::Seconds(result.seconds())));
     table.AddRow(std::move(cells));
   }
@@ -193,7 +202,7 @@ const v1::EpochResult* LastTested(const v1::JobStatus& job) {
 std::string FigureLine(const v1::Evaluation& evaluation, v1::Objective objective) {
   FigureTexts figures = FiguresOf(evaluation, objective);
   if (HasAccuracy(objective)) {
-    figures.emplace_back("accuracy", FormatShare(evaluation.accuracy()));
+    figures.emplace_back("accuracy", AccuracyOf(evaluation));
   }
   figures.emplace_back("loss", FormatLoss(evaluation.loss()));
   if (evaluation.has_top5_accuracy()) {
@@ -341,7 +350,7 @@ std::string DescribeJob(const v1::JobStatus& job, absl::Time now) {
   }
   if (job.samples_done() > 0) {
     std::string training = absl::StrCat("loss ", FormatLoss(job.loss()));
-    if (HasAccuracy(job.objective())) {
+    if (HasAccuracy(job, job.accuracy())) {
       absl::StrAppend(&training, ", accuracy ", FormatShare(job.accuracy()));
     }
     AddField(&text, "training", training);
@@ -371,11 +380,11 @@ std::string EpochLine(const v1::EpochResult& result, const v1::JobStatus& job) {
   const auto add = [&line](bool there, absl::string_view name, const std::string& value) {
     if (there) absl::StrAppend(&line, "  ", name, " ", value);
   };
-  add(HasAccuracy(objective), "train accuracy", FormatShare(result.train_accuracy()));
+  add(HasAccuracy(objective), "train accuracy", TrainAccuracy(result, job));
   for (const auto& [name, value] : AllFigures(result.validation(), objective)) {
     add(result.has_validation(), absl::StrCat("validation ", name), value);
   }
-  for (const auto& [name, value] : AllFigures(TestOf(result), objective)) {
+  for (const auto& [name, value] : AllFigures(TestOf(result, job), objective)) {
     add(result.test_samples() > 0, absl::StrCat("test ", name), value);
   }
   add(result.learning_rate_factor() > 0, "rate", RateText(result));
@@ -396,7 +405,8 @@ std::string EndSummary(const v1::JobStatus& job) {
   if (job.failure().message() != job.detail()) add("detail", job.detail());
   if (const v1::EpochResult* tested = LastTested(job); tested != nullptr) {
     add("test",
-        absl::StrCat(FigureLine(TestOf(*tested), job.objective()), ", epoch ", tested->epoch()));
+        absl::StrCat(FigureLine(TestOf(*tested, job), job.objective()), ", epoch ",
+                     tested->epoch()));
   }
   for (const v1::EpochResult& result : job.results()) {
     if (!result.has_validation() || result.epoch() != ModelEpoch(job)) continue;

@@ -245,6 +245,25 @@ TEST_CASE("Job views: a job that predicts words shows its loss alone", "[cli]") 
   CHECK_THAT(EndSummary(job), Catch::Contains("test       loss 0.6000 on 10,000 samples"));
 }
 
+TEST_CASE("Job views: samples of which a program has counted none as correct have no accuracy",
+          "[cli]") {
+  v1::JobStatus job = JobOf(v1::CLASSES, "");
+  job.mutable_effective_spec()->mutable_program();
+  v1::EpochResult& result = *job.mutable_results(0);
+  CHECK_THAT(EpochLine(result, job),
+             Catch::Contains("train accuracy 75.00 %") && Catch::Contains("test accuracy 79.00 %"));
+  job.set_accuracy(0);
+  result.set_train_accuracy(0);
+  CHECK_THAT(EpochLine(result, job),
+             Catch::Contains("train accuracy -") && Catch::Contains("test accuracy 79.00 %"));
+  CHECK_THAT(DescribeJob(job, absl::UnixEpoch()),
+             Catch::Contains("training   loss 0.5000\n") && Catch::Contains(" - ") &&
+                 Catch::Contains("79.00 %"));
+  result.set_train_accuracy(0.75);
+  result.set_test_accuracy(0);
+  CHECK_THAT(EndSummary(job), Catch::Contains("test       accuracy -, loss 0.6000 on 10,000"));
+}
+
 TEST_CASE("Job views: numbers and several labels have their figures", "[cli]") {
   const v1::JobStatus numbers = JobOf(v1::NUMBERS, "test_rmse: 0.5 test_mae: 0.25");
   CHECK(EpochLine(numbers.results(0), numbers) ==

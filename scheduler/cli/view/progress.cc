@@ -58,7 +58,7 @@ std::vector<Fact> Facts(const v1::JobStatus& job) {
   if (job.samples_done() > 0) {
     facts.push_back({Rank::kRate, FormatRate(job.samples_per_second())});
     facts.push_back({Rank::kLoss, absl::StrCat("loss ", FormatLoss(job.loss()))});
-    if (HasAccuracy(job.objective())) {
+    if (HasAccuracy(job, job.accuracy())) {
       facts.push_back({Rank::kAccuracy, absl::StrCat("accuracy ", FormatShare(job.accuracy()))});
     }
   }

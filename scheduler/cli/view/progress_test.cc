@@ -31,7 +31,8 @@ TEST_CASE("ProgressBar: shows share, rate, loss, accuracy, staleness and time le
 
 TEST_CASE("ProgressBar: no accuracy where there is none", "[cli]") {
   v1::JobStatus job = Half();
-  job.set_objective(v1::RATINGS);
+  SECTION("its objective has none") { job.set_objective(v1::RATINGS); }
+  SECTION("its program has counted none") { job.mutable_effective_spec()->mutable_program(); }
   job.clear_accuracy();
   CHECK(ProgressLine(job) ==
         "lenet-1  epoch 2/3  50 %  9,000 samples/s  loss 0.5000  staleness <= 2  0:10 left");

@@ -195,7 +195,8 @@ class Batch:
         """Sends the gradients that were pushed; the batch is over.
 
         loss: the mean over the samples, for the job's progress; anything that float() takes.
-        correct: samples that were classified correctly.
+        correct: samples that were classified correctly; the job shows no accuracy of samples of
+        which none was counted.
         Raises Error if a table got no push, or the batch is not the current one; then the batch
         goes on. Raises Diverged if the loss is not finite; then the job fails.
         """

@@ -123,8 +123,9 @@ class Optimizer:
         """Sends the gradients of the current batch, which `backward` of its mean loss has left.
 
         loss: that mean, for the job's progress, [] or [1]. correct: samples that were classified
-        correctly. Raises Error if there is no batch, a gradient is sparse or the learning rate was
-        changed, and Diverged if the loss or a gradient is not finite.
+        correctly; the job shows no accuracy of samples of which none was counted. Raises Error if
+        there is no batch, a gradient is sparse or the learning rate was changed, and Diverged if
+        the loss or a gradient is not finite.
         """
         session = self._session
         session.current()
