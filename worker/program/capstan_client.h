@@ -218,7 +218,8 @@ void capstan_snapshot_close(capstan_snapshot* snapshot); /* Before its task is c
 void capstan_task_fail(capstan_task* task, const char* message);
 
 /* Ends the task and waits until the scheduler has been told; a task that is not done fails. If its
- * run is finished, it waits for the other tasks' runs. Returns the process's exit code. */
+ * run is finished, it waits for the other tasks' runs, or until one of them needs its place.
+ * Returns the process's exit code. */
 int capstan_task_close(capstan_task* task);
 
 #ifdef __cplusplus
