@@ -5,6 +5,7 @@ import fcntl
 import importlib.util
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -14,9 +15,12 @@ import tempfile
 import unittest
 
 import cluster
+import plugin_program
 import programs
 
 PROGRAM = str(cluster.runfile("tests/integration/run_program.py"))
+PLUGIN_PROGRAM = str(cluster.runfile("tests/integration/plugin_program.py"))
+SIGNUM = str(cluster.runfile("server/optimizer/plugin/signum.so"))
 COMMAND_LINE = str(cluster.runfile("scheduler/cli/capstan"))
 
 
@@ -183,6 +187,10 @@ class WrongTest(RunCase):
             (("--workers=0", PROGRAM), "argument --workers: got 0, expected 1 to 4096"),
             (("--servers=x", PROGRAM), "argument --servers: got x, expected 1 to 4096"),
             (("--local", "--no-wait", PROGRAM), "--local: expected neither --scheduler nor"),
+            (("--rule-plugin=none.so", PROGRAM), "--rule-plugin=none.so: no such file, expected a "
+                                                 "shared library"),
+            ((f"--rule-plugin={SIGNUM}", PROGRAM),
+             f"--rule-plugin: the servers of the cluster at {self.cluster.scheduler} run already"),
         ):
             with self.subTest(arguments=arguments):
                 self.assertIn(words, self.run_script(*arguments, code=2)[1])
@@ -251,18 +259,22 @@ class WrongTest(RunCase):
 
 
 class LocalClusterTest(unittest.TestCase):
-    def test_a_cluster_that_is_up_here_is_used(self):
+    def setUp(self):
         scratch = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
         self.addCleanup(scratch.cleanup)
-        variables = environment(HOME=scratch.name, XDG_RUNTIME_DIR=scratch.name)
+        self.folder = pathlib.Path(scratch.name)
 
-        def run(*words, check=True):
-            done = subprocess.run(words, env=variables, text=True, stdin=subprocess.DEVNULL,
-                                  capture_output=True, check=False,
-                                  timeout=cluster.DEADLINE_SECONDS * cluster.SLOWDOWN)
-            self.assertTrue(done.returncode == 0 or not check, done.stdout + done.stderr)
-            return done.stdout
+    def run_here(self, *words, check=True):
+        """What a command writes to standard output whose user has this folder alone."""
+        variables = environment(HOME=str(self.folder), XDG_RUNTIME_DIR=str(self.folder))
+        done = subprocess.run(words, env=variables, text=True, stdin=subprocess.DEVNULL,
+                              capture_output=True, check=False,
+                              timeout=cluster.DEADLINE_SECONDS * cluster.SLOWDOWN)
+        self.assertTrue(done.returncode == 0 or not check, done.stdout + done.stderr)
+        return done.stdout
 
+    def test_a_cluster_that_is_up_here_is_used(self):
+        run = self.run_here
         self.addCleanup(run, COMMAND_LINE, "cluster", "down", check=False)
         run(COMMAND_LINE, "cluster", "up", "--servers=1", "--workers=2")
         said = run(*command("--workers=2", PROGRAM))
@@ -271,6 +283,28 @@ class LocalClusterTest(unittest.TestCase):
         self.assertEqual(job["state"], "SUCCEEDED", job)
         self.assertEqual(len(json.loads(run(COMMAND_LINE, "node", "list", "-o", "json"))["nodes"]),
                          3)
+
+    def train_by_a_plugin(self, *arguments):
+        """The folder of a model that a cluster of its own has trained by `signum`."""
+        output = self.folder / "model"
+        self.run_here(*command("--local", f"--rule-plugin={SIGNUM}", f"--output={output}",
+                               PLUGIN_PROGRAM, *arguments))
+        return output
+
+    # Each step is a power of two: the sum has no rounding.
+    MOVED = tuple(-plugin_program.UPDATES * plugin_program.RATE * ((g > 0) - (g < 0))
+                  for g in plugin_program.GRADIENT)
+
+    def test_tables_and_rows_are_trained_by_the_rule_of_a_plugin(self):
+        output = self.train_by_a_plugin()
+        self.assertEqual(programs.tensors(output / "model.safetensors")["weights"], self.MOVED)
+        self.assertEqual(programs.rows(output / "rows-ads.safetensors"),
+                         {plugin_program.KEY: self.MOVED})
+
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "PyTorch is missing")
+    def test_a_layer_is_trained_by_the_rule_of_a_plugin(self):
+        output = self.train_by_a_plugin("--torch")
+        self.assertEqual(programs.tensors(output / "model.safetensors")["weight"], self.MOVED)
 
 
 @unittest.skipIf(importlib.util.find_spec("torch") is None, "PyTorch is missing")

@@ -29,6 +29,7 @@ Examples:
   capstan run --workers=4 train.py --data=FOLDER
   capstan run --workers=4 --set durability=LOG --set checkpoints.every_iterations=500 train.py
   capstan run --scheduler=head:7070 --tls-dir=ann --workers=16 --job=big.textproto train.py
+  capstan run --local --rule-plugin=signum.so train.py
 The scheduler is that of --scheduler, else CAPSTAN_SCHEDULER, the configuration file or the cluster
 of `capstan cluster up`; `capstan config show` says which. If none of these names one, a cluster is
 started here for the job, and taken down afterwards. The workers need the script, its data and this
@@ -79,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--scheduler", metavar="HOST:PORT", help="address of the scheduler (default: see below)")
     add("--tls-dir", metavar="FOLDER", help="folder of the certificates to call it with")
     add("--local", action="store_true", help="start a cluster here, whatever names another one")
+    add("--rule-plugin", dest="rule_plugins", action="append", default=[], metavar="FILE",
+        help="shared library with update rules for the servers of the cluster that is started "
+        "(capstan_rule.h); may be repeated")
     add("--no-wait", action="store_true", help="print the job's id and return")
     add("--stop-on-interrupt", action="store_true", help="Ctrl-C stops the job, too")
     add("--capstan", metavar="PROGRAM", help="the command line's program (default: the package's "
@@ -94,6 +98,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("no script is named")
     if not os.path.isfile(options.script[0]):
         parser.error(f"{options.script[0]}: no such file, expected a Python script")
+    for file in options.rule_plugins:
+        if not os.path.isfile(file):
+            parser.error(f"--rule-plugin={file}: no such file, expected a shared library")
     if options.local and (options.scheduler or options.no_wait):
         parser.error("--local: expected neither --scheduler nor --no-wait with it")
     return options
@@ -125,6 +132,10 @@ def _find_cluster(capstan: str, options: argparse.Namespace,
             raise Error(f"{'--tls-dir' if options.tls_dir else '--no-wait'}: no cluster is named, "
                         "and none runs here: expected --scheduler=HOST:PORT, too")
         return None
+    if options.rule_plugins:
+        raise Error(f"--rule-plugin: the servers of the cluster at {found['value']} run already, "
+                    "with the rules of their operator (capstan-server --rule-plugin): expected "
+                    "none, or --local for a cluster of the job's own")
     ask("node", "list")  # Before the script is run in vain.
     return _Cluster(named, found["value"])
 
@@ -192,7 +203,8 @@ def _command(options: argparse.Namespace, cluster: Optional[_Cluster], job: path
                 *(["--no-wait"] if options.no_wait else []),
                 *(["--stop-on-interrupt"] if options.stop_on_interrupt else [])]
     sizes = [f"--workers={workers}"] if workers is not None else []
-    return ["cluster", "run", *common, *sizes, f"--servers={options.servers or 1}"]
+    plugins = [f"--rule-plugin={file}" for file in options.rule_plugins]
+    return ["cluster", "run", *common, *sizes, f"--servers={options.servers or 1}", *plugins]
 
 
 def main(arguments: list[str]) -> int:

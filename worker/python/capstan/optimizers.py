@@ -1,7 +1,7 @@
 """Update rules of the servers, for tables that no torch optimizer has.
 
-Each function returns the `optimizer` of a job file (proto/job.proto); server/optimizer/README.md
-has the formulas.
+Each function returns the `optimizer` of a job file (proto/job.proto), to which other fields of it
+may be added: SGD(0.1) | {"clip_value": 1.0}. server/optimizer/README.md has the formulas.
 """
 
 from typing import Any, Sequence
@@ -39,7 +39,8 @@ def Ftrl(lr: float, *, beta: float = 1.0, l1: float = 0.0, l2: float = 0.0) -> R
 
 def Plugin(rule: str, lr: float, numbers: Sequence[float] = (), *,  # pylint: disable=invalid-name
            weight_decay: float = 0.0) -> Rule:
-    """A rule that the servers' operator has added (capstan-server --rule-plugin).
+    """A rule that the servers' operator has added (--rule-plugin of capstan-server, or of
+    `capstan run` for a cluster that it starts).
 
     numbers: all that the rule has; none: its own defaults. weight_decay: L2, before the rule.
     """

@@ -29,7 +29,7 @@ The servers hold fp32. Parameters of float16 and bfloat16 are rounded from that 
 other types are refused. What is not there yet: GPUs.
 """
 
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional, Union
 
 import torch
 
@@ -39,7 +39,7 @@ from capstan._client import Error, Work
 from capstan._embedding import EmbeddingBag
 from capstan._network import Network, load
 from capstan._overlap import Overlap
-from capstan._session import Session
+from capstan._session import Rule, Session
 from capstan._skipped import SkippedSteps
 
 __all__ = ["EmbeddingBag", "Error", "Optimizer", "batches", "current", "deterministic", "load"]
@@ -50,11 +50,27 @@ Make = Callable[[Work], tuple[Any, dict[str, Memory]]]
 _made: Optional["Optimizer"] = None  # A process has one.
 
 
+def _with_rules(optimizer: Union[torch.optim.Optimizer, Rule, None], model: torch.nn.Module
+                ) -> tuple[Optional[torch.optim.Optimizer], list[Rule]]:
+    """What has the trained parameters in groups, and the rule of each group."""
+    if optimizer is None:
+        return None, []
+    if not isinstance(optimizer, dict):
+        return optimizer, _rules.server_optimizers(optimizer)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not trained:
+        raise Error("the model has no parameter that requires a gradient, expected None for the "
+                    "optimizer")
+    # It is never stepped, but loops and GradScaler look at its groups.
+    return torch.optim.SGD(trained, lr=optimizer["learning_rate"]), [optimizer]
+
+
 class Optimizer:
     """Sends the gradients of a model to the servers, which update by the wrapped optimizer's rule.
 
     optimizer: one of torch.optim's SGD, Adam, AdamW, Adagrad, RMSprop and Adadelta. It is never
-        stepped. None: the model has EmbeddingBags alone.
+        stepped. Or a rule of capstan.optimizers, such as Plugin("signum", 1e-3), for all parameters
+        that require gradients. None: the model has EmbeddingBags alone.
     model: has the optimizer's parameters, and the tables of its EmbeddingBags.
     sync: "bsp", "ssp:N" (at most N iterations of staleness) or "asp".
     slots: BSP, batches of an iteration; None: one for each worker.
@@ -72,23 +88,24 @@ class Optimizer:
     `schedule_every` that is none of those.
     """
 
-    def __init__(self, optimizer: Optional[torch.optim.Optimizer], model: torch.nn.Module, *,
-                 sync: str = "bsp", slots: Optional[int] = None, seed: int = 1,
-                 schedule: Any = None, schedule_every: str = "update", overlap: bool = False
-                 ) -> None:
+    def __init__(self, optimizer: Union[torch.optim.Optimizer, Rule, None],
+                 model: torch.nn.Module, *, sync: str = "bsp", slots: Optional[int] = None,
+                 seed: int = 1, schedule: Any = None, schedule_every: str = "update",
+                 overlap: bool = False) -> None:
         global _made
         if schedule_every not in ("update", "epoch"):
             raise ValueError(f"schedule_every is {schedule_every!r}, expected 'update' or 'epoch'")
-        self._network = network = Network(model, optimizer)
-        if optimizer is None and schedule is not None:
-            raise Error("the optimizer is None, expected one of torch.optim for the schedule")
-        rules = [] if optimizer is None else _rules.server_optimizers(optimizer)
+        if schedule is not None and not isinstance(optimizer, torch.optim.Optimizer):
+            raise Error(f"the optimizer is {'None' if optimizer is None else 'a rule'}, expected "
+                        "one of torch.optim for the schedule")
+        grouped, rules = _with_rules(optimizer, model)
+        self._network = network = Network(model, grouped)
         self._session = session = Session("capstan.torch.Optimizer", sync, slots, seed)
         network.add_to(session, rules)
-        if schedule is not None and optimizer is not None:
+        if schedule is not None:
             session.schedules = lambda updates, epochs: _rules.server_schedules(
-                optimizer, schedule, updates * epochs, updates if schedule_every == "epoch" else 1)
-        self._optimizer = optimizer
+                grouped, schedule, updates * epochs, updates if schedule_every == "epoch" else 1)
+        self._optimizer = grouped
         self._skipped = SkippedSteps(self._parameters)
         self._overlaps = overlap
         self._overlap: Optional[Overlap] = None  # In the loop.

@@ -210,6 +210,27 @@ class TorchOptimizerTest(unittest.TestCase):
             "plugin": {"rule": "signum", "numbers": [0.75]}, "learning_rate": 0.5,
             "weight_decay": 0.25})
 
+    def test_a_rule_may_be_given_in_place_of_a_torch_optimizer(self):
+        rule = optimizers.Plugin("signum", 0.5, [0.75])
+        self.net[0].bias.requires_grad_(False)
+        job = self.declared(lambda: rule)
+        self.assertEqual(job["optimizer"], rule)
+        self.assertEqual(job["program"]["optimizers"], [])
+        self.assertEqual([tensor["name"] for tensor in job["program"]["parameters"]],
+                         ["0.weight", "1.weight", "1.bias"])
+        self.forget()
+        optimizer = capstan.torch.Optimizer(rule, self.net)
+        self.backward()
+        self.assertIsNotNone(self.net[0].weight.grad)
+        optimizer.zero_grad()
+        self.assertIsNone(self.net[0].weight.grad)
+        self.assertEqual([group["lr"] for group in optimizer.param_groups], [0.5])
+        self.refused("the optimizer is a rule, expected one of torch.optim for the schedule",
+                     lambda: self.declared(lambda: rule, schedule=lambda _: object()))
+        self.net = torch.nn.ModuleDict({"ads": self.bag()})
+        self.refused("the model has no parameter that requires a gradient, expected None",
+                     lambda: self.declared(lambda: rule))
+
     def test_an_embedding_computes_what_torchs_does(self):
         keys = torch.tensor([[7, -1, 7], [5, 5, 9]])
         rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
