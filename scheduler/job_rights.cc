@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/security/capability.h"
 #include "common/security/job_access.h"
+#include "common/status/status_macros.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -42,6 +44,21 @@ absl::Status CheckReportsOwnTask(const JobTable& jobs, const TaskKey& task,
   return absl::PermissionDeniedError(absl::StrCat(
       "task ", task.rank.value(), " of ", task.job, " runs on the worker \"", reporter->node,
       "\", but the caller's certificate names ", FormatIdentity(*caller)));
+}
+
+absl::Status CheckReadsForTask(const AdmittedJob& job, const JobTable& jobs,
+                               const JobCaller& caller, absl::string_view capability,
+                               absl::Time now) {
+  if (!caller.has_value() || caller->role != PeerRole::kWorker) return absl::OkStatus();
+  const JobId& id = job.plan.id;
+  if (!job.capability_key.has_value()) {
+    return absl::PermissionDeniedError(absl::StrCat("the job \"", id, "\" has no capability key"));
+  }
+  const absl::StatusOr<Capability> shown = VerifyCapability(*job.capability_key, id, capability);
+  // Bytes that are no capability give nobody a right.
+  if (!shown.ok()) return absl::PermissionDeniedError(shown.status().message());
+  CAPSTAN_RETURN_IF_ERROR(CheckNotExpired(*shown, now));
+  return CheckReportsOwnTask(jobs, {id, shown->rank, shown->incarnation}, caller);
 }
 
 bool JobRights::HasJob(const JobId& job) {

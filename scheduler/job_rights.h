@@ -13,6 +13,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/security/identity.h"
 #include "common/types/ids.h"
 #include "scheduler/admission.h"
@@ -39,6 +41,14 @@ absl::Status CheckMayChange(const AdmittedJobs& jobs, const JobId& job, const Jo
 // Errors: kPermissionDenied  names the caller, the task and its worker.
 absl::Status CheckReportsOwnTask(const JobTable& jobs, const TaskKey& task,
                                  const JobCaller& caller);
+
+// Checks that a worker reads a job for a task of it, by the task's capability
+// (common/security/capability.h). Other callers need none. `now` is by the wall clock.
+// Errors: kPermissionDenied  there is no capability, it has expired, is forged or another job's, or
+//                            its task runs on another worker; says which.
+absl::Status CheckReadsForTask(const AdmittedJob& job, const JobTable& jobs,
+                               const JobCaller& caller, absl::string_view capability,
+                               absl::Time now);
 
 class JobRights {
  public:

@@ -12,11 +12,14 @@
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/net/capability_metadata.h"
 #include "common/net/channel.h"
 #include "common/net/credentials.h"
 #include "common/net/grpc_server.h"
 #include "common/net/grpc_status.h"
+#include "common/security/capability.h"
 #include "common/security/testing/test_authority.h"
 #include "common/storage/posix_disk.h"
 #include "common/testing/status_matchers.h"
@@ -331,7 +334,7 @@ struct RunningJob : Cluster {
     tasks = Sync(PeerRole::kWorker, worker);
     REQUIRE(tasks.tasks_size() == 1);
     Join(v1::SERVER, "server-2");
-    Join(v1::WORKER, "worker-2");
+    second_worker = Join(v1::WORKER, "worker-2");
   }
   absl::Status SyncTask(const std::string& worker) {
     v1::SyncTaskRequest request = Of<v1::SyncTaskRequest>(job);
@@ -357,6 +360,7 @@ struct RunningJob : Cluster {
 
   std::string job;
   v1::SyncNodeResponse tables, tasks;
+  v1::RegisterResponse second_worker;
 };
 
 TEST_CASE("Job rights: the owner goes to servers and workers", "[security]") {
@@ -374,6 +378,57 @@ TEST_CASE("Job rights: only the worker of a task reports for it", "[security]") 
   CHECK(cluster.State() == v1::RUNNING);
   REQUIRE_OK(cluster.SyncTask("worker-1"));
   CHECK(cluster.State() == v1::FAILED);
+}
+
+TEST_CASE("Job rights: a task opens snapshots of its own job alone", "[security]") {
+  RunningJob cluster;
+  REQUIRE_OK_AND_ASSIGN(const std::string other, cluster.Submit(cluster.User("bob")));
+  const v1::SyncNodeResponse others = cluster.Sync(PeerRole::kWorker, cluster.second_worker);
+  REQUIRE(others.tasks_size() == 1);
+  const auto open = [&](const std::string& worker, const std::string& job,
+                        const std::string& capability) {
+    grpc::ClientContext context;
+    SetDeadline(context, absl::Seconds(60));
+    AddCapability(capability, &context);
+    v1::OpenSnapshotResponse response;
+    return FromGrpcStatus(
+        cluster.As(PeerRole::kWorker, worker)
+            .scheduler->OpenSnapshot(&context, Of<v1::OpenSnapshotRequest>(job), &response));
+  };
+  constexpr absl::StatusCode kDenied = absl::StatusCode::kPermissionDenied;
+  const std::string& own = cluster.tasks.tasks(0).capability();
+  std::string forged = own;
+  forged.back() = static_cast<char>(forged.back() ^ 1);
+  CHECK_STATUS(open("worker-1", cluster.job, ""), kDenied, "no capability, expected the job's");
+  CHECK_STATUS(open("worker-1", cluster.job, forged), kDenied, "is forged");
+  CHECK_STATUS(open("worker-1", other, own), kDenied,
+               absl::StrCat("is for the job \"", cluster.job, "\", expected \"", other, "\""));
+  CHECK_STATUS(open("worker-1", other, others.tasks(0).capability()), kDenied,
+               "runs on the worker \"worker-2\", but the caller's certificate names "
+               "capstan://test/worker/worker-1");
+  CHECK(absl::IsNotFound(open("worker-1", "nobody-9", own)));
+  REQUIRE_OK(open("worker-1", cluster.job, own));
+}
+
+TEST_CASE("Job rights: a capability that has expired lets no task read", "[security]") {
+  AdmittedJob job;
+  job.plan.id = "small-1";
+  REQUIRE_OK_AND_ASSIGN(job.capability_key, CapabilityKey::Draw());
+  const JobCaller worker = Identity{.cluster = "test", .role = PeerRole::kWorker, .name = "w-1"};
+  const absl::Time now = absl::Now();
+  const std::string capability =
+      MintCapability(*job.capability_key, {.job = job.plan.id,
+                                           .scope = Capability::Scope::kTask,
+                                           .rank = Rank(0),
+                                           .incarnation = Incarnation(1),
+                                           .expiry = now + absl::Hours(1)});
+  const JobTable jobs;
+  REQUIRE_OK(CheckReadsForTask(job, jobs, worker, capability, now));
+  CHECK_STATUS(CheckReadsForTask(job, jobs, worker, capability, now + absl::Hours(2)),
+               absl::StatusCode::kPermissionDenied, "expired at ");
+  job.capability_key.reset();
+  CHECK_STATUS(CheckReadsForTask(job, jobs, worker, capability, now),
+               absl::StatusCode::kPermissionDenied, "the job \"small-1\" has no capability key");
 }
 
 TEST_CASE("Job rights: only the worker of a task keeps its log", "[security]") {

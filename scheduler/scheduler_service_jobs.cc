@@ -11,6 +11,7 @@
 #include "common/job/diagnostic.h"
 #include "common/job/labels.h"
 #include "common/net/call_gate.h"
+#include "common/net/capability_metadata.h"
 #include "common/security/job_access.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -258,13 +259,15 @@ grpc::ServerUnaryReactor* SchedulerService::OpenSnapshot(grpc::CallbackServerCon
                                                          v1::OpenSnapshotResponse* response) {
   return HoldUpTo(
       context, request->wait_limit_ms(), response,
-      [this, request, caller = CallerOf(*context)](SchedulerCore& core, Ticket ticket,
-                                                   absl::Duration limit, Actions& actions)
-          ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex()) {
-            CAPSTAN_RETURN_IF_ERROR(CheckMayRead(state_->jobs(), request->job_id(), caller));
-            return core.OpenSnapshot(ticket, request->job_id(), request->reader(), limit,
-                                     state_->Now(), actions);
-          });
+      [this, request, caller = CallerOf(*context), capability = CapabilityOf(*context)](
+          SchedulerCore& core, Ticket ticket, absl::Duration limit,
+          Actions& actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex()) {
+        CAPSTAN_RETURN_IF_ERROR(CheckMayRead(state_->jobs(), request->job_id(), caller));
+        CAPSTAN_RETURN_IF_ERROR(CheckReadsForTask(*state_->jobs().at(request->job_id()),
+                                                  core.jobs(), caller, capability, absl::Now()));
+        return core.OpenSnapshot(ticket, request->job_id(), request->reader(), limit, state_->Now(),
+                                 actions);
+      });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::SaveCheckpoint(grpc::CallbackServerContext* context,

@@ -14,6 +14,7 @@ absl::StatusOr<v1::OpenSnapshotResponse> GrpcSnapshotSource::Open(
   }
   grpc::ClientContext context;
   SetDeadline(context, options_.call_timeout + absl::Milliseconds(request.wait_limit_ms()));
+  AddCapability(options_.capability, &context);
   v1::OpenSnapshotResponse response;
   const grpc::Status status = scheduler_->OpenSnapshot(&context, request, &response);
   if (!status.ok()) return FromGrpcStatus(status);
@@ -46,6 +47,7 @@ absl::Status GrpcSnapshotSource::Close(const v1::ServerAddress& server,
                                        const v1::CloseSnapshotRequest& request) {
   grpc::ClientContext context;
   SetDeadline(context, options_.close_timeout);
+  AddCapability(capability_, &context);
   v1::CloseSnapshotResponse response;
   return FromGrpcStatus(StubOf(server).CloseSnapshot(&context, request, &response));
 }

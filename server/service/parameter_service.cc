@@ -177,10 +177,10 @@ grpc::ServerUnaryReactor* ParameterService::ReadSnapshot(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* ParameterService::CloseSnapshot(grpc::CallbackServerContext* context,
                                                           const v1::CloseSnapshotRequest* request,
                                                           v1::CloseSnapshotResponse*) {
-  const absl::StatusOr<std::shared_ptr<HeldJob>> job =
-      jobs_->FindToRead(request->job_id(), CallerOf(*context));
+  const absl::StatusOr<std::shared_ptr<HeldJob>> job = FindJob(*context, request->job_id(), {});
   if (job.ok()) (*job)->snapshot_calls().Close(*request);
-  return FinishNow(context, absl::OkStatus());
+  // A job that is not here has no snapshot either.
+  return FinishNow(context, absl::IsNotFound(job.status()) ? absl::OkStatus() : job.status());
 }
 
 grpc::ServerUnaryReactor* ParameterService::Replicate(grpc::CallbackServerContext* context,

@@ -279,6 +279,35 @@ TEST_CASE("Capabilities: reads over gRPC need one, too", "[security]") {
   }
 }
 
+TEST_CASE("Capabilities: a task reads and closes snapshots of its own job alone", "[security]") {
+  Cluster cluster;
+  const auto read = [&](const std::string& capability) {
+    grpc::ClientContext context;
+    Cluster::Begin(capability, &context);
+    v1::ReadSnapshotRequest request;
+    request.set_job_id("lenet-1");
+    v1::ReadSnapshotResponse response;
+    return FromGrpcStatus(cluster.stub().ReadSnapshot(&context, request, &response));
+  };
+  const auto close = [&](const std::string& capability) {
+    grpc::ClientContext context;
+    Cluster::Begin(capability, &context);
+    v1::CloseSnapshotRequest request;
+    request.set_job_id("lenet-1");
+    v1::CloseSnapshotResponse response;
+    return FromGrpcStatus(cluster.stub().CloseSnapshot(&context, request, &response));
+  };
+  for (const size_t refused : {0, 1, 2, 3, 4, 7}) {  // As above, and another job's.
+    const Wrong wrong = AllWrong()[refused];
+    INFO(wrong.error);
+    CHECK_STATUS(read(wrong.capability), kDenied, wrong.error);
+    CHECK_STATUS(close(wrong.capability), kDenied, wrong.error);
+  }
+  const std::string own = MintCapability(KeyOf('l'), TaskOf("lenet-1", 0, 1));
+  CHECK(absl::IsNotFound(read(own)));  // There is no snapshot.
+  REQUIRE_OK(close(own));
+}
+
 TEST_CASE("Capabilities: a data connection is what it was opened for", "[security]") {
   Cluster cluster;
   const std::string own = MintCapability(KeyOf('l'), TaskOf("lenet-1", 0, 1));

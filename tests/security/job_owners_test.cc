@@ -331,7 +331,7 @@ TEST_CASE("Job owners: a server without a part in the job replicates nothing", "
   cluster.AwaitIteration(cluster.Status().iteration() + 10);
 }
 
-TEST_CASE("Job owners: a node without a part in the job reports, logs and writes nothing for it",
+TEST_CASE("Job owners: a node without a part in a job reads, reports, logs and writes nothing",
           "[security]") {
   Cluster cluster;
   const uint64_t incarnation = cluster.Status().tasks(0).incarnation();
@@ -357,6 +357,11 @@ TEST_CASE("Job owners: a node without a part in the job reports, logs and writes
                      request, &response),
                  absl::StatusCode::kPermissionDenied, refused + "worker/w-9");
   }
+  v1::OpenSnapshotResponse opened;
+  CHECK_STATUS(
+      Ask(cluster.SchedulerAs(PeerRole::kWorker, "w-9"), &v1::Scheduler::Stub::OpenSnapshot,
+          Of<v1::OpenSnapshotRequest>(cluster.job), &opened),
+      absl::StatusCode::kPermissionDenied, "no capability, expected the job's");
   const std::string folder =
       absl::StrCat(cluster.Status().output_directory(), "/checkpoints/checkpoint-1");
   for (const auto& [role, name] :

@@ -197,8 +197,8 @@ capstan_code capstan_task_wait(capstan_task* task, int64_t operation, double sec
  *
  * A program at its own pace may open one, or any number, and read it while it pushes and pulls. One
  * thread at a time uses a snapshot. Servers keep the moment while it is read: if no value was read
- * for some seconds, or a server has died, reads fail, and another one is to be opened. Where there
- * are certificates (CAPSTAN_TLS_DIR), users and readers may open snapshots, and tasks may not. */
+ * for some seconds, or a server has died, reads fail, and another one is to be opened. A task reads
+ * its own job alone. */
 typedef struct capstan_snapshot capstan_snapshot; /* Closed by capstan_snapshot_close. */
 
 /* Opens one; waits at most `seconds`, at most 60, until the job stands still, which it does for

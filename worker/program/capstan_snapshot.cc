@@ -74,9 +74,10 @@ capstan_code ReadSparse(capstan_snapshot* snapshot, const std::string& table, co
 capstan_snapshot* capstan_task_snapshot(capstan_task* task, double seconds, char* error) {
   if (capstan::worker::CheckSeconds(seconds, error) != CAPSTAN_OK) return nullptr;
   auto snapshot = std::make_unique<capstan_snapshot>();
-  snapshot->source =
-      std::make_unique<capstan::GrpcSnapshotSource>(capstan::GrpcSnapshotSource::Options{
-          .scheduler = task->task->scheduler(), .credentials = task->task->credentials()});
+  snapshot->source = std::make_unique<capstan::GrpcSnapshotSource>(
+      capstan::GrpcSnapshotSource::Options{.scheduler = task->task->scheduler(),
+                                           .credentials = task->task->credentials(),
+                                           .capability = task->task->capability()});
   for (const auto& table : task->task->computation().tables()) {
     snapshot->tables.push_back(table.name());
   }

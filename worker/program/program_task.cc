@@ -38,17 +38,24 @@ ProgramTask::ProgramTask(const v1::TaskAssignment& assignment, const Options& op
 
 void ProgramTask::Run(const Options& options) {
   const std::string folder = std::filesystem::path(options.spec).parent_path().string();
-  exit_code_ = RunTask(assignment_, options.scheduler, credentials_.get(), folder,
-                       [this](const v1::JobSpec&, const std::vector<int>&, const Progress&,
-                              StepObserver*) { return computation_; },
-                       &ender_);
+  exit_code_ = RunTask(
+      assignment_, options.scheduler, credentials_.get(), folder,
+      [this](const v1::JobSpec&, const std::vector<int>&, const Progress&, StepObserver*) {
+        return computation_;
+      },
+      &running_);
   computation_->End();
+}
+
+std::string ProgramTask::capability() {
+  const std::string newest = running_.capability();
+  return newest.empty() ? assignment_.capability() : newest;
 }
 
 int ProgramTask::Leave() {
   if (thread_.joinable()) {
     computation_->Leave();
-    ender_.GiveUp(computation_->idle_failure());
+    running_.GiveUp(computation_->idle_failure());
     thread_.join();
   }
   return exit_code_;

@@ -36,6 +36,7 @@ class ProgramTask {
   ProgramComputation& computation() { return *computation_; }
   const std::string& scheduler() const { return scheduler_; }            // host:port
   const Credentials* credentials() const { return credentials_.get(); }  // Null: plain text.
+  std::string capability();  // The task's newest (common/security/capability.h).
   // Waits for the task's end; a task that is not done fails, unless the program has finished its
   // run at its own pace: then the others' runs are awaited. Returns its exit code
   // (worker/task/run_task.h). Idempotent.
@@ -50,7 +51,7 @@ class ProgramTask {
   const std::string scheduler_;
   const std::unique_ptr<Credentials> credentials_;  // Null: plain text.
   const std::shared_ptr<ProgramComputation> computation_;
-  TaskEnder ender_;
+  RunningTask running_;
   int exit_code_ = 0;  // Written by thread_, read once it was joined.
   std::thread thread_;
 };

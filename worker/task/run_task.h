@@ -2,7 +2,6 @@
 #ifndef CAPSTAN_WORKER_TASK_RUN_TASK_H_
 #define CAPSTAN_WORKER_TASK_RUN_TASK_H_
 
-#include <functional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -14,28 +13,32 @@
 
 namespace capstan::worker {
 
-// Ends a running task from another thread. Thread safety: safe.
-class TaskEnder {
+class Task;
+
+// What other threads may ask of a running task. Thread safety: thread-safe.
+class RunningTask {
  public:
   // Lets the task give up for this reason, also while it waits for work or for a server. Does
   // nothing if no task runs, or if `why` is OK.
   void GiveUp(const absl::Status& why);
+  // The task's newest capability. Empty: it has none, or no task runs.
+  std::string capability();
   // For RunTask. Null: no task runs.
-  void Set(std::function<void(const absl::Status&)> give_up);
+  void Set(Task* task);
 
  private:
   absl::Mutex mutex_;
-  std::function<void(const absl::Status&)> give_up_ ABSL_GUARDED_BY(mutex_);
+  Task* task_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
 // Trains, evaluates and exports as the scheduler at `scheduler` (host:port) says, until it says
 // FINISH. `folder` has the task's own files. `make` makes what computes. Returns the process's exit
 // code: 0: the task is done, or was told to stop (fenced off); 1: it failed and has told the
 // scheduler why; 3: it failed and could not tell the scheduler. Null credentials: plain text; null
-// ender: nobody ends it.
+// `running`: nobody asks anything of it.
 int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,
             const Credentials* credentials, const std::string& folder, const MakeComputation& make,
-            TaskEnder* ender = nullptr);
+            RunningTask* running = nullptr);
 
 }  // namespace capstan::worker
 

@@ -6,7 +6,7 @@
 // are never suspended. The loop waits for servers in PushPullClient::Wait, which a new assignment
 // interrupts, so that the scheduler can tell a task that waits for a dead worker's slot to compute
 // that slot itself.
-// Thread safety: Run is called once; GiveUp may be called by any thread meanwhile.
+// Thread safety: Run is called once; GiveUp and capability may be called by any thread meanwhile.
 #ifndef CAPSTAN_WORKER_TASK_TASK_H_
 #define CAPSTAN_WORKER_TASK_TASK_H_
 
@@ -55,6 +55,7 @@ class Task final : private TaskPort {
   // Ends Run, also while it waits for work or for a server. It fails for this reason, unless it is
   // done.
   void GiveUp(const absl::Status& why);
+  std::string capability() const { return capability_.Get(); }  // The newest; empty: none.
 
  private:
   absl::Status Loop();  // All except the last report. OK: finished or fenced off.
