@@ -5,27 +5,17 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/data/dataset.h"
 #include "common/job/validate_sparse_model.h"
+#include "common/model/plan_model.h"
 #include "common/model/zoo.h"
 
 namespace capstan {
 namespace {
 
-constexpr int kLayersMax = 10'000;
-constexpr size_t kLayerNameBytesMax = 128;
-constexpr int kClassesMax = 1'000'000;
 constexpr absl::string_view kInputName = "input";
-
-bool IsLayerName(absl::string_view name) {
-  return !name.empty() && name.size() <= kLayerNameBytesMax &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
-         });
-}
 
 void ValidatePooling(const v1::Pooling& pooling, FieldChecker check) {
   const bool kernel = check.IntegerAtLeast("kernel", pooling.kernel(), 1, Presence::kImplicit);
@@ -92,18 +82,9 @@ void ValidateLayerKind(const v1::Layer& layer, FieldChecker check) {
       check.Real("layer_normalization.epsilon", layer.layer_normalization().epsilon(), Above(0),
                  Presence::kExplicit);
       return;
-    case v1::Layer::kRelu:
-    case v1::Layer::kGelu:
-    case v1::Layer::kAdd:
-    case v1::Layer::kFlatten:
-    case v1::Layer::kGlobalAveragePooling:
-      return;
     case v1::Layer::KIND_NOT_SET:
-      check.Missing(
-          "",
-          "one of convolution, max_pooling, average_pooling, fully_connected, relu, "
-          "batch_normalization, add, flatten, dropout, global_average_pooling, embedding, gelu, "
-          "layer_normalization");
+      return check.Missing("", absl::StrCat("one of ", LayerKindNames()));
+    default:
       return;
   }
 }

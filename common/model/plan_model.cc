@@ -25,47 +25,10 @@ int64_t MultiplyUpTo(int64_t a, int64_t b, int64_t limit) {
   return a > limit / b ? limit + 1 : a * b;
 }
 
-const char* KindName(v1::Layer::KindCase kind) {
-  switch (kind) {
-    case v1::Layer::kConvolution:
-      return "convolution";
-    case v1::Layer::kMaxPooling:
-      return "max_pooling";
-    case v1::Layer::kAveragePooling:
-      return "average_pooling";
-    case v1::Layer::kFullyConnected:
-      return "fully_connected";
-    case v1::Layer::kRelu:
-      return "relu";
-    case v1::Layer::kBatchNormalization:
-      return "batch_normalization";
-    case v1::Layer::kAdd:
-      return "add";
-    case v1::Layer::kFlatten:
-      return "flatten";
-    case v1::Layer::kDropout:
-      return "dropout";
-    case v1::Layer::kGlobalAveragePooling:
-      return "global_average_pooling";
-    case v1::Layer::kEmbedding:
-      return "embedding";
-    case v1::Layer::kGelu:
-      return "gelu";
-    case v1::Layer::kLayerNormalization:
-      return "layer_normalization";
-    case v1::Layer::KIND_NOT_SET:
-      break;
-  }
-  return "";
-}
-
-bool IsLayerName(absl::string_view name) {
-  if (name.empty() || name.size() > kLayerNameBytesMax) return false;
-  for (const char c : name) {
-    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.' && c != '-')
-      return false;
-  }
-  return true;
+// Empty: the layer has no kind.
+std::string KindName(const v1::Layer& layer) {
+  const auto* const kind = v1::Layer::descriptor()->FindFieldByNumber(layer.kind_case());
+  return kind == nullptr ? "" : kind->name();
 }
 
 Initial Constant(float value) { return {Initial::Kind::kConstant, value}; }
@@ -91,7 +54,7 @@ class Planner {
   absl::Status AddLayer(int index, const v1::Layer& layer) {
     CAPSTAN_RETURN_IF_ERROR(CheckName(index, layer));
     name_ = layer.name();
-    kind_ = KindName(layer.kind_case());
+    kind_ = KindName(layer);
     layer_ = PlannedLayer{};
     layer_.name = name_;
     CAPSTAN_RETURN_IF_ERROR(ResolveInputs(index, layer));
@@ -226,12 +189,7 @@ class Planner {
       case v1::Layer::KIND_NOT_SET:
         break;
     }
-    return Error(
-        "it has no kind, expected one of convolution, max_pooling, average_pooling, "
-        "fully_connected, "
-        "relu, batch_normalization, add, flatten, dropout, global_average_pooling, embedding, "
-        "gelu, "
-        "layer_normalization");
+    return Error("it has no kind, expected one of ", LayerKindNames());
   }
 
   // Sets the window's fields and the output's height and width.
@@ -457,6 +415,20 @@ absl::Status CheckInput(const SampleShape& input) {
 }
 
 }  // namespace
+
+bool IsLayerName(absl::string_view name) {
+  return !name.empty() && name.size() <= kLayerNameBytesMax &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
+         });
+}
+
+std::string LayerKindNames() {
+  const google::protobuf::OneofDescriptor& kinds = *v1::Layer::descriptor()->oneof_decl(0);
+  std::vector<std::string> names;
+  for (int i = 0; i < kinds.field_count(); ++i) names.push_back(kinds.field(i)->name());
+  return absl::StrJoin(names, ", ");
+}
 
 std::string ToString(const SampleShape& shape) {
   if (shape.h == 1 && shape.w == 1) return absl::StrCat(shape.c);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/model/model_plan.h"
 #include "proto/job.pb.h"
 
@@ -21,6 +22,12 @@ inline constexpr int kLayerNameBytesMax = 128;
 inline constexpr int64_t kClassesMin = 2;
 inline constexpr int64_t kClassesMax = 1'000'000;
 inline constexpr int64_t kEmbeddingRowsMax = int64_t{1} << 24;  // Row numbers come as fp32.
+
+// Returns whether a layer may have that name, which has letters, digits, '_', '.' and '-'.
+bool IsLayerName(absl::string_view name);
+
+// "convolution, max_pooling, ...": the fields of Layer.kind.
+std::string LayerKindNames();
 
 // The loss behind the last layer, with defaults filled in and without weights.
 PlannedLoss PlanLoss(const v1::Model::Loss& loss);
