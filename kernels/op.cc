@@ -118,14 +118,9 @@ std::string Shapes(const OpDesc& d) {
     case OpKind::kEmbeddingForward:
     case OpKind::kEmbeddingBackward:
       return absl::StrCat(d.c, " of ", d.rows, " rows x ", d.out_c);
-    case OpKind::kReluForward:
-    case OpKind::kReluBackward:
-    case OpKind::kGeluForward:
-    case OpKind::kGeluBackward:
-    case OpKind::kAdd:
-      break;
+    default:
+      return image;
   }
-  return image;
 }
 
 }  // namespace

@@ -63,14 +63,6 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> MakePlan(const OpSignature& signature,
     case OpKind::kLayerNormForward:
     case OpKind::kLayerNormBackward:
       return MakeLayerNormPlan(signature, context);
-    case OpKind::kReluForward:
-    case OpKind::kReluBackward:
-    case OpKind::kGeluForward:
-    case OpKind::kGeluBackward:
-    case OpKind::kAdd:
-    case OpKind::kDropoutForward:
-    case OpKind::kDropoutBackward:
-      return MakeElementwisePlan(signature, context);
     case OpKind::kSoftmaxCrossEntropyForward:
     case OpKind::kSoftmaxCrossEntropyBackward:
       return MakeSoftmaxPlan(signature, context);
@@ -80,8 +72,9 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> MakePlan(const OpSignature& signature,
     case OpKind::kEmbeddingForward:
     case OpKind::kEmbeddingBackward:
       return MakeEmbeddingPlan(signature, context);
+    default:
+      return MakeElementwisePlan(signature, context);
   }
-  return absl::UnimplementedError(ToString(signature.desc));
 }
 
 class CpuBackend : public Backend {

@@ -85,8 +85,7 @@ CAPSTAN_HOST_DEVICE float FromFp16(uint16_t half) {
 CAPSTAN_HOST_DEVICE float Relu(float x) { return x < 0.0f ? 0.0f : x; }
 CAPSTAN_HOST_DEVICE float ReluGradient(float y, float dy) { return y > 0.0f ? dy : 0.0f; }
 
-// Specification: GeluForward and GeluBackward there. Host and device have bits of their own, since
-// their erfc and exp have.
+// Host and device have bits of their own, since their erfc and exp have.
 CAPSTAN_HOST_DEVICE float NormalBelow(float x) { return 0.5f * erfcf(-0.7071067812f * x); }
 CAPSTAN_HOST_DEVICE float Gelu(float x) { return x * NormalBelow(x); }
 CAPSTAN_HOST_DEVICE float GeluGradient(float x, float dy) {

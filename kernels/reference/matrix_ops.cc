@@ -51,6 +51,24 @@ double SlopeOf(const OpDesc& d, double y, double t, double weight) {
 // The probability that a standard normal variable is at most x.
 double NormalBelow(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
+double NormalDensity(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0)); }
+
+// An element of the output of an element-wise op.
+double ElementOf(OpKind kind, double a, double b) {
+  switch (kind) {
+    case OpKind::kReluForward:
+      return a < 0 ? 0 : a;
+    case OpKind::kReluBackward:
+      return a > 0 ? b : 0;
+    case OpKind::kGeluForward:
+      return a * NormalBelow(a);
+    case OpKind::kGeluBackward:
+      return b * (NormalBelow(a) + a * NormalDensity(a));
+    default:
+      return a + b;
+  }
+}
+
 double WeightOf(const float* weights, int64_t i) {
   return weights == nullptr ? 1.0 : double{weights[i]};
 }
@@ -96,25 +114,10 @@ void FullyConnectedBackwardWeights(const OpDesc& d, const float* x, const float*
   }
 }
 
-void ReluForward(int64_t count, const float* x, float* y) {
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i] < 0.0f ? 0.0f : x[i];
-}
-
-void ReluBackward(int64_t count, const float* y, const float* dy, float* dx) {
-  for (int64_t i = 0; i < count; ++i) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
-}
-
-void GeluForward(int64_t count, const float* x, float* y) {
+void Elementwise(OpKind kind, int64_t count, const float* a, const float* b, float* y) {
   for (int64_t i = 0; i < count; ++i) {
-    y[i] = static_cast<float>(double{x[i]} * NormalBelow(double{x[i]}));
-  }
-}
-
-void GeluBackward(int64_t count, const float* x, const float* dy, float* dx) {
-  for (int64_t i = 0; i < count; ++i) {
-    const double at = double{x[i]};
-    const double density = std::exp(-at * at / 2) / std::sqrt(2 * std::acos(-1.0));
-    dx[i] = static_cast<float>(double{dy[i]} * (NormalBelow(at) + at * density));
+    const double second = b == nullptr ? 0.0 : double{b[i]};
+    y[i] = static_cast<float>(ElementOf(kind, double{a[i]}, second));
   }
 }
 
@@ -166,10 +169,6 @@ void LayerNormBackward(const OpDesc& d, const float* x, const float* dy, const f
     dscale[c] = static_cast<float>(scales[c]);
     dshift[c] = static_cast<float>(shifts[c]);
   }
-}
-
-void Add(int64_t count, const float* a, const float* b, float* y) {
-  for (int64_t i = 0; i < count; ++i) y[i] = a[i] + b[i];
 }
 
 void Dropout(int64_t count, float rate, uint64_t key, const float* x, float* y) {

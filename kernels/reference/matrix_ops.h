@@ -18,17 +18,14 @@ void FullyConnectedBackwardData(const OpDesc& d, const float* dy, const float* w
 void FullyConnectedBackwardWeights(const OpDesc& d, const float* x, const float* dy, float* dweight,
                                    float* dbias);
 
-void ReluForward(int64_t count, const float* x, float* y);
-void ReluBackward(int64_t count, const float* y, const float* dy, float* dx);
-void GeluForward(int64_t count, const float* x, float* y);
-void GeluBackward(int64_t count, const float* x, const float* dy, float* dx);
+// Activations and sums: y[i] depends on a[i] and b[i] alone. A null b: the op has one input.
+void Elementwise(OpKind kind, int64_t count, const float* a, const float* b, float* y);
 // Over the c values of each position.
 void LayerNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
                       float* y, float* mean, float* variance);
 void LayerNormBackward(const OpDesc& d, const float* x, const float* dy, const float* scale,
                        const float* mean, const float* variance, float* dx, float* dscale,
                        float* dshift);
-void Add(int64_t count, const float* a, const float* b, float* y);
 // The forward and the backward op: keeps element i iff PhiloxWord(key, i) >= rate * 2^32, and
 // divides the elements that it keeps by (1 - rate).
 void Dropout(int64_t count, float rate, uint64_t key, const float* x, float* y);

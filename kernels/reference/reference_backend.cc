@@ -88,22 +88,12 @@ void Execute(const OpDesc& d, Views in, Views out, const RunOptions& options) {
       return ref::FullyConnectedBackwardData(d, F(in, 0), F(in, 1), F(out, 0));
     case OpKind::kFullyConnectedBackwardWeights:
       return ref::FullyConnectedBackwardWeights(d, F(in, 0), F(in, 1), F(out, 0), F(out, 1));
-    case OpKind::kReluForward:
-      return ref::ReluForward(out[0].count, F(in, 0), F(out, 0));
-    case OpKind::kReluBackward:
-      return ref::ReluBackward(out[0].count, F(in, 0), F(in, 1), F(out, 0));
-    case OpKind::kGeluForward:
-      return ref::GeluForward(out[0].count, F(in, 0), F(out, 0));
-    case OpKind::kGeluBackward:
-      return ref::GeluBackward(out[0].count, F(in, 0), F(in, 1), F(out, 0));
     case OpKind::kLayerNormForward:
     case OpKind::kLayerNormBackward:
     case OpKind::kBatchNormForward:
     case OpKind::kBatchNormInference:
     case OpKind::kBatchNormBackward:
       return ExecuteNorm(d, in, out);
-    case OpKind::kAdd:
-      return ref::Add(out[0].count, F(in, 0), F(in, 1), F(out, 0));
     case OpKind::kDropoutForward:
     case OpKind::kDropoutBackward:
       return ref::Dropout(out[0].count, d.dropout_rate, KeyOfWords(in[1].i32()[0], in[1].i32()[1]),
@@ -122,6 +112,8 @@ void Execute(const OpDesc& d, Views in, Views out, const RunOptions& options) {
       return ref::EmbeddingForward(d, F(in, 0), F(in, 1), F(out, 0));
     case OpKind::kEmbeddingBackward:
       return ref::EmbeddingBackward(d, F(in, 0), F(in, 1), F(out, 0));
+    default:
+      return ref::Elementwise(d.kind, out[0].count, F(in, 0), F(in, 1), F(out, 0));
   }
 }
 
