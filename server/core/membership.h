@@ -4,6 +4,7 @@
 #ifndef CAPSTAN_SERVER_CORE_MEMBERSHIP_H_
 #define CAPSTAN_SERVER_CORE_MEMBERSHIP_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "common/types/ids.h"
@@ -26,6 +27,7 @@ struct Membership {
   std::vector<Member> members;
   Incarnation incarnation_floor = {};  // Incarnations below it are fenced off, whatever their rank.
   double learning_rate_factor = 1;     // For the updates that follow, in (0, 1].
+  int64_t clock_seconds = 0;           // How long the job has trained, if rows have a time to live.
   friend bool operator==(const Membership&, const Membership&) = default;
 };
 

@@ -114,6 +114,7 @@ struct ApplyGradient {
   int64_t step = 0;
   double learning_rate_factor = 1;  // The schedule's rate is multiplied by it.
   bool keep_previous = false;  // The values before the update stay readable as ReadFrom::kPrevious.
+  Version evict_before;        // Rows whose last update made a lower version leave. 0: none.
 };
 struct ReplyPush {
   PushToken token;
@@ -137,9 +138,9 @@ struct ReplyPull {
   Version rests_on() const { return outcome == PullOutcome::kNotReady ? Version(0) : version; }
 };
 
-using Action = std::variant<KeepGradient, AddGradient, DropGradient, CorrectGradient, KeepValues,
-                            ForgetValues, ReleasePrevious, MakeRecord, ApplyGradient, ReplyPush,
-                            ReplyPull>;
+using Action =
+    std::variant<KeepGradient, AddGradient, DropGradient, CorrectGradient, KeepValues, ForgetValues,
+                 ReleasePrevious, MakeRecord, ApplyGradient, ReplyPush, ReplyPull>;
 using Actions = std::vector<Action>;
 
 }  // namespace capstan::server

@@ -60,9 +60,11 @@ ShardCore::ShardCore(const ConsistencyRule& config, std::unique_ptr<ConsistencyP
   pulled_.emplace(compensates ? PulledVersions::Values::kKept : PulledVersions::Values::kNotNeeded);
 }
 
-absl::StatusOr<ShardCore> ShardCore::Make(const ConsistencyRule& config) {
+absl::StatusOr<ShardCore> ShardCore::Make(const ConsistencyRule& config, int64_t ttl_seconds) {
   CAPSTAN_ASSIGN_OR_RETURN(auto policy, MakePolicy(config));
-  return ShardCore(config, std::move(policy));
+  ShardCore core(config, std::move(policy));
+  core.ticks_ = ClockTicks(ttl_seconds);
+  return core;
 }
 
 absl::Status ShardCore::CheckListed(Rank rank, Incarnation incarnation) const {
@@ -173,6 +175,7 @@ void ShardCore::SetMembership(const Membership& membership, Actions& actions) {
 void ShardCore::ApplyMembership(const Membership& membership) {
   membership_generation_ = membership.generation;
   learning_rate_factor_ = membership.learning_rate_factor;
+  ticks_.Note(membership.clock_seconds, versions_.current);
   filter_.SetMembership(membership);
   policy_->SetMembership(membership);
 }
@@ -229,6 +232,7 @@ ShardCoreState ShardCore::Save() const {
                        .pushes_late = pushes_late_,
                        .incarnation_floor = filter_.floor(),
                        .learning_rate_factor = learning_rate_factor_,
+                       .ticks = ticks_.all(),
                        .push_marks = filter_.Save(),
                        .members = {},
                        .early = {}};
@@ -237,9 +241,10 @@ ShardCoreState ShardCore::Save() const {
 }
 
 absl::StatusOr<ShardCore> ShardCore::Restore(const ConsistencyRule& config,
-                                             const ShardCoreState& state) {
+                                             const ShardCoreState& state, int64_t ttl_seconds) {
   CAPSTAN_RETURN_IF_ERROR(CheckCounts(state));
-  CAPSTAN_ASSIGN_OR_RETURN(ShardCore core, Make(config));
+  CAPSTAN_ASSIGN_OR_RETURN(ShardCore core, Make(config, ttl_seconds));
+  CAPSTAN_RETURN_IF_ERROR(core.ticks_.Restore(state.ticks, state.version));
   core.position_ = state.position;
   core.versions_ = {.current = state.version, .previous_readable = state.previous_readable};
   core.membership_generation_ = state.membership_generation;
@@ -286,7 +291,8 @@ void ShardCore::CarryOut(const PushDecision& decision, ShardRecord record, Actio
     actions.emplace_back(ApplyGradient{.gradient = decision.apply_gradient,
                                        .step = versions_.current.value(),
                                        .learning_rate_factor = learning_rate_factor_,
-                                       .keep_previous = decision.keep_previous});
+                                       .keep_previous = decision.keep_previous,
+                                       .evict_before = ticks_.EvictBefore()});
     ++versions_.current;
     versions_.previous_readable = decision.keep_previous;
   }

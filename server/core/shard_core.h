@@ -37,6 +37,7 @@
 #include "absl/status/statusor.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
+#include "server/core/clock_ticks.h"
 #include "server/core/consistency_policy.h"
 #include "server/core/duplicate_filter.h"
 #include "server/core/membership.h"
@@ -51,8 +52,10 @@ class ShardCore {
   // Pulls that may wait on one shard at a time.
   static constexpr int kPendingPullsMax = 8192;
 
+  // `ttl_seconds`: rows leave that no update has named for so long while the job trained, as
+  // memberships tell; 0: never.
   // Errors: kInvalidArgument  as MakePolicy.
-  static absl::StatusOr<ShardCore> Make(const ConsistencyRule& config);
+  static absl::StatusOr<ShardCore> Make(const ConsistencyRule& config, int64_t ttl_seconds = 0);
 
   // Whether Push would take the push in. Changes nothing, so that a message of many shards can be
   // checked as a whole before any of it is carried out.
@@ -94,7 +97,7 @@ class ShardCore {
   // A core that goes on from `state`; pulls wait for nothing.
   // Errors: kInvalidArgument  as MakePolicy. kDataLoss  a state that cannot be.
   static absl::StatusOr<ShardCore> Restore(const ConsistencyRule& config,
-                                           const ShardCoreState& state);
+                                           const ShardCoreState& state, int64_t ttl_seconds = 0);
 
   Position position() const { return position_; }
   // BSP: an iteration's slots are partly in; no record and no Save() carries them.
@@ -137,6 +140,7 @@ class ShardCore {
   Position position_;
   Generation membership_generation_;
   double learning_rate_factor_ = 1;
+  ClockTicks ticks_;
   int64_t pushes_recorded_ = 0;
   int64_t pushes_duplicate_ = 0;
   int64_t pushes_late_ = 0;

@@ -514,6 +514,7 @@ TEST_CASE("Shard core: a state whose counts are negative or would overflow is re
   refused({.pushes_recorded = INT64_MAX},
           absl::StrCat("pushes_recorded 9223372036854775807", kExpected));
   refused({.pushes_duplicate = -2}, absl::StrCat("pushes_duplicate -2", kExpected));
+  refused({.ticks = {{.clock_seconds = 5, .version = Version(1)}}}, "tick at 5 s, of version 1");
   refused({.pushes_late = INT64_MIN}, "pushes_late -9223372036854775808: expected 0 to");
 
   REQUIRE_OK_AND_ASSIGN(ShardCore core,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/types/ids.h"
+#include "server/core/clock_ticks.h"
 #include "server/core/membership.h"
 
 namespace capstan::server {
@@ -70,6 +71,7 @@ struct ShardCoreState {
   int64_t pushes_late = 0;
   Incarnation incarnation_floor = {};  // The highest of all memberships.
   double learning_rate_factor = 1;     // The newest membership's.
+  std::vector<ClockTick> ticks = {};   // ClockTicks has them.
   std::vector<PushMarks> push_marks;   // Ordered by rank.
   bool members_known = false;
   std::vector<WorkerClock> members;  // Ordered by rank.

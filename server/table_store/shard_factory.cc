@@ -88,6 +88,10 @@ ConsistencyRule ShardFactory::ConsistencyOf(const HeldShard& shard) const {
   return consistency;
 }
 
+int64_t ShardFactory::TtlSecondsOf(const HeldShard& shard) const {
+  return tables_.at(shard.key.table).spec.sparse().ttl_seconds();
+}
+
 absl::Status ShardFactory::CheckDisks() const {
   if (config_.disks != nullptr) return absl::OkStatus();
   for (const v1::TableSpec& table : config_.tables) {
@@ -211,7 +215,8 @@ absl::StatusOr<MemoryBudget::Reservation> ShardFactory::OpenAccount(Account of) 
 
 absl::StatusOr<TableShard> ShardFactory::Initial(const HeldShard& shard) const {
   CAPSTAN_ASSIGN_OR_RETURN(Room room, MakeRoom(shard, Contents::kInitialValues));
-  CAPSTAN_ASSIGN_OR_RETURN(ShardCore core, ShardCore::Make(ConsistencyOf(shard)));
+  CAPSTAN_ASSIGN_OR_RETURN(ShardCore core,
+                           ShardCore::Make(ConsistencyOf(shard), TtlSecondsOf(shard)));
   return TableShard(shard.elements, std::move(core), std::move(room.store), std::move(room.memory));
 }
 
@@ -222,7 +227,8 @@ absl::StatusOr<TableShard> ShardFactory::FromSnapshot(const HeldShard& shard,
   if (!state.ok()) {
     return absl::DataLossError(absl::StrCat(NameOf(shard.key), ": ", state.status().message()));
   }
-  absl::StatusOr<ShardCore> core = ShardCore::Restore(ConsistencyOf(shard), *state);
+  absl::StatusOr<ShardCore> core =
+      ShardCore::Restore(ConsistencyOf(shard), *state, TtlSecondsOf(shard));
   if (!core.ok()) return Annotate(core.status(), NameOf(shard.key));
   // The count of rows to come is the sender's, so what it takes is accounted for first.
   if (const RowStore* rows = room.store->row_store(); rows != nullptr) {

@@ -79,7 +79,9 @@ class ShardFactory {
   static bool HoldsWholeTensors(const Table& table);
   absl::Status AddTable(const v1::TableSpec& spec);
   absl::Status CheckCorrections(const Table& table) const;
-  ConsistencyRule ConsistencyOf(const HeldShard& shard) const;  // REQUIRES: Check is OK.
+  // REQUIRES for these two: Check is OK.
+  ConsistencyRule ConsistencyOf(const HeldShard& shard) const;
+  int64_t TtlSecondsOf(const HeldShard& shard) const;
   absl::Status CheckDisks() const;
   enum class Contents { kInitialValues, kToBeRestored };
   absl::StatusOr<std::unique_ptr<ShardStore>> MakeStore(const HeldShard& shard,

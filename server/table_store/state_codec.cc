@@ -7,6 +7,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/types/job_limits.h"
+#include "server/core/clock_ticks.h"
 #include "server/core/messages.h"
 
 namespace capstan::server {
@@ -128,6 +129,9 @@ absl::StatusOr<Membership> DecodeMembership(const v1::Membership& membership) {
   decoded.incarnation_floor = Incarnation(membership.incarnation_floor());
   CAPSTAN_ASSIGN_OR_RETURN(decoded.learning_rate_factor,
                            DecodeFactor(membership.learning_rate_factor()));
+  CAPSTAN_RETURN_IF_ERROR(
+      CheckRange("clock_seconds", membership.clock_seconds(), kClockSecondsMax));
+  decoded.clock_seconds = membership.clock_seconds();
   return decoded;
 }
 
@@ -136,6 +140,7 @@ v1::Membership EncodeMembership(const Membership& membership) {
   encoded.set_generation(membership.generation.value());
   encoded.set_incarnation_floor(membership.incarnation_floor.value());
   encoded.set_learning_rate_factor(membership.learning_rate_factor);
+  encoded.set_clock_seconds(membership.clock_seconds);
   for (const Member& member : membership.members) {
     v1::Member* added = encoded.add_members();
     added->set_rank(member.rank.value());
@@ -228,6 +233,11 @@ v1::ShardState EncodeState(const ShardCoreState& state) {
     if (Planted(PlantedBug::kInstallWithoutMarks)) break;
     EncodePushMarks(marks, encoded.add_push_marks());
   }
+  for (const ClockTick& tick : state.ticks) {
+    v1::ClockTick& added = *encoded.add_ticks();
+    added.set_clock_seconds(tick.clock_seconds);
+    added.set_version(tick.version.value());
+  }
   encoded.set_members_known(state.members_known);
   for (const WorkerClock& clock : state.members) EncodeClock(clock, encoded.add_members());
   for (const WorkerClock& clock : state.early) EncodeClock(clock, encoded.add_early());
@@ -249,6 +259,10 @@ absl::StatusOr<ShardCoreState> DecodeState(const v1::ShardState& encoded, int64_
                        .early = {}};
   CAPSTAN_ASSIGN_OR_RETURN(state.learning_rate_factor,
                            DecodeFactor(encoded.learning_rate_factor()));
+  for (const v1::ClockTick& tick : encoded.ticks()) {
+    state.ticks.push_back(
+        {.clock_seconds = tick.clock_seconds(), .version = Version(tick.version())});
+  }
   RankOrder order;
   for (const v1::PushMarks& marks : encoded.push_marks()) {
     CAPSTAN_RETURN_IF_ERROR(Annotate(order.Check(marks.rank()), "marks"));

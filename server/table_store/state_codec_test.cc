@@ -32,7 +32,8 @@ TEST_CASE("State codec: records of every kind survive the round trip", "[server]
        .position = Position(2),
        .membership = {.generation = Generation(3),
                       .members = {member},
-                      .learning_rate_factor = 0.125}},
+                      .learning_rate_factor = 0.125,
+                      .clock_seconds = 40'500}},
       {.kind = ShardRecord::Kind::kBarrier, .position = Position(3), .membership = {}}};
   const std::vector<float> gradient = {1.5f, -2.0f};
   for (const ShardRecord& record : records) {
@@ -55,6 +56,8 @@ TEST_CASE("State codec: a state survives the round trip", "[server]") {
       .pushes_duplicate = 2,
       .incarnation_floor = Incarnation(3),
       .learning_rate_factor = 0.5,
+      .ticks = {{.clock_seconds = 40'500, .version = Version(7)},
+                {.clock_seconds = 81'000, .version = Version(9)}},
       .push_marks = {{.rank = Rank(0),
                       .incarnation = Incarnation(5),
                       .listed = true,
@@ -99,6 +102,11 @@ TEST_CASE("State codec: numbers out of range are refused with their name", "[ser
     CHECK(DecodeMembership(membership)->learning_rate_factor == 1);
     membership.set_learning_rate_factor(-1);
     CHECK_STATUS(DecodeMembership(membership), kInvalid, "learning_rate_factor -1");
+  }
+  SECTION("a membership's clock") {
+    v1::Membership membership;
+    membership.set_clock_seconds(-1);
+    CHECK_STATUS(DecodeMembership(membership), kInvalid, "clock_seconds -1: expected 0 to");
   }
   SECTION("ranks out of order") {
     state.add_push_marks()->set_rank(1);
