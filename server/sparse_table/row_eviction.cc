@@ -18,6 +18,12 @@ constexpr int64_t kLooksPerNewRow = 4;
 
 }  // namespace
 
+int64_t RowEviction::AgeLimit(int64_t version) const {
+  if (before_ == 0) return config_.after;
+  const int64_t age = std::min(version - before_ + 1, kAgeMax);
+  return config_.after == 0 ? age : std::min(config_.after, age);
+}
+
 std::vector<RowEviction::Victim> RowEviction::Pick(int64_t version, int64_t made,
                                                    const KeyIndex& index, const RowSlab& rows) {
   Seen seen;
@@ -26,13 +32,14 @@ std::vector<RowEviction::Victim> RowEviction::Pick(int64_t version, int64_t made
     const int64_t limit = config_.rows_max > 0 ? config_.rows_max : left;
     return static_cast<size_t>(std::max<int64_t>(0, left - limit));
   };
-  if (config_.after == 0 && excess() == 0) return {};
+  const int64_t age_limit = AgeLimit(version);
+  if (age_limit == 0 && excess() == 0) return {};
   const auto cells_max = static_cast<uint64_t>(std::max<int64_t>(1, rows.rows() / kCellRows));
   const int cell_bits = static_cast<int>(std::bit_width(cells_max)) - 1;
   const int64_t looks = kLooks + kLooksPerNewRow * made;
   for (int64_t cell = 0; cell < int64_t{1} << cell_bits; ++cell) {
     if (seen.rows >= looks && seen.others.size() >= excess()) break;
-    PassCell(cell_bits, version, index, rows, &seen);
+    PassCell(cell_bits, version, age_limit, index, rows, &seen);
   }
   const size_t leaving = std::min(excess(), seen.others.size());
   std::partial_sort(seen.others.begin(), seen.others.begin() + static_cast<int64_t>(leaving),
@@ -46,7 +53,7 @@ std::vector<RowEviction::Victim> RowEviction::Pick(int64_t version, int64_t made
   return victims;
 }
 
-void RowEviction::PassCell(int cell_bits, int64_t version, const KeyIndex& index,
+void RowEviction::PassCell(int cell_bits, int64_t version, int64_t age_limit, const KeyIndex& index,
                            const RowSlab& rows, Seen* seen) {
   const uint64_t width_minus_1 = ~uint64_t{0} >> cell_bits;
   const uint64_t first = hand_ & ~width_minus_1;
@@ -60,7 +67,7 @@ void RowEviction::PassCell(int cell_bits, int64_t version, const KeyIndex& index
     if (place < first || place > last) continue;
     ++seen->rows;
     const int64_t age = AgeOf(StampAt(rows.At(row)), version);
-    const bool too_old = config_.after > 0 && age >= config_.after;
+    const bool too_old = age_limit > 0 && age >= age_limit;
     const Victim victim{.place = place, .row = row, .by_age = too_old};
     if (too_old) {
       seen->too_old.push_back(victim);

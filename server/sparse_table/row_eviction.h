@@ -3,7 +3,8 @@
 // A hand goes round the places of the bucket. Each update moves it over so many cells of about
 // a hundred rows that it looks at 64 rows and four for each row that the update has made; of these
 // leave
-//   - those that no update has named for `after` versions;
+//   - those that no update has named for `after` versions, or from the version on that SetBefore
+//     sets. If that is more than kAgeMax versions ago (row_stamp.h), kAgeMax versions count;
 //   - while the bucket has more than `rows_max` rows, those updated longest ago (the hash has put
 //     them there at random: a sample, as Redis takes one); the hand goes on until there are enough.
 // Rows of the update at hand never leave.
@@ -26,6 +27,8 @@ class RowEviction {
   struct Config {
     int64_t after = 0;     // Versions, below kAgeMax (row_stamp.h). 0: never.
     int64_t rows_max = 0;  // Limit of the bucket's rows. 0: no limit.
+    bool by_time = false;  // SetBefore may be called: the rows have a time to live.
+    bool may_evict() const { return after > 0 || rows_max > 0 || by_time; }
   };
   struct Victim {
     uint64_t place = 0;
@@ -35,6 +38,8 @@ class RowEviction {
 
   RowEviction(const Config& config, KeyIndex::Places places) : config_(config), places_(places) {}
 
+  // Rows whose stamp is of a lower version are too old from now on. 0: none.
+  void SetBefore(int64_t version) { before_ = version; }
   // Rows that leave after the update that made `version` and `made` rows; ascending by place.
   std::vector<Victim> Pick(int64_t version, int64_t made, const KeyIndex& index,
                            const RowSlab& rows);
@@ -55,13 +60,16 @@ class RowEviction {
     std::vector<Candidate> others;  // Candidates that the present update did not touch.
   };
 
+  // The age from which on a row is too old at `version`, 1 or more. 0: none is.
+  int64_t AgeLimit(int64_t version) const;
   // Moves the hand over its cell, one of 2^cell_bits.
-  void PassCell(int cell_bits, int64_t version, const KeyIndex& index, const RowSlab& rows,
-                Seen* seen);
+  void PassCell(int cell_bits, int64_t version, int64_t age_limit, const KeyIndex& index,
+                const RowSlab& rows, Seen* seen);
 
   Config config_;
   KeyIndex::Places places_;
   uint64_t hand_ = 0;
+  int64_t before_ = 0;
 };
 
 }  // namespace capstan::server

@@ -22,6 +22,7 @@ class Fixture {
   explicit Fixture(const RowEviction::Config& config)
       : index_(Made()), eviction_(config, kPlaces) {}
 
+  void SetBefore(int64_t version) { eviction_.SetBefore(version); }
   // One update: names these keys.
   void Update(const std::vector<uint64_t>& keys) {
     ++version_;
@@ -151,6 +152,39 @@ TEST_CASE("RowEviction: beyond the limit those updated longest ago leave, more o
   }
   CHECK(all_left > 10'000);
   CHECK(hot_left < all_left / 50);  // A row at random would be hot three times of ten.
+}
+
+TEST_CASE("RowEviction: rows leave that were updated last before a given version",
+          "[server][sparse]") {
+  Fixture fixture({.by_time = true});
+  fixture.Update({1, 2, 3});
+  fixture.Update({2});
+  fixture.Update({3});
+  fixture.SetBefore(2);
+  fixture.Update({4});
+  REQUIRE(fixture.left().size() == 1);
+  CHECK(fixture.left()[0].key == 1);
+  CHECK(fixture.left()[0].by_age);
+  fixture.Update({5});
+  CHECK(fixture.left().empty());
+  fixture.SetBefore(6);  // All before the next update; the rows of that one stay.
+  fixture.Update({5, 6});
+  CHECK(fixture.left().size() == 3);
+  CHECK(fixture.rows() == 2);
+}
+
+TEST_CASE("RowEviction: of a version and an age whichever makes more rows too old counts",
+          "[server][sparse]") {
+  Fixture fixture({.after = 2, .by_time = true});
+  fixture.Update({1});
+  fixture.Update({2});
+  fixture.SetBefore(1);
+  fixture.Update({3});
+  CHECK_FALSE(fixture.Has(1));
+  CHECK(fixture.Has(2));
+  fixture.SetBefore(4);
+  fixture.Update({4});
+  CHECK(fixture.rows() == 1);
 }
 
 TEST_CASE("RowEviction: both rules: rows that are too old make room first", "[server][sparse]") {

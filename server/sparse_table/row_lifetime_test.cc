@@ -62,6 +62,7 @@ class NaiveRows {
     }
     Evict(version, made);
   }
+  void SetEvictBefore(int64_t version) { before_ = version; }
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
 
   int64_t refused = 0;
@@ -91,7 +92,7 @@ class NaiveRows {
   void Evict(int64_t version, int64_t made) {
     const RowEviction::Config& rule = config_.eviction;
     const auto over = [&] { return rule.rows_max == 0 ? 0 : rows() - rule.rows_max; };
-    if (rule.after == 0 && over() <= 0) return;
+    if (rule.after == 0 && before_ == 0 && over() <= 0) return;
     const auto cells = static_cast<uint64_t>(std::max<int64_t>(1, rows() / 64));
     const int bits = static_cast<int>(std::bit_width(cells)) - 1;
     std::vector<std::pair<int64_t, uint64_t>> others;  // Version, place.
@@ -104,7 +105,7 @@ class NaiveRows {
       for (auto it = rows_.lower_bound(first); it != rows_.end() && it->first <= last;) {
         ++seen;
         const int64_t age = version - it->second.version;
-        if (rule.after > 0 && age >= rule.after) {
+        if ((rule.after > 0 && age >= rule.after) || it->second.version < before_) {
           it = rows_.erase(it);
           ++evicted;
           continue;
@@ -124,6 +125,7 @@ class NaiveRows {
   Rows rows_;
   std::map<uint64_t, int> pushes_;
   uint64_t hand_ = 0;
+  int64_t before_ = 0;
 };
 
 // Keys of a random update, in the order of messages: few of many, some of them often.
@@ -159,8 +161,10 @@ TEST_CASE("Row lifetime: the same rows as a model in a map, whatever the rules",
   const float probability = GENERATE(1.0f, 0.3f);
   const RowEviction::Config eviction = GENERATE(
       RowEviction::Config{}, RowEviction::Config{.after = 15}, RowEviction::Config{.rows_max = 150},
-      RowEviction::Config{.after = 40, .rows_max = 500}, RowEviction::Config{.rows_max = 1});
-  CAPTURE(admit_after, probability, eviction.after, eviction.rows_max);
+      RowEviction::Config{.after = 40, .rows_max = 500}, RowEviction::Config{.rows_max = 1},
+      RowEviction::Config{.by_time = true},
+      RowEviction::Config{.after = 40, .rows_max = 500, .by_time = true});
+  CAPTURE(admit_after, probability, eviction.after, eviction.rows_max, eviction.by_time);
   SparseRows::Config config = ConfigOf(
       {.after = admit_after, .filter_keys = 200'000, .probability = probability, .stream = 9},
       eviction);
@@ -171,6 +175,10 @@ TEST_CASE("Row lifetime: the same rows as a model in a map, whatever the rules",
   NaiveRows expected(config);
   for (int64_t step = 0; step < 300; ++step) {
     const std::vector<uint64_t> keys = DrawKeys(5, static_cast<uint64_t>(step), kKeys);
+    if (eviction.by_time && step % 10 == 0 && step > 30) {
+      rows.PrepareUpdates(/*learning_rate_factor=*/1, step - 20);
+      expected.SetEvictBefore(step - 20);
+    }
     Update(rows, step, keys);
     expected.Update(step, keys, 0.25f);
     if (rows.rows() != expected.rows()) FAIL("step " << step);
@@ -184,7 +192,7 @@ TEST_CASE("Row lifetime: the same rows as a model in a map, whatever the rules",
   CHECK(counts.evicted_by_age() + counts.evicted_by_limit() == expected.evicted);
   CHECK(counts.admitted() == rows.rows() + expected.evicted);
   CHECK((disks.read > 0) == (config.memory_bytes > 0));
-  if (eviction.after > 0 || eviction.rows_max > 0) CHECK(expected.evicted > 20);
+  if (eviction.may_evict()) CHECK(expected.evicted > 20);
 }
 
 TEST_CASE("Row lifetime: an update tells whom it has refused and evicted", "[server][sparse]") {

@@ -86,8 +86,13 @@ class SparseRows {
     std::vector<uint64_t> evicted;  // Keys, in ascending order of their places, and
     std::vector<float> evicted_weights;  // [evicted, dim], as they were.
   };
-  // Sets the factor of the updates that follow (OptimizerConfig::learning_rate_factor).
-  void SetLearningRateFactor(double factor) { config_.rule.learning_rate_factor = factor; }
+  // Sets for the updates that follow: the factor of their learning rate
+  // (OptimizerConfig::learning_rate_factor), and that rows leave whose last update made a version
+  // below `evict_before`.
+  void PrepareUpdates(double learning_rate_factor, int64_t evict_before) {
+    config_.rule.learning_rate_factor = learning_rate_factor;
+    eviction_.SetBefore(evict_before);
+  }
   // Applies update `step` (from 0) of the schedule to the rows of `keys`, which differ;
   // `gradients` [keys.size(), dim]. Makes version `step` + 1.
   // Errors: kResourceExhausted  no memory for a row; or of the disk. Some rows are updated, some

@@ -26,7 +26,8 @@ SparseRows::Config SparseRowsConfig(const v1::SparseSpec& spec, TableId table, u
                     .probability = spec.has_admit_probability() ? spec.admit_probability() : 1.0f,
                     .stream = RowAdmission::StreamOf(seed, table)},
       .eviction = {.after = spec.evict_after_updates(),
-                   .rows_max = spec.rows_max() > 0 ? part(spec.rows_max()) : 0},
+                   .rows_max = spec.rows_max() > 0 ? part(spec.rows_max()) : 0,
+                   .by_time = spec.ttl_seconds() > 0},
       .memory_bytes = spec.memory_bytes() > 0 ? part(spec.memory_bytes()) : 0,
       .disks = disks};
 }

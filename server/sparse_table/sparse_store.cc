@@ -146,7 +146,7 @@ void SparseStore::Drop(const DropGradient& action) { gradients_.erase(action.gra
 void SparseStore::Release(const ReleasePrevious&) { previous_.reset(); }
 
 absl::Status SparseStore::Apply(const ApplyGradient& action, const Gradient& payload) {
-  rows_.SetLearningRateFactor(action.learning_rate_factor);
+  rows_.PrepareUpdates(action.learning_rate_factor, action.evict_before.value());
   const Gradient gradient = ReadGradient(action.gradient, payload);
   std::vector<float> before;
   if (action.keep_previous) {

@@ -112,7 +112,7 @@ class SparseStore final : public ShardStore, private RowStore {
         rows_(std::move(rows)) {}
 
   int64_t RowsMax() const;
-  bool Evicts() const { return config_.eviction.after > 0 || config_.eviction.rows_max > 0; }
+  bool Evicts() const { return config_.eviction.may_evict(); }
   // Returns whether the changes since then are known, and are at most half of the rows.
   bool TellsSince(int64_t since) const;
   absl::Status CheckRows(int64_t rows) const;  // Same as CheckRoom, for so many rows.

@@ -313,6 +313,31 @@ TEST_CASE("Sparse store: the version before has rows that an update has evicted,
   CHECK(other->row_store()->row_counts().refused() == 5);
 }
 
+TEST_CASE("Sparse store: rows leave that were updated last before the version of an update",
+          "[server][sparse]") {
+  SparseRows::Config config = ConfigOf(Kind::kSgd);
+  config.eviction = {.by_time = true};
+  REQUIRE_OK_AND_ASSIGN(const auto store, SparseStore::Make(config, 0));
+  int64_t step = 0;
+  const auto update = [&](const std::vector<uint64_t>& keys, int64_t evict_before) {
+    const Pushed push(*store, keys, 1.0f);
+    REQUIRE_OK(store->Apply(
+        {.gradient = kIncomingGradient, .step = step++, .evict_before = Version(evict_before)},
+        push.gradient));
+  };
+  update({1, 2}, 0);
+  update({2}, 0);
+  store->row_store()->KeepRemovedSince(step);
+  update({3}, 2);
+  CHECK(Read(*store, {1, 2, 3}) == std::vector<float>{0.0f, -2.0f, -1.0f});
+  CHECK(store->row_store()->row_counts().evicted_by_age() == 1);
+  // A capture of what has changed names the key.
+  v1::ShardSnapshot changed;
+  REQUIRE_OK(store->row_store()->Capture(PinId{1}, 2, /*previous=*/false, &changed));
+  REQUIRE(changed.has_since());
+  CHECK(changed.since().removed() == Bytes({1}));
+}
+
 TEST_CASE("Sparse store: a bucket whose snapshot would be too large is refused",
           "[server][sparse]") {
   constexpr int64_t kWide = 4096;
