@@ -173,6 +173,13 @@ TEST_CASE("ValidateJob: the lifetime of a row keeps to its ranges", "[job]") {
         Lines{"model.sparse.rows.admit_after: got 256, expected 0 to 255",
               "model.sparse.rows.admit_probability: got 0, expected a number in (0, 1]",
               "model.sparse.rows.rows_max: got -1, expected 0 to 1099511627776"});
+  CHECK(ErrorsAfter("model { sparse { rows { ttl_seconds: 60 } } }") == Lines{});
+  CHECK(ErrorsAfter("model { sparse { rows { ttl_seconds: 315360000 } } }") == Lines{});
+  for (const std::string seconds : {"-1", "59", "315360001"}) {
+    CHECK(
+        ErrorsAfter("model { sparse { rows { ttl_seconds: " + seconds + " } } }") ==
+        Lines{"model.sparse.rows.ttl_seconds: got " + seconds + ", expected 0 or 60 to 315360000"});
+  }
   CHECK(ErrorsAfter("model { sparse { rows { memory_mib: -1 } } }") ==
         Lines{"model.sparse.rows.memory_mib: got -1, expected 0 to 1073741824"});
 }

@@ -88,7 +88,8 @@ TEST_CASE("ValidateProgram: rows and optimizers are checked") {
   CHECK(ErrorsWith("program { rows { name: 'ads' dim: 64 optimizer: 1 } "
                    "  optimizers { adagrad { row_wise: true } learning_rate: 0.1 } }") == Lines());
   CHECK(ErrorsWith("program { rows { name: 'parameters-1' dim: 0 } rows { name: 'w' dim: 1 "
-                   "  initial_std: -1 buckets: 5000 lifetime { admit_after: 300 } optimizer: 2 } "
+                   "  initial_std: -1 buckets: 5000 lifetime { admit_after: 300 ttl_seconds: 1 } "
+                   "  optimizer: 2 } "
                    "  averages { name: 'm' optimizer: 1 } }") ==
         Lines{"program.rows[0].name: got \"parameters-1\", expected 1 to 64 letters, digits, '_', "
               "'.' or '-', and not the name of another table: parameters, parameters-N, statistics",
@@ -98,6 +99,7 @@ TEST_CASE("ValidateProgram: rows and optimizers are checked") {
               "program.rows[1].initial_std: got -1, expected a finite number of at least 0",
               "program.rows[1].buckets: got 5000, expected 1 to 4096",
               "program.rows[1].lifetime.admit_after: got 300, expected 0 to 255",
+              "program.rows[1].lifetime.ttl_seconds: got 1, expected 0 or 60 to 315360000",
               "program.rows[1].optimizer: got 2, expected 0 to 0",
               "program.averages[1].optimizer: got 1, expected nothing: averages have none"});
   CHECK(
@@ -118,7 +120,8 @@ TEST_CASE("ProgramTables: one for each optimizer, then averages and rows") {
   const std::vector<v1::TableSpec> tables =
       ProgramTables(JobWith("program { parameters { name: 'v' shape: 5 optimizer: 1 } "
                             "  parameters { name: 'u' shape: 2 } "
-                            "  rows { name: 'ads' dim: 3 optimizer: 1 lifetime { rows_max: 9 } } "
+                            "  rows { name: 'ads' dim: 3 optimizer: 1 lifetime { rows_max: 9 "
+                            "      ttl_seconds: 60 } } "
                             "  optimizers { adam {} learning_rate: 2 } }")
                         .program());
   REQUIRE(tables.size() == 4);
@@ -135,6 +138,7 @@ TEST_CASE("ProgramTables: one for each optimizer, then averages and rows") {
   CHECK(tables[3].sparse().dim() == 3);
   CHECK(tables[3].sparse().buckets() == 64);
   CHECK(tables[3].sparse().rows_max() == 9);
+  CHECK(tables[3].sparse().ttl_seconds() == 60);
   CHECK(tables[3].sparse().initializer().normal_std() == 0.01f);
 }
 

@@ -104,6 +104,11 @@ void ValidateRowLifetime(const v1::SparseModel::RowLifetime& rows, int32_t bucke
                OpenClosed(0, 1), check);
   check.IntegerBetween("evict_after_updates", rows.evict_after_updates(), 0, INT32_MAX,
                        Presence::kExplicit);
+  const int64_t ttl = rows.ttl_seconds();
+  if (ttl != 0 && (ttl < kTtlSecondsMin || ttl > kTtlSecondsMax)) {
+    check.Wrong("ttl_seconds", absl::StrCat(ttl),
+                absl::StrCat("0 or ", kTtlSecondsMin, " to ", kTtlSecondsMax));
+  }
   check.IntegerBetween("rows_max", rows.rows_max(), 0, kSparseRowsMax, Presence::kExplicit);
   check.IntegerBetween("memory_mib", rows.memory_mib(), 0, kSparseMemoryMax >> 20,
                        Presence::kExplicit);

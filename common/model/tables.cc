@@ -105,6 +105,7 @@ absl::Status ValidateRowLifetime(const v1::TableSpec& table) {
   CAPSTAN_RETURN_IF_ERROR(
       check("admission_keys", sparse.admission_keys(), kAdmissionKeysMax * sparse.buckets()));
   CAPSTAN_RETURN_IF_ERROR(check("evict_after_updates", sparse.evict_after_updates(), INT32_MAX));
+  CAPSTAN_RETURN_IF_ERROR(check("ttl_seconds", sparse.ttl_seconds(), kTtlSecondsMax));
   CAPSTAN_RETURN_IF_ERROR(check("rows_max", sparse.rows_max(), kSparseRowsMax));
   CAPSTAN_RETURN_IF_ERROR(ValidateMemory(table));
   const float probability = sparse.admit_probability();
@@ -188,6 +189,7 @@ v1::TableSpec MakeRowsTable(int table, const std::string& name, int64_t dim, int
   rows.set_admission_keys(lifetime.admission_keys());
   if (lifetime.has_admit_probability()) rows.set_admit_probability(lifetime.admit_probability());
   rows.set_evict_after_updates(static_cast<int32_t>(lifetime.evict_after_updates()));
+  rows.set_ttl_seconds(lifetime.ttl_seconds());
   rows.set_rows_max(lifetime.rows_max());
   rows.set_memory_bytes(lifetime.memory_mib() << 20);
   return spec;

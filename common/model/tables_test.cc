@@ -143,6 +143,9 @@ TEST_CASE("Tables: a sparse table has a dim, buckets and no tensors", "[common][
     table.mutable_sparse()->set_evict_after_updates(-2);
     check("sparse.evict_after_updates is -2, expected 0 to 2147483647");
     table.mutable_sparse()->set_evict_after_updates(1);
+    table.mutable_sparse()->set_ttl_seconds(315'360'001);
+    check("sparse.ttl_seconds is 315360001, expected 0 to 315360000");
+    table.mutable_sparse()->set_ttl_seconds(60);
     table.mutable_sparse()->set_rows_max(-1);
     check("sparse.rows_max is -1, expected 0 to 1099511627776");
     table.mutable_sparse()->set_rows_max(1);

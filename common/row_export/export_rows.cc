@@ -14,7 +14,8 @@ namespace capstan {
 namespace {
 
 bool RowsMayLeave(const v1::TableSpec& table) {
-  return table.sparse().evict_after_updates() > 0 || table.sparse().rows_max() > 0;
+  const v1::SparseSpec& rows = table.sparse();
+  return rows.evict_after_updates() > 0 || rows.ttl_seconds() > 0 || rows.rows_max() > 0;
 }
 
 TableScan::Options WithSince(TableScan::Options options, const v1::TableSpec& table,

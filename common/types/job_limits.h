@@ -16,7 +16,10 @@ inline constexpr int32_t kGpusPerTaskMax = 16;
 inline constexpr int64_t kSamplesMax = int64_t{1} << 62;        // Samples of all epochs together.
 inline constexpr int64_t kTableElementsMax = int64_t{1} << 40;  // Elements of a dense table.
 inline constexpr int64_t kSparseBucketsMax = 4096;              // Buckets of a sparse table.
-inline constexpr int kTablesReportedMax = 10'000;  // Tables of all updates in a task's report.
+// A row's time to live in a job file, unless that is 0; servers accept shorter ones, too.
+inline constexpr int64_t kTtlSecondsMin = 60;
+inline constexpr int64_t kTtlSecondsMax = 315'360'000;  // Ten years.
+inline constexpr int kTablesReportedMax = 10'000;       // Tables of all updates in a task's report.
 
 }  // namespace capstan
 
