@@ -153,6 +153,16 @@ TableSize SizeOf(const v1::TableSpec& table, bool whole_tensors) {
   return size;
 }
 
+// Returns the shortest time to live of a table's rows. 0: none has one.
+int64_t TtlSecondsOf(const std::vector<v1::TableSpec>& tables) {
+  int64_t shortest = 0;
+  for (const v1::TableSpec& table : tables) {
+    const int64_t ttl = table.sparse().ttl_seconds();
+    if (ttl > 0 && (shortest == 0 || ttl < shortest)) shortest = ttl;
+  }
+  return shortest;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> OneName(absl::string_view field, const std::string& folder) {
@@ -220,6 +230,7 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec, JobCheck check) {
     const absl::string_view optimizer = OptimizerName(OptimizerOf(table, spec.optimizer()));
     job.plan.tables.push_back(SizeOf(table, NeedsWholeTensors(optimizer)));
   }
+  job.plan.ttl_seconds = TtlSecondsOf(job.tables);
   job.mode = NameOf(job.plan.consistency);
   job.warnings = check.warnings;
   job.initial_values = std::move(check.initial_values);

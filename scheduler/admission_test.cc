@@ -203,6 +203,26 @@ TEST_CASE("Admission: of a program at its own pace the samples are the runs of i
   REQUIRE_OK(CheckPlan(job.plan));
 }
 
+TEST_CASE("Admission: the plan has the shortest time to live of all rows", "[scheduler]") {
+  v1::JobSpec spec;
+  spec.mutable_program()->add_command("train");
+  spec.mutable_program()->set_own_pace(true);
+  spec.mutable_program()->add_parameters()->set_name("w");
+  for (const int64_t ttl : {int64_t{0}, int64_t{7200}, int64_t{3600}, int64_t{86'400}}) {
+    v1::Program::Rows& rows = *spec.mutable_program()->add_rows();
+    rows.set_name("rows-" + std::to_string(ttl));
+    rows.set_dim(1);
+    rows.mutable_lifetime()->set_ttl_seconds(ttl);
+  }
+  spec.mutable_optimizer()->mutable_sgd();
+  spec.mutable_optimizer()->set_learning_rate(1);
+  spec.mutable_consistency()->mutable_asp();
+  spec.mutable_resources()->set_workers(1);
+  REQUIRE_OK_AND_ASSIGN(const AdmittedJob job, AdmitJob(spec));
+  CHECK(job.plan.ttl_seconds == 3600);
+  CHECK(job.tables.back().sparse().ttl_seconds() == 86'400);
+}
+
 TEST_CASE("Admission: defaults are those of the job file, and what is set stays", "[scheduler]") {
   v1::JobSpec spec;
   spec.mutable_resources()->set_workers(3);

@@ -216,7 +216,9 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
   NodeReply reply{.ticket = Ticket(1), .status = absl::OkStatus(), .generation = Generation(6)};
   reply.tables.push_back(
       {SmallRouting(),
-       {Generation(3), {{Rank(1), Incarnation(7), true, Iteration(12)}}},
+       {.generation = Generation(3),
+        .members = {{Rank(1), Incarnation(7), true, Iteration(12)}},
+        .clock_seconds = 40'500},
        {.restore_term = Term(5), .restore_folder = "/ckpt/4", .log_term = Term(6)},
        {CheckpointId(8), "/ckpt/8", CheckpointId(7), {11, 12}}});
   reply.may_stop = true;
@@ -252,6 +254,7 @@ TEST_CASE("Codec: a node's desired state", "[scheduler]") {
                                membership {
                                  generation: 3
                                  members { rank: 1 incarnation: 7 active: true start_iteration: 12 }
+                                 clock_seconds: 40500
                                })pb") +
                         kSmallRouting + R"pb(
     }

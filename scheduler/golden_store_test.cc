@@ -122,6 +122,7 @@ struct MixedCluster : FakeCluster {
     plan = Plan("asp-1", ConsistencyMode::kAsp);
     plan.workers = 2;
     plan.checkpoint_interval = absl::Seconds(20);
+    plan.ttl_seconds = 640;
     REQUIRE_OK(Submit(plan));
     REQUIRE(RunUntil([&] { return !Complete("asp-1").empty(); }, absl::Minutes(2)));
     CrashTask("asp-1", 1);

@@ -31,6 +31,7 @@ void EncodeMembership(const JobMembership& membership, v1::Membership& out) {
   if (membership.learning_rate_factor != 1) {
     out.set_learning_rate_factor(membership.learning_rate_factor);
   }
+  out.set_clock_seconds(membership.clock_seconds);
   for (const Member& member : membership.members) {
     v1::Member& m = *out.add_members();
     m.set_rank(member.rank.value());

@@ -31,6 +31,7 @@ absl::Status JobMembers::Check() const {
     status.Update(absl::DataLossError(
         absl::StrCat("learning_rate_factor: ", factor, ", expected a number in (0, 1]")));
   }
+  status.Update(CheckCount("clock_seconds", membership_.clock_seconds));
   int32_t before = -1;
   for (const Member& member : membership_.members) {
     const int32_t rank = member.rank.value();
@@ -46,12 +47,7 @@ absl::Status JobMembers::Check() const {
   return status;
 }
 
-Member* JobMembers::Find(Rank rank) {
-  for (Member& member : membership_.members) {
-    if (member.rank == rank) return &member;
-  }
-  return nullptr;
-}
+Member* JobMembers::FindToChange(Rank rank) { return const_cast<Member*>(Find(rank)); }
 
 const Member* JobMembers::Find(Rank rank) const {
   for (const Member& member : membership_.members) {
@@ -69,7 +65,7 @@ void JobMembers::Add(Rank rank, Incarnation incarnation, Instant now) {
   Changed(now);
   since_[rank] = membership_.generation;
   const Member fresh{.rank = rank, .incarnation = incarnation};
-  if (Member* earlier = Find(rank)) {
+  if (Member* earlier = FindToChange(rank)) {
     left_out_ = membership_.generation;
     if (!Planted(PlantedBug::kKeepDeadMember)) *earlier = fresh;
     return;
@@ -111,7 +107,7 @@ void JobMembers::Adopt(Instant now) {
 }
 
 void JobMembers::Activate(Rank rank, Iteration start_iteration, Instant now) {
-  Member* member = Find(rank);
+  Member* member = FindToChange(rank);
   member->active = true;
   member->start_iteration = start_iteration;
   Changed(now);
@@ -120,7 +116,7 @@ void JobMembers::Activate(Rank rank, Iteration start_iteration, Instant now) {
 }
 
 void JobMembers::Deactivate(Rank rank, Instant now) {
-  Member* member = Find(rank);
+  Member* member = FindToChange(rank);
   if (member == nullptr || !member->active) return;
   member->active = false;
   Changed(now);
@@ -135,9 +131,10 @@ void JobMembers::SetLearningRateFactor(double factor, Instant now) {
   NoteReady();
 }
 
-bool JobMembers::IsActive(Rank rank) const {
-  const Member* member = Find(rank);
-  return member != nullptr && member->active;
+void JobMembers::SetClock(int64_t seconds, Instant now) {
+  if (membership_.clock_seconds == seconds) return;
+  membership_.clock_seconds = seconds;
+  Changed(now);
 }
 
 bool JobMembers::MayActivate(Rank rank) const {
@@ -146,8 +143,9 @@ bool JobMembers::MayActivate(Rank rank) const {
 }
 
 bool JobMembers::IsReady(Rank rank) const {
-  if (Planted(PlantedBug::kGrantBeforeServersKnow)) return IsActive(rank);
-  return IsActive(rank) && since_.at(rank) == Generation(0);
+  const Member* const member = Find(rank);
+  if (member == nullptr || !member->active) return false;
+  return since_.at(rank) == Generation(0) || Planted(PlantedBug::kGrantBeforeServersKnow);
 }
 
 // The membership of a newer routing table replaces the one of an older table, even if it is lower,
@@ -170,11 +168,6 @@ void JobMembers::NoteReady() {
     Generation& since = since_.at(member.rank);
     if (member.active && since <= applied) since = Generation(0);
   }
-}
-
-Iteration JobMembers::StartIteration(Rank rank) const {
-  const Member* member = Find(rank);
-  return member == nullptr ? Iteration(0) : member->start_iteration;
 }
 
 Generation JobMembers::AppliedBy(const NodeId& server) const {

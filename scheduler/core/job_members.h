@@ -58,14 +58,13 @@ class JobMembers {
   // Updates of all epochs from now on have that learning rate; no work is to be leased before
   // HasLearningRate. No effect if they have it already.
   void SetLearningRateFactor(double factor, Instant now);
+  // The servers are told that the job has trained so long. No effect if they are already.
+  void SetClock(int64_t seconds, Instant now);
   bool HasLearningRate() const { return factor_since_ == Generation(0); }  // Every server.
 
-  bool IsActive(Rank rank) const;
+  const Member* Find(Rank rank) const;  // Null: it is not listed.
   bool MayActivate(Rank rank) const;
   bool IsReady(Rank rank) const;  // Active, and every server knows.
-
-  Iteration StartIteration(
-      Rank rank) const;  // The start of its newest activation; 0 if not listed.
 
   // A server, primary or not, has applied these. Older news change nothing.
   void Acknowledge(const NodeId& server, Generation routing, Generation membership);
@@ -110,8 +109,7 @@ class JobMembers {
 
   // Errors: kDataLoss  members that cannot be: not ascending, or without an entry of since_.
   absl::Status Check() const;
-  Member* Find(Rank rank);
-  const Member* Find(Rank rank) const;
+  Member* FindToChange(Rank rank);  // Null: it is not listed.
   void Changed(Instant now);
   Generation AppliedBy(const NodeId& server) const;  // 0: not the table that made it primary.
   bool IsBehind(const NodeId& server) const { return AppliedBy(server) < membership_.generation; }

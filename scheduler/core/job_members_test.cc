@@ -41,11 +41,11 @@ TEST_CASE(
   CHECK(members.MayActivate(Rank(0)));
 
   members.Activate(Rank(0), Iteration(12), kNow);
-  CHECK(members.IsActive(Rank(0)));
+  CHECK(members.Find(Rank(0))->active);
   CHECK_FALSE(members.IsReady(Rank(0)));
   ApplyAll(members);
   CHECK(members.IsReady(Rank(0)));
-  CHECK(members.StartIteration(Rank(0)) == Iteration(12));
+  CHECK(members.Find(Rank(0))->start_iteration == Iteration(12));
 
   members.Deactivate(Rank(0), kNow);
   CHECK_FALSE(members.IsReady(Rank(0)));

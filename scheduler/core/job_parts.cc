@@ -26,7 +26,11 @@ JobParts::JobParts(const JobPlan& job_plan, std::shared_ptr<const Routing> table
       checkpoints(this),
       training(this, &checkpoints),
       task_watch(this, &training, &exporter),
-      server_watch(this, {&checkpoints, &training, &exporter, &task_watch}, std::move(restore)) {}
+      server_watch(this, {&checkpoints, &training, &exporter, &task_watch}, std::move(restore)) {
+  if (const auto& from = server_watch.recovery().restore()) {
+    SetTrained(from->at.trained, now);
+  }
+}
 
 absl::Status JobParts::Check() const {
   if (state == JobState::kPending || phase == JobPhase::kRecovering) {

@@ -74,6 +74,7 @@ struct JobParts : JobShared {
             exporter, task_watch, revision, desired_version, decisions, membership_seen,
             checkpoints, shards, server_watch);
     training.SerializeWork(archive);
+    archive.Appended(training_time);
     CheckLoaded(archive, [this] { return Check(); });
   }
 

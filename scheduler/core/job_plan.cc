@@ -84,6 +84,7 @@ absl::Status CheckPlan(const JobPlan& plan) {
   if (status.ok()) status.Update(CheckSamples(plan));
   if (status.ok()) status.Update(CheckOwnPace(plan));
   for (const TableSize& table : plan.tables) status.Update(CheckTable(table));
+  status.Update(CheckRange("ttl_seconds", plan.ttl_seconds, 0, kTtlSecondsMax));
   status.Update(CheckCount("checkpoints.every_iterations", plan.checkpoint_iterations, kInt64Max));
   status.Update(CheckRange("checkpoints.keep", plan.checkpoints_kept, 1, kIntMax));
   status.Update(CheckCount("checkpoint floor", plan.checkpoint_floor.value()));

@@ -70,6 +70,8 @@ struct JobPlan {
   // Its tasks run a program each at its own pace: the samples are these runs, sample r that of rank
   // r, in one epoch of batches of one.
   bool own_pace = false;
+  // The smallest time to live of a table's rows, in seconds of training. 0: none has one.
+  int64_t ttl_seconds = 0;
 
   // Whether a log that names this job was written for it, and not for another one that had its id.
   bool HasLog(const JobId& job, const std::string& unique) const {
@@ -86,7 +88,7 @@ struct JobPlan {
             export_path, replicas, log, server_wait, checkpoint_iterations, checkpoint_interval,
             checkpoints_kept, checkpoints_incremental, checkpoint_folder, checkpoint_floor, folders,
             objective, device, submission_id, unique_id);
-    archive.Appended(owner, plugin_rules, own_pace);
+    archive.Appended(owner, plugin_rules, own_pace, ttl_seconds);
     CheckLoaded(archive, [this] { return CheckPlan(*this); });
   }
   friend bool operator==(const JobPlan&, const JobPlan&) = default;

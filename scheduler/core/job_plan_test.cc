@@ -80,6 +80,8 @@ TEST_CASE("Job plan: what the core cannot compute with is refused by field and v
   refused("end of a tensor: 3, expected 5 to", [](JobPlan& p) {
     p.tables[0].tensor_ends = {5, 3};
   });
+  refused("ttl_seconds: 315360001, expected 0 to 315360000",
+          [](JobPlan& p) { p.ttl_seconds = 315'360'001; });
   refused("checkpoints.every_iterations: -1", [](JobPlan& p) { p.checkpoint_iterations = -1; });
   refused("checkpoints.keep: 0, expected 1 to", [](JobPlan& p) { p.checkpoints_kept = 0; });
   refused("checkpoint floor: 18446744073709551615",

@@ -317,6 +317,7 @@ Instant JobRun::NextDeadline() const {
   Instant next = std::min(parts_.task_watch.NextDeadline(), parts_.checkpoints.NextDeadline());
   next = std::min(next, parts_.server_watch.NextDeadline());
   next = std::min(next, parts_.exporter.kept_until().value_or(next));
+  if (!parts_.members.Behind()) next = std::min(next, parts_.training_time.NextTick());
   if (!parts_.server_watch.recovery().active()) {
     next = std::min(next, parts_.training.NextQuiet());
   }
@@ -328,6 +329,7 @@ void JobRun::RestartLimits(Instant now, absl::Duration rejoin) {
   if (parts_.ended()) return;
   parts_.tasks.Restored(now, rejoin);
   parts_.members.Restored(now);
+  parts_.training_time.Skip(now);
   parts_.task_watch.RestartLimits(now);
   parts_.checkpoints.all().Restored(now);
   parts_.server_watch.RestartLimits(now);

@@ -168,6 +168,7 @@ class JobRun {
 
   // Phases (job_run_phases.cc).
   void Advance(Instant now, Events& events);
+  void CountTime(Instant now);
   bool AdvancePhase(Instant now, Events& events);
   bool LeaveStarting(Instant now, Events& events);
   bool AdvanceTraining(Instant now, Events& events);

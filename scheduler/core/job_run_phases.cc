@@ -15,8 +15,21 @@ void JobRun::Advance(Instant now, Events& events) {
   while (!parts_.ended() && !parts_.server_watch.recovery().active() && AdvancePhase(now, events)) {
   }
   if (parts_.ended()) return;
+  CountTime(now);
   parts_.checkpoints.Note(events);
   RefreshAssignments();
+}
+
+// Counts the time in which the job trains, and tells servers the ticks that are over. A server that
+// is behind would have all its time again with a newer membership, so there is none meanwhile.
+void JobRun::CountTime(Instant now) {
+  const JobTraining& training = parts_.training;
+  const bool trains = parts_.phase == JobPhase::kTraining && training.begun() &&
+                      !training.work().paused() && !parts_.server_watch.recovery().active();
+  parts_.training_time.Count(trains, now);
+  if (trains && !parts_.members.Behind()) {
+    parts_.members.SetClock(parts_.training_time.ticks_seconds(), now);
+  }
 }
 
 // Does the work of the phase that is possible now. Returns true if another phase was entered.
@@ -241,7 +254,9 @@ Assignment JobRun::WantedAssignment(const Task& task) const {
     case JobPhase::kCheckpointing:
       if (!parts_.training.IsTraining()) break;
       wanted.paused = parts_.server_watch.recovery().active() || work.paused();
-      wanted.start_iteration = parts_.members.StartIteration(task.rank);
+      if (const Member* member = parts_.members.Find(task.rank)) {
+        wanted.start_iteration = member->start_iteration;
+      }
       work.AddTo(&wanted, task.rank);
       if (!wanted.slots.empty() || !wanted.samples.empty()) wanted.phase = TaskPhase::kTrain;
       break;

@@ -22,7 +22,8 @@ JobShared::JobShared(const JobPlan& job_plan, std::shared_ptr<const Routing> tab
       started(now),
       tasks(plan.workers, options.tasks),
       members(shards.Primaries(), now, first),
-      epochs(plan) {}
+      epochs(plan),
+      training_time(plan.ttl_seconds) {}
 
 bool JobShared::HasBegun() const {
   return epochs.returned() || (phase != JobPhase::kPlacing && phase != JobPhase::kStarting);
@@ -33,6 +34,11 @@ void JobShared::SetPhase(JobPhase next, Events& events) {
   ++decisions;
   ++revision;
   events.push_back(PhaseStarted{plan.id, phase, epochs.epoch()});
+}
+
+void JobShared::SetTrained(absl::Duration trained, Instant now) {
+  training_time.Set(trained);
+  members.SetClock(training_time.ticks_seconds(), now);
 }
 
 }  // namespace capstan::scheduler

@@ -30,6 +30,7 @@
 #include "scheduler/core/messages.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/core/shard_map.h"
+#include "scheduler/core/training_time.h"
 
 namespace capstan::scheduler {
 
@@ -57,6 +58,8 @@ struct JobShared {
   bool HasBegun() const;  // It trains, or has trained, since it was placed.
   // The phase is a decision that users see.
   void SetPhase(JobPhase next, Events& events);
+  // The tables are of a moment at which the job had trained so long.
+  void SetTrained(absl::Duration trained, Instant now);
 
   const JobPlan plan;
   const JobRunOptions options;
@@ -74,6 +77,7 @@ struct JobShared {
   JobMembers members;
   JobMetrics metrics;
   JobEpochs epochs;
+  TrainingTime training_time;
 
   uint64_t revision = 1;         // Grows with every visible change.
   uint64_t desired_version = 1;  // Grows when a daemon is concerned.

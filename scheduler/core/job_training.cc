@@ -49,12 +49,17 @@ void JobTraining::Advance(Instant now) {
 bool JobTraining::Begin(Instant now) {
   const std::vector<Rank> live = job_.tasks.Live();
   const bool possible = std::all_of(live.begin(), live.end(), [this](Rank rank) {
-    return job_.members.IsActive(rank) || job_.members.MayActivate(rank);
+    return IsActive(rank) || job_.members.MayActivate(rank);
   });
   if (live.empty() || !possible || !job_.members.HasLearningRate()) return false;
   begun_ = true;
   ActivateJoiners(now);
   return true;
+}
+
+bool JobTraining::IsActive(Rank rank) const {
+  const Member* const member = job_.members.Find(rank);
+  return member != nullptr && member->active;
 }
 
 // Activates tasks that joined, and tasks that were deactivated when there was no work for them.
@@ -130,6 +135,7 @@ ResumePoint JobTraining::PointNow(CheckpointPause::At moment, Instant now) const
   at.metrics = job_.metrics;
   at.membership = job_.members.membership().generation;
   at.incarnation = job_.tasks.LastIncarnation();
+  at.trained = job_.training_time.trained();
   if (moment == CheckpointPause::At::kBetweenEpochs) {
     job_.epochs.AddTo(&at, JobEpochs::Moment::kAfter, now);
   } else {

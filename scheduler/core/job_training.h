@@ -90,6 +90,7 @@ class JobTraining {
 
  private:
   bool Begin(Instant now);
+  bool IsActive(Rank rank) const;  // It is an active member.
   void PlanQuiet(Instant now);
   void Grant(Instant now);
   void ActivateJoiners(Instant now);

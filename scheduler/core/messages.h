@@ -114,10 +114,13 @@ struct JobMembership {
   std::vector<Member> members;
   Incarnation incarnation_floor = {};  // Incarnations below it are fenced off, whatever their rank.
   double learning_rate_factor = 1;     // The factor of all updates that follow.
+  // How long the job has trained, in whole ticks (TrainingTime). 0: no row has a time to live.
+  int64_t clock_seconds = 0;
   friend bool operator==(const JobMembership&, const JobMembership&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(generation, members, incarnation_floor, learning_rate_factor);
+    archive.Appended(clock_seconds);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/epoch_plan.h"
+#include "scheduler/core/training_time.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -37,6 +38,7 @@ absl::Status CheckResumePoint(const ResumePoint& at, const JobPlan& plan) {
   status.Update(CheckCount("results", static_cast<int64_t>(at.results.size()), at.epoch.value()));
   status.Update(CheckRange("iteration", at.iteration.value(), steps.begin, steps.end));
   status.Update(CheckCount("batches", at.batches));
+  status.Update(CheckTrained(at.trained));
   status.Update(CheckUntrained(at.untrained, samples));
   return status;
 }

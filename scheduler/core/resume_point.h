@@ -33,11 +33,14 @@ struct ResumePoint {
   // The shards have seen these, and refuse older ones.
   Generation membership;
   Incarnation incarnation;  // The highest of a task.
+  // How long the job had trained; counted only where rows have a time to live.
+  absl::Duration trained;
 
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(epoch, iteration, untrained, batches, results, epoch_time, metrics, membership,
             incarnation);
+    archive.Appended(trained);
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/time/duration_text.h"
 
 namespace capstan::scheduler {
@@ -268,8 +269,10 @@ bool ServerWatch::GoBack(Instant now, Events& events) {
   checkpoints_.GoBack(job_.epochs.returned() ? "training is over" : "its shards are lost");
   EndTasks(now, events);
   exporter_.Clear();
+  const auto& restore = recovery_.restore();
+  job_.SetTrained(restore ? restore->at.trained : absl::ZeroDuration(), now);
   job_.members.Fence(job_.tasks.LastIncarnation().Next(), now);
-  events.push_back(WentBack{job_.plan.id, recovery_.restore() ? recovery_.restore()->folder : "",
+  events.push_back(WentBack{job_.plan.id, restore ? restore->folder : "",
                             job_.epochs.returned() ? job_.epochs.BestEpoch() : std::nullopt});
   training_.work().Clear();
   job_.epochs.CancelFinalTest();

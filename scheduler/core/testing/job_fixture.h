@@ -29,7 +29,8 @@ struct JobFixture {
   explicit JobFixture(ConsistencyMode mode, int workers = 2, int64_t test_count = 0,
                       Objective objective = Objective::kClasses,
                       std::optional<RestoreFrom> restore = std::nullopt, bool log = false,
-                      const DecisionPlan& decide = {}, bool own_pace = false) {
+                      const DecisionPlan& decide = {}, bool own_pace = false,
+                      int64_t ttl_seconds = 0) {
     plan.id = "job-1";
     plan.consistency.mode = mode;
     plan.workers = workers;
@@ -47,6 +48,7 @@ struct JobFixture {
     plan.log = log;
     plan.decide = decide;
     plan.own_pace = own_pace;
+    plan.ttl_seconds = ttl_seconds;
     if (own_pace) {
       plan.epochs = 1;
       plan.batch_size = 1;
