@@ -1,6 +1,6 @@
 """Embeddings of any size: a row for each key that was ever pushed, on the servers."""
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 import torch
 
@@ -17,11 +17,14 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
 
     Its rows are no parameters of the module: they are neither in its state_dict nor in a torch
     optimizer, but in the job's model and checkpoints.
+
+    Raises ValueError for another `mode` or `ttl`.
     """
 
     def __init__(self, name: str, dim: int, *, keys: Callable[[Any], torch.Tensor],
                  optimizer: dict[str, Any], mode: str = "sum", initial_std: float = 0.01,
-                 admit_after: int = 0, evict_after_updates: int = 0, rows_max: int = 0,
+                 admit_after: int = 0, evict_after_updates: int = 0,
+                 ttl: Optional[Union[str, float]] = None, rows_max: int = 0,
                  memory_mib: int = 0, buckets: Optional[int] = None) -> None:
         super().__init__()
         if mode not in ("sum", "mean"):
@@ -30,8 +33,8 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
         self._keys = keys
         self.described = _job.described_rows(
             name, dim, initial_std=initial_std, admit_after=admit_after,
-            evict_after_updates=evict_after_updates, rows_max=rows_max, memory_mib=memory_mib,
-            buckets=buckets)
+            evict_after_updates=evict_after_updates, ttl=ttl, rows_max=rows_max,
+            memory_mib=memory_mib, buckets=buckets)
         self._rows: Optional[torch.Tensor] = None  # Of the batch, or of a model: [rows, dim].
         self._group: dict[str, Any] = {"params": [], "lr": optimizer["learning_rate"],
                                        "weight_decay": optimizer.get("weight_decay", 0.0)}

@@ -6,11 +6,13 @@ each worker of that job, where all of it must be the same.
 """
 
 import json
+import math
 import os
 import pathlib
+import re
 import struct
 import zlib
-from typing import Any, Iterable, Optional
+from typing import Any, Iterable, Optional, Union
 
 from capstan._client import Error
 
@@ -20,6 +22,7 @@ RULES = "CAPSTAN_RULES"  # In the tasks: what the script has declared.
 _RULES_BYTES_MAX = 1 << 16  # Linux starts no process with a variable of 128 KiB.
 JOB_FILE = "job.json"
 WEIGHTS_FILE = "initial.safetensors"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}  # In seconds.
 
 
 def folder_to_declare_in() -> Optional[pathlib.Path]:
@@ -86,14 +89,36 @@ def expect_declared(rules: dict[str, Any]) -> None:
                         f"WORLD_SIZE was 1 then, and {WORKERS} is the same in both")
 
 
+def ttl_seconds(ttl: Optional[Union[str, float]]) -> int:
+    """A time to live in whole seconds, from text such as "30d", or from seconds. None: 0.
+
+    Raises ValueError for anything else, and unless it is 60 seconds to 3650 days.
+    """
+    if ttl is None:
+        return 0
+    seconds = math.nan
+    if isinstance(ttl, str):
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", ttl)
+        if found:
+            seconds = float(found[1]) * _UNITS[found[2]]
+    elif isinstance(ttl, (int, float)) and not isinstance(ttl, bool):
+        seconds = ttl
+    if not 60 <= seconds <= 3650 * _UNITS["d"]:
+        raise ValueError(f"ttl is {ttl!r}, expected None, a number of seconds, or a number and one "
+                         "of s, m, h, d, such as '30d', from 60 s to 3650 d")
+    return round(seconds)
+
+
 def described_rows(name: str, dim: int, *, initial_std: float = 0.01, admit_after: int = 0,
-                   evict_after_updates: int = 0, rows_max: int = 0, memory_mib: int = 0,
+                   evict_after_updates: int = 0, ttl: Optional[Union[str, float]] = None,
+                   rows_max: int = 0, memory_mib: int = 0,
                    buckets: Optional[int] = None) -> dict[str, Any]:
     """A table of rows in the job's `program.rows`; the arguments are those of capstan.rows."""
     return {
         "name": name, "dim": dim, "initial_std": initial_std,
         "lifetime": {"admit_after": admit_after, "evict_after_updates": evict_after_updates,
-                     "rows_max": rows_max, "memory_mib": memory_mib},
+                     "ttl_seconds": ttl_seconds(ttl), "rows_max": rows_max,
+                     "memory_mib": memory_mib},
         **({} if buckets is None else {"buckets": buckets}),
     }
 

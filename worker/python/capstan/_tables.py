@@ -4,7 +4,7 @@ import gc
 import operator
 import threading
 import weakref
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional, Union
 
 from capstan import _arrays, _job, _session, optimizers
 from capstan._arrays import Memory
@@ -374,7 +374,8 @@ def table(name: str, initial: Any, *, optimizer: Optional[_session.Rule] = None)
 
 def rows(name: str, dim: int, *, keys: Optional[Callable[[Batch], Any]] = None,
          optimizer: Optional[_session.Rule] = None, initial_std: float = 0.01,
-         admit_after: int = 0, evict_after_updates: int = 0, rows_max: int = 0,
+         admit_after: int = 0, evict_after_updates: int = 0,
+         ttl: Optional[Union[str, float]] = None, rows_max: int = 0,
          memory_mib: int = 0, buckets: Optional[int] = None) -> RowTable:
     """Makes a table of rows by key, before the loop over `batches`.
 
@@ -386,16 +387,20 @@ def rows(name: str, dim: int, *, keys: Optional[Callable[[Batch], Any]] = None,
     admit_after: a key gets a row at its n-th update; before, its gradients are dropped. 0: the
         first.
     evict_after_updates: it loses one that so many updates in a row have not named. 0: never.
+    ttl: it loses one that no update has named for so long while the job trained, or soon after:
+        "30d", a number and one of s, m, h, d, or seconds; at least 60 s. Results then depend on
+        time. None: never.
     rows_max, memory_mib: bounds of the whole table; what was updated longest ago leaves, or lies on
         the servers' disks. 0: none.
     buckets: shards of the table. None: 64.
 
-    Raises Error as `table` does. A job needs a `table` beside its rows.
+    Raises Error as `table` does, ValueError for another `ttl`. A job needs a `table` beside its
+    rows.
     """
     return _current()._add_rows(
         _job.described_rows(name, dim, initial_std=initial_std, admit_after=admit_after,
-                            evict_after_updates=evict_after_updates, rows_max=rows_max,
-                            memory_mib=memory_mib, buckets=buckets),
+                            evict_after_updates=evict_after_updates, ttl=ttl,
+                            rows_max=rows_max, memory_mib=memory_mib, buckets=buckets),
         keys, optimizer or optimizers.SGD(0.01))
 
 

@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import pathlib
+import re
 import struct
 import tempfile
 import threading
@@ -138,6 +139,17 @@ class DeclareTest(TablesCase):
         self.assertEqual(job["optimizer"], optimizers.Adam(0.5))
         self.assertEqual(program["optimizers"], [optimizers.SGD(0.01), optimizers.Adagrad(0.05)])
         self.assertEqual([list(initial["w"]), initial["b"].tolist()], [[1, 2], [[3], [4]]])
+
+    def test_a_time_to_live_is_text_or_seconds(self):
+        for ttl, seconds in ((None, 0), ("60s", 60), ("90m", 5400), ("1.5h", 5400),
+                             ("30d", 2_592_000), (60, 60), (99.6, 100), ("3650d", 315_360_000)):
+            described = _job.described_rows("ads", 4, ttl=ttl)
+            self.assertEqual(described["lifetime"]["ttl_seconds"], seconds, ttl)
+        capstan.init()
+        for ttl in ("59s", "3651d", "30", "d", "30 d", "-1d", "1e3s", "30w", "", 0, -60, 59.9,
+                    float("nan"), float("inf"), True, b"30d", [60]):
+            self.refused(re.escape(f"ttl is {ttl!r}, expected None, a number of seconds, or"),
+                         capstan.rows, "ads", 4, ttl=ttl)
 
     def test_what_is_wrong_is_refused(self):
         zeros = array.array("f", [0, 0])

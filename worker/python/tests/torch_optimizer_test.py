@@ -196,10 +196,15 @@ class TorchOptimizerTest(unittest.TestCase):
         job = self.declared(self.groups)
         self.assertEqual(job["program"]["rows"], [{
             "name": "ads", "dim": 2, "initial_std": 0, "optimizer": 2,
-            "lifetime": {"admit_after": 3, "evict_after_updates": 0, "rows_max": 0,
-                         "memory_mib": 0}}])
+            "lifetime": {"admit_after": 3, "evict_after_updates": 0, "ttl_seconds": 0,
+                         "rows_max": 0, "memory_mib": 0}}])
         self.assertEqual(job["program"]["optimizers"][1]["learning_rate"], 0.05)
         self.assertEqual(len(job["program"]["parameters"]), 4)
+
+    def test_an_embedding_may_have_a_time_to_live(self):
+        self.net.add_module("ads", self.bag(ttl="30d"))
+        lifetime = self.declared(self.groups)["program"]["rows"][0]["lifetime"]
+        self.assertEqual(lifetime["ttl_seconds"], 2_592_000)
 
     def test_a_rule_of_a_plugin_is_declared_by_its_name(self):
         rule = optimizers.Plugin("signum", 0.5, [0.75], weight_decay=0.25)
