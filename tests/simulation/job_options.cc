@@ -24,7 +24,8 @@ std::string Describe(const RowLifetime& lifetime) {
   if (lifetime == RowLifetime()) return "";
   return absl::StrCat(", admitted after ", lifetime.admit_after, " of ", lifetime.admission_keys,
                       " keys with ", lifetime.admit_probability, ", evicted after ",
-                      lifetime.evict_after_updates, " or beyond ", lifetime.rows_max);
+                      lifetime.evict_after_updates, " updates, ", lifetime.ttl_seconds,
+                      " s or beyond ", lifetime.rows_max);
 }
 
 }  // namespace
@@ -82,6 +83,14 @@ void DrawBackups(Prng prng, JobOptions& job) {
   job.optimizer = 0;
   job.table_elements.resize(1);
   job.row_lifetime = RowLifetime();
+}
+
+// Under BSP the result must not depend on time, as the reference trainer has none. Elsewhere only
+// the version of a table is checked whose rows come and go, so rows that stay are left alone.
+void DrawTtl(Prng prng, JobOptions& job) {
+  const bool may_leave = job.row_lifetime != RowLifetime();
+  if (job.mode == ConsistencyMode::kBsp || !may_leave || !prng.Chance(0.3)) return;
+  job.row_lifetime.ttl_seconds = prng.Between(1, 6);
 }
 
 void DrawPushRoom(Prng prng, JobOptions& job) {

@@ -20,6 +20,7 @@ struct RowLifetime {
   int64_t admission_keys = 0;
   float admit_probability = 1.0f;
   int32_t evict_after_updates = 0;
+  int64_t ttl_seconds = 0;
   int64_t rows_max = 0;
   friend bool operator==(const RowLifetime&, const RowLifetime&) = default;
 };
@@ -95,6 +96,7 @@ void DrawJob(Prng& prng, const JobPlaces& places, JobOptions& job);
 void DrawPace(Prng& prng, absl::Duration time, double longest, JobOptions& job);
 void DrawSparse(Prng& prng, JobOptions& job);   // Makes its first table a sparse one.
 void DrawBackups(Prng prng, JobOptions& job);   // Makes some BSP jobs wait for fewer slots.
+void DrawTtl(Prng prng, JobOptions& job);       // Gives the rows of some jobs a time to live.
 void DrawPushRoom(Prng prng, JobOptions& job);  // Makes the pushes of some jobs wait for room.
 void DrawOwnPace(Prng prng, JobOptions& job);   // Makes the tasks of some ASP jobs programs.
 // A log, or a checkpoint to go back to.

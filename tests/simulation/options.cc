@@ -34,6 +34,7 @@ constexpr uint64_t kSuccessorStream = 53;
 constexpr uint64_t kBackupsStream = 54;
 constexpr uint64_t kPushRoomStream = 55;
 constexpr uint64_t kOwnPaceStream = 59;
+constexpr uint64_t kTtlStream = 60;
 constexpr double kHeavyLoss = 0.3;
 constexpr absl::Duration kLongestBatch = absl::Minutes(4);
 constexpr absl::Duration kQuickIteration = absl::Milliseconds(300);
@@ -344,9 +345,11 @@ Options DrawOptions(uint64_t seed) {
   DrawLostSuccessor(Prng(seed).Fork(kSuccessorStream), options);
   DrawBackups(Prng(seed).Fork(kBackupsStream), options.job);
   DrawPushRoom(Prng(seed).Fork(kPushRoomStream), options.job);
+  DrawTtl(Prng(seed).Fork(kTtlStream), options.job);
   for (JobOptions& more : options.more_jobs) {
     DrawBackups(Prng(more.seed).Fork(kBackupsStream), more);
     DrawPushRoom(Prng(more.seed).Fork(kPushRoomStream), more);
+    DrawTtl(Prng(more.seed).Fork(kTtlStream), more);
   }
   DrawOwnPaces(seed, options);
   DrawPutBack(options);

@@ -35,6 +35,7 @@ std::string Difference(const v1::ShardSnapshot& a, const v1::ShardSnapshot& b) {
     return "stamps, counts of pushes or counts of rows";
   }
   if (a.state().membership_generation() != b.state().membership_generation()) return "membership";
+  if (!AreEqual(a.state().ticks(), b.state().ticks())) return "ticks";
   if (!AreEqual(a.state().members(), b.state().members())) return "clocks";
   if (!AreEqual(a.state().push_marks(), b.state().push_marks())) return "push marks or fences";
   return "";

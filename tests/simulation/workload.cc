@@ -22,6 +22,7 @@ void SetRowLifetime(const RowLifetime& lifetime, v1::SparseSpec* spec) {
   spec->set_admission_keys(lifetime.admission_keys);
   spec->set_admit_probability(lifetime.admit_probability);
   spec->set_evict_after_updates(lifetime.evict_after_updates);
+  spec->set_ttl_seconds(lifetime.ttl_seconds);
   spec->set_rows_max(lifetime.rows_max);
 }
 
@@ -141,6 +142,7 @@ scheduler::JobPlan MakePlan(const JobOptions& job) {
   plan.test_count = job.test_count;
   plan.objective = Objective::kClicks;
   plan.own_pace = job.own_operations > 0;
+  plan.ttl_seconds = job.row_lifetime.ttl_seconds;
   plan.export_path = FolderOf("export", job);
   plan.replicas = job.replicas;
   plan.log = job.log;
