@@ -317,7 +317,8 @@ Instant JobRun::NextDeadline() const {
   Instant next = std::min(parts_.task_watch.NextDeadline(), parts_.checkpoints.NextDeadline());
   next = std::min(next, parts_.server_watch.NextDeadline());
   next = std::min(next, parts_.exporter.kept_until().value_or(next));
-  if (!parts_.members.Behind()) next = std::min(next, parts_.training_time.NextTick());
+  const Instant tick = parts_.training_time.NextTick();
+  if (tick < next && !parts_.members.Behind()) next = tick;
   if (!parts_.server_watch.recovery().active()) {
     next = std::min(next, parts_.training.NextQuiet());
   }

@@ -23,6 +23,7 @@ void JobRun::Advance(Instant now, Events& events) {
 // Counts the time in which the job trains, and tells servers the ticks that are over. A server that
 // is behind would have all its time again with a newer membership, so there is none meanwhile.
 void JobRun::CountTime(Instant now) {
+  if (parts_.plan.ttl_seconds == 0) return;
   const JobTraining& training = parts_.training;
   const bool trains = parts_.phase == JobPhase::kTraining && training.begun() &&
                       !training.work().paused() && !parts_.server_watch.recovery().active();
