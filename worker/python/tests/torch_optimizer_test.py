@@ -136,8 +136,7 @@ class TorchOptimizerTest(unittest.TestCase):
 
     def test_a_group_has_its_own_rule(self):
         job = self.declared(self.groups)
-        self.assertEqual(job["optimizer"],
-                         {"sgd": {}, "learning_rate": 0.5, "weight_decay": 0.1})
+        self.assertEqual(job["optimizer"], {"sgd": {}, "learning_rate": 0.5, "weight_decay": 0.1})
         self.assertEqual(job["program"]["optimizers"],
                          [{"sgd": {}, "learning_rate": 0.25, "weight_decay": 0}])
         self.assertEqual([tensor.get("optimizer", 0) for tensor in job["program"]["parameters"]],
