@@ -217,7 +217,7 @@ void Frame(std::string* out, bool with_accuracy) {
 
 // Says what the plot shows beside the training loss.
 struct Shown {
-  bool accuracy = true;  // Of either split.
+  bool accuracy = true;  // One of the splits has accuracies.
   bool training_accuracy = false;
   bool test = false;
   bool test_accuracy = false;

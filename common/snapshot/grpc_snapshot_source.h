@@ -26,7 +26,8 @@ class GrpcSnapshotSource final : public SnapshotSource {
     absl::Duration call_timeout = absl::Seconds(5);  // Beside what the scheduler is to wait.
     absl::Duration close_timeout = absl::Seconds(1);
     const Credentials* credentials = nullptr;  // Null: plain text. Outlives the source.
-    // That of a task that reads its own job (common/security/capability.h). Empty: no task reads.
+    // The caller's capability, if it is a task of the job (common/security/capability.h). Empty: it
+    // is none.
     std::string capability;
   };
   explicit GrpcSnapshotSource(Options options) : options_(std::move(options)) {}

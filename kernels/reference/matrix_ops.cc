@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "common/random/philox.h"
@@ -53,7 +54,7 @@ double NormalBelow(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
 double NormalDensity(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0)); }
 
-// An element of the output of an element-wise op.
+// Returns an element of the output of an element-wise op; of another op, NaN.
 double ElementOf(OpKind kind, double a, double b) {
   switch (kind) {
     case OpKind::kReluForward:
@@ -64,8 +65,10 @@ double ElementOf(OpKind kind, double a, double b) {
       return a * NormalBelow(a);
     case OpKind::kGeluBackward:
       return b * (NormalBelow(a) + a * NormalDensity(a));
-    default:
+    case OpKind::kAdd:
       return a + b;
+    default:
+      return std::numeric_limits<double>::quiet_NaN();
   }
 }
 
