@@ -11,7 +11,7 @@
 #include "common/random/philox.h"
 #include "common/sparse/key_batch.h"
 #include "common/status/status_macros.h"
-#include "common/types/not_finite.h"
+#include "common/types/finite_values.h"
 
 namespace capstan::worker {
 namespace {
@@ -19,15 +19,13 @@ namespace {
 constexpr uint64_t kBatchStream = 4;
 constexpr uint64_t kTestBatchStream = 5;
 
-// Copies `from` times `scale`; returns whether all are finite. Both loops can be vectorised.
-bool CopyScaled(absl::Span<const float> from, float scale, float* to) {
-  uint32_t wrong = 0;
-  for (size_t i = 0; i < from.size(); ++i) {
-    const float value = from[i] * scale;
-    wrong |= IsNotFinite(value);
-    to[i] = value;
-  }
-  return wrong == 0;
+bool HasSamples(const Work& work) {
+  const bool has = work.kind == Work::Kind::kTrain || work.kind == Work::Kind::kEvaluate;
+  return has && !work.positions.empty();
+}
+
+bool HaveSameSamples(const Work& a, const Work& b) {
+  return a.kind == b.kind && a.epoch == b.epoch && a.positions == b.positions;
 }
 
 bool NamesKeys(ProgramWork::Kind kind) {
@@ -215,7 +213,8 @@ void ProgramComputation::Fail(absl::Status error) {
 }
 
 void ProgramComputation::FailLocked(absl::Status error) {
-  if (failure_.ok() && !offer_.has_value()) idle_failure_ = error;
+  const bool idle = !offer_.has_value() || !offer_->awaited;
+  if (failure_.ok() && idle) idle_failure_ = error;
   failure_.Update(std::move(error));
   offer_.reset();
   TellChanged();
@@ -286,23 +285,45 @@ AllTableKeys ProgramComputation::NoKeys() const {
   return keys;
 }
 
-absl::Status ProgramComputation::AskForKeys(const Work& work, AllTableKeys* keys) {
+ProgramComputation::Offer ProgramComputation::QuestionOf(const Work& work) {
   Offer question = OfferOf(work);
   question.batch.work.kind = work.kind == Work::Kind::kTrain ? ProgramWork::Kind::kNameKeys
                                                              : ProgramWork::Kind::kNameTestKeys;
-  question.keys = keys;
+  question.keys = std::make_shared<AllTableKeys>(NoKeys());
+  return question;
+}
+
+absl::StatusOr<AllTableKeys> ProgramComputation::KeysOf(const Work& work) {
   absl::MutexLock lock(&mutex_);
-  return Await(std::move(question));
+  CAPSTAN_RETURN_IF_ERROR(AwaitNoOffer());
+  const std::optional<KeysAhead> ahead = std::exchange(ahead_, std::nullopt);
+  if (ahead.has_value() && HaveSameSamples(ahead->work, work)) return *ahead->keys;
+  Offer question = QuestionOf(work);
+  const std::shared_ptr<AllTableKeys> keys = question.keys;
+  CAPSTAN_RETURN_IF_ERROR(Await(std::move(question)));
+  return *keys;
+}
+
+void ProgramComputation::AskAhead() {
+  const auto is_later = [this](const Work& work) {
+    return HasSamples(work) && !HaveSameSamples(work, pulled_work_);
+  };
+  const auto next = std::find_if(planned_.begin(), planned_.end(), is_later);
+  if (!has_rows_ || ahead_.has_value() || next == planned_.end()) return;
+  Offer question = QuestionOf(*next);
+  question.awaited = false;
+  ahead_ = {.work = *next, .keys = question.keys};
+  Post(std::move(question));
 }
 
 absl::StatusOr<AllTableKeys> ProgramComputation::BeginPull(const Work& work,
                                                            const std::vector<Work>& upcoming,
                                                            TableArrays* parameters) {
   planned_ = upcoming;
+  pulled_work_ = work;
   AllTableKeys keys = NoKeys();
-  const bool has_samples = work.kind == Work::Kind::kTrain || work.kind == Work::Kind::kEvaluate;
-  if (has_rows_ && has_samples && !work.positions.empty()) {
-    CAPSTAN_RETURN_IF_ERROR(AskForKeys(work, &keys));
+  if (has_rows_ && HasSamples(work)) {
+    CAPSTAN_ASSIGN_OR_RETURN(keys, KeysOf(work));
   }
   MakeRoom(keys, parameters);
   parameters_ = parameters;
@@ -370,24 +391,34 @@ ProgramComputation::Offer ProgramComputation::OfferOf(const Work& work) {
   return offer;
 }
 
-absl::Status ProgramComputation::Await(Offer offer) {
-  CAPSTAN_RETURN_IF_ERROR(failure_);
+void ProgramComputation::Post(Offer offer) {
   offer_ = std::move(offer);
   offer_->batch.work.samples = offer_->batch.samples;
   for (Batch& later : offer_->upcoming) {
     later.work.samples = later.samples;
     offer_->upcoming_works.push_back(later.work);
   }
+}
+
+absl::Status ProgramComputation::AwaitNoOffer() {
+  if (offer_.has_value()) offer_->awaited = true;
   const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !offer_.has_value(); };
   // The program's own time; the scheduler's watch over tasks bounds it.
   mutex_.Await(absl::Condition(&over));
   return failure_;
 }
 
+absl::Status ProgramComputation::Await(Offer offer) {
+  CAPSTAN_RETURN_IF_ERROR(AwaitNoOffer());  // A question may be under way.
+  Post(std::move(offer));
+  return AwaitNoOffer();
+}
+
 absl::StatusOr<WorkResult> ProgramComputation::Compute(Offer offer) {
   absl::MutexLock lock(&mutex_);
   result_.reset();
   CAPSTAN_RETURN_IF_ERROR(Await(std::move(offer)));
+  AskAhead();
   return *result_;
 }
 

@@ -10,8 +10,10 @@
 //
 // A work is offered once it is certain and its parameters are here; they stay as they are until the
 // program has released the gradient, or has finished. If there are rows, the next work's keys are
-// asked for before that, so that they are pulled meanwhile; a work that is given up is never
-// offered. Works without samples are answered by the task's thread itself.
+// asked for before that, so that they are pulled meanwhile, and those of the one after it when the
+// work is finished, so that the program makes that batch while the task waits for servers. A work
+// that is given up is never offered. Works without samples are answered by the task's thread
+// itself.
 // At own pace the only work is the run of the program: BeginRun offers it, Finish ends it, and the
 // program's threads push and pull by Tables meanwhile.
 // Thread safety: one thread uses the methods of Computation, and one the program's; Tables may be
@@ -104,8 +106,8 @@ class ProgramComputation final : public Computation {
   void Fail(absl::Status error);
   // The program leaves: it fails, unless it has finished its run.
   void Leave();
-  // The error of a Fail, or of Leave, without a current work: nothing that the task computes
-  // returns it. OK: there was none.
+  // The error of a Fail, or of Leave, while the task waits for no work of the program: nothing that
+  // it computes returns it. OK: there was none.
   absl::Status idle_failure() const;
 
   // ---- The task's thread.
@@ -143,22 +145,34 @@ class ProgramComputation final : public Computation {
     Batch batch;
     std::vector<Batch> upcoming;
     std::vector<ProgramWork> upcoming_works;  // The works of `upcoming`.
-    AllTableKeys* keys = nullptr;             // A question for keys fills them in.
+    std::shared_ptr<AllTableKeys> keys;       // A question for keys fills them in.
     const TableArrays* parameters = nullptr;
     TableArrays* gradient = nullptr;  // Null: an evaluation.
     const GradientPartReady* ready = nullptr;
     float scale = 1.0f;  // From a mean over the samples to the work's part of the iteration's.
     bool taken = false;
+    bool awaited = true;  // The task's thread waits for its end.
+  };
+  // The keys of a work that were asked for before its pull.
+  struct KeysAhead {
+    Work work;
+    std::shared_ptr<AllTableKeys> keys;
   };
 
   void MakeRoom(const AllTableKeys& keys, TableArrays* arrays) const;
   AllTableKeys NoKeys() const;
   Batch BatchOf(const Work& work);
   Offer OfferOf(const Work& work);
-  absl::Status AskForKeys(const Work& work, AllTableKeys* keys);
+  Offer QuestionOf(const Work& work);
+  // The keys of a work, once the program has named them.
+  absl::StatusOr<AllTableKeys> KeysOf(const Work& work);
+  // Asks for the keys of the work after the one whose keys are known, and does not wait.
+  void AskAhead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Offers a work, and waits until the program has finished it.
   absl::StatusOr<WorkResult> Compute(Offer offer);
   void FailLocked(absl::Status error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Post(Offer offer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // REQUIRES: there is no offer.
+  absl::Status AwaitNoOffer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // Returns failure_.
   absl::Status Await(Offer offer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishRun() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -181,6 +195,8 @@ class ProgramComputation final : public Computation {
   EpochOrder order_;
   const TableArrays* parameters_ = nullptr;
   std::vector<Work> planned_;  // As the task last knew it.
+  Work pulled_work_;           // The one of the last pull.
+  std::optional<KeysAhead> ahead_;
   // With rows: what was pulled last, and what the work in training has of it.
   AllTableKeys pulled_keys_, training_keys_;
   bool pulled_is_taken_ = true;

@@ -304,6 +304,78 @@ TEST_CASE("ProgramComputation: the keys of a batch to be evaluated are asked for
   REQUIRE_OK(result.status());
 }
 
+// The program names one key and finishes the question. Returns the batch's seed.
+uint64_t NameOneKey(ProgramComputation* computation, int64_t key) {
+  const auto asked = computation->Next(absl::InfiniteDuration());
+  REQUIRE_OK(asked.status());
+  REQUIRE((*asked)->kind == ProgramWork::Kind::kNameKeys);
+  const uint64_t seed = (*asked)->seed;
+  std::vector<int64_t> places(1);
+  REQUIRE_OK(computation->NameKeys(kAds, {key}, absl::MakeSpan(places)));
+  REQUIRE_OK(computation->Finish(0, 0));
+  return seed;
+}
+
+// The seed of the batch that a task without a plan asks about.
+uint64_t SeedOfBatch(const Work& work) {
+  ProgramComputation computation(JobWithRows());
+  TableArrays parameters;
+  KeyQuestion question(&computation, work, &parameters);
+  return NameOneKey(&computation, 1);
+}
+
+// The task has trained its first work, and knows what comes after it.
+struct TaskWithAPlan {
+  explicit TaskWithAPlan(ProgramComputation* computation) {
+    std::thread task([&] {
+      REQUIRE_OK(computation->BeginPull(plan[0], plan, &parameters).status());
+      computation->BeginTraining(plan[0], &parameters, &gradient);
+      REQUIRE_OK(computation->Train(plan[0], &gradient, [](int64_t) {}).status());
+    });
+    NameOneKey(computation, 5);
+    REQUIRE_OK(computation->Next(absl::InfiniteDuration()).status());
+    REQUIRE_OK(computation->Finish(1, 0));
+    task.join();
+  }
+  const std::vector<Work> plan = {TrainingWork(0, 2, 2), TrainingWork(2, 4, 2),
+                                  TrainingWork(4, 6, 2)};
+  TableArrays parameters;
+  GradientArrays gradient;
+};
+
+TEST_CASE("ProgramComputation: keys are asked for ahead while the task waits for servers") {
+  ProgramComputation computation(JobWithRows());
+  TaskWithAPlan task(&computation);
+  SECTION("and its next pull has them") {
+    CHECK(NameOneKey(&computation, 7) == SeedOfBatch(task.plan[1]));
+    const auto keys = computation.BeginPull(task.plan[1], {}, &task.parameters);
+    REQUIRE_OK(keys.status());
+    CHECK(keys->at(kAds).batch->keys == std::vector<uint64_t>{7});
+  }
+  SECTION("and its next pull waits for them") {
+    KeyQuestion question(&computation, task.plan[1], &task.parameters);
+    CHECK(NameOneKey(&computation, 7) == SeedOfBatch(task.plan[1]));
+    question.Join();
+    REQUIRE_OK(question.keys.status());
+    CHECK(question.keys->at(kAds).batch->keys == std::vector<uint64_t>{7});
+  }
+  SECTION("and for others if the plan was changed") {
+    CHECK(NameOneKey(&computation, 7) == SeedOfBatch(task.plan[1]));
+    KeyQuestion question(&computation, task.plan[2], &task.parameters);
+    CHECK(NameOneKey(&computation, 8) == SeedOfBatch(task.plan[2]));
+    question.Join();
+    REQUIRE_OK(question.keys.status());
+    CHECK(question.keys->at(kAds).batch->keys == std::vector<uint64_t>{8});
+  }
+  SECTION("and a failure meanwhile is one that no work returns") {
+    REQUIRE_OK(computation.Next(absl::InfiniteDuration()).status());
+    computation.Fail(absl::InvalidArgumentError("KeyError: x"));
+    CHECK_STATUS(computation.idle_failure(), absl::StatusCode::kInvalidArgument, "KeyError: x");
+    CHECK_STATUS(computation.BeginPull(task.plan[1], {}, &task.parameters).status(),
+                 absl::StatusCode::kInvalidArgument, "KeyError: x");
+  }
+}
+
 TEST_CASE("ProgramComputation: a pull without samples asks for no keys") {
   ProgramComputation computation(JobWithRows());
   TableArrays parameters;

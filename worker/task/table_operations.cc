@@ -7,18 +7,10 @@
 #include "common/sparse/key_batch.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "common/types/not_finite.h"
+#include "common/types/finite_values.h"
 
 namespace capstan::worker {
 namespace {
-
-
-// The loop can be vectorised.
-bool AllFinite(absl::Span<const float> values) {
-  uint32_t wrong = 0;
-  for (const float value : values) wrong |= IsNotFinite(value);
-  return wrong == 0;
-}
 
 TableKeys KeysOf(absl::Span<const int64_t> keys, const v1::TableSpec& table,
                  std::vector<uint32_t>* places) {

@@ -381,7 +381,7 @@ def rows(name: str, dim: int, *, keys: Optional[Callable[[Batch], Any]] = None,
 
     name: 1 to 64 letters, digits, '_', '.' and '-'. dim: floats a row.
     keys: the keys that a batch needs: int64, of any shape, repeated or not. It is asked before the
-        batch is computed, and often before the one in front of it. A job with own_pace needs none.
+        batch is computed, and often one or two batches earlier. A job with own_pace needs none.
     optimizer: a rule of capstan.optimizers. Default: SGD(0.01).
     initial_std: standard deviation of new rows.
     admit_after: a key gets a row at its n-th update; before, its gradients are dropped. 0: the

@@ -247,6 +247,17 @@ class TorchOptimizerTest(unittest.TestCase):
             bag(keys).square().sum().backward()
             plain(torch.tensor([[0, 1, 0], [2, 2, 3]])).square().sum().backward()
             self.assertTrue(torch.equal(bag.gradient(), plain.weight.grad))
+            for flat, offsets in ((named.view(-1, 1), None),
+                                  (named, torch.tensor([0, 0, 3])),  # The first bag is empty.
+                                  (torch.tensor([5, 5, -1]), torch.tensor([0]))):
+                bag.take(rows.clone(), named, places)
+                plain.weight.grad = None
+                ours = bag(flat, offsets)
+                theirs = plain(bag._places_of(flat), offsets)
+                self.assertTrue(torch.equal(ours, theirs))
+                ours.square().sum().backward()
+                theirs.square().sum().backward()
+                self.assertTrue(torch.equal(bag.gradient(), plain.weight.grad))
         bag.take(rows.clone(), named, places)
         bags = bag(named, torch.tensor([0, 2]))
         self.assertTrue(torch.equal(bags, torch.tensor([[4.0, 5.0], [4.0, 5.0]])))
