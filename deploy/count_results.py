@@ -28,7 +28,8 @@ def read_results(lines):
             results[completed] = "skipped"
         summary = label_of(event, "testSummary")
         if summary:
-            status = event["testSummary"].get("overallStatus")
+            # A build that was interrupted has none.
+            status = event.get("testSummary", {}).get("overallStatus")
             results[summary] = "passed" if status in ("PASSED", "FLAKY") else "failed"
     return results
 

@@ -10,7 +10,7 @@ namespace capstan {
 
 bool AllFinite(absl::Span<const float> values);
 
-// Writes each value times `scale` to `to`, [values.size()]; returns whether all products are finite.
+// Writes each value times `scale` to `to`, [values.size()]; returns whether all of them are finite.
 // REQUIRES: the two do not overlap.
 bool CopyScaled(absl::Span<const float> values, float scale, float* to);
 

@@ -235,33 +235,6 @@ class TorchOptimizerTest(unittest.TestCase):
         self.refused("the model has no parameter that requires a gradient, expected None",
                      lambda: self.declared(lambda: rule))
 
-    def test_an_embedding_computes_what_torchs_does(self):
-        keys = torch.tensor([[7, -1, 7], [5, 5, 9]])
-        rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
-        named = torch.tensor([9, 7, -1, 5])
-        places = torch.tensor([3, 0, 1, 2])
-        for mode in ("sum", "mean"):
-            bag = self.bag(mode=mode)
-            bag.take(rows.clone(), named, places)
-            plain = torch.nn.EmbeddingBag.from_pretrained(rows, freeze=False, mode=mode)
-            bag(keys).square().sum().backward()
-            plain(torch.tensor([[0, 1, 0], [2, 2, 3]])).square().sum().backward()
-            self.assertTrue(torch.equal(bag.gradient(), plain.weight.grad))
-            for flat, offsets in ((named.view(-1, 1), None),
-                                  (named, torch.tensor([0, 0, 3])),  # The first bag is empty.
-                                  (torch.tensor([5, 5, -1]), torch.tensor([0]))):
-                bag.take(rows.clone(), named, places)
-                plain.weight.grad = None
-                ours = bag(flat, offsets)
-                theirs = plain(bag._places_of(flat), offsets)
-                self.assertTrue(torch.equal(ours, theirs))
-                ours.square().sum().backward()
-                theirs.square().sum().backward()
-                self.assertTrue(torch.equal(bag.gradient(), plain.weight.grad))
-        bag.take(rows.clone(), named, places)
-        bags = bag(named, torch.tensor([0, 2]))
-        self.assertTrue(torch.equal(bags, torch.tensor([[4.0, 5.0], [4.0, 5.0]])))
-
     def test_a_model_is_loaded(self):
         self.net.add_module("ads", self.bag())
         tensors = [(name, tensor.shape, torch.full_like(tensor, 2.0, dtype=torch.float32))
@@ -286,16 +259,6 @@ class TorchOptimizerTest(unittest.TestCase):
             rows.unlink()
             self.refused("there is no file .*rows-ads.safetensors",
                          lambda: capstan.torch.load(self.net, folder))
-
-    def test_an_embedding_refuses_what_it_cannot_look_up(self):
-        bag = self.bag()
-        self.refused("'ads' has rows only in the loop", lambda: bag(torch.tensor([[1]])))
-        bag.take(torch.zeros(1, 2), torch.tensor([4]), torch.tensor([0]))
-        self.refused("key 3 is looked up, and `keys` has not named it",
-                     lambda: bag(torch.tensor([[4, 3]])))
-        self.refused("keys are torch.float32, expected", lambda: bag(torch.tensor([[4.0]])))
-        self.refused("keys are list, expected", lambda: bag.keys_of([[4]]))
-        self.refused("mode is 'max'", lambda: self.bag(mode="max"))
 
     def test_embeddings_alone_need_no_torch_optimizer(self):
         self.net = torch.nn.ModuleDict({"ads": self.bag()})
