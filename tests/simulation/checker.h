@@ -105,6 +105,8 @@ class Checker {
   }
   virtual void ReportTaken(const scheduler::TaskReport& report) { static_cast<void>(report); }
   virtual void RoutingSent(const scheduler::Routing& routing) { static_cast<void>(routing); }
+  // It is durable, and the scheduler ended before anybody was sent it.
+  virtual void RoutingWritten(const scheduler::Routing& routing) { static_cast<void>(routing); }
   virtual void MembershipSent(const JobId& job, const scheduler::JobMembership& membership) {
     static_cast<void>(job), static_cast<void>(membership);
   }

@@ -40,6 +40,7 @@ class Liveness final : public Checker {
 
   void Happened(const scheduler::Event& event) override;
   void RoutingSent(const scheduler::Routing& routing) override;
+  void RoutingWritten(const scheduler::Routing& routing) override { RoutingSent(routing); }
   void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
                 const absl::btree_map<TableId, Version>& versions) override;
   void ModelIsWhole() override { known_.whole = true; }
@@ -92,7 +93,7 @@ class Liveness final : public Checker {
   absl::btree_set<NodeId> failed_;  // Servers that failed for the job, because of their disks.
   absl::btree_map<NodeId, Instant> held_;  // Since when a server has had copies of the job.
   struct Known {
-    scheduler::Routing routing;  // The newest that was sent.
+    scheduler::Routing routing;  // The newest that was sent, or written by a scheduler that ended.
     bool started = false;        // The job has its places.
     bool trained = false;        // Has begun to.
     bool checkpointed = false;   // One is complete.

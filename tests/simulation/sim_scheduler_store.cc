@@ -27,6 +27,11 @@ bool SimScheduler::WriteStore(const std::vector<scheduler::StoreWrite>& writes,
     for (const Step& step : steps) {
       for (const scheduler::Event& event : step.actions.events) TellCheckers(event);
     }
+    for (const auto& job : world_->jobs) {
+      const auto routing = core_->jobs().RoutingOf(job->id());
+      if (!routing.ok()) continue;
+      job->Tell([&](Checker& checker) { checker.RoutingWritten(**routing); });
+    }
   }
   process_.Kill();
   world_->TroubleFor(kStartedAgain);
