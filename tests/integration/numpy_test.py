@@ -94,12 +94,13 @@ class NumpyTest(programs.ProgramCase):
         places = places.reshape(data.keys.shape)
         weights = numpy.zeros(tables_program.FEATURES, "f4")
         rows = numpy.zeros((len(known), 1), "f4")
-        for line in map(json.loads, lines):
+        for iteration, line in enumerate(map(json.loads, lines)):
+            rate = tables_program.RATE * tables_program.FACTOR**(iteration // tables_program.EVERY)
             samples = line["samples"]
             loss, of_weights, of_rows = tables_program.gradients_of(
                 weights, rows, places[samples], data.features[samples], data.labels[samples])
-            weights -= tables_program.RATE * of_weights
-            rows -= tables_program.RATE * of_rows
+            weights -= rate * of_weights
+            rows -= rate * of_rows
             losses.append(float(loss))
         return losses, weights, dict(zip(known.tolist(), rows))
 

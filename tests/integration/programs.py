@@ -64,9 +64,10 @@ def declared(keep, command, workers=1):
         subprocess.run(command, env={**environment(), **declare}, check=True,
                        timeout=cluster.DEADLINE_SECONDS)
         job = json.loads(pathlib.Path(folder, "job.json").read_text())
-        weights = keep / f"{pathlib.Path(folder).name}.safetensors"
-        pathlib.Path(job["training"]["initial_weights"]).rename(weights)
-    job["training"]["initial_weights"] = str(weights)
+        if "initial_weights" in job["training"]:  # All but rows alone.
+            weights = keep / f"{pathlib.Path(folder).name}.safetensors"
+            pathlib.Path(job["training"]["initial_weights"]).rename(weights)
+            job["training"]["initial_weights"] = str(weights)
     job["program"] |= {"command": command,
                        "environment": job["program"]["environment"] | ENVIRONMENT}
     return job

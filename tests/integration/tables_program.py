@@ -16,7 +16,8 @@ import numpy as np
 
 import capstan
 
-SAMPLES, FEATURES, BATCH, EPOCHS, RATE = 240, 3, 16, 4, 0.5
+SAMPLES, FEATURES, BATCH, EPOCHS = 240, 3, 16, 4
+RATE, FACTOR, EVERY = 0.5, 0.8, SAMPLES // BATCH  # It decreases after each epoch.
 
 
 class Clicks:
@@ -112,7 +113,7 @@ def main():
     options = parser.parse_args()
     data = Clicks()
     job = capstan.init(slots=options.slots)
-    sgd = capstan.optimizers.SGD(RATE)
+    sgd = capstan.optimizers.SGD(RATE) | capstan.optimizers.Step(EVERY, FACTOR)
     weights = capstan.table("weights", np.zeros(FEATURES, "f4"), optimizer=sgd)
     rows = capstan.rows("ads", 1, keys=lambda batch: data.keys[batch.samples], optimizer=sgd,
                         initial_std=0)

@@ -214,10 +214,10 @@ class Keys(torch.utils.data.Dataset):
         return torch.tensor([index % 7, second]), float(index % 7)
 
 
-def make_embeddings():
+def make_embeddings(rule=optimizers.SGD(0.1)):
     """An optimizer of rows alone, and the loss of a batch."""
     bag = capstan.torch.EmbeddingBag("ads", 1, keys=lambda batch: batch[0], initial_std=0,
-                                     optimizer=optimizers.SGD(0.1))
+                                     optimizer=rule)
     net = nn.ModuleDict({"ads": bag})
 
     def loss_of(batch):
@@ -236,9 +236,13 @@ def embeddings_scaled():
     assert scaler.get_scale() < FIRST_SCALE
 
 
-def embeddings_alone():
+def embeddings_by_ftrl():
+    embeddings_alone(optimizers.Ftrl(0.5, l2=0.1))
+
+
+def embeddings_alone(rule=optimizers.SGD(0.1)):
     """Trains rows, and evaluates them; a key of the test data has no row."""
-    optimizer, loss_of = make_embeddings()
+    optimizer, loss_of = make_embeddings(rule)
     for batch in capstan.torch.batches(Keys(SAMPLES, 12), BATCH, epochs=10, test=Keys(24, 99),
                                        evaluate=loss_of):
         optimizer.zero_grad()

@@ -95,8 +95,8 @@ class TorchCasesTest(programs.ProgramCase):
         self.assertGreater(results[0]["testLoss"], results[-1]["testLoss"])
 
     def test_rows_alone_are_trained_and_evaluated_also_with_a_scaler(self):
-        name, scaled = [self.submit(case, workers=2, declares=True)
-                        for case in ("embeddings_alone", "embeddings_scaled")]
+        name, scaled, ftrl = [self.submit(case, workers=2, declares=True) for case in (
+            "embeddings_alone", "embeddings_scaled", "embeddings_by_ftrl")]
         rows = self.rows_of(name)
         self.assertEqual(sorted(rows), list(range(13)))
         self.assertEqual(self.rows_of(scaled), rows)
@@ -105,7 +105,9 @@ class TorchCasesTest(programs.ProgramCase):
                    for keys, label in map(torch_cases.Keys(24, 99).__getitem__, range(24))) / 24
         results = self.cluster.status(name)["results"]
         self.assertAlmostEqual(results[-1]["testLoss"], loss, delta=1e-5)
-        self.assertGreater(results[0]["testLoss"], results[-1]["testLoss"])
+        self.assertEqual(sorted(self.rows_of(ftrl)), list(range(13)))
+        for results in (results, self.cluster.status(ftrl)["results"]):
+            self.assertGreater(results[0]["testLoss"], results[-1]["testLoss"])
 
     def test_wrong_calls_are_refused_and_change_nothing(self):
         self.assertEqual(self.model("wrong_calls"), self.model("plain"))

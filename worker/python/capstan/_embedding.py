@@ -9,10 +9,10 @@ from capstan._client import Error
 
 
 class _Bags(torch.autograd.Function):  # type: ignore[misc]  # PyTorch counts as untyped.
-    """torch.nn.functional.embedding_bag of fp32 rows without weights, with a faster gradient.
+    """torch.nn.functional.embedding_bag without weights, with a faster gradient of the same bits.
 
-    PyTorch's own sorts the places first: on one core it takes 4 times as long in 1.13, and 15 times
-    in 2.15.
+    PyTorch's own sorts the places first: for 26,624 keys of 17 floats on one core both passes take
+    4 times as long in 1.13, and 8 times in 2.15.
     """
 
     @staticmethod
@@ -35,10 +35,15 @@ class _Bags(torch.autograd.Function):  # type: ignore[misc]  # PyTorch counts as
         else:
             sizes = torch.diff(offsets, append=offsets.new_tensor([len(flat)]))
         if ctx.mode == "mean":
-            bags = bags * sizes.clamp(min=1).reciprocal().unsqueeze(1)
+            bags = bags * sizes.clamp(min=1).to(bags.dtype).reciprocal().unsqueeze(1)
         if len(bags) != len(flat) or offsets is not None:
             bags = bags.repeat_interleave(sizes, dim=0)
-        rows = torch.zeros(ctx.row_shape).index_put_((flat,), bags, accumulate=True)
+        rows = bags.new_zeros(ctx.row_shape)
+        # Both add in the order of the keys; the first, which is faster, with one thread alone.
+        if torch.get_num_threads() == 1:
+            rows.index_put_((flat,), bags, accumulate=True)
+        else:
+            rows.scatter_add_(0, flat.unsqueeze(1).expand_as(bags), bags)
         return rows, None, None, None
 
 
@@ -117,8 +122,8 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
     # ---- for the session
 
     def keys_of(self, batch: Any) -> torch.Tensor:
-        """The keys that a batch will look up, [keys]."""
-        return self._checked(self._keys(batch))
+        """The keys that a batch will look up, [keys]; a copy."""
+        return self._checked(self._keys(batch)).clone()
 
     def group(self) -> dict[str, Any]:
         """The rows of the current batch as a parameter group, as torch's optimizers have them."""
@@ -133,7 +138,7 @@ class EmbeddingBag(torch.nn.Module):  # type: ignore[misc]  # PyTorch counts as 
 
     def keep(self, rows: torch.Tensor, keys: torch.Tensor) -> None:
         """A model has these rows: rows[i] is that of keys[i]. Other keys count as zeros."""
-        self._rows = torch.cat([rows, torch.zeros(1, self.dim)])
+        self._rows = torch.cat([rows, rows.new_zeros(1, self.dim)])
         self._unknown = len(rows)
         self._named, order = torch.sort(keys)
         self._places = order

@@ -141,7 +141,8 @@ def write_safetensors(path: pathlib.Path, tensors: Iterable[tuple[str, Any, byte
 
 def write_job(folder: pathlib.Path, job: dict[str, Any]) -> None:
     """Writes the job file last: it is there only if all is."""
-    job["training"]["initial_weights"] = str(folder / WEIGHTS_FILE)
+    if (folder / WEIGHTS_FILE).exists():
+        job["training"]["initial_weights"] = str(folder / WEIGHTS_FILE)
     partial = folder / (JOB_FILE + ".tmp")
     partial.write_text(json.dumps(job, indent=1))
     partial.rename(folder / JOB_FILE)

@@ -16,6 +16,7 @@ from capstan._session import Group, Rows, Rule, Session
 
 _DTYPES = {"f": torch.float32, "q": torch.int64}
 _TRAINED_TYPES = (torch.float32, torch.float16, torch.bfloat16)
+_EXACT_MAX = 1 << 24  # fp32 has all integers up to this one.
 
 
 def _check_parameter(name: str, parameter: torch.Tensor) -> None:
@@ -25,6 +26,37 @@ def _check_parameter(name: str, parameter: torch.Tensor) -> None:
     if parameter.device.type not in ("cpu", "cuda"):
         raise Error(f"the parameter {name!r} is on the device {str(parameter.device)!r}, expected "
                     "'cpu'")
+
+
+def _check_average(name: str, tensor: torch.Tensor) -> None:
+    if tensor.requires_grad:
+        raise Error(f"the parameter {name!r} requires a gradient, and the optimizer does not have "
+                    "it: expected it there, or requires_grad_(False)")
+    if tensor.dtype.is_floating_point:
+        return
+    largest = int(tensor.to(torch.int64).abs().max())
+    if largest > _EXACT_MAX:
+        raise Error(f"{name!r} is {tensor.dtype} and has {largest}, expected at most {_EXACT_MAX}, "
+                    "because the servers hold fp32: what scripts make anew may be left out "
+                    "(register_buffer(..., persistent=False))")
+
+
+def _bags_of(model: torch.nn.Module) -> dict[str, EmbeddingBag]:
+    bags: dict[str, EmbeddingBag] = {}
+    for module in model.modules():  # Each once.
+        if not isinstance(module, EmbeddingBag):
+            continue
+        if module.name in bags:
+            raise Error(f"there are two EmbeddingBags {module.name!r}, of the dimensions "
+                        f"{bags[module.name].dim} and {module.dim}: expected a name for each")
+        bags[module.name] = module
+    return bags
+
+
+def _fill(tensor: torch.Tensor, values: Any) -> None:
+    """Copies fp32 numbers of the servers; integers are rounded, because means are not exact."""
+    numbers = torch.frombuffer(values, dtype=torch.float32).view(tensor.shape)
+    tensor.copy_(numbers if tensor.dtype.is_floating_point else numbers.round())
 
 
 def _check_bags_alone(model: torch.nn.Module) -> None:
@@ -39,7 +71,10 @@ def _check_bags_alone(model: torch.nn.Module) -> None:
 
 def _groups_of(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer]
                ) -> list[dict[str, torch.Tensor]]:
-    """The trained parameters of a model by name, for each of the optimizer's groups."""
+    """The trained parameters of a model by name, for each of the optimizer's groups.
+
+    As in PyTorch, those that require no gradient are not trained.
+    """
     groups: list[dict[str, torch.Tensor]] = []
     if optimizer is None:
         _check_bags_alone(model)
@@ -51,9 +86,13 @@ def _groups_of(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer
         if len(found) != len(trained):
             raise Error(f"the optimizer has {len(trained)} parameters, and {len(found)} of them "
                         "are the model's: expected the model whose parameters it has")
+        found = {name: parameter for name, parameter in found.items() if parameter.requires_grad}
         for name, parameter in found.items():
             _check_parameter(name, parameter)
         groups.append(found)
+    if not any(groups):
+        raise Error("the optimizer has no parameter that requires a gradient, expected None for "
+                    "the optimizer, or one that is trained")
     return groups
 
 
@@ -68,6 +107,7 @@ def _averages_of(model: torch.nn.Module, groups: list[dict[str, torch.Tensor]]
         if tensor.data_ptr() not in seen:
             seen.add(tensor.data_ptr())
             averages[name] = tensor
+            _check_average(name, tensor)
     return averages
 
 
@@ -92,8 +132,7 @@ class Network:
         self._model = model
         self._groups, self._averages = groups, _averages_of(model, groups)
         self.parameters = {name: tensor for group in groups for name, tensor in group.items()}
-        self._bags = {module.name: module for module in model.modules()
-                      if isinstance(module, EmbeddingBag)}
+        self._bags = _bags_of(model)
 
     def add_to(self, session: Session, rules: list[Rule]) -> None:
         """Makes a session train this network; rules: of the optimizer's groups."""
@@ -135,8 +174,7 @@ class Network:
         """Copies what the current batch has into the module."""
         with torch.no_grad():
             for name, tensor in (*self.parameters.items(), *self._averages.items()):
-                values = torch.frombuffer(session.values(name), dtype=torch.float32)
-                tensor.copy_(values.view(tensor.shape))
+                _fill(tensor, session.values(name))
             for name, bag in self._bags.items():
                 assert session.made is not None
                 values, places = session.values(name), session.made.places[name]
@@ -183,6 +221,9 @@ class Network:
         for name, bag in self._bags.items():
             self._put(session, name, bag.gradient())
         for name, tensor in self.parameters.items():
+            if not tensor.requires_grad:
+                raise Error(f"the parameter {name!r} requires no gradient any more: expected the "
+                            "same trained parameters through the job")
             if name not in already:
                 self._put(session, name, tensor.grad)
         for name, tensor in self._averages.items():
@@ -228,7 +269,9 @@ def load(model: torch.nn.Module, folder: Union[str, "os.PathLike[str]"]) -> None
             if shape != tuple(tensor.shape):
                 raise Error(f"{path}: {name!r} has the shape {shape}, expected "
                             f"{tuple(tensor.shape)}")
-            tensor.copy_(found[name])
+            kept = found[name]
+            rounds = kept.dtype.is_floating_point and not tensor.dtype.is_floating_point
+            tensor.copy_(kept.round() if rounds else kept)
             loaded.add(tensor.data_ptr())
     for bag in (module for module in model.modules() if isinstance(module, EmbeddingBag)):
         rows = _tensors(path / _model.rows_file(bag.name))

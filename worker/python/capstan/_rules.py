@@ -60,21 +60,23 @@ _RULES = {"SGD": _sgd, "Adam": _adam("adam"), "AdamW": _adam("adamw"), "Adagrad"
           "RMSprop": _rmsprop, "Adadelta": _adadelta}
 
 
-def group_rule(kind: str, group: dict[str, Any]) -> dict[str, Any]:
+def group_rule(kind: str, group: dict[str, Any], scheduled: bool) -> dict[str, Any]:
     """The `optimizer` of a job file that does what torch does with a parameter group."""
-    rate = float(group.get("initial_lr", group["lr"]))
+    rate = float(group.get("initial_lr", group["lr"]) if scheduled else group["lr"])
     return {**_RULES[kind](group), "learning_rate": rate, "weight_decay": group["weight_decay"]}
 
 
-def server_optimizers(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """One rule for each parameter group, with the rates that it begins with.
+def server_optimizers(optimizer: torch.optim.Optimizer, scheduled: bool = False
+                      ) -> list[dict[str, Any]]:
+    """One rule for each parameter group, with its rate; with the one that a schedule begins with
+    if it is scheduled.
 
     Raises Error for optimizers and settings that the servers do not have.
     """
     kind = type(optimizer).__name__
     if kind not in _RULES or not type(optimizer).__module__.startswith("torch.optim"):
         raise Error(f"the optimizer is {kind}, expected one of torch.optim's {', '.join(_RULES)}")
-    return [group_rule(kind, group) for group in optimizer.param_groups]
+    return [group_rule(kind, group, scheduled) for group in optimizer.param_groups]
 
 
 def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:

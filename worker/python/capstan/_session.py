@@ -127,8 +127,9 @@ class Session:
         folder = _job.folder_to_declare_in()
         if folder is None:
             return
-        _job.write_safetensors(folder / _job.WEIGHTS_FILE, (
-            (name, shape, initial(name)) for name, shape in self.shapes().items()))
+        if self.shapes():  # Rows alone begin by themselves.
+            _job.write_safetensors(folder / _job.WEIGHTS_FILE, (
+                (name, shape, initial(name)) for name, shape in self.shapes().items()))
         # The job's, then the program's.
         used = [next(iter(self._rules().values()))]
 
@@ -246,6 +247,7 @@ class Session:
                                 ctypes.addressof(places))
         self.task.finish(0, 0)
         self._made[(work.epoch, work.seed)] = made
+        self._made.move_to_end((work.epoch, work.seed))  # It may have been named before.
         while len(self._made) > _BATCHES_KEPT:
             self._made.popitem(last=False)
 

@@ -1,7 +1,10 @@
-"""Update rules of the servers, for tables that no torch optimizer has.
+"""Update rules of the servers, for tables that no torch optimizer has, and their schedules.
 
-Each function returns the `optimizer` of a job file (proto/job.proto), to which other fields of it
-may be added: SGD(0.1) | {"clip_value": 1.0}. server/optimizer/README.md has the formulas.
+A rule is the `optimizer` of a job file (proto/job.proto), to which other fields of it may be added:
+SGD(0.1) | {"clip_value": 1.0}. server/optimizer/README.md has the formulas.
+
+A schedule is added in the same way: Adam(1e-3) | Cosine(10_000, warmup=500). Steps are updates of a
+table, from 0; during `warmup` of them the rate grows linearly from 0.
 """
 
 from typing import Any, Sequence
@@ -46,3 +49,25 @@ def Plugin(rule: str, lr: float, numbers: Sequence[float] = (), *,  # pylint: di
     """
     return {"plugin": {"rule": rule, "numbers": list(numbers)}, "learning_rate": lr,
             "weight_decay": weight_decay}
+
+
+def Step(every: int, factor: float, *, warmup: int = 0) -> Rule:  # pylint: disable=invalid-name
+    """A schedule: the rate times `factor`, of (0, 1], after every so many steps."""
+    return {"schedule": {"step": {"every": every, "factor": factor}, "warmup_steps": warmup}}
+
+
+def Cosine(steps: int, *, minimum: float = 0.0,  # pylint: disable=invalid-name
+           warmup: int = 0) -> Rule:
+    """A schedule: half a cosine from the rate to `minimum`, reached after so many steps and kept
+    (Loshchilov and Hutter 2017)."""
+    return {"schedule": {"cosine": {"steps": steps, "minimum": minimum}, "warmup_steps": warmup}}
+
+
+def Pieces(factors: dict[int, float], *, warmup: int = 0) -> Rule:  # pylint: disable=invalid-name
+    """A schedule: the rate times factors[s] from step s on. The first step is 0.
+
+    factors: at most 100,000, each at least 0.
+    """
+    begins = sorted(factors)
+    return {"schedule": {"pieces": {"begins": begins, "factors": [factors[s] for s in begins]},
+                         "warmup_steps": warmup}}

@@ -29,7 +29,7 @@ The servers hold fp32. Parameters of float16 and bfloat16 are rounded from that 
 other types are refused. What is not there yet: GPUs.
 """
 
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
 
 import torch
 
@@ -46,23 +46,33 @@ __all__ = ["EmbeddingBag", "Error", "Optimizer", "batches", "current", "determin
 
 Evaluate = Callable[[Any], Any]
 Make = Callable[[Work], tuple[Any, dict[str, Memory]]]
+Rules = Union[torch.optim.Optimizer, Rule, Sequence[tuple[Iterable[torch.nn.Parameter], Rule]],
+              None]
 
 _made: Optional["Optimizer"] = None  # A process has one.
 
 
-def _with_rules(optimizer: Union[torch.optim.Optimizer, Rule, None], model: torch.nn.Module
+def _with_rules(optimizer: Rules, model: torch.nn.Module, scheduled: bool
                 ) -> tuple[Optional[torch.optim.Optimizer], list[Rule]]:
     """What has the trained parameters in groups, and the rule of each group."""
     if optimizer is None:
         return None, []
-    if not isinstance(optimizer, dict):
-        return optimizer, _rules.server_optimizers(optimizer)
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not trained:
-        raise Error("the model has no parameter that requires a gradient, expected None for the "
-                    "optimizer")
+    if isinstance(optimizer, torch.optim.Optimizer):
+        return optimizer, _rules.server_optimizers(optimizer, scheduled)
+    if isinstance(optimizer, dict):
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        if not trained:
+            raise Error("the model has no parameter that requires a gradient, expected None for "
+                        "the optimizer")
+        optimizer = [(trained, optimizer)]
+    if not optimizer or not all(isinstance(pair, tuple) and len(pair) == 2 and
+                                isinstance(pair[1], dict) for pair in optimizer):
+        raise Error(f"the optimizer is {optimizer!r:.80}, expected one of torch.optim, a rule of "
+                    "capstan.optimizers, or pairs of parameters and their rule")
+    groups = [{"params": list(parameters), "lr": rule["learning_rate"]}
+              for parameters, rule in optimizer]
     # It is never stepped, but loops and GradScaler look at its groups.
-    return torch.optim.SGD(trained, lr=optimizer["learning_rate"]), [optimizer]
+    return torch.optim.SGD(groups, lr=groups[0]["lr"]), [rule for _, rule in optimizer]
 
 
 class Optimizer:
@@ -70,7 +80,8 @@ class Optimizer:
 
     optimizer: one of torch.optim's SGD, Adam, AdamW, Adagrad, RMSprop and Adadelta. It is never
         stepped. Or a rule of capstan.optimizers, such as Plugin("signum", 1e-3), for all parameters
-        that require gradients. None: the model has EmbeddingBags alone.
+        that require gradients; or pairs of parameters and their rule. None: the model has
+        EmbeddingBags alone.
     model: has the optimizer's parameters, and the tables of its EmbeddingBags.
     sync: "bsp", "ssp:N" (at most N iterations of staleness) or "asp".
     slots: BSP, batches of an iteration; None: one for each worker.
@@ -88,17 +99,17 @@ class Optimizer:
     `schedule_every` that is none of those.
     """
 
-    def __init__(self, optimizer: Union[torch.optim.Optimizer, Rule, None],
-                 model: torch.nn.Module, *, sync: str = "bsp", slots: Optional[int] = None,
-                 seed: int = 1, schedule: Any = None, schedule_every: str = "update",
-                 overlap: bool = False) -> None:
+    def __init__(self, optimizer: Rules, model: torch.nn.Module, *, sync: str = "bsp",
+                 slots: Optional[int] = None, seed: int = 1, schedule: Any = None,
+                 schedule_every: str = "update", overlap: bool = False) -> None:
         global _made
         if schedule_every not in ("update", "epoch"):
             raise ValueError(f"schedule_every is {schedule_every!r}, expected 'update' or 'epoch'")
         if schedule is not None and not isinstance(optimizer, torch.optim.Optimizer):
             raise Error(f"the optimizer is {'None' if optimizer is None else 'a rule'}, expected "
-                        "one of torch.optim for the schedule")
-        grouped, rules = _with_rules(optimizer, model)
+                        "one of torch.optim for the schedule; rules have their own: "
+                        "SGD(0.1) | Cosine(1000)")
+        grouped, rules = _with_rules(optimizer, model, schedule is not None)
         self._network = network = Network(model, grouped)
         self._session = session = Session("capstan.torch.Optimizer", sync, slots, seed)
         network.add_to(session, rules)
@@ -136,7 +147,7 @@ class Optimizer:
         if self._optimizer is not None:
             self._optimizer.zero_grad(set_to_none)
 
-    def step(self, loss: Optional[torch.Tensor] = None, *, correct: int = 0) -> None:
+    def step(self, loss: Union[torch.Tensor, float, None] = None, *, correct: int = 0) -> None:
         """Sends the gradients of the current batch, which `backward` of its mean loss has left.
 
         loss: that mean, for the job's progress, [] or [1]. correct: samples that were classified
@@ -146,13 +157,17 @@ class Optimizer:
         """
         session = self._session
         session.current()
+        if callable(loss):
+            raise Error("step() is given a function, expected the loss of the batch: the servers "
+                        "have no rule that evaluates it again")
+        mean = 0.0 if loss is None else float(loss.detach() if hasattr(loss, "detach") else loss)
         if self._rates is not None and self._rates != self._current_rates():
             raise Error(f"the learning rates are {self._current_rates()} now and were "
                         f"{self._rates}: the servers have them; give the scheduler to "
                         "capstan.torch.Optimizer (schedule=)")
         self._network.put(session, set() if self._overlap is None else self._overlap.end())
         self._skipped.stepped()
-        session.finish(0.0 if loss is None else float(loss.detach()), int(correct))
+        session.finish(mean, int(correct))
 
     def _batches(self, loader: _loading.Loader, evaluate: Optional[Evaluate]) -> Iterator[Any]:
         """The loop on a worker."""

@@ -46,6 +46,33 @@ class EmbeddingTest(unittest.TestCase):
                 theirs.square().sum().backward()
                 self.assertTrue(torch.equal(bag.gradient(), plain.weight.grad))
 
+    def test_gradients_are_the_same_bits_with_two_threads_and_with_another_default_type(self):
+        keys = (torch.rand(4000, 4) * 1000).long()
+        rows, places = torch.randn(1000, 64), torch.arange(1000)
+        found = []
+        for threads, dtype in ((1, torch.float32), (2, torch.float32), (1, torch.bfloat16)):
+            for mode in ("sum", "mean"):
+                bag = capstan.torch.EmbeddingBag("ads", 64, keys=lambda batch: batch, mode=mode,
+                                                 optimizer=optimizers.Adagrad(0.05))
+                bag.take(rows.clone(), places, places)
+                before = torch.get_num_threads()
+                torch.set_num_threads(threads)
+                torch.set_default_dtype(dtype)
+                try:
+                    bag(keys).square().sum().backward()
+                finally:
+                    torch.set_default_dtype(torch.float32)
+                    torch.set_num_threads(before)
+                found.append(bag.gradient())
+        for number in range(2, 6):
+            self.assertTrue(torch.equal(found[number], found[number % 2]))
+
+    def test_keys_that_are_changed_afterwards_are_those_that_were_named(self):
+        bag, keys = self.bag(), self.named.clone()
+        named = bag.keys_of((keys,))
+        keys.zero_()
+        self.assertTrue(torch.equal(named, self.named))
+
     def test_keys_may_have_weights(self):
         bag = self.bag()
         bag.take(self.rows.clone(), self.named, self.places)

@@ -120,7 +120,8 @@ class DeclareTest(TablesCase):
     def make_tables(self):
         capstan.init(sync="ssp:3", seed=9)
         first = array.array("f", [1, 2])
-        capstan.table("w", first, optimizer=optimizers.Adam(0.5))
+        rule = optimizers.Adam(0.5) | optimizers.Pieces({9: 0.5, 0: 1})
+        capstan.table("w", first, optimizer=rule)
         first[0] = 7  # Nobody cares any more.
         capstan.table("b", memoryview(array.array("f", [3, 4])).cast("B").cast("f", (2, 1)))
         capstan.rows("ads", 4, keys=None, optimizer=optimizers.Adagrad(0.05), admit_after=3)
@@ -136,7 +137,8 @@ class DeclareTest(TablesCase):
             {"name": "w", "shape": [2]}, {"name": "b", "shape": [2, 1], "optimizer": 1}])
         self.assertEqual((program["rows"][0]["name"], program["rows"][0]["lifetime"]["admit_after"],
                           program["rows"][0]["optimizer"]), ("ads", 3, 2))
-        self.assertEqual(job["optimizer"], optimizers.Adam(0.5))
+        self.assertEqual(job["optimizer"], optimizers.Adam(0.5) | {"schedule": {
+            "pieces": {"begins": [0, 9], "factors": [1, 0.5]}, "warmup_steps": 0}})
         self.assertEqual(program["optimizers"], [optimizers.SGD(0.01), optimizers.Adagrad(0.05)])
         self.assertEqual([list(initial["w"]), initial["b"].tolist()], [[1, 2], [[3], [4]]])
 

@@ -231,6 +231,23 @@ class TorchOptimizerTest(unittest.TestCase):
         self.assertEqual([group["lr"] for group in optimizer.param_groups], [0.5])
         self.refused("the optimizer is a rule, expected one of torch.optim for the schedule",
                      lambda: self.declared(lambda: rule, schedule=lambda _: object()))
+        head, body = list(self.net[1].parameters()), [self.net[0].weight]
+        other = optimizers.SGD(0.25) | optimizers.Cosine(100, warmup=5)
+        job = self.declared(lambda: [(head, rule), (body, other)])
+        self.assertEqual(job["optimizer"], rule)
+        self.assertEqual(job["program"]["optimizers"], [other])
+        self.assertEqual([(tensor["name"], tensor.get("optimizer"))
+                          for tensor in job["program"]["parameters"]],
+                         [("1.weight", None), ("1.bias", None), ("0.weight", 1)])
+        self.refused("the optimizer is .., expected .* or pairs of parameters and their rule",
+                     lambda: self.declared(lambda: []))
+        with mock.patch.dict(os.environ):
+            self.forget()
+            optimizer = capstan.torch.Optimizer(rule, self.net)
+        with mock.patch.object(optimizer, "_session"):
+            self.refused("step.. is given a function, expected the loss",
+                         lambda: optimizer.step(lambda: 1.0))
+        self.refused("the optimizer is .Parameter containing", lambda: self.declared(lambda: head))
         self.net = torch.nn.ModuleDict({"ads": self.bag()})
         self.refused("the model has no parameter that requires a gradient, expected None",
                      lambda: self.declared(lambda: rule))
