@@ -294,6 +294,7 @@ ProgramComputation::Offer ProgramComputation::QuestionOf(const Work& work) {
 }
 
 absl::StatusOr<AllTableKeys> ProgramComputation::KeysOf(const Work& work) {
+  if (!has_rows_ || !HasSamples(work)) return NoKeys();
   absl::MutexLock lock(&mutex_);
   CAPSTAN_RETURN_IF_ERROR(AwaitNoOffer());
   const std::optional<KeysAhead> ahead = std::exchange(ahead_, std::nullopt);
@@ -305,11 +306,12 @@ absl::StatusOr<AllTableKeys> ProgramComputation::KeysOf(const Work& work) {
 }
 
 void ProgramComputation::AskAhead() {
+  if (!has_rows_ || ahead_.has_value()) return;
   const auto is_later = [this](const Work& work) {
     return HasSamples(work) && !HaveSameSamples(work, pulled_work_);
   };
   const auto next = std::find_if(planned_.begin(), planned_.end(), is_later);
-  if (!has_rows_ || ahead_.has_value() || next == planned_.end()) return;
+  if (next == planned_.end()) return;
   Offer question = QuestionOf(*next);
   question.awaited = false;
   ahead_ = {.work = *next, .keys = question.keys};
@@ -321,10 +323,7 @@ absl::StatusOr<AllTableKeys> ProgramComputation::BeginPull(const Work& work,
                                                            TableArrays* parameters) {
   planned_ = upcoming;
   pulled_work_ = work;
-  AllTableKeys keys = NoKeys();
-  if (has_rows_ && HasSamples(work)) {
-    CAPSTAN_ASSIGN_OR_RETURN(keys, KeysOf(work));
-  }
+  CAPSTAN_ASSIGN_OR_RETURN(AllTableKeys keys, KeysOf(work));
   MakeRoom(keys, parameters);
   parameters_ = parameters;
   pulled_keys_ = keys;

@@ -164,7 +164,7 @@ class ProgramComputation final : public Computation {
   Batch BatchOf(const Work& work);
   Offer OfferOf(const Work& work);
   Offer QuestionOf(const Work& work);
-  // The keys of a work, once the program has named them.
+  // The keys of a work, once the program has named them; none without rows or samples.
   absl::StatusOr<AllTableKeys> KeysOf(const Work& work);
   // Asks for the keys of the work after the one whose keys are known, and does not wait.
   void AskAhead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

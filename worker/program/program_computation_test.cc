@@ -327,15 +327,18 @@ uint64_t SeedOfBatch(const Work& work) {
 // The task has trained its first work, and knows what comes after it.
 struct TaskWithAPlan {
   explicit TaskWithAPlan(ProgramComputation* computation) {
+    absl::Status pulled, trained;
     std::thread task([&] {
-      REQUIRE_OK(computation->BeginPull(plan[0], plan, &parameters).status());
+      pulled = computation->BeginPull(plan[0], plan, &parameters).status();
       computation->BeginTraining(plan[0], &parameters, &gradient);
-      REQUIRE_OK(computation->Train(plan[0], &gradient, [](int64_t) {}).status());
+      trained = computation->Train(plan[0], &gradient, [](int64_t) {}).status();
     });
     NameOneKey(computation, 5);
     REQUIRE_OK(computation->Next(absl::InfiniteDuration()).status());
     REQUIRE_OK(computation->Finish(1, 0));
     task.join();
+    REQUIRE_OK(pulled);
+    REQUIRE_OK(trained);
   }
   const std::vector<Work> plan = {TrainingWork(0, 2, 2), TrainingWork(2, 4, 2),
                                   TrainingWork(4, 6, 2)};

@@ -53,10 +53,10 @@ def _bags_of(model: torch.nn.Module) -> dict[str, EmbeddingBag]:
     return bags
 
 
-def _fill(tensor: torch.Tensor, values: Any) -> None:
-    """Copies fp32 numbers of the servers; integers are rounded, because means are not exact."""
-    numbers = torch.frombuffer(values, dtype=torch.float32).view(tensor.shape)
-    tensor.copy_(numbers if tensor.dtype.is_floating_point else numbers.round())
+def _fill(tensor: torch.Tensor, numbers: torch.Tensor) -> None:
+    """Copies numbers of the servers; integers are rounded, because means in fp32 are not exact."""
+    rounds = numbers.dtype.is_floating_point and not tensor.dtype.is_floating_point
+    tensor.copy_(numbers.round() if rounds else numbers)
 
 
 def _check_bags_alone(model: torch.nn.Module) -> None:
@@ -174,7 +174,8 @@ class Network:
         """Copies what the current batch has into the module."""
         with torch.no_grad():
             for name, tensor in (*self.parameters.items(), *self._averages.items()):
-                _fill(tensor, session.values(name))
+                values = torch.frombuffer(session.values(name), dtype=torch.float32)
+                _fill(tensor, values.view(tensor.shape))
             for name, bag in self._bags.items():
                 assert session.made is not None
                 values, places = session.values(name), session.made.places[name]
@@ -269,9 +270,7 @@ def load(model: torch.nn.Module, folder: Union[str, "os.PathLike[str]"]) -> None
             if shape != tuple(tensor.shape):
                 raise Error(f"{path}: {name!r} has the shape {shape}, expected "
                             f"{tuple(tensor.shape)}")
-            kept = found[name]
-            rounds = kept.dtype.is_floating_point and not tensor.dtype.is_floating_point
-            tensor.copy_(kept.round() if rounds else kept)
+            _fill(tensor, found[name])
             loaded.add(tensor.data_ptr())
     for bag in (module for module in model.modules() if isinstance(module, EmbeddingBag)):
         rows = _tensors(path / _model.rows_file(bag.name))

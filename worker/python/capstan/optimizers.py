@@ -4,7 +4,7 @@ A rule is the `optimizer` of a job file (proto/job.proto), to which other fields
 SGD(0.1) | {"clip_value": 1.0}. server/optimizer/README.md has the formulas.
 
 A schedule is added in the same way: Adam(1e-3) | Cosine(10_000, warmup=500). Steps are updates of a
-table, from 0; during `warmup` of them the rate grows linearly from 0.
+table, from 0; during `warmup` of them the rate grows linearly to its value.
 """
 
 from typing import Any, Sequence
