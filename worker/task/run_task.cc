@@ -9,6 +9,7 @@ namespace capstan::worker {
 
 void RunningTask::GiveUp(const absl::Status& why) {
   absl::MutexLock lock(&mutex_);
+  gave_up_.Update(why);
   if (task_ != nullptr && !why.ok()) task_->GiveUp(why);
 }
 
@@ -20,6 +21,7 @@ std::string RunningTask::capability() {
 void RunningTask::Set(Task* task) {
   absl::MutexLock lock(&mutex_);
   task_ = task;
+  if (task_ != nullptr && !gave_up_.ok()) task_->GiveUp(gave_up_);
 }
 
 int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,

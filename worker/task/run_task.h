@@ -18,8 +18,8 @@ class Task;
 // What other threads may ask of a running task. Thread safety: thread-safe.
 class RunningTask {
  public:
-  // Lets the task give up for this reason, also while it waits for work or for a server. Does
-  // nothing if no task runs, or if `why` is OK.
+  // Lets the task give up for this reason, also while it waits for work or for a server, or once it
+  // begins. Does nothing if `why` is OK.
   void GiveUp(const absl::Status& why);
   // The task's newest capability. Empty: it has none, or no task runs.
   std::string capability();
@@ -29,6 +29,7 @@ class RunningTask {
  private:
   absl::Mutex mutex_;
   Task* task_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  absl::Status gave_up_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Trains, evaluates and exports as the scheduler at `scheduler` (host:port) says, until it says
