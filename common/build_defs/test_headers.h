@@ -5,6 +5,9 @@
 
 #include "common/build_defs/library_headers.h"
 
+// An assertion does not catch exceptions by itself: its case does. Compiling a test takes a fifth
+// less time so.
+#define CATCH_CONFIG_FAST_COMPILE
 #include <catch2/catch.hpp>
 
 #endif  // CAPSTAN_COMMON_BUILD_DEFS_TEST_HEADERS_H_

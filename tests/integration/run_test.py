@@ -177,6 +177,19 @@ for batch in capstan.batches(8, 2):
 """
 
 
+# Says its arguments and how many workers it has.
+SUMMED = """
+import array, os, sys
+import capstan
+capstan.init(slots=2)
+w = capstan.table("w", array.array("f", [0]), optimizer=capstan.optimizers.SGD(1))
+print(f"{' '.join(sys.argv[1:])}: {os.environ['LOCAL_WORLD_SIZE']} of {os.environ['WORLD_SIZE']}")
+for batch in capstan.batches(8, 2):
+    w.push(array.array("f", [1]))
+    batch.finish(0)
+"""
+
+
 class WrongTest(RunCase):
     """What is wrong is said in a sentence, and the exit code is not 0."""
 
@@ -249,13 +262,19 @@ class WrongTest(RunCase):
         said, _ = self.run_script("--set=program.directory=/none", PROGRAM, code=1)
         self.assertIn("/usr/bin/env in /none: No such file or directory", said)
 
-    def test_a_script_that_torchs_launcher_has_started(self):
-        done = subprocess.run([sys.executable, PROGRAM], text=True, capture_output=True,
-                              check=False, env=environment(RANK="0", WORLD_SIZE="2"),
-                              timeout=60 * cluster.SLOWDOWN)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("RANK and WORLD_SIZE are set, and no job has started this process: expected "
-                      f"`capstan run {PROGRAM}` in place of torchrun", done.stderr)
+    def test_a_process_of_another_launcher(self):
+        for more, words in (
+            ({}, "RANK and WORLD_SIZE are set, and no job has started this process: expected "
+                 f"`capstan run {PLUGIN_PROGRAM}`, which sets them"),
+            ({"TORCHELASTIC_RUN_ID": "none", "GROUP_WORLD_SIZE": "2"},
+             "torchrun has started this process on one of 2 machines: expected `capstan run "
+             f"--scheduler=HOST:PORT --workers=4 {PLUGIN_PROGRAM}`"),
+        ):
+            done = subprocess.run(
+                [sys.executable, PLUGIN_PROGRAM], text=True, capture_output=True, check=False,
+                env=environment(RANK="0", WORLD_SIZE="4", **more), timeout=60 * cluster.SLOWDOWN)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(words, done.stderr)
 
 
 class LocalClusterTest(unittest.TestCase):
@@ -283,6 +302,26 @@ class LocalClusterTest(unittest.TestCase):
         self.assertEqual(job["state"], "SUCCEEDED", job)
         self.assertEqual(len(json.loads(run(COMMAND_LINE, "node", "list", "-o", "json"))["nodes"]),
                          3)
+
+    def without_run(self, launcher, *arguments):
+        """What a script says that Python, or `launcher`, has started, and not `capstan run`."""
+        script = self.folder / "summed.py"
+        script.write_text(SUMMED)
+        path = f"{os.path.dirname(COMMAND_LINE)}:{os.environ['PATH']}"
+        return self.run_here("env", f"PATH={path}", sys.executable, *launcher, script, *arguments)
+
+    def test_a_script_that_python_has_started_becomes_a_job(self):
+        said = self.without_run([], "--scale=0.5")
+        self.assertIn("[rank 0] --scale=0.5: 1 of 1\n", said)
+        self.assertIn("SUCCEEDED", said)
+
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "PyTorch is missing")
+    def test_processes_of_torchs_launcher_become_one_job(self):
+        said = self.without_run(["-m", "torch.distributed.run", "--standalone",
+                                 "--nproc-per-node=2"])
+        self.assertIn("[rank 0] : 1 of 2\n", said)
+        self.assertIn("[rank 1] : 1 of 2\n", said)
+        self.assertEqual(said.count("SUCCEEDED"), 1)
 
     def train_by_a_plugin(self, *arguments):
         """The folder of a model that a cluster of its own has trained by `signum`."""

@@ -147,13 +147,6 @@ def _load() -> ctypes.CDLL:
     return library
 
 
-def _check_started_by_a_job() -> None:
-    if "CAPSTAN_TASK_SPEC" in os.environ or not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
-        return  # The library says what is missing else.
-    raise Error("RANK and WORLD_SIZE are set, and no job has started this process: expected "
-                f"`capstan run {' '.join(sys.argv)}` in place of torchrun")
-
-
 class Snapshot:
     """All tables at one moment, until it is closed. One thread at a time uses it."""
 
@@ -207,7 +200,6 @@ class Task:
     """
 
     def __init__(self) -> None:
-        _check_started_by_a_job()
         self._library = _load()
         self._error = ctypes.create_string_buffer(_ERROR_BYTES)
         self._answers = _Answers()

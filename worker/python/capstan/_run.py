@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import socket
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from capstan._client import Error
 _COMMAND_LINE = "capstan"
 # Variables of the caller's that programs get, too. MASTER_*: torch.distributed's.
 _PASSED_ON = ("PYTHONPATH", "CAPSTAN_CLIENT_LIBRARY", "VIRTUAL_ENV", "MASTER_ADDR", "MASTER_PORT")
+_OF_TORCHRUN = re.compile(r"((LOCAL|GROUP|ROLE)_)?(RANK|WORLD_SIZE)|ROLE_NAME|"
+                          r"MASTER_(ADDR|PORT)|TORCHELASTIC_\w+")
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _COUNT_MAX = 4096  # Workers and servers of a job.
 
@@ -230,3 +233,45 @@ def main(arguments: list[str]) -> int:
     except _programs.Failed as failed:
         sys.stderr.write(str(failed))
         return failed.code
+
+
+# ---------------------------------------------------------------- without `capstan run`
+
+def _workers_of_torchrun() -> Optional[str]:
+    """How many processes torchrun has started, of which this is the first; None: it did not.
+
+    Ends the others, whose place the tasks of the job take. Raises Error if another launcher has
+    started this process, or torchrun has others on other machines.
+    """
+    if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+        return None
+    processes, machines = os.environ["WORLD_SIZE"], os.environ.get("GROUP_WORLD_SIZE", "1")
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        raise Error("RANK and WORLD_SIZE are set, and no job has started this process: expected "
+                    f"`capstan run {' '.join(sys.argv)}`, which sets them")
+    if machines != "1":
+        raise Error(f"torchrun has started this process on one of {machines} machines: expected "
+                    f"`capstan run --scheduler=HOST:PORT --workers={processes} "
+                    f"{' '.join(sys.argv)}`")
+    if os.environ["RANK"] != "0":
+        raise SystemExit(0)
+    return processes
+
+
+def unless_in_a_job() -> None:
+    """Becomes `capstan run` with this process's script, unless a job has started it.
+
+    Does nothing in a process without a script, such as a notebook's. Raises Error as
+    _workers_of_torchrun() does, and ends processes as that does.
+    """
+    main_module = sys.modules["__main__"]
+    script = getattr(main_module, "__file__", None)
+    if "CAPSTAN_TASK_SPEC" in os.environ or script is None or main_module.__spec__ is not None:
+        return
+    command = ["capstan", "run", f"--workers={_workers_of_torchrun() or 1}", script, *sys.argv[1:]]
+    environment = {name: value for name, value in os.environ.items()
+                   if not _OF_TORCHRUN.fullmatch(name)}
+    print(f"no job has started this process: it goes on as `{' '.join(command)}`",
+          file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, "-m", *command], environment)

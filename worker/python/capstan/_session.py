@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
-from capstan import _client, _job
+from capstan import _client, _job, _run
 from capstan._arrays import Memory
 from capstan._client import Diverged, Ended, Error, Task, Work
 from capstan._own_pace import Run
@@ -126,6 +126,7 @@ class Session:
                  initial: Callable[[str], bytes]) -> None:
         folder = _job.folder_to_declare_in()
         if folder is None:
+            _run.unless_in_a_job()
             return
         if self.shapes():  # Rows alone begin by themselves.
             _job.write_safetensors(folder / _job.WEIGHTS_FILE, (

@@ -87,7 +87,8 @@ class TorchOptimizerTest(unittest.TestCase):
             return mock.Mock(tables=[_client.Table("all", _client.PARAMETERS, 0, tensors)],
                              closed=True, next=lambda: None)
 
-        variables = {**job["program"]["environment"], **dict(environment)}
+        variables = {**job["program"]["environment"], **dict(environment),
+                     "CAPSTAN_TASK_SPEC": "that of `task`"}
         with mock.patch.dict(os.environ, variables), mock.patch.object(_session, "Task", task):
             self.forget()
             optimizer = make()
