@@ -231,6 +231,10 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec, JobCheck check) {
     job.plan.tables.push_back(SizeOf(table, NeedsWholeTensors(optimizer)));
   }
   job.plan.ttl_seconds = TtlSecondsOf(job.tables);
+  // Once stored, a plan that cannot be loaded would keep the scheduler from starting.
+  if (const absl::Status status = CheckPlan(job.plan); !status.ok()) {
+    return absl::InvalidArgumentError(status.message());
+  }
   job.mode = NameOf(job.plan.consistency);
   job.warnings = check.warnings;
   job.initial_values = std::move(check.initial_values);

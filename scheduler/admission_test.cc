@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/job/check_job.h"
 #include "common/storage/posix_disk.h"
 #include "common/tensor/model_file.h"
 #include "common/testing/status_matchers.h"
+#include "common/types/job_limits.h"
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
 
@@ -247,6 +249,13 @@ TEST_CASE("Admission: a job that cannot be run is refused with field, value and 
   SECTION("a missing file") {
     spec.mutable_data()->mutable_train()->set_images("/none/images");
     CHECK_STATUS(AdmitJob(spec), absl::StatusCode::kInvalidArgument, "/none/images");
+  }
+  SECTION("a plan that could not be loaded from the store") {
+    JobCheck check = CheckJob(spec);
+    REQUIRE(check.diagnostics.empty());
+    check.train_count = kSamplesMax;
+    CHECK_STATUS(AdmitJob(spec, check), absl::StatusCode::kInvalidArgument,
+                 "data.train: examples: ");
   }
   SECTION("an output folder that cannot be made") {
     std::ofstream(folder.path() + "/file") << "x";

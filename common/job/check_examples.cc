@@ -16,7 +16,6 @@
 #include "common/model/tables.h"
 #include "common/sparse_models/model_of_job.h"
 #include "common/status/status_macros.h"
-#include "common/types/job_limits.h"
 
 namespace capstan {
 namespace {
@@ -115,10 +114,6 @@ JobCheck CheckExamples(const v1::JobSpec& spec) {
   if (spec.training().batch_size() > train->count()) {
     check.Wrong("batch_size", absl::StrCat(spec.training().batch_size()),
                 absl::StrCat("at most ", train->count(), ", the number of training examples"));
-    return result;
-  }
-  if (!check.IntegerBetween("epochs", spec.training().epochs(), 1, kSamplesMax / train->count(),
-                            Presence::kImplicit)) {
     return result;
   }
   const auto model = MakeSparseModel(spec.model().sparse(), *train);

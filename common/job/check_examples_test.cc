@@ -92,6 +92,20 @@ TEST_CASE("CheckJob: examples that cannot be used are located where the job name
   CHECK_THAT(folder.Errors("test.csv", "empty.csv"), Catch::Contains("FOLDER/empty.csv"));
 }
 
+TEST_CASE("CheckJob: the examples of all epochs together are limited", "[job]") {
+  const Folder folder;
+  const JobFile file = folder.Job(kJob, R"(model { sparse { logistic_regression {} } }
+data { format: CLICK_LOG train { examples: 281474976710656 } }
+training { epochs: 16385 batch_size: 2 }
+optimizer { sgd {} learning_rate: 0.1 }
+resources { workers: 1 }
+)");
+  const JobCheck check = CheckJob(file.spec());
+  REQUIRE(check.diagnostics.size() == 1);
+  CHECK(check.diagnostics[0].ToString() ==
+        "training.epochs: got 16385, expected 1 to 16384, as an epoch has 281474976710656 samples");
+}
+
 TEST_CASE("CheckJob: examples, batch and model must fit together", "[job]") {
   const Folder folder;
   CHECK(folder.Errors("batch_size: 2", "batch_size: 4") ==

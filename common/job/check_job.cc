@@ -22,6 +22,7 @@
 #include "common/model/plan_model.h"
 #include "common/model/tables.h"
 #include "common/tensor/initial_weights.h"
+#include "common/types/job_limits.h"
 #include "common/types/shard_size.h"
 
 namespace capstan {
@@ -258,6 +259,15 @@ JobCheck CheckProgram(const v1::JobSpec& spec) {
   return result;
 }
 
+// Checks that the samples of all epochs together can be counted.
+void CheckEpochs(const v1::JobSpec& spec, JobCheck* result) {
+  const int64_t most = kSamplesMax / result->train_count;
+  if (spec.training().epochs() <= most) return;
+  FieldChecker("training", &result->diagnostics)
+      .Wrong("epochs", absl::StrCat(spec.training().epochs()),
+             absl::StrCat("1 to ", most, ", as an epoch has ", result->train_count, " samples"));
+}
+
 // With backups only whole iterations are trained (scheduler/core/epoch_plan.h).
 void CheckBackups(const v1::JobSpec& spec, JobCheck* result) {
   const ConsistencyRule rule = ConsistencyOf(spec);
@@ -288,7 +298,9 @@ JobCheck CheckJob(const v1::JobSpec& spec) {
   result = spec.has_program()          ? CheckProgram(spec)
            : spec.model().has_sparse() ? CheckExamples(spec)
                                        : CheckLayers(spec);
-  if (result.diagnostics.empty()) CheckBackups(spec, &result);
+  if (!result.diagnostics.empty()) return result;
+  CheckEpochs(spec, &result);
+  CheckBackups(spec, &result);
   return result;
 }
 

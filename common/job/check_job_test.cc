@@ -184,6 +184,25 @@ TEST_CASE("CheckJob: data, classes, batch and augmentation must fit together", "
         "j:6:30: data.augmentation.crop_padding: got 6, expected at most 5, as images are 5x5x1");
 }
 
+TEST_CASE("CheckJob: the samples of all epochs together are limited", "[job]") {
+  v1::JobSpec spec;
+  spec.mutable_program()->add_command("train");
+  spec.mutable_program()->set_samples(4'294'967'295);
+  spec.mutable_program()->add_parameters()->set_name("w");
+  spec.mutable_training()->set_epochs(1'073'741'824);
+  spec.mutable_training()->set_batch_size(1);
+  spec.mutable_optimizer()->mutable_sgd();
+  spec.mutable_optimizer()->set_learning_rate(1);
+  spec.mutable_resources()->set_workers(1);
+  CHECK(CheckJob(spec).diagnostics.empty());
+  spec.mutable_training()->set_epochs(1'073'741'825);
+  const JobCheck check = CheckJob(spec);
+  REQUIRE(check.diagnostics.size() == 1);
+  CHECK(check.diagnostics[0].ToString() ==
+        "training.epochs: got 1073741825, expected 1 to 1073741824, as an epoch has 4294967295 "
+        "samples");
+}
+
 TEST_CASE("CheckJob: a tensor whose norm is taken fits on one server", "[job]") {
   const Folder folder;
   v1::JobSpec spec = folder.Spec();
