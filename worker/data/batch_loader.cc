@@ -12,7 +12,6 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int32_t kCropPaddingMax = 1024;
 constexpr uint64_t kAugmentationStream = 2;
 
 // The crop of an augmented image: output (y, x) is the input at (y + row, x + column), before
@@ -162,9 +161,9 @@ absl::StatusOr<Augmentation> MakeAugmentation(const v1::Augmentation& spec, int6
           absl::StrCat("augmentation.std is ", std, ", expected a finite number above 0"));
     }
   }
-  if (spec.crop_padding() < 0 || spec.crop_padding() > kCropPaddingMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "augmentation.crop_padding is ", spec.crop_padding(), ", expected 0 to ", kCropPaddingMax));
+  if (spec.crop_padding() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("augmentation.crop_padding is ",
+                                                   spec.crop_padding(), ", expected at least 0"));
   }
   Augmentation augmentation;
   augmentation.mean.assign(spec.mean().begin(), spec.mean().end());

@@ -34,7 +34,7 @@ struct Augmentation {
 
 // The job's augmentation for images of `channels` channels.
 // Errors: kInvalidArgument  mean or std has neither 0 nor `channels` values; a mean is not finite;
-//                           a std is not finite and > 0; crop_padding is outside [0, 1024].
+//                           a std is not finite and > 0; crop_padding is below 0.
 absl::StatusOr<Augmentation> MakeAugmentation(const v1::Augmentation& spec, int64_t channels);
 
 // Decodes `samples` (indices in the dataset) in their order.
