@@ -127,7 +127,8 @@ absl::Status OverrideField(const std::string& path, const std::string& value, v1
     walked = walked.empty() ? parts[i] : absl::StrCat(walked, ".", parts[i]);
     if (field->is_map()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(walked, ": cannot be set like this, expected --label KEY=VALUE"));
+          absl::StrCat(walked, ": cannot be set like this, expected ",
+                       field->name() == "labels" ? "--label KEY=VALUE" : "it in the job file"));
     }
     if (i + 1 == parts.size()) {
       CAPSTAN_RETURN_IF_ERROR(SetLeaf(*field, step.index, walked, value, message));

@@ -91,13 +91,16 @@ TEST_CASE("OverrideField: what does not fit is named and changes nothing", "[job
   }
 }
 
-TEST_CASE("OverrideField: labels have a flag of their own", "[job]") {
+TEST_CASE("OverrideField: a map cannot be set, but labels have a flag of their own", "[job]") {
   v1::JobSpec spec;
   for (const char* path : {"labels", "labels.a", "labels[0].key"}) {
     CHECK_STATUS(OverrideField(path, "x", &spec), absl::StatusCode::kInvalidArgument,
                  "expected --label KEY=VALUE");
   }
   CHECK(spec.labels().empty());
+  CHECK_STATUS(OverrideField("program.environment", "A=1", &spec),
+               absl::StatusCode::kInvalidArgument,
+               "program.environment: cannot be set like this, expected it in the job file");
 }
 
 }  // namespace
