@@ -1,6 +1,7 @@
 #include "worker/prediction/prediction_job.h"
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -40,7 +41,12 @@ absl::StatusOr<v1::JobSpec> CheckedPredictionJob(const v1::JobSpec& model,
   v1::JobSpec job = model;
   if (!data.job_file.empty()) {
     CAPSTAN_ASSIGN_OR_RETURN(const JobFile other, JobFile::Load(data.job_file));
-    *job.mutable_data() = other.spec().data();
+    v1::Data other_data = other.spec().data();
+    // Labels keep the numbers that the model has learnt, also if there are fewer folders.
+    if (other_data.format() == v1::Data::IMAGE_FOLDER && other_data.class_names().empty()) {
+      *other_data.mutable_class_names() = model.data().class_names();
+    }
+    *job.mutable_data() = std::move(other_data);
   }
   JobFile file = JobFile::OfSpec(model_name, std::move(job));
   for (const std::string& assignment : data.overrides) {

@@ -13,7 +13,8 @@
 namespace capstan::worker {
 
 struct PredictionData {
-  std::string job_file;                // Its `data` replaces that of the model's job; may be empty.
+  // Its `data` replaces that of the model's job, except class names if it has none. May be empty.
+  std::string job_file;
   std::vector<std::string> overrides;  // FIELD=VALUE, as `job submit --set`; after job_file.
   std::string split = "test";          // "test", "train" or "validation".
 };

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "common/data/testing/test_files.h"
 #include "common/examples/testing/example_files.h"
@@ -62,6 +63,33 @@ TEST_CASE("Prediction job: other data come from fields and from a job file, in t
                model, "m",
                {.job_file = file, .overrides = {"data.test.files=" + folder.Path("newer.svm")}}));
   CHECK(job.data().test().files(0) == folder.Path("newer.svm"));
+}
+
+TEST_CASE("Prediction job: labels keep the numbers that the model's classes have",
+          "[worker][prediction]") {
+  v1::JobSpec model;
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(
+      R"(model { layers { name: "out" fully_connected { units: 3 } } }
+         training { epochs: 1 batch_size: 1 } optimizer { sgd {} learning_rate: 0.1 }
+         resources { workers: 1 }
+         data {
+           format: IMAGE_FOLDER
+           train { images: "/none" }
+           class_names: [ "cat", "dog", "fox" ]
+         })",
+      &model));
+  const TemporaryFolder folder;
+  const auto names = [&](const std::string& data) {
+    const std::string file = folder.Write("data.textproto", ToBytes("data { " + data + " }"));
+    REQUIRE_OK_AND_ASSIGN(const v1::JobSpec job,
+                          CheckedPredictionJob(model, "m", {.job_file = file}));
+    return std::vector<std::string>(job.data().class_names().begin(),
+                                    job.data().class_names().end());
+  };
+  const std::string folders = "format: IMAGE_FOLDER test { images: 'new' }";
+  CHECK(names(folders) == std::vector<std::string>{"cat", "dog", "fox"});
+  CHECK(names(folders + "class_names: ['dog', 'cat']") == std::vector<std::string>{"dog", "cat"});
+  CHECK(names("format: IDX test { images: 'images' labels: 'labels' }").empty());
 }
 
 TEST_CASE("Prediction job: large files are counted anew", "[worker][prediction]") {
