@@ -99,7 +99,8 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   return plan;
 }
 
-// Writes the sizes of the data's blocks into `data`, so that tasks need not read all of it.
+// Writes the sizes of the data's blocks into `data`. By them tasks need not read all of it, and
+// notice that it has changed.
 void WriteBlocks(const JobCheck& check, v1::Data& data) {
   const auto write = [](const std::vector<int64_t>& blocks, v1::Split& split) {
     split.mutable_block_examples()->Assign(blocks.begin(), blocks.end());

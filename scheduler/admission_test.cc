@@ -23,6 +23,10 @@ TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults
   CHECK(job.mode == "ssp(2)");
   CHECK(job.plan.train_count == testing::kSmallTrainCount);
   CHECK(job.plan.test_count == testing::kSmallTestCount);
+  REQUIRE(job.spec.data().train().block_examples_size() == 1);
+  CHECK(job.spec.data().train().block_examples(0) == testing::kSmallTrainCount);
+  REQUIRE(job.spec.data().test().block_examples_size() == 1);
+  CHECK(job.spec.data().test().block_examples(0) == testing::kSmallTestCount);
   CHECK(job.plan.epochs == 2);
   CHECK(job.plan.objective == Objective::kClasses);
   CHECK(job.plan.max_restarts == 3);

@@ -236,6 +236,21 @@ TEST_CASE("Job checkpoint: each field that the state rests on is refused by name
   }));
 }
 
+TEST_CASE("Job checkpoint: another number of images is refused, if the checkpoint has one",
+          "[scheduler]") {
+  Fixture f;
+  AdmittedJob older = f.job;  // Older schedulers wrote no number.
+  older.spec.mutable_data()->mutable_train()->clear_block_examples();
+  AdmittedJob other = f.job;
+  other.spec.mutable_data()->mutable_train()->set_block_examples(0, 7);
+  const CheckpointPublish publish = f.Publish(1), older_publish = f.Publish(2);
+  REQUIRE_OK(PublishCheckpoint(f.disk, publish, f.job, 77));
+  CHECK_STATUS(FindRestore(f.disk, publish.folder, other), absl::StatusCode::kInvalidArgument,
+               "data: it differs from the checkpoint's (modified: train.block_examples[0]: ");
+  REQUIRE_OK(PublishCheckpoint(f.disk, older_publish, older, 77));
+  REQUIRE_OK(FindRestore(f.disk, older_publish.folder, other));
+}
+
 TEST_CASE("Job checkpoint: a rule of a plugin goes on only from the same file of the plugin",
           "[scheduler]") {
   Fixture f;

@@ -111,6 +111,15 @@ v1::Data WhatPositionsMean(v1::Data data) {
   return data;
 }
 
+// Removes from the data of a job on images the counts that `before` lacks: older schedulers wrote
+// none.
+void RemoveUnknownCounts(const v1::Data& before, v1::Data* now) {
+  if (before.train().block_examples().empty()) now->mutable_train()->clear_block_examples();
+  if (now->has_validation() && before.validation().block_examples().empty()) {
+    now->mutable_validation()->clear_block_examples();
+  }
+}
+
 // Returns `program` without how it is started, what it evaluates, and its optimizers.
 v1::Program WhatProgramTrains(v1::Program program) {
   program.clear_command();
@@ -129,8 +138,10 @@ std::vector<std::string> WhyNotRestorable(const v1::CheckpointManifest& manifest
   CompareTraining(manifest, job, compare);
   compare.SameMessage("model", manifest.spec().model(), job.spec.model(),
                       "its parameters would not be those of the checkpoint");
-  compare.SameMessage("data", WhatPositionsMean(manifest.spec().data()),
-                      WhatPositionsMean(job.spec.data()),
+  const v1::Data old_data = WhatPositionsMean(manifest.spec().data());
+  v1::Data data = WhatPositionsMean(job.spec.data());
+  if (job.spec.has_model() && !job.spec.model().has_sparse()) RemoveUnknownCounts(old_data, &data);
+  compare.SameMessage("data", old_data, data,
                       "the position is one in the checkpoint's training data, and its keys and "
                       "labels are those that were trained; data.test may change");
   compare.SameMessage("program", WhatProgramTrains(manifest.spec().program()),

@@ -235,6 +235,9 @@ JobCheck CheckLayers(const v1::JobSpec& spec) {
   result.train_count = train.count;
   result.test_count = test.count;
   result.validation_count = validation.count;
+  result.train_blocks = {train.count};
+  if (data.has_test()) result.test_blocks = {test.count};
+  if (data.has_validation()) result.validation_blocks = {validation.count};
   ReadWeights(spec.training(), &result);
   return result;
 }

@@ -155,12 +155,22 @@ bool HasSplit(const v1::Split& split) {
   return !split.images().empty() || !split.labels().empty() || split.files_size() > 0;
 }
 
+// Checks that a split has as many images as the scheduler counted, if it did: otherwise the order
+// of an epoch would be another one.
+absl::Status CheckCount(const v1::Split& split, const char* name, int64_t count) {
+  if (split.block_examples().empty() || split.block_examples(0) == count) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("data.", name, ": ", count, " images, expected ",
+                                          split.block_examples(0),
+                                          ", as when the job was submitted"));
+}
+
 // The split `name`, or null if the job has none.
 absl::StatusOr<std::unique_ptr<DatasetSplit>> LoadForEvaluation(
     const v1::JobSpec& job, const v1::Split& split, const char* name, const DatasetSplit& train,
     const Augmentation& augmentation, int decode_threads, DatasetDecoder::Into into) {
   if (!HasSplit(split)) return nullptr;
   CAPSTAN_ASSIGN_OR_RETURN(Dataset dataset, LoadDataset(job.data(), split, LabelsOf(job.model())));
+  CAPSTAN_RETURN_IF_ERROR(CheckCount(split, name, dataset.count));
   const Dataset& expected = train.dataset;
   if (dataset.shape != expected.shape || dataset.classes != expected.classes) {
     return absl::InvalidArgumentError(
@@ -192,6 +202,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const v1::JobSpec& job,
                                                          ExchangeFormats formats) {
   const v1::Data& data = job.data();
   CAPSTAN_ASSIGN_OR_RETURN(Dataset train, LoadDataset(data, data.train(), LabelsOf(job.model())));
+  CAPSTAN_RETURN_IF_ERROR(CheckCount(data.train(), "train", train.count));
   const int64_t classes = job.model().has_classes() ? job.model().classes() : train.classes;
   CAPSTAN_ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(job.model(), train.shape, classes));
   plan.loss.weights = LossWeights(job);

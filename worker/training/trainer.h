@@ -31,7 +31,8 @@ class Trainer {
   // Loads the job's data and prepares its model on all of `group`.
   // REQUIRES: CheckJob (common/job/check_job.h) found nothing wrong with `job`.
   // Errors: those of LoadDataset, PlanModel, MakeAugmentation and Network::Create;
-  // kInvalidArgument  test or validation images differ in shape or labels from training images.
+  // kInvalidArgument  test or validation images differ in shape or labels from training images;
+  // kDataLoss         a split has not the number of images that is in its block_examples.
   //   observer  see Network::Create
   //   formats   the formats that the caller exchanges with servers; see exchanges()
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const v1::JobSpec& job,

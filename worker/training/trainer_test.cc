@@ -149,6 +149,18 @@ TEST_CASE("Trainer: data that does not fit is named", "[worker][training]") {
     CHECK_STATUS(Trainer::Create(f.job), absl::StatusCode::kInvalidArgument,
                  "data.test: its images are 9x9x1, expected 8x8x1");
   }
+  SECTION("another number of images than the scheduler counted") {
+    v1::Data& data = *f.job.mutable_data();
+    data.mutable_train()->add_block_examples(kTrainCount);
+    data.mutable_test()->add_block_examples(kTestCount);
+    CHECK(f.Create()->train_samples() == kTrainCount);
+    data.mutable_test()->set_block_examples(0, kTestCount - 1);
+    CHECK_STATUS(Trainer::Create(f.job), absl::StatusCode::kDataLoss,
+                 "data.test: 600 images, expected 599, as when the job was submitted");
+    data.mutable_train()->set_block_examples(0, kTrainCount + 1);
+    CHECK_STATUS(Trainer::Create(f.job), absl::StatusCode::kDataLoss,
+                 "data.train: 30 images, expected 31, as when the job was submitted");
+  }
   SECTION("no test images at all") {
     f.job.mutable_data()->clear_test();
     CHECK(f.Create()->test_samples() == 0);
