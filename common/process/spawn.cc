@@ -69,8 +69,8 @@ bool DropRights(const ChildPlan& plan) {
   if (dropped && dup2(plan.input, STDIN_FILENO) >= 0 && dup2(plan.output, STDOUT_FILENO) >= 0 &&
       dup2(plan.errors, STDERR_FILENO) >= 0 &&
       (plan.directory == nullptr || chdir(plan.directory) == 0)) {
-    // Files that some library opened without O_CLOEXEC are closed by the exec; an old kernel
-    // refuses this, which does no harm.
+    // Files that some library opened without O_CLOEXEC are closed by the exec. Linux before 5.11
+    // refuses this: then the child inherits them.
     syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
     execve(plan.program, plan.argv, plan.envp);
   }
@@ -82,17 +82,22 @@ bool DropRights(const ChildPlan& plan) {
 // Returns what the child inherits of this process's environment, with the additions.
 std::vector<std::string> MergeEnvironment(const SpawnOptions& options) {
   const std::vector<std::pair<std::string, std::string>>& changes = options.environment;
+  const auto is_changed = [&](auto from, std::string_view key) {
+    return std::any_of(from, changes.end(),
+                       [&](const auto& change) { return change.first == key; });
+  };
   std::vector<std::string> merged;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string_view key = text.substr(0, text.find('='));
-    const bool changed = std::any_of(changes.begin(), changes.end(),
-                                     [&](const auto& change) { return change.first == key; });
     const bool inherited =
         options.inherits == nullptr || options.inherits({key.data(), key.size()});
-    if (inherited && !changed) merged.emplace_back(text);
+    if (inherited && !is_changed(changes.begin(), key)) merged.emplace_back(text);
   }
-  for (const auto& [key, value] : changes) merged.push_back(absl::StrCat(key, "=", value));
+  for (auto change = changes.begin(); change != changes.end(); ++change) {
+    if (is_changed(change + 1, change->first)) continue;
+    merged.push_back(absl::StrCat(change->first, "=", change->second));
+  }
   return merged;
 }
 

@@ -23,7 +23,7 @@ struct SpawnOptions {
   std::vector<std::string> args = {};  // Arguments from args[1] on.
   // Names the variables of this process's environment that the child inherits; null: all.
   bool (*inherits)(absl::string_view name) = nullptr;
-  // Added to what it inherits; wins.
+  // Added to what it inherits; wins. If a name stands twice, the last value counts.
   std::vector<std::pair<std::string, std::string>> environment = {};
   std::string directory = {};    // The child's working directory; empty: this process's.
   std::string output_file = {};  // Standard output and error are appended to it; made if missing.

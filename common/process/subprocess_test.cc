@@ -117,6 +117,17 @@ TEST_CASE("Subprocess: additions to the environment win, the rest is inherited",
   CHECK(Contents(options.output_file) == "kept changed a b\n");
 }
 
+TEST_CASE("Subprocess: of several additions with one name the last one counts", "[process]") {
+  SpawnOptions options = Shell("");
+  options.program = "/usr/bin/env";  // A shell would itself drop all but one.
+  options.args = {};
+  options.inherits = [](absl::string_view) { return false; };
+  options.environment = {{"A", "1"}, {"B", "2"}, {"A", "3"}};
+  REQUIRE_OK_AND_ASSIGN(const auto child, Subprocess::Spawn(options));
+  REQUIRE(child->Wait(kPatience) == ExitStatus{});
+  CHECK(Contents(options.output_file) == "B=2\nA=3\n");
+}
+
 TEST_CASE("Subprocess: signals blocked here are not blocked in the child", "[process]") {
   sigset_t term, before;
   sigemptyset(&term);
