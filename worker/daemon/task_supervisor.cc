@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/devices/devices_codec.h"
 #include "common/observability/log.h"
@@ -194,10 +195,18 @@ absl::StatusOr<SpawnOptions> TaskSupervisor::ProgramOf(const TaskName& task,
   options.no_new_privileges = true;
   options.program = "/usr/bin/env";  // Finds it on PATH.
   options.name = "env";
-  options.args.assign(program.command().begin(), program.command().end());
+  options.args = {"--"};
+  if (program.command_size() > 0 && absl::StrContains(program.command(0), '=')) {
+    // env would take it for a variable; a shell finds it just as well.
+    options.args.insert(options.args.end(), {"sh", "-c", "exec \"$0\" \"$@\""});
+  }
+  options.args.insert(options.args.end(), program.command().begin(), program.command().end());
   options.directory = program.directory().empty() ? place.folder : program.directory();
+  for (const auto& [name, value] : program.environment()) {
+    options.environment.push_back({name, value});
+  }
   // What torch.distributed's launcher sets, too, with each task as a group of its own, and then
-  // what the library reads.
+  // what the library reads. The job cannot replace it.
   const std::string rank = std::to_string(assignment.rank());
   const std::string world = std::to_string(assignment.spec().resources().workers());
   for (const auto& [name, value] :
@@ -207,9 +216,6 @@ absl::StatusOr<SpawnOptions> TaskSupervisor::ProgramOf(const TaskName& task,
         std::pair("CAPSTAN_SCHEDULER", options_.scheduler),
         std::pair("CAPSTAN_TLS_DIR", place.tls_dir),
         std::pair("CAPSTAN_LOG_FORMAT", options_.log_format)}) {
-    options.environment.push_back({name, value});
-  }
-  for (const auto& [name, value] : program.environment()) {
     options.environment.push_back({name, value});
   }
   return options;
@@ -229,11 +235,13 @@ absl::Status TaskSupervisor::StartTask(ProcessId process, const TaskName& task,
     options = ModelTask(files);
   }
   options.inherits = IsHarmlessVariable;
-  options.environment.push_back({"OMP_NUM_THREADS", std::to_string(threads)});
+  std::vector<std::pair<std::string, std::string>> defaults = {
+      {"OMP_NUM_THREADS", std::to_string(threads)}};
   // The fastest plans on its GPUs, which one task measures and later tasks reuse.
   if (std::getenv(kPlansVariable) == nullptr) {
-    options.environment.push_back({kPlansVariable, options_.work_dir + "/.cuda-plans"});
+    defaults.push_back({kPlansVariable, options_.work_dir + "/.cuda-plans"});
   }
+  options.environment.insert(options.environment.begin(), defaults.begin(), defaults.end());
   options.output_file = files.log;
   {
     absl::MutexLock lock(&mutex_);

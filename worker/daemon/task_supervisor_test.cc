@@ -42,6 +42,7 @@ class Worker {
     options.work_dir = TestFolder() + "/tasks";
     options.scheduler = scheduler.address();
     options.program = program;
+    options.run_programs = true;
     options.ended_tasks_kept = 2;
     options.devices.unusable = "no CUDA driver";
     options.on_change = [this] { agent->Wake(); };
@@ -66,6 +67,17 @@ class Worker {
     task.set_incarnation(incarnation);
     if (threads > 0) task.mutable_spec()->mutable_resources()->set_threads(threads);
     scheduler.SetDesired(desired);
+  }
+  // Makes it want task 0 of job "program" with this program, and returns the task's log at its end.
+  std::string LogOf(const v1::Program& program, uint64_t incarnation) {
+    v1::SyncNodeResponse desired;
+    v1::TaskAssignment& task = *desired.add_tasks();
+    task.set_job_id("program");
+    task.set_incarnation(incarnation);
+    *task.mutable_spec()->mutable_program() = program;
+    scheduler.SetDesired(desired);
+    REQUIRE(WaitForTask(incarnation, true).has_value());
+    return Contents(FileOf(absl::StrCat("program/0-", incarnation), "task.log"));
   }
   void WantNothing() { scheduler.SetDesired({}); }
 
@@ -132,6 +144,37 @@ TEST_CASE("Task supervisor: a task inherits no secret of its daemon", "[worker]"
   CHECK(environment.find("PATH=") != std::string::npos);
   REQUIRE(unsetenv("AWS_SECRET_ACCESS_KEY") == 0);
   REQUIRE(unsetenv("CUDA_VISIBLE_DEVICES") == 0);
+}
+
+TEST_CASE("Task supervisor: a program is run whatever its path, or found on PATH", "[worker]") {
+  Worker worker("true");
+  std::filesystem::create_directory_symlink("/bin", TestFolder() + "/a=b");
+  std::filesystem::create_directory_symlink("/bin", TestFolder() + "/-bin");
+  uint64_t incarnation = 0;
+  for (const std::string& command : {std::string("echo"), TestFolder() + "/a=b/echo",
+                                     std::string("a=b/echo"), std::string("-bin/echo")}) {
+    INFO(command);
+    v1::Program program;
+    program.add_command(command);
+    program.add_command("x=1  2");
+    program.add_command("$0");
+    program.set_directory(TestFolder());
+    CHECK(worker.LogOf(program, ++incarnation) == "x=1  2 $0\n");
+  }
+}
+
+TEST_CASE("Task supervisor: a job's variables replace defaults, but not what a task has",
+          "[worker]") {
+  Worker worker("true");
+  v1::Program program;
+  program.add_command("env");
+  (*program.mutable_environment())["OMP_NUM_THREADS"] = "7";
+  (*program.mutable_environment())["RANK"] = "9";
+  const std::string environment = worker.LogOf(program, 1);
+  CHECK_THAT(environment, Catch::Contains("OMP_NUM_THREADS=7\n"));
+  CHECK_THAT(environment, !Catch::Contains("OMP_NUM_THREADS=1\n"));
+  CHECK_THAT(environment, Catch::Contains("\nRANK=0\n"));
+  CHECK_THAT(environment, !Catch::Contains("RANK=9\n"));
 }
 
 TEST_CASE("Task supervisor: before a task starts, the oldest ended ones lose their files",
