@@ -74,17 +74,6 @@ bool HasAccount(uid_t number) {
   return found_user != nullptr || found_group != nullptr;
 }
 
-// The paths in a folder; empty if it cannot be read.
-std::vector<fs::path> PathsIn(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code error;
-  fs::directory_iterator entry(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    paths.push_back(entry->path());
-  }
-  return paths;
-}
-
 // Reads denied.txt; empty if there is none.
 absl::StatusOr<std::string> ReadDenied(const TlsFolder& files) {
   const std::string path = files.DeniedPath();

@@ -47,17 +47,6 @@ absl::Status CheckRank(Rank rank) {
 
 namespace fs = std::filesystem;
 
-// The names in a folder; empty if it cannot be read.
-std::vector<std::string> NamesIn(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  fs::directory_iterator entry(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  return names;
-}
-
 // The task whose folder has this name; none if TaskFilesOf does not make such a name.
 std::optional<TaskName> TaskOf(const JobId& job, const std::string& name) {
   const std::vector<std::string> parts = absl::StrSplit(name, '-');
@@ -80,8 +69,8 @@ struct EndedTask {
 void AddEndedTasks(const std::string& work_dir, const JobId& job,
                    const std::function<bool(const TaskName&)>& is_running,
                    std::vector<EndedTask>* ended) {
-  for (const std::string& name : NamesIn(absl::StrCat(work_dir, "/", job))) {
-    const std::optional<TaskName> task = TaskOf(job, name);
+  for (const fs::path& folder : PathsIn(absl::StrCat(work_dir, "/", job))) {
+    const std::optional<TaskName> task = TaskOf(job, folder.filename().string());
     if (!task.has_value() || is_running(*task)) continue;
     const absl::StatusOr<TaskFiles> files = TaskFilesOf(work_dir, *task);
     std::error_code error;
@@ -101,6 +90,16 @@ uint64_t IncarnationOf(const std::string& name, Rank rank) {
 }
 
 }  // namespace
+
+std::vector<fs::path> PathsIn(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    paths.push_back(entry->path());
+  }
+  return paths;
+}
 
 absl::StatusOr<TaskFiles> TaskFilesOf(const std::string& work_dir, const TaskName& task) {
   CAPSTAN_RETURN_IF_ERROR(CheckJobId(task.job));
@@ -123,8 +122,8 @@ absl::StatusOr<Incarnation> NewestIncarnation(const std::string& work_dir, const
   CAPSTAN_RETURN_IF_ERROR(CheckJobId(job));
   CAPSTAN_RETURN_IF_ERROR(CheckRank(rank));
   uint64_t newest = 0;
-  for (const std::string& name : NamesIn(absl::StrCat(work_dir, "/", job))) {
-    newest = std::max(newest, IncarnationOf(name, rank));
+  for (const fs::path& folder : PathsIn(absl::StrCat(work_dir, "/", job))) {
+    newest = std::max(newest, IncarnationOf(folder.filename().string(), rank));
   }
   if (newest == 0) {
     return NeverRan(job, rank);
@@ -144,8 +143,8 @@ absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& ass
 int DeleteOldTasks(const std::string& work_dir, int keep,
                    const std::function<bool(const TaskName&)>& is_running) {
   std::vector<EndedTask> ended;
-  for (const std::string& job : NamesIn(work_dir)) {
-    AddEndedTasks(work_dir, job, is_running, &ended);
+  for (const fs::path& job : PathsIn(work_dir)) {
+    AddEndedTasks(work_dir, job.filename().string(), is_running, &ended);
   }
   std::sort(ended.begin(), ended.end(), [](const EndedTask& a, const EndedTask& b) {
     return std::tie(a.written, a.incarnation) > std::tie(b.written, b.incarnation);

@@ -12,8 +12,10 @@
 #ifndef CAPSTAN_WORKER_DAEMON_TASK_FILES_H_
 #define CAPSTAN_WORKER_DAEMON_TASK_FILES_H_
 
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -53,6 +55,9 @@ absl::StatusOr<v1::TaskAssignment> ReadTaskSpec(const std::string& path);
 // Returns the number of tasks whose files it deleted.
 int DeleteOldTasks(const std::string& work_dir, int keep,
                    const std::function<bool(const TaskName&)>& is_running);
+
+// Returns the paths in a folder; none if it cannot be read.
+std::vector<std::filesystem::path> PathsIn(const std::filesystem::path& folder);
 
 }  // namespace capstan::worker
 

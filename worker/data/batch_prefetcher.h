@@ -95,9 +95,6 @@ class Prefetcher {
   //   the decoder's      the error of the next range; every later call returns it again.
   absl::Status Next(absl::Duration timeout, Batch& batch);
 
-  // The number of batches that have been decoded and not taken.
-  int64_t ready_count() const;
-
   // Wakes a waiting Next, waits for batches being decoded and joins the threads. Idempotent.
   void Stop();
 
@@ -124,7 +121,7 @@ class Prefetcher {
   const Decoder decoder_;
   const Options options_;
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable work_changed_;   // An entry may be decoded, or stopping_.
   std::condition_variable front_changed_;  // The front entry is ready or failed, or stopping_.
 
@@ -197,14 +194,6 @@ absl::Status Prefetcher<Part, Batch>::Next(absl::Duration timeout, Batch& batch)
   }
   work_changed_.notify_one();
   return absl::OkStatus();
-}
-
-template <typename Part, typename Batch>
-int64_t Prefetcher<Part, Batch>::ready_count() const {
-  const std::lock_guard lock(mutex_);
-  return std::count_if(entries_.begin(),
-                       entries_.begin() + static_cast<std::ptrdiff_t>(started_count_),
-                       [](const Entry& entry) { return entry.state == Entry::State::kReady; });
 }
 
 template <typename Part, typename Batch>

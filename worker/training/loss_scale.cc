@@ -15,7 +15,6 @@ void LossScale::Good() {
 }
 
 bool LossScale::Overflowed() {
-  ++overflows_;
   good_ = 0;
   if (scale_ <= options_.min) return false;
   scale_ = std::max(scale_ * options_.backoff, options_.min);

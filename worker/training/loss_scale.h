@@ -52,13 +52,10 @@ class LossScale {
   // The gradient had other values. Returns true if the batch must be computed again, with scale().
   bool Overflowed();
 
-  int64_t overflows() const { return overflows_; }
-
  private:
   const Options options_;
   float scale_;
   int64_t good_ = 0;  // Good batches in a row since the scale was changed.
-  int64_t overflows_ = 0;
 };
 
 }  // namespace capstan::worker
