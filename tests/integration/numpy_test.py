@@ -80,12 +80,15 @@ class NumpyTest(programs.ProgramCase):
         self.assertEqual(ads, {0: pace_program.ROUNDS, 1: pace_program.ROUNDS,
                                pace_program.SHARED: 2 * pace_program.ROUNDS})
 
-    def test_a_script_at_its_own_pace_that_raises_fails_its_job(self):
-        job = self.declared([*command("tests/integration/pace_program.py"), "--raise"])
-        job["resources"] = {"workers": 1}
-        status = self.cluster.wait(self.cluster.submit(json.dumps(job), "job.json"))
-        self.assertEqual(status["state"], "FAILED", status)
-        self.assertIn("RuntimeError: asked for", str(status["failure"]))
+    def test_a_script_at_its_own_pace_that_raises_or_exits_fails_its_job(self):
+        for how, words in (("--raise", "RuntimeError: asked for"),
+                           ("--exit", "SystemExit: asked for")):
+            with self.subTest(how=how):
+                job = self.declared([*command("tests/integration/pace_program.py"), how])
+                job["resources"] = {"workers": 1}
+                status = self.cluster.wait(self.cluster.submit(json.dumps(job), "job.json"))
+                self.assertEqual(status["state"], "FAILED", status)
+                self.assertIn(words, str(status["failure"]))
 
     def replayed(self, lines):
         """The logged batches with NumPy alone: losses, weights and rows by key."""

@@ -63,6 +63,8 @@ def main():
     one, rows = numpy.full(SIZE, -1, "f4"), numpy.full((1, 2, DIM), -1, "f4")
     if "--raise" in sys.argv:
         raise RuntimeError("asked for")
+    if "--exit" in sys.argv:
+        sys.exit("asked for")
     refused(total, ads)
     for done in range(1, ROUNDS + 1, 2):
         results([total.push(one), ads.push_rows(keys, rows), total.push(one),

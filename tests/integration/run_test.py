@@ -198,6 +198,8 @@ class WrongTest(RunCase):
             ((), "no script is named"),
             (("none.py",), "none.py: no such file, expected a Python script"),
             (("--workers=0", PROGRAM), "argument --workers: got 0, expected 1 to 4096"),
+            (("--set=resources.workers=2", PROGRAM),
+             "--set resources.workers=2: expected --workers=N, of which the script is told"),
             (("--servers=x", PROGRAM), "argument --servers: got x, expected 1 to 4096"),
             (("--local", "--no-wait", PROGRAM), "--local: expected neither --scheduler nor"),
             (("--rule-plugin=none.so", PROGRAM), "--rule-plugin=none.so: no such file, expected a "
@@ -249,7 +251,7 @@ class WrongTest(RunCase):
                 self.assertIn("FAILED", said)
 
     def test_a_learning_rate_that_was_declared_with_another_world_size(self):
-        script = self.cluster.folder / "scaled.py"
+        script = self.cluster.folder / "scaled (1).py"  # No name of a job.
         script.write_text(SCALED)
         said, _ = self.run_script("--workers=2", script, "WORLD_SIZE", code=1)
         self.assertIn("the rule of 'w' is {'sgd': {}, 'learning_rate': 0.5, ", said)

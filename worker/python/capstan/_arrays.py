@@ -9,6 +9,8 @@ from typing import Any, Optional
 
 from capstan._client import Error
 
+# Where arrays without values are: torch's have no address.
+_NO_VALUES = ctypes.create_string_buffer(1)
 _CPU, _PINNED = 1, 3  # Kinds of devices (DLDeviceType) whose memory is the host's.
 _DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _STRUCT_KINDS = {"f": "float", "d": "float", "e": "float", "?": "bool"}  # Else int or uint.
@@ -18,7 +20,7 @@ _STRUCT_KINDS = {"f": "float", "d": "float", "e": "float", "?": "bool"}  # Else 
 class Memory:
     """Values in the host's memory, row by row without gaps."""
 
-    address: int
+    address: int  # Not 0, even without values.
     shape: tuple[int, ...]
     dtype: str  # As NumPy names it.
     owner: Any  # The memory is there as long as this is.
@@ -96,7 +98,7 @@ def _dtype_of_format(letters: str, size: int) -> str:
 def _address(view: memoryview) -> int:
     buffer = _Buffer()
     _get_buffer(view, ctypes.byref(buffer), 0)
-    address = int(buffer.buf or 0)
+    address = int(buffer.buf or ctypes.addressof(_NO_VALUES))
     _release_buffer(ctypes.byref(buffer))  # The view still has it.
     return address
 
@@ -117,7 +119,8 @@ def _of_dlpack(array: Any, what: str) -> Memory:
     kind = _DLPACK_KINDS.get(tensor.kind, f"DLPack's type {tensor.kind} of bits ")
     dtype = (kind if kind == "bool" else f"{kind}{tensor.bits}") + (
         f"x{tensor.lanes}" if tensor.lanes != 1 else "")
-    return Memory(int(tensor.data or 0) + int(tensor.byte_offset), shape, dtype, capsule)
+    address = int(tensor.data or ctypes.addressof(_NO_VALUES)) + int(tensor.byte_offset)
+    return Memory(address, shape, dtype, capsule)
 
 
 def _expect_without_gaps(shape: tuple[int, ...], strides: tuple[int, ...], what: str) -> None:

@@ -223,12 +223,16 @@ class Task:
         """Whether it has ended here."""
         return self._task is None
 
-    def _handle(self) -> int:
-        if self._task is None:
-            raise Error("the task is closed")
+    def expect_own_process(self) -> None:
+        """Raises Error in a process that was forked from the one that has the task."""
         if os.getpid() != self._pid:
             raise Error(f"process {os.getpid()} was forked from {self._pid}, which has the task: "
                         "start processes with the method 'spawn'")
+
+    def _handle(self) -> int:
+        if self._task is None:
+            raise Error("the task is closed")
+        self.expect_own_process()
         return self._task
 
     def _check(self, code: int) -> None:

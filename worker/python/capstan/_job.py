@@ -41,26 +41,31 @@ def consistency(sync: str) -> dict[str, Any]:
     raise ValueError(f"sync is {sync!r}, expected 'bsp', 'ssp:N' (N iterations, from 0) or 'asp'")
 
 
-def updates_an_epoch(samples: int, batch_size: int, job: dict[str, Any]) -> int:
-    """Updates that the servers apply in an epoch: BSP sums a batch of each slot in one.
+def batches_an_update(job: dict[str, Any]) -> int:
+    """The batches of an update of the servers: in BSP one of each slot, else one.
 
     Raises Error if nothing says how many slots there are.
     """
-    slots = 1
-    if "bsp" in job["consistency"]:
-        slots = int(job["training"].get("slots") or os.environ.get(WORKERS, 0))
-        if slots == 0:
-            raise Error(f"a schedule needs the number of slots: slots=..., or {WORKERS}")
-    return -(-samples // (batch_size * slots))
+    if "bsp" not in job["consistency"]:
+        return 1
+    slots = int(job["training"].get("slots") or os.environ.get(WORKERS, 0))
+    if slots == 0:
+        raise Error(f"a schedule needs the number of slots: slots=..., or {WORKERS}")
+    return slots
+
+
+def _checksum(value: Any) -> str:
+    return f"checksum {zlib.crc32(json.dumps(value, sort_keys=True).encode()):08x}"
 
 
 def _comparable(rules: dict[str, Any]) -> dict[str, Any]:
-    """Rules as JSON has them, with a checksum in place of a schedule, which may be long."""
+    """Rules as JSON has them, with checksums in place of what may be long."""
     copies: dict[str, Any] = json.loads(json.dumps(rules))
     for rule in copies.values():
         if "schedule" in rule:
-            text = json.dumps(rule["schedule"], sort_keys=True)
-            rule["schedule"] = f"checksum {zlib.crc32(text.encode()):08x}"
+            rule["schedule"] = _checksum(rule["schedule"])
+    if len(json.dumps(copies)) > _RULES_BYTES_MAX:
+        return {"all parameters": _checksum(copies)}
     return copies
 
 
@@ -72,8 +77,6 @@ def rules_matter() -> bool:
 def variables(rules: dict[str, Any]) -> dict[str, str]:
     """The environment of a job's tasks, in which expect_declared() finds the rules, by name."""
     found = {RULES: json.dumps(_comparable(rules))}
-    if len(found[RULES]) > _RULES_BYTES_MAX:
-        return {}
     return found | ({WORKERS: os.environ[WORKERS]} if WORKERS in os.environ else {})
 
 

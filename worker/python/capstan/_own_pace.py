@@ -12,6 +12,7 @@ from capstan._future import Future, Result
 
 _SLICE_SECONDS = 0.05  # How long one operation is waited for before the others are looked at.
 _PENDING_MAX = 512  # Operations that nobody has waited for; the library keeps 1024.
+_FAILED_MAX = 16  # Failed operations that are kept until the script has asked for their error.
 
 
 class Operation(Future[Result]):
@@ -26,6 +27,7 @@ class Operation(Future[Result]):
         self.number, self.value = number, value
         self.keeps = keeps  # What the library reads or writes meanwhile.
         self.is_awaited = False  # Guarded by the run's lock.
+        self.is_told = False  # Whether the script knows how it has ended.
         self._run = run
 
     def result(self, timeout: Optional[float] = None) -> Result:
@@ -35,11 +37,13 @@ class Operation(Future[Result]):
         operation goes on. Raises Failed or Ended as `capstan.Table.push` says.
         """
         self._run.wait_for(self, timeout)
+        self.is_told = True
         return super().result(0)
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
         """What `result` would raise; None: nothing."""
         self._run.wait_for(self, timeout)
+        self.is_told = True
         return super().exception(0)
 
 
@@ -54,6 +58,7 @@ class Run:
         self._tables = {table.name: number for number, table in enumerate(task.tables)}
         self._changed = threading.Condition()
         self._pending: dict[int, Operation[Any]] = {}  # As they were started; guarded, as below.
+        self._failed: list[Operation[Any]] = []  # As they failed.
         self._idle = self._stopping = False
         self._thread = threading.Thread(target=self._complete_all, name="capstan-operations",
                                         daemon=True)
@@ -98,6 +103,7 @@ class Run:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         late: Optional[str] = "another thread waits for it"
         while not operation.done():
+            self._task.expect_own_process()
             seconds = min(max(deadline - time.monotonic(), 0.0), _client.POLL_SECONDS)
             if self._claim(operation):
                 late = self._complete(operation, seconds)
@@ -130,6 +136,9 @@ class Run:
             raise
         with self._changed:
             del self._pending[operation.number]
+            if error is not None:
+                untold = [each for each in self._failed if not each.is_told]
+                self._failed = [*untold[:_FAILED_MAX - 1], operation]
         operation.keeps = None
         if error is None:
             operation.set_result(operation.value)
@@ -140,6 +149,7 @@ class Run:
     def _release(self, operation: Operation[Any]) -> None:
         with self._changed:
             operation.is_awaited = False
+            self._changed.notify()
 
     def _complete_all(self) -> None:
         """The thread: completes what nobody waits for, so that callbacks run and memory is free."""
@@ -161,13 +171,16 @@ class Run:
         return [each for each in self._pending.values() if not each.is_awaited]
 
     def finish(self) -> Optional[Error]:
-        """Waits for all operations, and ends the thread. Returns the first error of them."""
+        """Waits for all operations, and ends the thread.
+
+        Returns the first error that no call of `result` or `exception` has told the script.
+        """
         with self._changed:
             self._stopping = True
             self._changed.notify()
         self._thread.join()
         with self._changed:
-            left = list(self._pending.values())
+            left = [*(each for each in self._failed if not each.is_told), *self._pending.values()]
         errors = [each.exception() for each in left]
         return next((error for error in errors if isinstance(error, Error)), None)
 

@@ -104,6 +104,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     for file in options.rule_plugins:
         if not os.path.isfile(file):
             parser.error(f"--rule-plugin={file}: no such file, expected a shared library")
+    for override in options.overrides:
+        if re.match(r"resources\.workers\s*=", override):
+            parser.error(f"--set {override}: expected --workers=N, of which the script is told")
     if options.local and (options.scheduler or options.no_wait):
         parser.error("--local: expected neither --scheduler nor --no-wait with it")
     return options
@@ -174,10 +177,15 @@ def _declare(options: argparse.Namespace, folder: pathlib.Path, workers: Optiona
                 "expected a loop over capstan.batches or capstan.torch.batches")
 
 
+def _name_of(script: str) -> str:
+    """A job's name, which has letters, digits, '-' and '_' alone."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", pathlib.Path(script).stem)[:64]
+
+
 def _complete(job: dict[str, Any], options: argparse.Namespace, workers: Optional[int],
               is_here: bool) -> dict[str, Any]:
     """Adds what the script cannot know: how it is started, where, and by how many."""
-    name = options.name or (None if options.job else pathlib.Path(options.script[0]).stem[:64])
+    name = options.name or (None if options.job else _name_of(options.script[0]))
     if name:
         job["name"] = name
     environment = {"PYTHONUNBUFFERED": "1", **(_meeting_point() if is_here else {})}

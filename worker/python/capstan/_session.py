@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NoReturn, Optional
 
 from capstan import _client, _job, _run
 from capstan._arrays import Memory
@@ -90,6 +90,7 @@ class Session:
         self.made: Optional[MadeBatch] = None  # The same, if it was made earlier.
         self._made: collections.OrderedDict[tuple[int, int], MadeBatch] = collections.OrderedDict()
         self._places: dict[str, _Place] = {}
+        self._exited: Optional[SystemExit] = None  # The script ends by it.
         self._thread = 0
         self._process = os.getpid()
 
@@ -107,7 +108,10 @@ class Session:
         initial: a tensor's values as fp32, row by row.
         """
         if self.schedules is not None and _job.rules_matter():
-            updates = _job.updates_an_epoch(samples, batch_size, self._job)
+            slots = _job.batches_an_update(self._job)
+            if "bsp" in self._job["consistency"]:  # No job file may have another number then.
+                self._job["training"]["slots"] = slots
+            updates = -(-samples // (batch_size * slots))
             for group, schedule in zip(self.groups, self.schedules(updates, epochs)):
                 group.rule = group.rule | {"schedule": schedule}
         self._declare({"epochs": epochs, "batch_size": batch_size},
@@ -150,7 +154,11 @@ class Session:
         _job.write_job(folder, self._job | {
             "training": self._job["training"] | training, "optimizer": used[0],
             "program": program | {"optimizers": used[1:]}})
-        raise SystemExit(0)
+        if threading.current_thread() is threading.main_thread():
+            raise SystemExit(0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # SystemExit would end this thread alone.
 
     # ---- the runs on workers
 
@@ -193,15 +201,22 @@ class Session:
         work = self.task.next()
         if work is None:
             raise Ended("the job is over")
+        sys.exit = self._exit
         self.run = Run(self.task, self.shapes() | {
             name: (rows.described["dim"],) for name, rows in self.rows.items()})
         return self.run
+
+    def _exit(self, status: Any = None) -> NoReturn:
+        """In place of sys.exit at a script's own pace: nothing else tells its status at the end."""
+        if threading.current_thread() is threading.main_thread():
+            self._exited = SystemExit(status) if status not in (None, 0) else None
+        raise SystemExit(status)
 
     def _leave(self) -> None:
         """At the interpreter's exit: says why the task is not done."""
         if self.task is None or self.task.closed or os.getpid() != self._process:
             return
-        error = getattr(sys, "last_value", None)
+        error = getattr(sys, "last_value", None) or self._exited
         if self.run is not None:
             failed = self.run.finish()
             error = error or failed

@@ -336,8 +336,9 @@ def init(*, sync: Optional[str] = None, slots: Optional[int] = None, seed: int =
         same bits for any number of workers.
     seed: of the order of samples and of each batch's `seed`.
     own_pace: there are no batches. Each worker runs the script once, which pulls and pushes when it
-        likes, from any thread, and ends when it is done; an exception makes the job fail. A script
-        that is killed runs anew, and what it has pushed stays.
+        likes, from any thread, and ends when it is done; an exception makes the job fail, and so
+        does sys.exit() with another status than 0. A script that is killed runs anew, and what it
+        has pushed stays.
 
     Raises Error if there is a job or a capstan.torch.Optimizer, ValueError for another `sync`.
     """
@@ -362,7 +363,8 @@ def snapshot(*, timeout: float = 60.0) -> Snapshot:
 def table(name: str, initial: Any, *, optimizer: Optional[_session.Rule] = None) -> Table:
     """Makes a tensor that the job trains, before the loop over `batches`.
 
-    name: of 1 to 256 bytes, which no other table has.
+    name: of 1 to 256 bytes, which no other table has; at a script's own pace of 1 to 64 letters,
+        digits, '_', '.' and '-'.
     initial: its first values, float32, of any shape without a zero: see Table.push. Those of the
         run that declares the job count; the runs on workers must have the same shape.
     optimizer: a rule of capstan.optimizers. Default: SGD(0.01).
@@ -394,8 +396,7 @@ def rows(name: str, dim: int, *, keys: Optional[Callable[[Batch], Any]] = None,
         the servers' disks. 0: none.
     buckets: shards of the table. None: 64.
 
-    Raises Error as `table` does, ValueError for another `ttl`. A job needs a `table` beside its
-    rows.
+    Raises Error as `table` does, ValueError for another `ttl`.
     """
     return _current()._add_rows(
         _job.described_rows(name, dim, initial_std=initial_std, admit_after=admit_after,

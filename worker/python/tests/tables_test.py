@@ -55,6 +55,7 @@ class ArraysTest(TablesCase):
         self.assertEqual(self.read(given), ((3,), [1, 2, 3]))
         self.assertEqual(_arrays.memory_of(given, "it").address, given.buffer_info()[0])
         self.assertEqual(self.read(array.array("f")), ((0,), []))
+        self.assertNotEqual(_arrays.memory_of(memoryview(b""), "it").address, 0)
         read_only = memoryview(bytes(given)).cast("f", (3, 1))
         self.assertEqual(self.read(read_only), ((3, 1), [1, 2, 3]))
 
@@ -92,6 +93,7 @@ class ArraysTest(TablesCase):
         self.assertEqual(self.read(tensor[1]), ((3,), [3, 4, 5]))
         memory = _arrays.memory_of(torch.full((1000,), 2.0), "it")  # Only it keeps the tensor.
         self.assertEqual(struct.unpack("=1000f", _arrays.copy_of_floats(memory)), (2,) * 1000)
+        self.assertNotEqual(_arrays.memory_of(torch.empty(0), "it").address, 0)
         self.refused(r"it has the strides \(1, 3\), expected values row by row", self.read,
                      tensor.t())
         self.refused("it is bfloat16 of shape", self.read, tensor.bfloat16())
@@ -152,6 +154,16 @@ class DeclareTest(TablesCase):
                     float("nan"), float("inf"), True, b"30d", [60]):
             self.refused(re.escape(f"ttl is {ttl!r}, expected None, a number of seconds, or"),
                          capstan.rows, "ads", 4, ttl=ttl)
+
+    def test_rules_that_are_too_long_for_a_variable_are_compared_by_their_checksum(self):
+        def variables(rate):
+            return _job.variables({f"w{i}": optimizers.Adam(rate) for i in range(1000)})
+
+        with mock.patch.dict(os.environ, {"CAPSTAN_WORKERS": "2"}):
+            found = variables(0.5)
+            self.assertEqual(found["CAPSTAN_WORKERS"], "2")
+            self.assertLess(len(found["CAPSTAN_RULES"]), 1000)
+            self.assertNotEqual(found, variables(0.25))
 
     def test_what_is_wrong_is_refused(self):
         zeros = array.array("f", [0, 0])
