@@ -442,6 +442,8 @@ void PushPullSession::Finish(OpId id, const absl::Status& status, SessionActions
     if (!first) lowest->second = std::min(lowest->second, reply.version);
   }
   if (past && status.ok()) done.status = absl::OutOfRangeError("the iteration is past");
+  // No message of an ended push is sent again, so its sequences no longer hold the low-water mark.
+  for (size_t i = 0; i < op.sequences.size(); ++i) per_shard_[i].unanswered.erase(op.sequences[i]);
   actions->done.push_back(std::move(done));
   ForgetMessages(id);
   ops_.erase(id);

@@ -103,7 +103,7 @@ struct SendMessage {
     ShardKey key;
     Range elements;
     Sequence sequence;            // Push.
-    Sequence sequence_low_water;  // Push: everything below has been answered.
+    Sequence sequence_low_water;  // Push: no push below it is sent again.
     int64_t held_version = -1;    // Pull.
   };
   std::vector<Shard> shards;
@@ -321,7 +321,8 @@ class PushPullSession {
   };
   struct PerShard {
     Sequence next{1};
-    absl::btree_map<Sequence, bool> unanswered;  // Ordered: the first is the low-water mark.
+    // The pushes that run and have no answer, ordered: the first is the low-water mark.
+    absl::btree_map<Sequence, bool> unanswered;
     int64_t held_version = -1;
     bool held_of_snapshot = false;
   };
