@@ -143,7 +143,8 @@ capstan_code capstan_task_name_keys(capstan_task* task, int64_t table, const int
 const float* capstan_task_parameters(capstan_task* task, int64_t table);
 
 /* Elements [first, first + count) of the gradient of the batch's mean loss; of averages: what they
- * become. What is not set is 0. */
+ * become. What is not set is 0. CAPSTAN_DIVERGED: a value is not finite; unless others are put in
+ * their place, they cannot be released, and the task fails when the batch is finished. */
 capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_t first,
                                        const float* values, int64_t count, char* error);
 
@@ -154,7 +155,8 @@ capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error
 /* Ends the current work. `loss_sum` is the sum of its samples' losses; `correct` counts those that
  * were classified correctly, 0 if nothing is classified: the job shows no accuracy of samples of
  * which none was counted. A run ignores both; its operations that were not waited for go on, and
- * the task fails if one of them does. CAPSTAN_ENDED: the run was taken away. */
+ * the task fails if one of them does. CAPSTAN_ENDED: the run was taken away. CAPSTAN_DIVERGED: the
+ * loss or the gradient is not finite; the work is ended all the same, and the task fails. */
 capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct, char* error);
 
 /* ---- own pace: between capstan_task_next, which gives CAPSTAN_RUN, and capstan_task_finish
