@@ -139,7 +139,8 @@ capstan_code capstan_task_name_keys(capstan_task* task, int64_t table, const int
                                     int64_t count, int64_t* places, char* error);
 
 /* The values of a table for the current batch, [elements], or [rows, dim]: valid until it is
- * finished, or their gradient is released. NULL: no such table, or no batch. */
+ * finished, their gradient is released, or any thread calls capstan_task_fail. NULL: no such table,
+ * or no batch. */
 const float* capstan_task_parameters(capstan_task* task, int64_t table);
 
 /* Elements [first, first + count) of the gradient of the batch's mean loss; of averages: what they
@@ -216,7 +217,8 @@ capstan_code capstan_snapshot_read(capstan_snapshot* snapshot, int64_t table, co
 
 void capstan_snapshot_close(capstan_snapshot* snapshot); /* Before its task is closed. */
 
-/* The program cannot go on: the task ends with this sentence, which the job then shows. */
+/* The program cannot go on: the task ends with this sentence, which the job then shows. If another
+ * thread computes meanwhile, it must not read parameters any more. */
 void capstan_task_fail(capstan_task* task, const char* message);
 
 /* Ends the task and waits until the scheduler has been told; a task that is not done fails. If its

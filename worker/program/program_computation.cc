@@ -157,9 +157,12 @@ absl::Status ProgramComputation::PutGradient(int table, int64_t first,
     }
     to = (*offer_->gradient)[static_cast<size_t>(table)].data() + first;
     scale = offer_->scale;
+    ++calls_inside_;
   }
-  if (CopyScaled(values, scale, to)) return absl::OkStatus();
+  const bool finite = CopyScaled(values, scale, to);
   absl::MutexLock lock(&mutex_);
+  --calls_inside_;
+  if (finite) return absl::OkStatus();
   CAPSTAN_RETURN_IF_ERROR(CheckTrains());  // The work may have failed meanwhile.
   Range& doubtful = offer_->doubtful.try_emplace(table, elements).first->second;
   doubtful = {std::min(doubtful.begin, elements.begin), std::max(doubtful.end, elements.end)};
@@ -201,8 +204,11 @@ absl::Status ProgramComputation::Release(int64_t first) {
           CheckFinite(kParametersTable, {std::max(first, doubtful.begin), doubtful.end}));
     }
     ready = offer_->ready;
+    ++calls_inside_;
   }
   (*ready)(first);
+  absl::MutexLock lock(&mutex_);
+  --calls_inside_;
   return absl::OkStatus();
 }
 
@@ -240,6 +246,7 @@ void ProgramComputation::FailLocked(absl::Status error) {
   const bool idle = !offer_.has_value() || !offer_->awaited;
   if (failure_.ok() && idle) idle_failure_ = error;
   failure_.Update(std::move(error));
+  if (offer_.has_value() && offer_->taken) failed_offer_ = std::move(offer_);
   offer_.reset();
   TellChanged();
 }
@@ -425,7 +432,9 @@ void ProgramComputation::Post(Offer offer) {
 
 absl::Status ProgramComputation::AwaitNoOffer() {
   if (offer_.has_value()) offer_->awaited = true;
-  const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !offer_.has_value(); };
+  const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return !offer_.has_value() && calls_inside_ == 0;
+  };
   // The program's own time; the scheduler's watch over tasks bounds it.
   mutex_.Await(absl::Condition(&over));
   return failure_;

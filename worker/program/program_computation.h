@@ -16,8 +16,8 @@
 // itself.
 // At own pace the only work is the run of the program: BeginRun offers it, Finish ends it, and the
 // program's threads push and pull by Tables meanwhile.
-// Thread safety: one thread uses the methods of Computation, and one the program's; Tables may be
-// called by any.
+// Thread safety: one thread uses the methods of Computation, and one the program's; Tables,
+// TablesToWait and Fail may be called by any.
 #ifndef CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_
 #define CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_
 
@@ -107,7 +107,8 @@ class ProgramComputation final : public Computation {
   // The tables of the last run, over or not, to wait for its operations.
   // Errors: kFailedPrecondition  there was no run.
   absl::StatusOr<std::shared_ptr<TableOperations>> TablesToWait() const;
-  // The program cannot go on; the task fails with this error, which may be about no work.
+  // The program cannot go on; the task fails with this error, which may be about no work. What
+  // Parameters returned must not be read any more.
   void Fail(absl::Status error);
   // The program leaves: it fails, unless it has finished its run.
   void Leave();
@@ -217,6 +218,11 @@ class ProgramComputation final : public Computation {
 
   mutable absl::Mutex mutex_;
   std::optional<Offer> offer_ ABSL_GUARDED_BY(mutex_);
+  // The work that the program computed when it failed. Another thread may still read its samples.
+  std::optional<Offer> failed_offer_ ABSL_GUARDED_BY(mutex_);
+  // Calls of PutGradient and Release that use what the task's thread lent, without the lock: the
+  // task's thread waits for their end.
+  int calls_inside_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<WorkResult> result_ ABSL_GUARDED_BY(mutex_);  // Finish sets it.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   absl::Status idle_failure_ ABSL_GUARDED_BY(mutex_);

@@ -1,8 +1,12 @@
 // Tests of how a program and its task fail: values that are not finite, and Fail.
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <limits>
+#include <set>
+#include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "common/testing/status_matchers.h"
 #include "worker/program/program_computation.h"
 #include "worker/program/testing/training_task.h"
@@ -58,6 +62,39 @@ TEST_CASE("ProgramComputation: the program's error ends the task, and the task's
   computation.End();
   CHECK_STATUS(computation.Next(absl::InfiniteDuration()).status(), absl::StatusCode::kOutOfRange,
                "the task has ended");
+}
+
+TEST_CASE("ProgramComputation: a task that fails waits for the call that uses what it lent") {
+  ProgramComputation computation(Job());
+  absl::Notification entered, failed, returned;
+  TableArrays parameters;
+  GradientArrays gradient;
+  const Work work = TrainingWork(0, 4, 4);
+  REQUIRE_OK(computation.BeginPull(work, {}, &parameters).status());
+  computation.BeginTraining(work, &parameters, &gradient);
+  bool returned_meanwhile = false;
+  std::thread task([&] {
+    const auto ready = [&](int64_t) {
+      entered.Notify();
+      failed.WaitForNotification();
+      returned_meanwhile = returned.WaitForNotificationWithTimeout(absl::Milliseconds(100));
+    };
+    computation.Train(work, &gradient, ready).status().IgnoreError();
+    returned.Notify();
+  });
+  absl::Span<const int64_t> samples;
+  std::thread program([&] {
+    samples = computation.Next(absl::InfiniteDuration()).value()->samples;
+    computation.Release(0).IgnoreError();
+  });
+  entered.WaitForNotification();
+  computation.Fail(absl::InvalidArgumentError("ValueError: x"));
+  failed.Notify();
+  program.join();
+  task.join();
+  CHECK_FALSE(returned_meanwhile);
+  CHECK(samples.size() == 4);
+  CHECK(std::set<int64_t>(samples.begin(), samples.end()).size() == 4);  // They are still there.
 }
 
 TEST_CASE("ProgramComputation: an error between two works is known, because no work returns it") {
