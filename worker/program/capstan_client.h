@@ -32,8 +32,8 @@
  * task; capstan_task_fail, _push, _pull, _wait and _snapshot may be called by any. After fork() the
  * child must not use it.
  *
- * The interface only grows: a function or a field keeps its meaning. capstan_work grows at its end,
- * and callers say by its first field how much of it they know.
+ * The interface only grows: a function or a field keeps its meaning. capstan_work grows at its end;
+ * its first field is the size that the caller knows, which must be at least this library's.
  */
 #ifndef CAPSTAN_WORKER_PROGRAM_CAPSTAN_CLIENT_H_
 #define CAPSTAN_WORKER_PROGRAM_CAPSTAN_CLIENT_H_
@@ -104,8 +104,8 @@ typedef struct {
 } capstan_tensor;
 
 /* Starts the task that this process was started for, as the variables CAPSTAN_TASK_SPEC,
- * CAPSTAN_SCHEDULER, CAPSTAN_TLS_DIR and CAPSTAN_LOG_FORMAT say. A process has one. NULL: failed.
- */
+ * CAPSTAN_SCHEDULER, CAPSTAN_TLS_DIR and CAPSTAN_LOG_FORMAT say. A process has one, and starts none
+ * after it. NULL: failed. */
 capstan_task* capstan_task_start(char* error);
 
 /* Facts of the task. Strings and arrays live as long as it does. */
@@ -170,7 +170,8 @@ capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t co
  *
  *   table       its index. Of parameters, `keys` is NULL and `count` the table's elements; of rows,
  *               `keys`, [key_count], are copied, may repeat, and `count` is key_count * dim.
- *   CAPSTAN_WRONG     no such table, other numbers than it has, or 1024 are not waited for
+ *   CAPSTAN_WRONG     no such table, other numbers than it has, 1024 are not waited for, or the
+ *                     rows of one of its buckets take more than 60 MiB
  *   CAPSTAN_ENDED     the run is over: the task was told to stop
  */
 
