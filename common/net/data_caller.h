@@ -46,6 +46,7 @@ class DataCaller final : private DataConnection::Handler {
   // The server has been greeted (data_socket.h); `clock` outlives this.
   DataCaller(std::unique_ptr<SocketStream> stream, const Clock* clock);
 
+  bool usable() const { return connection_.usable(); }  // See DataConnection.
   // Runs until the connection ends; says why. All calls have ended when it returns.
   absl::Status Run();
   void Close() { connection_.Close(); }  // Makes Run return. May be called before it.

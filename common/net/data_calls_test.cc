@@ -1,6 +1,7 @@
 // DataCaller and DataServer over loopback.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -185,6 +186,20 @@ TEST_CASE("Data calls: answers and errors come back to their calls", "[net][data
   CHECK(*second.Get() == large);
   CHECK_STATUS(third.Get(), StatusCode::kNotFound, "no such job");
   CHECK(f.server->connections() == 1);
+}
+
+TEST_CASE("Data calls: without a descriptor to wake its thread, a caller is not usable",
+          "[net][data]") {
+  Fixture f;
+  auto first = Client::Connect(*f.server), second = Client::Connect(*f.server);
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const DataCaller without(std::move(first), &f.clock);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK_FALSE(without.usable());
+  CHECK(DataCaller(std::move(second), &f.clock).usable());
 }
 
 TEST_CASE("Data calls: one that waits holds up no other", "[net][data]") {

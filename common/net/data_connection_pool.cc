@@ -106,6 +106,9 @@ absl::StatusOr<DataConnectionPool::Callers> DataConnectionPool::Connect(const Op
                              ConnectForData(place, told.token(), kConnectTimeout,
                                             stop_.descriptor(), make, opening.capability));
     callers.push_back(std::make_shared<DataCaller>(std::move(stream), options_.clock));
+    if (!callers.back()->usable()) {
+      return absl::ResourceExhaustedError("there are no more descriptors");
+    }
   }
   return callers;
 }

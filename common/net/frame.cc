@@ -5,6 +5,7 @@
 #include "common/net/channel.h"
 #include "common/planted/planted_bug.h"
 #include "common/status/status_macros.h"
+#include "common/storage/little_endian.h"
 
 namespace capstan {
 namespace {
@@ -14,15 +15,6 @@ constexpr size_t kFlagsAt = 2, kLengthAt = 4, kCallAt = 8, kSumAt = 16;
 template <typename Number>
 void Put(Number number, char* at) {
   for (size_t i = 0; i < sizeof(Number); ++i) at[i] = static_cast<char>(number >> (8 * i));
-}
-
-template <typename Number>
-Number Get(absl::string_view bytes, size_t at) {
-  uint64_t number = 0;
-  for (size_t i = 0; i < sizeof(Number); ++i) {
-    number |= uint64_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
-  }
-  return static_cast<Number>(number);
 }
 
 uint32_t LengthMax(FrameKind kind) {
@@ -58,12 +50,12 @@ std::array<char, kFrameHeadBytes> EncodeFrameHead(const FrameHead& head) {
 }
 
 absl::StatusOr<FrameHead> DecodeFrameHead(absl::string_view bytes) {
-  const auto sum = Get<uint32_t>(bytes, kSumAt);
+  const auto sum = GetLittleEndian<uint32_t>(bytes, kSumAt);
   if (HeadSum(bytes) != sum && !Planted(PlantedBug::kIgnoreFrameChecksum)) {
     return Damaged("a frame's head", HeadSum(bytes), sum);
   }
-  const auto kind = Get<uint8_t>(bytes, 0);
-  const auto flags = Get<uint16_t>(bytes, kFlagsAt);
+  const auto kind = GetLittleEndian<uint8_t>(bytes, 0);
+  const auto flags = GetLittleEndian<uint16_t>(bytes, kFlagsAt);
   if (kind < static_cast<uint8_t>(FrameKind::kRequest) ||
       kind > static_cast<uint8_t>(FrameKind::kPong)) {
     return absl::InvalidArgumentError(absl::StrCat("a frame of kind ", kind, ", expected 1 to 6"));
@@ -72,9 +64,9 @@ absl::StatusOr<FrameHead> DecodeFrameHead(absl::string_view bytes) {
     return absl::InvalidArgumentError(absl::StrCat("a frame with flags ", flags, ", expected 0"));
   }
   const FrameHead head{.kind = static_cast<FrameKind>(kind),
-                       .what = Get<uint8_t>(bytes, 1),
-                       .call = Get<uint64_t>(bytes, kCallAt),
-                       .length = Get<uint32_t>(bytes, kLengthAt)};
+                       .what = GetLittleEndian<uint8_t>(bytes, 1),
+                       .call = GetLittleEndian<uint64_t>(bytes, kCallAt),
+                       .length = GetLittleEndian<uint32_t>(bytes, kLengthAt)};
   if (head.length <= LengthMax(head.kind)) return head;
   return absl::InvalidArgumentError(absl::StrCat("a frame of kind ", kind, " with ", head.length,
                                                  " bytes, expected at most ",
@@ -94,7 +86,7 @@ std::array<char, kFrameSumBytes> FrameSum::Encode() const {
 }
 
 absl::Status FrameSum::Check(const FrameHead& head, absl::string_view found) const {
-  const auto sum = Get<uint32_t>(found, 0);
+  const auto sum = GetLittleEndian<uint32_t>(found, 0);
   if (sum == crc_.value() || Planted(PlantedBug::kIgnoreFrameChecksum)) return absl::OkStatus();
   return Damaged(absl::StrCat("a frame of kind ", static_cast<int>(head.kind), ", call ", head.call,
                               ", of ", head.length, " bytes"),

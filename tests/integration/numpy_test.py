@@ -34,6 +34,10 @@ TOLD = {
     "no push": r"Error: iteration \d+: no gradient of 'weights' was pushed, expected one of each "
                "table",
     "late table": "Error: 'late' is made after the first batch, expected all tables before the",
+    "second task": "Error: this process has started its task already$",
+    "wide table": "Error: there is no table 4294967296, or no batch is under way$",
+    "null gradient": "Error: table 0 and 1 elements of NULL, expected 0 to 1 and at least 0, and",
+    "null keys": "Error: table 1 and 1 keys of NULL, expected 0 to 1 and at least 0, and NULL for",
     "finished batch": r"Error: iteration \d+: the batch is not the current one",
     "thread": "Error: thread 'helper' uses the job of another thread, expected the one that loops",
     "fork": r"Error: process \d+ was forked from \d+, which has the task: start processes with",

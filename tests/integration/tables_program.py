@@ -73,6 +73,13 @@ class Misuse:
         with open(ours, encoding="utf-8") as said:
             self.told[name] = said.read()
 
+    def below_python(self, task):
+        """What the C interface says to arguments that no array of Python has."""
+        self.expect_error("second task", type(task))
+        self.expect_error("wide table", task.parameters, 1 << 32)
+        self.expect_error("null gradient", task.put_gradient, 0, 0, None, 1)
+        self.expect_error("null keys", task.name_keys, 1, None, 1, None)
+
     def before_pushes(self, batch):
         weights = self.weights
         self.expect_error("dtype", weights.push, np.zeros(FEATURES))
@@ -85,6 +92,7 @@ class Misuse:
         self.expect_error("late table", capstan.table, "late", np.zeros(1, "f4"))
         if self.before is not None:
             self.expect_error("finished batch", self.before.finish, 0)
+        self.below_python(weights._session.task)
         self.in_thread("thread", weights.pull)
         self.in_child("fork", weights.pull)
         self.before = batch

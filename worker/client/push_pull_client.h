@@ -88,9 +88,9 @@ class PushPullClient {
     Rank rank;
     Incarnation incarnation;
     PushPullSession::Options session;
-    // Indexed by table id: about how many bytes a bucket's values take in a message, to make
-    // messages of a good size. At least 1 for sparse tables; 0 for dense ones; missing entries
-    // count as 0.
+    // Indexed by table id: about how many bytes a bucket's values take in a message, for the number
+    // of chunks and the size of shared memory. At least 1 for sparse tables; 0 for dense ones;
+    // missing entries count as 0, and an entry of 0 as 4 bytes of each sparse bucket.
     std::vector<int64_t> bucket_bytes;
     Formats formats;  // If any parameters are not fp32, session.exact_snapshots must be set.
     // The most bytes of gradients on their way to one server; further pushes wait here, so that a
@@ -135,7 +135,7 @@ class PushPullClient {
   // Starts pushing `gradient` (kept alive until acknowledged) as the iteration's slots (BSP; else
   // empty); of sparse tables it has the rows of `keys`. Tables in `halves` are sent from there.
   // Errors: those of PushPullSession::Start; kInvalidArgument  a table is shorter than its shards,
-  // or has another number of rows than keys.
+  // or has another number of rows than keys, or the rows of one bucket take more than 60 MiB.
   absl::StatusOr<OpId> Push(Iteration iteration, Range slots,
                             std::shared_ptr<const TableArrays> gradient,
                             PushStart start = PushStart::kNow, AllTableKeys keys = {},

@@ -12,6 +12,10 @@
 namespace capstan::worker {
 namespace {
 
+// The most bytes of keys and values of one bucket: a server gives no larger answer, and keeps no
+// larger record of a push.
+constexpr int64_t kBucketBytesMax = 60 << 20;
+
 int64_t BucketsOf(const TableKeys& keys) { return std::ssize(keys.batch->bucket_begin) - 1; }
 
 // Checks the keys of a table that has `shards` shards and whose array has `elements` elements.
@@ -116,13 +120,36 @@ absl::Status PushPullCore::CheckArrays(const OpRequest& request, const OpPayload
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<int64_t>> PushPullCore::ShardBytes(const AllTableKeys& keys) const {
+  std::vector<int64_t> bytes;
+  if (keys.empty()) return bytes;
+  for (const ShardRoute& shard : routing_.shards) {
+    const TableKeys of_table = KeysOf({.key = shard.key}, keys);
+    if (of_table.batch == nullptr) {
+      bytes.push_back(MessageBytes(shard));
+      continue;
+    }
+    const auto row_bytes =
+        static_cast<int64_t>(sizeof(uint64_t)) + of_table.dim * static_cast<int64_t>(sizeof(float));
+    const int64_t rows = of_table.batch->InBucket(shard.elements.begin).size();
+    bytes.push_back(rows * row_bytes);
+    if (bytes.back() <= kBucketBytesMax) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("table ", shard.key.table.value(), ": ", rows, " keys of one bucket take ",
+                     bytes.back(), " bytes with their values, expected at most ", kBucketBytesMax,
+                     ": name fewer keys, or use more buckets"));
+  }
+  return bytes;
+}
+
 absl::StatusOr<OpId> PushPullCore::Start(const OpRequest& request, OpPayload payload, Instant now,
                                          Actions* actions) {
   CAPSTAN_RETURN_IF_ERROR(CheckArrays(request, payload));
+  CAPSTAN_ASSIGN_OR_RETURN(std::vector<int64_t> shard_bytes, ShardBytes(*payload.keys));
   const OpId op(next_op_++);
   payloads_[op] = std::move(payload);
   SessionActions done;
-  const absl::Status started = session_.Start(op, request, now, &done);
+  const absl::Status started = session_.Start(op, request, now, &done, std::move(shard_bytes));
   if (!started.ok()) {
     payloads_.erase(op);
     return started;

@@ -101,6 +101,9 @@ class PushPullCore {
 
  private:
   absl::Status CheckArrays(const OpRequest& request, const OpPayload& payload) const;
+  // PushPullSession::Start's shard_bytes. REQUIRES: CheckArrays. Errors: kInvalidArgument  the keys
+  // of one bucket and their rows fit in no message.
+  absl::StatusOr<std::vector<int64_t>> ShardBytes(const AllTableKeys& keys) const;
   void TakeTransports();  // Takes the transports of routing_.
   void TakeActions(SessionActions& done, Instant now, Actions* actions);
   std::shared_ptr<ClientCall> MakeCall(const SendMessage& message, Instant now);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::worker {
@@ -267,6 +268,92 @@ TEST_CASE("Push/pull core: servers share memory for what their shards take", "[w
   fixture.SetRouting(2, {1, 1, 1});
   CHECK(fixture.transports.at("alpha:1")->shared_bytes == 0);
   CHECK(fixture.transports.at("beta:1")->shared_bytes == 3 * shard);
+}
+
+// A core whose table 0 has rows in four buckets, all on one server.
+struct RowsFixture {
+  static constexpr int64_t kChunkBytesMax = 1 << 10;
+
+  RowsFixture()
+      : core({.session = {.chunks_wanted = 1,
+                          .chunk_bytes_min = 1,
+                          .chunk_bytes_max = kChunkBytesMax},
+              .bucket_bytes = {8},
+              .make_transport = [](const std::string&, const std::string&) {
+                return std::make_shared<FakeTransport>();
+              }}) {
+    Routing routing{.generation = Generation(1), .servers = {"alpha"}, .addresses = {"alpha:1"}};
+    for (int bucket = 0; bucket < 4; ++bucket) {
+      routing.shards.push_back(
+          {.key = {TableId(0), ShardId(bucket)}, .elements = {bucket, bucket + 1}});
+    }
+    core.SetRouting(std::move(routing), now, &actions);
+  }
+  // Pulls or pushes rows of `dim` floats, so many in each bucket.
+  absl::StatusOr<OpId> Start(OpKind kind, const std::vector<int64_t>& rows_by_bucket, int64_t dim) {
+    KeyBatch batch{.bucket_begin = {0}};
+    for (const int64_t count : rows_by_bucket) {
+      batch.bucket_begin.push_back(batch.bucket_begin.back() + count);
+    }
+    batch.keys.resize(static_cast<size_t>(batch.bucket_begin.back()));
+    auto rows = std::make_shared<TableArrays>(1);
+    rows->front().resize(static_cast<size_t>(batch.size() * dim));
+    auto keys = std::make_shared<const AllTableKeys>(
+        AllTableKeys{{.batch = std::make_shared<const KeyBatch>(std::move(batch)), .dim = dim}});
+    kept.push_back(rows);
+    return core.Start({.kind = kind},
+                      {.gradient = std::shared_ptr<const TableArrays>(rows),
+                       .destination = rows.get(),
+                       .keys = std::move(keys)},
+                      now, &actions);
+  }
+  Calls Taken() {
+    Calls calls = std::exchange(actions.start, {});
+    while (core.queue().IsReady()) calls.push_back(core.queue().Take().call);
+    return calls;
+  }
+  void Answer(const std::shared_ptr<ClientCall>& call) {
+    DecodedReply reply;
+    reply.shards.resize(call->message.shards.size());
+    CHECK(core.OnReply(call, absl::OkStatus(), reply, now, &actions));
+  }
+
+  Instant now;
+  std::vector<std::shared_ptr<TableArrays>> kept;
+  PushPullCore::Actions actions;
+  PushPullCore core;
+};
+
+TEST_CASE("Push/pull core: rows are cut into messages by what an operation names", "[worker]") {
+  RowsFixture fixture;
+  const OpKind kind = GENERATE(OpKind::kPush, OpKind::kPull);
+  REQUIRE_OK(fixture.Start(kind, {1, 1, 1, 1}, /*dim=*/4));
+  Calls calls = fixture.Taken();
+  REQUIRE(Heads(calls) == HeadList{{1, 0}});
+  CHECK(calls[0]->message.shards.size() == 4);
+  fixture.Answer(calls[0]);
+  // Two rows of a bucket take 784 bytes with their keys, all four buckets three times a message.
+  REQUIRE_OK(fixture.Start(kind, {2, 2, 2, 2}, /*dim=*/96));
+  calls = fixture.Taken();
+  REQUIRE(Heads(calls) == HeadList{{2, 0}, {2, 1}, {2, 2}, {2, 3}});
+  // The next operation on these shards waits for all of them.
+  REQUIRE_OK(fixture.Start(OpKind::kPush, {1, 1, 1, 1}, /*dim=*/4));
+  for (const auto& call : calls) {
+    CHECK(fixture.Taken().empty());
+    fixture.Answer(call);
+  }
+  CHECK(Heads(fixture.Taken()) == HeadList{{3, 0}});
+}
+
+TEST_CASE("Push/pull core: the rows of one bucket must fit in a message", "[worker]") {
+  RowsFixture fixture;
+  constexpr int64_t kFit = (int64_t{60 << 20} - 8) / 4;  // Floats behind one key.
+  CHECK_STATUS(fixture.Start(OpKind::kPull, {0, 1, 0, 0}, kFit + 1),
+               absl::StatusCode::kInvalidArgument,
+               "table 0: 1 keys of one bucket take 62914564 bytes with their values, expected at "
+               "most 62914560: name fewer keys, or use more buckets");
+  CHECK(fixture.core.queue().empty());
+  REQUIRE_OK(fixture.Start(OpKind::kPull, {0, 1, 0, 0}, kFit));
 }
 
 TEST_CASE("Push/pull core: arrays and tables that do not fit are refused", "[worker]") {

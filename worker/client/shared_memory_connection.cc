@@ -108,7 +108,6 @@ class SharedMemoryConnection::Segment final
     const RangeAllocator& free = FreeOf(direction);
     return open_ && bytes <= free.size() && !free.Fits(bytes);
   }
-  SharedMemoryConnection& connection() { return *connection_; }
   int64_t size() const { return memory_->size(); }
 
  private:

@@ -160,9 +160,9 @@ absl::Status PushPullSession::CheckStart(const OpRequest& request) const {
 }
 
 absl::Status PushPullSession::Start(OpId id, const OpRequest& request, Instant now,
-                                    SessionActions* actions) {
+                                    SessionActions* actions, std::vector<int64_t> shard_bytes) {
   if (absl::Status status = CheckStart(request); !status.ok()) return status;
-  Op op{.request = request, .started = now, .heard = now};
+  Op op{.request = request, .started = now, .heard = now, .shard_bytes = std::move(shard_bytes)};
   op.shards.assign(routing_.shards.size(), ShardState::kNone);
   op.replies.resize(request.kind == OpKind::kPull ? op.shards.size() : 0);
   op.sequences.resize(request.kind == OpKind::kPush ? op.shards.size() : 0);
@@ -239,19 +239,32 @@ void PushPullSession::Pump(Instant now, SessionActions* actions) {
 }
 
 void PushPullSession::SendChunk(int chunk_index, OpId op_id, Op& op, SessionActions* actions) {
+  std::vector<int> shards;
+  int64_t bytes = 0;
+  for (const int i : chunks_[static_cast<size_t>(chunk_index)].shards) {
+    const auto index = static_cast<size_t>(i);
+    if (op.shards[index] != ShardState::kTodo) continue;
+    const int64_t shard_bytes = op.shard_bytes.empty() ? 0 : op.shard_bytes[index];
+    if (!shards.empty() && bytes + shard_bytes > options_.chunk_bytes_max) {
+      SendShards(chunk_index, op_id, op, std::exchange(shards, {}), actions);
+      bytes = 0;
+    }
+    shards.push_back(i);
+    bytes += shard_bytes;
+  }
+  SendShards(chunk_index, op_id, op, std::move(shards), actions);
+}
+
+void PushPullSession::SendShards(int chunk_index, OpId op_id, Op& op, std::vector<int> shards,
+                                 SessionActions* actions) {
   Chunk& chunk = chunks_[static_cast<size_t>(chunk_index)];
   SendMessage message{.message = MessageId(next_message_++),
                       .op = op_id,
                       .request = op.request,
                       .server = chunk.server,
                       .generation = routing_.generation};
-  InFlight in_flight{.op = op_id,
-                     .kind = op.request.kind,
-                     .chunk = chunk_index,
-                     .generation = routing_.generation};
-  for (const int i : chunk.shards) {
+  for (const int i : shards) {
     const auto index = static_cast<size_t>(i);
-    if (op.shards[index] != ShardState::kTodo) continue;
     op.shards[index] = ShardState::kInFlight;
     SendMessage::Shard shard{.key = routing_.shards[index].key,
                              .elements = routing_.shards[index].elements};
@@ -268,10 +281,13 @@ void PushPullSession::SendChunk(int chunk_index, OpId op_id, Op& op, SessionActi
       shard.held_version = usable ? held.held_version : -1;
     }
     message.shards.push_back(shard);
-    in_flight.shards.push_back(i);
   }
-  ++(in_flight.kind == OpKind::kPush ? chunk.pushes : chunk.pulls);
-  in_flight_[message.message] = std::move(in_flight);
+  ++(op.request.kind == OpKind::kPush ? chunk.pushes : chunk.pulls);
+  in_flight_[message.message] = {.op = op_id,
+                                 .kind = op.request.kind,
+                                 .chunk = chunk_index,
+                                 .shards = std::move(shards),
+                                 .generation = routing_.generation};
   actions->send.push_back(std::move(message));
 }
 
@@ -442,6 +458,8 @@ void PushPullSession::Finish(OpId id, const absl::Status& status, SessionActions
     if (!first) lowest->second = std::min(lowest->second, reply.version);
   }
   if (past && status.ok()) done.status = absl::OutOfRangeError("the iteration is past");
+  // No message of an ended push is sent again, so its sequences no longer hold the low-water mark.
+  for (size_t i = 0; i < op.sequences.size(); ++i) per_shard_[i].unanswered.erase(op.sequences[i]);
   actions->done.push_back(std::move(done));
   ForgetMessages(id);
   ops_.erase(id);

@@ -10,10 +10,10 @@
 // (1) A pull of a shard is sent only after every earlier push of that shard was acknowledged (a
 //     worker reads its writes), or, under BSP, was sent: the pull's own iteration then says what it
 //     must see. Early pulls are sent at once.
-// (2) Chunks are at most chunk_bytes_max, unless one shard is larger. Each chunk has one message in
-//     flight, so that a shard's pushes arrive in order; with early pulls and under BSP, one push
-//     and one pull; if acknowledgements wait for whole iterations, one pull and every released
-//     push (they arrive in any order; slots have no order).
+// (2) Chunks and messages are at most chunk_bytes_max, unless one shard is larger. Each chunk has
+//     one operation in flight, in one message or more, so that a shard's pushes arrive in order;
+//     with early pulls and under BSP, one push and one pull; if acknowledgements wait for whole
+//     iterations, one pull and every released push (they arrive in any order; slots have no order).
 // (3) A repeated push carries the sequence of the first attempt.
 // (4) An operation ends only with replies of primaries of the newest routing table held.
 //
@@ -103,7 +103,7 @@ struct SendMessage {
     ShardKey key;
     Range elements;
     Sequence sequence;            // Push.
-    Sequence sequence_low_water;  // Push: everything below has been answered.
+    Sequence sequence_low_water;  // Push: no push below it is sent again.
     int64_t held_version = -1;    // Pull.
   };
   std::vector<Shard> shards;
@@ -230,11 +230,14 @@ class PushPullSession {
   // any servers.
   void SetRouting(const Routing& routing, Instant now, SessionActions* actions);
 
-  // Starts an operation on every shard of the job, or of one table.
+  // Starts an operation on every shard of the job, or of one table. `shard_bytes`: the bytes of
+  // each shard in its messages, indexed as Routing::shards; empty: no chunk takes more than one
+  // message.
   // Errors: kInvalidArgument     the job has no shard of that table.
   //         kResourceExhausted   operations_max are not done.
   //         kFailedPrecondition  no routing table yet, or the session has failed.
-  absl::Status Start(OpId op, const OpRequest& request, Instant now, SessionActions* actions);
+  absl::Status Start(OpId op, const OpRequest& request, Instant now, SessionActions* actions,
+                     std::vector<int64_t> shard_bytes = {});
 
   // Says that the values of a held push are ready from element `first` of `table` on: shards that
   // lie wholly in that part are sent. No effect on unknown operations.
@@ -288,6 +291,7 @@ class PushPullSession {
     Instant started;
     Instant heard;  // When it started, or last got a server's answer, routing table or release.
     std::vector<ShardState> shards;         // Indexed as routing_.shards.
+    std::vector<int64_t> shard_bytes;       // See Start.
     std::vector<Sequence> sequences;        // Push: indexed as `shards`; 0 if it takes no part.
     std::vector<ShardReply> replies;        // Pull: indexed as `shards`, for those that are done.
     std::optional<Version> pushed_version;  // Push: OpDone's, of the shards that are done.
@@ -321,7 +325,8 @@ class PushPullSession {
   };
   struct PerShard {
     Sequence next{1};
-    absl::btree_map<Sequence, bool> unanswered;  // Ordered: the first is the low-water mark.
+    // The pushes that run and have no answer, ordered: the first is the low-water mark.
+    absl::btree_map<Sequence, bool> unanswered;
     int64_t held_version = -1;
     bool held_of_snapshot = false;
   };
@@ -346,7 +351,10 @@ class PushPullSession {
   // Replaces the chunks by those of routing_; messages of an unchanged chunk stay in flight.
   void ReplaceChunks(const Routing& before, const std::vector<bool>& changed);
   void Pump(Instant now, SessionActions* actions);
+  // Sends the operation's shards of the chunk that are to be sent, in messages of a bounded size.
   void SendChunk(int chunk_index, OpId op_id, Op& op, SessionActions* actions);
+  void SendShards(int chunk_index, OpId op_id, Op& op, std::vector<int> shards,
+                  SessionActions* actions);
   void RecordReplies(const InFlight& message, Op& op, const std::vector<ShardReply>& replies);
   void Retry(Chunk& chunk, const InFlight& message, const absl::Status& status, Instant now);
   void Forget(const InFlight& message);  // Takes it out of its chunk's counts.

@@ -68,6 +68,26 @@ TEST_CASE("Session: an operation on one table numbers and awaits its shards alon
   }
 }
 
+TEST_CASE("Session: a refused push does not hold the low-water mark of its shards",
+          "[worker][core]") {
+  Fixture fixture;
+  fixture.Start(1, OpKind::kPush, 0);
+  const auto refused = fixture.Sent();
+  REQUIRE(refused.size() == 2);  // Beta's message is under way when alpha refuses.
+  fixture.session.OnReply(refused[0].message, absl::ResourceExhaustedError("full"), {}, {},
+                          fixture.now, &fixture.actions);
+  const auto ended = fixture.Ended();
+  REQUIRE(ended.size() == 1);
+  CHECK(absl::IsResourceExhausted(ended[0].status));
+  fixture.Start(2, OpKind::kPush, 0);
+  const auto next = fixture.Sent();
+  REQUIRE(next.size() == 2);
+  for (const SendMessage& message : next) {
+    CHECK(message.shards[0].sequence == Sequence(2));
+    CHECK(message.shards[0].sequence_low_water == Sequence(2));
+  }
+}
+
 TEST_CASE("Session: operations on one table do not wait for those on another", "[worker][core]") {
   Fixture fixture;
   fixture.Start(1, OpKind::kPush, 0);

@@ -1,6 +1,7 @@
 #include "worker/program/capstan_client.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -29,6 +30,10 @@ using capstan::worker::Tell;
 using capstan::worker::Wrong;
 
 constexpr double kPatienceMax = 3600.0;  // Seconds.
+
+// A second task of the process would number its pushes from 1 again, as the same incarnation: the
+// servers would take them for repetitions.
+std::atomic<bool> process_has_started = false;
 
 capstan_code CodeOf(const absl::Status& status, char* error) {
   if (status.ok()) return CAPSTAN_OK;
@@ -117,12 +122,14 @@ const capstan::v1::TableSpec* TableOf(const capstan_task* task, int64_t table) {
   return &tables[static_cast<size_t>(table)];
 }
 
-// Whether there is such a table, and `count` of what its arrays hold can be.
-bool IsOfTable(const capstan_task* task, int64_t table, int64_t count, const char* what,
-               char* error) {
-  if (count >= 0 && TableOf(task, table) != nullptr) return true;
-  Tell(absl::StrCat("table ", table, " and ", count, " ", what, ", expected 0 to ",
-                    capstan_task_table_count(task) - 1, " and at least 0"),
+// Whether there is such a table, and `count` of what its arrays hold can be. `are_null`: one of the
+// arrays is NULL.
+bool IsOfTable(const capstan_task* task, int64_t table, int64_t count, bool are_null,
+               const char* what, char* error) {
+  if (count >= 0 && (!are_null || count == 0) && TableOf(task, table) != nullptr) return true;
+  Tell(absl::StrCat("table ", table, " and ", count, " ", what, are_null ? " of NULL" : "",
+                    ", expected 0 to ", capstan_task_table_count(task) - 1,
+                    " and at least 0, and NULL for none alone"),
        error);
   return false;
 }
@@ -146,8 +153,13 @@ capstan_code Start(capstan_task* task, StartOperation start, int64_t table, cons
 }  // namespace
 
 capstan_task* capstan_task_start(char* error) {
+  if (process_has_started.exchange(true)) {
+    Tell("this process has started its task already", error);
+    return nullptr;
+  }
   absl::StatusOr<std::unique_ptr<ProgramTask>> started = StartOfEnvironment();
   if (started.ok()) return new capstan_task{*std::move(started)};
+  process_has_started = false;
   Tell(started.status().message(), error);
   return nullptr;
 }
@@ -240,7 +252,8 @@ capstan_code capstan_task_upcoming(const capstan_task* task, int64_t index, caps
 
 capstan_code capstan_task_name_keys(capstan_task* task, int64_t table, const int64_t* keys,
                                     int64_t count, int64_t* places, char* error) {
-  if (!IsOfTable(task, table, count, "keys", error)) return CAPSTAN_WRONG;
+  const bool are_null = keys == nullptr || places == nullptr;
+  if (!IsOfTable(task, table, count, are_null, "keys", error)) return CAPSTAN_WRONG;
   const auto size = static_cast<size_t>(count);
   return CodeOf(
       task->task->computation().NameKeys(static_cast<int>(table), {keys, size}, {places, size}),
@@ -248,13 +261,13 @@ capstan_code capstan_task_name_keys(capstan_task* task, int64_t table, const int
 }
 
 const float* capstan_task_parameters(capstan_task* task, int64_t table) {
-  const auto values = task->task->computation().Parameters(static_cast<int>(table));
+  const auto values = task->task->computation().Parameters(TableIndex(table));
   return values.ok() ? values->data() : nullptr;
 }
 
 capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_t first,
                                        const float* values, int64_t count, char* error) {
-  if (!IsOfTable(task, table, count, "elements", error)) return CAPSTAN_WRONG;
+  if (!IsOfTable(task, table, count, values == nullptr, "elements", error)) return CAPSTAN_WRONG;
   return CodeOf(task->task->computation().PutGradient(static_cast<int>(table), first,
                                                       {values, static_cast<size_t>(count)}),
                 error);

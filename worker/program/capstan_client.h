@@ -32,8 +32,8 @@
  * task; capstan_task_fail, _push, _pull, _wait and _snapshot may be called by any. After fork() the
  * child must not use it.
  *
- * The interface only grows: a function or a field keeps its meaning. capstan_work grows at its end,
- * and callers say by its first field how much of it they know.
+ * The interface only grows: a function or a field keeps its meaning. capstan_work grows at its end;
+ * its first field is the size that the caller knows, which must be at least this library's.
  */
 #ifndef CAPSTAN_WORKER_PROGRAM_CAPSTAN_CLIENT_H_
 #define CAPSTAN_WORKER_PROGRAM_CAPSTAN_CLIENT_H_
@@ -104,8 +104,8 @@ typedef struct {
 } capstan_tensor;
 
 /* Starts the task that this process was started for, as the variables CAPSTAN_TASK_SPEC,
- * CAPSTAN_SCHEDULER, CAPSTAN_TLS_DIR and CAPSTAN_LOG_FORMAT say. A process has one. NULL: failed.
- */
+ * CAPSTAN_SCHEDULER, CAPSTAN_TLS_DIR and CAPSTAN_LOG_FORMAT say. A process has one, and starts none
+ * after it. NULL: failed. */
 capstan_task* capstan_task_start(char* error);
 
 /* Facts of the task. Strings and arrays live as long as it does. */
@@ -139,11 +139,13 @@ capstan_code capstan_task_name_keys(capstan_task* task, int64_t table, const int
                                     int64_t count, int64_t* places, char* error);
 
 /* The values of a table for the current batch, [elements], or [rows, dim]: valid until it is
- * finished, or their gradient is released. NULL: no such table, or no batch. */
+ * finished, their gradient is released, or any thread calls capstan_task_fail. NULL: no such table,
+ * or no batch. */
 const float* capstan_task_parameters(capstan_task* task, int64_t table);
 
 /* Elements [first, first + count) of the gradient of the batch's mean loss; of averages: what they
- * become. What is not set is 0. */
+ * become. What is not set is 0. CAPSTAN_DIVERGED: a value is not finite; unless others are put in
+ * their place, they cannot be released, and the task fails when the batch is finished. */
 capstan_code capstan_task_put_gradient(capstan_task* task, int64_t table, int64_t first,
                                        const float* values, int64_t count, char* error);
 
@@ -154,7 +156,8 @@ capstan_code capstan_task_release(capstan_task* task, int64_t first, char* error
 /* Ends the current work. `loss_sum` is the sum of its samples' losses; `correct` counts those that
  * were classified correctly, 0 if nothing is classified: the job shows no accuracy of samples of
  * which none was counted. A run ignores both; its operations that were not waited for go on, and
- * the task fails if one of them does. CAPSTAN_ENDED: the run was taken away. */
+ * the task fails if one of them does. CAPSTAN_ENDED: the run was taken away. CAPSTAN_DIVERGED: the
+ * loss or the gradient is not finite; the work is ended all the same, and the task fails. */
 capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t correct, char* error);
 
 /* ---- own pace: between capstan_task_next, which gives CAPSTAN_RUN, and capstan_task_finish
@@ -167,7 +170,8 @@ capstan_code capstan_task_finish(capstan_task* task, double loss_sum, int64_t co
  *
  *   table       its index. Of parameters, `keys` is NULL and `count` the table's elements; of rows,
  *               `keys`, [key_count], are copied, may repeat, and `count` is key_count * dim.
- *   CAPSTAN_WRONG     no such table, other numbers than it has, or 1024 are not waited for
+ *   CAPSTAN_WRONG     no such table, other numbers than it has, 1024 are not waited for, or the
+ *                     rows of one of its buckets take more than 60 MiB
  *   CAPSTAN_ENDED     the run is over: the task was told to stop
  */
 
@@ -214,7 +218,8 @@ capstan_code capstan_snapshot_read(capstan_snapshot* snapshot, int64_t table, co
 
 void capstan_snapshot_close(capstan_snapshot* snapshot); /* Before its task is closed. */
 
-/* The program cannot go on: the task ends with this sentence, which the job then shows. */
+/* The program cannot go on: the task ends with this sentence, which the job then shows. If another
+ * thread computes meanwhile, it must not read parameters any more. */
 void capstan_task_fail(capstan_task* task, const char* message);
 
 /* Ends the task and waits until the scheduler has been told; a task that is not done fails. If its

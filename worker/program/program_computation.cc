@@ -144,26 +144,48 @@ absl::Status ProgramComputation::PutGradient(int table, int64_t first,
                                              absl::Span<const float> values) {
   float* to = nullptr;
   float scale = 1.0f;
+  const Range elements = {first, first + static_cast<int64_t>(values.size())};
   {
     absl::MutexLock lock(&mutex_);
     CAPSTAN_RETURN_IF_ERROR(CheckTrains());
     const bool known = Find(table) != nullptr;
-    const int64_t elements =
+    const int64_t size =
         known ? static_cast<int64_t>((*offer_->gradient)[static_cast<size_t>(table)].size()) : 0;
-    if (!known || first < 0 || first > elements ||
-        static_cast<int64_t>(values.size()) > elements - first) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("elements [", first, ", ", first + static_cast<int64_t>(values.size()),
-                       ") of table ", table, ", which has ", elements));
+    if (!known || first < 0 || first > size || elements.size() > size - first) {
+      return absl::InvalidArgumentError(absl::StrCat("elements [", first, ", ", elements.end,
+                                                     ") of table ", table, ", which has ", size));
     }
     to = (*offer_->gradient)[static_cast<size_t>(table)].data() + first;
     scale = offer_->scale;
+    ++calls_inside_;
   }
-  if (CopyScaled(values, scale, to)) return absl::OkStatus();
-  const auto* const wrong = std::find_if(
-      values.begin(), values.end(), [scale](float value) { return !(value * scale * 0 == 0); });
-  return absl::OutOfRangeError(absl::StrCat(
-      "the gradient of \"", TensorAt(table, first + (wrong - values.begin())), "\" has ", *wrong));
+  const bool finite = CopyScaled(values, scale, to);
+  absl::MutexLock lock(&mutex_);
+  --calls_inside_;
+  if (finite) return absl::OkStatus();
+  CAPSTAN_RETURN_IF_ERROR(CheckTrains());  // The work may have failed meanwhile.
+  Range& doubtful = offer_->doubtful.try_emplace(table, elements).first->second;
+  doubtful = {std::min(doubtful.begin, elements.begin), std::max(doubtful.end, elements.end)};
+  return CheckFinite(table, elements);
+}
+
+absl::Status ProgramComputation::CheckFinite(int table, const Range& elements) const {
+  const std::vector<float>& gradient = (*offer_->gradient)[static_cast<size_t>(table)];
+  for (int64_t i = elements.begin; i < elements.end; ++i) {
+    const float value = gradient[static_cast<size_t>(i)];
+    if (value * 0 == 0) continue;
+    return absl::OutOfRangeError(
+        absl::StrCat("the gradient of \"", TensorAt(table, i), "\" has ", value));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramComputation::CheckResult(double loss_sum) const {
+  if (!(loss_sum * 0 == 0)) return absl::OutOfRangeError(absl::StrCat("the loss is ", loss_sum));
+  for (const auto& [table, elements] : offer_->doubtful) {
+    CAPSTAN_RETURN_IF_ERROR(CheckFinite(table, elements));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ProgramComputation::Release(int64_t first) {
@@ -175,9 +197,18 @@ absl::Status ProgramComputation::Release(int64_t first) {
       return absl::InvalidArgumentError(absl::StrCat("element ", first, ", expected 0 to ",
                                                      tables_[kParametersTable].elements()));
     }
+    if (const auto found = offer_->doubtful.find(kParametersTable);
+        found != offer_->doubtful.end()) {
+      const Range& doubtful = found->second;
+      CAPSTAN_RETURN_IF_ERROR(
+          CheckFinite(kParametersTable, {std::max(first, doubtful.begin), doubtful.end}));
+    }
     ready = offer_->ready;
+    ++calls_inside_;
   }
   (*ready)(first);
+  absl::MutexLock lock(&mutex_);
+  --calls_inside_;
   return absl::OkStatus();
 }
 
@@ -199,12 +230,11 @@ absl::Status ProgramComputation::Finish(double loss_sum, int64_t correct) {
     return absl::InvalidArgumentError(
         absl::StrCat("correct is ", correct, ", expected 0 to ", samples));
   }
-  if (!(loss_sum * 0 == 0)) {
-    failure_.Update(absl::OutOfRangeError(absl::StrCat("the loss is ", loss_sum)));
-  }
+  const absl::Status finite = CheckResult(loss_sum);
+  failure_.Update(finite);
   result_ = WorkResult{.samples = samples, .loss_sum = loss_sum, .correct = correct};
   offer_.reset();
-  return absl::OkStatus();
+  return finite;
 }
 
 void ProgramComputation::Fail(absl::Status error) {
@@ -216,6 +246,7 @@ void ProgramComputation::FailLocked(absl::Status error) {
   const bool idle = !offer_.has_value() || !offer_->awaited;
   if (failure_.ok() && idle) idle_failure_ = error;
   failure_.Update(std::move(error));
+  if (offer_.has_value() && offer_->taken) failed_offer_ = std::move(offer_);
   offer_.reset();
   TellChanged();
 }
@@ -401,7 +432,9 @@ void ProgramComputation::Post(Offer offer) {
 
 absl::Status ProgramComputation::AwaitNoOffer() {
   if (offer_.has_value()) offer_->awaited = true;
-  const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !offer_.has_value(); };
+  const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return !offer_.has_value() && calls_inside_ == 0;
+  };
   // The program's own time; the scheduler's watch over tasks bounds it.
   mutex_.Await(absl::Condition(&over));
   return failure_;

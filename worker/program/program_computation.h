@@ -16,8 +16,8 @@
 // itself.
 // At own pace the only work is the run of the program: BeginRun offers it, Finish ends it, and the
 // program's threads push and pull by Tables meanwhile.
-// Thread safety: one thread uses the methods of Computation, and one the program's; Tables may be
-// called by any.
+// Thread safety: one thread uses the methods of Computation, and one the program's; Tables,
+// TablesToWait and Fail may be called by any.
 #ifndef CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_
 #define CAPSTAN_WORKER_PROGRAM_PROGRAM_COMPUTATION_H_
 
@@ -29,11 +29,13 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/types/ids.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/data/epoch_order.h"
@@ -87,13 +89,16 @@ class ProgramComputation final : public Computation {
   absl::StatusOr<absl::Span<const float>> Parameters(int table) const;
   // Sets elements [first, first + values.size()) of the gradient to those of the mean over the
   // work's samples; of averages, to what they become.
-  // Errors: kOutOfRange  a value is not finite; names the tensor.
+  // Errors: kOutOfRange  a value is not finite; names the tensor. Others must be put in its place.
   absl::Status PutGradient(int table, int64_t first, absl::Span<const float> values);
   // Elements of the parameters' gradient from `first` on have been put, and these parameters are
-  // not read any more. They are sent meanwhile.
+  // not read any more. They are sent meanwhile. Errors: kOutOfRange  one of them is not finite.
   absl::Status Release(int64_t first);
   // Ends the current work. `loss_sum`: over its samples. `correct`: of them, classified correctly.
-  // A question for keys and a run ignore both. Errors: kCancelled  the run was taken away.
+  // A question for keys and a run ignore both.
+  // Errors: kCancelled   the run was taken away.
+  //         kOutOfRange  the loss, or a value that was put, is not finite: the work has ended, and
+  //         the task fails.
   absl::Status Finish(double loss_sum, int64_t correct);
   // The tables by which a run pushes and pulls. They may be used longer than the run lasts, and
   // refuse what is begun then. Errors: kFailedPrecondition  there is no run.
@@ -102,7 +107,8 @@ class ProgramComputation final : public Computation {
   // The tables of the last run, over or not, to wait for its operations.
   // Errors: kFailedPrecondition  there was no run.
   absl::StatusOr<std::shared_ptr<TableOperations>> TablesToWait() const;
-  // The program cannot go on; the task fails with this error, which may be about no work.
+  // The program cannot go on; the task fails with this error, which may be about no work. What
+  // Parameters returned must not be read any more.
   void Fail(absl::Status error);
   // The program leaves: it fails, unless it has finished its run.
   void Leave();
@@ -149,6 +155,9 @@ class ProgramComputation final : public Computation {
     const TableArrays* parameters = nullptr;
     TableArrays* gradient = nullptr;  // Null: an evaluation.
     const GradientPartReady* ready = nullptr;
+    // By table: it covers all elements that were put without being finite; others may have
+    // replaced them.
+    absl::btree_map<int, Range> doubtful;
     float scale = 1.0f;  // From a mean over the samples to the work's part of the iteration's.
     bool taken = false;
     bool awaited = true;  // The task's thread waits for its end.
@@ -184,6 +193,11 @@ class ProgramComputation final : public Computation {
   absl::Status CheckNamesKeys() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckComputes() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckTrains() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // Errors: kOutOfRange  one of these elements of the gradient is not finite; or the loss, or any
+  // element that was put. REQUIRES: there is a current work; CheckFinite: it has a gradient.
+  absl::Status CheckFinite(int table, const Range& elements) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckResult(double loss_sum) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   const v1::TableSpec* Find(int table) const;
   std::string TensorAt(int table, int64_t element) const;
 
@@ -204,6 +218,11 @@ class ProgramComputation final : public Computation {
 
   mutable absl::Mutex mutex_;
   std::optional<Offer> offer_ ABSL_GUARDED_BY(mutex_);
+  // The work that the program computed when it failed. Another thread may still read its samples.
+  std::optional<Offer> failed_offer_ ABSL_GUARDED_BY(mutex_);
+  // Calls of PutGradient and Release that use what the task's thread lent, without the lock: the
+  // task's thread waits for their end.
+  int calls_inside_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<WorkResult> result_ ABSL_GUARDED_BY(mutex_);  // Finish sets it.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   absl::Status idle_failure_ ABSL_GUARDED_BY(mutex_);

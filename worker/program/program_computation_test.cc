@@ -1,68 +1,16 @@
 #include "worker/program/program_computation.h"
 
-#include <google/protobuf/text_format.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <limits>
 #include <thread>
 #include <vector>
 
 #include "common/testing/status_matchers.h"
+#include "worker/program/testing/training_task.h"
 
 namespace capstan::worker {
 namespace {
-
-v1::JobSpec Job() {
-  v1::JobSpec spec;
-  REQUIRE(google::protobuf::TextFormat::ParseFromString(R"(
-    program {
-      command: "train" samples: 10
-      parameters { name: "w" shape: 2 } parameters { name: "b" }
-      averages { name: "mean" shape: 2 }
-    }
-    training { epochs: 1 batch_size: 4 }
-  )",
-                                                        &spec));
-  return spec;
-}
-
-Work TrainingWork(int64_t begin, int64_t end, int64_t gradient_samples) {
-  Work work;
-  work.kind = Work::Kind::kTrain;
-  work.iteration = Iteration(3);
-  work.slots = {1, 2};
-  work.positions = {begin, end};
-  work.gradient_samples = gradient_samples;
-  return work;
-}
-
-// The task's side: offers one work and keeps the result.
-class TrainingTask {
- public:
-  TrainingTask(ProgramComputation* computation, const Work& work) {
-    REQUIRE_OK(computation->BeginPull(work, {}, &parameters).status());
-    parameters[0] = {1, 2, 3};
-    computation->BeginTraining(work, &parameters, &gradient);
-    thread_ = std::thread([this, computation, work] {
-      result =
-          computation->Train(work, &gradient, [this](int64_t first) { released.push_back(first); });
-    });
-  }
-  ~TrainingTask() { Join(); }
-  void Join() {
-    if (thread_.joinable()) thread_.join();
-  }
-
-  TableArrays parameters;
-  GradientArrays gradient;
-  std::vector<int64_t> released;
-  absl::StatusOr<WorkResult> result;
-
- private:
-  std::thread thread_;
-};
 
 TEST_CASE("ProgramComputation: a work goes to the program and its gradient back") {
   ProgramComputation computation(Job());
@@ -131,9 +79,6 @@ TEST_CASE("ProgramComputation: wrong calls are refused and change nothing") {
                "elements [0, 0) of table 2, which has 0");
   CHECK_STATUS(computation.Finish(0, 5), absl::StatusCode::kInvalidArgument,
                "correct is 5, expected 0 to 4");
-  const float infinite = std::numeric_limits<float>::infinity();
-  CHECK_STATUS(computation.PutGradient(0, 1, {1.0f, infinite}), absl::StatusCode::kOutOfRange,
-               "the gradient of \"b\" has inf");
   REQUIRE_OK(computation.Finish(0, 4));
 }
 
@@ -409,23 +354,6 @@ TEST_CASE("ProgramComputation: wrong calls about keys are refused") {
   CHECK_STATUS(question.keys.status(), absl::StatusCode::kInvalidArgument, "KeyError: x");
 }
 
-TEST_CASE("ProgramComputation: the program's error ends the task, and the task's end the program") {
-  ProgramComputation computation(Job());
-  {
-    TrainingTask task(&computation, TrainingWork(0, 4, 4));
-    REQUIRE_OK(computation.Next(absl::InfiniteDuration()).status());
-    computation.Fail(absl::InvalidArgumentError("ValueError: x"));
-    task.Join();
-    CHECK_STATUS(task.result.status(), absl::StatusCode::kInvalidArgument, "ValueError: x");
-    REQUIRE_OK(computation.idle_failure());
-  }
-  computation.Fail(absl::InvalidArgumentError("it has left"));
-  REQUIRE_OK(computation.idle_failure());
-  computation.End();
-  CHECK_STATUS(computation.Next(absl::InfiniteDuration()).status(), absl::StatusCode::kOutOfRange,
-               "the task has ended");
-}
-
 // The task's side of a run at own pace.
 struct Run {
   explicit Run(ProgramComputation* of) : computation(*of) {
@@ -484,12 +412,6 @@ TEST_CASE("ProgramComputation: a run ends with the program's failure, or when it
     CHECK(absl::IsCancelled(computation.Tables().status()));
     CHECK(absl::IsOutOfRange(computation.Next(absl::InfiniteDuration()).status()));
   }
-}
-
-TEST_CASE("ProgramComputation: an error between two works is known, because no work returns it") {
-  ProgramComputation computation(Job());
-  computation.Fail(absl::InvalidArgumentError("it has left"));
-  CHECK_STATUS(computation.idle_failure(), absl::StatusCode::kInvalidArgument, "it has left");
 }
 
 }  // namespace

@@ -25,6 +25,9 @@ constexpr int kOwnOperationsMax = 1100;  // More than TableOperations has at onc
 constexpr absl::Duration kSilenceBeyondServerWait = absl::Minutes(1);
 constexpr int64_t kKeysPerLine = 256;
 constexpr int64_t kKeysPerText = 1000;
+// The job file does not say how many rows a program names. With this the 64 buckets of a table make
+// one chunk even on one server, and larger operations are cut into messages by what they name.
+constexpr int64_t kProgramBucketBytes = 8 << 10;
 // The most examples whose rows are pulled at once in evaluation; also no more than in training,
 // whose messages have a good size. This does not change what is predicted.
 constexpr int64_t kSparseEvaluationBatchMax = 1024;
@@ -118,6 +121,13 @@ int64_t SharedMemoryBytes(const v1::JobSpec& job) {
 }
 
 std::vector<int64_t> BucketBytes(const v1::JobSpec& job) {
+  if (job.has_program()) {
+    std::vector<int64_t> bytes;
+    for (const v1::TableSpec& table : ProgramTables(job.program())) {
+      bytes.push_back(table.has_sparse() ? kProgramBucketBytes : 0);
+    }
+    return bytes;
+  }
   const v1::SparseModel& model = job.model().sparse();
   if (!job.model().has_sparse()) return {};
   const int64_t batch = job.training().batch_size() * KeysPerExample(job);

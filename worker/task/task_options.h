@@ -28,8 +28,8 @@ PushPullSession::Options SessionOptions(const v1::JobSpec& job, bool on_gpu);
 // The formats of each table: the job's for its parameters, fp32 for tables beyond them
 // (statistics).
 Formats WireFormats(const v1::JobSpec& job);
-// PushPullClient::Options::bucket_bytes: about how many bytes of a bucket a batch needs, estimated
-// from the job file; empty for models of layers.
+// PushPullClient::Options::bucket_bytes: about how many bytes of a bucket an operation needs,
+// estimated from the job file; empty for models of layers.
 std::vector<int64_t> BucketBytes(const v1::JobSpec& job);
 int64_t SharedMemoryBytes(const v1::JobSpec& job);  // The most memory shared with each server.
 // The cache for a sparse model's rows of `dim` floats; none: the job has no cache of rows.

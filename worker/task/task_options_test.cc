@@ -143,5 +143,20 @@ TEST_CASE("Task options: a sparse job's tables travel alike, in messages by its 
   CHECK(BucketBytes(job) == std::vector<int64_t>{100 * 26 * (8 + 100 * 4) / 10});
 }
 
+TEST_CASE("Task options: the rows of a program have a size in messages, its tensors their own",
+          "[worker][task]") {
+  v1::JobSpec job;
+  job.mutable_program()->add_parameters()->set_name("w");
+  job.mutable_program()->add_rows()->set_name("ads");
+  const bool own_pace = GENERATE(false, true);
+  job.mutable_program()->set_own_pace(own_pace);
+  const std::vector<int64_t> bytes = BucketBytes(job);
+  REQUIRE(bytes.size() == 2);
+  CHECK(bytes[0] == 0);
+  // The buckets that a table has by default make one message on one server.
+  CHECK(bytes[1] > 0);
+  CHECK(bytes[1] * 64 <= SessionOptions(job, /*on_gpu=*/false).chunk_bytes_min);
+}
+
 }  // namespace
 }  // namespace capstan::worker

@@ -3,7 +3,6 @@
 import atexit
 import collections
 import ctypes
-import math
 import os
 import sys
 import threading
@@ -307,14 +306,16 @@ class Session:
     def finish(self, loss: float, correct: int) -> None:
         """Ends the current batch. loss: its mean. correct: samples that were classified correctly.
 
-        Raises Diverged if the loss is not finite.
+        Raises Diverged if the loss, or a gradient that was put, is not finite.
         """
         work = self.current()
         assert self.task is not None
-        self.task.finish(loss * len(work.samples), correct)
+        try:
+            self.task.finish(loss * len(work.samples), correct)
+        except Diverged as error:  # The batch has ended all the same.
+            self.work = self.made = None
+            raise Diverged(f"iteration {work.iteration}: {error}") from None
         self.work = self.made = None
-        if not math.isfinite(loss):
-            raise Diverged(f"iteration {work.iteration}: the loss is {loss}")
 
 
 def _described(item: tuple[str, Shape]) -> dict[str, Any]:
