@@ -47,7 +47,7 @@ absl::StatusOr<Descriptor> LockDirectory(const std::string& directory) {
   Descriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock.ok()) return absl::ErrnoToStatus(errno, directory);
   if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  return absl::AbortedError(
+  return absl::AlreadyExistsError(
       absl::StrCat(directory, ": another command is starting or stopping the cluster there"));
 }
 
