@@ -152,8 +152,8 @@ class Tls final : public SocketStream {
 
   const std::optional<Identity> expected_;
   const std::function<absl::Status(const CertificateFacts&)> check_server_;  // Null: none.
-  std::optional<CertificateFacts> peer_;  // Set by Handshake.
-  absl::Mutex mutex_;                     // Held for a record at a time.
+  std::optional<CertificateFacts> peer_;                                     // Set by Handshake.
+  absl::Mutex mutex_;  // Held for a record at a time.
   const std::unique_ptr<Wire> wire_ ABSL_PT_GUARDED_BY(mutex_);
   const Session session_ ABSL_PT_GUARDED_BY(mutex_);
   int64_t records_ ABSL_GUARDED_BY(mutex_) = 0;  // Sent with the present key.

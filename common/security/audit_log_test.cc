@@ -22,9 +22,9 @@
 namespace capstan {
 namespace {
 
+using Catch::Contains;
 using testing::ReadFile;
 using testing::TestPath;
-using Catch::Contains;
 
 constexpr char kStopJob[] = "/capstan.v1.Scheduler/StopJob";
 constexpr char kReadTaskLog[] = "/capstan.v1.Worker/ReadTaskLog";
@@ -136,8 +136,8 @@ TEST_CASE("AuditLog: without descriptors the old file goes on, and is rotated la
   WriteLine(*f.log, "short");
   REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
   WriteLine(*f.log, "after");
-  CHECK_THAT(ReadFile(TestPath("audit.1.jsonl")), Contains("\"before\"") && Contains("xxx") &&
-                                                      Contains("\"short\""));
+  CHECK_THAT(ReadFile(TestPath("audit.1.jsonl")),
+             Contains("\"before\"") && Contains("xxx") && Contains("\"short\""));
   REQUIRE(f.Lines().size() == 1);
   CHECK_THAT(f.Lines()[0], Contains("\"after\""));
 }
