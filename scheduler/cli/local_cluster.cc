@@ -207,7 +207,6 @@ StopReport StopProcesses(const ClusterFile& cluster, absl::Duration grace) {
       group.push_back(IdOf(process));
       SendSignal(group.back(), SIGTERM);
     }
-    report.processes += static_cast<int>(group.size());
     if (AwaitEnd(group, std::min(kFirstSignal, deadline - clock.Now()))) continue;
     for (const ProcessId& id : group) SendSignal(id, SIGTERM);
     if (AwaitEnd(group, deadline - clock.Now())) continue;

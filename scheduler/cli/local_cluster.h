@@ -47,7 +47,6 @@ struct LocalClusterOptions {
 absl::StatusOr<ClusterFile> StartLocalCluster(const LocalClusterOptions& options);
 
 struct StopReport {
-  int processes = 0;                // Number of daemons that were alive.
   std::vector<std::string> killed;  // Names of the daemons that did not end within the grace time.
 };
 
