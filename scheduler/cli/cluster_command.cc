@@ -171,7 +171,7 @@ int StayInForeground(const std::string& directory, const ClusterFile& cluster) {
   return Interrupts::Signal() == 0 ? kExitFailed : kExitSignal + Interrupts::Signal();
 }
 
-// What lets other commands reach a cluster that is not in the default folder.
+// Returns the variables by which other commands reach a cluster outside the default folder.
 std::string ExportLine(const ClusterFile& cluster) {
   return absl::StrCat("export CAPSTAN_SCHEDULER=", cluster.scheduler(),
                       " CAPSTAN_TLS_DIR=", cluster.tls_dir(), "\n");
@@ -190,9 +190,7 @@ int Up(const Settings& settings, const ClusterArguments& arguments) {
     Print(absl::StrCat("cluster in ", *directory, "\n", ProcessTable(output)));
     const bool is_default = arguments.directory.empty();
     const std::string dir = is_default ? "" : absl::StrCat(" --dir ", *directory);
-    Print(absl::StrCat("\n",
-                       is_default ? "" : ExportLine(*cluster),
-                       "capstan job submit FILE\n",
+    Print(absl::StrCat("\n", is_default ? "" : ExportLine(*cluster), "capstan job submit FILE\n",
                        arguments.foreground ? "Ctrl-C takes it down.\n"
                                             : absl::StrCat("capstan cluster down", dir, "\n")));
   }
@@ -209,8 +207,8 @@ int RunJob(const Settings& settings, const ClusterFile& cluster, const v1::JobSp
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   request.set_replace_model(arguments.replace_model);
-  const auto submitted = SubmitPatiently(scheduler, std::move(request));
-  if (!submitted.ok()) return Fail(submitted.status());
+  const auto submitted = SubmitPatiently(scheduler, std::move(request), AfterSignal::kStopJob);
+  if (!submitted.ok()) return FailSubmission(submitted.status());
   if (settings.format() != OutputFormat::kJson) {
     Print(absl::StrCat("submitted ", submitted->job_id(), "\n"));
   }
