@@ -129,7 +129,7 @@ class AuditLog::File {
         lines_(std::move(lines)),
         rotate_above_(bytes_max) {}
 
-  // audit.jsonl for 0, audit.1.jsonl for 1.
+  // Returns audit.jsonl for age 0, audit.1.jsonl for age 1.
   std::string NameOf(int age) const {
     if (age == 0) return path_;
     std::filesystem::path name(path_);

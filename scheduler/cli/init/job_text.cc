@@ -31,10 +31,10 @@ constexpr double kSkewed = 20;
 
 std::string Quote(const std::string& text) { return absl::StrCat("\"", absl::CEscape(text), "\""); }
 
-// For comments.
+// Returns a short text, for comments.
 std::string Number(double value) { return absl::StrFormat("%.5g", value); }
 
-// For fields: as many digits as a float has.
+// Returns as many digits as a float has, for fields.
 std::string Float(double value) { return absl::StrFormat("%.9g", value); }
 
 absl::StatusOr<size_t> FindLabel(const TableSample& table, const std::string& label) {
