@@ -145,6 +145,11 @@ void ValidateColumns(const v1::Columns& columns, FieldChecker check) {
                "SKIP, LABEL, DENSE, CATEGORY, ID or BUCKET");
     }
     if (column.has_missing()) in.Real("missing", column.missing(), Finite(), Presence::kExplicit);
+    in.Real("subtract", column.subtract(), Finite(), Presence::kExplicit);
+    if (in.Real("divide", column.divide(), Finite(), Presence::kExplicit) && column.has_divide() &&
+        column.divide() == 0) {
+      in.Wrong("divide", "0", "another number");
+    }
   }
   std::vector<const v1::Column*> line;
   if (const auto error = ColumnsOfLine(columns, &line); error.has_value()) {

@@ -78,6 +78,14 @@ TEST_CASE("ValidateJob: columns have ranges, all or none, and splits headers", "
         Lines{"data.test.header: got a value, expected nothing: it is for format COLUMNS"});
 }
 
+TEST_CASE("ValidateJob: columns are scaled by finite numbers, and not divided by 0", "[job]") {
+  CHECK(ErrorsAfter("data { columns { columns { kind: DENSE subtract: 1.7e9 divide: -2 } } }") ==
+        Lines{});
+  CHECK(ErrorsAfter("data { columns { columns { kind: DENSE subtract: inf divide: 0 } } }") ==
+        Lines{"data.columns.columns[2].subtract: got inf, expected a finite number",
+              "data.columns.columns[2].divide: got 0, expected another number"});
+}
+
 TEST_CASE("ValidateJob: a click log has numbers instead of files", "[job]") {
   const Lines lines = ErrorsAfter("data { format: CLICK_LOG test { first_example: -1 } }");
   CHECK(lines[0] ==

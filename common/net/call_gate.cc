@@ -63,20 +63,29 @@ absl::Status CallGate::Judge(const CertificateFacts& caller, absl::string_view m
     return denied(absl::StrCat("its certificate is valid from ", text(caller.not_before), " to ",
                                text(caller.not_after)));
   }
-  {
-    absl::MutexLock lock(&mutex_);
-    // The wall clock may be set back.
-    if (now < deny_list_read_ || now >= deny_list_read_ + kDenyListAge) {
-      deny_list_.Refresh();
-      deny_list_read_ = now;
-    }
-    if (deny_list_.Denies(caller)) {
-      return denied(deny_list_.status().ok()
-                        ? absl::StrCat("its certificate ", caller.serial, " is on the deny list")
-                        : absl::StrCat("everybody is denied: ", deny_list_.status().message()));
-    }
-  }
+  const std::string why = WhyDenied(caller, now);
+  if (!why.empty()) return denied(why);
   return CheckMayCall(caller.identity, method);
+}
+
+absl::Status CallGate::CheckNotDenied(const CertificateFacts& peer, absl::Time now) {
+  const std::string why = WhyDenied(peer, now);
+  if (why.empty()) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(FormatIdentity(peer.identity), ": ", why));
+}
+
+std::string CallGate::WhyDenied(const CertificateFacts& peer, absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  // The wall clock may be set back.
+  if (now < deny_list_read_ || now >= deny_list_read_ + kDenyListAge) {
+    deny_list_.Refresh();
+    deny_list_read_ = now;
+  }
+  if (!deny_list_.Denies(peer)) return "";
+  if (deny_list_.status().ok()) {
+    return absl::StrCat("its certificate ", peer.serial, " is on the deny list");
+  }
+  return absl::StrCat("everybody is denied: ", deny_list_.status().message());
 }
 
 grpc::Status CallGate::Process(const InputMetadata& metadata, grpc::AuthContext* connection,

@@ -1,4 +1,5 @@
-// CallGate: judges every call of a server that authenticates, before a handler sees it.
+// CallGate: judges every call of a server that authenticates, before a handler sees it. Callers ask
+// it for the deny list, which holds for the servers that they connect to, too.
 //
 // The connection is authenticated by then: its certificate was signed by the cluster's authority.
 // The gate finds who that is, and refuses a certificate that has expired meanwhile, is on the deny
@@ -50,6 +51,10 @@ class CallGate final : public grpc::AuthMetadataProcessor {
   absl::Status Check(const CertificateFacts& caller, absl::string_view method, absl::Time now,
                      const std::string& peer = "");
 
+  // Judges a certificate by the deny list alone. `now` is by the wall clock.
+  // Errors: kPermissionDenied  names the certificate's identity and the cause.
+  absl::Status CheckNotDenied(const CertificateFacts& peer, absl::Time now);
+
  private:
   static constexpr size_t kKnownMax = 4096;
   // How old may be what is known of the deny list's file: calls are too many to look for each.
@@ -57,6 +62,8 @@ class CallGate final : public grpc::AuthMetadataProcessor {
 
   absl::StatusOr<CertificateFacts> FactsOf(absl::string_view certificate);  // In PEM.
   absl::Status Judge(const CertificateFacts& caller, absl::string_view method, absl::Time now);
+  // Returns why the deny list has `peer`; "" if it has not.
+  std::string WhyDenied(const CertificateFacts& peer, absl::Time now);
   void Record(const AuditedCall& call, const absl::Status& refusal);
 
   const Options options_;

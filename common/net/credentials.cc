@@ -24,10 +24,12 @@ using grpc::experimental::ExternalCertificateVerifier;
 using grpc::experimental::FileWatcherCertificateProvider;
 using grpc::experimental::TlsCustomVerificationCheckRequest;
 
-// Refuses a server whose certificate, which gRPC has verified, has another identity than expected.
+// Refuses a server whose certificate, which gRPC has verified, has another identity than expected
+// or is on the deny list.
 class PeerVerifier final : public ExternalCertificateVerifier {
  public:
-  explicit PeerVerifier(Identity expected) : expected_(std::move(expected)) {}
+  PeerVerifier(Identity expected, std::shared_ptr<CallGate> gate)
+      : expected_(std::move(expected)), gate_(std::move(gate)) {}
 
   bool Verify(TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
               grpc::Status* status) override {
@@ -36,7 +38,13 @@ class PeerVerifier final : public ExternalCertificateVerifier {
     for (const grpc::string_ref& uri : request->uri_names()) {
       found.emplace_back(uri.data(), uri.size());
     }
-    if (found.size() == 1 && found[0] == expected) return true;
+    if (found.size() == 1 && found[0] == expected) {
+      const absl::Status denied = CheckNotDenied(request->peer_cert());
+      if (!denied.ok()) {
+        *status = grpc::Status(grpc::StatusCode::UNAUTHENTICATED, std::string(denied.message()));
+      }
+      return true;
+    }
     *status = grpc::Status(
         grpc::StatusCode::UNAUTHENTICATED,
         absl::StrCat("the peer's certificate names ",
@@ -47,7 +55,14 @@ class PeerVerifier final : public ExternalCertificateVerifier {
   void Cancel(TlsCustomVerificationCheckRequest*) override {}
 
  private:
+  absl::Status CheckNotDenied(grpc::string_ref certificate) {
+    CAPSTAN_ASSIGN_OR_RETURN(const CertificateFacts facts,
+                             ReadCertificate({certificate.data(), certificate.size()}));
+    return gate_->CheckNotDenied(facts, absl::Now());
+  }
+
   const Identity expected_;
+  const std::shared_ptr<CallGate> gate_;  // Shared with the Credentials, which it may outlive.
 };
 
 std::shared_ptr<FileWatcherCertificateProvider> Watch(const std::string& folder) {
@@ -90,7 +105,7 @@ std::shared_ptr<grpc::ChannelCredentials> Credentials::ToPeer(const ExpectedPeer
   options.set_verify_server_certs(true);
   options.set_check_call_host(false);  // The certificate names a node, not a host.
   options.set_certificate_verifier(
-      ExternalCertificateVerifier::Create<PeerVerifier>(IdentityOf(peer)));
+      ExternalCertificateVerifier::Create<PeerVerifier>(IdentityOf(peer), gate_));
   made = grpc::experimental::TlsCredentials(options);
   return made;
 }
@@ -108,11 +123,16 @@ std::shared_ptr<grpc::ServerCredentials> Credentials::ForServer() const {
 
 absl::StatusOr<std::unique_ptr<SocketStream>> Credentials::ToServer(
     Descriptor socket, const ExpectedPeer& peer) const {
-  return TlsStream(std::move(socket), {.folder = folder_, .expected = IdentityOf(peer)});
+  return TlsStream(std::move(socket),
+                   {.folder = folder_,
+                    .expected = IdentityOf(peer),
+                    .check_server = [gate = gate_](const CertificateFacts& server) {
+                      return gate->CheckNotDenied(server, absl::Now());
+                    }});
 }
 
 absl::StatusOr<std::unique_ptr<SocketStream>> Credentials::ToClient(Descriptor socket) const {
-  return TlsStream(std::move(socket), {.folder = folder_, .expected = std::nullopt});
+  return TlsStream(std::move(socket), {.folder = folder_});
 }
 
 absl::Status Credentials::CheckCall(const CertificateFacts& caller, absl::string_view method,

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -139,6 +140,17 @@ TEST_CASE("Credentials: a caller connects only to the node that it expects", "[n
                StatusCode::kUnavailable, "expected \"capstan://test/scheduler\"");
 }
 
+TEST_CASE("Credentials: a caller connects to no node that its own deny list has",
+          "[net][security]") {
+  Fixture f;
+  const std::string folder = f.authority.MakeFolder("caller", PeerRole::kUser, "ann");
+  std::ofstream(folder + "/denied.txt") << "capstan://test/worker/w-1\n";
+  const auto own = Open(folder);
+  CHECK_STATUS(Ask(f.server->address(), own.get()), StatusCode::kUnavailable,
+               "capstan://test/worker/w-1: its certificate ");
+  std::filesystem::remove(folder + "/denied.txt");
+}
+
 TEST_CASE("CallGate: looks for the deny list once a second, and after the clock was set back",
           "[net][security]") {
   const std::string path = testing::TestPath("denied.txt");
@@ -244,6 +256,13 @@ TEST_CASE("Credentials: a data connection has the same gate", "[net][security]")
     const auto own = Open(f.authority.MakeFolder("worker", PeerRole::kWorker, "w-1"));
     CHECK_STATUS(f.Connect(*own, "s-2"), StatusCode::kPermissionDenied,
                  "names capstan://test/server/s-1, expected capstan://test/server/s-2");
+  }
+  SECTION("for a server that the caller's deny list has") {
+    const std::string folder = f.authority.MakeFolder("worker", PeerRole::kWorker, "w-1");
+    std::ofstream(folder + "/denied.txt") << "capstan://test/server/s-1\n";
+    CHECK_STATUS(f.Connect(*Open(folder), "s-1"), StatusCode::kPermissionDenied,
+                 "capstan://test/server/s-1: its certificate ");
+    std::filesystem::remove(folder + "/denied.txt");
   }
   SECTION("for strangers") {
     const TestAuthority other;

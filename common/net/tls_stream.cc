@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -126,10 +127,10 @@ absl::StatusOr<Context> MakeContext(const TlsEnd& end) {
 class Tls final : public SocketStream {
  public:
   // `wire` is that of the session.
-  Tls(Descriptor socket, std::optional<Identity> expected, std::unique_ptr<Wire> wire,
-      Session session)
+  Tls(Descriptor socket, const TlsEnd& end, std::unique_ptr<Wire> wire, Session session)
       : SocketStream(std::move(socket)),
-        expected_(std::move(expected)),
+        expected_(end.expected),
+        check_server_(end.check_server),
         wire_(std::move(wire)),
         session_(std::move(session)) {}
 
@@ -150,8 +151,9 @@ class Tls final : public SocketStream {
   absl::StatusOr<bool> Flush();
 
   const std::optional<Identity> expected_;
-  std::optional<CertificateFacts> peer_;  // Set by Handshake.
-  absl::Mutex mutex_;                     // Held for a record at a time.
+  const std::function<absl::Status(const CertificateFacts&)> check_server_;  // Null: none.
+  std::optional<CertificateFacts> peer_;                                     // Set by Handshake.
+  absl::Mutex mutex_;  // Held for a record at a time.
   const std::unique_ptr<Wire> wire_ ABSL_PT_GUARDED_BY(mutex_);
   const Session session_ ABSL_PT_GUARDED_BY(mutex_);
   int64_t records_ ABSL_GUARDED_BY(mutex_) = 0;  // Sent with the present key.
@@ -207,6 +209,9 @@ absl::Status Tls::CheckPeer() {
     return absl::PermissionDeniedError(absl::StrCat("the peer's certificate names ",
                                                     FormatIdentity(facts->identity), ", expected ",
                                                     FormatIdentity(*expected_)));
+  }
+  if (expected_.has_value() && check_server_ != nullptr) {
+    CAPSTAN_RETURN_IF_ERROR(check_server_(*facts));
   }
   peer_ = *std::move(facts);
   return absl::OkStatus();
@@ -327,8 +332,7 @@ absl::StatusOr<std::unique_ptr<SocketStream>> TlsStream(Descriptor socket, const
   } else {
     SSL_set_accept_state(session.get());
   }
-  return std::make_unique<Tls>(std::move(socket), end.expected, std::move(wire),
-                               std::move(session));
+  return std::make_unique<Tls>(std::move(socket), end, std::move(wire), std::move(session));
 }
 
 }  // namespace capstan

@@ -9,12 +9,15 @@
 #define CAPSTAN_COMMON_NET_TLS_STREAM_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/net/socket_stream.h"
+#include "common/security/certificate.h"
 #include "common/security/identity.h"
 #include "common/storage/descriptor.h"
 
@@ -28,7 +31,9 @@ struct TlsEnd {
   std::string folder;
   // The identity that a server must have whom this end has called. None: this end was called, and
   // accepts every certificate of the authority; the call gate judges it (call_gate.h).
-  std::optional<Identity> expected;
+  std::optional<Identity> expected = std::nullopt;
+  // Judges the server with that identity, too. An error ends the handshake. May be null.
+  std::function<absl::Status(const CertificateFacts& server)> check_server = nullptr;
 };
 // Errors: those of TlsFolder::Read.
 absl::StatusOr<std::unique_ptr<SocketStream>> TlsStream(Descriptor socket, const TlsEnd& end);

@@ -17,45 +17,40 @@ absl::Status Failed(absl::string_view action, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat(action, " ", path));
 }
 
-// Returns whether the file's last byte is something else than a newline.
-absl::StatusOr<bool> EndsInMidLine(int fd, const std::string& path) {
-  const off_t size = lseek(fd, 0, SEEK_END);
-  if (size < 0) return Failed("finding the end of", path);
-  if (size == 0) return false;
-  char last = 0;
-  if (pread(fd, &last, 1, size - 1) != 1) return Failed("reading the end of", path);
-  return last != '\n';
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LineFile>> LineFile::Open(const std::string& path) {
-  const int fd = OpenPath(path, O_RDWR | O_APPEND | O_CREAT, kPrivateFileMode);
-  if (fd < 0) return Failed("opening", path);
-  const absl::StatusOr<bool> torn = EndsInMidLine(fd, path);
-  if (!torn.ok()) {
-    close(fd);
-    return torn.status();
-  }
-  return std::unique_ptr<LineFile>(new LineFile(path, fd, *torn));
+  Descriptor file(OpenPath(path, O_RDWR | O_APPEND | O_CREAT, kPrivateFileMode));
+  if (!file.ok()) return Failed("opening", path);
+  return Take(std::move(file), path);
 }
 
-LineFile::LineFile(std::string path, int fd, bool torn)
-    : path_(std::move(path)), fd_(fd), torn_(torn) {}
+absl::StatusOr<std::unique_ptr<LineFile>> LineFile::Take(Descriptor file, const std::string& path) {
+  const off_t bytes = lseek(file.get(), 0, SEEK_END);
+  if (bytes < 0) return Failed("finding the end of", path);
+  char last = '\n';
+  if (bytes > 0 && pread(file.get(), &last, 1, bytes - 1) != 1) {
+    return Failed("reading the end of", path);
+  }
+  return std::unique_ptr<LineFile>(
+      new LineFile(path, std::move(file), bytes, /*torn=*/last != '\n'));
+}
 
-LineFile::~LineFile() { close(fd_); }
+LineFile::LineFile(std::string path, Descriptor file, int64_t bytes, bool torn)
+    : path_(std::move(path)), file_(std::move(file)), bytes_(bytes), torn_(torn) {}
 
 absl::Status LineFile::Append(absl::string_view lines) {
   const std::string text = absl::StrCat(torn_ ? "\n" : "", lines);
   size_t done = 0;
   while (done < text.size()) {
-    const ssize_t written = write(fd_, text.data() + done, text.size() - done);
+    const ssize_t written = write(file_.get(), text.data() + done, text.size() - done);
     if (written < 0) {
       if (errno == EINTR) continue;
       torn_ = torn_ || done > 0;
       return Failed("appending to", path_);
     }
     done += static_cast<size_t>(written);
+    bytes_ += written;
   }
   torn_ = false;
   return absl::OkStatus();

@@ -1,26 +1,31 @@
 #include "common/security/audit_log.h"
 
 #include <fcntl.h>
-#include <spdlog/details/log_msg.h>
-#include <spdlog/sinks/rotating_file_sink.h>
+#include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/observability/json_quote.h"
 #include "common/observability/log.h"
+#include "common/report/line_file.h"
 #include "common/security/call_policy.h"
+#include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
+#include "common/storage/private_files.h"
 
 namespace capstan {
 namespace {
 
 constexpr size_t kFieldBytesMax = 512;
 constexpr size_t kReasonBytesMax = 2048;
-constexpr mode_t kOwnerOnly = 0600;
 
 // Appends `,"name":"text"`, unless the text is empty.
 void AddField(absl::string_view name, absl::string_view text, std::string* line,
@@ -47,7 +52,16 @@ void AddCall(const AuditedCall& call, bool allowed, std::string* line) {
 
 void EndLine(int64_t suppressed, std::string* line) {
   if (suppressed > 0) absl::StrAppend(line, ",\"suppressed\":", suppressed);
-  absl::StrAppend(line, "}");
+  absl::StrAppend(line, "}\n");
+}
+
+// Opens the file, or makes it, and closes it to all but its owner. The operator has named it, so it
+// need not lie below a folder that jobs may name (path_access.h).
+absl::StatusOr<std::unique_ptr<LineFile>> OpenForOwner(const std::string& path) {
+  Descriptor file(open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, kPrivateFileMode));
+  if (!file.ok()) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", path));
+  fchmod(file.get(), kPrivateFileMode);
+  return LineFile::Take(std::move(file), path);
 }
 
 // Returns whom the limit of lines is for: an identity, or else a host.
@@ -76,42 +90,73 @@ absl::string_view CallOutcomeName(CallOutcome outcome) {
   return "";
 }
 
-// A file that spdlog rotates. Thread safety: thread-compatible.
+// The file, which becomes audit.1.jsonl before a line that would make it too large; an older
+// audit.1.jsonl becomes audit.2.jsonl, and so on. Until a new file is open, lines go to the old one.
+// Thread safety: thread-compatible.
 class AuditLog::File {
  public:
-  // Throws spdlog_ex if it cannot be opened.
-  File(const std::string& path, int64_t bytes_max, int old_files_max)
-      : sink_(path, static_cast<size_t>(bytes_max), static_cast<size_t>(old_files_max),
-              /*rotate_on_open=*/false, Handlers()) {
-    sink_.set_pattern("%v");
+  // `bytes_max` and `old_files_max` > 0. Errors: those of open(2) and LineFile::Take.
+  static absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, int64_t bytes_max,
+                                                    int old_files_max) {
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<LineFile> lines, OpenForOwner(path));
+    return std::unique_ptr<File>(new File(path, bytes_max, old_files_max, std::move(lines)));
   }
 
-  // An error is logged when it is the first in a row.
+  // `line` has its newline. An error of writing is logged when it is the first in a row.
   void Append(const std::string& line) {
-    std::string problem;
-    try {
-      sink_.log(spdlog::details::log_msg("audit", spdlog::level::info, line));
-      sink_.flush();
-    } catch (const spdlog::spdlog_ex& error) {  // spdlog reports it only this way.
-      problem = error.what();
+    const int64_t bytes = lines_->bytes() + static_cast<int64_t>(line.size());
+    if (bytes > rotate_above_) {
+      const absl::Status rotated = Rotate();
+      rotate_above_ = rotated.ok() ? bytes_max_ : bytes + bytes_max_ / kTriesPerFile;
+      if (!rotated.ok()) {
+        LogError({}, "audit log: its file grows on: {}", std::string(rotated.message()));
+      }
     }
-    if (!problem.empty() && !failed_) LogError({}, "audit log: {}", problem);
-    failed_ = !problem.empty();
+    const absl::Status written = lines_->Append(line);
+    if (!written.ok() && !failed_) LogError({}, "audit log: {}", std::string(written.message()));
+    failed_ = !written.ok();
   }
 
  private:
-  // Makes the file before spdlog opens it, since spdlog would make it for everybody to read.
-  static spdlog::file_event_handlers Handlers() {
-    spdlog::file_event_handlers handlers;
-    handlers.before_open = [](const spdlog::filename_t& path) {
-      const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kOwnerOnly));
-      if (file.ok()) fchmod(file.get(), kOwnerOnly);
-    };
-    return handlers;
+  // A file that could not be rotated is tried again when it has grown by this part of bytes_max_.
+  static constexpr int64_t kTriesPerFile = 16;
+
+  File(const std::string& path, int64_t bytes_max, int old_files_max,
+       std::unique_ptr<LineFile> lines)
+      : path_(path),
+        bytes_max_(bytes_max),
+        old_files_max_(old_files_max),
+        lines_(std::move(lines)),
+        rotate_above_(bytes_max) {}
+
+  // Returns audit.jsonl for age 0, audit.1.jsonl for age 1.
+  std::string NameOf(int age) const {
+    if (age == 0) return path_;
+    std::filesystem::path name(path_);
+    const std::string extension = name.extension().string();
+    return absl::StrCat(name.replace_extension().string(), ".", age, extension);
   }
 
-  spdlog::sinks::rotating_file_sink_st sink_;
-  bool failed_ = false;
+  // Renames no file that has a free name between itself and the oldest, so that attempts that fail
+  // in the middle lose none.
+  absl::Status Rotate() {
+    int last = 0;
+    while (last < old_files_max_ && access(NameOf(last).c_str(), F_OK) == 0) ++last;
+    for (int age = last; age > 0; --age) {
+      const std::string from = NameOf(age - 1);
+      if (rename(from.c_str(), NameOf(age).c_str()) == 0) continue;
+      return absl::ErrnoToStatus(errno, absl::StrCat("renaming ", from));
+    }
+    CAPSTAN_ASSIGN_OR_RETURN(lines_, OpenForOwner(path_));
+    return absl::OkStatus();
+  }
+
+  const std::string path_;
+  const int64_t bytes_max_;
+  const int old_files_max_;
+  std::unique_ptr<LineFile> lines_;
+  int64_t rotate_above_;  // The size, in bytes, above which the file is to be rotated.
+  bool failed_ = false;   // The last line could not be written.
 };
 
 AuditLog::AuditLog(Options options)
@@ -120,12 +165,13 @@ AuditLog::AuditLog(Options options)
 AuditLog::~AuditLog() { WriteLeftOut(/*all=*/true); }
 
 absl::Status AuditLog::Open(const std::string& path) {
-  absl::MutexLock lock(&file_mutex_);
-  try {
-    file_ = std::make_unique<File>(path, options_.file_bytes_max, options_.old_files_max);
-  } catch (const spdlog::spdlog_ex& error) {  // spdlog reports it only this way.
-    return absl::UnavailableError(absl::StrCat("audit log ", path, ": ", error.what()));
+  absl::StatusOr<std::unique_ptr<File>> file =
+      File::Open(path, options_.file_bytes_max, options_.old_files_max);
+  if (!file.ok()) {
+    return absl::UnavailableError(absl::StrCat("audit log: ", file.status().message()));
   }
+  absl::MutexLock lock(&file_mutex_);
+  file_ = *std::move(file);
   return absl::OkStatus();
 }
 

@@ -7,8 +7,9 @@
 //   {...,"allowed":false,"refused_by":"gate","reason":"...","suppressed":412}
 //
 // A flood fills neither memory nor the disk: the file is rotated, each peer may have only so many
-// lines (LineLimiter), and "suppressed" counts the lines that were left out before. Counters count
-// every call. Refusals are logged as warnings, too, under the same limits.
+// lines (LineLimiter), and "suppressed" counts the lines that were left out before. A file that
+// cannot be rotated grows on: its lines are kept, and rotation is tried again. Counters count every
+// call. Refusals are logged as warnings, too, under the same limits.
 // The servers call it (common/net/audit_interceptor.h, call_gate.h, data_server.h), one for each
 // process. A handler need not: its PERMISSION_DENIED is recorded where its answer is sent.
 // Thread safety: thread-safe.
@@ -87,7 +88,8 @@ class AuditLog {
   void CountAllowed(absl::string_view method);
 
   // Records a call that was refused, or a connection; `why` has the reason. From any thread, also
-  // while a call is being judged: one line at most is written, and nothing is waited for.
+  // while a call is being judged: it waits for the file alone. Beside its own line it may write one
+  // for each peer that has stopped (kPeersMax of LineLimiter).
   void Refused(const AuditedCall& call, CallOutcome by, const absl::Status& why);
 
   // All that are above 0, by method.

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
@@ -21,6 +22,7 @@
 namespace capstan {
 namespace {
 
+using Catch::Contains;
 using testing::ReadFile;
 using testing::TestPath;
 
@@ -31,7 +33,7 @@ constexpr char kReadTaskLog[] = "/capstan.v1.Worker/ReadTaskLog";
 struct Fixture {
   explicit Fixture(AuditLog::Options options = {}) {
     for (const char* name : {"audit.jsonl", "audit.1.jsonl", "audit.2.jsonl", "audit.3.jsonl"}) {
-      std::filesystem::remove(TestPath(name));
+      std::filesystem::remove_all(TestPath(name));
     }
     options.daemon = "scheduler";
     options.now = [this] { return now; };
@@ -113,6 +115,56 @@ TEST_CASE("AuditLog: files are rotated, bounded, and their owner's alone", "[sec
     CHECK((facts.st_mode & 0777) == 0600);
     CHECK(facts.st_size <= 1000);
   }
+}
+
+// Writes one line, of about 180 bytes.
+void WriteLine(AuditLog& log, const std::string& job) {
+  AuditedCall call = CallOf(kStopJob);
+  call.job = job;
+  log.Allowed(call, absl::OkStatus());
+}
+
+TEST_CASE("AuditLog: without descriptors the old file goes on, and is rotated later",
+          "[security]") {
+  Fixture f({.file_bytes_max = 1000, .old_files_max = 8});
+  while (std::filesystem::file_size(f.path) <= 800) WriteLine(*f.log, "before");
+  struct rlimit limit {};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const struct rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  WriteLine(*f.log, std::string(300, 'x'));
+  WriteLine(*f.log, "short");
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  WriteLine(*f.log, "after");
+  CHECK_THAT(ReadFile(TestPath("audit.1.jsonl")),
+             Contains("\"before\"") && Contains("xxx") && Contains("\"short\""));
+  REQUIRE(f.Lines().size() == 1);
+  CHECK_THAT(f.Lines()[0], Contains("\"after\""));
+}
+
+TEST_CASE("AuditLog: no line is lost where an older file cannot be renamed", "[security]") {
+  Fixture f({.file_bytes_max = 1000, .old_files_max = 2});
+  std::ofstream(TestPath("audit.1.jsonl")) << "older\n";
+  std::filesystem::create_directories(TestPath("audit.2.jsonl") + "/full");
+  for (int i = 0; i < 20; ++i) WriteLine(*f.log, absl::StrCat("job-", i));
+  CHECK(f.Lines().size() == 20);
+  CHECK(ReadFile(TestPath("audit.1.jsonl")) == "older\n");
+  std::filesystem::remove_all(TestPath("audit.2.jsonl"));
+  WriteLine(*f.log, "job-20");
+  CHECK(f.Lines().size() == 1);
+  CHECK_THAT(ReadFile(TestPath("audit.1.jsonl")), Contains("\"job-0\"") && Contains("\"job-19\""));
+  CHECK(ReadFile(TestPath("audit.2.jsonl")) == "older\n");
+}
+
+TEST_CASE("AuditLog: a line that an earlier process has left torn stays by itself", "[security]") {
+  Fixture f;
+  f.log.reset();
+  std::ofstream(f.path) << "half";
+  AuditLog next({.daemon = "scheduler"});
+  REQUIRE_OK(next.Open(f.path));
+  WriteLine(next, "whole");
+  REQUIRE(f.Lines().size() == 2);
+  CHECK(f.Lines()[0] == "half");
 }
 
 TEST_CASE("AuditLog: a file of an earlier process is kept, and closed to others", "[security]") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -15,6 +16,7 @@
 #include "common/security/security_file.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/storage/descriptor.h"
 
 namespace capstan {
 
@@ -59,8 +61,13 @@ bool DenyList::Denies(const CertificateFacts& facts) const {
 }
 
 void DenyList::Refresh() {
+  const std::filesystem::path path(path_);
+  const std::string folder_path = path.has_parent_path() ? path.parent_path().string() : ".";
+  const Descriptor folder(open(folder_path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.ok() && errno == ENOENT) return;
+  const std::string name = path.filename().string();
   struct stat file {};
-  if (stat(path_.c_str(), &file) != 0) {
+  if (!folder.ok() || fstatat(folder.get(), name.c_str(), &file, 0) != 0) {
     entries_ = DenyEntries();
     stamp_.reset();
     status_ = errno == ENOENT
@@ -76,7 +83,7 @@ void DenyList::Refresh() {
   if (stamp_ == stamp) return;
   stamp_.reset();
   const absl::StatusOr<std::string> text =
-      ReadSecurityFile(AT_FDCWD, path_, path_, Secrecy::kPublic);
+      ReadSecurityFile(folder.get(), name, path_, Secrecy::kPublic);
   status_ = text.status();
   if (!text.ok()) return;
   absl::StatusOr<DenyEntries> entries = ParseDenyList(*text);

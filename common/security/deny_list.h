@@ -6,7 +6,8 @@
 //
 // Each line has one entry; '#' begins a comment. A serial may have upper-case digits, colons and
 // leading zeros, as other tools print it. If there is no file, nobody is denied. A file that cannot
-// be read or parsed denies everybody: a mistake in it must not let in whom it was to keep out.
+// be read or parsed denies everybody: a mistake in it must not let in whom it was to keep out. While
+// the file's folder is missing, as when one is swapped for another, the list stays as it was.
 // Thread safety: ParseDenyList is a pure function; a DenyList is thread-compatible.
 #ifndef CAPSTAN_COMMON_SECURITY_DENY_LIST_H_
 #define CAPSTAN_COMMON_SECURITY_DENY_LIST_H_
@@ -48,7 +49,7 @@ class DenyList {
   explicit DenyList(std::string path) : path_(std::move(path)) {}
 
   // Reads the file again if its inode, size or time of modification has changed, or if the last
-  // attempt failed to read it. Costs one stat() if nothing has changed.
+  // attempt failed to read it. Costs an open() and a stat() if nothing has changed.
   void Refresh();
   // Judges by the file as the last Refresh found it.
   bool Denies(const CertificateFacts& facts) const;

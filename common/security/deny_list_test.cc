@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include "common/testing/status_matchers.h"
@@ -51,6 +52,26 @@ TEST_CASE("Deny list: the file counts as it is now, and a wrong one denies every
   list.Refresh();
   CHECK_FALSE(list.Denies(Facts("ab", "ann")));
   std::remove(path.c_str());
+  list.Refresh();
+  CHECK_FALSE(list.Denies(Facts("ab", "ann")));
+}
+
+TEST_CASE("Deny list: it stays as it was while its folder is missing", "[security]") {
+  const std::string folder = testing::TestPath("tls");
+  const std::string link = testing::TestPath("link");
+  std::filesystem::create_directories(folder);
+  std::filesystem::remove(link);
+  std::filesystem::create_directory_symlink(folder, link);
+  Write(folder + "/denied.txt", "ab\n");
+  DenyList list(link + "/denied.txt");
+  list.Refresh();
+  CHECK(list.Denies(Facts("ab", "ann")));
+  std::filesystem::rename(folder, folder + "-away");
+  list.Refresh();
+  CHECK(list.Denies(Facts("ab", "ann")));
+  CHECK_FALSE(list.Denies(Facts("ac", "ann")));
+  std::filesystem::rename(folder + "-away", folder);
+  std::remove((folder + "/denied.txt").c_str());
   list.Refresh();
   CHECK_FALSE(list.Denies(Facts("ab", "ann")));
 }

@@ -97,10 +97,4 @@ std::string FormatIdentity(const Identity& identity) {
   return uri;
 }
 
-std::string DescribeIdentity(const Identity& identity) {
-  std::string text(PeerRoleName(identity.role));
-  if (identity.role != PeerRole::kScheduler) absl::StrAppend(&text, " \"", identity.name, "\"");
-  return text;
-}
-
 }  // namespace capstan

@@ -55,9 +55,6 @@ absl::StatusOr<Identity> ParseIdentity(absl::string_view uri);
 // Returns the URI. REQUIRES: CheckIdentity() accepts `identity`.
 std::string FormatIdentity(const Identity& identity);
 
-// Returns the identity for messages to people: `server "s-1"`, or `scheduler`.
-std::string DescribeIdentity(const Identity& identity);
-
 }  // namespace capstan
 
 #endif  // CAPSTAN_COMMON_SECURITY_IDENTITY_H_

@@ -1,9 +1,14 @@
 // capstan: the command line. commands.h lists its groups of commands, which have their own files.
+#include <signal.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <iostream>
+#include <sstream>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/net/credentials.h"
 #include "common/process/version.h"
@@ -37,9 +42,7 @@ void AddCommands(CLI::App& app, CommandLine& line) {
       "unreachable), 130 and 143 interrupted. Each command has --help with examples.");
 }
 
-int Main(int argc, char** argv) {
-  KeepNewFilesPrivate();
-  RequireTls13();
+int RunCommand(int argc, char** argv) {
   CLI::App app("capstan: trains models on a cluster of parameter servers and workers", "capstan");
   CommandLine line;
   AddCommands(app, line);
@@ -52,9 +55,23 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports errors and --help only this way.
-    return app.exit(error) == 0 ? kExitDone : kExitUsage;
+    std::ostringstream help;
+    const int code = app.exit(error, help, std::cerr);
+    Print(help.str());
+    return code == 0 ? kExitDone : kExitUsage;
   }
   return line.run();
+}
+
+int Main(int argc, char** argv) {
+  KeepNewFilesPrivate();
+  RequireTls13();
+  signal(SIGPIPE, SIG_IGN);  // Neither the stop of a cluster nor a call ends with a closed pipe.
+  const int code = RunCommand(argc, argv);
+  const absl::Status output = OutputStatus();
+  if (output.ok()) return code;
+  Fail(output);
+  return code == kExitDone ? kExitFailed : code;
 }
 
 }  // namespace

@@ -1,22 +1,50 @@
 #include "scheduler/cli/client.h"
 
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/net/capability_metadata.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/status/annotate.h"
+#include "scheduler/cli/interrupts.h"
 
 namespace capstan::cli {
 namespace {
 
-// The scheduler reads a job's data before it answers.
-constexpr absl::Duration kSubmitTimeout = absl::Minutes(2);
 constexpr absl::Duration kPullTimeout = absl::Minutes(2);
 // The longest wait for a connection after a call that could not reach the scheduler.
 constexpr absl::Duration kReturnWait = absl::Milliseconds(500);
+// Signals cancel calls that may take longer. Others end soon, and their answers are not lost.
+constexpr absl::Duration kUncancelledMax = absl::Seconds(20);
+constexpr absl::Duration kSignalInterval = absl::Milliseconds(50);  // Between looks for a signal.
+
+// Cancels a call when a signal comes during it. A call that is made after a signal goes on: it may
+// be the one that stops a job.
+class CancelAtSignal {
+ public:
+  // `context` outlives this object.
+  explicit CancelAtSignal(grpc::ClientContext* context) {
+    if (Interrupts::Signal() != 0) return;
+    thread_ = std::thread([this, context] {
+      while (!done_.WaitForNotificationWithTimeout(kSignalInterval)) {
+        if (Interrupts::Signal() != 0) return context->TryCancel();
+      }
+    });
+  }
+  ~CancelAtSignal() {
+    done_.Notify();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  absl::Notification done_;
+  std::thread thread_;
+};
 
 // Calls `method` of `stub` and returns the answer or the error.
 template <typename Response, typename Stub, typename Method, typename Request>
@@ -57,6 +85,8 @@ absl::Status SchedulerClient::Ask(absl::Duration timeout,
   AwaitReturn();
   grpc::ClientContext context;
   SetDeadline(context, timeout);
+  std::optional<CancelAtSignal> cancel;
+  if (timeout > kUncancelledMax) cancel.emplace(&context);
   const absl::Status status = FromGrpcStatus(call(&context));
   away_ = absl::IsUnavailable(status);
   return Explain(status);
@@ -81,9 +111,10 @@ absl::Status SchedulerClient::Explain(const absl::Status& status) const {
   return status;
 }
 
-absl::StatusOr<v1::SubmitJobResponse> SchedulerClient::SubmitJob(v1::SubmitJobRequest request) {
+absl::StatusOr<v1::SubmitJobResponse> SchedulerClient::SubmitJob(v1::SubmitJobRequest request,
+                                                                 absl::Duration timeout) {
   request.set_protocol_version(v1::PROTOCOL_VERSION_CURRENT);
-  return Ask(&v1::Scheduler::Stub::SubmitJob, request, kSubmitTimeout);
+  return Ask(&v1::Scheduler::Stub::SubmitJob, request, timeout);
 }
 
 absl::StatusOr<v1::JobStatus> SchedulerClient::GetJob(const std::string& job_id) {

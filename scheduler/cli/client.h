@@ -30,6 +30,8 @@
 namespace capstan::cli {
 
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(15);
+// The scheduler reads a job's data before it answers.
+inline constexpr absl::Duration kSubmitTimeout = absl::Minutes(2);
 
 // A call of a service, as its generated stub has it.
 template <typename Stub, typename Request, typename Response>
@@ -37,7 +39,8 @@ using MethodOf = grpc::Status (Stub::*)(grpc::ClientContext* context, const Requ
                                         Response* response);
 
 // Errors of every method: kUnavailable, kDeadlineExceeded  the peer cannot be reached or is too
-// slow; else the peer's answer (proto/scheduler.proto).
+// slow; kCancelled  a signal came during a call of the scheduler that may take minutes (only if an
+// Interrupts object exists); else the peer's answer (proto/scheduler.proto).
 class SchedulerClient {
  public:
   // Null credentials: plain text. They outlive the client, here and below.
@@ -52,7 +55,8 @@ class SchedulerClient {
     return AskBy(*stub_, method, request, timeout);
   }
   // Fills in the protocol's version. SubmitPatiently() (submit.h) repeats calls without an answer.
-  absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
+  absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request,
+                                                  absl::Duration timeout = kSubmitTimeout);
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id);
   // The scheduler waits until the job's revision is above `revision`, at most `wait` (<= 60 s).
   absl::StatusOr<v1::JobStatus> WaitJob(const std::string& job_id, uint64_t revision,

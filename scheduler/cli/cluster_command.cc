@@ -32,6 +32,7 @@ namespace {
 constexpr absl::Duration kGrace = absl::Seconds(15);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
 constexpr int kNodesMax = 256;  // Nodes of each role on one machine.
+constexpr int kRunsMax = 64;    // Clusters of `cluster run` without --dir at one time.
 // Where data lies on many machines, the second where Debian's packages put it.
 constexpr const char* kDataFolders[] = {"/data", "/usr/share/datasets"};
 
@@ -120,6 +121,22 @@ absl::StatusOr<ClusterFile> Start(const ClusterArguments& arguments, const std::
   return StartLocalCluster(options);
 }
 
+// Starts the cluster of one job. Without --dir it gets the first folder beside `directory`, the
+// default one, in which no cluster is: jobs of other clusters neither wait for this one nor end
+// with it, and `directory` stays free for `cluster up`. Sets `*directory` to the cluster's folder.
+absl::StatusOr<ClusterFile> StartForRun(const ClusterArguments& arguments, std::string* directory) {
+  const bool is_default = arguments.directory.empty();
+  const std::string first = is_default ? *directory + "-run" : *directory;
+  *directory = first;
+  for (int number = 2;; ++number) {
+    auto cluster = Start(arguments, *directory, /*end_with_parent=*/true);
+    if (!is_default || !absl::IsAlreadyExists(cluster.status()) || number > kRunsMax) {
+      return cluster;
+    }
+    *directory = absl::StrCat(first, "-", number);
+  }
+}
+
 // Reports a failed start, and returns the exit code.
 int FailStart(const absl::Status& status) {
   if (!absl::IsCancelled(status)) return Fail(status);
@@ -154,6 +171,12 @@ int StayInForeground(const std::string& directory, const ClusterFile& cluster) {
   return Interrupts::Signal() == 0 ? kExitFailed : kExitSignal + Interrupts::Signal();
 }
 
+// Returns the variables by which other commands reach a cluster outside the default folder.
+std::string ExportLine(const ClusterFile& cluster) {
+  return absl::StrCat("export CAPSTAN_SCHEDULER=", cluster.scheduler(),
+                      " CAPSTAN_TLS_DIR=", cluster.tls_dir(), "\n");
+}
+
 int Up(const Settings& settings, const ClusterArguments& arguments) {
   const auto directory = DirectoryOf(arguments);
   if (!directory.ok()) return Fail(directory.status());
@@ -167,11 +190,7 @@ int Up(const Settings& settings, const ClusterArguments& arguments) {
     Print(absl::StrCat("cluster in ", *directory, "\n", ProcessTable(output)));
     const bool is_default = arguments.directory.empty();
     const std::string dir = is_default ? "" : absl::StrCat(" --dir ", *directory);
-    Print(absl::StrCat("\n",
-                       is_default ? ""
-                                  : absl::StrCat("export CAPSTAN_SCHEDULER=", cluster->scheduler(),
-                                                 " CAPSTAN_TLS_DIR=", cluster->tls_dir(), "\n"),
-                       "capstan job submit FILE\n",
+    Print(absl::StrCat("\n", is_default ? "" : ExportLine(*cluster), "capstan job submit FILE\n",
                        arguments.foreground ? "Ctrl-C takes it down.\n"
                                             : absl::StrCat("capstan cluster down", dir, "\n")));
   }
@@ -188,8 +207,8 @@ int RunJob(const Settings& settings, const ClusterFile& cluster, const v1::JobSp
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   request.set_replace_model(arguments.replace_model);
-  const auto submitted = SubmitPatiently(scheduler, std::move(request));
-  if (!submitted.ok()) return Fail(submitted.status());
+  const auto submitted = SubmitPatiently(scheduler, std::move(request), AfterSignal::kStopJob);
+  if (!submitted.ok()) return FailSubmission(submitted.status());
   if (settings.format() != OutputFormat::kJson) {
     Print(absl::StrCat("submitted ", submitted->job_id(), "\n"));
   }
@@ -198,17 +217,17 @@ int RunJob(const Settings& settings, const ClusterFile& cluster, const v1::JobSp
 }
 
 int Run(const Settings& settings, const ClusterArguments& arguments) {
-  const auto directory = DirectoryOf(arguments);
+  auto directory = DirectoryOf(arguments);
   if (!directory.ok()) return Fail(directory.status());
   const auto spec = LoadCheckedJob(arguments.job, DataCheck::kDo);
   if (!spec.ok()) return FailJobFile(spec.status());
   const Interrupts interrupts;
-  const auto cluster = Start(arguments, *directory, /*end_with_parent=*/true);
+  const auto cluster = StartForRun(arguments, &*directory);
   if (!cluster.ok()) return FailStart(cluster.status());
   const bool json = settings.format() == OutputFormat::kJson;
   if (!json) {
     Print(absl::StrCat("started a scheduler, ", arguments.servers, " servers and ",
-                       arguments.workers, " workers in ", *directory, "\n"));
+                       arguments.workers, " workers in ", *directory, "\n", ExportLine(*cluster)));
   }
   const int exit_code = RunJob(settings, *cluster, *spec, arguments);
   if (!json) {
@@ -328,6 +347,8 @@ void AddClusterCommands(CLI::App& cluster, CommandLine& line) {
       cluster, "run", "Start a cluster, run one job on it to its end, and take it down",
       "  capstan cluster run job.textproto --dir run --workers 2\n"
       "  capstan cluster run job.textproto --dir run --set training.epochs=3\n"
+      "Without --dir the folder is the first of DEFAULT-run, DEFAULT-run-2, ... that no cluster\n"
+      "has. Logs and models are there afterwards; it and the model's folder are printed.\n"
       "Exit code: the job's; 130 or 143 when interrupted.",
       line, arguments, Run);
   AddSize(run, arguments);

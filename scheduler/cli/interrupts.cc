@@ -20,7 +20,6 @@ std::atomic<int> g_signal{0};
 int g_wake_pipe[2] = {-1, -1};
 
 std::array<struct sigaction, kSignals.size()> g_before;
-struct sigaction g_pipe_before;
 
 void OnSignal(int signal) {
   const int saved = errno;
@@ -42,14 +41,10 @@ Interrupts::Interrupts() {
   action.sa_handler = OnSignal;
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &g_before[i]);
-  struct sigaction ignore = {};
-  ignore.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &ignore, &g_pipe_before);
 }
 
 Interrupts::~Interrupts() {
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &g_before[i], nullptr);
-  sigaction(SIGPIPE, &g_pipe_before, nullptr);
   for (int& end : g_wake_pipe) {
     if (end >= 0) close(end);
     end = -1;

@@ -12,8 +12,7 @@ namespace capstan::cli {
 
 class Interrupts {
  public:
-  // Installs the handlers, even if the signals were ignored (in a shell's background job). Ignores
-  // SIGPIPE, because a closed pipe must not prevent the stop of a cluster.
+  // Installs the handlers, even if the signals were ignored (in a shell's background job).
   Interrupts();
   ~Interrupts();  // Restores the earlier handlers.
   Interrupts(const Interrupts&) = delete;

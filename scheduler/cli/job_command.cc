@@ -43,6 +43,9 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
   if (const absl::Status status = AddLabels(arguments.labels, labels); !status.ok()) {
     return Fail(status);
   }
+  const Interrupts interrupts;
+  const AfterSignal after_signal =
+      arguments.stop_on_interrupt ? AfterSignal::kStopJob : AfterSignal::kGoesOn;
   for (const auto& [key, value] : labels.set_labels()) {
     (*request.mutable_spec()->mutable_labels())[key] = value;
   }
@@ -53,14 +56,15 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   if (arguments.upload_weights) {
     const absl::Status sent = UploadWeights(scheduler, request.mutable_spec());
-    if (!sent.ok()) return Fail(sent);
+    if (!sent.ok()) return FailSubmission(sent);
   }
   request.set_replace_model(arguments.replace_model);
-  const auto submitted = SubmitPatiently(scheduler, std::move(request));
-  if (!submitted.ok()) return Fail(submitted.status());
+  const auto submitted = SubmitPatiently(scheduler, std::move(request), after_signal);
+  if (!submitted.ok()) return FailSubmission(submitted.status());
   const std::string& job = submitted->job_id();
   const bool json = settings.format() == OutputFormat::kJson;
-  if (json && arguments.no_wait) {
+  const bool leaves = arguments.no_wait && Interrupts::Signal() == 0;
+  if (json && leaves) {
     Print(ToJson(*submitted));
     return kExitDone;
   }
@@ -70,10 +74,8 @@ int Submit(const Settings& settings, const SubmitArguments& arguments) {
                        "       what its tasks wrote\n  capstan job stop ", job,
                        "       stop it\n"));
   }
-  if (arguments.no_wait) return kExitDone;
-  const Interrupts interrupts;
-  return FollowToEnd(scheduler, job, settings.format(),
-                     arguments.stop_on_interrupt ? AfterSignal::kStopJob : AfterSignal::kGoesOn,
+  if (leaves) return kExitDone;
+  return FollowToEnd(scheduler, job, settings.format(), after_signal,
                      arguments.logs ? Show::kLogs : Show::kProgress);
 }
 

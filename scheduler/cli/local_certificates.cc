@@ -1,35 +1,24 @@
 #include "scheduler/cli/local_certificates.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "common/security/certificate_authority.h"
 #include "common/security/identity.h"
 #include "common/security/tls_folder.h"
 #include "common/status/status_macros.h"
-#include "common/storage/descriptor.h"
 #include "common/storage/own_folder.h"
+#include "common/storage/replace_file.h"
 
 namespace capstan::cli {
 namespace {
 
 constexpr char kCluster[] = "local";
 constexpr absl::Duration kLifetime = absl::Hours(24 * 365);
-
-absl::Status WriteNew(const std::string& path, absl::string_view text) {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.ok()) return absl::ErrnoToStatus(errno, path);
-  const ssize_t written = write(file.get(), text.data(), text.size());
-  if (written == static_cast<ssize_t>(text.size())) return absl::OkStatus();
-  return absl::ErrnoToStatus(written < 0 ? errno : ENOSPC, path);
-}
 
 absl::Status MakePrivateFolder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
@@ -64,10 +53,10 @@ absl::Status MakeLocalCertificates(const std::string& directory, int servers, in
         directory, identity.role == PeerRole::kScheduler ? "scheduler" : identity.name);
     CAPSTAN_RETURN_IF_ERROR(MakePrivateFolder(folder));
     CAPSTAN_RETURN_IF_ERROR(
-        WriteNew(absl::StrCat(folder, "/", kTrustedFile), authority.certificate_pem()));
+        ReplaceFile(absl::StrCat(folder, "/", kTrustedFile), authority.certificate_pem()));
     CAPSTAN_RETURN_IF_ERROR(
-        WriteNew(absl::StrCat(folder, "/", kCertificateFile), issued.certificate_pem));
-    CAPSTAN_RETURN_IF_ERROR(WriteNew(absl::StrCat(folder, "/", kKeyFile), issued.key_pem));
+        ReplaceFile(absl::StrCat(folder, "/", kCertificateFile), issued.certificate_pem));
+    CAPSTAN_RETURN_IF_ERROR(ReplaceFile(absl::StrCat(folder, "/", kKeyFile), issued.key_pem));
   }
   return absl::OkStatus();
 }

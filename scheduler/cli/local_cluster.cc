@@ -47,7 +47,7 @@ absl::StatusOr<Descriptor> LockDirectory(const std::string& directory) {
   Descriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock.ok()) return absl::ErrnoToStatus(errno, directory);
   if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  return absl::AbortedError(
+  return absl::AlreadyExistsError(
       absl::StrCat(directory, ": another command is starting or stopping the cluster there"));
 }
 
@@ -207,7 +207,6 @@ StopReport StopProcesses(const ClusterFile& cluster, absl::Duration grace) {
       group.push_back(IdOf(process));
       SendSignal(group.back(), SIGTERM);
     }
-    report.processes += static_cast<int>(group.size());
     if (AwaitEnd(group, std::min(kFirstSignal, deadline - clock.Now()))) continue;
     for (const ProcessId& id : group) SendSignal(id, SIGTERM);
     if (AwaitEnd(group, deadline - clock.Now())) continue;

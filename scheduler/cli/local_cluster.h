@@ -38,16 +38,15 @@ struct LocalClusterOptions {
 
 // Starts the daemons on free ports of 127.0.0.1 and waits until all have registered. After an error
 // it stops all daemons that it has started.
-// Errors: kAlreadyExists     a cluster runs there already; names its scheduler.
-//         kAborted           a daemon ended at once (with the end of its log), or another process
-//                            starts or stops the cluster there.
+// Errors: kAlreadyExists     a cluster runs there already (names its scheduler), or another process
+//                            starts or stops one there.
+//         kAborted           a daemon ended at once; has the end of its log.
 //         kDeadlineExceeded  not all had registered within `start_limit`; names those missing.
 //         kCancelled         a signal came.
 //         else               an error of folders, files or processes.
 absl::StatusOr<ClusterFile> StartLocalCluster(const LocalClusterOptions& options);
 
 struct StopReport {
-  int processes = 0;                // Number of daemons that were alive.
   std::vector<std::string> killed;  // Names of the daemons that did not end within the grace time.
 };
 
@@ -57,7 +56,7 @@ struct StopReport {
 // kills the processes that the daemons left behind, and removes cluster.json. Signals do not
 // interrupt it.
 // Errors: kNotFound  there is no cluster file; kDataLoss  its content is not valid.
-//         kAborted   another process starts or stops the cluster there.
+//         kAlreadyExists  another process starts or stops the cluster there.
 absl::StatusOr<StopReport> StopLocalCluster(const std::string& directory, absl::Duration grace);
 
 // Returns the names of the daemons that have ended.

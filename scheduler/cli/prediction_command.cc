@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,6 +29,7 @@ int BecomeWorker(const CommandLine& line, const std::string& name,
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
+  signal(SIGPIPE, SIG_DFL);  // exec keeps what Main ignores.
   execv(worker->c_str(), pointers.data());
   return Fail(absl::ErrnoToStatus(errno, *worker));
 }

@@ -71,16 +71,29 @@ int FailJobFile(const absl::Status& status) {
 
 absl::StatusOr<v1::SubmitJobResponse> SubmitPatiently(SchedulerClient& scheduler,
                                                       v1::SubmitJobRequest request,
+                                                      AfterSignal after_signal,
                                                       Patience::Options options) {
   Patience patience(scheduler.address(), std::move(options));
   request.set_submission_id(RandomId());
+  if (Interrupts::Signal() != 0) return absl::CancelledError("the job was not submitted");
   while (Interrupts::Signal() == 0) {
     auto submitted = scheduler.SubmitJob(request);
     if (patience.AsksAgain(submitted.status())) continue;
+    if (absl::IsCancelled(submitted.status()) && Interrupts::Signal() != 0) break;
     if (submitted.ok()) TellWarnings(*submitted);
     return submitted;
   }
+  if (after_signal == AfterSignal::kStopJob) {
+    Note("asks the scheduler for the job, to stop it");
+    auto submitted = scheduler.SubmitJob(request, kCallTimeout);
+    if (submitted.ok()) return submitted;
+  }
   return absl::CancelledError("nobody has said whether the job was taken: see capstan job list");
+}
+
+int FailSubmission(const absl::Status& status) {
+  const int code = Fail(status);
+  return Interrupts::Signal() == 0 ? code : kExitSignal + Interrupts::Signal();
 }
 
 int FollowToEnd(SchedulerClient& scheduler, const std::string& job_id, OutputFormat format,

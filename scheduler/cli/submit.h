@@ -38,16 +38,22 @@ absl::StatusOr<v1::JobSpec> LoadCheckedJob(const JobSource& source, DataCheck da
 // the exit code.
 int FailJobFile(const absl::Status& status);
 
+// The fate of the job after a signal, which ends the following.
+enum class AfterSignal { kGoesOn, kStopJob };
+
 // Submits the job, and repeats the call while the scheduler is away. It fills in submission_id, so
 // a call whose answer was lost makes no second job. Warnings of the answer go to standard error.
+// A signal ends the wait for the answer. With kStopJob it asks once more then, for kCallTimeout, so
+// that the caller has the id of the job that is to be stopped.
 // Errors: kUnavailable, kDeadlineExceeded  the scheduler was away for too long; it is unknown if it
 //         accepted the job. kCancelled  a signal came before an answer. Those of SubmitJob.
 absl::StatusOr<v1::SubmitJobResponse> SubmitPatiently(SchedulerClient& scheduler,
                                                       v1::SubmitJobRequest request,
+                                                      AfterSignal after_signal,
                                                       Patience::Options options = {});
 
-// The fate of the job after a signal, which ends the following.
-enum class AfterSignal { kGoesOn, kStopJob };
+// Reports a submission that failed. Returns the exit code: 130 or 143 after a signal.
+int FailSubmission(const absl::Status& status);
 
 // Follows a submitted job and prints its end. Returns the exit code: the job's, 75 if the scheduler
 // stays away, 130 or 143 after a signal. After a signal the job is stopped, or it goes on and the

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
@@ -11,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/cli/exit_code.h"
@@ -92,7 +94,8 @@ TEST_CASE("SubmitPatiently: a scheduler that is away is asked again, for the sam
   v1::SubmitJobRequest asked;
   asked.set_restore_folder("/c/checkpoint-7");
   asked.set_replace_model(true);
-  REQUIRE_OK_AND_ASSIGN(const v1::SubmitJobResponse first, SubmitPatiently(client, asked, hurried));
+  REQUIRE_OK_AND_ASSIGN(const v1::SubmitJobResponse first,
+                        SubmitPatiently(client, asked, AfterSignal::kGoesOn, hurried));
   CHECK(first.job_id() == "a-2");
   std::vector<v1::SubmitJobRequest> requests = fake.submit_requests();
   REQUIRE(requests.size() == 3);
@@ -104,11 +107,47 @@ TEST_CASE("SubmitPatiently: a scheduler that is away is asked again, for the sam
   }
   // The client gives up on a scheduler that stays away; the next submission has another id.
   const Patience::Options brief{.limit = absl::ZeroDuration(), .interval = absl::ZeroDuration()};
-  CHECK_STATUS(SubmitPatiently(client, {}, brief), absl::StatusCode::kUnavailable,
-               "nobody is there");
+  CHECK_STATUS(SubmitPatiently(client, {}, AfterSignal::kGoesOn, brief),
+               absl::StatusCode::kUnavailable, "nobody is there");
   requests = fake.submit_requests();
   REQUIRE(requests.size() == 4);
   CHECK(requests[3].submission_id() != requests[0].submission_id());
+}
+
+TEST_CASE("SubmitPatiently: a signal ends the wait for an answer at once", "[cli]") {
+  const Interrupts interrupts;
+  absl::Notification end;
+  const FakeOperations fake({.on_submit = [&] {
+    raise(SIGINT);
+    end.WaitForNotification();
+  }});
+  SchedulerClient client({fake.address(), "test"});
+  const absl::Status status = SubmitPatiently(client, {}, AfterSignal::kGoesOn).status();
+  end.Notify();
+  CHECK_STATUS(status, absl::StatusCode::kCancelled, "nobody has said whether the job was taken");
+  CHECK(FailSubmission(status) == 130);
+  CHECK_STATUS(SubmitPatiently(client, {}, AfterSignal::kStopJob), absl::StatusCode::kCancelled,
+               "the job was not submitted");
+  CHECK(fake.submit_requests().size() == 1);
+}
+
+TEST_CASE("SubmitPatiently: a job that is to be stopped after a signal becomes known", "[cli]") {
+  const Interrupts interrupts;
+  absl::Notification end;
+  std::atomic<int> calls = 0;
+  const FakeOperations fake({.on_submit = [&] {
+    if (calls++ > 0) return;
+    raise(SIGINT);
+    end.WaitForNotification();
+  }});
+  SchedulerClient client({fake.address(), "test"});
+  const auto submitted = SubmitPatiently(client, {}, AfterSignal::kStopJob);
+  end.Notify();
+  REQUIRE_OK(submitted);
+  CHECK(submitted->job_id() == "a-2");
+  const std::vector<v1::SubmitJobRequest> requests = fake.submit_requests();
+  REQUIRE(requests.size() == 2);
+  CHECK(requests[1].submission_id() == requests[0].submission_id());
 }
 
 TEST_CASE("FollowToEnd: exits with the job's result", "[cli]") {

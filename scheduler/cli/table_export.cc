@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -12,8 +13,10 @@
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
+#include "common/storage/regular_file.h"
 #include "common/tensor/durable_file.h"
 #include "common/tensor/model_file.h"
 
@@ -25,6 +28,7 @@ static_assert(std::endian::native == std::endian::little, "values on the wire ar
 constexpr int64_t kTableElementsMax = int64_t{4} << 30;  // 16 GiB.
 constexpr int64_t kMessageElementsMax = 4 << 20;         // 16 MiB of values in each message.
 constexpr int32_t kWaitLimitMs = 10'000;
+constexpr size_t kCopyBytes = 1 << 20;  // Copied at a time.
 
 using Tables = absl::btree_map<int32_t, PulledTable>;
 
@@ -134,6 +138,20 @@ absl::Status PullShards(const std::string& job_id, uint64_t generation,
   return absl::OkStatus();
 }
 
+// Copies the file beside `target`; Commit puts the copy in its place.
+absl::StatusOr<std::unique_ptr<DurableFile>> CopyBeside(const std::string& target,
+                                                        const std::string& source) {
+  CAPSTAN_ASSIGN_OR_RETURN(const RegularFile file, OpenRegularFile(source));
+  CAPSTAN_ASSIGN_OR_RETURN(auto copy, DurableFile::Create(target));
+  std::string piece(kCopyBytes, '\0');
+  while (true) {
+    CAPSTAN_ASSIGN_OR_RETURN(const size_t got,
+                             ReadFileAt(file, source, copy->bytes(), absl::MakeSpan(piece)));
+    if (got == 0) return copy;
+    CAPSTAN_RETURN_IF_ERROR(copy->Append(absl::string_view(piece).substr(0, got)));
+  }
+}
+
 absl::Status NoModel(absl::string_view missing) {
   return absl::NotFoundError(
       absl::StrCat(missing, "; the job exported no model there, or it lies on another machine"));
@@ -181,6 +199,7 @@ absl::StatusOr<std::vector<std::string>> CopyModelFiles(const std::string& from,
   if (absl::IsNotFound(files.status())) return NoModel(files.status().message());
   if (!files.ok()) return files.status();
   CAPSTAN_RETURN_IF_ERROR(MakeDirectories(to));
+  std::vector<std::unique_ptr<DurableFile>> copies;
   for (const std::string& file : *files) {
     const fs::path source = fs::path(from) / file;
     std::error_code error;
@@ -189,13 +208,9 @@ absl::StatusOr<std::vector<std::string>> CopyModelFiles(const std::string& from,
     }
     const fs::path target = fs::path(to) / file;
     if (fs::equivalent(source, target, error)) continue;
-    if (!fs::copy_file(source, target, fs::copy_options::overwrite_existing, error)) {
-      std::error_code ignored;
-      fs::remove(target, ignored);  // Removes a partial copy.
-      return absl::InternalError(absl::StrCat("copying ", source.string(), " to ", target.string(),
-                                              ": ", error.message()));
-    }
+    CAPSTAN_ASSIGN_OR_RETURN(copies.emplace_back(), CopyBeside(target.string(), source.string()));
   }
+  for (const std::unique_ptr<DurableFile>& copy : copies) CAPSTAN_RETURN_IF_ERROR(copy->Commit());
   return files;
 }
 

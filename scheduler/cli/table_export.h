@@ -40,7 +40,8 @@ absl::StatusOr<std::vector<PulledTable>> PullTables(const std::string& job_id,
                                                     const PullFunction& pull);
 
 // Copies the model files of an ended job (ModelFilesIn) from `from` to `to`, which is created if
-// missing. Returns their names.
+// missing. Returns their names. Files of an earlier export are replaced once all are copied, the
+// manifest last; a symbolic link among them is replaced, not followed.
 // Errors: kNotFound  there are no files, or one is missing; kDataLoss  as ModelFilesIn;
 //         else an error of the operating system.
 absl::StatusOr<std::vector<std::string>> CopyModelFiles(const std::string& from,

@@ -1,6 +1,8 @@
 #include "scheduler/cli/table_export.h"
 
 #include <google/protobuf/text_format.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -11,9 +13,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
+#include "common/testing/test_paths.h"
 
 namespace capstan::cli {
 namespace {
+
+using testing::ReadFile;
+using testing::TestPath;
 
 v1::GetTablesResponse Tables() {
   v1::GetTablesResponse tables;
@@ -151,6 +157,33 @@ TEST_CASE("CopyModelFiles: copies what the manifest names, or says what is missi
   CHECK(std::filesystem::file_size(to + "/rows-f.safetensors") == 10);
   CHECK(std::filesystem::exists(to + "/model.json"));
   REQUIRE_OK(CopyModelFiles(from, from).status());
+}
+
+TEST_CASE("CopyModelFiles: writes through no link, and a failure leaves the earlier files",
+          "[cli]") {
+  const std::string from = TestPath("source");
+  const std::string to = TestPath("target");
+  std::filesystem::create_directories(from);
+  std::filesystem::create_directories(to);
+  std::ofstream(from + "/model.json") << R"({"tables": [{"name": "a"}]})";
+  std::ofstream(from + "/model.safetensors") << "tensors";
+  std::ofstream(TestPath("other")) << "other";
+  std::filesystem::create_symlink(TestPath("other"), to + "/model.safetensors");
+  REQUIRE_OK(CopyModelFiles(from, to).status());
+  CHECK(ReadFile(TestPath("other")) == "other");
+  CHECK(ReadFile(to + "/model.safetensors") == "tensors");
+
+  std::ofstream(from + "/model.safetensors") << std::string(10'000, 'x');
+  struct rlimit limit {};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  const struct rlimit small = {.rlim_cur = 5000, .rlim_max = limit.rlim_max};
+  const auto before = signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const absl::Status status = CopyModelFiles(from, to).status();
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  signal(SIGXFSZ, before);
+  CHECK_STATUS(status, absl::StatusCode::kOutOfRange, to + "/model.safetensors");
+  CHECK(ReadFile(to + "/model.safetensors") == "tensors");
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ class Upload {
     Patience patience(scheduler_.address(), options_);
     while (Interrupts::Signal() == 0) {
       const absl::Status status = call();
+      if (absl::IsCancelled(status) && Interrupts::Signal() != 0) break;
       if (!patience.AsksAgain(status)) return status;
     }
     return absl::CancelledError("the job was not submitted");

@@ -304,6 +304,25 @@ class LocalClusterTest(unittest.TestCase):
         self.assertEqual(job["state"], "SUCCEEDED", job)
         self.assertEqual(len(json.loads(run(COMMAND_LINE, "node", "list", "-o", "json"))["nodes"]),
                          3)
+        self.assertIn("SUCCEEDED", run(*command("--local", PROGRAM)))
+        self.assertEqual(len(json.loads(run(COMMAND_LINE, "job", "list", "-o", "json"))["jobs"]), 1)
+
+    def test_clusters_that_are_started_for_jobs_share_nothing(self):
+        gate = self.folder / "gate"
+        gate.touch()
+        variables = environment(HOME=str(self.folder), XDG_RUNTIME_DIR=str(self.folder))
+        with open(gate, encoding="utf-8") as locked:
+            fcntl.flock(locked, fcntl.LOCK_EX)
+            first = subprocess.Popen(command(PROGRAM, f"--gate={gate}"), env=variables, text=True,
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+            self.addCleanup(first.kill)
+            self.assertTrue(any("task 0 of 1" in line for line in first.stdout))
+            for more in ([], ["--local"]):
+                said = self.run_here(*command(*more, PROGRAM))
+                self.assertIn(f"workers in {self.folder}/capstan-run-2\n", said)
+                self.assertIn("SUCCEEDED", said)
+        said, _ = first.communicate(timeout=cluster.DEADLINE_SECONDS * cluster.SLOWDOWN)
+        self.assertEqual(first.returncode, 0, said)
 
     def without_run(self, launcher, *arguments):
         """What a script says that Python, or `launcher`, has started, and not `capstan run`."""

@@ -123,6 +123,20 @@ TEST_CASE("capstan cert: openssl accepts the certificates", "[cli]") {
              Catch::Contains("of capstan://prod/server/s-1"));
 }
 
+TEST_CASE("capstan: output that is lost is an error, unless its reader has left", "[cli]") {
+  for (const char* const command : {"version", "--help"}) {
+    const Outcome full =
+        RunShell(absl::StrCat("(scheduler/cli/capstan ", command, " > /dev/full)"));
+    CHECK(full.exit_code == 1);
+    CHECK_THAT(full.output, Catch::Contains("standard output: No space left on device"));
+  }
+  const std::string pipe = testing::TestPath("pipe");
+  Done(RunShell(absl::StrCat("rm -f ", pipe, "; mkfifo ", pipe)));
+  // Descriptor 4 writes to a pipe that nobody reads any more.
+  CHECK(Done(RunShell(absl::StrCat("exec 3<>", pipe, " 4>", pipe,
+                                   " 3>&-; (scheduler/cli/capstan version >&4)"))) == "");
+}
+
 TEST_CASE("capstan cert: list shows what was issued and what is denied", "[cli]") {
   Fixture f;
   CHECK(Done(Capstan("list --ca=" + f.ca)) == "No certificates.\n");

@@ -31,7 +31,11 @@ constexpr double kSkewed = 20;
 
 std::string Quote(const std::string& text) { return absl::StrCat("\"", absl::CEscape(text), "\""); }
 
+// Returns a short text, for comments.
 std::string Number(double value) { return absl::StrFormat("%.5g", value); }
+
+// Returns as many digits as a float has, for fields.
+std::string Float(double value) { return absl::StrFormat("%.9g", value); }
 
 absl::StatusOr<size_t> FindLabel(const TableSample& table, const std::string& label) {
   if (label.empty()) return table.columns.size() - 1;
@@ -102,9 +106,16 @@ bool NamesItsLine(const ColumnSample& column, int64_t rows) {
   return rows >= kRowsOfNames && values > kShareOfNames * of;
 }
 
+// Numbers may be the same, or nearly, though their texts differ. Nothing can be divided by their
+// deviation then.
+bool NeverVaries(const ColumnSample& column) {
+  return column.constant() || (column.numeric() && (column.least == column.largest ||
+                                                    static_cast<float>(column.deviation) == 0));
+}
+
 // Returns the fields of a feature's column and a comment. Sets `used` if the model uses it.
 std::string FeatureText(const ColumnSample& column, int64_t rows, bool* used) {
-  if (column.constant()) return "kind: SKIP }  # Never varies.";
+  if (NeverVaries(column)) return "kind: SKIP }  # Never varies.";
   if (column.numeric()) {
     *used = true;
     const bool count = column.least >= 0 && column.largest > kSkewed * column.mean;
@@ -112,10 +123,10 @@ std::string FeatureText(const ColumnSample& column, int64_t rows, bool* used) {
     if (count) {
       absl::StrAppend(&text, " log1p: true");
     } else {
-      absl::StrAppend(&text, " subtract: ", Number(column.mean),
-                      " divide: ", Number(column.deviation));
+      absl::StrAppend(&text, " subtract: ", Float(column.mean),
+                      " divide: ", Float(column.deviation));
     }
-    if (column.empty > 0) absl::StrAppend(&text, " missing: ", Number(column.mean));
+    if (column.empty > 0) absl::StrAppend(&text, " missing: ", Float(column.mean));
     return absl::StrCat(
         text, " }  # ", Number(column.least), " to ", Number(column.largest),
         column.empty > 0 ? absl::StrCat(", empty in ", column.empty, " lines") : "");
@@ -171,7 +182,7 @@ absl::StatusOr<std::string> CsvJobText(const TableSample& table, const CsvJob& j
       "\n\n# Linear. For interactions of columns: factorization_machine { rank: 8 }, or\n"
       "# deep_fm { rank: 8 hidden: [64, 32] }.\nmodel {\n  sparse {\n    logistic_regression {");
   if (columns.squared) {
-    absl::StrAppend(&text, " loss: SQUARED bias: ", Number(columns.mean), " ");
+    absl::StrAppend(&text, " loss: SQUARED bias: ", Float(columns.mean), " ");
   }
   absl::StrAppend(&text, "}\n    buckets: 8\n  }\n}\n\ndata {\n  format: COLUMNS\n  columns {\n",
                   columns.lines);

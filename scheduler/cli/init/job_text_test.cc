@@ -1,6 +1,7 @@
 #include "scheduler/cli/init/job_text.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,25 @@ TEST_CASE("Init: numbers that are labels are clicks or what is predicted", "[cli
   const v1::JobSpec prices = JobOf({"1,10", "2,20", "3,60"});
   CHECK(prices.model().sparse().logistic_regression().loss() == v1::SparseModel::SQUARED);
   CHECK(prices.model().sparse().logistic_regression().bias() == 30);
+}
+
+TEST_CASE("Init: large numbers are scaled by their mean, not by a rounded one", "[cli]") {
+  Lines lines;
+  double sum = 0;
+  for (int i = 0; i < 60; ++i) {  // Unix seconds of an hour, as floats have them.
+    const int seconds = (1'700'000'000 + 60 * i) / 128 * 128;
+    sum += seconds;
+    lines.push_back(absl::StrCat(seconds, ",", i % 2));
+  }
+  const v1::Column column = JobOf(lines).data().columns().columns(0);
+  CHECK(column.divide() == Approx(1040).epsilon(0.05));
+  CHECK(std::abs(column.subtract() - sum / 60) < 128);  // Floats are 128 apart there.
+}
+
+TEST_CASE("Init: numbers that differ as texts only never vary", "[cli]") {
+  const v1::JobSpec job = JobOf({"1,7,0", "1.0,8,1"});
+  CHECK(job.data().columns().columns(0).kind() == v1::Column::SKIP);
+  CHECK(job.data().columns().columns(1).kind() == v1::Column::DENSE);
 }
 
 TEST_CASE("Init: of many names the most frequent is told from the others", "[cli]") {

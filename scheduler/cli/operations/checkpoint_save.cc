@@ -4,13 +4,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/time/clock.h"
 #include "scheduler/cli/console.h"
 #include "scheduler/cli/interrupts.h"
 
 namespace capstan::cli {
 namespace {
 
-constexpr absl::Duration kWaitMax = absl::Seconds(60);  // The protocol allows no longer wait.
+constexpr absl::Duration kWaitMax = absl::Milliseconds(500);  // Longest delay of a signal.
+constexpr absl::Duration kNoteInterval = absl::Minutes(1);
 
 }  // namespace
 
@@ -25,6 +27,8 @@ absl::StatusOr<v1::SaveCheckpointResponse> AwaitCheckpoint(SchedulerClient& sche
                                                            uint64_t asked_id,
                                                            Patience::Options options) {
   Patience patience(scheduler.address(), std::move(options));
+  const SteadyClock clock;
+  Instant next_note = clock.Now() + kNoteInterval;
   // The first call does not wait, so the client soon has the id with which it can ask again if the
   // scheduler dies.
   while (Interrupts::Signal() == 0) {
@@ -32,8 +36,10 @@ absl::StatusOr<v1::SaveCheckpointResponse> AwaitCheckpoint(SchedulerClient& sche
     const auto saved = scheduler.SaveCheckpoint(job_id, asked_id, wait);
     if (patience.AsksAgain(saved.status())) continue;
     if (!saved.ok() || saved->checkpoint_id() != 0) return saved;
-    if (asked_id != 0) Note(absl::StrCat("the checkpoint of ", job_id, " goes on"));
     asked_id = saved->asked_id();
+    if (clock.Now() < next_note) continue;
+    Note(absl::StrCat("the checkpoint of ", job_id, " goes on"));
+    next_note = clock.Now() + kNoteInterval;
   }
   return absl::CancelledError(absl::StrCat("the checkpoint of ", job_id, " goes on"));
 }

@@ -31,10 +31,11 @@ struct GoOnArguments {
 // checkpoint is not known yet. Returns the exit code.
 int SubmitAndFollow(const Settings& settings, const GoOnArguments& arguments,
                     v1::SubmitJobRequest request, const std::string& of) {
+  const Interrupts interrupts;
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   request.set_replace_model(arguments.replace_model);
-  const auto submitted = SubmitPatiently(scheduler, std::move(request));
-  if (!submitted.ok()) return Fail(submitted.status());
+  const auto submitted = SubmitPatiently(scheduler, std::move(request), AfterSignal::kGoesOn);
+  if (!submitted.ok()) return FailSubmission(submitted.status());
   const bool json = settings.format() == OutputFormat::kJson;
   if (json && arguments.no_wait) {
     Print(ToJson(*submitted));
@@ -47,7 +48,6 @@ int SubmitAndFollow(const Settings& settings, const GoOnArguments& arguments,
                        FormatCount(from.iteration()), ")\n"));
   }
   if (arguments.no_wait) return kExitDone;
-  const Interrupts interrupts;
   return FollowToEnd(scheduler, submitted->job_id(), settings.format(), AfterSignal::kGoesOn);
 }
 

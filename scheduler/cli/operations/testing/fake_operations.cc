@@ -63,9 +63,13 @@ grpc::Status FakeOperations::SaveCheckpoint(grpc::ServerContext*,
 
 grpc::Status FakeOperations::SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
                                        v1::SubmitJobResponse* response) {
-  absl::MutexLock lock(&mutex_);
-  const size_t call = submit_requests_.size();
-  submit_requests_.push_back(*request);
+  size_t call = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    call = submit_requests_.size();
+    submit_requests_.push_back(*request);
+  }
+  answers_.on_submit();
   v1::SubmitJobResponse answer;
   answer.set_job_id("a-2");
   return Play<v1::SubmitJobResponse>({answer}, call, response);

@@ -25,7 +25,8 @@ class FakeOperations final : public v1::Scheduler::Service {
     // Calls get the answers in order, then the last one again. Drains are of the node "server-1".
     std::vector<v1::DrainNodeResponse> drains;
     std::vector<v1::SaveCheckpointResponse> saved;
-    std::function<void()> on_drain = [] {};  // Runs before each answer to a drain.
+    std::function<void()> on_drain = [] {};   // Runs before each answer to a drain.
+    std::function<void()> on_submit = [] {};  // Runs before each answer to a submission.
     // The calls that get UNAVAILABLE. Drains, checkpoints and submissions are each counted from 0.
     absl::btree_set<size_t> away;
   };
