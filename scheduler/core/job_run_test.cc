@@ -417,7 +417,9 @@ TEST_CASE("Job: other hosts write into the folder of the checkpoint that is take
   CHECK(fixture.run->parts().MayGoBackTo("/old/checkpoint-4"));
   CHECK(fixture.run->parts().MayGoBackTo("/old/checkpoint-3"));  // The restored one may rest on it.
   CHECK(fixture.run->parts().MayGoBackTo("/checkpoints/checkpoint-1"));
-  for (const char* folder : {"", "/", "/old", "/out", "/etc/checkpoint-1"}) {
+  for (const char* folder :
+       {"", "/", "/old", "/out", "/etc/checkpoint-1", "/checkpoints/..", "/old/..", "/checkpoints/",
+        "/checkpoints/.export-0-7", "/checkpoints/checkpoint-", "/checkpoints/checkpoint-1/.."}) {
     CHECK_FALSE(fixture.run->parts().MayGoBackTo(folder));
   }
   fixture.run->End(JobState::kStopped, {}, fixture.now, fixture.events);
