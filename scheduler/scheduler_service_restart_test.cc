@@ -152,6 +152,20 @@ TEST_CASE(
   CHECK(std::filesystem::exists(file));
 }
 
+TEST_CASE("Scheduler service: however often it starts in vain, a job goes on", "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  loopback.Join(v1::WORKER, "worker-1");
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tables, loopback.Sync(server, 0));
+  for (int i = 0; i < 101; ++i) loopback.Restart();
+  v1::SyncNodeRequest seen;
+  *seen.mutable_revision_seen() = tables.revision();
+  REQUIRE_OK(loopback.Sync(server, 0, seen).status());
+  CHECK(loopback.Get(job).state() == v1::RUNNING);
+}
+
 // A cluster with one task slot, whose jobs write into one folder one after the other.
 struct OneFolder : Loopback {
   OneFolder() : Loopback(/*sync_interval=*/absl::Milliseconds(20)) {
