@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<SchedulerService>> SchedulerService::Open(const O
 SchedulerService::~SchedulerService() { Stop(); }
 
 void SchedulerService::Start() {
+  artifacts_.RemoveLeftInitialWeights();
   admission_.Start();
   artifacts_.Start();
   state_->Start([this](FileWork work) { artifacts_.Post(std::move(work)); });
