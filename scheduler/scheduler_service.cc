@@ -73,6 +73,7 @@ void SchedulerService::Start() {
 
 void SchedulerService::Stop() {
   state_->EndCalls();
+  submission_.Stop();
   admission_.Stop();
   artifacts_.Stop();
   state_->Stop();

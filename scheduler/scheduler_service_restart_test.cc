@@ -1,4 +1,6 @@
 // Tests a restarted scheduler: the state that it continues, and the files that it leaves alone.
+#include <poll.h>
+
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdlib>
@@ -6,8 +8,12 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/job/check_job.h"
 #include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
@@ -164,6 +170,27 @@ TEST_CASE("Scheduler service: however often it starts in vain, a job goes on", "
   *seen.mutable_revision_seen() = tables.revision();
   REQUIRE_OK(loopback.Sync(server, 0, seen).status());
   CHECK(loopback.Get(job).state() == v1::RUNNING);
+}
+
+TEST_CASE("Scheduler service: it does not wait for a job's check, which may be killed with it",
+          "[scheduler]") {
+  Loopback loopback;
+  loopback.Stop();
+  absl::Notification checks;
+  loopback.options.check_job = [&](const v1::JobSpec&, int stop) -> absl::StatusOr<JobCheck> {
+    checks.Notify();
+    pollfd waiter{.fd = stop, .events = POLLIN, .revents = 0};
+    if (poll(&waiter, 1, /*timeout=*/50'000) == 1) return absl::InvalidArgumentError("killed");
+    return absl::InternalError("it was not told to stop");
+  };
+  loopback.Start();
+  absl::Status submitted;
+  std::thread submitting(
+      [&] { submitted = loopback.Submit(testing::MakeSmallJob(loopback.folder.path())).status(); });
+  checks.WaitForNotification();
+  loopback.service->Stop();
+  submitting.join();
+  CHECK_STATUS(submitted, absl::StatusCode::kUnavailable, "is shutting down");
 }
 
 // A cluster with one task slot, whose jobs write into one folder one after the other.
