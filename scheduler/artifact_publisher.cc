@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/observability/log.h"
@@ -94,6 +95,24 @@ void ArtifactPublisher::Publish(const ModelPublish& publish) {
   Actions actions;
   state_->core().ModelPublished(publish.exporter, status, state_->Now(), actions);
   state_->Commit(std::move(actions));
+}
+
+void ArtifactPublisher::RemoveLeftInitialWeights() {
+  absl::btree_set<std::string> kept;
+  {
+    absl::MutexLock lock(&state_->mutex());
+    for (const auto& [id, orphan] : state_->orphans().jobs()) kept.insert(id);  // May be recovered.
+    for (const auto& [id, job] : state_->jobs()) {
+      const JobEntry* const entry = state_->core().jobs().Find(id);
+      // Those of a job that has run go when its tasks are gone.
+      if (entry != nullptr && (!entry->ended() || entry->run != nullptr)) {
+        kept.insert(job->plan.unique_id);
+      }
+    }
+  }
+  const absl::Status removed = RemoveOtherInitialCheckpoints(disk_, data_folder_, kept);
+  if (removed.ok()) return;
+  LogWarning({}, "initial weights that nobody needs stay: {}", std::string(removed.message()));
 }
 
 void ArtifactPublisher::RemoveInitialWeights(const AdmittedJob& job) {

@@ -546,5 +546,21 @@ TEST_CASE("Codec: how far a node is drained", "[scheduler]") {
   CheckIs(response, R"pb(safe_to_stop: true shards: 3 tasks: 2 detail: "d")pb");
 }
 
+TEST_CASE("Codec: a text that is cut within a character can be read again", "[scheduler]") {
+  v1::Failure failure;
+  failure.set_reason(v1::Failure::HANG);
+  failure.set_message(std::string((16 << 10) - 1, 'a') + "é");
+  JobView view{.id = "job-1", .state = JobState::kFailed, .failure = DecodeFailure(failure)};
+  SECTION("a failure") {}
+  SECTION("an event, and failures that older schedulers have cut") {
+    view.failure.message = std::string(100, 'a') + "\xc3";
+    view.events = {{.kind = JobEventKind::kTaskDied, .text = std::string(100, 'a') + "\xc3..."}};
+  }
+  v1::JobStatus status;
+  EncodeJobStatus(view, *SmallJob(), Calendar(At(0), absl::FromUnixSeconds(1000)), At(10),
+                  StatusDetail::kWhole, status);
+  CHECK(v1::JobStatus().ParseFromString(status.SerializeAsString()));
+}
+
 }  // namespace
 }  // namespace capstan::scheduler

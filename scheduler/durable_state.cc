@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/observability/log.h"
 #include "common/process/random_hex.h"
 #include "common/security/capability.h"
 #include "common/status/status_macros.h"
@@ -17,6 +18,9 @@
 
 namespace capstan::scheduler {
 namespace {
+
+constexpr absl::Duration kFaultPause = absl::Milliseconds(10);
+constexpr absl::Duration kFaultLogPause = absl::Minutes(1);
 
 // The answer is always kUnavailable, which means "ask again": the call may or may not have taken
 // effect.
@@ -230,9 +234,22 @@ void DurableState::RunTimer() {
     }
     if (stopped_) return;
     Actions actions;
-    core_->Tick(Now(), actions);
+    const Instant now = Now();
+    core_->Tick(now, actions);
     Commit(std::move(actions));
+    if (core_->NextDeadline() <= now) AwaitOthers(now);
   }
+}
+
+// A Tick that leaves its deadline in the past is a fault of the core. Without this pause, no call
+// would ever get the mutex.
+void DurableState::AwaitOthers(Instant now) {
+  if (!fault_logged_ || now >= *fault_logged_ + kFaultLogPause) {
+    LogError({}, "the scheduler's core leaves a deadline in the past: please report this");
+    fault_logged_ = now;
+  }
+  timer_deadline_ = now;
+  timer_changed_.WaitWithTimeout(&mutex_, kFaultPause);
 }
 
 }  // namespace capstan::scheduler

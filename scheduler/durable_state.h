@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -146,6 +147,7 @@ class DurableState {
   // Completes the files of jobs that ended before this scheduler started.
   void CompleteFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunTimer() ABSL_LOCKS_EXCLUDED(mutex_);
+  void AwaitOthers(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Constant after construction, or after Start().
   const std::string hostname_;
@@ -174,7 +176,8 @@ class DurableState {
   HeldCalls calls_ ABSL_GUARDED_BY(mutex_);
   HeldConnections connections_ ABSL_GUARDED_BY(mutex_);  // Live nodes only.
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
-  Instant timer_deadline_ ABSL_GUARDED_BY(mutex_);  // The timer thread waits for it.
+  Instant timer_deadline_ ABSL_GUARDED_BY(mutex_);               // The timer thread waits for it.
+  std::optional<Instant> fault_logged_ ABSL_GUARDED_BY(mutex_);  // See AwaitOthers().
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // The store's first error.
 

@@ -134,16 +134,43 @@ absl::Status EndOf(const JobCheckLimits& limits, const v1::JobSpec& spec, const 
   return Stopped(spec, absl::StrCat("the check of its data ended ", how), "data that can be read");
 }
 
-// Reads what the child writes, up to a deadline.
+// Waits for the child, up to a deadline or until the check is to be given up.
+class Patience {
+ public:
+  Patience(int stop, absl::Time deadline) : stop_(stop), deadline_(deadline) {}
+
+  // Returns whether `fd` is readable, or at its end, by then.
+  bool Await(int fd) {
+    while (true) {
+      const absl::Duration left =
+          std::clamp(deadline_ - absl::Now(), absl::ZeroDuration(), absl::Hours(1));
+      if (left == absl::ZeroDuration()) return false;
+      pollfd waiters[] = {{.fd = fd, .events = POLLIN, .revents = 0},
+                          {.fd = stop_, .events = POLLIN, .revents = 0}};
+      const int ready = poll(waiters, 2, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
+      given_up_ = ready > 0 && waiters[1].revents != 0;
+      if (ready > 0) return !given_up_;
+      if (ready < 0 && errno != EINTR) return false;
+    }
+  }
+  bool given_up() const { return given_up_; }
+
+ private:
+  const int stop_;
+  const absl::Time deadline_;
+  bool given_up_ = false;
+};
+
+// Reads what the child writes.
 class Answer {
  public:
-  Answer(int fd, absl::Time deadline) : fd_(fd), deadline_(deadline) {}
+  Answer(int fd, Patience* patience) : fd_(fd), patience_(*patience) {}
 
-  // Fills `to`. Returns false if the answer ends before, or the deadline passes.
+  // Fills `to`. Returns false if the answer ends before, or patience does.
   bool Read(void* to, size_t bytes) {
     char* next = static_cast<char*>(to);
     while (bytes > 0) {
-      if (!Await()) return false;
+      if (!patience_.Await(fd_)) return false;
       const ssize_t got = read(fd_, next, bytes);
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) return false;
@@ -154,21 +181,8 @@ class Answer {
   }
 
  private:
-  // Waits for bytes or the end.
-  bool Await() {
-    while (true) {
-      const absl::Duration left =
-          std::clamp(deadline_ - absl::Now(), absl::ZeroDuration(), absl::Hours(1));
-      if (left == absl::ZeroDuration()) return false;
-      pollfd waiter{.fd = fd_, .events = POLLIN, .revents = 0};
-      const int ready = poll(&waiter, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
-      if (ready > 0) return true;
-      if (ready < 0 && errno != EINTR) return false;
-    }
-  }
-
   const int fd_;
-  const absl::Time deadline_;
+  Patience& patience_;
 };
 
 enum class Received { kWhole, kCut, kWrong };
@@ -262,7 +276,8 @@ absl::StatusOr<Descriptor> FileOf(const std::string& bytes) {
 
 }  // namespace
 
-absl::StatusOr<JobCheck> CheckJobInChild(const JobCheckLimits& limits, const v1::JobSpec& spec) {
+absl::StatusOr<JobCheck> CheckJobInChild(const JobCheckLimits& limits, const v1::JobSpec& spec,
+                                         int stop) {
   const absl::Time deadline = absl::Now() + limits.time;
   JobCheckRequest request;
   *request.mutable_spec() = spec;
@@ -290,12 +305,15 @@ absl::StatusOr<JobCheck> CheckJobInChild(const JobCheckLimits& limits, const v1:
   options.output_file = "/dev/null";
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Subprocess> child, Subprocess::Spawn(options));
   close(to_us.Release());  // The child alone holds that end, so that its death ends the answer.
-  Answer answer(from_child.get(), deadline);
+  Patience patience(stop, deadline);
+  Answer answer(from_child.get(), &patience);
   JobCheck check;
   const Received received = ReadCheck(answer, limits.memory_bytes, &check);
   if (received == Received::kWrong) {
     return Stopped(spec, "the check of its data gave a wrong answer", "data that can be read");
   }
+  patience.Await(child->pidfd());
+  if (patience.given_up()) return absl::UnavailableError("checking a job: the scheduler stops");
   const std::optional<ExitStatus> end = child->Wait(deadline - absl::Now());
   if (!end.has_value()) return TookTooLong(limits, spec);
   if (received != Received::kWhole || *end != ExitStatus{}) return EndOf(limits, spec, *end);

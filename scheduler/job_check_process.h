@@ -36,10 +36,12 @@ struct JobCheckLimits {
   std::vector<std::string> args = {kCheckJobFlag};
 };
 
+// `stop`: a descriptor that becomes readable when the check is to be given up; -1: never.
 // Errors: kInvalidArgument  the check was stopped: says whether by memory, time or a crash, what
 //                           the limit is, and how to change it.
-//         kUnavailable      no process is to be had.
-absl::StatusOr<JobCheck> CheckJobInChild(const JobCheckLimits& limits, const v1::JobSpec& spec);
+//         kUnavailable      no process is to be had, or the check was given up.
+absl::StatusOr<JobCheck> CheckJobInChild(const JobCheckLimits& limits, const v1::JobSpec& spec,
+                                         int stop = -1);
 
 // False in builds with a sanitizer, which takes terabytes of addresses for itself.
 bool LimitsMemory();

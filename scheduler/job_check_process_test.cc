@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/net/wake_up.h"
 #include "common/tensor/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/small_job.h"
@@ -88,6 +91,18 @@ TEST_CASE("Job check process: a child that hangs or crashes is an error of the j
   CheckStopped(OfScript("kill -KILL $$"), spec, "ended by signal 9");
   CheckStopped(OfScript("exit 7"), spec, "ended with exit code 7");
   CheckStopped(OfScript("cat >/dev/null"), spec, "ended with exit code 0");
+}
+
+TEST_CASE("Job check process: a check is given up at once", "[scheduler]") {
+  const testing::TemporaryFolder folder;
+  const v1::JobSpec spec = testing::MakeSmallJob(folder.path());
+  const std::string script = GENERATE("exec sleep 1000", "exec >&-; exec sleep 1000");
+  WakeUp stop;
+  stop.Wake();
+  const absl::Time before = absl::Now();
+  CHECK_STATUS(CheckJobInChild(OfScript(script), spec, stop.descriptor()),
+               absl::StatusCode::kUnavailable, "the scheduler stops");
+  CHECK(absl::Now() - before < kPatience);
 }
 
 TEST_CASE("Job check process: an answer that no check gives is refused", "[scheduler]") {

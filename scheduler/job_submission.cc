@@ -19,13 +19,22 @@
 
 namespace capstan::scheduler {
 
+namespace {
+
+JobSubmission::JobChecker OrInThisProcess(JobSubmission::JobChecker check_job) {
+  if (check_job) return check_job;
+  return [](const v1::JobSpec& spec, int /*stop*/) { return CheckJob(spec); };
+}
+
+}  // namespace
+
 JobSubmission::JobSubmission(const std::string& data_folder, const std::string& cluster_id,
                              const AllowedPaths* allowed, JobChecker check_job, DurableState* state,
                              ArtifactPublisher* artifacts)
     : data_folder_(data_folder),
       cluster_id_(cluster_id),
       allowed_(allowed),
-      check_job_(check_job ? std::move(check_job) : CheckJob),
+      check_job_(OrInThisProcess(std::move(check_job))),
       state_(state),
       artifacts_(artifacts) {}
 
@@ -79,7 +88,7 @@ absl::Status JobSubmission::Admit(const v1::SubmitJobRequest& request, const Job
                            FolderToRestore(request, caller, *call.response));
   v1::JobSpec spec = request.spec();
   if (!uploaded.empty()) spec.mutable_training()->set_initial_weights(uploaded);
-  CAPSTAN_ASSIGN_OR_RETURN(JobCheck check, check_job_(spec));
+  CAPSTAN_ASSIGN_OR_RETURN(JobCheck check, RunCheck(spec));
   CAPSTAN_ASSIGN_OR_RETURN(AdmittedJob job, AdmitJob(request.spec(), std::move(check)));
   job.plan.submission_id = request.submission_id();
   job.plan.owner = OwnerFor(caller);
@@ -94,6 +103,15 @@ absl::Status JobSubmission::Admit(const v1::SubmitJobRequest& request, const Job
   restored.set_epoch(restore.at.epoch.value() + 1);
   restored.set_iteration(restore.at.iteration.value());
   return NameAndEnter(std::move(job), old_model, std::move(restore), call);
+}
+
+absl::StatusOr<JobCheck> JobSubmission::RunCheck(const v1::JobSpec& spec) {
+  absl::StatusOr<JobCheck> check = check_job_(spec, stop_.descriptor());
+  if (check.ok()) return check;
+  // What stops the scheduler may end the child, too, which is no error of the job.
+  absl::MutexLock lock(&state_->mutex());
+  CAPSTAN_RETURN_IF_ERROR(state_->Running());
+  return check;
 }
 
 absl::Status JobSubmission::FindPlugins(AdmittedJob& job) {

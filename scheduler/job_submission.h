@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/job/check_job.h"
+#include "common/net/wake_up.h"
 #include "common/storage/allowed_paths.h"
 #include "common/storage/posix_disk.h"
 #include "proto/scheduler.pb.h"
@@ -32,8 +33,9 @@ namespace capstan::scheduler {
 
 class JobSubmission {
  public:
-  // A function like CheckJob. Its errors are those of the whole check.
-  using JobChecker = std::function<absl::StatusOr<JobCheck>(const v1::JobSpec& spec)>;
+  // A function like CheckJob. Its errors are those of the whole check. When the descriptor `stop`
+  // becomes readable, it returns kUnavailable soon.
+  using JobChecker = std::function<absl::StatusOr<JobCheck>(const v1::JobSpec& spec, int stop)>;
 
   // `state`, `artifacts` and `allowed` (null: jobs may name any path) outlive the submission. Null
   // `check_job`: CheckJob in this process.
@@ -47,6 +49,9 @@ class JobSubmission {
   absl::Status Submit(const v1::SubmitJobRequest& request, const JobCaller& caller,
                       const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(state_->mutex());
 
+  // Gives up the check that runs, and later ones. Thread-safe. REQUIRES: the state is stopped.
+  void Stop() { stop_.Wake(); }
+
  private:
   absl::Status Check(const v1::SubmitJobRequest& request, const JobCaller& caller,
                      const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(state_->mutex());
@@ -57,6 +62,7 @@ class JobSubmission {
   absl::Status Admit(const v1::SubmitJobRequest& request, const JobCaller& caller,
                      const std::string& uploaded, const Call<v1::SubmitJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
+  absl::StatusOr<JobCheck> RunCheck(const v1::JobSpec& spec) ABSL_LOCKS_EXCLUDED(state_->mutex());
   // Errors: those of FixPluginDigests.
   absl::Status FindPlugins(AdmittedJob& job) ABSL_LOCKS_EXCLUDED(state_->mutex());
   absl::Status NameAndEnter(AdmittedJob job, OldModel old_model, std::optional<RestoreFrom> restore,
@@ -83,6 +89,7 @@ class JobSubmission {
   const std::string cluster_id_;
   const AllowedPaths* const allowed_;
   const JobChecker check_job_;
+  WakeUp stop_;
   DurableState* const state_;
   ArtifactPublisher* const artifacts_;
   PosixDisk disk_;

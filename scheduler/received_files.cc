@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -99,16 +100,13 @@ absl::Status ReceivedFiles::Begin(const std::string& path, Instant now) {
 }
 
 absl::Status ReceivedFiles::MakeRoom(Instant now) {
-  if (open_.size() < options_.open_max) return absl::OkStatus();
-  const auto oldest = std::min_element(
-      open_.begin(), open_.end(),
-      [](const auto& a, const auto& b) { return a.second.last_at < b.second.last_at; });
-  if (now - oldest->second.last_at < options_.idle_limit) {
-    return absl::UnavailableError(
-        absl::StrCat(open_.size(), " files are being received; try again"));
+  std::vector<std::string> idle;
+  for (const auto& [path, open] : open_) {
+    if (now - open.last_at >= options_.idle_limit) idle.push_back(path);
   }
-  Forget(std::string(oldest->first));
-  return absl::OkStatus();
+  for (const std::string& path : idle) Forget(path);
+  if (open_.size() < options_.open_max) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(open_.size(), " files are being received; try again"));
 }
 
 void ReceivedFiles::Forget(const std::string& path) {

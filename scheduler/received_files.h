@@ -4,8 +4,8 @@
 //   Write(0) --> BEING RECEIVED --Write, Write...--> BEING RECEIVED --Finish--> durable, named
 //                     \ Write(0) again: restarted \ a disk error, or forgotten: removed
 //
-// A file is open while it is being received. If its sender died, the file is forgotten when another
-// file needs its place. A restarted scheduler knows no open file, so senders start again at 0. The
+// A file is open while it is being received. If its sender died, the file is forgotten when the next
+// one begins, since its bytes stay on the disk as long as it is open. A restarted scheduler knows no open file, so senders start again at 0. The
 // caller checks the right to write into a folder.
 // Thread safety: thread-compatible; JobFilesService's thread owns it.
 // Invariant: at most `open_max` files are open.
@@ -32,7 +32,7 @@ class ReceivedFiles {
  public:
   struct Options {
     size_t open_max = 256;
-    // A file that received no piece for this long may be forgotten if its place is needed.
+    // A file that received no piece for this long is forgotten when the next one begins.
     absl::Duration idle_limit = absl::Seconds(60);
   };
   // A piece that was read from a file.

@@ -103,6 +103,20 @@ TEST_CASE("Received files: one that was left makes room for another after a whil
   REQUIRE_OK(f.Write(1, "b", "works"));
 }
 
+TEST_CASE("Received files: one that was left is closed when the next one begins", "[scheduler]") {
+  Fixture f;
+  ReceivedFiles files(&f.disk, {.open_max = 256, .idle_limit = absl::Seconds(60)});
+  const auto write = [&](const std::string& file, Instant now) {
+    return files.Write(f.folder.path(), file, 0, "a", Crc32cOf("a"), now);
+  };
+  REQUIRE_OK(write("left", f.now));
+  REQUIRE_OK(write("works", f.now + absl::Seconds(59)));
+  CHECK(std::filesystem::exists(f.folder.path() + "/left"));
+  REQUIRE_OK(write("next", f.now + absl::Seconds(60)));
+  CHECK_FALSE(std::filesystem::exists(f.folder.path() + "/left"));
+  CHECK(std::filesystem::exists(f.folder.path() + "/works"));
+}
+
 TEST_CASE("Received files: an error of the disk is told, and is no reason to ask again",
           "[scheduler]") {
   Fixture f;

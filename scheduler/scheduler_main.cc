@@ -89,7 +89,9 @@ absl::StatusOr<SchedulerService::Options> MakeOptions(const Flags& flags) {
   const auto data_folder = std::filesystem::absolute(flags.data_dir, error).lexically_normal();
   if (error) return absl::UnavailableError(absl::StrCat(flags.data_dir, ": ", error.message()));
   limits.more_paths = {UploadsFolder(data_folder.string())};
-  options.check_job = [limits](const v1::JobSpec& spec) { return CheckJobInChild(limits, spec); };
+  options.check_job = [limits](const v1::JobSpec& spec, int stop) {
+    return CheckJobInChild(limits, spec, stop);
+  };
   options.core.record_interval = kRecordInterval;
   options.core.ended_jobs_max = static_cast<size_t>(flags.keep_jobs);
   if (flags.keep_jobs_for.empty()) return options;

@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<SchedulerService>> SchedulerService::Open(const O
 SchedulerService::~SchedulerService() { Stop(); }
 
 void SchedulerService::Start() {
+  artifacts_.RemoveLeftInitialWeights();
   admission_.Start();
   artifacts_.Start();
   state_->Start([this](FileWork work) { artifacts_.Post(std::move(work)); });
@@ -72,6 +73,7 @@ void SchedulerService::Start() {
 
 void SchedulerService::Stop() {
   state_->EndCalls();
+  submission_.Stop();
   admission_.Stop();
   artifacts_.Stop();
   state_->Stop();

@@ -194,6 +194,11 @@ TEST_CASE("Scheduler service: a job that has not ended, or has no checkpoint, ca
                absl::StatusCode::kFailedPrecondition, job + " has not started");
 }
 
+absl::Status WriteWeights(const std::string& path, const std::string& second_tensor = "fc.bias") {
+  const std::vector<float> weight(160, 0.5f), bias(10, 0.25f);
+  return WriteSafetensors(path, {{"fc.weight", {10, 16}, weight}, {second_tensor, {10}, bias}});
+}
+
 TEST_CASE("Scheduler service: a job begins with the weights of a file, which go when it has ended",
           "[scheduler]") {
   Loopback loopback(/*sync_interval=*/absl::Milliseconds(5));
@@ -202,8 +207,7 @@ TEST_CASE("Scheduler service: a job begins with the weights of a file, which go 
   spec.mutable_training()->set_initial_weights(path);
   CHECK_STATUS(loopback.Submit(spec), absl::StatusCode::kInvalidArgument,
                "training.initial_weights: " + path + ": cannot be read: No such file");
-  const std::vector<float> weight(160, 0.5f), bias(10, 0.25f);
-  REQUIRE_OK(WriteSafetensors(path, {{"fc.weight", {10, 16}, weight}, {"fc.bias", {10}, bias}}));
+  REQUIRE_OK(WriteWeights(path));
   loopback.Join(v1::SERVER, "server-1");
   const v1::RegisterResponse worker = loopback.Join(v1::WORKER, "worker-1");
   REQUIRE_OK_AND_ASSIGN(const std::string job, loopback.Submit(spec));
@@ -227,17 +231,40 @@ TEST_CASE("Scheduler service: a job begins with the weights of a file, which go 
   CHECK(std::filesystem::is_empty(kept));
 }
 
+TEST_CASE("Scheduler service: weights that a killed scheduler has left go at the next start",
+          "[scheduler]") {
+  Loopback loopback;
+  v1::JobSpec spec = testing::MakeSmallJob(loopback.folder.path());
+  spec.mutable_training()->set_initial_weights(loopback.folder.path() + "/w");
+  REQUIRE_OK(WriteWeights(spec.training().initial_weights()));
+  const std::string kept = loopback.folder.path() + "/initial-weights";
+  REQUIRE_OK_AND_ASSIGN(const std::string stopped, loopback.Submit(spec));
+  const std::string of_stopped = std::filesystem::directory_iterator(kept)->path().string();
+  REQUIRE_OK_AND_ASSIGN(const std::string waits, loopback.Submit(spec));
+  const std::string copy = loopback.folder.path() + "/copy";
+  const auto whole = std::filesystem::copy_options::recursive;
+  std::filesystem::copy(of_stopped, copy, whole);
+  StopJob(loopback, stopped);
+  loopback.Stop();
+  REQUIRE_FALSE(std::filesystem::exists(of_stopped));
+  std::filesystem::copy(copy, of_stopped, whole);         // It was killed before it removed them.
+  std::filesystem::copy(copy, kept + "/unknown", whole);  // It was killed before its answer.
+  loopback.Start();
+  CHECK_FALSE(std::filesystem::exists(of_stopped));
+  CHECK_FALSE(std::filesystem::exists(kept + "/unknown"));
+  CHECK_FALSE(std::filesystem::is_empty(kept));
+  CHECK(loopback.Get(waits).state() == v1::PENDING);
+}
+
 TEST_CASE("Scheduler service: what was sent for a job goes when the job is refused",
           "[scheduler]") {
   Loopback loopback;
   v1::JobSpec spec = testing::MakeSmallJob(loopback.folder.path());
   spec.mutable_training()->set_initial_weights("upload:w");
   const std::string folder = UploadFolderOf(loopback.folder.path(), /*owner=*/"");
-  const std::vector<float> weight(160, 0.5f), bias(10, 0.25f);
   const auto send = [&](const std::string& second_tensor) {
     std::filesystem::create_directories(folder);
-    return WriteSafetensors(folder + "/w",
-                            {{"fc.weight", {10, 16}, weight}, {second_tensor, {10}, bias}});
+    return WriteWeights(folder + "/w", second_tensor);
   };
   REQUIRE_OK(send("fc.other"));
   CHECK_STATUS(loopback.Submit(spec), absl::StatusCode::kInvalidArgument,

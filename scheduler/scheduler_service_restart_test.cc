@@ -1,4 +1,6 @@
 // Tests a restarted scheduler: the state that it continues, and the files that it leaves alone.
+#include <poll.h>
+
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdlib>
@@ -6,8 +8,12 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/job/check_job.h"
 #include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
@@ -150,6 +156,41 @@ TEST_CASE(
   loopback.Restart();
   CHECK(loopback.Get(job).state() == v1::STOPPED);
   CHECK(std::filesystem::exists(file));
+}
+
+TEST_CASE("Scheduler service: however often it starts in vain, a job goes on", "[scheduler]") {
+  Loopback loopback;
+  const v1::RegisterResponse server = loopback.Join(v1::SERVER, "server-1");
+  loopback.Join(v1::WORKER, "worker-1");
+  REQUIRE_OK_AND_ASSIGN(const std::string job,
+                        loopback.Submit(testing::MakeSmallJob(loopback.folder.path())));
+  REQUIRE_OK_AND_ASSIGN(const v1::SyncNodeResponse tables, loopback.Sync(server, 0));
+  for (int i = 0; i < 101; ++i) loopback.Restart();
+  v1::SyncNodeRequest seen;
+  *seen.mutable_revision_seen() = tables.revision();
+  REQUIRE_OK(loopback.Sync(server, 0, seen).status());
+  CHECK(loopback.Get(job).state() == v1::RUNNING);
+}
+
+TEST_CASE("Scheduler service: it does not wait for a job's check, which may be killed with it",
+          "[scheduler]") {
+  Loopback loopback;
+  loopback.Stop();
+  absl::Notification checks;
+  loopback.options.check_job = [&](const v1::JobSpec&, int stop) -> absl::StatusOr<JobCheck> {
+    checks.Notify();
+    pollfd waiter{.fd = stop, .events = POLLIN, .revents = 0};
+    if (poll(&waiter, 1, /*timeout=*/50'000) == 1) return absl::InvalidArgumentError("killed");
+    return absl::InternalError("it was not told to stop");
+  };
+  loopback.Start();
+  absl::Status submitted;
+  std::thread submitting(
+      [&] { submitted = loopback.Submit(testing::MakeSmallJob(loopback.folder.path())).status(); });
+  checks.WaitForNotification();
+  loopback.service->Stop();
+  submitting.join();
+  CHECK_STATUS(submitted, absl::StatusCode::kUnavailable, "is shutting down");
 }
 
 // A cluster with one task slot, whose jobs write into one folder one after the other.

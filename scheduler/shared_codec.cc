@@ -1,6 +1,7 @@
 #include "scheduler/shared_codec.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/observability/utf8.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -9,7 +10,9 @@ constexpr size_t kFailureBytesMax = 16 << 10;
 
 }  // namespace
 
-std::string Cut(const std::string& text, size_t bytes_max) { return text.substr(0, bytes_max); }
+std::string Cut(const std::string& text, size_t bytes_max) {
+  return ToValidUtf8(text.substr(0, bytes_max));
+}
 
 Failure DecodeFailure(const v1::Failure& failure) {
   const std::string message = Cut(failure.message(), kFailureBytesMax);
@@ -42,7 +45,7 @@ Failure DecodeFailure(const v1::Failure& failure) {
 }
 
 void EncodeFailure(const Failure& failure, v1::Failure& out) {
-  out.set_message(failure.message);
+  out.set_message(ToValidUtf8(failure.message));  // Stored ones may have been cut.
   switch (failure.reason) {
     case FailureReason::kNone:
       out.set_reason(v1::Failure::REASON_UNSPECIFIED);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/devices/devices_codec.h"
+#include "common/observability/utf8.h"
 #include "scheduler/core/job_plan.h"
 #include "scheduler/job_figures.h"
 #include "scheduler/shared_codec.h"
@@ -96,7 +97,7 @@ v1::Objective ObjectiveOf(const JobView& view, const AdmittedJob& job) {
 void EncodeEvent(const JobEvent& event, const Calendar& calendar, v1::JobEvent& out) {
   out.set_kind(static_cast<v1::JobEvent::Kind>(event.kind));  // Both enums have the same numbers.
   out.set_node_id(event.node);
-  out.set_text(event.text);
+  out.set_text(ToValidUtf8(event.text));  // JobHistory may have cut it within a character.
   out.set_unix_ms(calendar.UnixMs(event.last));
   out.set_first_unix_ms(calendar.UnixMs(event.first));
   out.set_count(event.count);

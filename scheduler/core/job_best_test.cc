@@ -175,6 +175,7 @@ TEST_CASE("Best epoch: it is exported whatever dies, and whenever", "[scheduler]
   const int moment = GENERATE(0, 1, 2, 3, 4, 5);
   CAPTURE(moment);
   Fixture fixture(ConsistencyMode::kBsp, {0.5, 0.3, 0.4, 0.6});
+  fixture.plan.log = GENERATE(false, true);  // The job first waits for the dead server's log.
   fixture.plan.decide.stop_patience = 2;
   fixture.plan.epochs = 9;
   fixture.Submit();

@@ -184,6 +184,8 @@ TEST_CASE("Job checkpoints: a job goes back to one whose manifest is being writt
   plan.checkpoint_interval = absl::Milliseconds(700);
   plan.epochs = 20;
   plan.checkpoints_kept = 1;  // It removes the one before.
+  // The job waits for the manifest even when its wait for servers is over.
+  plan.server_wait = GENERATE(absl::ZeroDuration(), absl::Minutes(5));
   REQUIRE_OK(fixture.Submit(plan));
   REQUIRE(fixture.RunUntil([&] { return fixture.Count() == 1; }, absl::Minutes(1)));
   REQUIRE(fixture.RunUntil([&] { return fixture.IsPublishing(); }, absl::Minutes(1)));

@@ -1,6 +1,5 @@
 #include "scheduler/core/job_checkpoints.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -90,10 +89,9 @@ bool JobCheckpoints::TakeOrderChanged() {
   return order_seen_ != before;
 }
 
-Instant JobCheckpoints::NextDeadline() const {
-  const Instant next = checkpoints_.Limit();
+Instant JobCheckpoints::NextAttempt() const {
   const bool idle = checkpoints_.state() == Checkpoints::State::kIdle;
-  return idle ? std::min(next, pause_.NextAttempt()) : next;
+  return idle ? pause_.NextAttempt() : Instant::InfiniteFuture();
 }
 
 }  // namespace capstan::scheduler

@@ -58,6 +58,8 @@ class JobCheckpoints {
   void BeginKeeping(Instant now) { pause_.BeginKeeping(now); }
   enum class Keeping { kWait, kBegin, kOver };
   Keeping KeepBest(Instant now);  // kBegin: Begin a checkpoint now.   REQUIRES: keeping.
+  // When KeepBest will begin one; InfiniteFuture: not before another event.
+  Instant NextAttempt() const;
   // A job that a user has saved and stopped leaves the model of that moment.
   bool MustReturn() const {
     return !IsSaved() && job_.epochs.MustReturnTo(checkpoints_.complete().kept());
@@ -71,7 +73,6 @@ class JobCheckpoints {
   // ---- others
   void Note(Events& events);  // Adds what has ended since.
   bool TakeOrderChanged();    // Servers have another order than at the last call.
-  Instant NextDeadline() const;
 
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>

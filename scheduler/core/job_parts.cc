@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/container/btree_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "scheduler/core/sample_leases.h"
 
 namespace capstan::scheduler {
@@ -13,6 +15,14 @@ namespace {
 
 absl::string_view ParentOf(absl::string_view folder) {
   return folder.substr(0, std::min(folder.rfind('/'), folder.size()));
+}
+
+// Whether the last part of the path is the name of a checkpoint. Others, such as "..", may lead out
+// of the folder that the rest of the path names.
+bool NamesCheckpoint(absl::string_view folder) {
+  absl::string_view name = folder.substr(ParentOf(folder).size());
+  return absl::ConsumePrefix(&name, "/checkpoint-") && !name.empty() &&
+         std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
 }
 
 }  // namespace
@@ -109,8 +119,10 @@ bool JobParts::WritesInto(const std::string& folder) const {
 
 bool JobParts::MayGoBackTo(const std::string& folder) const {
   if (ended()) return false;
-  const absl::string_view parent = ParentOf(folder);
   const auto& begins_at = server_watch.recovery().begins_at();
+  if (begins_at && folder == begins_at->folder) return true;  // Users may have renamed it.
+  if (!NamesCheckpoint(folder)) return false;
+  const absl::string_view parent = ParentOf(folder);
   return parent == plan.checkpoint_folder || (begins_at && parent == ParentOf(begins_at->folder));
 }
 

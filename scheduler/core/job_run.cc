@@ -314,13 +314,14 @@ void JobRun::Tick(Instant now, Events& events) {
 
 Instant JobRun::NextDeadline() const {
   if (parts_.ended()) return Instant::InfiniteFuture();
-  Instant next = std::min(parts_.task_watch.NextDeadline(), parts_.checkpoints.NextDeadline());
+  Instant next = std::min(parts_.task_watch.NextDeadline(), parts_.checkpoints.all().Limit());
   next = std::min(next, parts_.server_watch.NextDeadline());
   next = std::min(next, parts_.exporter.kept_until().value_or(next));
   const Instant tick = parts_.training_time.NextTick();
   if (tick < next && !parts_.members.Behind()) next = tick;
+  // No phase goes on while shards are recovered.
   if (!parts_.server_watch.recovery().active()) {
-    next = std::min(next, parts_.training.NextQuiet());
+    next = std::min({next, parts_.training.NextQuiet(), parts_.checkpoints.NextAttempt()});
   }
   if (parts_.phase != JobPhase::kFinishing) return next;
   return std::min(next, finishing_since_ + parts_.options.finish_limit);

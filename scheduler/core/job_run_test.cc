@@ -417,7 +417,9 @@ TEST_CASE("Job: other hosts write into the folder of the checkpoint that is take
   CHECK(fixture.run->parts().MayGoBackTo("/old/checkpoint-4"));
   CHECK(fixture.run->parts().MayGoBackTo("/old/checkpoint-3"));  // The restored one may rest on it.
   CHECK(fixture.run->parts().MayGoBackTo("/checkpoints/checkpoint-1"));
-  for (const char* folder : {"", "/", "/old", "/out", "/etc/checkpoint-1"}) {
+  for (const char* folder :
+       {"", "/", "/old", "/out", "/etc/checkpoint-1", "/checkpoints/..", "/old/..", "/checkpoints/",
+        "/checkpoints/.export-0-7", "/checkpoints/checkpoint-", "/checkpoints/checkpoint-1/.."}) {
     CHECK_FALSE(fixture.run->parts().MayGoBackTo(folder));
   }
   fixture.run->End(JobState::kStopped, {}, fixture.now, fixture.events);
@@ -436,6 +438,39 @@ TEST_CASE("Job: other hosts write into the folder of the checkpoint that is take
   CHECK(saves.run->parts().WritesInto("/checkpoints/checkpoint-1"));
   CHECK_FALSE(saves.run->parts().WritesInto("/checkpoints/checkpoint-2"));
   CHECK_FALSE(saves.run->parts().WritesInto("/checkpoints"));
+}
+
+TEST_CASE("Job: a checkpoint that waits for a backup's slot leaves no past deadline",
+          "[scheduler][core]") {
+  JobFixture job(ConsistencyMode::kBsp);
+  job.plan.consistency.backups = 1;
+  job.plan.checkpoint_interval = absl::Seconds(10);
+  int last = 1;  // The task with the slow slot.
+  SECTION("at the end of a segment") {
+    job.plan.checkpoint_iterations = 1;
+    job.Begin();
+    job.Start();
+    job.Finish(0);
+  }
+  SECTION("at the end of an epoch, before servers refuse a dead task's pushes") {
+    last = 0;
+    job.Begin();
+    job.Start();
+    job.Died(JobFixture::Node(1));
+  }
+  TaskReport report = job.Base(last);
+  for (const SlotLease& lease : job.Of(last).slots) {
+    report.slots.push_back({lease.slot, lease.end});
+  }
+  REQUIRE(report.slots.size() >= 2);
+  report.slots.pop_back();
+  REQUIRE_OK(job.Send(report));
+  job.now = job.now + absl::Seconds(11);
+  for (int rank = 0; rank <= last; ++rank) job.Hello(rank);
+  job.run->Tick(job.now, job.events);
+  CHECK(job.run->NextDeadline() > job.now);
+  CHECK(job.phase() == JobPhase::kTraining);
+  CHECK(job.View().epoch == Epoch(0));
 }
 
 }  // namespace

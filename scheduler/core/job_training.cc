@@ -120,12 +120,13 @@ void JobTraining::PlanQuiet(Instant now) {
   // checkpoint has ended.
   const bool idle = all.state() == Checkpoints::State::kIdle;
   const int64_t counted = idle ? all.clock().DueSteps() : std::numeric_limits<int64_t>::max();
-  work_->PlanQuiet(all.IsDue(StepsDone(), now), counted, job_.metrics.SamplesPerSecond(now), now);
+  due_ = all.IsDue(StepsDone(), now);
+  work_->PlanQuiet(due_, counted, job_.metrics.SamplesPerSecond(now), now);
 }
 
 Instant JobTraining::NextQuiet() const {
   const Checkpoints& all = checkpoints_.all();
-  const bool waits = job_.phase == JobPhase::kTraining && begun_ && !work_->quieting() &&
+  const bool waits = job_.phase == JobPhase::kTraining && begun_ && !due_ &&
                      all.state() == Checkpoints::State::kIdle;
   return waits ? all.clock().DueAt() : Instant::InfiniteFuture();
 }

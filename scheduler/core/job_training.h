@@ -50,8 +50,9 @@ class JobTraining {
   bool IsOver() const;
 
   // ---- quiet moments
-  bool IsQuiet() const;       // Training, and nothing is on its way.
-  Instant NextQuiet() const;  // When a checkpoint will be due by time.
+  bool IsQuiet() const;  // Training, and nothing is on its way.
+  // When a checkpoint will be due by time; InfiniteFuture: never, or one is due already.
+  Instant NextQuiet() const;
   ResumePoint PointNow(CheckpointPause::At moment, Instant now) const;  // REQUIRES: quiet.
 
   // ---- how far it is
@@ -101,6 +102,7 @@ class JobTraining {
   const JobCheckpoints& checkpoints_;
   const std::unique_ptr<WorkLeases> work_;
   bool begun_ = false;
+  bool due_ = false;     // A checkpoint was due when PlanQuiet was called last. Not durable.
   Instant last_report_;  // The newest Report event.
 };
 

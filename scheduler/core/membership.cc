@@ -203,10 +203,14 @@ void Membership::Tick(Instant now, Events& events) {
                                              "no sync for ", silence),
                                 node.last_seen});
     }
-    const bool forget = !node.alive && now >= node.last_seen + options_.remember;
-    it = forget ? nodes_.erase(it) : std::next(it);
+    it = now >= ForgottenAt(node) ? nodes_.erase(it) : std::next(it);
   }
   ForgetOldestDead();
+}
+
+Instant Membership::ForgottenAt(const Node& node) const {
+  const bool stays = node.alive || node.draining;
+  return stays ? Instant::InfiniteFuture() : node.last_seen + options_.remember;
 }
 
 void Membership::ForgetOldestDead() {
@@ -224,7 +228,7 @@ Instant Membership::NextDeadline() const {
   if (isolated()) return observed_ + options_.silence;
   Instant next = Instant::InfiniteFuture();
   for (const auto& [id, node] : nodes_) {
-    next = std::min(next, node.alive ? DeadlineOf(node) : node.last_seen + options_.remember);
+    next = std::min(next, node.alive ? DeadlineOf(node) : ForgottenAt(node));
     // At that time the scheduler no longer waits for the node to come back.
     if (node.alive && !node.heard && node.lease_from && *node.lease_from > observed_) {
       next = std::min(next, *node.lease_from);
@@ -274,12 +278,6 @@ bool Membership::MayReturn(Instant now) const {
     const Node& node = entry.second;
     return node.alive && !node.heard && node.lease_from && now < *node.lease_from;
   });
-}
-
-int Membership::AliveCount(Role role) const {
-  return static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(), [role](const auto& entry) {
-    return entry.second.alive && entry.second.info.role == role;
-  }));
 }
 
 }  // namespace capstan::scheduler

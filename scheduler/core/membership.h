@@ -4,7 +4,8 @@
 //
 //   Register -> ALIVE --lease runs out, or its successor registers--> DEAD --> forgotten after an
 //                | \ Renew(leaving), SetDraining -> ALIVE, closing            hour, or after 1024
-//                |                                  (gets no new work)         more deaths
+//                |                                  (gets no new work)         more deaths, unless
+//                |                                                             it is to be drained
 //                 \ Broken: dead unless it renews within broken_limit
 //
 // Thread safety: thread-compatible.
@@ -58,9 +59,10 @@ class Membership {
   struct Options {
     absl::Duration lease = absl::Seconds(3);  // > 0.
     absl::Duration broken_limit =
-        absl::Milliseconds(500);               // The lease of a node whose connection broke.
-    absl::Duration remember = absl::Hours(1);  // The dead stay listed this long.
-    // At most so many dead ones stay listed, beside those that are to be drained.
+        absl::Milliseconds(500);  // The lease of a node whose connection broke.
+    // The dead stay listed this long, and at most so many of them. Those that are to be drained stay
+    // until that is taken back.
+    absl::Duration remember = absl::Hours(1);
     int dead_max = 1024;
     RegistrationLimits::Options registrations;
     // A node is silent if none of its messages came for so long; well above the interval of syncs.
@@ -107,7 +109,6 @@ class Membership {
   std::vector<const Node*> Available(Role role) const;
   // Some that lived before the restart are unheard and may still be on their way back.
   bool MayReturn(Instant now) const;
-  int AliveCount(Role role) const;
 
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>
@@ -121,6 +122,8 @@ class Membership {
   NodeId FreeName(Role role) const;
   absl::Status MayReplace(const Node& holder, const NodeInfo& info, Instant now) const;
   Instant DeadlineOf(const Node& node) const;  // REQUIRES: the node is alive.
+  // InfiniteFuture: it lives, or is to be drained.
+  Instant ForgottenAt(const Node& node) const;
   void NoteIsolation(Instant now, Events& events);
   void RenewSilent(Instant now);  // Their leases begin after Options::rejoin.
   void ForgetOldestDead();

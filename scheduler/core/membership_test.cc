@@ -199,7 +199,8 @@ TEST_CASE("Membership: a leaving node is alive and gets nothing new", "[schedule
   REQUIRE_OK(cluster.Join("worker-2", Role::kWorker, At(0)));
   REQUIRE_OK(cluster.Renew("worker-1", 1, At(1), /*leaving=*/true));
   REQUIRE_OK(cluster.Renew("worker-1", 1, At(2)));
-  CHECK(cluster.membership.AliveCount(Role::kWorker) == 2);
+  CHECK(cluster.membership.All().size() == 2);
+  CHECK(cluster.deaths() == 0);
   const auto available = cluster.membership.Available(Role::kWorker);
   REQUIRE(available.size() == 1);
   CHECK(available[0]->id == "worker-2");
@@ -268,6 +269,19 @@ TEST_CASE("Membership: the dead are listed for an hour", "[scheduler][core]") {
   cluster.Tick(At(3600));
   CHECK(cluster.membership.All().size() == 1);
   CHECK_STATUS(cluster.Renew("worker-1", 1, At(3601)), absl::StatusCode::kNotFound, "worker-1");
+}
+
+TEST_CASE("Membership: a drained name stays drained however long its node is off",
+          "[scheduler][core]") {
+  Cluster cluster;
+  REQUIRE_OK(cluster.Join("worker-1", Role::kWorker, At(0)));
+  REQUIRE_OK(cluster.membership.SetDraining("worker-1", true));
+  cluster.Tick(At(5));
+  CHECK(cluster.deaths() == 1);
+  cluster.Tick(At(3700));
+  CHECK(cluster.membership.NextDeadline() > At(3700));
+  REQUIRE_OK(cluster.Join("worker-1", Role::kWorker, At(3700)));
+  CHECK(cluster.membership.Available(Role::kWorker).empty());
 }
 
 TEST_CASE("Membership: of the dead only the last ones stay listed, and those that are drained",

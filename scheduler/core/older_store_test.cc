@@ -40,6 +40,8 @@ struct Fixture {
     REQUIRE_OK(core->SubmitJob(plan, now, submitted));
     Keep(submitted);
     REQUIRE(core->Job(kJob, now)->state == (runs ? JobState::kRunning : JobState::kPending));
+    REQUIRE_OK(Sync(Report({})));
+    Keep(actions);
     known = CoreArchive(core.get()).revisions().current();
     const StoreRows copy = store.Load().value();
     Register({.name = "server-9", .address = "s:9"});

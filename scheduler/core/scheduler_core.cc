@@ -102,6 +102,7 @@ absl::Status SchedulerCore::SyncNode(Ticket ticket, const NodeReport& report, In
   TakeNodeReport(node, report, current, now, actions);
   ReleaseSlots();
   placer_.slots().Report(report.node, report.tasks, current);
+  TellRevision();
   desired_.HoldNode(ticket, node.id, report.generation_seen, now);
   Settle(now, actions);
   return absl::OkStatus();
@@ -147,6 +148,7 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
     placer_.slots().LoseGpus(node, report.task, report.gpus_lost);
     nodes_changed_ = true;
   }
+  TellRevision();
   desired_.HoldTask(ticket, report, now, actions.replies);
   // The core has accepted a failure, which may have ended the job or the task. It answers OK now,
   // because Settle() would refuse the task.

@@ -210,6 +210,7 @@ class SchedulerCore {
   void RefreshDesired(Instant now, Actions& actions);
   void AnswerUsers(Instant now, Actions& actions);  // Their calls that wait for news.
   void NoteChanges(Instant now, Actions& actions);
+  void TellRevision();
 
   // Errors: kNotFound, kFailedPrecondition  as SaveCheckpoint.
   absl::StatusOr<JobRun*> RunToSave(const JobId& job);

@@ -165,6 +165,11 @@ void SchedulerCore::NoteChanges(Instant now, Actions& actions) {
   }
 }
 
+// The answer to a call that is held now tells the revision.
+void SchedulerCore::TellRevision() {
+  if (revisions_.Tell()) nodes_changed_ = true;  // Their row is written, and with it the revision.
+}
+
 void SchedulerCore::Restored(Instant now, Actions& actions) {
   membership_.Restored(now, options_.rejoin);
   for (const Node* node : membership_.All()) {

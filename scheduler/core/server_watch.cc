@@ -214,7 +214,9 @@ Instant ServerWatch::NextDeadline() const {
   if (job_.phase == JobPhase::kFinishing) return Instant::InfiniteFuture();
   const Instant next = job_.shards.NextDeadline();
   if (exporter_.IsWhole()) return next;
-  if (recovery_.waiting()) return std::min(next, recovery_.NextDeadline());
+  if (recovery_.waiting()) {
+    return AwaitsManifest() ? next : std::min(next, recovery_.NextDeadline());
+  }
   const auto late = job_.members.Latest();
   return late ? std::min(next, late->since + job_.options.server_limit) : next;
 }
@@ -240,9 +242,7 @@ Failure ServerWatch::LostShards() const {
 
 std::optional<Failure> ServerWatch::Recover(Instant now, Events& events) {
   const bool found = recovery_.ReadsLogs() && job_.shards.RecoverFromLog(now);
-  // A checkpoint that is being published removes others when it is complete, so the job waits until
-  // the remaining ones are known.
-  if (!found && checkpoints_.all().state() == Checkpoints::State::kPublishing) return std::nullopt;
+  if (!found && AwaitsManifest()) return std::nullopt;
   const bool may_go_back = recovery_.IsTimeToGoBack(found, now);
   if (found || (may_go_back && GoBack(now, events))) {
     Place(now, events);

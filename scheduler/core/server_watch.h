@@ -109,6 +109,11 @@ class ServerWatch {
   void TakeRouting(Instant now, Events& events);
   std::optional<Failure> BeginRecovery(Instant now, Events& events);
   std::optional<Failure> Recover(Instant now, Events& events);
+  // A checkpoint that is being published removes others when it is complete. A job whose shards are
+  // lost waits until the remaining ones are known.
+  bool AwaitsManifest() const {
+    return checkpoints_.all().state() == Checkpoints::State::kPublishing;
+  }
   Failure LostShards() const;
   bool GoBack(Instant now, Events& events);
   void EndTasks(Instant now, Events& events);

@@ -6,10 +6,24 @@
 
 namespace capstan::scheduler {
 
+bool StoreRevisions::IsTold() const {
+  return !latest_.empty() && latest_.back().scheduler == current_.scheduler;
+}
+
 void StoreRevisions::Begin() {
-  if (!latest_.empty() && latest_.back().scheduler == own_) return;
+  if (IsTold()) current_ = latest_.back();
+}
+
+void StoreRevisions::Advance() {
+  ++current_.count;
+  if (IsTold()) latest_.back() = current_;
+}
+
+bool StoreRevisions::Tell() {
+  if (IsTold()) return false;
   if (latest_.size() == kSchedulersMax) latest_.erase(latest_.begin());
-  latest_.push_back({.scheduler = own_});
+  latest_.push_back(current_);
+  return true;
 }
 
 bool StoreRevisions::Has(const StoreRevision& seen) const {

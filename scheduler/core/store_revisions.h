@@ -7,6 +7,9 @@
 //                                     \ put back
 //                                      scheduler 9 --- 9:1 ...  Has(7:3), not Has(7:4)
 //
+// The store has only those schedulers that told somebody a revision (Tell). Others need not be
+// known, however often one starts in vain.
+//
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_STORE_REVISIONS_H_
 #define CAPSTAN_SCHEDULER_CORE_STORE_REVISIONS_H_
@@ -25,12 +28,15 @@ class StoreRevisions {
   static constexpr size_t kSchedulersMax = 100;
 
   // `scheduler`: of this process, of no other one, and not 0.
-  explicit StoreRevisions(uint64_t scheduler) : own_(scheduler) { Begin(); }
+  explicit StoreRevisions(uint64_t scheduler) : current_{.scheduler = scheduler} {}
 
   // After loading what an earlier scheduler has left.
   void Begin();
-  void Advance() { ++latest_.back().count; }
-  const StoreRevision& current() const { return latest_.back(); }
+  void Advance();
+  // A node or a task is going to hear of the current revision, or of later ones. True: the store
+  // does not have this scheduler yet, so this step must be written.
+  bool Tell();
+  const StoreRevision& current() const { return current_; }
   bool Has(const StoreRevision& seen) const;
 
   template <typename Archive>
@@ -39,8 +45,10 @@ class StoreRevisions {
   }
 
  private:
-  uint64_t own_;
-  std::vector<StoreRevision> latest_;  // The last one of each scheduler, by age; own_'s is last.
+  bool IsTold() const;
+
+  StoreRevision current_;              // The last one of this scheduler.
+  std::vector<StoreRevision> latest_;  // The last one of each scheduler that told any, by age.
 };
 
 }  // namespace capstan::scheduler

@@ -22,6 +22,8 @@ TEST_CASE("Store revisions: what was written is known, also to later schedulers"
   StoreRevisions first(7);
   CHECK(first.current() == StoreRevision{7, 0});
   first.Advance();
+  CHECK(first.Tell());
+  CHECK_FALSE(first.Tell());
   first.Advance();
   CHECK(first.current() == StoreRevision{7, 2});
   CHECK(first.Has({}));
@@ -30,6 +32,7 @@ TEST_CASE("Store revisions: what was written is known, also to later schedulers"
   StoreRevisions second = After(first, 9);
   CHECK(second.current() == StoreRevision{9, 0});
   CHECK(second.Has({7, 2}));
+  second.Tell();
   second.Advance();
   CHECK(second.Has({9, 1}));
   CHECK(After(second, 4).Has({7, 1}));
@@ -37,16 +40,19 @@ TEST_CASE("Store revisions: what was written is known, also to later schedulers"
 
 TEST_CASE("Store revisions: what was written behind a copy is not known", "[scheduler][core]") {
   StoreRevisions first(7);
+  first.Tell();
   first.Advance();
   const StoreRevisions copy = first;
   first.Advance();
   StoreRevisions lost = After(first, 8);
+  lost.Tell();
   lost.Advance();
   StoreRevisions next = After(copy, 9);
   CHECK(next.Has({7, 1}));
   CHECK_FALSE(next.Has(first.current()));
   CHECK_FALSE(next.Has(lost.current()));
   SECTION("nor when this one has written as much") {
+    next.Tell();
     next.Advance();
     next.Advance();
     CHECK_FALSE(next.Has(first.current()));
@@ -56,14 +62,22 @@ TEST_CASE("Store revisions: what was written behind a copy is not known", "[sche
   SECTION("but one that has written nothing is no loss") { CHECK(next.Has({8, 0})); }
 }
 
-TEST_CASE("Store revisions: the oldest schedulers are forgotten", "[scheduler][core]") {
+TEST_CASE("Store revisions: the oldest of the schedulers that told any are forgotten",
+          "[scheduler][core]") {
   StoreRevisions revisions(1);
+  revisions.Tell();
   revisions.Advance();
   for (uint64_t next = 2; next <= StoreRevisions::kSchedulersMax; ++next) {
     revisions = After(revisions, next);
+    revisions.Tell();
+  }
+  for (uint64_t next = 1000; next < 1000 + 2 * StoreRevisions::kSchedulersMax; ++next) {
+    revisions = After(revisions, next);
+    revisions.Advance();
   }
   CHECK(revisions.Has({1, 1}));
-  CHECK_FALSE(After(revisions, 1000).Has({1, 1}));
+  revisions.Tell();
+  CHECK_FALSE(revisions.Has({1, 1}));
 }
 
 }  // namespace

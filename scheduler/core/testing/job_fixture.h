@@ -54,12 +54,18 @@ struct JobFixture {
       plan.batch_size = 1;
       plan.train_count = workers;
     }
+    Begin(std::move(restore));
+  }
+
+  // Begins the job, or begins it anew after a test has changed `plan`.
+  void Begin(std::optional<RestoreFrom> restore = std::nullopt) {
     const Term term = restore ? JobRun::kRestoreTerm : Term(1);
     auto routing = std::make_shared<const Routing>(
         PlaceShards(plan.id, Generation(term.value()), plan.tables,
                     {{"server-1", "h:1", Incarnation(1)}, {"server-2", "h:2", Incarnation(2)}}));
     run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now, std::move(restore));
-    for (int rank = 0; rank < workers; ++rank) Place(rank);
+    incarnations.assign(8, 0);
+    for (int rank = 0; rank < plan.workers; ++rank) Place(rank);
   }
 
   // Its tasks run programs at their own pace.
