@@ -275,6 +275,15 @@ TEST_CASE("Server agent: a checkpoint that cannot be read is named as bad data",
   CHECK_THAT(state.failure().message(), Catch::Contains("table 0 shard 0: checkpoint-9: no such"));
 }
 
+TEST_CASE("Server agent: a restore that is cancelled is no failure of the job", "[server]") {
+  Node node;
+  node.memory.read_failure = absl::CancelledError("this process stops");
+  v1::TableAssignment assignment = Whole(2, 2);
+  assignment.set_restore_term(2);
+  assignment.set_restore_folder("checkpoint-4");
+  CHECK_FALSE(node.Take(assignment).has_failure());
+}
+
 TEST_CASE("Server agent: after a checkpoint that cannot be read the one before is restored",
           "[server]") {
   Node node;
