@@ -21,6 +21,7 @@ v1::Failure::Reason ReasonOf(const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted:
       return v1::Failure::OUT_OF_MEMORY;
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:  // The job needs a server with a data folder.
       return v1::Failure::USER_ERROR;
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kNotFound:
