@@ -169,7 +169,10 @@ absl::StatusOr<ReceivedFiles::Piece> ReceivedFiles::Read(const std::string& fold
   const int64_t bytes = std::min(bytes_max, piece.file_bytes - offset);
   if (bytes <= 0) return piece;
   absl::StatusOr<std::string> data = disk_->ReadPart(path, offset, bytes);
-  if (!data.ok()) return Told(data.status());
+  // For its readers a file that the disk does not read is damaged; kUnavailable would say that the
+  // scheduler does not answer.
+  if (absl::IsUnavailable(data.status())) return absl::DataLossError(data.status().message());
+  if (!data.ok()) return data.status();
   piece.data = *std::move(data);
   return piece;
 }

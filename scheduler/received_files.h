@@ -66,7 +66,7 @@ class ReceivedFiles {
                       int64_t bytes, uint32_t crc32c);
 
   // Reads up to `bytes_max` bytes of an existing file; none if `offset` is behind its end.
-  // Errors: kNotFound. kInvalidArgument, kAborted  as Write().
+  // Errors: kNotFound. kInvalidArgument  as Write(). kDataLoss  the disk cannot read it.
   absl::StatusOr<Piece> Read(const std::string& folder, const std::string& file, int64_t offset,
                              int64_t bytes_max);
 

@@ -142,6 +142,13 @@ TEST_CASE("Received files: a file is read in pieces", "[scheduler]") {
   CHECK_STATUS(f.files.Read(f.folder.path(), "none", 0, 4), absl::StatusCode::kNotFound, "none");
 }
 
+TEST_CASE("Received files: a file that the disk does not read is lost data", "[scheduler]") {
+  Fixture f;
+  REQUIRE_OK(f.disk.MakeFolder(f.folder.path() + "/a.part"));
+  CHECK_STATUS(f.files.Read(f.folder.path(), "a.part", 0, 4), absl::StatusCode::kDataLoss,
+               "expected a regular file");
+}
+
 TEST_CASE("Received files: a folder's mark stays while it is there", "[scheduler]") {
   Fixture f;
   const std::string folder = f.folder.path() + "/out/.export-0-3";

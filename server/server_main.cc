@@ -127,7 +127,8 @@ void AddFlags(CLI::App& app, Flags* flags) {
       ->allow_extra_args(false);
   app.add_option("--grace", flags->grace,
                  "Longest time between SIGTERM (or SIGINT) and the end: until the shards have "
-                 "moved to other servers it goes on serving; a second signal ends it at once")
+                 "moved to other servers it goes on serving; a second signal ends it at once, "
+                 "or after the shard in the making")
       ->check(CheckGrace)
       ->capture_default_str();
   app.footer(
@@ -225,11 +226,11 @@ ServerAgent::Options Daemon::TableOptions() {
 }
 
 Daemon::~Daemon() {
-  scheduler_disk_.Stop();  // Nobody waits for the scheduler any more.
   if (log_recovery_ != nullptr) log_recovery_->Stop();
   // The node calls the tables. They call the node, as the members below do: all of them stop before
   // any is destroyed.
   node_->StopSyncing();
+  scheduler_disk_.Stop();  // Nobody waits for the scheduler any more.
   if (tables_ != nullptr) tables_->Stop();
   checkpoints_.Stop();
   jobs_.DropAll(absl::UnavailableError("this server stops"));
@@ -338,8 +339,8 @@ void Daemon::Stop() {
   absl::Duration grace;
   absl::ParseDuration(flags_.grace, &grace);  // Checked when the flags were read.
   node_->LeaveWhenSafe(grace, [this] { return NamesOfHeld(jobs_); });
+  node_->StopSyncing();  // A read that the next line ends is not reported.
   scheduler_disk_.Stop();
-  node_->StopSyncing();
   jobs_.DropAll(absl::UnavailableError("this server stops"));
   service_.CloseSegments();
   service_.CloseDataConnections();

@@ -21,11 +21,12 @@ v1::Failure::Reason ReasonOf(const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted:
       return v1::Failure::OUT_OF_MEMORY;
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:  // The job needs a server with a data folder.
       return v1::Failure::USER_ERROR;
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kNotFound:
       return v1::Failure::BAD_DATA;
-    case absl::StatusCode::kUnavailable:  // The disk of a log failed.
+    case absl::StatusCode::kUnavailable:  // The disk of a log failed, or the scheduler is away.
       return v1::Failure::SERVER_LOST;
     default:
       return v1::Failure::INTERNAL;
@@ -37,13 +38,11 @@ void FillFailure(const absl::Status& status, v1::Failure* failure) {
   failure->set_message(std::string(status.message()));
 }
 
-// Whether `a` and `b` name different checkpoints or logs: shards that could not be made from one
-// may be made from another.
-bool HaveOtherSources(const v1::TableAssignment& a, const v1::TableAssignment& b) {
+}  // namespace
+
+bool ServerAgent::HaveOtherSources(const v1::TableAssignment& a, const v1::TableAssignment& b) {
   return a.restore_term() != b.restore_term() || a.log_term() != b.log_term();
 }
-
-}  // namespace
 
 ShardSources ServerAgent::SourcesOf(const v1::TableAssignment& desired) {
   return {.restore_term = Term(desired.restore_term()), .log_term = Term(desired.log_term())};
@@ -349,7 +348,8 @@ void ServerAgent::Make(const Order& order) {
     entry->making = false;
     entry->made = entry->to_make = 0;
     if (!status.ok() && !HaveOtherSources(entry->desired, desired)) {
-      Fail(*entry, status, &work);
+      // Cancelled: this server stops, which is no fault of the job or of its checkpoint.
+      if (!absl::IsCancelled(status)) Fail(*entry, status, &work);
     } else {
       if (status.ok() && entry->stage == Stage::kMaking) {
         entry->stage = Stage::kHeld;

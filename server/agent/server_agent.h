@@ -80,7 +80,7 @@ class ServerAgent final : public NodeHandler {
   ~ServerAgent() override;  // Stops.
 
   void Start();
-  void Stop();  // Lets the shards in the making be finished. Idempotent.
+  void Stop();  // Waits for the shard in the making; the rest is not made. Idempotent.
 
   // Whether a log here has failed, and what a new incarnation would cost (LogRecovery::Need): every
   // job gets back what has a log or a replica elsewhere, nothing else.
@@ -140,13 +140,18 @@ class ServerAgent final : public NodeHandler {
   void Capture(const Order& order);
   void CheckpointWritten(const Order& order, uint64_t checkpoint,
                          const absl::StatusOr<std::vector<v1::CheckpointPart>>& parts);
+  // Whether `a` and `b` name different checkpoints or logs: shards that could not be made from one
+  // may be made from another.
+  static bool HaveOtherSources(const v1::TableAssignment& a, const v1::TableAssignment& b);
   static ShardSources SourcesOf(const v1::TableAssignment& desired);
   absl::StatusOr<std::shared_ptr<HeldJob>> MakeJob(const v1::TableAssignment& desired);
   bool Hold(const Order& order, const std::shared_ptr<HeldJob>& job);
   absl::StatusOr<std::vector<MadeShard>> MakeShards(const Order& order,
                                                     const v1::TableAssignment& desired,
                                                     const HeldJob& job);
-  void NoteMade(const Order& order, size_t made, size_t to_make);
+  // Errors: kCancelled  the job is gone or has other sources now, or this agent stops.
+  absl::Status NoteMade(const Order& order, const v1::TableAssignment& desired, size_t made,
+                        size_t to_make) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<TableShard> MakeShard(const v1::TableAssignment& desired, const HeldJob& job,
                                        const ShardOrder& order);
   static void FillHeld(const Entry& entry, v1::TableState* state);

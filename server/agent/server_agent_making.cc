@@ -100,22 +100,26 @@ absl::StatusOr<std::vector<MadeShard>> ServerAgent::MakeShards(const Order& orde
   if (options_.source != nullptr) options_.source->BeginMaking();
   std::vector<MadeShard> made;
   for (const ShardOrder& each : missing) {
-    NoteMade(order, made.size(), missing.size());
+    CAPSTAN_RETURN_IF_ERROR(NoteMade(order, desired, made.size(), missing.size()));
     absl::StatusOr<TableShard> shard = MakeShard(desired, job, each);
     if (!shard.ok()) return Annotate(shard.status(), "making tables");
     made.push_back({.order = each, .shard = *std::move(shard)});
   }
-  NoteMade(order, made.size(), missing.size());
+  CAPSTAN_RETURN_IF_ERROR(NoteMade(order, desired, made.size(), missing.size()));
   return made;
 }
 
-void ServerAgent::NoteMade(const Order& order, size_t made, size_t to_make) {
+absl::Status ServerAgent::NoteMade(const Order& order, const v1::TableAssignment& desired,
+                                   size_t made, size_t to_make) {
   absl::MutexLock lock(&mutex_);
   ++making_progress_;
   Entry* entry = FindEntry(order);
-  if (entry == nullptr) return;
+  if (stopping_ || entry == nullptr || HaveOtherSources(entry->desired, desired)) {
+    return absl::CancelledError("the shards in the making are wanted no more");
+  }
   entry->made = static_cast<int>(made);
   entry->to_make = static_cast<int>(to_make);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<TableShard> ServerAgent::MakeShard(const v1::TableAssignment& desired,

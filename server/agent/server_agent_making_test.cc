@@ -98,6 +98,22 @@ TEST_CASE("Server agent: says how far it is with the shards that it makes", "[se
   CHECK(node.State("job-2").making().total() == 2);
 }
 
+TEST_CASE("Server agent: shards that are wanted no more are not made to the end", "[server]") {
+  Restoring restoring;
+  TestAgent& node = restoring.node;
+  node.agent.TakeDesired(Both(Restored("job-1"), Restored("job-2")));
+  restoring.gate.AwaitComing(1);
+  SECTION("the job is dropped") { node.agent.TakeDesired(Desired(Restored("job-2"))); }
+  SECTION("the job goes back to another checkpoint") {
+    v1::TableAssignment other = Restored("job-1");
+    other.set_restore_term(3);
+    node.agent.TakeDesired(Both(other, Restored("job-2")));
+  }
+  restoring.gate.Open(1);
+  restoring.gate.AwaitComing(2);
+  CHECK(node.State("job-2").making().total() == 2);
+}
+
 TEST_CASE("Server agent: tables that are held are reported while it makes more of them",
           "[server]") {
   Restoring restoring;

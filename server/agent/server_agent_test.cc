@@ -275,6 +275,26 @@ TEST_CASE("Server agent: a checkpoint that cannot be read is named as bad data",
   CHECK_THAT(state.failure().message(), Catch::Contains("table 0 shard 0: checkpoint-9: no such"));
 }
 
+TEST_CASE("Server agent: a restore that is cancelled is no failure of the job", "[server]") {
+  Node node;
+  node.memory.read_failure = absl::CancelledError("this process stops");
+  v1::TableAssignment assignment = Whole(2, 2);
+  assignment.set_restore_term(2);
+  assignment.set_restore_folder("checkpoint-4");
+  CHECK_FALSE(node.Take(assignment).has_failure());
+}
+
+TEST_CASE("Server agent: rows on disk that are asked for without a folder are a user's error",
+          "[server]") {
+  Node node;
+  v1::TableAssignment assignment = Whole(1, 1);
+  *assignment.add_tables() = TestSparseTable(/*buckets=*/1);
+  assignment.mutable_tables(1)->mutable_sparse()->set_memory_bytes(1 << 20);
+  const v1::TableState state = node.Take(assignment);
+  CHECK(state.failure().reason() == v1::Failure::USER_ERROR);
+  CHECK_THAT(state.failure().message(), Catch::Contains("--data-dir"));
+}
+
 TEST_CASE("Server agent: after a checkpoint that cannot be read the one before is restored",
           "[server]") {
   Node node;

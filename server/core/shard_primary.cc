@@ -75,25 +75,26 @@ void ShardPrimary::SetFollowers(const std::vector<FollowerRoute>& routes) {
 }
 
 void ShardPrimary::Append(Position position, Version version_after, int64_t bytes) {
-  Keep(position, version_after, {.bytes = bytes, .barrier = false});
+  Keep(position, version_after, bytes, /*is_barrier=*/false);
 }
 
 void ShardPrimary::AppendBarrier(Position position, int64_t bytes) {
   const Version version = uncommitted_.empty() ? committed_version_ : uncommitted_.back().second;
-  Keep(position, version, {.bytes = bytes, .barrier = true});
+  Keep(position, version, bytes, /*is_barrier=*/true);
 }
 
-void ShardPrimary::Keep(Position position, Version version_after, Kept kept) {
+void ShardPrimary::Keep(Position position, Version version_after, int64_t bytes, bool is_barrier) {
   last_ = position;
-  kept_.push_back(kept);
-  kept_bytes_ += kept.bytes;
+  last_is_barrier_ = is_barrier;
+  kept_.push_back(bytes);
+  kept_bytes_ += bytes;
   uncommitted_.emplace_back(position, version_after);
   Commit();
   Trim();
 }
 
 std::optional<Position> ShardPrimary::UnsentBarrier() const {
-  if (kept_.empty() || !kept_.back().barrier || sent_ >= last_) return std::nullopt;
+  if (!last_is_barrier_ || sent_ >= last_) return std::nullopt;
   return last_;
 }
 
@@ -102,7 +103,7 @@ bool ShardPrimary::NeedsInstall(const Follower& follower) const {
   if (!follower.installed) return follower.confirmed;
   const Position next = follower.acked.Next();
   if (next < oldest_kept()) return true;
-  return next <= last_ && kept_[IndexOf(next)].bytes > kRecordBytesMax;
+  return next <= last_ && kept_[IndexOf(next)] > kRecordBytesMax;
 }
 
 bool ShardPrimary::WantsMessage(const Follower& follower) const {
@@ -132,7 +133,7 @@ ReplicaMessage ShardPrimary::MakeMessage(const FollowerKey& key, Follower& follo
     message.end = message.begin;
     int64_t bytes = 0;
     for (size_t i = IndexOf(message.begin); i < kept_.size(); ++i) {
-      bytes += kept_[i].bytes;
+      bytes += kept_[i];
       const int64_t count = message.end.value() - message.begin.value();
       if (count > 0 && (bytes > kMessageBytesMax || count == kMessageRecordsMax)) break;
       ++message.end;
@@ -293,7 +294,7 @@ void ShardPrimary::Trim() {
     return kept_.size() > records_max || kept_bytes_ > kKeptBytesMax + more;
   };
   while (!kept_.empty() && (oldest_kept() < needed || too_many())) {
-    kept_bytes_ -= kept_.front().bytes;
+    kept_bytes_ -= kept_.front();
     kept_.pop_front();
   }
 }

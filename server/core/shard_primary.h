@@ -182,10 +182,6 @@ class ShardPrimary {
     int64_t install_bytes = 0;  // Bytes of a whole shard that have left, until it has caught up.
     bool unreachable = false;
   };
-  struct Kept {
-    int64_t bytes = 0;
-    bool barrier = false;
-  };
 
   int64_t KeptCount() const { return static_cast<int64_t>(kept_.size()); }
   size_t IndexOf(Position kept) const {
@@ -194,7 +190,7 @@ class ShardPrimary {
   void StartTerm(Term term, Position position, Version version);
   void SkipTo(Position position, Version version);
   void SetFollowers(const std::vector<FollowerRoute>& routes);
-  void Keep(Position position, Version version_after, Kept kept);
+  void Keep(Position position, Version version_after, int64_t bytes, bool is_barrier);
   bool WantsMessage(const Follower& follower) const;
   bool NeedsInstall(const Follower& follower) const;
   ReplicaMessage MakeMessage(const FollowerKey& key, Follower& follower, Instant now);
@@ -212,9 +208,10 @@ class ShardPrimary {
   bool hands_over_ = false;
   bool awaits_log_ = false;
   bool deposed_ = false;
-  Position last_;          // The shard's last position.
-  Position sent_;          // Highest that any message has carried.
-  std::deque<Kept> kept_;  // Records up to last_.
+  Position last_;                 // The shard's last position.
+  bool last_is_barrier_ = false;  // Without meaning while sent_ equals last_.
+  Position sent_;                 // Highest that any message has carried.
+  std::deque<int64_t> kept_;      // Bytes of the records up to last_.
   int64_t kept_bytes_ = 0;
   std::deque<std::pair<Position, Version>> uncommitted_;  // Ascending.
   Position committed_position_{-1};

@@ -92,6 +92,17 @@ TEST_CASE("Shard replication: a new primary commits nothing before its replicas 
   CHECK(primary.Next()->begin == Position(10));
 }
 
+TEST_CASE("Shard replication: a barrier is unsent before any follower holds the shard",
+          "[server][core]") {
+  Primary primary({{.key = kFirst, .in_sync = true}});
+  ShardPrimary& shard = primary.replication.primary();
+  CHECK_FALSE(shard.UnsentBarrier().has_value());
+  shard.AppendBarrier(Position(8), 0);
+  CHECK(shard.UnsentBarrier() == Position(8));
+  primary.Next();
+  CHECK_FALSE(shard.UnsentBarrier().has_value());
+}
+
 TEST_CASE("Shard replication: a follower being filled counts from its first answer on",
           "[server][core]") {
   Primary primary({{.key = kFirst}});

@@ -254,9 +254,11 @@ void CommitPipeline::OnLogged(const ShardKey& shard, Term term, Position positio
   Perform(&effects);
 }
 
-bool CommitPipeline::MayInstall(const FollowerKey& to) const {
-  const auto installs = installs_in_flight_.find(to);
-  return installs == installs_in_flight_.end() || installs->second < kInstallsInFlightMax;
+ShardPrimary::MayInstall CommitPipeline::MayInstall() const {
+  return [this](const FollowerKey& to) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const auto installs = installs_in_flight_.find(to);
+    return installs == installs_in_flight_.end() || installs->second < kInstallsInFlightMax;
+  };
 }
 
 void CommitPipeline::EndInstall(const FollowerKey& to) {
@@ -266,11 +268,9 @@ void CommitPipeline::EndInstall(const FollowerKey& to) {
 }
 
 std::optional<ReplicaMessage> CommitPipeline::NextMessage(ShardLink& link) {
-  const auto may_install = [this](const FollowerKey& to)
-                               ABSL_NO_THREAD_SAFETY_ANALYSIS { return MayInstall(to); };
   absl::MutexLock lock(&installs_mutex_);
   const auto message =
-      link.replication().primary().NextMessage(state_->options.clock->Now(), may_install);
+      link.replication().primary().NextMessage(state_->options.clock->Now(), MayInstall());
   if (message && message->install) ++installs_in_flight_[message->to];
   return message;
 }
@@ -278,10 +278,8 @@ std::optional<ReplicaMessage> CommitPipeline::NextMessage(ShardLink& link) {
 Instant CommitPipeline::NextDeadlineOf(const ShardPrimary& primary) const {
   if (!state_->tables.failure().ok())
     return Instant::InfiniteFuture();  // Nothing is sent any more.
-  const auto may_install = [this](const FollowerKey& to)
-                               ABSL_NO_THREAD_SAFETY_ANALYSIS { return MayInstall(to); };
   absl::MutexLock lock(&installs_mutex_);
-  return primary.NextDeadline(may_install);
+  return primary.NextDeadline(MayInstall());
 }
 
 void CommitPipeline::SendLocked(ShardLink& link, JobEffects* effects) {

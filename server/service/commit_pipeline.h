@@ -85,7 +85,8 @@ class CommitPipeline {
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
   void SendLocked(ShardLink& link, JobEffects* effects) ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
 
-  bool MayInstall(const FollowerKey& to) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(installs_mutex_);
+  // Tells whether a whole shard may leave for a server. It is called with installs_mutex_.
+  ShardPrimary::MayInstall MayInstall() const;
   void EndInstall(const FollowerKey& to) ABSL_LOCKS_EXCLUDED(installs_mutex_);
   std::optional<ReplicaMessage> NextMessage(ShardLink& link) ABSL_LOCKS_EXCLUDED(installs_mutex_);
   Instant NextDeadlineOf(const ShardPrimary& primary) const ABSL_LOCKS_EXCLUDED(installs_mutex_);

@@ -25,11 +25,18 @@ void HeldJob::Fail(const absl::Status& status) {
     absl::MutexLock lock(&state_.mutex);
     if (!state_.failure.ok()) return;
     state_.failure = status;
-    for (const JobState::CallId call : state_.calls.All())
-      state_.EndLocked(call, status, &effects.ended);
+    EndAllLocked(status, &effects.ended);
     effects.report = true;
   }
   commits_.Perform(&effects);
+}
+
+void HeldJob::EndAllLocked(const absl::Status& status, EndedCalls* ended) {
+  for (const JobState::CallId call : state_.calls.All()) state_.EndLocked(call, status, ended);
+  for (const auto& [key, engine] : state_.engines) {
+    absl::MutexLock shard_lock(&engine->mutex);
+    engine->link.Close(status, ended);
+  }
 }
 
 Instant HeldJob::Tick(Instant now) {
@@ -67,12 +74,7 @@ void HeldJob::Close(const absl::Status& reason) {
   {
     absl::MutexLock lock(&state_.mutex);
     state_.closed = reason;
-    for (const JobState::CallId call : state_.calls.All())
-      state_.EndLocked(call, reason, &effects.ended);
-    for (const auto& [key, engine] : state_.engines) {
-      absl::MutexLock shard_lock(&engine->mutex);
-      engine->link.Close(reason, &effects.ended);
-    }
+    EndAllLocked(reason, &effects.ended);
   }
   commits_.Perform(&effects);
 }

@@ -94,6 +94,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   std::vector<HeldCopy> Copies() const;
 
  private:
+  // Ends every call, and every answer of a replica that waits for the log.
+  void EndAllLocked(const absl::Status& status, EndedCalls* ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   Instant NextDeadlineLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
   JobState state_;

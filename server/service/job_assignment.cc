@@ -124,12 +124,9 @@ void JobAssignment::SetRouteLocked(const RoutedShard& routed, const Servers& ser
   }
   if (was_primary && !is_primary) {
     state_->tables.at(key).ForgetCaptures();
-    state_->EndWaitingForLocked(key,
-                                absl::FailedPreconditionError(absl::StrCat(
-                                    NameOf(key),
-                                    " has another primary now; fetch the routing table "
-                                    "and send again")),
-                                &effects->ended);
+    // It may contain pushes that are not committed, and never will be here.
+    state_->snapshots.ShardGone(key, state_->tables);
+    state_->EndWaitingForLocked(key, JobState::ReplacedError(key), &effects->ended);
   }
   if (!is_primary) return;
   CallSink sink(state_, &effects->ended);

@@ -60,11 +60,13 @@ absl::Status JobState::NotHeldLocked(const ShardKey& key) const {
 absl::Status JobState::CheckPrimaryLocked(const ShardEngine& engine) const {
   const ShardKey key = engine.link.shard().key;
   if (!engine.link.is_primary()) return NotHeldLocked(key);
-  if (engine.link.replication().primary().deposed()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        NameOf(key), " has another primary now; fetch the routing table and send again"));
-  }
+  if (engine.link.replication().primary().deposed()) return ReplacedError(key);
   return absl::OkStatus();
+}
+
+absl::Status JobState::ReplacedError(const ShardKey& key) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      NameOf(key), " has another primary now; fetch the routing table and send again"));
 }
 
 std::vector<ShardKey> JobState::PrimariesLocked() const {

@@ -121,6 +121,7 @@ struct JobState {
   // OK: the shard's primary is here.
   absl::Status CheckPrimaryLocked(const ShardEngine& engine) const ABSL_SHARED_LOCKS_REQUIRED(mutex)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(engine.mutex);
+  static absl::Status ReplacedError(const ShardKey& key);  // Another server is its primary now.
   std::vector<ShardKey> PrimariesLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex);
   // The logs of the shards whose primary is here say durably that this incarnation has them. True
   // without a log.

@@ -26,6 +26,24 @@ std::shared_ptr<HeldJob> MakeLoggedJob(
   return MakeEmptyTestJob(options);
 }
 
+// Makes the job replica of a term of server-2, which installs one of its shards.
+void Install(HeldJob& job, uint64_t term, int shard, v1::ReplicateResponse* response,
+             HeldJob::Done done) {
+  v1::RoutingTable routing = TestRouting(term, "server-2", term);
+  AddReplica(&routing, "server-1", /*in_sync=*/false);
+  job.assignment().SetRouting(routing, {});
+  const HeldShard held{
+      {TableId(0), ShardId(shard)},
+      {routing.shards(shard).element_begin(), routing.shards(shard).element_end()}};
+  v1::ReplicateRequest request;
+  request.set_shard(shard);
+  request.set_sender("server-2");
+  request.set_term(term);
+  request.set_routing_generation(term);
+  *request.mutable_install() = job.factory().Initial(held)->Snapshot().value();
+  job.replica_calls().Replicate(request, response, std::move(done));
+}
+
 TEST_CASE("Log sink: a log begins anew with a shard that was made from elsewhere", "[server]") {
   MemoryLog log;
   const auto job = MakeLoggedJob(&log);
@@ -118,21 +136,9 @@ TEST_CASE("Log sink: what holds up the others is let go with its shard", "[serve
     CHECK(log.begins == 2);
   }
   SECTION("that is installed anew") {
+    v1::ReplicateResponse response;
     const auto install = [&](uint64_t term, int shard) {
-      v1::RoutingTable routing = TestRouting(term, "server-2", term);
-      AddReplica(&routing, "server-1", /*in_sync=*/false);
-      job->assignment().SetRouting(routing, {});
-      const HeldShard held{
-          {TableId(0), ShardId(shard)},
-          {routing.shards(shard).element_begin(), routing.shards(shard).element_end()}};
-      v1::ReplicateRequest request;
-      request.set_shard(shard);
-      request.set_sender("server-2");
-      request.set_term(term);
-      request.set_routing_generation(term);
-      *request.mutable_install() = job->factory().Initial(held)->Snapshot().value();
-      v1::ReplicateResponse response;
-      job->replica_calls().Replicate(request, &response, [](const absl::Status&) {});
+      Install(*job, term, shard, &response, [](const absl::Status&) {});
     };
     install(1, 0);
     CHECK(log.begins == 1);
@@ -178,6 +184,44 @@ TEST_CASE("Log sink: a log that fails fails the job", "[server]") {
   job->Fail(absl::UnavailableError("wal-3: no space"));
   CHECK_STATUS(*ended, absl::StatusCode::kUnavailable, "no space");
   CHECK_STATUS(job->failure(), absl::StatusCode::kUnavailable, "no space");
+}
+
+TEST_CASE("Log sink: a log that fails ends what a replica has still to answer", "[server]") {
+  MemoryLog log;
+  const auto job = MakeLoggedJob(&log);
+  v1::ReplicateResponse response;
+  std::optional<absl::Status> ended;
+  Install(*job, 1, 0, &response, [&](const absl::Status& status) { ended = status; });
+  CHECK_FALSE(ended.has_value());
+  job->Fail(absl::UnavailableError("wal-3: no space"));
+  REQUIRE(ended.has_value());
+  CHECK_STATUS(*ended, absl::StatusCode::kUnavailable, "no space");
+}
+
+TEST_CASE("Log sink: a snapshot that was never committed ends when another server becomes primary",
+          "[server]") {
+  MemoryLog log;
+  const auto job = MakeLoggedJob(&log);
+  TakeRouting(*job, TestRouting(1));
+  log.Sync(*job);
+  v1::PushResponse pushed;
+  job->calls().Push(Detach(PushOf(0, 0, -1, 1.0f, 1)), &pushed, [](const absl::Status&) {});
+  v1::CheckpointOrder order;
+  order.set_checkpoint_id(1);
+  order.add_readers(7);
+  REQUIRE_OK(job->snapshot_calls().Keep(order));
+  v1::RoutingTable routing = TestRouting(2, "server-2", 2);
+  AddReplica(&routing, "server-1", /*in_sync=*/true);
+  job->assignment().SetRouting(routing, {});
+  v1::ReadSnapshotRequest request;
+  request.set_snapshot_id(1);
+  request.set_reader(7);
+  request.mutable_values();
+  v1::ReadSnapshotResponse response;
+  std::optional<absl::Status> ended;
+  job->snapshot_calls().Read(request, &response, [&](const auto& status) { ended = status; });
+  REQUIRE(ended.has_value());
+  CHECK_STATUS(*ended, absl::StatusCode::kAborted, "has left this server");
 }
 
 }  // namespace

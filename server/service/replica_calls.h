@@ -40,16 +40,17 @@ class ReplicaCalls {
   // it names as its sender. Errors (to `done`):
   //         kFailedPrecondition  the sender is primary no more.
   //         kPermissionDenied    by this server's routing, another server is primary in that term.
-  //         kUnavailable         the shard has not been given to this server yet.
-  //         kInvalidArgument     a record or snapshot that does not fit the shard.
+  //         kNotFound            the shard has not been given to this server yet.
+  //         kInvalidArgument     a record that does not fit the shard.
+  //         kDataLoss            a snapshot that does not fit the shard, or is not whole.
   void Replicate(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done);
   // The same of several messages with records, in order; `done` comes once each has its result.
   // Errors: kInvalidArgument  too many messages, or another job's: none of them is looked at.
   void ReplicateBatch(const v1::ReplicateBatch& batch, v1::ReplicateBatchAnswer* answer, Done done);
   // The same of a whole shard whose rows come later: it is made aside, without the mutex, more is
   // restored to it (TableShard::RestoreMore), and the request takes it. None: it is not wanted; the
-  // request then says why. REQUIRES: it has an install. Errors: kInvalidArgument, as above; no
-  // memory, or beyond the budget.
+  // request then says why. REQUIRES: it has an install. Errors: kDataLoss, as above;
+  // kResourceExhausted, no memory, or beyond the budget.
   absl::StatusOr<std::optional<TableShard>> BeginInstall(const v1::ReplicateRequest& request) const;
   void Install(const v1::ReplicateRequest& request, std::optional<TableShard> made,
                v1::ReplicateResponse* response, Done done);

@@ -366,6 +366,22 @@ TEST_CASE("Replication: a reader of a primary without a lease waits for the repl
   }
 }
 
+TEST_CASE("Replication: a reader of a primary without a lease waits until its replicas are filled",
+          "[server]") {
+  Cluster cluster(kAsp);
+  v1::RoutingTable routing = TestRouting(1);
+  AddReplica(&routing, "server-2", /*in_sync=*/true);
+  cluster.Route(routing, {"server-1", "server-2"});
+  cluster.clock.Advance(absl::Hours(1));
+  const auto first = Pull(cluster["server-1"], PullOf(0, 0, 0));
+  const auto second = Pull(cluster["server-1"], SnapshotOf());
+  CHECK(first->waits());
+  CHECK(second->waits());
+  cluster.Deliver();
+  REQUIRE_OK(EndOf(first));
+  REQUIRE_OK(EndOf(second));
+}
+
 TEST_CASE("Replication: a primary that hands over asks its replicas before each read", "[server]") {
   Cluster cluster(kAsp);
   StartPair(cluster);

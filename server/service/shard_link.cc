@@ -110,11 +110,18 @@ void ShardLink::Settle() {
   if (LogWantsSnapshot()) BeginLog();
 }
 
+std::vector<ReplicaReport> ShardLink::ReplicaReports() const {
+  std::vector<ReplicaReport> reports;
+  if (is_primary()) reports = replication_.primary().Reports();
+  std::erase_if(reports, [&](const ReplicaReport& report) {
+    return report.filled && replication_.primary().committed_version() < filled_from_;
+  });
+  return reports;
+}
+
 std::vector<v1::ReplicaState> ShardLink::Reports() const {
   std::vector<v1::ReplicaState> states;
-  if (!is_primary()) return states;
-  for (const ReplicaReport& report : replication_.primary().Reports()) {
-    if (report.filled && replication_.primary().committed_version() < filled_from_) continue;
+  for (const ReplicaReport& report : ReplicaReports()) {
     v1::ReplicaState& state = states.emplace_back();
     state.set_table(shard_.key.table.value());
     state.set_shard(shard_.key.shard.value());
@@ -127,11 +134,7 @@ std::vector<v1::ReplicaState> ShardLink::Reports() const {
 }
 
 bool ShardLink::ReportsChanged() {
-  std::vector<ReplicaReport> reports;
-  if (is_primary()) reports = replication_.primary().Reports();
-  std::erase_if(reports, [&](const ReplicaReport& report) {
-    return report.filled && replication_.primary().committed_version() < filled_from_;
-  });
+  std::vector<ReplicaReport> reports = ReplicaReports();
   if (reports == reported_) return false;
   reported_ = std::move(reports);
   return true;

@@ -129,6 +129,7 @@ class ShardLink {
   void Close(const absl::Status& status, EndedCalls* ended);
 
  private:
+  std::vector<ReplicaReport> ReplicaReports() const;  // None of a follower below filled_from_.
   struct WaitingAnswer {
     Position position;
     WaitingCalls::Done done;

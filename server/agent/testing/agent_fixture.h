@@ -65,6 +65,7 @@ class MemorySource final : public TableSource, public CheckpointSink, public Rec
   absl::StatusOr<v1::ShardSnapshot> FromCheckpoint(const std::string& folder,
                                                    const ShardKey& shard) override {
     if (on_read) on_read();
+    if (!read_failure.ok()) return read_failure;
     if (checkpoints.contains({folder, shard})) return checkpoints.at({folder, shard});
     return absl::NotFoundError(folder + ": no such checkpoint");
   }
@@ -111,6 +112,7 @@ class MemorySource final : public TableSource, public CheckpointSink, public Rec
   std::vector<std::string> records;  // "<job> <record>" of each that was to be kept.
   std::map<JobId, std::string> identified;
   std::function<void()> on_read;  // Before each part of a checkpoint.
+  absl::Status read_failure;      // If not OK, no part of a checkpoint can be read.
   Done written;
 };
 
