@@ -3,10 +3,10 @@
 // A daemon or command makes them once from its --tls-dir (common/security/tls_folder.h) and hands
 // them to everything that calls or is called. Connections are TLS with a certificate on each side.
 // A caller names the node that it expects, and gets no connection to any other, nor to one whose
-// certificate is on its own deny list. A server admits each call by the caller's certificate, its validity, the deny list and the table in
-// common/security/call_policy.h. New files in the folder serve later handshakes, so certificates
-// are replaced without a restart. A null pointer to credentials means plain text: nothing is
-// encrypted, and nobody is authenticated.
+// certificate is on its own deny list. A server admits each call by the caller's certificate, its
+// validity, the deny list and the table in common/security/call_policy.h. New files in the folder
+// serve later handshakes, so certificates are replaced without a restart. A null pointer to
+// credentials means plain text: nothing is encrypted, and nobody is authenticated.
 // Thread safety: thread-safe. gRPC's objects may outlive the Credentials that made them.
 #ifndef CAPSTAN_COMMON_NET_CREDENTIALS_H_
 #define CAPSTAN_COMMON_NET_CREDENTIALS_H_

@@ -91,8 +91,8 @@ absl::string_view CallOutcomeName(CallOutcome outcome) {
 }
 
 // The file, which becomes audit.1.jsonl before a line that would make it too large; an older
-// audit.1.jsonl becomes audit.2.jsonl, and so on. Until a new file is open, lines go to the old one.
-// Thread safety: thread-compatible.
+// audit.1.jsonl becomes audit.2.jsonl, and so on. Until a new file is open, lines go to the old
+// one. Thread safety: thread-compatible.
 class AuditLog::File {
  public:
   // `bytes_max` and `old_files_max` > 0. Errors: those of open(2) and LineFile::Take.

@@ -6,8 +6,8 @@
 //
 // Each line has one entry; '#' begins a comment. A serial may have upper-case digits, colons and
 // leading zeros, as other tools print it. If there is no file, nobody is denied. A file that cannot
-// be read or parsed denies everybody: a mistake in it must not let in whom it was to keep out. While
-// the file's folder is missing, as when one is swapped for another, the list stays as it was.
+// be read or parsed denies everybody: a mistake in it must not let in whom it was to keep out. The
+// list stays as it was while the file's folder is missing, as when one is swapped for another.
 // Thread safety: ParseDenyList is a pure function; a DenyList is thread-compatible.
 #ifndef CAPSTAN_COMMON_SECURITY_DENY_LIST_H_
 #define CAPSTAN_COMMON_SECURITY_DENY_LIST_H_
