@@ -177,13 +177,13 @@ for batch in capstan.batches(8, 2):
 """
 
 
-# Says its arguments and how many workers it has.
+# Says its arguments, and which of how many workers it is.
 SUMMED = """
 import array, os, sys
 import capstan
 capstan.init(slots=2)
 w = capstan.table("w", array.array("f", [0]), optimizer=capstan.optimizers.SGD(1))
-print(f"{' '.join(sys.argv[1:])}: {os.environ['LOCAL_WORLD_SIZE']} of {os.environ['WORLD_SIZE']}")
+print(f"{' '.join(sys.argv[1:])}: {os.environ.get('RANK')} of {os.environ.get('WORLD_SIZE')}")
 for batch in capstan.batches(8, 2):
     w.push(array.array("f", [1]))
     batch.finish(0)
@@ -333,14 +333,14 @@ class LocalClusterTest(unittest.TestCase):
 
     def test_a_script_that_python_has_started_becomes_a_job(self):
         said = self.without_run([], "--scale=0.5")
-        self.assertIn("[rank 0] --scale=0.5: 1 of 1\n", said)
+        self.assertIn("[rank 0] --scale=0.5: 0 of 1\n", said)
         self.assertIn("SUCCEEDED", said)
 
     @unittest.skipIf(importlib.util.find_spec("torch") is None, "PyTorch is missing")
     def test_processes_of_torchs_launcher_become_one_job(self):
         said = self.without_run(["-m", "torch.distributed.run", "--standalone",
-                                 "--nproc-per-node=2"])
-        self.assertIn("[rank 0] : 1 of 2\n", said)
+                                 "--nproc_per_node=2"])
+        self.assertIn("[rank 0] : 0 of 2\n", said)
         self.assertIn("[rank 1] : 1 of 2\n", said)
         self.assertEqual(said.count("SUCCEEDED"), 1)
 
