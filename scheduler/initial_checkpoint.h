@@ -33,8 +33,9 @@ absl::Status WriteInitialCheckpoint(Disk& disk, const std::string& folder, const
 // Errors: those of the disk.
 absl::Status RemoveInitialCheckpoint(Disk& disk, const std::string& folder);
 
-// Removes the initial checkpoints of all jobs whose unique id is not in `kept`. A scheduler that was
-// killed may have left some. Errors: those of the disk.
+// Removes the initial checkpoints of all jobs whose unique id is not in `kept`. A scheduler that
+// was killed may have left some.
+// Errors: those of the disk.
 absl::Status RemoveOtherInitialCheckpoints(Disk& disk, const std::string& data_folder,
                                            const absl::btree_set<std::string>& kept);
 

@@ -5,7 +5,8 @@
 //                          because servers do not register again when the scheduler restarts
 //
 // A log is an orphan from its server's registration until its job is recovered, or until its server
-// registers without it. Thread safety: thread-compatible.
+// registers without it. A server does not report that it has removed a log after --log-grace.
+// Thread safety: thread-compatible.
 // Invariants: (1) at most kJobsMax jobs; (2) each job has a server that registered with its log.
 #ifndef CAPSTAN_SCHEDULER_ORPHANED_LOGS_H_
 #define CAPSTAN_SCHEDULER_ORPHANED_LOGS_H_

@@ -4,9 +4,10 @@
 //   Write(0) --> BEING RECEIVED --Write, Write...--> BEING RECEIVED --Finish--> durable, named
 //                     \ Write(0) again: restarted \ a disk error, or forgotten: removed
 //
-// A file is open while it is being received. If its sender died, the file is forgotten when the next
-// one begins, since its bytes stay on the disk as long as it is open. A restarted scheduler knows no open file, so senders start again at 0. The
-// caller checks the right to write into a folder.
+// A file is open while it is being received. If its sender died, the file is forgotten when the
+// next one begins, since its bytes stay on the disk as long as it is open. A restarted scheduler
+// knows no open file, so senders start again at 0. The caller checks the right to write into a
+// folder.
 // Thread safety: thread-compatible; JobFilesService's thread owns it.
 // Invariant: at most `open_max` files are open.
 #ifndef CAPSTAN_SCHEDULER_RECEIVED_FILES_H_

@@ -60,8 +60,8 @@ class Membership {
     absl::Duration lease = absl::Seconds(3);  // > 0.
     absl::Duration broken_limit =
         absl::Milliseconds(500);  // The lease of a node whose connection broke.
-    // The dead stay listed this long, and at most so many of them. Those that are to be drained stay
-    // until that is taken back.
+    // The dead stay listed this long, and at most so many of them. Those that are to be drained
+    // stay until that is taken back.
     absl::Duration remember = absl::Hours(1);
     int dead_max = 1024;
     RegistrationLimits::Options registrations;
