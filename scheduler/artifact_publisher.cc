@@ -1,9 +1,9 @@
 #include "scheduler/artifact_publisher.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/observability/log.h"
@@ -98,21 +98,16 @@ void ArtifactPublisher::Publish(const ModelPublish& publish) {
 }
 
 void ArtifactPublisher::RemoveLeftInitialWeights() {
-  absl::btree_set<std::string> kept;
+  std::vector<std::shared_ptr<const AdmittedJob>> ended;
   {
     absl::MutexLock lock(&state_->mutex());
-    for (const auto& [id, orphan] : state_->orphans().jobs()) kept.insert(id);  // May be recovered.
     for (const auto& [id, job] : state_->jobs()) {
       const JobEntry* const entry = state_->core().jobs().Find(id);
       // Those of a job that has run go when its tasks are gone.
-      if (entry != nullptr && (!entry->ended() || entry->run != nullptr)) {
-        kept.insert(job->plan.unique_id);
-      }
+      if (entry != nullptr && entry->ended() && entry->run == nullptr) ended.push_back(job);
     }
   }
-  const absl::Status removed = RemoveOtherInitialCheckpoints(disk_, data_folder_, kept);
-  if (removed.ok()) return;
-  LogWarning({}, "initial weights that nobody needs stay: {}", std::string(removed.message()));
+  for (const auto& job : ended) RemoveInitialWeights(*job);
 }
 
 void ArtifactPublisher::RemoveInitialWeights(const AdmittedJob& job) {

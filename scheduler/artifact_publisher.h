@@ -39,8 +39,8 @@ class ArtifactPublisher {
   // Waits while the queue is full.
   void Post(FileWork work);
 
-  // Removes the initial checkpoints of jobs that ended before they began, and of jobs that neither
-  // are known nor can be recovered. REQUIRES: no submission is under way.
+  // Removes the initial checkpoints of jobs that ended before they began: a scheduler that was
+  // killed may have left them. Those of unknown jobs stay, as the store may be an older copy.
   void RemoveLeftInitialWeights() ABSL_LOCKS_EXCLUDED(state_->mutex());
   // Removes the initial checkpoint of a job that will not restore it any more. No effect if the job
   // began without one.

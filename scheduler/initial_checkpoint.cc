@@ -26,15 +26,6 @@ std::string FolderOf(const std::string& checkpoint) {
   return std::filesystem::path(checkpoint).parent_path().string();
 }
 
-// The folder of the initial checkpoints of all jobs.
-std::string AllIn(const std::string& data_folder) {
-  return absl::StrCat(data_folder, "/initial-weights");
-}
-
-std::string PathIn(const std::string& all, const std::string& unique_id) {
-  return CheckpointPath(absl::StrCat(all, "/", unique_id), kInitialId);
-}
-
 // Returns the snapshot of a shard without updates. `table` is empty if it has rows.
 v1::ShardSnapshot SnapshotOf(const std::vector<float>& table, const Range& elements) {
   v1::ShardSnapshot snapshot;
@@ -49,7 +40,8 @@ v1::ShardSnapshot SnapshotOf(const std::vector<float>& table, const Range& eleme
 }  // namespace
 
 std::string InitialCheckpointPath(const std::string& data_folder, const AdmittedJob& job) {
-  return PathIn(AllIn(data_folder), job.plan.unique_id);
+  return CheckpointPath(absl::StrCat(data_folder, "/initial-weights/", job.plan.unique_id),
+                        kInitialId);
 }
 
 absl::Status WriteInitialCheckpoint(Disk& disk, const std::string& folder, const AdmittedJob& job,
@@ -83,19 +75,6 @@ absl::Status RemoveInitialCheckpoint(Disk& disk, const std::string& folder) {
   CAPSTAN_RETURN_IF_ERROR(RemoveCheckpoint(disk, folder));
   const absl::Status removed = disk.Remove(FolderOf(folder));
   return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
-}
-
-absl::Status RemoveOtherInitialCheckpoints(Disk& disk, const std::string& data_folder,
-                                           const absl::btree_set<std::string>& kept) {
-  const std::string all = AllIn(data_folder);
-  const absl::StatusOr<std::vector<std::string>> names = disk.List(all);
-  if (absl::IsNotFound(names.status())) return absl::OkStatus();  // No job had any.
-  absl::Status status = names.status();
-  if (!status.ok()) return status;
-  for (const std::string& name : *names) {
-    if (!kept.contains(name)) status.Update(RemoveInitialCheckpoint(disk, PathIn(all, name)));
-  }
-  return status;
 }
 
 }  // namespace capstan::scheduler

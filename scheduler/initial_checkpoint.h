@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "common/storage/disk.h"
 #include "scheduler/admission.h"
@@ -32,12 +31,6 @@ absl::Status WriteInitialCheckpoint(Disk& disk, const std::string& folder, const
 // Removes the checkpoint and the folder around it. A missing checkpoint is no error.
 // Errors: those of the disk.
 absl::Status RemoveInitialCheckpoint(Disk& disk, const std::string& folder);
-
-// Removes the initial checkpoints of all jobs whose unique id is not in `kept`. A scheduler that
-// was killed may have left some.
-// Errors: those of the disk.
-absl::Status RemoveOtherInitialCheckpoints(Disk& disk, const std::string& data_folder,
-                                           const absl::btree_set<std::string>& kept);
 
 }  // namespace capstan::scheduler
 

