@@ -24,7 +24,9 @@ absl::Status EmptyOwnFolder(const std::string& folder) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> names, disk.List(folder));
   const bool marked = std::find(names.begin(), names.end(), kOwnFolderMarker) != names.end();
   if (!marked) {
-    if (names.empty()) {
+    // A process that is killed while it makes the marker leaves the temporary file alone.
+    const std::vector<std::string> unfinished = {absl::StrCat(kOwnFolderMarker, kTemporarySuffix)};
+    if (names.empty() || names == unfinished) {
       return WriteDurably(disk, absl::StrCat(folder, "/", kOwnFolderMarker), {kText});
     }
     return absl::FailedPreconditionError(

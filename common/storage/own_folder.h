@@ -17,7 +17,7 @@ namespace capstan {
 inline constexpr absl::string_view kOwnFolderMarker = ".capstan-folder";
 
 // Makes `folder`, if it is missing, and removes all that is in it but the marker, which is durable
-// before the folder is used.
+// before the folder is used. A folder with nothing but a marker that was begun counts as empty.
 // Errors: kFailedPrecondition  it holds something and no marker: nothing of it is removed.
 //         kUnavailable, kResourceExhausted  the disk's; names the folder.
 absl::Status EmptyOwnFolder(const std::string& folder);

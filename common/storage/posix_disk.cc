@@ -41,11 +41,11 @@ int OpenNew(const std::string& path) {
     const int fd = OpenAgain(path, O_WRONLY | O_CREAT | O_EXCL);
     if (fd >= 0 || errno != EEXIST || tries == kCreateTriesMax) return fd;
     struct stat status;
-    if (lstat(path.c_str(), &status) != 0) continue;
+    if (StatLink(path, &status) != 0) continue;
     if (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
       return OpenAgain(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     }
-    if (unlink(path.c_str()) != 0 && errno != ENOENT) return -1;
+    if (RemovePath(path) != 0 && errno != ENOENT) return -1;
   }
 }
 

@@ -52,7 +52,7 @@ class DurableFile {
         temporary_(std::move(temporary)),
         fd_(fd),
         progress_(std::move(progress)) {}
-  void SyncByPieces();
+  absl::Status SyncByPieces();
 
   const std::string path_;
   std::string temporary_;  // Empty once it is renamed.

@@ -1,6 +1,10 @@
 #include "common/tensor/durable_file.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -9,17 +13,34 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
+namespace {
+
+int sync_error = 0;  // The next call of sync_file_range fails with it; 0: it does not.
+
+}  // namespace
+
+extern "C" int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned flags) {
+  if (sync_error == 0) {
+    return static_cast<int>(syscall(SYS_sync_file_range, fd, offset, bytes, flags));
+  }
+  errno = std::exchange(sync_error, 0);
+  return -1;
+}
+
 namespace capstan {
 namespace {
 
 using testing::ReadFile;
 using testing::TestPath;
+
+void Ignore(const std::string&, int64_t) {}
 
 TEST_CASE("Durable file: parts follow one another, and a file is replaced whole",
           "[common][tensor]") {
@@ -99,6 +120,24 @@ TEST_CASE("Durable file: its writer hears of every byte, written and then synced
     CHECK(told[what].size() >= 2);
   }
   CHECK(told.size() == 2);
+}
+
+TEST_CASE("Durable file: bytes that the disk lost while it reported progress are an error",
+          "[common][tensor]") {
+  const std::string folder = TestPath("lost");
+  REQUIRE_OK(MakeDirectories(folder));
+  const std::string path = folder + "/file";
+  for (const auto& [error, code] : {std::pair(EIO, absl::StatusCode::kUnknown),
+                                    std::pair(ENOSPC, absl::StatusCode::kResourceExhausted)}) {
+    sync_error = error;
+    CHECK_STATUS(WriteFileDurably(path, {"x"}, Ignore), code, path);
+    CHECK(std::filesystem::is_empty(folder));
+  }
+  // A file that cannot be synced in pieces is synced as a whole.
+  for (const int error : {ENOSYS, EINVAL, ESPIPE}) {
+    sync_error = error;
+    REQUIRE_OK(WriteFileDurably(path, {"x"}, Ignore));
+  }
 }
 
 TEST_CASE("Durable file: a failure names the path and leaves nothing", "[common][tensor]") {

@@ -118,6 +118,15 @@ TEST_CASE(
   REQUIRE_OK(FileRowDisks::Create(path));
 }
 
+TEST_CASE("FileRowDisks: a folder whose first start was killed halfway is used",
+          "[server][storage]") {
+  const std::string path = TestPath("halfway");
+  std::filesystem::create_directories(path);
+  std::ofstream(path + "/.capstan-folder.tmp") << "Scratch";
+  REQUIRE_OK(FileRowDisks::Create(path));
+  CHECK(FilesIn(path) == std::vector<std::string>{".capstan-folder"});
+}
+
 TEST_CASE("FileRowDisks: payloads of every size have a place", "[server][storage]") {
   REQUIRE_OK_AND_ASSIGN(auto disks, FileRowDisks::Create(TestPath("sizes")));
   for (const int64_t bytes : {4, 8, 24, 4096, 100'000, 1 << 20}) {
