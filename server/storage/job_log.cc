@@ -45,7 +45,15 @@ absl::StatusOr<std::unique_ptr<JobLog>> JobLog::Open(Disk* disk, const std::stri
   auto log = std::unique_ptr<JobLog>(new JobLog(disk, folder, options));
   CAPSTAN_RETURN_IF_ERROR(disk->MakeFolder(folder));
   CAPSTAN_RETURN_IF_ERROR(log->Recover());
-  CAPSTAN_RETURN_IF_ERROR(log->SettleDoubt());
+  const absl::Status settled = log->SettleDoubt();
+  if (!settled.ok()) {
+    // On a full disk, the segment that was begun would keep space that the next try needs.
+    if (log->file_ != nullptr) {
+      log->file_.reset();
+      (void)disk->Remove(log->PathOf(log->segment_));
+    }
+    return settled;
+  }
   CAPSTAN_RETURN_IF_ERROR(log->RemoveUnlisted());
   return log;
 }

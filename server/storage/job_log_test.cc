@@ -126,6 +126,21 @@ TEST_CASE("JobLog: after a failed write or sync it is failed for good", "[server
   }
 }
 
+TEST_CASE("JobLog: one that a full disk keeps from being opened leaves no new segment",
+          "[server][storage]") {
+  SimDisk disk(1);
+  std::unique_ptr<JobLog> log = Open(disk);
+  log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 500));
+  REQUIRE_OK(log->Commit());
+  log.reset();
+  const std::vector<std::string> files = disk.files();
+  disk.SetCapacity(disk.bytes() + 10);
+  CHECK_STATUS(JobLog::Open(&disk, "log/job-1", {}), absl::StatusCode::kResourceExhausted, "");
+  CHECK(disk.files() == files);
+  disk.SetCapacity(-1);
+  CHECK(Open(disk)->Stored() == std::vector<StoredState>{{kA, Term(1), Position(0)}});
+}
+
 TEST_CASE("JobLog: what a process that died had not synced is synced before it counts",
           "[server][storage]") {
   SimDisk disk(1);
