@@ -213,6 +213,7 @@ ServerAgent::Options Daemon::TableOptions() {
   if (log_ != nullptr) {
     options.stored = [this] {
       log_->ReopenFailed();
+      for (const auto& [log, status] : log_->Unreadable()) log_recovery_->LogFailed(status);
       return log_->Stored();
     };
     options.logs = [this] { return log_->Logs(); };
@@ -262,14 +263,18 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
   };
   CAPSTAN_RETURN_IF_ERROR(disk_.MakeFolder(options.folder));
   log_recovery_ = std::make_unique<LogRecovery>(LogRecovery::Options{
-      .probe = [logs = options.folder,
-                bytes = options.job.segment_bytes_max] { return ProbeSpace(logs, bytes); },
-      .need = [this] { return tables_->NeedOfNewIncarnation(); },
+      .probe =
+          [this, logs = options.folder, segment = options.job.segment_bytes_max] {
+            return ProbeSpace(logs, segment + log_->SpaceAwaited().value_or(0));
+          },
+      .need =
+          [this] { return tables_->NeedOfNewIncarnation(log_->SpaceAwaited().has_value()); },
       .begin_anew = [this] { node_->BeginAnew(); }});
   log_ = std::make_unique<ServerLog>(std::move(options));
   CAPSTAN_RETURN_IF_ERROR(log_->Open());
   for (const auto& [log, status] : log_->Unreadable()) {
     LogError({}, "log {} cannot be read: {}", log, std::string(status.message()));
+    log_recovery_->LogFailed(status);
   }
   LogCollector::Options collecting{.disk = &disk_, .folder = folder + "/logs"};
   absl::ParseDuration(flags_.log_grace, &collecting.grace);  // Checked when the flags were read.

@@ -129,9 +129,9 @@ void ServerAgent::Restarted(const NodeId& node_id, Incarnation incarnation) {
   if (options_.log != nullptr) options_.log->BeginIncarnation(incarnation);
 }
 
-LogRecovery::Need ServerAgent::NeedOfNewIncarnation() const {
+LogRecovery::Need ServerAgent::NeedOfNewIncarnation(bool log_waits) const {
   absl::MutexLock lock(&mutex_);
-  bool failed = false;
+  bool failed = log_waits;
   bool alone = false;  // A job has neither a log nor a replica.
   for (const auto& [job, entry] : entries_) {
     const absl::Status failure = entry.job == nullptr ? entry.failure : entry.job->failure();

@@ -83,8 +83,9 @@ class ServerAgent final : public NodeHandler {
   void Stop();  // Waits for the shard in the making; the rest is not made. Idempotent.
 
   // Whether a log here has failed, and what a new incarnation would cost (LogRecovery::Need): every
-  // job gets back what has a log or a replica elsewhere, nothing else.
-  LogRecovery::Need NeedOfNewIncarnation() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // job gets back what has a log or a replica elsewhere, nothing else. `log_waits`: a log could not
+  // be opened for want of space, and only a new incarnation can register it.
+  LogRecovery::Need NeedOfNewIncarnation(bool log_waits) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void FillRegistration(v1::RegisterRequest& request) override;
   void Registered(const v1::RegisterResponse& response) override;

@@ -476,17 +476,18 @@ TEST_CASE(
   v1::SyncNodeResponse desired = Desired(logged);
   *desired.add_tables() = other;
   node.agent.TakeDesired(desired);
-  CHECK(node.agent.NeedOfNewIncarnation() == LogRecovery::Need::kNone);
+  CHECK(node.agent.NeedOfNewIncarnation(/*log_waits=*/false) == LogRecovery::Need::kNone);
   node.jobs.OnLogFailed("lenet-1", absl::ResourceExhaustedError("wal-1: no space"));
-  CHECK(node.agent.NeedOfNewIncarnation() ==
+  CHECK(node.agent.NeedOfNewIncarnation(/*log_waits=*/false) ==
         (replicas == 0 ? LogRecovery::Need::kLater : LogRecovery::Need::kNow));
   node.agent.TakeDesired(Desired(logged));
-  CHECK(node.agent.NeedOfNewIncarnation() == LogRecovery::Need::kNow);
+  CHECK(node.agent.NeedOfNewIncarnation(/*log_waits=*/false) == LogRecovery::Need::kNow);
 
   v1::RegisterRequest request;
   node.agent.FillRegistration(request);
   CHECK(node.jobs.All().empty());
-  CHECK(node.agent.NeedOfNewIncarnation() == LogRecovery::Need::kNone);
+  CHECK(node.agent.NeedOfNewIncarnation(/*log_waits=*/false) == LogRecovery::Need::kNone);
+  CHECK(node.agent.NeedOfNewIncarnation(/*log_waits=*/true) == LogRecovery::Need::kNow);
 }
 
 }  // namespace

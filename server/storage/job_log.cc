@@ -41,11 +41,11 @@ JobLog::JobLog(Disk* disk, std::string folder, const Options& options)
     : disk_(disk), folder_(std::move(folder)), options_(options), batch_(options.lent_bytes_min) {}
 
 absl::StatusOr<std::unique_ptr<JobLog>> JobLog::Open(Disk* disk, const std::string& folder,
-                                                     const Options& options) {
+                                                     const Options& options, int64_t* copied) {
   auto log = std::unique_ptr<JobLog>(new JobLog(disk, folder, options));
   CAPSTAN_RETURN_IF_ERROR(disk->MakeFolder(folder));
   CAPSTAN_RETURN_IF_ERROR(log->Recover());
-  const absl::Status settled = log->SettleDoubt();
+  const absl::Status settled = log->SettleDoubt(copied);
   if (!settled.ok()) {
     // On a full disk, the segment that was begun would keep space that the next try needs.
     if (log->file_ != nullptr) {
@@ -126,9 +126,10 @@ absl::Status JobLog::RecoverFrom(const std::vector<uint64_t>& numbers) {
   return absl::OkStatus();
 }
 
-absl::Status JobLog::SettleDoubt() {
+absl::Status JobLog::SettleDoubt(int64_t* copied) {
   if (in_doubt_.empty()) return absl::OkStatus();
   for (const uint64_t segment : in_doubt_) CAPSTAN_RETURN_IF_ERROR(AddCopies(segment));
+  if (copied != nullptr) *copied = batch_.bytes();
   CAPSTAN_RETURN_IF_ERROR(WriteBatch());
   for (const uint64_t segment : in_doubt_) index_.RemoveSegment(segment);
   in_doubt_.clear();

@@ -65,10 +65,13 @@ class JobLog {
   };
 
   // Reads what there is in `folder`, which is made if it is missing, and brings what was written
-  // and perhaps not synced by a process that died to the disk. `disk` outlives the log.
-  // Errors: kDataLoss  a file is damaged or missing; names it and the offset. The disk's.
+  // and perhaps not synced by a process that died to the disk. `disk` outlives the log. `copied`,
+  // unless null: the bytes that are copied for that, also if there is no room for them.
+  // Errors: kDataLoss           a file is damaged or missing; names it and the offset.
+  //         kResourceExhausted  the disk is full: nothing has changed. The disk's others.
   static absl::StatusOr<std::unique_ptr<JobLog>> Open(Disk* disk, const std::string& folder,
-                                                      const Options& options);
+                                                      const Options& options,
+                                                      int64_t* copied = nullptr);
   // Removes all of it. A folder that is missing is removed. Errors: the disk's.
   static absl::Status Remove(Disk& disk, const std::string& folder);
 
@@ -120,7 +123,7 @@ class JobLog {
   absl::Status Recover();
   absl::Status RecoverFrom(const std::vector<uint64_t>& numbers);
   // Moves the live frames of the in_doubt_ segments to a new one.
-  absl::Status SettleDoubt();
+  absl::Status SettleDoubt(int64_t* copied);
   absl::Status RemoveUnlisted();
   // Begins a batch if none is: at the end of the last segment, or with the head of a new one.
   void StartBatch();

@@ -109,7 +109,9 @@ absl::StatusOr<std::optional<SegmentContents>> ReadSegment(Disk& disk, const std
   std::string before;
   for (int attempt = 0; attempt < kReadsMax; ++attempt) {
     absl::StatusOr<std::string> file = disk.Read(path, kSegmentReadBytesMax);
-    if (absl::IsNotFound(file.status())) return absl::DataLossError(file.status().message());
+    if (absl::IsNotFound(file.status()) || absl::IsResourceExhausted(file.status())) {
+      return absl::DataLossError(file.status().message());  // It is missing, or far too large.
+    }
     if (!file.ok()) return file.status();
     absl::Status torn;
     absl::StatusOr<std::optional<SegmentContents>> contents =

@@ -1,5 +1,8 @@
 #include "server/storage/server_log.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/observability/log.h"
@@ -51,7 +54,7 @@ absl::Status ServerLog::Open() {
 
 void ServerLog::OpenJob(const std::string& log, Job& job) {
   absl::StatusOr<std::unique_ptr<JobLog>> opened =
-      JobLog::Open(options_.disk, FolderOf(log), options_.job);
+      JobLog::Open(options_.disk, FolderOf(log), options_.job, &job.copied);
   job.failure = opened.status();
   job.log = opened.ok() ? *std::move(opened) : nullptr;
 }
@@ -184,6 +187,21 @@ std::vector<std::pair<std::string, absl::Status>> ServerLog::Unreadable() const 
     if (job->log == nullptr && !job->failure.ok()) unreadable.emplace_back(log, job->failure);
   }
   return unreadable;
+}
+
+std::optional<int64_t> ServerLog::SpaceAwaited() const {
+  std::vector<std::shared_ptr<Job>> jobs;
+  {
+    const absl::MutexLock lock(&mutex_);
+    for (const auto& [log, job] : jobs_) jobs.push_back(job);
+  }
+  std::optional<int64_t> least;
+  for (const auto& job : jobs) {
+    const absl::MutexLock lock(&job->mutex);
+    if (job->log != nullptr || !absl::IsResourceExhausted(job->failure)) continue;
+    least = std::min(least.value_or(job->copied), job->copied);
+  }
+  return least;
 }
 
 absl::Status ServerLog::Read(const JobId& job, const ShardKey& shard,

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,6 +78,9 @@ class ServerLog final : public RecordSink {
   // Logs that could not be read, by their names, and why. Each stays untouched until its job begins
   // a shard anew.
   std::vector<std::pair<std::string, absl::Status>> Unreadable() const;
+  // Bytes that the disk must have free for one of the logs that could not be opened for want of
+  // space; nullopt: there is none. Open and ReopenFailed find them.
+  std::optional<int64_t> SpaceAwaited() const;
 
   // Logs in all that Logs tells of, and bytes of their records: what is beyond goes without.
   static constexpr size_t kLogsToldMax = 1000;
@@ -134,6 +138,7 @@ class ServerLog final : public RecordSink {
     mutable absl::Mutex mutex;
     std::unique_ptr<JobLog> log ABSL_GUARDED_BY(mutex);  // Null: there is none, or see failure.
     absl::Status failure ABSL_GUARDED_BY(mutex);
+    int64_t copied ABSL_GUARDED_BY(mutex) = 0;  // Bytes that opening the log copies.
     // Shards whose last Begin was of rows that were there no more: what follows it counts no more.
     absl::btree_set<ShardKey> gone ABSL_GUARDED_BY(mutex);
     std::string kept ABSL_GUARDED_BY(mutex);  // The newest record since this process started.

@@ -407,6 +407,36 @@ TEST_CASE("ServerLog: a damaged log is named, kept, and gives way to a new one",
   CHECK(f.Stored() == Strings{"job-1/0 2:0", "job-2/0 1:0"});
 }
 
+TEST_CASE("ServerLog: logs that a full disk keeps from being opened wait for space",
+          "[server][storage]") {
+  Fixture f;
+  f.Open();
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+  f.RunTasks();
+  const int64_t first = f.disk.bytes();
+  f.log->Begin("job-2", kA, Term(1), Snapshot(0), nullptr);
+  for (int shard = 1; shard < 50; ++shard) {
+    f.log->Begin("job-2", {kA.table, ShardId(shard)}, Term(1), Snapshot(0), nullptr);
+  }
+  f.RunTasks();
+  CHECK(f.log->SpaceAwaited() == std::nullopt);
+  const int64_t bytes = f.disk.bytes();
+  f.disk.SetCapacity(bytes + 10);
+  f.Open();
+  CHECK(f.log->Stored().empty());
+  REQUIRE(f.log->SpaceAwaited() > 0);
+  CHECK(f.disk.bytes() == bytes);
+  // Room for one of them, then for both.
+  f.disk.SetCapacity(bytes + 2 * first);
+  f.log->ReopenFailed();
+  CHECK(f.log->Stored().size() == 1);
+  CHECK(f.log->SpaceAwaited() > 0);
+  f.disk.SetCapacity(4 * bytes);
+  f.log->ReopenFailed();
+  CHECK(f.log->Stored().size() == 51);
+  CHECK(f.log->SpaceAwaited() == std::nullopt);
+}
+
 TEST_CASE("ServerLog: a queue that the disk does not keep up with fails its job",
           "[server][storage]") {
   Fixture f;
