@@ -129,7 +129,7 @@ bool IsOfTable(const capstan_task* task, int64_t table, int64_t count, bool are_
   if (count >= 0 && (!are_null || count == 0) && TableOf(task, table) != nullptr) return true;
   Tell(absl::StrCat("table ", table, " and ", count, " ", what, are_null ? " of NULL" : "",
                     ", expected 0 to ", capstan_task_table_count(task) - 1,
-                    " and at least 0, and NULL for none alone"),
+                    " and at least 0, and no NULL but for 0 ", what),
        error);
   return false;
 }
