@@ -37,7 +37,7 @@ TOLD = {
     "second task": "Error: this process has started its task already$",
     "wide table": "Error: there is no table 4294967296, or no batch is under way$",
     "null gradient": "Error: table 0 and 1 elements of NULL, expected 0 to 1 and at least 0, and",
-    "null keys": "Error: table 1 and 1 keys of NULL, expected 0 to 1 and at least 0, and NULL for",
+    "null keys": "Error: table 1 and 1 keys of NULL, expected 0 to 1 and at least 0, and no NULL",
     "finished batch": r"Error: iteration \d+: the batch is not the current one",
     "thread": "Error: thread 'helper' uses the job of another thread, expected the one that loops",
     "fork": r"Error: process \d+ was forked from \d+, which has the task: start processes with",
