@@ -338,8 +338,10 @@ class LocalClusterTest(unittest.TestCase):
 
     @unittest.skipIf(importlib.util.find_spec("torch") is None, "PyTorch is missing")
     def test_processes_of_torchs_launcher_become_one_job(self):
+        # Without --redirects and --tee PyTorch 1.13 fails on Python 3.11.
         said = self.without_run(["-m", "torch.distributed.run", "--standalone",
-                                 "--nproc_per_node=2"])
+                                 "--nproc_per_node=2", "--redirects=1", "--tee=1",
+                                 f"--log_dir={self.folder}"])
         self.assertIn("[rank 0] : 0 of 2\n", said)
         self.assertIn("[rank 1] : 1 of 2\n", said)
         self.assertEqual(said.count("SUCCEEDED"), 1)
