@@ -124,8 +124,6 @@ void JobAssignment::SetRouteLocked(const RoutedShard& routed, const Servers& ser
   }
   if (was_primary && !is_primary) {
     state_->tables.at(key).ForgetCaptures();
-    // It may contain pushes that are not committed, and never will be here.
-    state_->snapshots.ShardGone(key, state_->tables);
     state_->EndWaitingForLocked(key, JobState::ReplacedError(key), &effects->ended);
   }
   if (!is_primary) return;

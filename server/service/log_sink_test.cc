@@ -198,31 +198,5 @@ TEST_CASE("Log sink: a log that fails ends what a replica has still to answer", 
   CHECK_STATUS(*ended, absl::StatusCode::kUnavailable, "no space");
 }
 
-TEST_CASE("Log sink: a snapshot that was never committed ends when another server becomes primary",
-          "[server]") {
-  MemoryLog log;
-  const auto job = MakeLoggedJob(&log);
-  TakeRouting(*job, TestRouting(1));
-  log.Sync(*job);
-  v1::PushResponse pushed;
-  job->calls().Push(Detach(PushOf(0, 0, -1, 1.0f, 1)), &pushed, [](const absl::Status&) {});
-  v1::CheckpointOrder order;
-  order.set_checkpoint_id(1);
-  order.add_readers(7);
-  REQUIRE_OK(job->snapshot_calls().Keep(order));
-  v1::RoutingTable routing = TestRouting(2, "server-2", 2);
-  AddReplica(&routing, "server-1", /*in_sync=*/true);
-  job->assignment().SetRouting(routing, {});
-  v1::ReadSnapshotRequest request;
-  request.set_snapshot_id(1);
-  request.set_reader(7);
-  request.mutable_values();
-  v1::ReadSnapshotResponse response;
-  std::optional<absl::Status> ended;
-  job->snapshot_calls().Read(request, &response, [&](const auto& status) { ended = status; });
-  REQUIRE(ended.has_value());
-  CHECK_STATUS(*ended, absl::StatusCode::kAborted, "has left this server");
-}
-
 }  // namespace
 }  // namespace capstan::server
