@@ -103,7 +103,7 @@ void ArtifactPublisher::RemoveLeftInitialWeights() {
     absl::MutexLock lock(&state_->mutex());
     for (const auto& [id, job] : state_->jobs()) {
       const JobEntry* const entry = state_->core().jobs().Find(id);
-      // Those of a job that has run go when its tasks are gone.
+      // The weights of a job that has run are removed when its tasks are gone.
       if (entry != nullptr && entry->ended() && entry->run == nullptr) ended.push_back(job);
     }
   }

@@ -61,12 +61,7 @@ void ServerLog::OpenJob(const std::string& log, Job& job) {
 
 void ServerLog::ReopenFailed() {
   AwaitWritten(nullptr);
-  absl::btree_map<std::string, std::shared_ptr<Job>> jobs;
-  {
-    const absl::MutexLock lock(&mutex_);
-    jobs = jobs_;
-  }
-  for (const auto& [log, job] : jobs) {
+  for (const auto& [log, job] : AllJobs()) {
     const absl::MutexLock lock(&job->mutex);
     if (job->failure.ok()) continue;
     job->log.reset();  // Its files are closed before they are opened again.
@@ -95,14 +90,14 @@ std::shared_ptr<ServerLog::Job> ServerLog::Find(const std::string& log) const {
   return entry == jobs_.end() ? nullptr : entry->second;
 }
 
+absl::btree_map<std::string, std::shared_ptr<ServerLog::Job>> ServerLog::AllJobs() const {
+  const absl::MutexLock lock(&mutex_);
+  return jobs_;
+}
+
 std::vector<v1::StoredShard> ServerLog::Stored() const {
-  absl::btree_map<std::string, std::shared_ptr<Job>> jobs;
-  {
-    const absl::MutexLock lock(&mutex_);
-    jobs = jobs_;
-  }
   std::vector<v1::StoredShard> shards;
-  for (const auto& [log, job] : jobs) {
+  for (const auto& [log, job] : AllJobs()) {
     const absl::MutexLock lock(&job->mutex);
     if (job->log == nullptr) continue;
     for (const StoredState& state : job->log->Stored()) {
@@ -121,13 +116,8 @@ std::vector<v1::StoredShard> ServerLog::Stored() const {
 }
 
 std::vector<ServerLog::LogName> ServerLog::Names() const {
-  absl::btree_map<std::string, std::shared_ptr<Job>> jobs;
-  {
-    const absl::MutexLock lock(&mutex_);
-    jobs = jobs_;
-  }
   std::vector<LogName> names;
-  for (const auto& [log, job] : jobs) {
+  for (const auto& [log, job] : AllJobs()) {
     const std::string unique_id = UniqueIdIn(log);
     if (unique_id.empty() || !IsUniqueId(unique_id)) continue;
     const absl::MutexLock lock(&job->mutex);
@@ -176,13 +166,8 @@ bool ServerLog::IsIdentified(const std::string& name) const {
 }
 
 std::vector<std::pair<std::string, absl::Status>> ServerLog::Unreadable() const {
-  absl::btree_map<std::string, std::shared_ptr<Job>> jobs;
-  {
-    const absl::MutexLock lock(&mutex_);
-    jobs = jobs_;
-  }
   std::vector<std::pair<std::string, absl::Status>> unreadable;
-  for (const auto& [log, job] : jobs) {
+  for (const auto& [log, job] : AllJobs()) {
     const absl::MutexLock lock(&job->mutex);
     if (job->log == nullptr && !job->failure.ok()) unreadable.emplace_back(log, job->failure);
   }
@@ -190,13 +175,8 @@ std::vector<std::pair<std::string, absl::Status>> ServerLog::Unreadable() const 
 }
 
 std::optional<int64_t> ServerLog::SpaceAwaited() const {
-  std::vector<std::shared_ptr<Job>> jobs;
-  {
-    const absl::MutexLock lock(&mutex_);
-    for (const auto& [log, job] : jobs_) jobs.push_back(job);
-  }
   std::optional<int64_t> least;
-  for (const auto& job : jobs) {
+  for (const auto& [log, job] : AllJobs()) {
     const absl::MutexLock lock(&job->mutex);
     if (job->log != nullptr || !absl::IsResourceExhausted(job->failure)) continue;
     least = std::min(least.value_or(job->copied), job->copied);

@@ -146,6 +146,8 @@ class ServerLog final : public RecordSink {
     std::vector<std::shared_ptr<const v1::ShardSnapshot>> lent ABSL_GUARDED_BY(mutex);
   };
   void OpenJob(const std::string& log, Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
+  // The logs by name, as they are now: a job's own mutex is not taken under that of the server.
+  absl::btree_map<std::string, std::shared_ptr<Job>> AllJobs() const ABSL_LOCKS_EXCLUDED(mutex_);
   // One job in a group: the last position of each shard.
   using Reached = absl::btree_map<ShardKey, std::pair<Term, Position>>;
 
