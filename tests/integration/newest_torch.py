@@ -1,9 +1,10 @@
-"""Runs the tests of the Python package with the newest PyTorch that pip finds, some 3 GB.
+"""Runs the tests of the Python package with the newest PyTorch and JAX that pip finds, some 3 GB.
 
     bazel run //tests/integration:newest_torch [-- --environment=FOLDER] [--only=torch_test]
 
-The tests that ./test runs use Debian's PyTorch 1.13, the oldest one that the package supports.
-Prints the version and a line for each test; exits with 1 if one fails.
+The tests that ./test runs use Debian's PyTorch 1.13, the oldest one that the package supports, and
+skip the example with JAX, which Debian does not have. Prints the versions and a line for each test;
+exits with 1 if one fails.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 import cluster
 
 TESTS = ("torch_test", "torch_cases_test", "examples_test")
-PACKAGES = ("torch", "numpy")
+PACKAGES = ("torch", "jax", "numpy")
 
 
 def install(folder):
@@ -49,8 +50,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="capstan-torch-") as temporary:
         folder = (arguments.environment or pathlib.Path(temporary) / "venv").absolute()
         python = install(folder)
-        subprocess.run([python, "-c", "import torch; print('PyTorch', torch.__version__)"],
-                       check=True)
+        subprocess.run([python, "-c", "import jax, torch; "
+                        "print('PyTorch', torch.__version__, 'JAX', jax.__version__)"], check=True)
         tests = [arguments.only] if arguments.only else TESTS
         return 0 if all([passes(python, name) for name in tests]) else 1
 
