@@ -7,6 +7,7 @@
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/shard_file.h"
 #include "common/status/status_macros.h"
+#include "common/storage/write_durably.h"
 #include "scheduler/core/epoch_plan.h"
 #include "scheduler/core/placement.h"
 #include "scheduler/job_checkpoint.h"
@@ -21,10 +22,6 @@ static_assert(std::endian::native == std::endian::little,
 constexpr CheckpointId kInitialId{1};
 // The assumed number of servers of a job that uses all servers. Tables are cut for that number.
 constexpr int kServersAssumed = 4;
-
-std::string FolderOf(const std::string& checkpoint) {
-  return std::filesystem::path(checkpoint).parent_path().string();
-}
 
 // Returns the snapshot of a shard without updates. `table` is empty if it has rows.
 v1::ShardSnapshot SnapshotOf(const std::vector<float>& table, const Range& elements) {

@@ -24,6 +24,7 @@
 #include "common/status/status_macros.h"
 #include "common/storage/allowed_paths.h"
 #include "common/storage/descriptor.h"
+#include "common/storage/file_bytes.h"
 #include "common/storage/path_access.h"
 #include "common/time/duration_text.h"
 #include "scheduler/job_check.pb.h"
@@ -75,16 +76,8 @@ absl::Status ConfineMyself(const JobCheckRequest& request) {
   return ConfinePaths(std::move(allowed));
 }
 
-bool WriteAll(const void* bytes, size_t count) {
-  const char* from = static_cast<const char*>(bytes);
-  while (count > 0) {
-    const ssize_t written = write(STDOUT_FILENO, from, count);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    from += written;
-    count -= static_cast<size_t>(written);
-  }
-  return true;
+bool WriteOut(const void* bytes, size_t count) {
+  return WriteAll(STDOUT_FILENO, {static_cast<const char*>(bytes), count});
 }
 
 JobCheckAnswer AnswerOf(const JobCheck& check) {
@@ -262,14 +255,7 @@ Received ReadCheck(Answer& answer, int64_t memory_bytes, JobCheck* check) {
 // A file in memory, to be read from its begin.
 absl::StatusOr<Descriptor> FileOf(const std::string& bytes) {
   Descriptor file(memfd_create("capstan-job-check", MFD_CLOEXEC));
-  size_t done = 0;
-  while (file.ok() && done < bytes.size()) {
-    const ssize_t written = write(file.get(), bytes.data() + done, bytes.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;
-    done += static_cast<size_t>(written);
-  }
-  if (file.ok() && done == bytes.size() && lseek(file.get(), 0, SEEK_SET) == 0) return file;
+  if (file.ok() && WriteAllAt(file.get(), 0, bytes)) return file;
   return absl::UnavailableError(
       absl::StrCat("checking a job: no file in memory: ", std::strerror(errno)));
 }
@@ -331,9 +317,9 @@ int RunJobCheck() {
   const JobCheck check = CheckJob(request.spec());
   const std::string message = AnswerOf(check).SerializeAsString();
   const uint64_t bytes = message.size();
-  bool written = WriteAll(&bytes, sizeof bytes) && WriteAll(message.data(), message.size());
+  bool written = WriteOut(&bytes, sizeof bytes) && WriteOut(message.data(), message.size());
   for (const std::vector<float>& values : check.initial_values) {
-    written = written && WriteAll(values.data(), values.size() * sizeof(float));
+    written = written && WriteOut(values.data(), values.size() * sizeof(float));
   }
   return written ? 0 : kExitNoAnswer;
 }

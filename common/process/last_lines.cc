@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,7 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/observability/utf8.h"
+#include "common/storage/descriptor.h"
+#include "common/storage/file_bytes.h"
 
 namespace capstan {
 namespace {
@@ -22,27 +24,15 @@ absl::Status Failed(const std::string& path, int error) {
 
 // Returns the last `bytes_max` bytes of the file, or all of them.
 absl::StatusOr<std::string> ReadTail(const std::string& path, int64_t bytes_max) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Failed(path, errno);
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.ok()) return Failed(path, errno);
   struct stat info {};
-  fstat(fd, &info);
-  int64_t offset = std::max<int64_t>(0, info.st_size - bytes_max);
+  fstat(file.get(), &info);
   std::string tail(static_cast<size_t>(std::min<int64_t>(info.st_size, bytes_max)), '\0');
-  size_t done = 0;
-  while (done < tail.size()) {
-    const ssize_t n = pread(fd, tail.data() + done, tail.size() - done, offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int error = errno;
-      close(fd);
-      return Failed(path, error);
-    }
-    if (n == 0) break;  // The file was cut short meanwhile.
-    done += static_cast<size_t>(n);
-    offset += n;
-  }
-  close(fd);
-  tail.resize(done);
+  const int64_t begin = info.st_size - static_cast<int64_t>(tail.size());
+  const int64_t got = ReadAt(file.get(), begin, absl::MakeSpan(tail));
+  if (got < 0) return Failed(path, errno);
+  tail.resize(static_cast<size_t>(got));  // Fewer, if the file was cut short meanwhile.
   return tail;
 }
 

@@ -12,17 +12,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
 #include "common/storage/disk_error.h"
+#include "common/storage/file_bytes.h"
 #include "common/storage/path_access.h"
 #include "common/storage/private_files.h"
 #include "common/storage/regular_file.h"
+#include "common/storage/write_durably.h"
 
 namespace capstan {
 namespace {
 
-constexpr size_t kTransferBytesMax = size_t{1} << 30;  // Linux moves at most 2 GiB - 4 KiB a call.
 constexpr size_t kStartBytes = 1 << 20;
 constexpr int kCreateTriesMax = 10;  // While others make files of the same name.
 
@@ -110,27 +112,11 @@ absl::StatusOr<RegularFile> OpenToRead(const std::string& path) {
 absl::StatusOr<std::string> ReadFrom(int fd, const std::string& path, int64_t begin,
                                      int64_t count) {
   std::string bytes(static_cast<size_t>(count), '\0');
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t got =
-        pread(fd, bytes.data() + done, std::min(bytes.size() - done, kTransferBytesMax),
-              begin + static_cast<int64_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return DiskError("read", path);
-    if (got == 0) {
-      return absl::DataLossError(absl::StrCat(path, " ends at byte ",
-                                              begin + static_cast<int64_t>(done), ", expected ",
-                                              begin + count, " bytes"));
-    }
-    done += static_cast<size_t>(got);
-  }
-  return bytes;
-}
-
-std::string ParentOf(const std::string& path) {
-  const size_t slash = path.find_last_of('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
+  const int64_t got = ReadAt(fd, begin, absl::MakeSpan(bytes));
+  if (got < 0) return DiskError("read", path);
+  if (got == count) return bytes;
+  return absl::DataLossError(
+      absl::StrCat(path, " ends at byte ", begin + got, ", expected ", begin + count, " bytes"));
 }
 
 bool IsFolder(const std::string& path) {
@@ -173,7 +159,7 @@ absl::Status PosixDisk::Remove(const std::string& path) {
 
 absl::Status PosixDisk::MakeFolder(const std::string& path) {
   if (path.empty() || path == "/") return absl::OkStatus();
-  const std::string parent = ParentOf(path);
+  const std::string parent = FolderOf(path);
   if (!IsFolder(path)) {
     if (parent != ".") CAPSTAN_RETURN_IF_ERROR(MakeFolder(parent));
     if (MakeOneFolder(path, kPrivateFolderMode) != 0 && errno != EEXIST) {

@@ -2,11 +2,11 @@
 
 #include <errno.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/storage/file_bytes.h"
 #include "common/storage/path_access.h"
 
 namespace capstan {
@@ -66,16 +66,9 @@ absl::StatusOr<RegularFile> OpenRegularFile(const std::string& path) {
 
 absl::StatusOr<size_t> ReadFileAt(const RegularFile& file, absl::string_view path, int64_t offset,
                                   absl::Span<char> room) {
-  size_t filled = 0;
-  while (filled < room.size()) {
-    const ssize_t got = pread(file.fd.get(), room.data() + filled, room.size() - filled,
-                              offset + static_cast<int64_t>(filled));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ReadError(path, errno);
-    if (got == 0) break;
-    filled += static_cast<size_t>(got);
-  }
-  return filled;
+  const int64_t got = ReadAt(file.fd.get(), offset, room);
+  if (got < 0) return ReadError(path, errno);
+  return static_cast<size_t>(got);
 }
 
 absl::string_view KindOfFile(mode_t mode) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/storage/disk_error.h"
+#include "common/storage/file_bytes.h"
 #include "common/storage/path_access.h"
 #include "common/storage/private_files.h"
 
@@ -45,12 +46,7 @@ absl::Status ReplaceFile(const std::string& path, absl::string_view contents) {
     RemovePath(file.path);
     return status;
   };
-  while (!contents.empty()) {
-    const ssize_t written = write(file.fd.get(), contents.data(), contents.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return failed();
-    contents.remove_prefix(static_cast<size_t>(written));
-  }
+  if (!WriteAll(file.fd.get(), contents)) return failed();
   return RenamePath(file.path, path) == 0 ? absl::OkStatus() : failed();
 }
 

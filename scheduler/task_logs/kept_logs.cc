@@ -15,9 +15,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
 #include "common/storage/disk_error.h"
+#include "common/storage/file_bytes.h"
 #include "common/storage/private_files.h"
 
 namespace capstan::scheduler {
@@ -57,35 +59,18 @@ absl::Status AppendTo(const std::string& path, int64_t bytes_before, const std::
   const Descriptor file(
       open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, kPrivateFileMode));
   if (!file.ok()) return DiskError("open", path);
-  size_t done = 0;
-  while (done < data.size()) {
-    const ssize_t n = pwrite(file.get(), data.data() + done, data.size() - done,
-                             bytes_before + static_cast<int64_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const absl::Status status = DiskError("write", path);
-      if (ftruncate(file.get(), bytes_before) != 0) return DiskError("cut", path);
-      return status;
-    }
-    done += static_cast<size_t>(n);
-  }
-  return absl::OkStatus();
+  if (WriteAllAt(file.get(), bytes_before, data)) return absl::OkStatus();
+  const absl::Status status = DiskError("write", path);
+  return ftruncate(file.get(), bytes_before) == 0 ? status : DiskError("cut", path);
 }
 
 absl::StatusOr<std::string> ReadFrom(const std::string& path, int64_t begin, int64_t bytes) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file.ok()) return DiskError("open", path);
   std::string data(static_cast<size_t>(bytes), '\0');
-  size_t done = 0;
-  while (done < data.size()) {
-    const ssize_t n = pread(file.get(), data.data() + done, data.size() - done,
-                            begin + static_cast<int64_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return DiskError("read", path);
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  data.resize(done);
+  const int64_t got = ReadAt(file.get(), begin, absl::MakeSpan(data));
+  if (got < 0) return DiskError("read", path);
+  data.resize(static_cast<size_t>(got));
   return data;
 }
 

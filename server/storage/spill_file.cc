@@ -1,6 +1,5 @@
 #include "server/storage/spill_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "common/storage/disk_error.h"
+#include "common/storage/file_bytes.h"
 
 namespace capstan::server {
 namespace {
@@ -65,14 +65,8 @@ void SpillFile::Discard(absl::Span<const uint32_t> segments) {
 }
 
 absl::Status SpillFile::Write(uint32_t segment, size_t at, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = pwrite(fd_.get(), bytes.data(), bytes.size(), OffsetOf(segment, at));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failed("write", folder_);
-    bytes.remove_prefix(static_cast<size_t>(written));
-    at += static_cast<size_t>(written);
-  }
-  return absl::OkStatus();
+  if (WriteAllAt(fd_.get(), OffsetOf(segment, at), bytes)) return absl::OkStatus();
+  return Failed("write", folder_);
 }
 
 bool SpillFile::ReadIfCached(const Piece& piece, char* to) const {
@@ -85,15 +79,11 @@ bool SpillFile::ReadIfCached(const Piece& piece, char* to) const {
 }
 
 absl::Status SpillFile::ReadAll(const Piece& piece, char* to) const {
-  for (size_t done = 0; done < piece.bytes;) {
-    const ssize_t got =
-        pread(fd_.get(), to + done, piece.bytes - done, OffsetOf(piece.segment, piece.at + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Failed("read", folder_);
-    if (got == 0) return absl::DataLossError(absl::StrCat("rows in ", folder_, " are gone"));
-    done += static_cast<size_t>(got);
-  }
-  return absl::OkStatus();
+  const int64_t got =
+      ReadAt(fd_.get(), OffsetOf(piece.segment, piece.at), absl::MakeSpan(to, piece.bytes));
+  if (got < 0) return Failed("read", folder_);
+  if (got == static_cast<int64_t>(piece.bytes)) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("rows in ", folder_, " are gone"));
 }
 
 absl::Status SpillFile::Read(absl::Span<const Piece> pieces, const Take& take) const {

@@ -11,10 +11,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/net/call_gate.h"
 #include "common/net/grpc_status.h"
 #include "common/security/job_access.h"
 #include "common/status/status_macros.h"
+#include "common/storage/file_bytes.h"
 #include "worker/daemon/task_files.h"
 
 namespace capstan::worker {
@@ -51,17 +53,10 @@ absl::StatusOr<Part> ReadPart(int fd, const std::string& path, int64_t offset, i
   const int64_t begin = offset >= 0 ? std::min(offset, size) : size + std::max(offset, -size);
   Part part;
   part.data.resize(static_cast<size_t>(std::min(bytes_max, size - begin)));
-  size_t done = 0;
-  while (done < part.data.size()) {
-    const ssize_t n = pread(fd, part.data.data() + done, part.data.size() - done,
-                            begin + static_cast<int64_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Failed(path, errno);
-    if (n == 0) break;  // The file was truncated meanwhile.
-    done += static_cast<size_t>(n);
-  }
-  part.data.resize(done);
-  part.next_offset = begin + static_cast<int64_t>(done);
+  const int64_t got = ReadAt(fd, begin, absl::MakeSpan(part.data));
+  if (got < 0) return Failed(path, errno);
+  part.data.resize(static_cast<size_t>(got));  // Fewer, if the file was truncated meanwhile.
+  part.next_offset = begin + got;
   part.at_end = part.next_offset >= size;
   return part;
 }

@@ -6,18 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
+#include "common/storage/write_durably.h"
 
 namespace capstan {
 namespace {
 
 constexpr size_t kSectorBytes = 512;
 constexpr int kSectorSizes = 4;  // kAnySectors also uses 1/2, 1/4 and 1/8 of a sector.
-
-std::string ParentOf(const std::string& path) {
-  const size_t slash = path.find_last_of('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
 
 absl::Status NoSuch(absl::string_view what, const std::string& path) {
   return absl::NotFoundError(absl::StrCat("cannot ", what, " ", path, ": no such file or folder"));
@@ -88,7 +83,7 @@ void SimDisk::ChangeLocked(const std::string& folder, NameChange change) {
 absl::StatusOr<std::unique_ptr<WritableFile>> SimDisk::Create(const std::string& path) {
   const absl::MutexLock lock(&mutex_);
   CAPSTAN_RETURN_IF_ERROR(StepLocked("create", path));
-  const std::string folder = ParentOf(path);
+  const std::string folder = FolderOf(path);
   if (!folders_.contains(folder)) return NoSuch("create", path);
   if (folders_.contains(path)) return Failed("create", path, "it is a folder");
   if (DueLocked(Fault::kWriteError, rates_.write_error)) {
@@ -194,12 +189,12 @@ absl::Status SimDisk::Rename(const std::string& from, const std::string& to) {
   CAPSTAN_RETURN_IF_ERROR(StepLocked("rename", from));
   const auto entry = cached_.find(from);
   if (entry == cached_.end()) return NoSuch("rename", from);
-  if (ParentOf(from) != ParentOf(to)) return Failed("rename", from, "another folder");
+  if (FolderOf(from) != FolderOf(to)) return Failed("rename", from, "another folder");
   if (DueLocked(Fault::kWriteError, rates_.write_error)) {
     return Failed("rename", from, kInputOutput);
   }
   const FilePtr file = entry->second;
-  ChangeLocked(ParentOf(from), {{from, nullptr}, {to, file}});
+  ChangeLocked(FolderOf(from), {{from, nullptr}, {to, file}});
   return absl::OkStatus();
 }
 
@@ -225,7 +220,7 @@ absl::Status SimDisk::Remove(const std::string& path) {
   if (DueLocked(Fault::kWriteError, rates_.write_error)) {
     return Failed("remove", path, kInputOutput);
   }
-  ChangeLocked(ParentOf(path), {{path, nullptr}});
+  ChangeLocked(FolderOf(path), {{path, nullptr}});
   return absl::OkStatus();
 }
 
@@ -234,7 +229,7 @@ absl::Status SimDisk::MakeFolder(const std::string& path) {
   CAPSTAN_RETURN_IF_ERROR(StepLocked("make the folder", path));
   std::vector<std::string> chain;
   for (std::string folder = path; !folder.empty() && folder != "/" && folder != ".";
-       folder = ParentOf(folder)) {
+       folder = FolderOf(folder)) {
     if (cached_.contains(folder)) return Failed("make the folder", folder, "it is a file");
     chain.push_back(folder);
   }
@@ -270,7 +265,7 @@ absl::StatusOr<std::vector<std::string>> SimDisk::List(const std::string& path) 
   if (DueLocked(Fault::kReadError, rates_.read_error)) return Failed("list", path, kInputOutput);
   std::vector<std::string> names;
   const auto add = [&](const std::string& name) {
-    if (name != path && ParentOf(name) == path) {
+    if (name != path && FolderOf(name) == path) {
       names.push_back(name.substr(name.find_last_of('/') + 1));
     }
   };

@@ -17,6 +17,8 @@
 #include "absl/strings/string_view.h"
 #include "common/status/status_macros.h"
 #include "common/storage/descriptor.h"
+#include "common/storage/file_bytes.h"
+#include "common/storage/write_durably.h"
 #include "common/tensor/durable_file.h"
 
 namespace capstan::cli {
@@ -36,11 +38,6 @@ absl::StatusOr<std::string> WithoutSlashes(std::string path) {
   if (!name.empty() && name != "." && name != "..") return path;
   return absl::InvalidArgumentError(
       absl::StrCat("folder: \"", path, "\", expected a path that ends in the name of a folder"));
-}
-
-std::string ParentOf(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
 }
 
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder) {
@@ -77,8 +74,8 @@ absl::StatusOr<Found> Look(const std::string& path) {
 absl::StatusOr<Found> LookAndCheck(const std::string& path, absl::Span<const std::string> names,
                                    IfFolderExists if_exists) {
   CAPSTAN_ASSIGN_OR_RETURN(const Found found, Look(path));
-  if (access(ParentOf(path).c_str(), W_OK | X_OK) != 0) {
-    return SystemError("make a folder in", ParentOf(path));
+  if (access(FolderOf(path).c_str(), W_OK | X_OK) != 0) {
+    return SystemError("make a folder in", FolderOf(path));
   }
   if (found != Found::kFullFolder) return found;
   if (if_exists == IfFolderExists::kRefuse) {
@@ -98,13 +95,7 @@ absl::Status WriteNew(const std::string& path, const FolderFile& file) {
   const Descriptor fd(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.ok()) return SystemError("create", path);
-  absl::string_view rest = file.content;
-  while (!rest.empty()) {
-    const ssize_t written = write(fd.get(), rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError("write", path);
-    rest.remove_prefix(static_cast<size_t>(written));
-  }
+  if (!WriteAll(fd.get(), file.content)) return SystemError("write", path);
   if (fchmod(fd.get(), file.mode) != 0) return SystemError("set the mode of", path);
   if (fsync(fd.get()) != 0) return SystemError("sync", path);
   return absl::OkStatus();
@@ -197,7 +188,7 @@ absl::StatusOr<std::string> PublishFolder(const std::string& path,
     }
     staged.Keep();
   }
-  CAPSTAN_RETURN_IF_ERROR(SyncDirectory(ParentOf(plain)));
+  CAPSTAN_RETURN_IF_ERROR(SyncDirectory(FolderOf(plain)));
   return former;
 }
 

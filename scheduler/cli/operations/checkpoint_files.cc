@@ -9,6 +9,7 @@
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/manifest.h"
 #include "common/status/status_macros.h"
+#include "common/storage/write_durably.h"
 
 namespace capstan::cli {
 namespace {
@@ -49,10 +50,6 @@ std::string Absolute(const std::string& folder) {
   std::string text = (error ? std::filesystem::path(folder) : path).lexically_normal().string();
   while (text.size() > 1 && text.back() == '/') text.pop_back();
   return text;
-}
-
-std::string ParentOf(const std::string& path) {
-  return std::filesystem::path(path).parent_path().string();
 }
 
 // Returns the entry of the checkpoint at `path`; nullopt if it has no manifest.
@@ -109,7 +106,7 @@ absl::StatusOr<RestoreSource> FindRestoreSource(Disk& disk, const std::string& f
   absl::StatusOr<v1::CheckpointManifest> manifest = VerifyCheckpoint(disk, path);
   if (manifest.ok()) return RestoreSource{.path = path, .manifest = *std::move(manifest)};
   if (!absl::IsDataLoss(manifest.status())) return manifest.status();
-  const absl::StatusOr<FoundCheckpoint> beside = NewestComplete(disk, ParentOf(path));
+  const absl::StatusOr<FoundCheckpoint> beside = NewestComplete(disk, FolderOf(path));
   return absl::DataLossError(absl::StrCat(
       "the checkpoint is damaged: ", manifest.status().message(),
       beside.ok() ? absl::StrCat("\nThe newest whole one beside it: ", beside->path) : ""));
