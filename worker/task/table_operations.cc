@@ -185,25 +185,30 @@ TableOperations::Operation* TableOperations::Await(int64_t number) {
 }
 
 std::string TableOperations::AwaitResult(Operation& operation, Instant deadline) {
-  const auto has_result = [&operation] { return operation.result.has_value(); };
   {
     absl::MutexLock lock(&mutex_);
-    if (has_result()) return "";
-    if (state_ != State::kClosed) ++waiting_;
-    if (state_ == State::kClosed) {  // End is about to write the result.
-      const absl::Duration left = std::max(deadline - clock_.Now(), absl::ZeroDuration());
-      const bool written = mutex_.AwaitWithTimeout(absl::Condition(&has_result), left);
-      return written ? "" : "the run of the program ends";
-    }
+    if (operation.result.has_value()) return "";
+    if (state_ == State::kClosed) return AwaitEnd(operation, deadline);
+    ++waiting_;
   }
   const auto result = client_->WaitUntil(operation.op, deadline);
-  std::string text = result.has_value() ? "" : client_->TextOf(operation.op);
+  const std::string text = result.has_value() ? "" : client_->TextOf(operation.op);
   if (result.has_value() && progress_ != nullptr) progress_("operations", 1);
   absl::MutexLock lock(&mutex_);
   --waiting_;
-  if (result.has_value()) operation.result = result->status();
-  if (!result.has_value() && text.empty()) text = "the run of the program ends";
-  return text;
+  if (result.has_value()) {
+    operation.result = result->status();
+    return "";
+  }
+  if (state_ == State::kClosed) return AwaitEnd(operation, deadline);
+  return text.empty() ? "it has ended just now" : text;
+}
+
+std::string TableOperations::AwaitEnd(const Operation& operation, Instant deadline) {
+  const auto has_result = [&operation] { return operation.result.has_value(); };
+  const absl::Duration left = std::max(deadline - clock_.Now(), absl::ZeroDuration());
+  const bool written = mutex_.AwaitWithTimeout(absl::Condition(&has_result), left);
+  return written ? "" : "the run of the program ends";
 }
 
 void TableOperations::CopyRows(const Operation& operation) const {

@@ -108,6 +108,9 @@ class TableOperations {
   Operation* Await(int64_t number);  // It is the caller's until it is erased, or not awaited.
   // Waits for the result. Returns why it has none yet, else nothing.
   std::string AwaitResult(Operation& operation, Instant deadline);
+  // Same, once the run is over: End is about to write the result.
+  std::string AwaitEnd(const Operation& operation, Instant deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CopyRows(const Operation& operation) const;
   std::string NameOf(int table) const;
 

@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/net/grpc_server.h"
 #include "common/testing/status_matchers.h"
+#include "common/time/clock.h"
 #include "proto/parameter_server.grpc.pb.h"
 
 namespace capstan::worker {
@@ -102,6 +103,30 @@ class AddingServer final : public v1::ParameterServer::Service {
   bool refuse_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+// The client's clock. It tells when a thread is within the client: there it asks for the time.
+class WatchedClock final : public Clock {
+ public:
+  Instant Now() const override {
+    absl::MutexLock lock(&mutex_);
+    asked_ = asked_ || std::this_thread::get_id() == watched_;
+    return clock_.Now();
+  }
+  void WatchThisThread() {
+    absl::MutexLock lock(&mutex_);
+    watched_ = std::this_thread::get_id();
+  }
+  void AwaitWatched() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&asked_));
+  }
+
+ private:
+  const SteadyClock clock_;
+  mutable absl::Mutex mutex_;
+  std::thread::id watched_ ABSL_GUARDED_BY(mutex_);
+  mutable bool asked_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
 std::vector<v1::TableSpec> Tables() {
   std::vector<v1::TableSpec> tables(2);
   tables[0].set_name("w");
@@ -139,7 +164,7 @@ struct Fixture {
     return waited.status;
   }
 
-  SteadyClock clock;
+  WatchedClock clock;
   AddingServer fake;
   std::unique_ptr<GrpcServer> server;
   PushPullClient client{
@@ -274,7 +299,11 @@ TEST_CASE("TableOperations: the end of the run ends every wait") {
   REQUIRE_OK(pull);
   f.fake.AwaitPull();
   TableOperations::Waited waited;
-  std::thread program([&] { waited = f.tables.Wait(*pull, kLong); });
+  std::thread program([&] {
+    f.clock.WatchThisThread();
+    waited = f.tables.Wait(*pull, kLong);
+  });
+  f.clock.AwaitWatched();
   f.tables.End();
   program.join();
   CHECK(waited.ended);
