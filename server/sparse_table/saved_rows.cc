@@ -53,7 +53,6 @@ void SavedRows::Add(const std::vector<SparseRows::Row>& rows) {
     counts.Add(&row.count);
     stamps.Add(&row.stamp);
   }
-  count_ += static_cast<int64_t>(rows.size());
 }
 
 int64_t SavedRows::bytes() const {

@@ -24,13 +24,11 @@ class SavedRows {
   explicit SavedRows(const SparseRows& rows) : rows_(rows) {}  // They are saved from these rows.
 
   void Add(const std::vector<SparseRows::Row>& rows);  // Ordered by place.
-  int64_t count() const { return count_; }
   int64_t bytes() const;
   void MoveTo(v1::ShardSnapshot* snapshot);
 
  private:
   const SparseRows& rows_;
-  int64_t count_ = 0;
   std::string keys_;
   std::string weights_;
   std::string state_;

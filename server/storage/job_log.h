@@ -94,7 +94,6 @@ class JobLog {
 
   // Makes the batch durable. Errors: the disk's, and from then on the same one always.
   absl::Status Commit();
-  const absl::Status& failure() const { return failure_; }
 
   std::vector<StoredState> Stored() const;  // The durable content, ordered by shard.
 
