@@ -1,7 +1,6 @@
 #include "scheduler/initial_checkpoint.h"
 
 #include <bit>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
