@@ -91,7 +91,8 @@ class Gradient {
                       const std::shared_ptr<const worker::HalfArrays>& halves) const {
     worker::SendMessage message{.request = {.kind = worker::OpKind::kPush}};
     message.shards.push_back({.key = {TableId(0), ShardId(0)}, .elements = {begin, end}});
-    return Encode(worker::EncodePush({.job = "job"}, message, floats_, formats_, {}, {}, halves))
+    const worker::PushArrays arrays(floats_);
+    return Encode(worker::EncodePush({.job = "job"}, message, arrays, formats_, {}, {}, halves))
         .size();
   }
 
