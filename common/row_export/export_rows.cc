@@ -94,9 +94,12 @@ absl::StatusOr<TableRows> ExportRows(const TableScan::Options& options, const v1
                      .count = scanned.rows,
                      .bucket_versions = std::move(scanned.versions),
                      .bucket_timelines = std::move(scanned.timelines)};
+  // Both files are complete before one is in its place: a full disk leaves none of them.
   if (removed.has_value()) {
-    CAPSTAN_ASSIGN_OR_RETURN(exported.removed, removed->Finish());
+    CAPSTAN_ASSIGN_OR_RETURN(exported.removed, removed->Complete());
   }
+  CAPSTAN_RETURN_IF_ERROR(file.Complete());
+  if (removed.has_value()) CAPSTAN_RETURN_IF_ERROR(removed->Finish());
   CAPSTAN_RETURN_IF_ERROR(file.Finish());
   return exported;
 }

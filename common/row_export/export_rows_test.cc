@@ -1,7 +1,10 @@
 #include "common/row_export/export_rows.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -123,6 +126,31 @@ TEST_CASE("Export of rows: a delta has what changed since, and who has left", "[
   }
   REQUIRE_OK_AND_ASSIGN(const std::vector<std::string> files, ModelFilesIn(delta));
   CHECK(files.size() == (leave ? 4 : 3));
+}
+
+TEST_CASE("Export of rows: a delta that does not fit leaves neither of its files", "[common]") {
+  FakeRowSource source(2, 4);
+  source.mutable_table().mutable_sparse()->set_rows_max(1000);
+  source.Put(5000);
+  const std::string whole = TestPath("small"), delta = TestPath("full");
+  REQUIRE_OK_AND_ASSIGN(const TableRows rows, Export(source, whole));
+  REQUIRE_OK_AND_ASSIGN(const EarlierExport earlier, Earlier(source, whole, rows));
+  source.Advance();
+  source.Erase(5000);
+  for (uint64_t key = 0; key < 1000; ++key) source.Put(key);
+  rlimit before;
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  // The removed key fits, and the rows and their keys do, but not in one file.
+  const rlimit small = {.rlim_cur = 20'000, .rlim_max = before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const absl::Status status =
+      ExportRows(Reader(), source.table(), source.routing, delta, source.clock, source, &earlier)
+          .status();
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, old_handler);
+  CHECK_FALSE(status.ok());
+  CHECK(std::distance(std::filesystem::directory_iterator(delta), {}) == 0);
 }
 
 TEST_CASE("Export of rows: everything may have left, or nothing changed", "[common]") {

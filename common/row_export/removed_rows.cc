@@ -49,12 +49,11 @@ absl::Status RemovedRows::Flush() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> RemovedRows::Finish() {
+absl::StatusOr<int64_t> RemovedRows::Complete() {
   while (earlier_.key().has_value()) CAPSTAN_RETURN_IF_ERROR(Remove());
   CAPSTAN_RETURN_IF_ERROR(Flush());
-  const int64_t rows = file_.rows();
-  CAPSTAN_RETURN_IF_ERROR(file_.Finish());
-  return rows;
+  CAPSTAN_RETURN_IF_ERROR(file_.Complete());
+  return file_.rows();
 }
 
 }  // namespace capstan

@@ -28,8 +28,11 @@ class RemovedRows {
   // All keys that are there from those told before on up to the last of these; each list ascends by
   // hash, none is in both. Errors: those of RowKeyReader and RowFileWriter.
   absl::Status Pass(absl::Span<const uint64_t> changed, absl::Span<const uint64_t> unchanged);
-  // There are no more keys. Returns how many are no more there. Errors: as Pass.
-  absl::StatusOr<int64_t> Finish();
+  // There are no more keys. Completes the file beside `path`, and returns how many keys are no more
+  // there. Errors: as Pass.
+  absl::StatusOr<int64_t> Complete();
+  // Puts the file in its place. REQUIRES: Complete has returned. Errors: those of RowFileWriter.
+  absl::Status Finish() { return file_.Finish(); }
 
  private:
   RemovedRows(RowKeyReader earlier, RowFileWriter file)

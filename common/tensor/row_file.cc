@@ -87,10 +87,15 @@ absl::Status RowFileWriter::Add(absl::Span<const uint64_t> keys, absl::Span<cons
   return absl::OkStatus();
 }
 
-absl::Status RowFileWriter::Finish() {
+absl::Status RowFileWriter::Complete() {
+  if (row_bytes_ == nullptr) return absl::OkStatus();
   CAPSTAN_RETURN_IF_ERROR(file_->AppendFrom(*row_bytes_));
   row_bytes_.reset();
-  CAPSTAN_RETURN_IF_ERROR(file_->Overwrite(0, PaddedHeader(rows_, dim_)));
+  return file_->Overwrite(0, PaddedHeader(rows_, dim_));
+}
+
+absl::Status RowFileWriter::Finish() {
+  CAPSTAN_RETURN_IF_ERROR(Complete());
   return file_->Commit();
 }
 

@@ -41,7 +41,10 @@ class RowFileWriter {
 
   // Any number of rows; `rows` [keys, dim]. Errors: also kInvalidArgument  they do not fit.
   absl::Status Add(absl::Span<const uint64_t> keys, absl::Span<const float> rows);
-  // Puts the file in its place. REQUIRES: called once, last of all.
+  // Writes what the file still lacks; `path` stays as it was. Its owner calls it before Finish if
+  // other files are to be complete before this one is in its place. REQUIRES: no Add follows.
+  absl::Status Complete();
+  // Puts the file, completed if it was not, in its place. REQUIRES: called once, last of all.
   absl::Status Finish();
 
   int64_t rows() const { return rows_; }
@@ -54,7 +57,7 @@ class RowFileWriter {
   int64_t dim_;
   int64_t rows_ = 0;
   std::unique_ptr<DurableFile> file_;       // Header and keys, in the end the rows.
-  std::unique_ptr<DurableFile> row_bytes_;  // Never committed.
+  std::unique_ptr<DurableFile> row_bytes_;  // Never committed. Null: the file is complete.
 };
 
 }  // namespace capstan
