@@ -196,8 +196,9 @@ absl::StatusOr<SpawnOptions> TaskSupervisor::ProgramOf(const TaskName& task,
   options.program = "/usr/bin/env";  // Finds it on PATH.
   options.name = "env";
   options.args = {"--"};
-  if (program.command_size() > 0 && absl::StrContains(program.command(0), '=')) {
-    // env would take it for a variable; a shell finds it just as well.
+  if (program.command_size() > 0 &&
+      (absl::StrContains(program.command(0), '=') || program.command(0) == "-")) {
+    // env would take it for a variable, or for its option -i; a shell finds it just as well.
     options.args.insert(options.args.end(), {"sh", "-c", "exec \"$0\" \"$@\""});
   }
   options.args.insert(options.args.end(), program.command().begin(), program.command().end());

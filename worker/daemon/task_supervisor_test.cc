@@ -163,6 +163,15 @@ TEST_CASE("Task supervisor: a program is run whatever its path, or found on PATH
   }
 }
 
+TEST_CASE("Task supervisor: a program of the name - is looked for, and no option", "[worker]") {
+  Worker worker("true");
+  v1::Program program;
+  program.add_command("-");
+  program.add_command("echo");
+  const std::string log = worker.LogOf(program, 1);
+  CHECK_THAT(log, Catch::Contains("-: not found"));
+}
+
 TEST_CASE("Task supervisor: a job's variables replace defaults, but not what a task has",
           "[worker]") {
   Worker worker("true");
