@@ -57,11 +57,10 @@ class PosixFile final : public WritableFile {
 
   absl::Status Append(absl::string_view bytes) override {
     while (!bytes.empty()) {
-      const ssize_t written = write(fd_.get(), bytes.data(), std::min(bytes.size(), kStartBytes));
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return DiskError("write", path_);
-      bytes.remove_prefix(static_cast<size_t>(written));
-      StartWriting(written);
+      const absl::string_view piece = bytes.substr(0, kStartBytes);
+      if (!WriteAll(fd_.get(), piece)) return DiskError("write", path_);
+      bytes.remove_prefix(piece.size());
+      StartWriting(static_cast<int64_t>(piece.size()));
     }
     return absl::OkStatus();
   }

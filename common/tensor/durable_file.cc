@@ -6,12 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "common/storage/file_bytes.h"
 #include "common/storage/path_access.h"
 #include "common/storage/replace_file.h"
+#include "common/storage/write_durably.h"
 
 namespace capstan {
 namespace {
@@ -55,13 +56,12 @@ absl::Status DurableFile::Append(absl::string_view bytes) {
 
 absl::Status DurableFile::Overwrite(int64_t offset, absl::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t written =
-        pwrite(fd_.get(), bytes.data(), std::min(bytes.size(), kPieceBytes), offset);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoStatus("write", temporary_);
-    bytes.remove_prefix(static_cast<size_t>(written));
+    const absl::string_view piece = bytes.substr(0, kPieceBytes);
+    if (!WriteAllAt(fd_.get(), offset, piece)) return ErrnoStatus("write", temporary_);
+    bytes.remove_prefix(piece.size());
+    const auto written = static_cast<int64_t>(piece.size());
     offset += written;
-    if (progress_ && written > 0) progress_("bytes written", written);
+    if (progress_) progress_("bytes written", written);
   }
   return absl::OkStatus();
 }
@@ -69,8 +69,7 @@ absl::Status DurableFile::Overwrite(int64_t offset, absl::string_view bytes) {
 absl::Status DurableFile::AppendFrom(const DurableFile& other) {
   std::string piece(kCopyBytes, '\0');
   for (int64_t at = 0; at < other.bytes();) {
-    const ssize_t got = pread(other.fd_.get(), piece.data(), piece.size(), at);
-    if (got < 0 && errno == EINTR) continue;
+    const int64_t got = ReadAt(other.fd_.get(), at, absl::MakeSpan(piece));
     if (got < 0) return ErrnoStatus("read", other.temporary_);
     if (got == 0) return absl::DataLossError(absl::StrCat(other.temporary_, " was cut short"));
     CAPSTAN_RETURN_IF_ERROR(Append(absl::string_view(piece.data(), static_cast<size_t>(got))));
@@ -106,8 +105,7 @@ absl::Status DurableFile::Commit() {
     return ErrnoStatus("rename a temporary file to", path_);
   }
   temporary_.clear();
-  const std::string directory = std::filesystem::path(path_).parent_path().string();
-  return SyncDirectory(directory.empty() ? "." : directory);
+  return SyncDirectory(FolderOf(path_));
 }
 
 absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::string_view> parts,
