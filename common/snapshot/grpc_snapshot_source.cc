@@ -1,5 +1,6 @@
 #include "common/snapshot/grpc_snapshot_source.h"
 
+#include "absl/time/clock.h"
 #include "common/net/capability_metadata.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
@@ -14,12 +15,29 @@ absl::StatusOr<v1::OpenSnapshotResponse> GrpcSnapshotSource::Open(
   }
   grpc::ClientContext context;
   SetDeadline(context, options_.call_timeout + absl::Milliseconds(request.wait_limit_ms()));
-  AddCapability(options_.capability, &context);
+  if (options_.capability != nullptr) AddCapability(options_.capability(), &context);
   v1::OpenSnapshotResponse response;
   const grpc::Status status = scheduler_->OpenSnapshot(&context, request, &response);
   if (!status.ok()) return FromGrpcStatus(status);
-  capability_ = response.capability();
+  capability_.emplace(response.capability(),
+                      [this, job = request.job_id()] { return AskForCapability(job); });
   return response;
+}
+
+std::string GrpcSnapshotSource::CapabilityToShow() {
+  if (options_.capability != nullptr) return options_.capability();
+  return capability_.has_value() ? capability_->Get(absl::Now()) : "";
+}
+
+absl::StatusOr<std::string> GrpcSnapshotSource::AskForCapability(const std::string& job_id) {
+  grpc::ClientContext context;
+  SetDeadline(context, options_.call_timeout);
+  v1::GetTablesRequest request;
+  request.set_job_id(job_id);
+  v1::GetTablesResponse response;
+  const grpc::Status status = scheduler_->GetTables(&context, request, &response);
+  if (!status.ok()) return FromGrpcStatus(status);
+  return response.capability();
 }
 
 v1::ParameterServer::Stub& GrpcSnapshotSource::StubOf(const v1::ServerAddress& server) {
@@ -36,7 +54,7 @@ absl::StatusOr<v1::ReadSnapshotResponse> GrpcSnapshotSource::Read(
     const v1::ServerAddress& server, const v1::ReadSnapshotRequest& request) {
   grpc::ClientContext context;
   SetDeadline(context, options_.call_timeout);
-  AddCapability(capability_, &context);
+  AddCapability(CapabilityToShow(), &context);
   v1::ReadSnapshotResponse response;
   const grpc::Status status = StubOf(server).ReadSnapshot(&context, request, &response);
   if (!status.ok()) return FromGrpcStatus(status);
@@ -47,7 +65,7 @@ absl::Status GrpcSnapshotSource::Close(const v1::ServerAddress& server,
                                        const v1::CloseSnapshotRequest& request) {
   grpc::ClientContext context;
   SetDeadline(context, options_.close_timeout);
-  AddCapability(capability_, &context);
+  AddCapability(CapabilityToShow(), &context);
   v1::CloseSnapshotResponse response;
   return FromGrpcStatus(StubOf(server).CloseSnapshot(&context, request, &response));
 }

@@ -4,7 +4,9 @@
 #ifndef CAPSTAN_COMMON_SNAPSHOT_GRPC_SNAPSHOT_SOURCE_H_
 #define CAPSTAN_COMMON_SNAPSHOT_GRPC_SNAPSHOT_SOURCE_H_
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/net/credentials.h"
+#include "common/security/renewed_capability.h"
 #include "common/snapshot/snapshot_source.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "proto/scheduler.grpc.pb.h"
@@ -26,9 +29,9 @@ class GrpcSnapshotSource final : public SnapshotSource {
     absl::Duration call_timeout = absl::Seconds(5);  // Beside what the scheduler is to wait.
     absl::Duration close_timeout = absl::Seconds(1);
     const Credentials* credentials = nullptr;  // Null: plain text. Outlives the source.
-    // The caller's capability, if it is a task of the job (common/security/capability.h). Empty: it
-    // is none.
-    std::string capability;
+    // The caller's newest capability, if it is a task of the job (common/security/capability.h).
+    // Null: it is none, and shows the snapshot's, which is asked for again before it ends.
+    std::function<std::string()> capability = nullptr;
   };
   explicit GrpcSnapshotSource(Options options) : options_(std::move(options)) {}
 
@@ -45,12 +48,14 @@ class GrpcSnapshotSource final : public SnapshotSource {
 
  private:
   v1::ParameterServer::Stub& StubOf(const v1::ServerAddress& server);
+  std::string CapabilityToShow();
+  absl::StatusOr<std::string> AskForCapability(const std::string& job_id);
 
   const Options options_;
   absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<v1::Scheduler::Stub> scheduler_;  // Null until it is asked.
-  std::string capability_;  // The last snapshot's (common/security/capability.h).
+  std::optional<RenewedCapability> capability_;     // The last snapshot's. None: not open yet.
   // Keyed by node and address.
   absl::btree_map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>>
       stubs_;

@@ -8,9 +8,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/row_export/export_rows.h"
 #include "common/row_export/grpc_row_source.h"
+#include "common/security/renewed_capability.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/posix_disk.h"
@@ -138,9 +140,13 @@ absl::StatusOr<std::vector<TableRows>> ExportSparseTables(SchedulerClient& sched
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<EarlierExport> earlier,
                            FindEarlier(arguments, response));
   const SteadyClock clock;
+  RenewedCapability capability(response.capability(), [&]() -> absl::StatusOr<std::string> {
+    CAPSTAN_ASSIGN_OR_RETURN(const auto newest, scheduler.GetTables(job_id));
+    return newest.capability();
+  });
   GrpcRowSource source({.newest_routing = [&] { return RoutingOfRunning(scheduler, job_id); },
                         .credentials = scheduler.credentials(),
-                        .capability = [&] { return response.capability(); }});
+                        .capability = [&] { return capability.Get(absl::Now()); }});
   TableScan::Options options;
   options.caller.set_job_id(job_id);
   options.caller.set_rank(-1);

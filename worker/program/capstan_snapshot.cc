@@ -77,7 +77,9 @@ capstan_snapshot* capstan_task_snapshot(capstan_task* task, double seconds, char
   snapshot->source = std::make_unique<capstan::GrpcSnapshotSource>(
       capstan::GrpcSnapshotSource::Options{.scheduler = task->task->scheduler(),
                                            .credentials = task->task->credentials(),
-                                           .capability = task->task->capability()});
+                                           .capability = [task] {
+                                             return task->task->capability();
+                                           }});
   for (const auto& table : task->task->computation().tables()) {
     snapshot->tables.push_back(table.name());
   }
