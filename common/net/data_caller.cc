@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/channel.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
@@ -15,6 +16,11 @@ namespace {
 constexpr absl::Duration kTickInterval = absl::Seconds(1);
 constexpr int64_t kNoBound =
     std::numeric_limits<int64_t>::max();  // The caller bounds its requests.
+
+absl::Status TooLarge(size_t bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a request of ", bytes, " bytes, expected at most ", kMessageBytesMax));
+}
 
 }  // namespace
 
@@ -38,6 +44,7 @@ absl::Status DataCaller::Run() {
 
 std::optional<DataCaller::CallId> DataCaller::Start(const Request& request, Done done) {
   const Instant now = clock_->Now();
+  const bool too_large = request.bytes.size() > static_cast<size_t>(kMessageBytesMax);
   CallId id = 0;
   bool wake = false;
   {
@@ -46,9 +53,12 @@ std::optional<DataCaller::CallId> DataCaller::Start(const Request& request, Done
     id = next_call_++;
     pending_[id] = {.done = std::move(done), .places = request.places};
     deadlines_.Add(id, now, request.timeout);
-    wake = now + request.timeout < next_tick_;
+    // The server would end the connection, and the calls on it would be repeated without end.
+    if (too_large) given_up_.emplace_back(id, TooLarge(request.bytes.size()));
+    wake = too_large || now + request.timeout < next_tick_;
   }
   if (wake) connection_.Wake();
+  if (too_large) return id;
   const auto method = static_cast<uint8_t>(request.method);
   connection_.Send({.kind = FrameKind::kRequest, .what = method, .call = id}, request.bytes,
                    request.patience);
@@ -59,7 +69,7 @@ void DataCaller::Cancel(CallId call) {
   {
     absl::MutexLock lock(&mutex_);
     if (!pending_.contains(call)) return;
-    cancelled_.push_back(call);
+    given_up_.emplace_back(call, absl::CancelledError("cancelled"));
   }
   connection_.Wake();
 }
@@ -105,11 +115,8 @@ std::shared_ptr<PayloadPlaces> DataCaller::PlacesOf(const FrameHead& head) {
 
 std::vector<std::pair<DataCaller::CallId, absl::Status>> DataCaller::TakeOverdue(Instant now,
                                                                                  int64_t moved) {
-  std::vector<std::pair<CallId, absl::Status>> overdue;
   absl::MutexLock lock(&mutex_);
-  for (const CallId call : cancelled_)
-    overdue.emplace_back(call, absl::CancelledError("cancelled"));
-  cancelled_.clear();
+  std::vector<std::pair<CallId, absl::Status>> overdue = std::exchange(given_up_, {});
   deadlines_.Moved(now, moved - signs_of_life_);
   for (const CallId call : deadlines_.Overdue(now)) {
     overdue.emplace_back(call, absl::DeadlineExceededError("no answer within the call's time"));

@@ -4,6 +4,7 @@
 //                        |------Cancel------------------> done(kCancelled), the server is told
 //                        |------deadline----------------> done(kDeadlineExceeded), likewise:
 //                        |                                call_deadlines.h
+//                        |------too large for a frame---> done(kResourceExhausted)
 //                        '------connection lost, Close--> done(kUnavailable)
 //
 // A server that says nothing while calls are pending is asked for a sign of life;
@@ -53,7 +54,7 @@ class DataCaller final : private DataConnection::Handler {
 
   struct Request {
     DataMethod method = DataMethod::kPush;
-    absl::Cord bytes;
+    absl::Cord bytes;  // At most kMessageBytesMax; else the call ends with kResourceExhausted.
     // The call ends when it is so old, and nothing has moved on the connection for as long.
     absl::Duration timeout;
     absl::Duration patience;  // Start waits that long for a socket that takes no more, in all.
@@ -91,7 +92,8 @@ class DataCaller final : private DataConnection::Handler {
   CallId next_call_ ABSL_GUARDED_BY(mutex_) = 1;
   absl::flat_hash_map<CallId, Pending> pending_ ABSL_GUARDED_BY(mutex_);
   CallDeadlines deadlines_ ABSL_GUARDED_BY(mutex_);
-  std::vector<CallId> cancelled_ ABSL_GUARDED_BY(mutex_);
+  // Calls that the thread in Run is to end, and why.
+  std::vector<std::pair<CallId, absl::Status>> given_up_ ABSL_GUARDED_BY(mutex_);
   Instant next_tick_ ABSL_GUARDED_BY(mutex_);
   // Used by the thread in Run.
   PeerWatch watch_;

@@ -32,8 +32,9 @@ class FrameWriter {
  public:
   explicit FrameWriter(SocketStream* stream) : stream_(stream) {}  // It outlives the writer.
 
-  // Adds a frame; `head.length` is set to the payload's. Writes if nobody does, and waits for the
-  // socket where it takes no more, `patience` in all. True: it has become stalled.
+  // Adds a frame; `head.length` is set to the payload's, which FrameHead bounds. Writes if nobody
+  // does, and waits for the socket where it takes no more, `patience` in all. True: it has become
+  // stalled.
   bool Send(FrameHead head, absl::Cord payload, absl::Duration patience);
   // Adds a frame and leaves it to whoever writes, or to Flush. True: it has become stalled.
   bool Leave(FrameHead head, absl::Cord payload);
