@@ -111,11 +111,14 @@ v1::Data WhatPositionsMean(v1::Data data) {
   return data;
 }
 
-// Removes from the data of a job on images the counts that `before` lacks: older schedulers wrote
-// none.
+// Removes the counts that `before` lacks: older schedulers wrote none of images, nor of examples
+// that are held in memory, which are one block.
 void RemoveUnknownCounts(const v1::Data& before, v1::Data* now) {
-  if (before.train().block_examples().empty()) now->mutable_train()->clear_block_examples();
-  if (now->has_validation() && before.validation().block_examples().empty()) {
+  const auto is_unknown = [](const v1::Split& old_split, const v1::Split& split) {
+    return old_split.block_examples().empty() && split.block_examples_size() == 1;
+  };
+  if (is_unknown(before.train(), now->train())) now->mutable_train()->clear_block_examples();
+  if (is_unknown(before.validation(), now->validation())) {
     now->mutable_validation()->clear_block_examples();
   }
 }
@@ -140,7 +143,7 @@ std::vector<std::string> WhyNotRestorable(const v1::CheckpointManifest& manifest
                       "its parameters would not be those of the checkpoint");
   const v1::Data old_data = WhatPositionsMean(manifest.spec().data());
   v1::Data data = WhatPositionsMean(job.spec.data());
-  if (job.spec.has_model() && !job.spec.model().has_sparse()) RemoveUnknownCounts(old_data, &data);
+  RemoveUnknownCounts(old_data, &data);
   compare.SameMessage("data", old_data, data,
                       "the position is one in the checkpoint's training data, and its keys and "
                       "labels are those that were trained; data.test may change");

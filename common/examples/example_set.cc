@@ -1,6 +1,7 @@
 #include "common/examples/example_set.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -107,8 +108,20 @@ absl::Status NoExample(const std::vector<FileRange>& ranges) {
       ranges[0].path, ": no example in ", one ? "it" : "all files", ", expected at least one"));
 }
 
+// Checks that a split in memory has as many examples as were counted, if they were: otherwise the
+// order of an epoch would be another one.
+absl::Status CheckCount(const std::vector<FileRange>& ranges, const v1::Split& split,
+                        int64_t count) {
+  const auto& counted = split.block_examples();
+  if (counted.empty() || (counted.size() == 1 && counted[0] == count)) return absl::OkStatus();
+  const int64_t sum = std::accumulate(counted.begin(), counted.end(), int64_t{0});
+  return absl::DataLossError(
+      absl::StrCat(ranges[0].path, ": ", count, " examples in memory, where ", sum, " in ",
+                   counted.size(), counted.size() == 1 ? " block" : " blocks", " were counted"));
+}
+
 absl::StatusOr<std::unique_ptr<ExampleSet>> ReadAll(const std::vector<FileRange>& ranges,
-                                                    RangeReader& reader) {
+                                                    const v1::Split& split, RangeReader& reader) {
   ExampleBatch all(reader.dense_columns());
   for (const FileRange& range : ranges) CAPSTAN_RETURN_IF_ERROR(reader.Append(range, &all));
   CAPSTAN_RETURN_IF_ERROR(reader.Finish());
@@ -118,6 +131,7 @@ absl::StatusOr<std::unique_ptr<ExampleSet>> ReadAll(const std::vector<FileRange>
                                                    " examples, expected at most ", kStoredMax,
                                                    " in memory (data.examples.memory_mib)"));
   }
+  CAPSTAN_RETURN_IF_ERROR(CheckCount(ranges, split, all.count()));
   return std::make_unique<StoredExamples>(std::move(all), reader.field_count());
 }
 
@@ -134,7 +148,7 @@ absl::StatusOr<std::unique_ptr<ExampleSet>> ExampleSet::Open(const v1::Data& dat
   if (AreStored(data, ranges)) {
     CAPSTAN_ASSIGN_OR_RETURN(const auto reader,
                              MakeReader(data, split, data.examples().max_bad_fraction(), progress));
-    return ReadAll(ranges, *reader);
+    return ReadAll(ranges, split, *reader);
   }
   // CountBlocks has checked the share of malformed lines.
   CAPSTAN_ASSIGN_OR_RETURN(auto reader, MakeReader(data, split, /*max_bad_fraction=*/1));

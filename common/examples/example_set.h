@@ -32,7 +32,8 @@ class ExampleSet {
   //   kInvalidArgument    no example in all files; 2^32 or more in memory; a header that is not the
   //                       columns'; options of a parser or click log.
   //   kResourceExhausted  examples in memory take more than 3/4 of this machine's.
-  //   kDataLoss           other blocks than those that were counted.
+  //   kDataLoss           other blocks than those that were counted; those of a split in memory
+  //                       are one, which is checked if it was counted.
   //   else                those of ListRanges, ExampleSource and BadLines.
   static absl::StatusOr<std::unique_ptr<ExampleSet>> Open(const v1::Data& data,
                                                           const v1::Split& split,

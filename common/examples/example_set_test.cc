@@ -189,6 +189,22 @@ TEST_CASE("Example set: files that have changed since they were counted are name
   CHECK_STATUS(set->Append({12, 14}, &batch), absl::StatusCode::kDataLoss, "02.svm");
 }
 
+TEST_CASE("Example set: in memory too, files that have changed since they were counted are named",
+          "[examples]") {
+  TemporaryFolder folder;
+  v1::Split split = WriteFiles(folder);
+  const v1::Data data = Parse("format: SVMLIGHT");
+  split.add_block_examples(200);
+  REQUIRE_OK(ExampleSet::Open(data, split).status());
+  folder.Write("02.svm", ToBytes("1 7:1\n2 7:1\n"));
+  CHECK_STATUS(ExampleSet::Open(data, split), absl::StatusCode::kDataLoss,
+               "00.svm: 197 examples in memory, where 200 in 1 block were counted");
+  split.set_block_examples(0, 97);
+  split.add_block_examples(100);
+  CHECK_STATUS(ExampleSet::Open(data, split), absl::StatusCode::kDataLoss,
+               "00.svm: 197 examples in memory, where 197 in 2 blocks were counted");
+}
+
 TEST_CASE("Example set: a click log is made where it is asked for", "[examples]") {
   const v1::Data data = Parse("format: CLICK_LOG click_log { fields: 4 dense_columns: 2 }");
   v1::Split all, later;

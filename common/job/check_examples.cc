@@ -44,7 +44,10 @@ absl::StatusOr<std::unique_ptr<ExampleSet>> CountAndOpen(const v1::Data& data, v
                                                          std::vector<int64_t>* blocks) {
   CAPSTAN_ASSIGN_OR_RETURN(*blocks, CountBlocks(data, split));
   split.mutable_block_examples()->Assign(blocks->begin(), blocks->end());
-  return ExampleSet::Open(data, split);
+  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<ExampleSet> set, ExampleSet::Open(data, split));
+  // By their number tasks notice that files which they hold in memory have changed.
+  if (blocks->empty() && data.format() != v1::Data::CLICK_LOG) *blocks = {set->count()};
+  return set;
 }
 
 std::unique_ptr<ExampleSet> Open(const v1::Data& data, const v1::Split& split,

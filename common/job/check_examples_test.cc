@@ -74,6 +74,8 @@ TEST_CASE("CheckJob: a job on examples comes with its tables and counts", "[job]
   CHECK(check.diagnostics.empty());
   CHECK(check.train_count == 3);
   CHECK(check.test_count == 1);
+  CHECK(check.train_blocks == std::vector<int64_t>{3});  // They are held in memory.
+  CHECK(check.test_blocks == std::vector<int64_t>{1});
   REQUIRE(check.tables.size() == 2);
   CHECK(check.tables[0].sparse().dim() == 4);
   CHECK(check.tables[0].elements() == 5);

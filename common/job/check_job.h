@@ -26,7 +26,8 @@ struct JobCheck {
   // Initial values (training.initial_weights), by table. Empty: the seed draws them.
   std::vector<std::vector<float>> initial_values;
   std::vector<std::string> class_names;  // Data::class_names, of IMAGE_FOLDER.
-  // Split::block_examples, as they were counted. Images are one block.
+  // Split::block_examples, as they were counted. Images, and examples that are held in memory, are
+  // one block.
   std::vector<int64_t> train_blocks, test_blocks, validation_blocks;
   int64_t train_count = 0;       // Images, or examples.
   int64_t test_count = 0;        // Images, or examples; 0 without a test split.
