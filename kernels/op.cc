@@ -33,10 +33,10 @@ const char* KindName(OpKind kind) {
       return "relu_forward";
     case OpKind::kReluBackward:
       return "relu_backward";
-    case OpKind::kGeluForward:
-      return "gelu_forward";
-    case OpKind::kGeluBackward:
-      return "gelu_backward";
+    case OpKind::kActivationForward:
+      return "activation_forward";
+    case OpKind::kActivationBackward:
+      return "activation_backward";
     case OpKind::kBatchNormForward:
       return "batch_norm_forward";
     case OpKind::kBatchNormInference:
@@ -106,6 +106,9 @@ std::string Shapes(const OpDesc& d) {
     case OpKind::kLayerNormForward:
     case OpKind::kLayerNormBackward:
       return absl::StrCat(image, " epsilon ", d.epsilon);
+    case OpKind::kActivationForward:
+    case OpKind::kActivationBackward:
+      return absl::StrCat(image, " ", NameOf(d.activation));
     case OpKind::kDropoutForward:
     case OpKind::kDropoutBackward:
       return absl::StrCat(image, " rate ", d.dropout_rate);

@@ -26,8 +26,8 @@
 //   kReluForward                   x                        -> y (may be in place)
 //   kReluBackward                  y, dy                    -> dx (dx = y > 0 ? dy : 0; may be in
 //                                     place of dy)
-//   kGeluForward                   x                        -> y = x * P(Z <= x), Z standard normal
-//   kGeluBackward                  x, dy                    -> dx (may be in place of dy)
+//   kActivationForward             x                        -> y, the activation of x
+//   kActivationBackward            x, dy                    -> dx (may be in place of dy)
 //   kBatchNormForward              x, scale, shift, [addend] -> y, mean, variance (of the batch,
 //                                     [c]; biased variance)
 //   kBatchNormInference            x, scale, shift, mean, variance, [addend] -> y
@@ -64,6 +64,8 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/activation.h"
+
 namespace capstan::kernels {
 
 enum class OpKind {
@@ -79,8 +81,8 @@ enum class OpKind {
   kFullyConnectedBackwardWeights,
   kReluForward,
   kReluBackward,
-  kGeluForward,
-  kGeluBackward,
+  kActivationForward,
+  kActivationBackward,
   kBatchNormForward,
   kBatchNormInference,
   kBatchNormBackward,
@@ -123,6 +125,7 @@ struct OpDesc {
   bool has_dy2 = false;       // Batch norm's backward op has it.
   float epsilon = 1e-5f;      // Batch norm and layer norm have it.
   float dropout_rate = 0.0f;  // [0, 1).
+  Activation activation = Activation::kGelu;
   int64_t rows = 0;           // Rows of an embedding's weight.
   bool has_weights = false;   // Softmax cross-entropy and output losses have it.
   OutputLoss loss = OutputLoss::kSquared;

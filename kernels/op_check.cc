@@ -1,13 +1,16 @@
 #include "kernels/op_check.h"
 
 #include <cmath>
+#include <cstddef>
 #include <initializer_list>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/random/philox.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "kernels/activation.h"
 
 namespace capstan::kernels {
 namespace {
@@ -252,6 +255,11 @@ absl::StatusOr<OpSignature> Elementwise(const OpDesc& d) {
     return absl::InvalidArgumentError(
         absl::StrCat("dropout_rate is ", d.dropout_rate, ", expected 0 <= rate < 1"));
   }
+  const bool activates =
+      d.kind == OpKind::kActivationForward || d.kind == OpKind::kActivationBackward;
+  if (activates && static_cast<size_t>(d.activation) >= std::size(kActivationNames)) {
+    return OutOfRange("activation", static_cast<int64_t>(d.activation), "one of Activation");
+  }
   Builder b(d);
   const auto x = {d.n, d.h, d.w, d.c};
   switch (d.kind) {
@@ -260,7 +268,7 @@ absl::StatusOr<OpSignature> Elementwise(const OpDesc& d) {
       b.In("dy", x);
       b.Out("dx", x);
       break;
-    case OpKind::kGeluBackward:
+    case OpKind::kActivationBackward:
       b.In("x", x);
       b.In("dy", x);
       b.Out("dx", x);
@@ -386,8 +394,8 @@ absl::StatusOr<OpSignature> Dispatch(const OpDesc& d) {
       return LayerNorm(d);
     case OpKind::kReluForward:
     case OpKind::kReluBackward:
-    case OpKind::kGeluForward:
-    case OpKind::kGeluBackward:
+    case OpKind::kActivationForward:
+    case OpKind::kActivationBackward:
     case OpKind::kAdd:
     case OpKind::kDropoutForward:
     case OpKind::kDropoutBackward:

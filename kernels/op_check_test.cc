@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/testing/status_matchers.h"
+#include "kernels/activation.h"
 
 namespace capstan::kernels {
 namespace {
@@ -195,6 +196,14 @@ TEST_CASE("Op signature: attributes are checked where an op uses them", "[kernel
     embedding.rows = rows;
     CHECK_STATUS(MakeSignature(embedding), kInvalid, "expected >= 1 and <= 2^24");
   }
+}
+
+TEST_CASE("Op signature: an activation that no backend has is refused", "[kernels]") {
+  OpDesc d = Matrix(OpKind::kActivationForward);
+  d.activation = ActivationNamed("gelu");
+  CHECK(MakeSignature(d).ok());
+  d.activation = ActivationNamed("step");
+  CHECK_STATUS(MakeSignature(d), kInvalid, "unknown: activation is ");
 }
 
 TEST_CASE("Op signature: products of shapes that overflow are refused", "[kernels]") {

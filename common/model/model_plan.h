@@ -34,7 +34,7 @@ enum class LayerKind {
   kFlatten,
   kDropout,
   kEmbedding,
-  kGelu,
+  kActivation,
   kLayerNormalization,
 };
 
@@ -67,6 +67,7 @@ struct PlannedLayer {
   float epsilon = 0.0f;  // Batch and layer normalisation.
   float dropout_rate = 0.0f;
   int64_t rows = 0;  // Embedding.
+  std::string activation;  // Its name in Layer.kind of proto/job.proto.
   // Indices in ModelPlan::parameters and ::statistics; -1: none.
   int weight = -1, bias = -1;  // Normalisations: scale and shift.
   int running_mean = -1, running_variance = -1;

@@ -180,7 +180,8 @@ class Planner {
         layer_.kind = LayerKind::kRelu;
         return absl::OkStatus();
       case v1::Layer::kGelu:
-        layer_.kind = LayerKind::kGelu;
+        layer_.kind = LayerKind::kActivation;
+        layer_.activation = kind_;
         return absl::OkStatus();
       case v1::Layer::kFlatten:
         layer_.kind = LayerKind::kFlatten;

@@ -5,6 +5,7 @@
 
 #include "common/random/philox.h"
 #include "common/status/annotate.h"
+#include "kernels/activation.h"
 #include "kernels/cpu/parallel.h"
 
 namespace capstan::kernels {
@@ -13,18 +14,17 @@ namespace {
 // A thread takes this many elements at a time: 64 KiB of each operand.
 constexpr int64_t kElementsOfItem = 1 << 14;
 
-// The density and the distribution function of a standard normal variable.
-float NormalDensity(float x) { return 0.3989422804f * std::exp(-0.5f * x * x); }
-float NormalBelow(float x) { return 0.5f * std::erfc(-0.7071067812f * x); }
-
-void Gelu(int64_t count, const float* x, float* y) {
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * NormalBelow(x[i]);
+void Activate(Activation activation, int64_t count, const float* x, float* y) {
+  WithActivation(activation, [&](auto one) {
+    for (int64_t i = 0; i < count; ++i) y[i] = Activated<decltype(one)::value>(x[i]);
+  });
 }
 
-void GeluBackward(int64_t count, const float* x, const float* dy, float* dx) {
-  for (int64_t i = 0; i < count; ++i) {
-    dx[i] = dy[i] * (NormalBelow(x[i]) + x[i] * NormalDensity(x[i]));
-  }
+void ActivateBackward(Activation activation, int64_t count, const float* x, const float* dy,
+                      float* dx) {
+  WithActivation(activation, [&](auto one) {
+    for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * ActivationSlope<decltype(one)::value>(x[i]);
+  });
 }
 
 class ElementwisePlan : public CpuPlan {
@@ -47,10 +47,10 @@ class ElementwisePlan : public CpuPlan {
           return simd().relu_backward(end - i, a + i, b + i, y + i);
         case OpKind::kAdd:
           return simd().add(end - i, a + i, b + i, y + i);
-        case OpKind::kGeluForward:
-          return Gelu(end - i, a + i, y + i);
-        case OpKind::kGeluBackward:
-          return GeluBackward(end - i, a + i, b + i, y + i);
+        case OpKind::kActivationForward:
+          return Activate(desc().activation, end - i, a + i, y + i);
+        case OpKind::kActivationBackward:
+          return ActivateBackward(desc().activation, end - i, a + i, b + i, y + i);
         default:
           return simd().dropout(i, end - i, KeyOfWords(key[0], key[1]), threshold, factor, a + i,
                                 y + i);

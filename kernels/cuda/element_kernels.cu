@@ -44,11 +44,13 @@ struct ReluRule {
 struct ReluGradientRule {
   static __device__ float Of(float y, float dy) { return ReluGradient(y, dy); }
 };
-struct GeluRule {
-  static __device__ float Of(float x) { return Gelu(x); }
+template <Activation kActivation>
+struct ActivationRule {
+  static __device__ float Of(float x) { return Activated<kActivation>(x); }
 };
-struct GeluGradientRule {
-  static __device__ float Of(float x, float dy) { return GeluGradient(x, dy); }
+template <Activation kActivation>
+struct ActivationGradientRule {
+  static __device__ float Of(float x, float dy) { return dy * ActivationSlope<kActivation>(x); }
 };
 struct AddRule {
   static __device__ float Of(float a, float b) { return a + b; }
@@ -240,11 +242,20 @@ cudaError_t LaunchRelu(const MapArgs& args, cudaStream_t stream) {
 cudaError_t LaunchReluBackward(const MapArgs& args, cudaStream_t stream) {
   return LaunchBinary<ReluGradientRule>(args, stream);
 }
-cudaError_t LaunchGelu(const MapArgs& args, cudaStream_t stream) {
-  return LaunchUnary<GeluRule>(args, stream);
+cudaError_t LaunchActivation(const MapArgs& args, Activation activation, cudaStream_t stream) {
+  cudaError_t outcome = cudaErrorInvalidValue;
+  WithActivation(activation, [&](auto one) {
+    outcome = LaunchUnary<ActivationRule<decltype(one)::value>>(args, stream);
+  });
+  return outcome;
 }
-cudaError_t LaunchGeluBackward(const MapArgs& args, cudaStream_t stream) {
-  return LaunchBinary<GeluGradientRule>(args, stream);
+cudaError_t LaunchActivationBackward(const MapArgs& args, Activation activation,
+                                     cudaStream_t stream) {
+  cudaError_t outcome = cudaErrorInvalidValue;
+  WithActivation(activation, [&](auto one) {
+    outcome = LaunchBinary<ActivationGradientRule<decltype(one)::value>>(args, stream);
+  });
+  return outcome;
 }
 cudaError_t LaunchAdd(const MapArgs& args, cudaStream_t stream) {
   return LaunchBinary<AddRule>(args, stream);

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "kernels/activation.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/kernel_types.h"
 
@@ -27,9 +28,12 @@ struct MapArgs {
 };
 cudaError_t LaunchRelu(const MapArgs& args, cudaStream_t stream);          // y = relu(a)       8 B
 cudaError_t LaunchReluBackward(const MapArgs& args, cudaStream_t stream);  // y = a > 0 ? b : 0 12 B
-cudaError_t LaunchGelu(const MapArgs& args, cudaStream_t stream);  // y = gelu(a)              8 B
-cudaError_t LaunchGeluBackward(const MapArgs& args, cudaStream_t stream);  // y = gelu'(a) * b 12 B
 cudaError_t LaunchAdd(const MapArgs& args, cudaStream_t stream);           // y = a + b        12 B
+
+// y = activation(a), 8 B, and y = b * the activation's slope at a, 12 B (kernels/activation.h).
+cudaError_t LaunchActivation(const MapArgs& args, Activation activation, cudaStream_t stream);
+cudaError_t LaunchActivationBackward(const MapArgs& args, Activation activation,
+                                     cudaStream_t stream);
 
 // y = keep(i) ? a * factor : 0, where Philox word i of the key decides keep(i); b is ignored. 8 B.
 //   key  [kKeyWords] in device memory, read when the kernel runs: a graph that is launched again

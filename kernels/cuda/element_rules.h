@@ -12,17 +12,10 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
-#include <type_traits>
-#include <utility>
 
 #include "common/random/philox.h"
-
-#if defined(__CUDACC__)
-#define CAPSTAN_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-// A rule that is inlined into a function for AVX-512 is compiled for AVX-512.
-#define CAPSTAN_HOST_DEVICE __attribute__((always_inline)) inline
-#endif
+#include "kernels/host_device.h"
+#include "kernels/with_constant.h"
 
 namespace capstan::kernels::cuda {
 
@@ -79,18 +72,11 @@ CAPSTAN_HOST_DEVICE float FromFp16(uint16_t half) {
   return FloatOf(sign | ((magnitude << 13) + 0x38000000u));
 }
 
-// ---------------------------------------------------------------- activations
+// ---------------------------------------------------------------- ReLU and dropout
 // Specification: kernels/reference/matrix_ops.h. NaN passes through ReLU.
 
 CAPSTAN_HOST_DEVICE float Relu(float x) { return x < 0.0f ? 0.0f : x; }
 CAPSTAN_HOST_DEVICE float ReluGradient(float y, float dy) { return y > 0.0f ? dy : 0.0f; }
-
-// Host and device have bits of their own, since their erfc and exp have.
-CAPSTAN_HOST_DEVICE float NormalBelow(float x) { return 0.5f * erfcf(-0.7071067812f * x); }
-CAPSTAN_HOST_DEVICE float Gelu(float x) { return x * NormalBelow(x); }
-CAPSTAN_HOST_DEVICE float GeluGradient(float x, float dy) {
-  return dy * (NormalBelow(x) + x * 0.3989422804f * expf(-0.5f * x * x));
-}
 
 // Dropout's constants: threshold = ceil(rate * 2^32), factor = 1 / (1 - rate).
 struct DropoutRule {
@@ -183,19 +169,11 @@ constexpr bool InOrder() {
 }
 static_assert(InOrder());
 
-template <typename Call, size_t... kIndex>
-void WithRuleAmong(std::index_sequence<kIndex...>, UpdateRule rule, const Call& call) {
-  ((rule == static_cast<UpdateRule>(kIndex)
-        ? call(std::integral_constant<UpdateRule, static_cast<UpdateRule>(kIndex)>())
-        : void()),
-   ...);
-}
 // Calls call(std::integral_constant<UpdateRule, rule>()), which returns nothing. Does nothing for
 // kPlugin.
 template <typename Call>
 void WithRule(UpdateRule rule, const Call& call) {
-  constexpr size_t kRulesHere = static_cast<size_t>(UpdateRule::kPlugin);
-  WithRuleAmong(std::make_index_sequence<kRulesHere>(), rule, call);
+  WithConstant<static_cast<size_t>(UpdateRule::kPlugin)>(rule, call);
 }
 
 // The numbers that all elements of one update share. server/optimizer/README.md explains the names.

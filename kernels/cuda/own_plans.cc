@@ -48,10 +48,10 @@ class ElementPlan : public CudaPlan {
         return Launched(LaunchRelu(args, stream()));
       case OpKind::kReluBackward:
         return Launched(LaunchReluBackward(args, stream()));
-      case OpKind::kGeluForward:
-        return Launched(LaunchGelu(args, stream()));
-      case OpKind::kGeluBackward:
-        return Launched(LaunchGeluBackward(args, stream()));
+      case OpKind::kActivationForward:
+        return Launched(LaunchActivation(args, desc().activation, stream()));
+      case OpKind::kActivationBackward:
+        return Launched(LaunchActivationBackward(args, desc().activation, stream()));
       case OpKind::kAdd:
         return Launched(LaunchAdd(args, stream()));
       default:

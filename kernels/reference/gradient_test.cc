@@ -5,10 +5,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
+#include "kernels/activation.h"
 #include "kernels/op_check.h"
 #include "kernels/reference/reference_backend.h"
 #include "kernels/testing/gradient_checks.h"
@@ -43,12 +46,6 @@ TEST_CASE("Reference: known small results", "[kernels][reference]") {
   pixels.Add({1.0f, 3.0f, 5.0f, 7.0f}, DataType::kFloat32);
   CHECK(RunReference(average, pixels, {}).values[0] ==
         Floats{1.0f, 2.0f, 3.0f, 3.0f, 4.0f, 5.0f, 5.0f, 6.0f, 7.0f});
-  // x times a standard normal variable's distribution function at x.
-  Operands numbers;
-  numbers.Add({-2.0f, -0.5f, 0.0f, 1.0f, 3.0f}, DataType::kFloat32);
-  const Floats gelu = RunReference(MatrixDesc(K::kGeluForward, 1, 5, 1), numbers, {}).values[0];
-  const Floats expected = {-0.0455002636f, -0.154268771f, 0.0f, 0.841344774f, 2.99595022f};
-  for (size_t i = 0; i < gelu.size(); ++i) CHECK(gelu[i] == Approx(expected[i]));
   // 1, 2, 3 and 4 have mean 2.5 and variance 1.25.
   Operands row;
   row.Add({1.0f, 2.0f, 3.0f, 4.0f}, DataType::kFloat32);
@@ -84,6 +81,21 @@ TEST_CASE("Reference: dropout keeps about 1 - rate of the elements, chosen by th
   CHECK(std::count(y.begin(), y.end(), 0.0f) + std::count(y.begin(), y.end(), 4.0f) == 10000);
   for (size_t i = 0; i < y.size(); ++i) {
     CHECK((y[i] != 0.0f) == (PhiloxWord(key, i) >= uint32_t{1} << 30));
+  }
+}
+
+TEST_CASE("Reference activations: each has the values that PyTorch computes", "[kernels]") {
+  const std::map<std::string, Floats> expected = {
+      {"gelu", {-0.0455002636f, -0.154268771f, 0.0f, 0.841344774f, 2.99595022f}},
+  };
+  Operands x;
+  x.Add({-2.0f, -0.5f, 0.0f, 1.0f, 3.0f}, DataType::kFloat32);
+  OpDesc desc = MatrixDesc(K::kActivationForward, 1, 5, 1);
+  for (const char* const name : kActivationNames) {
+    INFO(name);
+    desc.activation = ActivationNamed(name);
+    const Floats y = RunReference(desc, x, {}).values[0];
+    for (size_t i = 0; i < y.size(); ++i) CHECK(y[i] == Approx(expected.at(name)[i]));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/random/philox.h"
+#include "kernels/activation.h"
 
 namespace capstan::kernels::reference {
 namespace {
@@ -54,17 +55,33 @@ double NormalBelow(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
 double NormalDensity(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0)); }
 
+double ActivatedBy(Activation activation, double x) {
+  switch (activation) {
+    case Activation::kGelu:
+      return x * NormalBelow(x);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+double SlopeOf(Activation activation, double x) {
+  switch (activation) {
+    case Activation::kGelu:
+      return NormalBelow(x) + x * NormalDensity(x);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
 // Returns an element of the output of an element-wise op; of another op, NaN.
-double ElementOf(OpKind kind, double a, double b) {
-  switch (kind) {
+double ElementOf(const OpDesc& d, double a, double b) {
+  switch (d.kind) {
     case OpKind::kReluForward:
       return a < 0 ? 0 : a;
     case OpKind::kReluBackward:
       return a > 0 ? b : 0;
-    case OpKind::kGeluForward:
-      return a * NormalBelow(a);
-    case OpKind::kGeluBackward:
-      return b * (NormalBelow(a) + a * NormalDensity(a));
+    case OpKind::kActivationForward:
+      return ActivatedBy(d.activation, a);
+    case OpKind::kActivationBackward:
+      return b * SlopeOf(d.activation, a);
     case OpKind::kAdd:
       return a + b;
     default:
@@ -117,10 +134,10 @@ void FullyConnectedBackwardWeights(const OpDesc& d, const float* x, const float*
   }
 }
 
-void Elementwise(OpKind kind, int64_t count, const float* a, const float* b, float* y) {
+void Elementwise(const OpDesc& d, int64_t count, const float* a, const float* b, float* y) {
   for (int64_t i = 0; i < count; ++i) {
     const double second = b == nullptr ? 0.0 : double{b[i]};
-    y[i] = static_cast<float>(ElementOf(kind, double{a[i]}, second));
+    y[i] = static_cast<float>(ElementOf(d, double{a[i]}, second));
   }
 }
 

@@ -19,7 +19,7 @@ void FullyConnectedBackwardWeights(const OpDesc& d, const float* x, const float*
                                    float* dbias);
 
 // Activations and sums: y[i] depends on a[i] and b[i] alone. A null b: the op has one input.
-void Elementwise(OpKind kind, int64_t count, const float* a, const float* b, float* y);
+void Elementwise(const OpDesc& d, int64_t count, const float* a, const float* b, float* y);
 // Over the c values of each position.
 void LayerNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
                       float* y, float* mean, float* variance);

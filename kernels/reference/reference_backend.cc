@@ -113,7 +113,7 @@ void Execute(const OpDesc& d, Views in, Views out, const RunOptions& options) {
     case OpKind::kEmbeddingBackward:
       return ref::EmbeddingBackward(d, F(in, 0), F(in, 1), F(out, 0));
     default:
-      return ref::Elementwise(d.kind, out[0].count, F(in, 0), F(in, 1), F(out, 0));
+      return ref::Elementwise(d, out[0].count, F(in, 0), F(in, 1), F(out, 0));
   }
 }
 

@@ -173,10 +173,15 @@ void CheckRelu(const RunOp& run, double tolerance) {
   forward.Check(0, g, 0, forward.Backward(K::kReluBackward, {y.values[0], g}).values[0]);
 }
 
-void CheckGelu(const RunOp& run, double tolerance) {
-  Forward forward(run, tolerance, MatrixDesc(K::kGeluForward, 4, 13, 1));
-  const Floats g = Factors(forward.Run(), 0);
-  forward.Check(0, g, 0, forward.Backward(K::kGeluBackward, {forward.input(0), g}).values[0]);
+void CheckActivations(const RunOp& run, double tolerance) {
+  for (const OpDesc& desc : ActivationDescs(4, 13)) {
+    if (desc.kind != K::kActivationForward) continue;
+    INFO(ToString(desc));
+    Forward forward(run, tolerance, desc);
+    const Floats g = Factors(forward.Run(), 0);
+    forward.Check(0, g, 0,
+                  forward.Backward(K::kActivationBackward, {forward.input(0), g}).values[0]);
+  }
 }
 
 void CheckLayerNorm(const RunOp& run, double tolerance) {
@@ -313,7 +318,7 @@ constexpr GradientCheck kChecks[] = {
     {"fully connected", &CheckFullyConnected},
     {"pools, with and without overlap and padding", &CheckPools},
     {"ReLU", &CheckRelu},
-    {"GELU", &CheckGelu},
+    {"activations", &CheckActivations},
     {"layer norm", &CheckLayerNorm},
     {"dropout", &CheckDropout},
     {"batch norm", &CheckBatchNorm},

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/random/philox.h"
+#include "kernels/activation.h"
 #include "kernels/op_check.h"
 #include "kernels/tensor_view.h"
 
@@ -153,6 +154,18 @@ inline OpDesc MatrixDesc(OpKind kind, int64_t n, int64_t c, int64_t out_c) {
   d.c = c;
   d.out_c = out_c;
   return d;
+}
+
+// Both passes of each activation, for [n, c].
+inline std::vector<OpDesc> ActivationDescs(int64_t n, int64_t c) {
+  std::vector<OpDesc> descs;
+  for (const char* const name : kActivationNames) {
+    for (const OpKind kind : {OpKind::kActivationForward, OpKind::kActivationBackward}) {
+      descs.push_back(MatrixDesc(kind, n, c, 1));
+      descs.back().activation = ActivationNamed(name);
+    }
+  }
+  return descs;
 }
 
 }  // namespace capstan::kernels

@@ -125,8 +125,8 @@ class BackwardPass {
         return AddToInput(i, OpKind::kAveragePoolBackward, {dy});
       case LayerKind::kRelu:
         return AddRelu(i, parts);
-      case LayerKind::kGelu:
-        return AddToInput(i, OpKind::kGeluBackward, {forward_.Value(layer.inputs[0]), dy});
+      case LayerKind::kActivation:
+        return AddToInput(i, OpKind::kActivationBackward, {forward_.Value(layer.inputs[0]), dy});
       case LayerKind::kBatchNormalization:
         return AddBatchNorm(i, parts);
       case LayerKind::kLayerNormalization:

@@ -73,8 +73,8 @@ class ForwardPass {
       case LayerKind::kRelu:
         return writer_.AddForward(i, writer_.Desc(OpKind::kReluForward, layer), {x},
                                   {OutputOver(i, layer.inputs[0])});
-      case LayerKind::kGelu:  // Its backward step reads x.
-        return writer_.AddForward(i, writer_.Desc(OpKind::kGeluForward, layer), {x},
+      case LayerKind::kActivation:  // Its backward step reads x.
+        return writer_.AddForward(i, writer_.Desc(OpKind::kActivationForward, layer), {x},
                                   {NewOutput(i)});
       case LayerKind::kBatchNormalization:
         return AddBatchNorm(i, x);

@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/model/plan_model.h"
 #include "common/model/zoo.h"
 #include "common/testing/status_matchers.h"
+#include "kernels/activation.h"
 #include "kernels/op_check.h"
 #include "proto/job.pb.h"
 #include "worker/training/program/build_program.h"
@@ -407,6 +409,22 @@ TEST_CASE("Program: a batch too large for a kernel names the layer", "[worker][t
   CHECK_STATUS(BuildProgram(plan, int64_t{1} << 40, ProgramKind::kTraining),
                absl::StatusCode::kResourceExhausted,
                "layer \"conv1\": a batch of 1099511627776 needs 1099511627776 x 11520 values");
+}
+
+TEST_CASE("Program: each activation's steps are ops of its name, and read its input",
+          "[training]") {
+  for (const char* const name : kernels::kActivationNames) {
+    const Program program = Build(Plan(absl::StrCat(
+        "layers { name: 'f' fully_connected { units: 10 } } layers { name: 'u' ", name, " {} }")));
+    INFO(name);
+    REQUIRE(program.forward[1].desc.kind == OpKind::kActivationForward);
+    REQUIRE(program.backward[1].desc.kind == OpKind::kActivationBackward);
+    for (const Step& step : {program.forward[1], program.backward[1]}) {
+      CHECK(NameOf(step.desc.activation) == std::string(name));
+      CHECK(kernels::MakeSignature(step.desc).ok());
+    }
+    CHECK(program.backward[1].inputs[0].offset == program.forward[1].inputs[0].offset);
+  }
 }
 
 }  // namespace

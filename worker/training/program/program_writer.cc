@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/random/philox.h"
+#include "kernels/activation.h"
 
 namespace capstan::worker {
 
@@ -133,6 +134,9 @@ OpDesc ProgramWriter::Desc(OpKind kind, const PlannedLayer& layer) const {
     case LayerKind::kBatchNormalization:
     case LayerKind::kLayerNormalization:
       desc.epsilon = layer.epsilon;
+      break;
+    case LayerKind::kActivation:
+      desc.activation = kernels::ActivationNamed(layer.activation);
       break;
     case LayerKind::kDropout:
       desc.dropout_rate = layer.dropout_rate;

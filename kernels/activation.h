@@ -1,0 +1,62 @@
+// Activation: a function of one element that is a layer of its own, with its derivative. Hosts and
+// kernels compile the same lines.
+//
+// ReLU is not among them: it is fused into other ops (op.h). Specification:
+// kernels/reference/matrix_ops.cc. Host and device have bits of their own, because their erfc and
+// exp have. Plain C++ for g++ and nvcc. Thread safety: pure functions.
+#ifndef CAPSTAN_KERNELS_ACTIVATION_H_
+#define CAPSTAN_KERNELS_ACTIVATION_H_
+
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <string_view>
+
+#include "kernels/host_device.h"
+#include "kernels/with_constant.h"
+
+namespace capstan::kernels {
+
+enum class Activation { kGelu };
+
+// The fields of Layer.kind in proto/job.proto, in the order of Activation.
+inline constexpr const char* kActivationNames[] = {"gelu"};
+
+// The activation of a name; of another name, one that no op has.
+constexpr Activation ActivationNamed(std::string_view name) {
+  size_t index = 0;
+  while (index < std::size(kActivationNames) && name != kActivationNames[index]) ++index;
+  return static_cast<Activation>(index);
+}
+constexpr const char* NameOf(Activation activation) {
+  const auto index = static_cast<size_t>(activation);
+  return index < std::size(kActivationNames) ? kActivationNames[index] : "unknown";
+}
+
+// Calls call(std::integral_constant<Activation, activation>()), which returns nothing.
+template <typename Call>
+void WithActivation(Activation activation, const Call& call) {
+  WithConstant<std::size(kActivationNames)>(activation, call);
+}
+
+// The probability that a standard normal variable is at most x, and its density at x.
+CAPSTAN_HOST_DEVICE float NormalBelow(float x) { return 0.5f * erfcf(-0.7071067812f * x); }
+CAPSTAN_HOST_DEVICE float NormalDensity(float x) { return 0.3989422804f * expf(-0.5f * x * x); }
+
+// y of x.
+template <Activation kActivation>
+CAPSTAN_HOST_DEVICE float Activated(float x) {
+  static_assert(kActivation == Activation::kGelu);
+  return x * NormalBelow(x);
+}
+
+// dy / dx at x.
+template <Activation kActivation>
+CAPSTAN_HOST_DEVICE float ActivationSlope(float x) {
+  static_assert(kActivation == Activation::kGelu);
+  return NormalBelow(x) + x * NormalDensity(x);
+}
+
+}  // namespace capstan::kernels
+
+#endif  // CAPSTAN_KERNELS_ACTIVATION_H_
