@@ -17,10 +17,10 @@
 
 namespace capstan::kernels {
 
-enum class Activation { kGelu };
+enum class Activation { kGelu, kSilu, kTanh, kSigmoid };
 
 // The fields of Layer.kind in proto/job.proto, in the order of Activation.
-inline constexpr const char* kActivationNames[] = {"gelu"};
+inline constexpr const char* kActivationNames[] = {"gelu", "silu", "tanh", "sigmoid"};
 
 // The activation of a name; of another name, one that no op has.
 constexpr Activation ActivationNamed(std::string_view name) {
@@ -43,18 +43,39 @@ void WithActivation(Activation activation, const Call& call) {
 CAPSTAN_HOST_DEVICE float NormalBelow(float x) { return 0.5f * erfcf(-0.7071067812f * x); }
 CAPSTAN_HOST_DEVICE float NormalDensity(float x) { return 0.3989422804f * expf(-0.5f * x * x); }
 
+CAPSTAN_HOST_DEVICE float Sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
 // y of x.
 template <Activation kActivation>
 CAPSTAN_HOST_DEVICE float Activated(float x) {
-  static_assert(kActivation == Activation::kGelu);
-  return x * NormalBelow(x);
+  if constexpr (kActivation == Activation::kGelu) {
+    return x * NormalBelow(x);
+  } else if constexpr (kActivation == Activation::kSilu) {
+    return x * Sigmoid(x);
+  } else if constexpr (kActivation == Activation::kTanh) {
+    return tanhf(x);
+  } else {
+    static_assert(kActivation == Activation::kSigmoid);
+    return Sigmoid(x);
+  }
 }
 
 // dy / dx at x.
 template <Activation kActivation>
 CAPSTAN_HOST_DEVICE float ActivationSlope(float x) {
-  static_assert(kActivation == Activation::kGelu);
-  return NormalBelow(x) + x * NormalDensity(x);
+  if constexpr (kActivation == Activation::kGelu) {
+    return NormalBelow(x) + x * NormalDensity(x);
+  } else if constexpr (kActivation == Activation::kSilu) {
+    const float s = Sigmoid(x);
+    return s * (1.0f + x * (1.0f - s));
+  } else if constexpr (kActivation == Activation::kTanh) {
+    const float y = tanhf(x);
+    return 1.0f - y * y;
+  } else {
+    static_assert(kActivation == Activation::kSigmoid);
+    const float s = Sigmoid(x);
+    return s * (1.0f - s);
+  }
 }
 
 }  // namespace capstan::kernels

@@ -180,6 +180,9 @@ class Planner {
         layer_.kind = LayerKind::kRelu;
         return absl::OkStatus();
       case v1::Layer::kGelu:
+      case v1::Layer::kSilu:
+      case v1::Layer::kTanh:
+      case v1::Layer::kSigmoid:
         layer_.kind = LayerKind::kActivation;
         layer_.activation = kind_;
         return absl::OkStatus();

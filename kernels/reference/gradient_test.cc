@@ -87,6 +87,9 @@ TEST_CASE("Reference: dropout keeps about 1 - rate of the elements, chosen by th
 TEST_CASE("Reference activations: each has the values that PyTorch computes", "[kernels]") {
   const std::map<std::string, Floats> expected = {
       {"gelu", {-0.0455002636f, -0.154268771f, 0.0f, 0.841344774f, 2.99595022f}},
+      {"silu", {-0.238405839f, -0.188770339f, 0.0f, 0.731058598f, 2.85772252f}},
+      {"tanh", {-0.964027584f, -0.462117165f, 0.0f, 0.761594176f, 0.995054781f}},
+      {"sigmoid", {0.119202919f, 0.377540678f, 0.5f, 0.731058598f, 0.952574134f}},
   };
   Operands x;
   x.Add({-2.0f, -0.5f, 0.0f, 1.0f, 3.0f}, DataType::kFloat32);

@@ -59,6 +59,12 @@ double ActivatedBy(Activation activation, double x) {
   switch (activation) {
     case Activation::kGelu:
       return x * NormalBelow(x);
+    case Activation::kSilu:
+      return x * Sigmoid(x);
+    case Activation::kTanh:
+      return std::tanh(x);
+    case Activation::kSigmoid:
+      return Sigmoid(x);
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -67,6 +73,12 @@ double SlopeOf(Activation activation, double x) {
   switch (activation) {
     case Activation::kGelu:
       return NormalBelow(x) + x * NormalDensity(x);
+    case Activation::kSilu:
+      return Sigmoid(x) * (1 + x * Sigmoid(-x));
+    case Activation::kTanh:
+      return 1 / (std::cosh(x) * std::cosh(x));
+    case Activation::kSigmoid:
+      return Sigmoid(x) * Sigmoid(-x);
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
