@@ -24,7 +24,8 @@ def _command(ctx, source, output):
         source_file = source.path,
         use_pic = True,
         user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts +
-                             ctx.attr.copts + ["-iquote", ".", "-x", "c++-header"],
+                             ctx.attr.copts + ["-iquote", ".", "-iquote", ctx.bin_dir.path] +
+                             ["-x", "c++-header"],
     )
     return struct(
         tool = cc_common.get_tool_for_action(
@@ -45,17 +46,21 @@ def _precompiled_header_impl(ctx):
     compiled = ctx.actions.declare_file("precompiled/" + ctx.file.src.basename + ".gch")
     ctx.actions.symlink(output = header, target_file = ctx.file.src)
     command = _command(ctx, ctx.file.src, compiled)
+    headers = depset(
+        ctx.files.includes,
+        transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps],
+    )
     ctx.actions.run(
         arguments = command.arguments,
         executable = command.tool,
-        inputs = depset([ctx.file.src] + ctx.files.includes, transitive = [command.files]),
+        inputs = depset([ctx.file.src], transitive = [command.files, headers]),
         mnemonic = "CppPrecompile",
         outputs = [compiled],
         progress_message = "Precompiling " + ctx.file.src.short_path,
         use_default_shell_env = True,
     )
     return [CcInfo(compilation_context = cc_common.create_compilation_context(
-        headers = depset([header, compiled] + ctx.files.includes),
+        headers = depset([header, compiled], transitive = [headers]),
     ))]
 
 precompiled_header = rule(
@@ -63,11 +68,12 @@ precompiled_header = rule(
     attrs = {
         # Of the files that it is put in front of: GCC compiles them by its -O, not by theirs.
         "copts": attr.string_list(),
-        "includes": attr.label_list(allow_files = [".h"]),  # Headers of ours that src includes.
+        "deps": attr.label_list(providers = [CcInfo]),  # Libraries whose headers src includes.
+        "includes": attr.label_list(allow_files = [".h"]),  # The headers beside src, likewise.
         "src": attr.label(allow_single_file = [".h"], mandatory = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
-    doc = "A header of the system's libraries, and nothing of ours, to put in front of C++ files.",
+    doc = "A header of headers that seldom change, to put in front of C++ files.",
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
 )
