@@ -5,9 +5,10 @@
 // An operation moves a table of one size: a push (ours applies it: SGD), a pull, or both at once,
 // one operation after the other over one connection, as a worker without anything to compute does.
 // Servers are processes of their own on loopback, contestants take turns. Raw TCP is measured with
-// an answer to each message, as ours has, and streamed, without any. With --tls ours is encrypted,
-// and measured against itself in plain text, and in plain text with the same bytes encrypted after
-// each operation by the thread that has asked for it (AES-128-GCM): what one core allows.
+// an answer to each message and the same add, as ours has, and streamed, without either. With --tls
+// ours is encrypted, and measured against itself in plain text, and in plain text with the same
+// bytes encrypted after each operation by the thread that has asked for it (AES-128-GCM): what one
+// core allows.
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
 #include <openssl/evp.h>
 
@@ -136,7 +137,7 @@ std::vector<Contestant> ContestantsOf(Contender& ours, Peers& peers, Direction d
   return {{.name = "Capstan",
            .run = [&ours, direction,
                    bytes](int64_t count) { return RunOurs(ours, direction, bytes, count); }},
-          {.name = "raw TCP", .run = tcp(/*streamed=*/false)},
+          {.name = "raw TCP and the add", .run = tcp(/*streamed=*/false)},
           {.name = "raw TCP, streamed", .run = tcp(/*streamed=*/true)},
           {.name = "gRPC, protobuf bytes", .run = [&peers, direction, bytes](int64_t count) {
              return peers.grpc->Run(direction, bytes, count, ProcessorWith(*peers.grpc_process));

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "tests/benchmark/baseline/add_values.h"
 
 namespace capstan::benchmark {
 namespace {
@@ -26,19 +27,22 @@ iovec PieceOf(T& value) {
   return {.iov_base = &value, .iov_len = sizeof(value)};
 }
 
-std::vector<iovec> PiecesOf(std::vector<char>& bytes) {
-  if (bytes.empty()) return {};
-  return {{.iov_base = bytes.data(), .iov_len = bytes.size()}};
+std::vector<iovec> PiecesOf(std::vector<float>& values) {
+  if (values.empty()) return {};
+  return {{.iov_base = values.data(), .iov_len = values.size() * sizeof(float)}};
 }
 
-absl::Status ServeTurn(const Command& command, Socket& connection, std::vector<char>& in,
-                       std::vector<char>& out) {
+size_t ValuesIn(int64_t bytes) { return static_cast<size_t>(bytes) / sizeof(float); }
+
+absl::Status ServeTurn(const Command& command, Socket& connection, std::vector<float>& in,
+                       std::vector<float>& out, std::vector<float>& sums) {
   Head head;
   for (int64_t i = 0; i < command.count; ++i) {
     if (command.streamed == 0) CAPSTAN_RETURN_IF_ERROR(connection.Receive({PieceOf(head)}));
     CAPSTAN_RETURN_IF_ERROR(connection.Exchange(PiecesOf(out), PiecesOf(in)));
-    const bool answer = command.streamed == 0 && !in.empty();
-    if (answer) CAPSTAN_RETURN_IF_ERROR(connection.Send({PieceOf(head)}));
+    if (command.streamed != 0 || in.empty()) continue;
+    AddValues(in.data(), in.size(), sums);
+    CAPSTAN_RETURN_IF_ERROR(connection.Send({PieceOf(head)}));
   }
   if (command.streamed == 0) return absl::OkStatus();
   return connection.Send({PieceOf(head)});
@@ -47,7 +51,7 @@ absl::Status ServeTurn(const Command& command, Socket& connection, std::vector<c
 }  // namespace
 
 absl::Status ServeTcpBulk(Socket& connection) {
-  std::vector<char> in, out;
+  std::vector<float> in, out, sums;
   for (;;) {
     Command command;
     CAPSTAN_RETURN_IF_ERROR(connection.Receive({PieceOf(command)}));
@@ -57,9 +61,9 @@ absl::Status ServeTcpBulk(Socket& connection) {
                                                      command.pull_bytes, " bytes, expected 0 to ",
                                                      kBytesMax));
     }
-    in.resize(static_cast<size_t>(command.push_bytes));
-    out.assign(static_cast<size_t>(command.pull_bytes), 'x');
-    CAPSTAN_RETURN_IF_ERROR(ServeTurn(command, connection, in, out));
+    in.resize(ValuesIn(command.push_bytes));
+    out.assign(ValuesIn(command.pull_bytes), 0.5f);
+    CAPSTAN_RETURN_IF_ERROR(ServeTurn(command, connection, in, out, sums));
   }
 }
 
@@ -73,8 +77,8 @@ absl::StatusOr<Turn> TcpBulk::Run(Direction direction, int64_t bytes, int64_t co
   Command command{.count = count, .streamed = streamed};
   if (direction != Direction::kPull) command.push_bytes = bytes;
   if (direction != Direction::kPush) command.pull_bytes = bytes;
-  out_.resize(static_cast<size_t>(command.push_bytes), 'x');
-  in_.resize(static_cast<size_t>(command.pull_bytes));
+  out_.resize(ValuesIn(command.push_bytes), 0.5f);
+  in_.resize(ValuesIn(command.pull_bytes));
   const auto moved = static_cast<double>(command.push_bytes + command.pull_bytes);
   OperationTimer timer(processor);
   CAPSTAN_RETURN_IF_ERROR(socket_.Send({PieceOf(command)}));

@@ -3,8 +3,9 @@
 //
 // A client tells what a turn is to be with one fixed command; then, for each message: the client
 // sends 16 bytes (with the payload behind them, if it sends one), the server sends its payload at
-// the same time, if it has one, and 16 bytes once the client's has arrived. Streamed, messages
-// follow each other without any of these, and 16 bytes at the end say that all have arrived.
+// the same time, if it has one, and 16 bytes once it has added the client's to its sums, as fp32.
+// Streamed, messages follow each other without any of these, nothing is added, and 16 bytes at the
+// end say that all have arrived.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_TCP_BULK_H_
 #define CAPSTAN_TESTS_BENCHMARK_BASELINE_TCP_BULK_H_
@@ -30,7 +31,7 @@ class TcpBulk {
   // A client of the server at `port`.
   static absl::StatusOr<TcpBulk> Connect(int port);
 
-  // Moves `count` messages of `bytes` in `direction`, each timed, or all together if `streamed`.
+  // Moves `count` messages of `bytes`, a multiple of 4, in `direction`, each timed, or all together if `streamed`.
   // `processor`: as OperationTimer's.
   absl::StatusOr<Turn> Run(Direction direction, int64_t bytes, int64_t count, bool streamed,
                            const std::function<double()>& processor);
@@ -39,7 +40,7 @@ class TcpBulk {
   explicit TcpBulk(Socket socket) : socket_(std::move(socket)) {}
 
   Socket socket_;
-  std::vector<char> out_, in_;
+  std::vector<float> out_, in_;
 };
 
 }  // namespace capstan::benchmark

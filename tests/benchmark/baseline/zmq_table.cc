@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "tests/benchmark/baseline/add_values.h"
 
 namespace capstan::benchmark {
 namespace {
@@ -23,14 +24,6 @@ absl::Status SendHead(void* socket, const Head& head, int flags) {
 
 absl::Status SendValues(void* socket, absl::Span<const float> values) {
   return SendInPlace(socket, values.data(), values.size() * sizeof(float), 0);
-}
-
-void AddTo(std::vector<float>& sums, const ZmqPart& part, const void* data) {
-  const size_t count = part.size() / sizeof(float);
-  if (sums.size() != count) sums.assign(count, 0.0f);
-  const auto* const values = static_cast<const float*>(data);
-  float* const to = sums.data();
-  for (size_t i = 0; i < count; ++i) to[i] += values[i];
 }
 
 }  // namespace
@@ -57,7 +50,7 @@ absl::Status ZmqTableServer::ServeOne() {
   }
   if (push) {
     CAPSTAN_RETURN_IF_ERROR(values.Receive(listener_.socket.get()));
-    AddTo(tensor, values, values.data());
+    AddValues(static_cast<const float*>(values.data()), values.size() / sizeof(float), tensor);
   }
   CAPSTAN_RETURN_IF_ERROR(sender.Send(listener_.socket.get(), ZMQ_SNDMORE));
   if (push) return SendHead(listener_.socket.get(), head, 0);
