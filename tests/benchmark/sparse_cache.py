@@ -8,8 +8,6 @@ cache loses, in speed or AUC.
 """
 
 import argparse
-import os
-import pathlib
 import statistics
 
 import clicks
@@ -56,28 +54,17 @@ def moved(live):
     return sums
 
 
-def processor_seconds(live, role=""):
-    """Of the daemons whose names begin so and their tasks that have ended, so far."""
-    ticks = 0
-    for name, daemon in live.daemons.items():
-        if not name.startswith(role):
-            continue
-        stat = pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text()
-        ticks += sum(int(field) for field in stat.rpartition(")")[2].split()[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 class Run:
     """A job that has ended."""
 
     def __init__(self, live, flags, cached, wire):
-        before, worked = moved(live), processor_seconds(live)
+        before, worked = moved(live), live.processor_seconds()
         job = live.submit(job_text(flags, cached, wire))
         status = live.wait(job, seconds=3600)
         if status["state"] != "SUCCEEDED":
             raise SystemExit(f"{status}\n{live.logs()}")
         after = moved(live)
-        self.work = processor_seconds(live) - worked
+        self.work = live.processor_seconds() - worked
         seconds = [result["seconds"] for result in status["results"][1:]]
         self.speed = flags.examples / statistics.median(seconds)
         self.pulled = (after["Pull"] - before["Pull"]) / flags.epochs / 1e6

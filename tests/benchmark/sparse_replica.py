@@ -13,7 +13,6 @@ import sys
 
 import clicks
 import cluster
-from sparse_cache import processor_seconds
 
 
 def job_text(flags, replicas):
@@ -42,14 +41,14 @@ class Run:
 
     def __init__(self, live, flags, replicas):
         roles = ("worker", "server")
-        before = {role: processor_seconds(live, role) for role in roles}
+        before = {role: live.processor_seconds(role) for role in roles}
         status = live.wait(live.submit(job_text(flags, replicas)), seconds=3600)
         if status["state"] != "SUCCEEDED":
             raise SystemExit(f"{status}\n{live.logs()}")
         seconds = [result["seconds"] for result in status["results"][1:]]
         self.speed = flags.examples / statistics.median(seconds)
         samples = flags.examples * flags.epochs
-        self.work = {role: (processor_seconds(live, role) - before[role]) / samples * 1e6
+        self.work = {role: (live.processor_seconds(role) - before[role]) / samples * 1e6
                      for role in roles}
 
     def total(self):

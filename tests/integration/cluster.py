@@ -270,6 +270,16 @@ class Cluster:
         pid = until(f"task {rank} of {job} runs", lambda: self.task_pids(job).get(rank))
         os.kill(pid, signal.SIGKILL)
 
+    def processor_seconds(self, role=""):
+        """Of the daemons whose names begin so and their tasks that have ended, so far."""
+        ticks = 0
+        for name, daemon in self.daemons.items():
+            if not name.startswith(role):
+                continue
+            stat = pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text()
+            ticks += sum(int(field) for field in stat.rpartition(")")[2].split()[11:15])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def output(self, job):
         return pathlib.Path(self.status(job)["outputDirectory"])
 
