@@ -21,11 +21,11 @@ PACKAGES = ("torch", "jax", "numpy")
 
 
 def install(folder):
-    """The interpreter of a virtual environment that has the packages; it is kept as it is."""
+    """The interpreter of a virtual environment that has the packages; those it has are kept."""
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
     return python
 
 
