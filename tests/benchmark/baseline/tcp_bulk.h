@@ -31,8 +31,8 @@ class TcpBulk {
   // A client of the server at `port`.
   static absl::StatusOr<TcpBulk> Connect(int port);
 
-  // Moves `count` messages of `bytes`, a multiple of 4, in `direction`, each timed, or all together if `streamed`.
-  // `processor`: as OperationTimer's.
+  // Moves `count` messages of `bytes`, a multiple of 4, in `direction`, each timed, or all together
+  // if `streamed`. `processor`: as OperationTimer's.
   absl::StatusOr<Turn> Run(Direction direction, int64_t bytes, int64_t count, bool streamed,
                            const std::function<double()>& processor);
 
