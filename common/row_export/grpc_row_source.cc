@@ -20,8 +20,9 @@ absl::StatusOr<v1::ScanRowsResponse> GrpcRowSource::ScanRows(const v1::ServerAdd
                                                     {PeerRole::kServer, server.node_id()}));
   }
   grpc::ClientContext context;
-  SetDeadline(context, options_.call_timeout);
+  // It may ask the scheduler, which takes its time.
   if (options_.capability != nullptr) AddCapability(options_.capability(), &context);
+  SetDeadline(context, options_.call_timeout);
   {
     absl::MutexLock lock(&mutex_);
     if (interrupted_) return Interrupted();

@@ -53,8 +53,8 @@ v1::ParameterServer::Stub& GrpcSnapshotSource::StubOf(const v1::ServerAddress& s
 absl::StatusOr<v1::ReadSnapshotResponse> GrpcSnapshotSource::Read(
     const v1::ServerAddress& server, const v1::ReadSnapshotRequest& request) {
   grpc::ClientContext context;
+  AddCapability(CapabilityToShow(), &context);  // It may ask the scheduler, for as long.
   SetDeadline(context, options_.call_timeout);
-  AddCapability(CapabilityToShow(), &context);
   v1::ReadSnapshotResponse response;
   const grpc::Status status = StubOf(server).ReadSnapshot(&context, request, &response);
   if (!status.ok()) return FromGrpcStatus(status);
@@ -64,8 +64,8 @@ absl::StatusOr<v1::ReadSnapshotResponse> GrpcSnapshotSource::Read(
 absl::Status GrpcSnapshotSource::Close(const v1::ServerAddress& server,
                                        const v1::CloseSnapshotRequest& request) {
   grpc::ClientContext context;
-  SetDeadline(context, options_.close_timeout);
   AddCapability(CapabilityToShow(), &context);
+  SetDeadline(context, options_.close_timeout);
   v1::CloseSnapshotResponse response;
   return FromGrpcStatus(StubOf(server).CloseSnapshot(&context, request, &response));
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/net/capability_metadata.h"
 #include "common/net/grpc_server.h"
@@ -25,6 +26,7 @@ class FakeScheduler final : public v1::Scheduler::Service {
   grpc::Status GetTables(grpc::ServerContext*, const v1::GetTablesRequest* request,
                          v1::GetTablesResponse* response) override {
     asked_for = request->job_id();
+    if (!answers) gone.WaitForNotification();
     response->set_capability("newer");
     return grpc::Status::OK;
   }
@@ -37,6 +39,8 @@ class FakeScheduler final : public v1::Scheduler::Service {
                       .expiry = absl::Now() + absl::Hours(1)});
   std::string opened_with;
   std::string asked_for;
+  bool answers = true;  // Else it answers GetTables once `gone` has been notified.
+  absl::Notification gone;
 };
 
 class FakeServer final : public v1::ParameterServer::Service {
@@ -56,6 +60,7 @@ struct Cluster {
     grpc = *std::move(started);
     address.set_address(grpc->address());
   }
+  ~Cluster() { scheduler.gone.Notify(); }
   void OpenAndRead(GrpcSnapshotSource& source) {
     v1::OpenSnapshotRequest request;
     request.set_job_id("ctr-1");
@@ -77,6 +82,17 @@ TEST_CASE("Snapshot source: a reader's capability is asked for again before it e
   CHECK(cluster.scheduler.opened_with.empty());
   CHECK(cluster.scheduler.asked_for == "ctr-1");
   CHECK(cluster.server.read_with == "newer");
+}
+
+TEST_CASE("Snapshot source: a scheduler that does not answer takes no time from a read",
+          "[snapshot]") {
+  Cluster cluster;
+  cluster.scheduler.answers = false;
+  GrpcSnapshotSource source(
+      {.scheduler = cluster.grpc->address(), .call_timeout = absl::Seconds(2)});
+  cluster.OpenAndRead(source);
+  CHECK(cluster.scheduler.asked_for == "ctr-1");
+  CHECK(cluster.server.read_with == cluster.scheduler.snapshots_capability);
 }
 
 TEST_CASE("Snapshot source: a task shows its own newest capability", "[snapshot]") {
