@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/channel.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {
@@ -16,11 +15,6 @@ namespace {
 constexpr absl::Duration kTickInterval = absl::Seconds(1);
 constexpr int64_t kNoBound =
     std::numeric_limits<int64_t>::max();  // The caller bounds its requests.
-
-absl::Status TooLarge(size_t bytes) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("a request of ", bytes, " bytes, expected at most ", kMessageBytesMax));
-}
 
 }  // namespace
 
@@ -44,7 +38,7 @@ absl::Status DataCaller::Run() {
 
 std::optional<DataCaller::CallId> DataCaller::Start(const Request& request, Done done) {
   const Instant now = clock_->Now();
-  const bool too_large = request.bytes.size() > static_cast<size_t>(kMessageBytesMax);
+  const absl::Status fits = CheckMessageBytes("a request", request.bytes.size());
   CallId id = 0;
   bool wake = false;
   {
@@ -54,11 +48,11 @@ std::optional<DataCaller::CallId> DataCaller::Start(const Request& request, Done
     pending_[id] = {.done = std::move(done), .places = request.places};
     deadlines_.Add(id, now, request.timeout);
     // The server would end the connection, and the calls on it would be repeated without end.
-    if (too_large) given_up_.emplace_back(id, TooLarge(request.bytes.size()));
-    wake = too_large || now + request.timeout < next_tick_;
+    if (!fits.ok()) given_up_.emplace_back(id, fits);
+    wake = !fits.ok() || now + request.timeout < next_tick_;
   }
   if (wake) connection_.Wake();
-  if (too_large) return id;
+  if (!fits.ok()) return id;
   const auto method = static_cast<uint8_t>(request.method);
   connection_.Send({.kind = FrameKind::kRequest, .what = method, .call = id}, request.bytes,
                    request.patience);

@@ -171,9 +171,9 @@ class DataServer::Peer final : public DataConnection::Handler,
   }
 
   void Answer(uint64_t call, absl::StatusOr<absl::Cord> answer) {
-    if (answer.ok() && answer->size() > static_cast<size_t>(kMessageBytesMax)) {
-      answer = absl::ResourceExhaustedError(absl::StrCat(
-          "an answer of ", answer->size(), " bytes, expected at most ", kMessageBytesMax));
+    if (answer.ok()) {
+      const absl::Status fits = CheckMessageBytes("an answer", answer->size());
+      if (!fits.ok()) answer = fits;
     }
     if (answer.ok()) {
       const FrameHead head{.kind = FrameKind::kAnswer, .call = call};

@@ -49,6 +49,12 @@ std::array<char, kFrameHeadBytes> EncodeFrameHead(const FrameHead& head) {
   return bytes;
 }
 
+absl::Status CheckMessageBytes(absl::string_view what, size_t bytes) {
+  if (bytes <= static_cast<size_t>(kMessageBytesMax)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(what, " of ", bytes, " bytes, expected at most ", kMessageBytesMax));
+}
+
 absl::StatusOr<FrameHead> DecodeFrameHead(absl::string_view bytes) {
   const auto sum = GetLittleEndian<uint32_t>(bytes, kSumAt);
   if (HeadSum(bytes) != sum && !Planted(PlantedBug::kIgnoreFrameChecksum)) {

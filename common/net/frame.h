@@ -66,6 +66,10 @@ std::array<char, kFrameHeadBytes> EncodeFrameHead(const FrameHead& head);
 //                           what was found and expected.
 absl::StatusOr<FrameHead> DecodeFrameHead(absl::string_view bytes);
 
+// Checks that a frame can carry `bytes` of payload. `what` begins the message: "a request".
+// Errors: kResourceExhausted  more than kMessageBytesMax.
+absl::Status CheckMessageBytes(absl::string_view what, size_t bytes);
+
 // The sum of a payload that comes or goes piece by piece.
 class FrameSum {
  public:
