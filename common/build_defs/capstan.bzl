@@ -48,13 +48,10 @@ _PACKAGES_WITH_MESSAGES = [
     "worker/training",
 ]
 
-def _library_headers():
-    with_messages = native.package_name() in _PACKAGES_WITH_MESSAGES
-    return "message_headers" if with_messages else "library_headers"
+_WITH_MESSAGES = {"library_headers": "message_headers", "test_headers": "message_test_headers"}
 
-def _test_headers():
-    with_messages = native.package_name() in _PACKAGES_WITH_MESSAGES
-    return "message_test_headers" if with_messages else "test_headers"
+def _headers(name):
+    return _WITH_MESSAGES[name] if native.package_name() in _PACKAGES_WITH_MESSAGES else name
 
 # Of test files: their cases run once, and compiling them well takes longer than they run.
 TEST_OPTIMIZATION = ["-O1"]
@@ -66,12 +63,12 @@ def _is_optimized_by_itself(copts):
 def _library_copts(copts):
     if _is_optimized_by_itself(copts):
         return _COPTS + copts
-    return _COPTS + precompiled_copts(_library_headers()) + copts
+    return _COPTS + precompiled_copts(_headers("library_headers")) + copts
 
 def _library_deps(copts, deps):
     if _is_optimized_by_itself(copts):
         return deps
-    return deps + precompiled_deps(_library_headers())
+    return deps + precompiled_deps(_headers("library_headers"))
 
 def _file_if_there(name):
     # No search for sources: it asks for one name, and gives [name] or, without such a file, [].
@@ -145,7 +142,7 @@ def capstan_cc_test(name, srcs = None, deps = [], copts = [], size = "small", **
         name = name,
         size = size,
         srcs = [name + ".cc"] if srcs == None else srcs,
-        copts = _COPTS + TEST_OPTIMIZATION + precompiled_copts(_test_headers()) + copts,
-        deps = deps + ["//common/testing:catch2_main"] + precompiled_deps(_test_headers()),
+        copts = _COPTS + TEST_OPTIMIZATION + precompiled_copts(_headers("test_headers")) + copts,
+        deps = deps + ["//common/testing:catch2_main"] + precompiled_deps(_headers("test_headers")),
         **kwargs
     )
