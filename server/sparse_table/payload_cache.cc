@@ -110,8 +110,12 @@ absl::Status PayloadCache::TakeIn(const RowFetch& fetch, RowSlab* heads) {
   // Another call may have read a payload meanwhile, and SetMemory may have left room for fewer.
   arrived.erase(std::remove_if(arrived.begin(), arrived.end(),
                                [&](const FetchedPayload& it) {
-                                 return !IsOnDisk(heads->At(it.row)) &&
-                                        !Planted(PlantedBug::kTakeInOldPayload);
+                                 const char* const head = heads->At(it.row);
+                                 if (IsOnDisk(head)) return false;
+                                 if (Planted(PlantedBug::kTakeInOldPayload)) {
+                                   std::memcpy(Of(head), it.payload, payload_bytes_);
+                                 }
+                                 return true;
                                }),
                 arrived.end());
   arrived.resize(std::min(arrived.size(), held_max()));
