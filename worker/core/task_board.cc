@@ -81,7 +81,7 @@ Work TaskBoard::Next() const {
 std::vector<Work> TaskBoard::Upcoming(int count) const {
   std::vector<Work> works;
   if (assignment_.phase != Phase::kTrain && assignment_.phase != Phase::kEvaluate) return works;
-  if (assignment_.phase == Phase::kTrain && options_.bsp) {
+  if (TrainsSlots()) {
     for (const SlotWork& slot : slots_.Upcoming(count)) works.push_back(FromSlot(slot));
     return works;
   }

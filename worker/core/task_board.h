@@ -72,6 +72,7 @@ struct TaskTotals {
 class TaskBoard {
  public:
   static constexpr int kStalenessEntriesMax = 64;
+  static constexpr int kLeasesHeld = 2;  // A task that has fewer to finish asks for more.
 
   struct Options {
     bool bsp = false;
@@ -121,8 +122,11 @@ class TaskBoard {
   std::vector<SlotProgress> slot_progress() const { return slots_.Progress(); }
   std::vector<SampleProgress> sample_progress() const { return samples().Progress(); }
   int unfinished_leases() const { return samples().UnfinishedLeases(); }
+  // The task should ask for more samples at once. The slots of BSP last an epoch.
+  bool WantsLeases() const { return !TrainsSlots() && unfinished_leases() < kLeasesHeld; }
 
  private:
+  bool TrainsSlots() const { return options_.bsp && assignment_.phase == Phase::kTrain; }
   const SamplePlanner& samples() const {
     return assignment_.phase == Phase::kEvaluate ? evaluation_ : training_;
   }

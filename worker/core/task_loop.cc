@@ -8,7 +8,6 @@
 namespace capstan::worker {
 namespace {
 
-constexpr int kLeasesHeld = 2;  // The task asks for more at once if fewer are unfinished.
 // While one push is on its way, the next gradient may be computed.
 constexpr size_t kPushesBehind = 1;
 
@@ -265,7 +264,7 @@ void TaskLoop::WriteDown(const Work& work, const WorkResult& result, Version pus
     board.Done(work, result);
     // BSP with backups: the others have gone on without this task.
     if (applied > work.iteration.Next()) board.SkipTo(applied);
-    report = board.Idle() || board.unfinished_leases() < kLeasesHeld;
+    report = board.Idle() || board.WantsLeases();
   });
   if (report) port_.ReportSoon();
 }

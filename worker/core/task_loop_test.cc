@@ -407,6 +407,15 @@ TEST_CASE("TaskLoop: a slot that others have completed is skipped to where it ca
   CHECK(fixture.board.Idle());
 }
 
+TEST_CASE("TaskLoop: under BSP it reports at once when its slots are done, not after each batch",
+          "[worker][core]") {
+  Fixture fixture(1);
+  fixture.Slots({Slot(0, 0, 5)});
+  CHECK(fixture.trained.size() == 5);
+  CHECK(fixture.board.Idle());
+  CHECK(fixture.reports == 1);
+}
+
 TEST_CASE("TaskLoop: when a server dies, its pushes and reads are repeated at the new primary",
           "[worker][core]") {
   Fixture fixture(2);
