@@ -39,8 +39,8 @@ std::optional<PayloadPlaces::Place> PullPlaces::Next(absl::string_view come) {
     absl::StatusOr<std::optional<PayloadStart>> start = ReadPayloadStart(come);
     if (start.ok() && !start->has_value()) return std::nullopt;
     if (!start.ok() || (*start)->sizes.size() != parts_.size()) return Place();
-    sizes_ = std::move((*start)->sizes);
     skip_ = (*start)->values_begin();
+    sizes_ = std::move((*start)->sizes);
   }
   while (next_ < sizes_.size() && !HasPlace(next_)) skip_ += sizes_[next_++];
   if (next_ == sizes_.size()) return Place();

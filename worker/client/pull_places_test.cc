@@ -1,8 +1,10 @@
 #include "worker/client/pull_places.h"
 
 #include <catch2/catch.hpp>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/testing/status_matchers.h"
@@ -33,17 +35,21 @@ std::vector<PullPlaces::Part> PartsOf(const std::vector<int64_t>& elements) {
   return parts;
 }
 
+// Bytes of a payload from this one on, and where they belong.
+using Placed = std::pair<size_t, char*>;
+
 // The places of a payload's parts if the payload comes `step` bytes at a time.
-std::vector<char*> Places(PullPlaces& places, const std::string& payload, size_t step) {
-  std::vector<char*> found;
+std::vector<Placed> Places(PullPlaces& places, const std::string& payload, size_t step) {
+  std::vector<Placed> found;
   size_t at = 0;
   for (size_t come = 0; at + come <= payload.size(); come += step) {
     const auto place = places.Next(absl::string_view(payload).substr(at, come));
     if (!place.has_value()) continue;
     if (place->to.empty()) break;
     CHECK(place->skip <= come);
-    found.push_back(place->to.data());
-    at += place->skip + place->to.size();
+    at += place->skip;
+    found.emplace_back(at, place->to.data());
+    at += place->to.size();
     come = 0;
   }
   return found;
@@ -60,9 +66,15 @@ TEST_CASE("Pull places: large values have a place each, small ones between them 
     return &arrays;
   });
   auto* const table = reinterpret_cast<char*>(arrays[0].data());
-  const auto at = [table](int64_t element) { return table + element * int64_t{sizeof(float)}; };
-  CHECK(Places(places, PayloadOf(elements), step) ==
-        std::vector<char*>{at(0), at(kLarge + 3), at(3 * kLarge + 3)});
+  const std::string payload = PayloadOf(elements);
+  const int64_t count = std::accumulate(elements.begin(), elements.end(), int64_t{0});
+  const size_t values_begin = payload.size() - static_cast<size_t>(count) * sizeof(float);
+  const auto at = [&](int64_t element) {
+    const int64_t offset = element * int64_t{sizeof(float)};
+    return Placed(values_begin + static_cast<size_t>(offset), table + offset);
+  };
+  CHECK(Places(places, payload, step) ==
+        std::vector<Placed>{at(0), at(kLarge + 3), at(3 * kLarge + 3)});
   CHECK(begun == 1);
 }
 
