@@ -1,5 +1,8 @@
 #include "tests/benchmark/baseline/tcp_bulk.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "tests/benchmark/baseline/add_values.h"
@@ -9,17 +12,11 @@ namespace {
 
 constexpr int64_t kBytesMax = int64_t{1} << 30;
 
-// Starts a turn; both ends are the same program on the same machine.
+// What the client sends first; both ends are the same program on the same machine.
 struct Command {
   int64_t push_bytes = 0;  // Bytes of a message from client to server; 0: none.
   int64_t pull_bytes = 0;
-  int64_t count = 0;
-  int64_t streamed = 0;
-};
-
-struct Head {
-  int64_t number = 0;
-  int64_t bytes = 0;
+  int64_t streamed = 0;  // That many messages each way follow; 0: one, and sums are made.
 };
 
 template <typename T>
@@ -34,36 +31,35 @@ std::vector<iovec> PiecesOf(std::vector<float>& values) {
 
 size_t ValuesIn(int64_t bytes) { return static_cast<size_t>(bytes) / sizeof(float); }
 
-absl::Status ServeTurn(const Command& command, Socket& connection, std::vector<float>& in,
-                       std::vector<float>& out, std::vector<float>& sums) {
-  Head head;
-  for (int64_t i = 0; i < command.count; ++i) {
-    if (command.streamed == 0) CAPSTAN_RETURN_IF_ERROR(connection.Receive({PieceOf(head)}));
-    CAPSTAN_RETURN_IF_ERROR(connection.Exchange(PiecesOf(out), PiecesOf(in)));
-    if (command.streamed != 0 || in.empty()) continue;
-    AddValues(in.data(), in.size(), sums);
-    CAPSTAN_RETURN_IF_ERROR(connection.Send({PieceOf(head)}));
-  }
-  if (command.streamed == 0) return absl::OkStatus();
-  return connection.Send({PieceOf(head)});
+bool IsSize(int64_t bytes) { return bytes >= 0 && bytes <= kBytesMax; }
+
+absl::Status Check(const Command& command) {
+  if (IsSize(command.push_bytes) && IsSize(command.pull_bytes)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("messages of ", command.push_bytes, " and ",
+                                                 command.pull_bytes, " bytes, expected 0 to ",
+                                                 kBytesMax));
 }
 
 }  // namespace
 
 absl::Status ServeTcpBulk(Socket& connection) {
-  std::vector<float> in, out, sums;
+  std::vector<float> in, sums;
   for (;;) {
     Command command;
     CAPSTAN_RETURN_IF_ERROR(connection.Receive({PieceOf(command)}));
-    if (command.push_bytes < 0 || command.push_bytes > kBytesMax || command.pull_bytes < 0 ||
-        command.pull_bytes > kBytesMax) {
-      return absl::InvalidArgumentError(absl::StrCat("messages of ", command.push_bytes, " and ",
-                                                     command.pull_bytes, " bytes, expected 0 to ",
-                                                     kBytesMax));
-    }
+    CAPSTAN_RETURN_IF_ERROR(Check(command));
     in.resize(ValuesIn(command.push_bytes));
-    out.assign(ValuesIn(command.pull_bytes), 0.5f);
-    CAPSTAN_RETURN_IF_ERROR(ServeTurn(command, connection, in, out, sums));
+    std::vector<iovec> out;
+    if (command.pull_bytes > 0) {
+      if (sums.size() != ValuesIn(command.pull_bytes)) sums.assign(ValuesIn(command.pull_bytes), 0);
+      out = PiecesOf(sums);
+    }
+    for (int64_t left = std::max<int64_t>(1, command.streamed); left > 0; --left) {
+      CAPSTAN_RETURN_IF_ERROR(connection.Exchange(out, PiecesOf(in)));
+    }
+    if (command.streamed == 0 && !in.empty()) AddValues(in.data(), in.size(), sums);
+    if (command.streamed == 0 && in.empty()) continue;
+    CAPSTAN_RETURN_IF_ERROR(connection.Send({PieceOf(command)}));
   }
 }
 
@@ -72,33 +68,39 @@ absl::StatusOr<TcpBulk> TcpBulk::Connect(int port) {
   return TcpBulk(std::move(socket));
 }
 
-absl::StatusOr<Turn> TcpBulk::Run(Direction direction, int64_t bytes, int64_t count, bool streamed,
-                                  const std::function<double()>& processor) {
-  Command command{.count = count, .streamed = streamed};
+absl::Status TcpBulk::Operate(Direction direction, int64_t bytes, int64_t streamed) {
+  Command command{.streamed = streamed};
   if (direction != Direction::kPull) command.push_bytes = bytes;
   if (direction != Direction::kPush) command.pull_bytes = bytes;
   out_.resize(ValuesIn(command.push_bytes), 0.5f);
   in_.resize(ValuesIn(command.pull_bytes));
-  const auto moved = static_cast<double>(command.push_bytes + command.pull_bytes);
-  OperationTimer timer(processor);
-  CAPSTAN_RETURN_IF_ERROR(socket_.Send({PieceOf(command)}));
-  Head head{.bytes = bytes};
-  if (streamed) timer.Begin();
-  for (; head.number < count; ++head.number) {
-    std::vector<iovec> send = PiecesOf(out_);
-    if (!streamed) {
-      timer.Begin();
-      send.insert(send.begin(), PieceOf(head));
-    }
-    CAPSTAN_RETURN_IF_ERROR(socket_.Exchange(std::move(send), PiecesOf(in_)));
-    if (streamed) continue;
-    Head answer;
-    if (!out_.empty()) CAPSTAN_RETURN_IF_ERROR(socket_.Receive({PieceOf(answer)}));
-    timer.End(moved);
+  std::vector<iovec> send = PiecesOf(out_);
+  send.insert(send.begin(), PieceOf(command));
+  CAPSTAN_RETURN_IF_ERROR(socket_.Exchange(std::move(send), PiecesOf(in_)));
+  for (int64_t left = streamed - 1; left > 0; --left) {
+    CAPSTAN_RETURN_IF_ERROR(socket_.Exchange(PiecesOf(out_), PiecesOf(in_)));
   }
+  if (streamed == 0 && out_.empty()) return absl::OkStatus();
+  return socket_.Receive({PieceOf(command)});
+}
+
+absl::StatusOr<Turn> TcpBulk::Run(Direction direction, int64_t bytes, int64_t count, bool streamed,
+                                  const std::function<double()>& processor) {
+  const auto moved = static_cast<double>(bytes) * (direction == Direction::kBoth ? 2 : 1);
+  OperationTimer timer(processor);
   if (streamed) {
-    CAPSTAN_RETURN_IF_ERROR(socket_.Receive({PieceOf(head)}));
+    timer.Begin();
+    CAPSTAN_RETURN_IF_ERROR(Operate(direction, bytes, count));
     timer.End(moved * static_cast<double>(count));
+    return timer.Take();
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    if (direction == Direction::kPull) {
+      CAPSTAN_RETURN_IF_ERROR(Operate(Direction::kPush, bytes, /*streamed=*/0));
+    }
+    timer.Begin();
+    CAPSTAN_RETURN_IF_ERROR(Operate(direction, bytes, /*streamed=*/0));
+    timer.End(moved);
   }
   return timer.Take();
 }

@@ -1,11 +1,11 @@
 // Raw TCP: what bulk_goodput compares with. Messages of one size over one connection, both ends
 // with one thread, from and into the same memory each time.
 //
-// A client tells what a turn is to be with one fixed command; then, for each message: the client
-// sends 16 bytes (with the payload behind them, if it sends one), the server sends its payload at
-// the same time, if it has one, and 16 bytes once it has added the client's to its sums, as fp32.
-// Streamed, messages follow each other without any of these, nothing is added, and 16 bytes at the
-// end say that all have arrived.
+// A client sends 24 bytes with its payload behind them, if it has one. The server sends its sums, if
+// they are asked for, at the same time. It adds a payload to its sums, as fp32, and then sends 24
+// bytes. A push that is not timed comes before each pull, as for Capstan: sums that the server has
+// just changed are no longer where they were sent from last. Streamed, messages follow each other
+// without any of these, nothing is added, and 24 bytes at the end say that all have arrived.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_BENCHMARK_BASELINE_TCP_BULK_H_
 #define CAPSTAN_TESTS_BENCHMARK_BASELINE_TCP_BULK_H_
@@ -38,6 +38,9 @@ class TcpBulk {
 
  private:
   explicit TcpBulk(Socket socket) : socket_(std::move(socket)) {}
+
+  // Moves one message each way, or so many of them.
+  absl::Status Operate(Direction direction, int64_t bytes, int64_t streamed);
 
   Socket socket_;
   std::vector<float> out_, in_;
