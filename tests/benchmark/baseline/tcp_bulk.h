@@ -1,8 +1,8 @@
 // Raw TCP: what bulk_goodput compares with. Messages of one size over one connection, both ends
 // with one thread, from and into the same memory each time.
 //
-// A client sends 24 bytes with its payload behind them, if it has one. The server sends its sums, if
-// they are asked for, at the same time. It adds a payload to its sums, as fp32, and then sends 24
+// A client sends 24 bytes with its payload behind them, if it has one. The server sends its sums at
+// the same time, if they are asked for. It adds a payload to its sums, as fp32, and then sends 24
 // bytes. A push that is not timed comes before each pull, as for Capstan: sums that the server has
 // just changed are no longer where they were sent from last. Streamed, messages follow each other
 // without any of these, nothing is added, and 24 bytes at the end say that all have arrived.
