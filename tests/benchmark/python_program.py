@@ -70,7 +70,10 @@ class Head(torch.nn.Module):
 
 
 class Factors(torch.nn.Module):
-    """A factorization machine (Rendle, ICDM 2010): rows of a weight and of DIM factors."""
+    """A factorization machine (Rendle, ICDM 2010): rows of a weight and of DIM factors.
+
+    Sums are made of whole rows: the backward pass of rows[..., 1:] would make zeros of all of them.
+    """
 
     def __init__(self, bag):
         super().__init__()
@@ -78,9 +81,9 @@ class Factors(torch.nn.Module):
 
     def forward(self, keys):
         rows = self.bag(keys.view(-1, 1)).view(*keys.shape, 1 + DIM)
-        weights, factors = rows[..., 0], rows[..., 1:]
-        pairs = factors.sum(1).square() - factors.square().sum(1)
-        return self.bias + weights.sum(1) + pairs.sum(1) / 2
+        sums = rows.sum(1)
+        pairs = sums.square() - rows.square().sum(1)
+        return self.bias + sums[:, 0] + pairs[:, 1:].sum(1) / 2
 
 
 IMAGES = {"lenet": (28, 28, 1), "resnet18": (32, 32, 3)}
