@@ -12,6 +12,8 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "scheduler/core/messages.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/job_options.h"
@@ -60,12 +62,20 @@ struct JobWorld {
     models[workload.job()->plan.export_path] = std::move(model);
   }
 
-  // Does the first steps of moving a model (common/tensor/staged_model.h).
-  void RemoveStagedBefore(Incarnation writer) {
+  // As PublishModel of common/tensor/staged_model.h. Errors: kNotFound.
+  absl::Status PublishModel(const std::string& staged, const TaskKey& exporter) {
+    const std::string& folder = workload.job()->plan.export_path;
     absl::erase_if(models, [&](const auto& entry) {
-      return entry.first != workload.job()->plan.export_path &&
-             entry.second.writer.incarnation < writer;
+      return entry.first != folder && entry.second.writer.incarnation < exporter.incarnation;
     });
+    auto model = models.extract(staged);
+    if (!model.empty()) {
+      ShowModel(std::move(model.mapped()));
+      return absl::OkStatus();
+    }
+    const auto shown = models.find(folder);
+    if (shown != models.end() && shown->second.writer == exporter) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat("no model in ", staged));
   }
 
   const JobOptions options;

@@ -319,14 +319,9 @@ void SimScheduler::Publish(const scheduler::ModelPublish& publish) {
 }
 
 void SimScheduler::Move(const scheduler::ModelPublish& publish) {
-  JobWorld& job = world_->JobOf(publish.exporter.job);
-  job.RemoveStagedBefore(publish.exporter.incarnation);
-  auto staged = job.models.extract(publish.staged);
-  if (!staged.empty()) return job.ShowModel(std::move(staged.mapped()));
-  const auto shown = job.models.find(publish.folder);
-  if (shown == job.models.end() || shown->second.writer != publish.exporter) {
-    world_->failure = absl::StrCat("no model in ", publish.staged);
-  }
+  const absl::Status published =
+      world_->JobOf(publish.exporter.job).PublishModel(publish.staged, publish.exporter);
+  if (!published.ok()) world_->failure = std::string(published.message());
 }
 
 void SimScheduler::Answer(const scheduler::NodeReply& reply) {

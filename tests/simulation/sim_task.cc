@@ -260,14 +260,8 @@ bool SimTask::Export(const worker::Work& work, const absl::btree_map<TableId, Ve
 
 bool SimTask::Move(const worker::Work& work, absl::Status* result) {
   TakeTime("bytes moved", world_->options.move_max, [this, staged = work.staged_path, result] {
-    job_->RemoveStagedBefore(task_key_.incarnation);
-    auto model = job_->models.extract(staged);
-    *result = model.empty() ? absl::NotFoundError(absl::StrCat("no model in ", staged))
-                            : absl::OkStatus();
-    if (result->ok()) {
-      job_->ShowModel(std::move(model.mapped()));
-      ++world_->reached[Reached::kModelMovedByTask];
-    }
+    *result = job_->PublishModel(staged, task_key_);
+    if (result->ok()) ++world_->reached[Reached::kModelMovedByTask];
     Resume();
   });
   return false;
