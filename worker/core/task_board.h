@@ -72,7 +72,6 @@ struct TaskTotals {
 class TaskBoard {
  public:
   static constexpr int kStalenessEntriesMax = 64;
-  static constexpr int kLeasesHeld = 2;  // A task that has fewer to finish asks for more.
 
   struct Options {
     bool bsp = false;
@@ -126,6 +125,8 @@ class TaskBoard {
   bool WantsLeases() const { return !TrainsSlots() && unfinished_leases() < kLeasesHeld; }
 
  private:
+  static constexpr int kLeasesHeld = 2;  // A task that has fewer to finish asks for more.
+
   bool TrainsSlots() const { return options_.bsp && assignment_.phase == Phase::kTrain; }
   const SamplePlanner& samples() const {
     return assignment_.phase == Phase::kEvaluate ? evaluation_ : training_;

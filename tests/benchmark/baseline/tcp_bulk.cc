@@ -16,7 +16,8 @@ constexpr int64_t kBytesMax = int64_t{1} << 30;
 struct Command {
   int64_t push_bytes = 0;  // Bytes of a message from client to server; 0: none.
   int64_t pull_bytes = 0;
-  int64_t streamed = 0;  // That many messages each way follow; 0: one, and sums are made.
+  // So many messages follow each way, and nothing is added. With 0 one follows, which is added.
+  int64_t streamed = 0;
 };
 
 template <typename T>
@@ -51,15 +52,15 @@ absl::Status ServeTcpBulk(Socket& connection) {
     in.resize(ValuesIn(command.push_bytes));
     std::vector<iovec> out;
     if (command.pull_bytes > 0) {
-      if (sums.size() != ValuesIn(command.pull_bytes)) sums.assign(ValuesIn(command.pull_bytes), 0);
+      sums.resize(ValuesIn(command.pull_bytes));
       out = PiecesOf(sums);
     }
     for (int64_t left = std::max<int64_t>(1, command.streamed); left > 0; --left) {
       CAPSTAN_RETURN_IF_ERROR(connection.Exchange(out, PiecesOf(in)));
     }
-    if (command.streamed == 0 && !in.empty()) AddValues(in.data(), in.size(), sums);
-    if (command.streamed == 0 && in.empty()) continue;
-    CAPSTAN_RETURN_IF_ERROR(connection.Send({PieceOf(command)}));
+    const bool add = command.streamed == 0 && !in.empty();
+    if (add) AddValues(in.data(), in.size(), sums);
+    if (add || command.streamed > 0) CAPSTAN_RETURN_IF_ERROR(connection.Send({PieceOf(command)}));
   }
 }
 
