@@ -13,6 +13,15 @@ std::string JobExport::StagedPath(const TaskKey& writer) const {
                       writer.incarnation.value());
 }
 
+bool JobExport::AssignWriter() {
+  for (const Rank rank : job_.tasks.Live()) {
+    const Incarnation incarnation = job_.tasks.at(rank).incarnation;
+    if (incarnation < last_staged_) continue;
+    if (!writer_ || incarnation < job_.tasks.at(*writer_).incarnation) writer_ = rank;
+  }
+  return writer_.has_value();
+}
+
 void JobExport::AddTo(Assignment* assignment, const TaskKey& task) const {
   if (writer_ != task.rank) return;
   assignment->phase = TaskPhase::kExport;
@@ -27,6 +36,7 @@ bool JobExport::OnWritten(const TaskKey& writer) {
   }
   if (staged_) return false;
   staged_ = writer;
+  last_staged_ = writer.incarnation;
   return true;
 }
 

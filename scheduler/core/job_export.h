@@ -11,9 +11,12 @@
 //   any --Clear (the job goes back)--> NOBODY
 //
 // Once the model is whole, neither servers nor tasks are missed, but a writer that is to move it.
+// A model that was staged may be moved late, by a task that was taken for dead; that removes what
+// earlier incarnations have staged (PublishModel). So only later ones write the model after it.
 // Called by JobRun, which enters and leaves the phase and fails the job, and by TaskWatch, which
 // ends tasks. Pure: no clock; the time comes in. Thread safety: thread-compatible.
 // Invariants: (1) at most one task writes or moves the model.   (2) DONE stays, until Clear.
+//             (3) incarnations whose models were staged never fall.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_EXPORT_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_EXPORT_H_
 
@@ -36,7 +39,9 @@ class JobExport {
 
   // ---- its writer
   bool WantsWriter() const { return !writer_ && !staged_ && !kept_; }
-  void Assign(Rank writer) { writer_ = writer; }
+  // Assigns the earliest live incarnation that may write it. False: none of them may.
+  // REQUIRES: WantsWriter().
+  bool AssignWriter();
   std::optional<Rank> writer() const { return writer_; }
   bool HasWork(Rank rank) const { return writer_ == rank && (!staged_ || left_to_writer_); }
   void AddTo(Assignment* assignment, const TaskKey& task) const;  // No effect on other tasks'.
@@ -78,6 +83,7 @@ class JobExport {
       return CheckCount("rank of the writer", writer_.value_or(Rank(0)).value(),
                         job_.plan.workers - 1);
     });
+    archive.Appended(last_staged_);
   }
 
  private:
@@ -98,6 +104,7 @@ class JobExport {
   std::string folder_;
   std::optional<Rank> writer_;
   std::optional<TaskKey> staged_;  // It has written the model, into its own folder.
+  Incarnation last_staged_;        // It has written a model, now or before. No earlier one writes.
   bool left_to_writer_ = false;    // The task is to move it: the scheduler cannot.
   bool done_ = false;
   bool taken_ = false;  // TakePublish has given it. Not durable.

@@ -211,6 +211,59 @@ TEST_CASE("Job export: who has written what the scheduler cannot move is told to
   }
 }
 
+// Rank 0 is in its third incarnation, and rank 1 in its second, which is not ready yet.
+struct OlderLeft : Fixture {
+  OlderLeft() {
+    for (const int rank : {1, 0, 0}) {
+      Died(Node(rank));
+      Place(rank);
+    }
+  }
+};
+
+// A task moves its model even if it was taken for dead before. It then removes what earlier
+// incarnations have staged, so that none of them may write the model after it.
+TEST_CASE("Job export: after a task was told to move its model only later incarnations write it",
+          "[scheduler][core]") {
+  OlderLeft job;
+  job.Hello(0);
+  CHECK(job.Of(0).export_path == "/out/.export-0-30");
+  job.Finish(0);
+  job.Publish(absl::NotFoundError("no such file"));
+  REQUIRE(job.Of(0).staged_path == "/out/.export-0-30");
+  job.Died("worker-0");
+  SECTION("an earlier one begins again") {
+    job.Hello(1);
+    REQUIRE(job.run->parts().tasks.Find(job.Key(1)) == nullptr);
+    CHECK_FALSE(job.Seen<TaskDied>().back().counted);
+    CHECK_THAT(job.Seen<TaskDied>().back().failure.message,
+               Catch::Contains("a later incarnation"));
+    job.Place(1);
+    job.Hello(1);
+    CHECK(job.Of(1).export_path == "/out/.export-1-31");
+    job.Finish(1);
+    job.Publish();
+    CHECK(job.phase() == JobPhase::kFinishing);
+  }
+  SECTION("a later one does it, and the earlier one stays") {
+    job.Place(0);
+    job.Hello(0);
+    job.Hello(1);
+    CHECK(job.Of(0).export_path == "/out/.export-0-40");
+    CHECK(job.Of(1).phase == TaskPhase::kIdle);
+  }
+}
+
+TEST_CASE("Job export: the earliest incarnation writes the model, so that others may after it",
+          "[scheduler][core]") {
+  FailedExport job;
+  job.Place(0);
+  job.Hello(0);
+  REQUIRE_OK(job.run->AskExport("", job.now, job.events));
+  CHECK(job.Of(0).phase == TaskPhase::kIdle);
+  CHECK(job.Of(1).export_path == "/out/.export-1-11");
+}
+
 TEST_CASE("Job export: servers that die once the model is in its place do not matter",
           "[scheduler][core]") {
   Fixture job(std::nullopt, /*log=*/true);

@@ -91,8 +91,8 @@ TEST_CASE("Job: a rank whose run is done gives its slot to a rank without a plac
   job.Finish(2);
   REQUIRE(job.phase() == JobPhase::kExporting);
   CHECK(WithoutPlace(job).empty());
-  CHECK(job.Of(1).phase == TaskPhase::kExport);
-  job.Finish(1);
+  CHECK(job.Of(2).phase == TaskPhase::kExport);  // The earlier incarnation.
+  job.Finish(2);
   job.Exit(1, 0);
   job.Exit(2, 0);
   CHECK(job.View().state == JobState::kSucceeded);

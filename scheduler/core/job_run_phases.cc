@@ -218,9 +218,10 @@ void JobRun::EnterEnd(Events& events) {
 
 bool JobRun::AdvanceExport(Instant now, Events& events) {
   if (parts_.checkpoints.MustReturn()) return parts_.server_watch.ReturnToBest(now, events);
-  if (const std::vector<Rank> live = parts_.tasks.Live();
-      parts_.exporter.WantsWriter() && !live.empty()) {
-    parts_.exporter.Assign(live.front());
+  if (!parts_.exporter.WantsWriter() || parts_.exporter.AssignWriter()) return false;
+  for (const Rank rank : parts_.tasks.Live()) {
+    parts_.task_watch.EndUncounted(
+        rank, {FailureReason::kNone, "a later incarnation is to write the model"}, now, events);
   }
   return false;
 }

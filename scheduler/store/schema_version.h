@@ -26,7 +26,7 @@
 namespace capstan::scheduler {
 
 inline constexpr int64_t kSchemaVersion = 28;
-inline constexpr int64_t kFieldsVersion = 4;
+inline constexpr int64_t kFieldsVersion = 5;
 
 // Checks that this Capstan may read and replace what another one has written.
 // Errors: kFailedPrecondition  names both versions.
