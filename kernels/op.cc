@@ -1,5 +1,6 @@
 #include "kernels/op.h"
 
+#include <cstddef>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -8,65 +9,8 @@ namespace capstan::kernels {
 namespace {
 
 const char* KindName(OpKind kind) {
-  switch (kind) {
-    case OpKind::kConvolutionForward:
-      return "convolution_forward";
-    case OpKind::kConvolutionBackwardData:
-      return "convolution_backward_data";
-    case OpKind::kConvolutionBackwardWeights:
-      return "convolution_backward_weights";
-    case OpKind::kMaxPoolForward:
-      return "max_pool_forward";
-    case OpKind::kMaxPoolBackward:
-      return "max_pool_backward";
-    case OpKind::kAveragePoolForward:
-      return "average_pool_forward";
-    case OpKind::kAveragePoolBackward:
-      return "average_pool_backward";
-    case OpKind::kFullyConnectedForward:
-      return "fully_connected_forward";
-    case OpKind::kFullyConnectedBackwardData:
-      return "fully_connected_backward_data";
-    case OpKind::kFullyConnectedBackwardWeights:
-      return "fully_connected_backward_weights";
-    case OpKind::kReluForward:
-      return "relu_forward";
-    case OpKind::kReluBackward:
-      return "relu_backward";
-    case OpKind::kActivationForward:
-      return "activation_forward";
-    case OpKind::kActivationBackward:
-      return "activation_backward";
-    case OpKind::kBatchNormForward:
-      return "batch_norm_forward";
-    case OpKind::kBatchNormInference:
-      return "batch_norm_inference";
-    case OpKind::kBatchNormBackward:
-      return "batch_norm_backward";
-    case OpKind::kLayerNormForward:
-      return "layer_norm_forward";
-    case OpKind::kLayerNormBackward:
-      return "layer_norm_backward";
-    case OpKind::kAdd:
-      return "add";
-    case OpKind::kDropoutForward:
-      return "dropout_forward";
-    case OpKind::kDropoutBackward:
-      return "dropout_backward";
-    case OpKind::kSoftmaxCrossEntropyForward:
-      return "softmax_cross_entropy_forward";
-    case OpKind::kSoftmaxCrossEntropyBackward:
-      return "softmax_cross_entropy_backward";
-    case OpKind::kOutputLossForward:
-      return "output_loss_forward";
-    case OpKind::kOutputLossBackward:
-      return "output_loss_backward";
-    case OpKind::kEmbeddingForward:
-      return "embedding_forward";
-    case OpKind::kEmbeddingBackward:
-      return "embedding_backward";
-  }
-  return "unknown_op";
+  const auto index = static_cast<size_t>(kind);
+  return index < kOpKindCount ? kOpNames[index] : "unknown_op";
 }
 
 const char* LossName(OutputLoss loss) {

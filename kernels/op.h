@@ -61,7 +61,9 @@
 #ifndef CAPSTAN_KERNELS_OP_H_
 #define CAPSTAN_KERNELS_OP_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 
 #include "kernels/activation.h"
@@ -99,6 +101,40 @@ enum class OpKind {
   kEmbeddingBackward,
 };
 
+// Names of the kinds in messages, in their order.
+inline constexpr const char* kOpNames[] = {
+    "convolution_forward",
+    "convolution_backward_data",
+    "convolution_backward_weights",
+    "max_pool_forward",
+    "max_pool_backward",
+    "average_pool_forward",
+    "average_pool_backward",
+    "fully_connected_forward",
+    "fully_connected_backward_data",
+    "fully_connected_backward_weights",
+    "relu_forward",
+    "relu_backward",
+    "activation_forward",
+    "activation_backward",
+    "batch_norm_forward",
+    "batch_norm_inference",
+    "batch_norm_backward",
+    "layer_norm_forward",
+    "layer_norm_backward",
+    "add",
+    "dropout_forward",
+    "dropout_backward",
+    "softmax_cross_entropy_forward",
+    "softmax_cross_entropy_backward",
+    "output_loss_forward",
+    "output_loss_backward",
+    "embedding_forward",
+    "embedding_backward",
+};
+inline constexpr size_t kOpKindCount = std::size(kOpNames);
+static_assert(kOpKindCount == static_cast<size_t>(OpKind::kEmbeddingBackward) + 1);
+
 // The loss of one output y with target t. The backward op computes its derivative by y.
 enum class OutputLoss {
   kSquared,   // (y - t)^2.
@@ -126,8 +162,8 @@ struct OpDesc {
   float epsilon = 1e-5f;      // Batch norm and layer norm have it.
   float dropout_rate = 0.0f;  // [0, 1).
   Activation activation = Activation::kGelu;
-  int64_t rows = 0;           // Rows of an embedding's weight.
-  bool has_weights = false;   // Softmax cross-entropy and output losses have it.
+  int64_t rows = 0;          // Rows of an embedding's weight.
+  bool has_weights = false;  // Softmax cross-entropy and output losses have it.
   OutputLoss loss = OutputLoss::kSquared;
   float loss_parameter = 0.0f;
 

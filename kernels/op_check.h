@@ -34,6 +34,13 @@ struct OpSignature {
   std::array<Operand, 4> outputs;
   int input_count = 0;
   int output_count = 0;
+
+  absl::Span<const Operand> input_list() const {
+    return absl::MakeSpan(inputs).first(static_cast<size_t>(input_count));
+  }
+  absl::Span<const Operand> output_list() const {
+    return absl::MakeSpan(outputs).first(static_cast<size_t>(output_count));
+  }
 };
 
 // Validates every field that desc.kind uses (others are ignored) and lists the operands.

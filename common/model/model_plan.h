@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/job.pb.h"
+
 namespace capstan {
 
 // The largest array that a kernel takes (kernels/op_check.h).
@@ -20,22 +22,6 @@ struct SampleShape {
   int64_t h = 1, w = 1, c = 1;
   int64_t count() const { return h * w * c; }
   friend bool operator==(const SampleShape&, const SampleShape&) = default;
-};
-
-enum class LayerKind {
-  kConvolution,
-  kMaxPooling,
-  kAveragePooling,
-  kGlobalAveragePooling,
-  kFullyConnected,
-  kRelu,
-  kBatchNormalization,
-  kAdd,
-  kFlatten,
-  kDropout,
-  kEmbedding,
-  kActivation,
-  kLayerNormalization,
 };
 
 struct Initial {
@@ -59,15 +45,15 @@ inline constexpr int kNetworkInput = -1;
 
 struct PlannedLayer {
   std::string name;
-  LayerKind kind = LayerKind::kRelu;
+  v1::Layer::KindCase kind = v1::Layer::KIND_NOT_SET;
   std::vector<int> inputs;  // Indices of layers before this one, or kNetworkInput.
   SampleShape in, out;      // Shapes of inputs[0] and of the output.
   int64_t kernel = 1, stride = 1, padding = 0;
-  bool has_bias = false;
+  bool has_bias = false;  // Convolution, fully connected.
   float epsilon = 0.0f;  // Batch and layer normalisation.
   float dropout_rate = 0.0f;
   int64_t rows = 0;  // Embedding.
-  std::string activation;  // Its name in Layer.kind of proto/job.proto.
+  std::string activation;  // Its name in Layer.kind of proto/job.proto; empty: it is none.
   // Indices in ModelPlan::parameters and ::statistics; -1: none.
   int weight = -1, bias = -1;  // Normalisations: scale and shift.
   int running_mean = -1, running_variance = -1;

@@ -57,6 +57,7 @@ class Planner {
     kind_ = KindName(layer);
     layer_ = PlannedLayer{};
     layer_.name = name_;
+    layer_.kind = layer.kind_case();
     CAPSTAN_RETURN_IF_ERROR(ResolveInputs(index, layer));
     layer_.in = OutputOf(layer_.inputs[0]);
     layer_.out = layer_.in;
@@ -159,9 +160,9 @@ class Planner {
       case v1::Layer::kConvolution:
         return PlanConvolution(layer.convolution());
       case v1::Layer::kMaxPooling:
-        return PlanPooling(LayerKind::kMaxPooling, layer.max_pooling());
+        return PlanPooling(layer.max_pooling());
       case v1::Layer::kAveragePooling:
-        return PlanPooling(LayerKind::kAveragePooling, layer.average_pooling());
+        return PlanPooling(layer.average_pooling());
       case v1::Layer::kFullyConnected:
         return PlanFullyConnected(layer.fully_connected());
       case v1::Layer::kBatchNormalization:
@@ -177,17 +178,14 @@ class Planner {
       case v1::Layer::kLayerNormalization:
         return PlanLayerNormalization(layer.layer_normalization());
       case v1::Layer::kRelu:
-        layer_.kind = LayerKind::kRelu;
         return absl::OkStatus();
       case v1::Layer::kGelu:
       case v1::Layer::kSilu:
       case v1::Layer::kTanh:
       case v1::Layer::kSigmoid:
-        layer_.kind = LayerKind::kActivation;
         layer_.activation = kind_;
         return absl::OkStatus();
       case v1::Layer::kFlatten:
-        layer_.kind = LayerKind::kFlatten;
         layer_.out = {1, 1, layer_.in.count()};
         return absl::OkStatus();
       case v1::Layer::KIND_NOT_SET:
@@ -238,7 +236,6 @@ class Planner {
   }
 
   absl::Status PlanConvolution(const v1::Convolution& spec) {
-    layer_.kind = LayerKind::kConvolution;
     CAPSTAN_RETURN_IF_ERROR(CheckAtLeast("filters", spec.filters(), 1));
     const int64_t stride = spec.has_stride() ? spec.stride() : 1;
     CAPSTAN_RETURN_IF_ERROR(PlanWindow(spec.kernel(), stride, spec.padding()));
@@ -252,14 +249,12 @@ class Planner {
     return AddBias(spec.has_bias() ? spec.bias() : true, spec.filters(), initial.bias);
   }
 
-  absl::Status PlanPooling(LayerKind kind, const v1::Pooling& spec) {
-    layer_.kind = kind;
+  absl::Status PlanPooling(const v1::Pooling& spec) {
     return PlanWindow(spec.kernel(), spec.has_stride() ? spec.stride() : spec.kernel(),
                       spec.padding());
   }
 
   absl::Status PlanFullyConnected(const v1::FullyConnected& spec) {
-    layer_.kind = LayerKind::kFullyConnected;
     CAPSTAN_RETURN_IF_ERROR(CheckAtLeast("units", spec.units(), 1));
     const int64_t inputs = layer_.in.count();
     layer_.out = {1, 1, spec.units()};
@@ -271,7 +266,6 @@ class Planner {
   }
 
   absl::Status PlanBatchNormalization(const v1::BatchNormalization& spec) {
-    layer_.kind = LayerKind::kBatchNormalization;
     const float momentum = spec.has_momentum() ? spec.momentum() : 0.1f;
     if (!(momentum > 0 && momentum <= 1)) {
       return FieldError("momentum", momentum, ", expected more than 0 and at most 1");
@@ -286,7 +280,6 @@ class Planner {
   }
 
   absl::Status PlanLayerNormalization(const v1::LayerNormalization& spec) {
-    layer_.kind = LayerKind::kLayerNormalization;
     if (layer_.in.c < 2) {
       return Error(kind_, " reads ", ToString(layer_.in),
                    ", expected 2 channels or more: one alone would always become 0");
@@ -303,11 +296,11 @@ class Planner {
     }
     const int64_t c = layer_.in.c;
     CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {c}, Constant(1)));
-    return AddBias(true, c, Constant(0));
+    CAPSTAN_ASSIGN_OR_RETURN(layer_.bias, AddParameter("bias", {c}, Constant(0)));
+    return absl::OkStatus();
   }
 
   absl::Status PlanAdd(const v1::Layer& layer) {
-    layer_.kind = LayerKind::kAdd;
     const SampleShape& other = OutputOf(layer_.inputs[1]);
     if (layer_.in == other) return absl::OkStatus();
     return Error("adds \"", layer.inputs(0), "\" of ", ToString(layer_.in), " and \"",
@@ -315,14 +308,12 @@ class Planner {
   }
 
   absl::Status PlanDropout(const v1::Dropout& spec) {
-    layer_.kind = LayerKind::kDropout;
     layer_.dropout_rate = spec.rate();
     if (spec.rate() >= 0 && spec.rate() < 1) return absl::OkStatus();
     return FieldError("rate", spec.rate(), ", expected at least 0 and less than 1");
   }
 
   absl::Status PlanGlobalAveragePooling() {
-    layer_.kind = LayerKind::kGlobalAveragePooling;
     if (layer_.in.h != layer_.in.w) {
       return Error(kind_, " reads ", ToString(layer_.in),
                    ", expected an image as high as it is wide");
@@ -333,7 +324,6 @@ class Planner {
   }
 
   absl::Status PlanEmbedding(const v1::Embedding& spec) {
-    layer_.kind = LayerKind::kEmbedding;
     if (layer_.inputs[0] != kNetworkInput) {
       return Error("embedding reads \"", plan_.layers[static_cast<size_t>(layer_.inputs[0])].name,
                    "\", expected \"input\": row numbers have no gradient");

@@ -47,8 +47,8 @@ TEST_CASE("Zoo: resnet20 for CIFAR-10 has 20 weighted layers on its main path", 
   const ModelPlan plan = PlanZoo("resnet20", {32, 32, 3}, 10);
   int convolutions = 0, projections = 0, adds = 0;
   for (const PlannedLayer& layer : plan.layers) {
-    if (layer.kind == LayerKind::kAdd) ++adds;
-    if (layer.kind != LayerKind::kConvolution) continue;
+    if (layer.kind == v1::Layer::kAdd) ++adds;
+    if (layer.kind != v1::Layer::kConvolution) continue;
     (layer.kernel == 1 ? projections : convolutions) += 1;
     CHECK_FALSE(layer.has_bias);
   }

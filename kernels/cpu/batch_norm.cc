@@ -1,9 +1,12 @@
-#include "kernels/cpu/batch_norm.h"
-
+// Batch normalisation for the CPU backend. It sums fixed chunks of positions in fp32 and adds the
+// chunks in double, so the sums are accurate for any batch and do not depend on the thread count.
+//
+// Thread safety: as Plan.
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/host_memory.h"
 
@@ -213,13 +216,9 @@ class BatchNormPlan : public CpuPlan {
   HostFloats scratch_;  // Partial sums [sums, chunks, c], then coefficients [kCoefficients, c].
 };
 
+const CpuOps kOps({OpKind::kBatchNormForward, OpKind::kBatchNormInference,
+                   OpKind::kBatchNormBackward},
+                  MakeCpuPlan<BatchNormPlan>);
+
 }  // namespace
-
-absl::StatusOr<std::unique_ptr<CpuPlan>> MakeBatchNormPlan(const OpSignature& signature,
-                                                           const CpuContext& context) {
-  auto plan = std::make_unique<BatchNormPlan>(signature, context);
-  if (absl::Status status = plan->Init(); !status.ok()) return status;
-  return std::unique_ptr<CpuPlan>(std::move(plan));
-}
-
 }  // namespace capstan::kernels

@@ -7,15 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "kernels/cpu/batch_norm.h"
 #include "kernels/cpu/convolution.h"
 #include "kernels/cpu/cpu_plan.h"
-#include "kernels/cpu/fully_connected.h"
-#include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/onednn_convolution.h"
-#include "kernels/cpu/output_loss.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/cpu/simple_ops.h"
 #include "kernels/cpu/winograd.h"
 #include "kernels/host_memory.h"
 #include "kernels/op_check.h"
@@ -37,45 +32,17 @@ const Simd* SimdOf(InstructionSet set) {
   return &kSimdBaseline;
 }
 
-absl::StatusOr<std::unique_ptr<CpuPlan>> MakePlan(const OpSignature& signature,
-                                                  const CpuContext& context) {
-  switch (signature.desc.kind) {
-    case OpKind::kConvolutionForward:
-    case OpKind::kConvolutionBackwardData:
-    case OpKind::kConvolutionBackwardWeights:
-      if (PrefersWinograd(signature.desc)) return MakeWinogradPlan(signature, context);
-      return context.onednn && PrefersOnednn(signature.desc)
-                 ? MakeOnednnConvolutionPlan(signature, context)
-                 : MakeConvolutionPlan(signature, context);
-    case OpKind::kMaxPoolForward:
-    case OpKind::kMaxPoolBackward:
-    case OpKind::kAveragePoolForward:
-    case OpKind::kAveragePoolBackward:
-      return MakePoolPlan(signature, context);
-    case OpKind::kFullyConnectedForward:
-    case OpKind::kFullyConnectedBackwardData:
-    case OpKind::kFullyConnectedBackwardWeights:
-      return MakeFullyConnectedPlan(signature, context);
-    case OpKind::kBatchNormForward:
-    case OpKind::kBatchNormInference:
-    case OpKind::kBatchNormBackward:
-      return MakeBatchNormPlan(signature, context);
-    case OpKind::kLayerNormForward:
-    case OpKind::kLayerNormBackward:
-      return MakeLayerNormPlan(signature, context);
-    case OpKind::kSoftmaxCrossEntropyForward:
-    case OpKind::kSoftmaxCrossEntropyBackward:
-      return MakeSoftmaxPlan(signature, context);
-    case OpKind::kOutputLossForward:
-    case OpKind::kOutputLossBackward:
-      return MakeOutputLossPlan(signature, context);
-    case OpKind::kEmbeddingForward:
-    case OpKind::kEmbeddingBackward:
-      return MakeEmbeddingPlan(signature, context);
-    default:
-      return MakeElementwisePlan(signature, context);
-  }
+absl::StatusOr<std::unique_ptr<CpuPlan>> MakeBestConvolutionPlan(const OpSignature& signature,
+                                                                 const CpuContext& context) {
+  if (PrefersWinograd(signature.desc)) return MakeWinogradPlan(signature, context);
+  return context.onednn && PrefersOnednn(signature.desc)
+             ? MakeOnednnConvolutionPlan(signature, context)
+             : MakeConvolutionPlan(signature, context);
 }
+
+const CpuOps kConvolutionOps({OpKind::kConvolutionForward, OpKind::kConvolutionBackwardData,
+                              OpKind::kConvolutionBackwardWeights},
+                             MakeBestConvolutionPlan);
 
 class CpuBackend : public Backend {
  public:
@@ -89,7 +56,11 @@ class CpuBackend : public Backend {
 
   absl::StatusOr<std::unique_ptr<Plan>> Prepare(const OpDesc& desc) override {
     CAPSTAN_ASSIGN_OR_RETURN(const OpSignature signature, MakeSignature(desc));
-    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<CpuPlan> plan, MakePlan(signature, context_));
+    const PlanMaker make = CpuOps::MakerOf(desc.kind);
+    if (make == nullptr) {
+      return absl::UnimplementedError(absl::StrCat(ToString(desc), ": the CPU backend lacks it"));
+    }
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<CpuPlan> plan, make(signature, context_));
     return std::unique_ptr<Plan>(std::move(plan));
   }
 

@@ -1,9 +1,11 @@
-#include "kernels/cpu/fully_connected.h"
-
+// Fully connected layers for the CPU backend, as matrix products over register tiles.
+//
+// Thread safety: as Plan.
 #include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tiling.h"
 #include "kernels/host_memory.h"
@@ -164,18 +166,10 @@ class BackwardWeights : public FullyConnectedPlan {
   std::vector<Panel> panels_;  // The columns are the inputs c.
 };
 
+const CpuOps kForward({OpKind::kFullyConnectedForward}, MakeCpuPlan<Forward>);
+const CpuOps kBackwardData({OpKind::kFullyConnectedBackwardData}, MakeCpuPlan<BackwardData>);
+const CpuOps kBackwardWeights({OpKind::kFullyConnectedBackwardWeights},
+                              MakeCpuPlan<BackwardWeights>);
+
 }  // namespace
-
-absl::StatusOr<std::unique_ptr<CpuPlan>> MakeFullyConnectedPlan(const OpSignature& signature,
-                                                                const CpuContext& context) {
-  switch (signature.desc.kind) {
-    case OpKind::kFullyConnectedForward:
-      return MakeCpuPlan<Forward>(signature, context);
-    case OpKind::kFullyConnectedBackwardData:
-      return MakeCpuPlan<BackwardData>(signature, context);
-    default:
-      return MakeCpuPlan<BackwardWeights>(signature, context);
-  }
-}
-
 }  // namespace capstan::kernels

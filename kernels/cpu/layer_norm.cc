@@ -1,9 +1,13 @@
-#include "kernels/cpu/layer_norm.h"
-
+// Layer normalisation for the CPU backend: each position's channels by themselves, in fp32. The
+// gradients of scale and shift are sums over fixed chunks of positions, which are added in double,
+// so that they do not depend on the thread count.
+//
+// Thread safety: as Plan.
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/host_memory.h"
 
@@ -122,13 +126,8 @@ class LayerNormPlan : public CpuPlan {
   HostFloats partials_;  // Backward: [chunks, 2, c].
 };
 
+const CpuOps kOps({OpKind::kLayerNormForward, OpKind::kLayerNormBackward},
+                  MakeCpuPlan<LayerNormPlan>);
+
 }  // namespace
-
-absl::StatusOr<std::unique_ptr<CpuPlan>> MakeLayerNormPlan(const OpSignature& signature,
-                                                           const CpuContext& context) {
-  auto plan = std::make_unique<LayerNormPlan>(signature, context);
-  if (absl::Status status = plan->Init(); !status.ok()) return status;
-  return std::unique_ptr<CpuPlan>(std::move(plan));
-}
-
 }  // namespace capstan::kernels

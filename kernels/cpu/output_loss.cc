@@ -1,8 +1,11 @@
-#include "kernels/cpu/output_loss.h"
-
+// Losses whose labels are numbers, for the CPU backend: squared, Huber, quantile and sigmoid
+// cross-entropy.
+//
+// Thread safety: as Plan.
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/parallel.h"
 
 namespace capstan::kernels {
@@ -96,11 +99,8 @@ class OutputLossPlan : public CpuPlan {
   }
 };
 
+const CpuOps kOps({OpKind::kOutputLossForward, OpKind::kOutputLossBackward},
+                  MakeCpuPlan<OutputLossPlan>);
+
 }  // namespace
-
-std::unique_ptr<CpuPlan> MakeOutputLossPlan(const OpSignature& signature,
-                                            const CpuContext& context) {
-  return std::make_unique<OutputLossPlan>(signature, context);
-}
-
 }  // namespace capstan::kernels

@@ -1,11 +1,14 @@
-#include "kernels/cpu/simple_ops.h"
-
+// Ops of the CPU backend that are single passes over memory: element-wise ops, pools, softmax
+// cross-entropy and embeddings. All but softmax and embedding's forward op use the loops of Simd.
+//
+// Thread safety: as Plan.
 #include <algorithm>
 #include <cmath>
 
 #include "common/random/philox.h"
 #include "common/status/annotate.h"
 #include "kernels/activation.h"
+#include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/parallel.h"
 
 namespace capstan::kernels {
@@ -171,21 +174,18 @@ class EmbeddingPlan : public CpuPlan {
   }
 };
 
+const CpuOps kElementwiseOps({OpKind::kReluForward, OpKind::kReluBackward,
+                              OpKind::kActivationForward, OpKind::kActivationBackward, OpKind::kAdd,
+                              OpKind::kDropoutForward, OpKind::kDropoutBackward},
+                             MakeCpuPlan<ElementwisePlan>);
+const CpuOps kPoolOps({OpKind::kMaxPoolForward, OpKind::kMaxPoolBackward,
+                       OpKind::kAveragePoolForward, OpKind::kAveragePoolBackward},
+                      MakeCpuPlan<PoolPlan>);
+const CpuOps kSoftmaxOps({OpKind::kSoftmaxCrossEntropyForward,
+                          OpKind::kSoftmaxCrossEntropyBackward},
+                         MakeCpuPlan<SoftmaxPlan>);
+const CpuOps kEmbeddingOps({OpKind::kEmbeddingForward, OpKind::kEmbeddingBackward},
+                           MakeCpuPlan<EmbeddingPlan>);
+
 }  // namespace
-
-std::unique_ptr<CpuPlan> MakeElementwisePlan(const OpSignature& signature,
-                                             const CpuContext& context) {
-  return std::make_unique<ElementwisePlan>(signature, context);
-}
-std::unique_ptr<CpuPlan> MakePoolPlan(const OpSignature& signature, const CpuContext& context) {
-  return std::make_unique<PoolPlan>(signature, context);
-}
-std::unique_ptr<CpuPlan> MakeSoftmaxPlan(const OpSignature& signature, const CpuContext& context) {
-  return std::make_unique<SoftmaxPlan>(signature, context);
-}
-std::unique_ptr<CpuPlan> MakeEmbeddingPlan(const OpSignature& signature,
-                                           const CpuContext& context) {
-  return std::make_unique<EmbeddingPlan>(signature, context);
-}
-
 }  // namespace capstan::kernels

@@ -7,7 +7,7 @@
 //
 // Operands are those of op.h, without bias and ReLU; dweight is always fp32. In the first two, one
 // thread computes one element and adds in order. Every run gives the same bits. The kernels are
-// compute bound: every product costs two loads from the caches. kernels/reference/image_ops.h is
+// compute bound: every product costs two loads from the caches. kernels/reference/image_ops.cc is
 // the specification.
 // Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_CONVOLUTION_KERNELS_H_

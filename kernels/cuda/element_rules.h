@@ -73,7 +73,7 @@ CAPSTAN_HOST_DEVICE float FromFp16(uint16_t half) {
 }
 
 // ---------------------------------------------------------------- ReLU and dropout
-// Specification: kernels/reference/matrix_ops.h. NaN passes through ReLU.
+// Specification: kernels/reference/matrix_ops.cc. NaN passes through ReLU.
 
 CAPSTAN_HOST_DEVICE float Relu(float x) { return x < 0.0f ? 0.0f : x; }
 CAPSTAN_HOST_DEVICE float ReluGradient(float y, float dy) { return y > 0.0f ? dy : 0.0f; }

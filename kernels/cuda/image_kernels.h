@@ -1,7 +1,7 @@
 // Kernels of images [n, h, w, c]: pools, normalisations, and sums over positions (bias gradients).
 //
 // Every launcher enqueues its kernels and returns the launch's error. Shapes and alignment alone
-// decide the order of sums, so every run gives the same bits. kernels/reference/image_ops.h is the
+// decide the order of sums, so every run gives the same bits. kernels/reference/image_ops.cc is the
 // specification, with which tests/gpu:conformance_test compares them. All kernels are memory bound.
 // "B" is the traffic of an fp32 element (bf16 tensors: half); the shortest possible time is
 // B * elements / bandwidth.
@@ -93,7 +93,7 @@ cudaError_t LaunchBatchNormBackward(const BatchNormArgs& args, cudaStream_t stre
 //             dx = inv * (g - E[g] - normal * E[g * normal])
 //             dscale = sum over rows of dy * normal, dshift = sum over rows of dy
 // Forward 8 B (it reads x three times, from the cache except the first time), backward 20 B (x and
-// dy twice, dx). kernels/reference/matrix_ops.h is the specification.
+// dy twice, dx). kernels/reference/matrix_ops.cc is the specification.
 struct LayerNormArgs {
   Element type = Element::kFloat;  // The type of x, y and their gradients.
   int64_t rows = 0;                // n * h * w, >= 1.

@@ -2,7 +2,7 @@
 //
 // Every launcher enqueues its kernels and returns the launch's error. A kernel reports labels and
 // row numbers out of range in Faults, and reads nothing for them. No sum uses atomics, so every run
-// gives the same bits. kernels/reference/matrix_ops.h is the specification, with which
+// gives the same bits. kernels/reference/matrix_ops.cc is the specification, with which
 // tests/gpu:conformance_test compares them.
 // Thread safety: any stream of any thread.
 #ifndef CAPSTAN_KERNELS_CUDA_ROW_KERNELS_H_

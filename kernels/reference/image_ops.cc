@@ -1,8 +1,9 @@
-#include "kernels/reference/image_ops.h"
-
+// Convolution, pooling and batch normalisation. A null bias or dbias means that there is none.
 #include <cmath>
 #include <cstddef>
 #include <vector>
+
+#include "kernels/reference/reference_ops.h"
 
 namespace capstan::kernels::reference {
 namespace {
@@ -46,8 +47,6 @@ std::vector<double> WindowSizes(const OpDesc& d) {
 }
 
 double Relu(double value) { return value < 0.0 ? 0.0 : value; }
-
-}  // namespace
 
 void ConvolutionForward(const OpDesc& d, const float* x, const float* weight, const float* bias,
                         float* y) {
@@ -149,6 +148,19 @@ void AveragePoolBackward(const OpDesc& d, const float* dy, float* dx) {
   Store(sums, dx);
 }
 
+// A null addend means that there is none.
+void BatchNormInference(const OpDesc& d, const float* x, const float* scale, const float* shift,
+                        const float* mean, const float* variance, const float* addend, float* y) {
+  for (int64_t i = 0; i < d.n * d.h * d.w * d.c; ++i) {
+    const int64_t c = i % d.c;
+    const double normal =
+        (double{x[i]} - double{mean[c]}) / std::sqrt(double{variance[c]} + double{d.epsilon});
+    double sum = normal * double{scale[c]} + double{shift[c]};
+    if (addend != nullptr) sum += double{addend[i]};
+    y[i] = static_cast<float>(d.fuse_relu ? Relu(sum) : sum);
+  }
+}
+
 void BatchNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
                       const float* addend, float* y, float* mean, float* variance) {
   const int64_t positions = d.n * d.h * d.w;
@@ -168,20 +180,10 @@ void BatchNormForward(const OpDesc& d, const float* x, const float* scale, const
   BatchNormInference(d, x, scale, shift, mean, variance, addend, y);
 }
 
-void BatchNormInference(const OpDesc& d, const float* x, const float* scale, const float* shift,
-                        const float* mean, const float* variance, const float* addend, float* y) {
-  for (int64_t i = 0; i < d.n * d.h * d.w * d.c; ++i) {
-    const int64_t c = i % d.c;
-    const double normal =
-        (double{x[i]} - double{mean[c]}) / std::sqrt(double{variance[c]} + double{d.epsilon});
-    double sum = normal * double{scale[c]} + double{shift[c]};
-    if (addend != nullptr) sum += double{addend[i]};
-    y[i] = static_cast<float>(d.fuse_relu ? Relu(sum) : sum);
-  }
-}
-
+// shift_or_y is y with has_addend, else shift, which only fuse_relu needs. dy2 and dsum are null
+// without has_dy2 and has_addend.
 void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const float* scale,
-                       const float* mean, const float* variance, const float* shift, const float* y,
+                       const float* mean, const float* variance, const float* shift_or_y,
                        const float* dy2, float* dx, float* dscale, float* dshift, float* dsum) {
   const int64_t positions = d.n * d.h * d.w;
   std::vector<double> gradient = Zeros(positions * d.c);  // The gradient dz of ReLU's argument.
@@ -189,8 +191,8 @@ void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const f
     const double inverse = 1.0 / std::sqrt(double{variance[c]} + double{d.epsilon});
     const auto normal = [&](int64_t i) { return (double{x[i]} - double{mean[c]}) * inverse; };
     const auto passes = [&](int64_t i) {
-      if (d.has_addend) return y[i] > 0.0f;
-      return !d.fuse_relu || normal(i) * double{scale[c]} + double{shift[c]} > 0.0;
+      if (d.has_addend) return shift_or_y[i] > 0.0f;
+      return !d.fuse_relu || normal(i) * double{scale[c]} + double{shift_or_y[c]} > 0.0;
     };
     double sum = 0.0;
     double sum_normal = 0.0;
@@ -212,5 +214,22 @@ void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const f
   }
   if (d.has_addend) Store(gradient, dsum);
 }
+
+constexpr ReferenceOp kOps[] = {
+    {OpKind::kConvolutionForward, Run<ConvolutionForward>},
+    {OpKind::kConvolutionBackwardData, Run<ConvolutionBackwardData>},
+    {OpKind::kConvolutionBackwardWeights, Run<ConvolutionBackwardWeights>},
+    {OpKind::kMaxPoolForward, Run<MaxPoolForward>},
+    {OpKind::kMaxPoolBackward, Run<MaxPoolBackward>},
+    {OpKind::kAveragePoolForward, Run<AveragePoolForward>},
+    {OpKind::kAveragePoolBackward, Run<AveragePoolBackward>},
+    {OpKind::kBatchNormForward, Run<BatchNormForward>},
+    {OpKind::kBatchNormInference, Run<BatchNormInference>},
+    {OpKind::kBatchNormBackward, Run<BatchNormBackward>},
+};
+
+}  // namespace
+
+absl::Span<const ReferenceOp> ImageOps() { return kOps; }
 
 }  // namespace capstan::kernels::reference

@@ -1,5 +1,5 @@
-#include "kernels/reference/matrix_ops.h"
-
+// Fully connected, element-wise, normalisation of positions, loss and embedding ops. A null bias
+// or dbias means that there is none.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -8,6 +8,7 @@
 
 #include "common/random/philox.h"
 #include "kernels/activation.h"
+#include "kernels/reference/reference_ops.h"
 
 namespace capstan::kernels::reference {
 namespace {
@@ -105,8 +106,6 @@ double WeightOf(const float* weights, int64_t i) {
   return weights == nullptr ? 1.0 : double{weights[i]};
 }
 
-}  // namespace
-
 void FullyConnectedForward(const OpDesc& d, const float* x, const float* weight, const float* bias,
                            float* y) {
   for (int64_t n = 0; n < d.n; ++n) {
@@ -146,13 +145,15 @@ void FullyConnectedBackwardWeights(const OpDesc& d, const float* x, const float*
   }
 }
 
-void Elementwise(const OpDesc& d, int64_t count, const float* a, const float* b, float* y) {
-  for (int64_t i = 0; i < count; ++i) {
+// y[i] depends on a[i] and b[i] alone. A null b: the op has one input.
+void Elementwise(const OpDesc& d, const float* a, const float* b, float* y) {
+  for (int64_t i = 0; i < d.n * d.h * d.w * d.c; ++i) {
     const double second = b == nullptr ? 0.0 : double{b[i]};
     y[i] = static_cast<float>(ElementOf(d, double{a[i]}, second));
   }
 }
 
+// Over the c values of each position.
 void LayerNormForward(const OpDesc& d, const float* x, const float* scale, const float* shift,
                       float* y, float* mean, float* variance) {
   const auto count = static_cast<double>(d.c);
@@ -203,15 +204,20 @@ void LayerNormBackward(const OpDesc& d, const float* x, const float* dy, const f
   }
 }
 
-void Dropout(int64_t count, float rate, uint64_t key, const float* x, float* y) {
-  const double threshold = double{rate} * 0x1p32;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t word = PhiloxWord(key, static_cast<uint64_t>(i));
+// The forward and the backward op: keeps element i iff PhiloxWord(key, i) >= rate * 2^32, and
+// divides the elements that it keeps by (1 - rate).
+void Dropout(const OpDesc& d, const float* x, const int32_t* key, float* y) {
+  const double rate = double{d.dropout_rate};
+  const double threshold = rate * 0x1p32;
+  for (int64_t i = 0; i < d.n * d.h * d.w * d.c; ++i) {
+    const uint32_t word = PhiloxWord(KeyOfWords(key[0], key[1]), static_cast<uint64_t>(i));
     const bool keep = static_cast<double>(word) >= threshold;
-    y[i] = keep ? static_cast<float>(double{x[i]} / (1.0 - double{rate})) : 0.0f;
+    y[i] = keep ? static_cast<float>(double{x[i]} / (1.0 - rate)) : 0.0f;
   }
 }
 
+// The loss of a sample is log(sum(exp(logits))) - logits[label], in nats, multiplied by
+// weights[label] unless weights is null.
 void SoftmaxCrossEntropyForward(const OpDesc& d, const float* logits, const int32_t* labels,
                                 const float* weights, float* probabilities, float* loss) {
   for (int64_t n = 0; n < d.n; ++n) {
@@ -239,6 +245,7 @@ void SoftmaxCrossEntropyBackward(const OpDesc& d, const float* probabilities, co
   }
 }
 
+// The loss of a sample is the mean of d.loss over its outputs; weights may be null.
 void OutputLossForward(const OpDesc& d, const float* logits, const float* targets,
                        const float* weights, float* loss) {
   for (int64_t n = 0; n < d.n; ++n) {
@@ -280,5 +287,30 @@ void EmbeddingBackward(const OpDesc& d, const float* row_numbers, const float* d
   }
   for (size_t i = 0; i < sums.size(); ++i) dweight[i] = static_cast<float>(sums[i]);
 }
+
+constexpr ReferenceOp kOps[] = {
+    {OpKind::kFullyConnectedForward, Run<FullyConnectedForward>},
+    {OpKind::kFullyConnectedBackwardData, Run<FullyConnectedBackwardData>},
+    {OpKind::kFullyConnectedBackwardWeights, Run<FullyConnectedBackwardWeights>},
+    {OpKind::kReluForward, Run<Elementwise>},
+    {OpKind::kReluBackward, Run<Elementwise>},
+    {OpKind::kActivationForward, Run<Elementwise>},
+    {OpKind::kActivationBackward, Run<Elementwise>},
+    {OpKind::kAdd, Run<Elementwise>},
+    {OpKind::kLayerNormForward, Run<LayerNormForward>},
+    {OpKind::kLayerNormBackward, Run<LayerNormBackward>},
+    {OpKind::kDropoutForward, Run<Dropout>},
+    {OpKind::kDropoutBackward, Run<Dropout>},
+    {OpKind::kSoftmaxCrossEntropyForward, Run<SoftmaxCrossEntropyForward>},
+    {OpKind::kSoftmaxCrossEntropyBackward, Run<SoftmaxCrossEntropyBackward>},
+    {OpKind::kOutputLossForward, Run<OutputLossForward>},
+    {OpKind::kOutputLossBackward, Run<OutputLossBackward>},
+    {OpKind::kEmbeddingForward, Run<EmbeddingForward>},
+    {OpKind::kEmbeddingBackward, Run<EmbeddingBackward>},
+};
+
+}  // namespace
+
+absl::Span<const ReferenceOp> MatrixOps() { return kOps; }
 
 }  // namespace capstan::kernels::reference

@@ -63,7 +63,7 @@ std::set<OpDesc> ConvolutionsOf(const ZooModel& zoo_model) {
   REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, PlanModel(model, zoo_model.input, 10));
   std::set<OpDesc> convolutions;
   for (const PlannedLayer& layer : plan.layers) {
-    if (layer.kind != LayerKind::kConvolution) continue;
+    if (layer.kind != v1::Layer::kConvolution) continue;
     for (const OpKind kind : kKinds) {
       convolutions.insert({.kind = kind,
                            .n = zoo_model.batch,

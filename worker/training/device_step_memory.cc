@@ -54,7 +54,7 @@ int64_t SizeOf(const kernels::TensorView& view) {
 
 int64_t KeyWordsOf(const ModelPlan& plan) {
   return kKeyWords * std::count_if(plan.layers.begin(), plan.layers.end(), [](const auto& layer) {
-           return layer.kind == LayerKind::kDropout;
+           return layer.kind == v1::Layer::kDropout;
          });
 }
 

@@ -2,14 +2,22 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/string_view.h"
+#include "kernels/op_check.h"
+#include "worker/training/program/layer_ops.h"
 
 namespace capstan::worker {
 namespace {
 
 using kernels::OpDesc;
 using kernels::OpKind;
+
+constexpr absl::string_view kInputGradient = "dx";
 
 // A layer's gradient is the sum of its contributions: one operand, or two if the step of a batch
 // norm adds them up. uses_[buffer] counts the users that still need the buffer's contents:
@@ -98,7 +106,7 @@ class BackwardPass {
   // True if layer i is a batch norm with an addend, or the sum or the ReLU that its step computes.
   bool TakesTwo(int i) const {
     const int maker = readers_.Maker(i);
-    return writer_.layer(maker).kind == LayerKind::kBatchNormalization &&
+    return writer_.layer(maker).kind == v1::Layer::kBatchNormalization &&
            readers_.FusedAdd(maker) >= 0;
   }
 
@@ -111,56 +119,51 @@ class BackwardPass {
   void AddLayer(int i, const std::vector<Operand>& parts) {
     const PlannedLayer& layer = writer_.layer(i);
     const Operand& dy = parts.front();
+    if (readers_.IsAlias(layer)) return ContributeToInput(i, dy);
+    if (const std::optional<LayerOps> ops = OpsOf(layer)) {
+      for (const OpKind kind : ops->backward) AddByName(i, kind, dy);
+      return;
+    }
     switch (layer.kind) {
-      case LayerKind::kConvolution:
-        return AddWeighted(i, OpKind::kConvolutionBackwardWeights, OpKind::kConvolutionBackwardData,
-                           dy);
-      case LayerKind::kFullyConnected:
-        return AddWeighted(i, OpKind::kFullyConnectedBackwardWeights,
-                           OpKind::kFullyConnectedBackwardData, dy);
-      case LayerKind::kMaxPooling:
-        return AddToInput(i, OpKind::kMaxPoolBackward, {dy, forward_.pool_indices[i]});
-      case LayerKind::kAveragePooling:
-      case LayerKind::kGlobalAveragePooling:
-        return AddToInput(i, OpKind::kAveragePoolBackward, {dy});
-      case LayerKind::kRelu:
+      case v1::Layer::kRelu:
         return AddRelu(i, parts);
-      case LayerKind::kActivation:
-        return AddToInput(i, OpKind::kActivationBackward, {forward_.Value(layer.inputs[0]), dy});
-      case LayerKind::kBatchNormalization:
+      case v1::Layer::kBatchNormalization:
         return AddBatchNorm(i, parts);
-      case LayerKind::kLayerNormalization:
-        return AddLayerNorm(i, dy);
-      case LayerKind::kAdd:
+      case v1::Layer::kAdd:
         return PassSum(i, parts);
-      case LayerKind::kFlatten:
-        return ContributeToInput(i, dy);
-      case LayerKind::kDropout:
-        if (readers_.IsAlias(layer)) return ContributeToInput(i, dy);
-        return AddToInput(i, OpKind::kDropoutBackward, {dy, forward_.mask_keys[i]});
-      case LayerKind::kEmbedding:
-        return writer_.AddBackward(i, writer_.Desc(OpKind::kEmbeddingBackward, layer),
-                                   {forward_.Value(layer.inputs[0]), dy},
-                                   {writer_.Gradient(layer.weight)});
+      default:
+        return;
     }
   }
 
-  void AddWeighted(int i, OpKind weights, OpKind data, const Operand& dy) {
+  // Adds the step of an op whose operands' names say what they are (layer_ops.h).
+  void AddByName(int i, OpKind kind, const Operand& dy) {
     const PlannedLayer& layer = writer_.layer(i);
-    std::vector<Operand> outputs = {writer_.Gradient(layer.weight)};
-    if (layer.has_bias) outputs.push_back(writer_.Gradient(layer.bias));
-    writer_.AddBackward(i, writer_.Desc(weights, layer), {forward_.Value(layer.inputs[0]), dy},
-                        std::move(outputs));
-    if (!WantsGradient(layer.inputs[0])) return;
-    AddToInput(i, data, {dy, writer_.Weight(layer.weight)});
+    const OpDesc desc = writer_.Desc(kind, layer);
+    const kernels::OpSignature op = writer_.SignatureOf(desc);
+    const bool only_dx = op.output_count == 1 && op.outputs[0].name == kInputGradient;
+    if (only_dx && !WantsGradient(layer.inputs[0])) return;
+    std::vector<Operand> inputs, outputs;
+    std::optional<Operand> dx;
+    for (const kernels::Operand& input : op.input_list()) {
+      inputs.push_back(Input(i, input.name, dy));
+    }
+    for (const kernels::Operand& output : op.output_list()) {
+      const std::optional<Operand> gradient = writer_.GradientNamed(output.name, layer);
+      if (!gradient) dx = writer_.NewActivation(layer.in);
+      outputs.push_back(gradient ? *gradient : *dx);
+    }
+    writer_.AddBackward(i, desc, std::move(inputs), std::move(outputs));
+    if (dx) ContributeToInput(i, *dx);
   }
 
-  // Adds a step whose only output is the gradient of the layer's input.
-  void AddToInput(int i, OpKind kind, std::vector<Operand> inputs) {
+  Operand Input(int i, const std::string& name, const Operand& dy) const {
     const PlannedLayer& layer = writer_.layer(i);
-    const Operand dx = writer_.NewActivation(layer.in);
-    writer_.AddBackward(i, writer_.Desc(kind, layer), std::move(inputs), {dx});
-    ContributeToInput(i, dx);
+    if (name == "dy") return dy;
+    if (name == "y") return forward_.Value(i);
+    if (const auto parameter = writer_.ParameterNamed(name, layer)) return *parameter;
+    const auto named = forward_.named[i].find(name);
+    return named == forward_.named[i].end() ? forward_.Value(layer.inputs[0]) : named->second;
   }
 
   void PassOn(int i, int value, const std::vector<Operand>& parts) {
@@ -171,7 +174,7 @@ class BackwardPass {
     const PlannedLayer& layer = writer_.layer(i);
     const PlannedLayer& maker = writer_.layer(readers_.Maker(i));
     // A batch norm's step includes the ReLU's backward step; that of a layer with weights does not.
-    if (maker.kind == LayerKind::kBatchNormalization) return PassOn(i, layer.inputs[0], parts);
+    if (maker.kind == v1::Layer::kBatchNormalization) return PassOn(i, layer.inputs[0], parts);
     const Operand& dy = parts.front();
     const Operand dx = OverOrNew(dy, layer.in);
     writer_.AddBackward(i, writer_.Desc(OpKind::kReluBackward, layer), {forward_.Value(i), dy},
@@ -211,17 +214,6 @@ class BackwardPass {
       Contribute(sum, readers_.Addend(i), outputs.back());
     }
     writer_.AddBackward(i, desc, std::move(inputs), std::move(outputs));
-    ContributeToInput(i, dx);
-  }
-
-  void AddLayerNorm(int i, const Operand& dy) {
-    const PlannedLayer& layer = writer_.layer(i);
-    const BatchMoments& moments = forward_.moments[i];
-    const Operand dx = writer_.NewActivation(layer.in);
-    writer_.AddBackward(i, writer_.Desc(OpKind::kLayerNormBackward, layer),
-                        {forward_.Value(layer.inputs[0]), dy, writer_.Parameter(layer.weight),
-                         moments.mean, moments.variance},
-                        {dx, writer_.Gradient(layer.weight), writer_.Gradient(layer.bias)});
     ContributeToInput(i, dx);
   }
 

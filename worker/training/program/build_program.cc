@@ -27,7 +27,7 @@ absl::Status CheckSizes(const ModelPlan& plan, int64_t n) {
 absl::Status CheckTypes(const ModelPlan& plan, kernels::DataType tensors) {
   if (tensors == kernels::DataType::kFloat32) return absl::OkStatus();
   for (const PlannedLayer& layer : plan.layers) {
-    if (layer.kind != LayerKind::kEmbedding) continue;
+    if (layer.kind != v1::Layer::kEmbedding) continue;
     return absl::UnimplementedError(
         absl::StrCat("layer \"", layer.name,
                      "\": an embedding computes with fp32 or TF32, expected one of them"));

@@ -1,12 +1,18 @@
 #include "worker/training/program/forward_pass.h"
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "kernels/op_check.h"
+#include "worker/training/program/layer_ops.h"
 
 namespace capstan::worker {
 namespace {
 
-using kernels::DataType;
 using kernels::OpDesc;
 using kernels::OpKind;
 
@@ -17,9 +23,8 @@ class ForwardPass {
     const size_t layers = writer.plan().layers.size();
     values_.images = writer.Images();
     values_.outputs.resize(layers);
-    values_.pool_indices.resize(layers);
     values_.moments.resize(layers);
-    values_.mask_keys.resize(layers);
+    values_.named.resize(layers);
   }
 
   ForwardValues Add() {
@@ -59,55 +64,45 @@ class ForwardPass {
       values_.outputs[i] = values_.outputs[readers_.Maker(i)];
       return;
     }
+    if (readers_.IsAlias(layer)) {
+      values_.outputs[i] = x;
+      return;
+    }
+    if (const std::optional<LayerOps> ops = OpsOf(layer)) return AddByName(i, ops->forward);
     switch (layer.kind) {
-      case LayerKind::kConvolution:
-        return AddWeighted(i, OpKind::kConvolutionForward, x);
-      case LayerKind::kFullyConnected:
-        return AddWeighted(i, OpKind::kFullyConnectedForward, x);
-      case LayerKind::kMaxPooling:
-        return AddMaxPool(i, x);
-      case LayerKind::kAveragePooling:
-      case LayerKind::kGlobalAveragePooling:
-        return writer_.AddForward(i, writer_.Desc(OpKind::kAveragePoolForward, layer), {x},
-                                  {NewOutput(i)});
-      case LayerKind::kRelu:
+      case v1::Layer::kRelu:
         return writer_.AddForward(i, writer_.Desc(OpKind::kReluForward, layer), {x},
                                   {OutputOver(i, layer.inputs[0])});
-      case LayerKind::kActivation:  // Its backward step reads x.
-        return writer_.AddForward(i, writer_.Desc(OpKind::kActivationForward, layer), {x},
-                                  {NewOutput(i)});
-      case LayerKind::kBatchNormalization:
+      case v1::Layer::kBatchNormalization:
         return AddBatchNorm(i, x);
-      case LayerKind::kLayerNormalization:
-        return AddLayerNorm(i, x);
-      case LayerKind::kAdd:
+      case v1::Layer::kAdd:
         return AddSum(i);
-      case LayerKind::kFlatten:
-        values_.outputs[i] = x;
+      default:
         return;
-      case LayerKind::kDropout:
-        return AddDropout(i, x);
-      case LayerKind::kEmbedding:
-        return writer_.AddForward(i, writer_.Desc(OpKind::kEmbeddingForward, layer),
-                                  {x, writer_.Weight(layer.weight)}, {NewOutput(i)});
     }
   }
 
-  void AddWeighted(int i, OpKind kind, const Operand& x) {
-    const PlannedLayer& layer = writer_.layer(i);
-    OpDesc desc = writer_.Desc(kind, layer);
+  // Adds the step of an op whose operands' names say what they are (layer_ops.h).
+  void AddByName(int i, OpKind kind) {
+    OpDesc desc = writer_.Desc(kind, writer_.layer(i));
     desc.fuse_relu = readers_.FusedRelu(i) >= 0;
-    std::vector<Operand> inputs = {x, writer_.Weight(layer.weight)};
-    if (layer.has_bias) inputs.push_back(writer_.Parameter(layer.bias));
-    writer_.AddForward(i, desc, std::move(inputs), {NewOutput(i)});
+    const kernels::OpSignature op = writer_.SignatureOf(desc);
+    std::vector<Operand> inputs, outputs;
+    for (const kernels::Operand& input : op.input_list()) inputs.push_back(Input(i, input.name));
+    for (const kernels::Operand& output : op.output_list()) outputs.push_back(Output(i, output));
+    writer_.AddForward(i, desc, std::move(inputs), std::move(outputs));
   }
 
-  void AddMaxPool(int i, const Operand& x) {
+  Operand Input(int i, const std::string& name) {
     const PlannedLayer& layer = writer_.layer(i);
-    const Operand y = NewOutput(i);
-    values_.pool_indices[i] = writer_.NewBuffer(y.count, DataType::kInt32);
-    writer_.AddForward(i, writer_.Desc(OpKind::kMaxPoolForward, layer), {x},
-                       {y, values_.pool_indices[i]});
+    if (name == "key") return values_.named[i][name] = writer_.NewMaskKey(i);
+    if (const auto parameter = writer_.ParameterNamed(name, layer)) return *parameter;
+    return values_.Value(layer.inputs[0]);
+  }
+
+  Operand Output(int i, const kernels::Operand& output) {
+    if (output.name == absl::string_view("y")) return NewOutput(i);
+    return values_.named[i][output.name] = writer_.NewBuffer(output.count, output.dtype);
   }
 
   // Adds a batch norm's step, with the sum and the ReLU that are fused into it.
@@ -146,27 +141,6 @@ class ForwardPass {
           static_cast<float>(static_cast<double>(count) / static_cast<double>(count - 1));
     }
     return moments;
-  }
-
-  void AddLayerNorm(int i, const Operand& x) {
-    const PlannedLayer& layer = writer_.layer(i);
-    const int64_t positions = writer_.n() * layer.in.h * layer.in.w;
-    values_.moments[i].mean = writer_.NewBuffer(positions);
-    values_.moments[i].variance = writer_.NewBuffer(positions);
-    writer_.AddForward(i, writer_.Desc(OpKind::kLayerNormForward, layer),
-                       {x, writer_.Parameter(layer.weight), writer_.Parameter(layer.bias)},
-                       {NewOutput(i), values_.moments[i].mean, values_.moments[i].variance});
-  }
-
-  void AddDropout(int i, const Operand& x) {
-    const PlannedLayer& layer = writer_.layer(i);
-    if (readers_.IsAlias(layer)) {
-      values_.outputs[i] = x;
-      return;
-    }
-    values_.mask_keys[i] = writer_.NewMaskKey(i);
-    writer_.AddForward(i, writer_.Desc(OpKind::kDropoutForward, layer), {x, values_.mask_keys[i]},
-                       {NewOutput(i)});
   }
 
   void AddSum(int i) {

@@ -2,8 +2,10 @@
 #ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_FORWARD_PASS_H_
 #define CAPSTAN_WORKER_TRAINING_PROGRAM_FORWARD_PASS_H_
 
+#include <string>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "common/model/model_plan.h"
 #include "worker/training/program/layer_readers.h"
 #include "worker/training/program/program.h"
@@ -14,11 +16,11 @@ namespace capstan::worker {
 // The operands that the forward pass leaves: its results, and those that the backward pass reads.
 // Vectors have an element for each layer, which is empty if the layer has no such operand.
 struct ForwardValues {
-  Operand images;                // The value of kNetworkInput.
-  std::vector<Operand> outputs;  // A fused layer has the output of the step that computes it.
-  std::vector<Operand> pool_indices;
-  std::vector<BatchMoments> moments;
-  std::vector<Operand> mask_keys;
+  Operand images;                     // The value of kNetworkInput.
+  std::vector<Operand> outputs;       // A fused layer has the output of the step that computes it.
+  std::vector<BatchMoments> moments;  // Batch norms.
+  // Others, by the names that the ops give them: mask keys, moments, indices (layer_ops.h).
+  std::vector<absl::btree_map<std::string, Operand>> named;
   Operand probabilities, loss;  // The outputs of the loss; no probabilities without classes.
 
   // The operand of `value`: a layer's output, or the network's input.

@@ -20,18 +20,18 @@ LayerReaders::LayerReaders(const ModelPlan& plan, bool training)
 }
 
 bool LayerReaders::IsAlias(const PlannedLayer& layer) const {
-  if (layer.kind == LayerKind::kFlatten) return true;
-  return layer.kind == LayerKind::kDropout && (!training_ || layer.dropout_rate == 0);
+  if (layer.kind == v1::Layer::kFlatten) return true;
+  return layer.kind == v1::Layer::kDropout && (!training_ || layer.dropout_rate == 0);
 }
 
 int LayerReaders::FusedRelu(int layer) const {
   switch (plan_.layers[layer].kind) {
-    case LayerKind::kConvolution:
-    case LayerKind::kFullyConnected:
-      return OnlyReader(layer, LayerKind::kRelu);
-    case LayerKind::kBatchNormalization: {
+    case v1::Layer::kConvolution:
+    case v1::Layer::kFullyConnected:
+      return OnlyReader(layer, v1::Layer::kRelu);
+    case v1::Layer::kBatchNormalization: {
       const int sum = FusedAdd(layer);
-      return OnlyReader(sum >= 0 ? sum : layer, LayerKind::kRelu);
+      return OnlyReader(sum >= 0 ? sum : layer, v1::Layer::kRelu);
     }
     default:
       return -1;
@@ -39,10 +39,10 @@ int LayerReaders::FusedRelu(int layer) const {
 }
 
 int LayerReaders::FusedAdd(int layer) const {
-  if (plan_.layers[layer].kind != LayerKind::kBatchNormalization) return -1;
-  const int sum = OnlyReader(layer, LayerKind::kAdd);
+  if (plan_.layers[layer].kind != v1::Layer::kBatchNormalization) return -1;
+  const int sum = OnlyReader(layer, v1::Layer::kAdd);
   if (sum < 0 || Addend(layer) > layer) return -1;
-  return OnlyReader(sum, LayerKind::kRelu) >= 0 ? sum : -1;
+  return OnlyReader(sum, v1::Layer::kRelu) >= 0 ? sum : -1;
 }
 
 int LayerReaders::Addend(int layer) const {
@@ -58,16 +58,16 @@ bool LayerReaders::MayOverwrite(int value) const {
 
 // A ReLU's backward step reads its output, but in a batch norm without a sum that one's input.
 bool LayerReaders::BackwardReadsOutput(int layer) const {
-  if (plan_.layers[layer].kind != LayerKind::kRelu) return false;
+  if (plan_.layers[layer].kind != v1::Layer::kRelu) return false;
   const int maker = Maker(layer);
-  return plan_.layers[maker].kind != LayerKind::kBatchNormalization || FusedAdd(maker) >= 0;
+  return plan_.layers[maker].kind != v1::Layer::kBatchNormalization || FusedAdd(maker) >= 0;
 }
 
 int LayerReaders::OnlyReader(int layer) const {
   return readers_[layer].size() == 1 ? readers_[layer][0] : -1;
 }
 
-int LayerReaders::OnlyReader(int layer, LayerKind kind) const {
+int LayerReaders::OnlyReader(int layer, v1::Layer::KindCase kind) const {
   const int reader = OnlyReader(layer);
   return reader >= 0 && plan_.layers[reader].kind == kind ? reader : -1;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/model/model_plan.h"
+#include "proto/job.pb.h"
 
 namespace capstan::worker {
 
@@ -42,10 +43,11 @@ class LayerReaders {
   bool MayOverwrite(int value) const;
 
  private:
-  int OnlyReader(int layer) const;                  // -1: none, or several.
-  int OnlyReader(int layer, LayerKind kind) const;  // -1 also if the reader is of another kind.
-  int Root(int value) const;                        // The value of which `value` is another name.
-  int Reads(int value) const;                       // The number of reads under any of its names.
+  int OnlyReader(int layer) const;  // -1: none, or several.
+  int OnlyReader(int layer,
+                 v1::Layer::KindCase kind) const;  // -1 also if the reader is of another kind.
+  int Root(int value) const;                       // The value of which `value` is another name.
+  int Reads(int value) const;                      // The number of reads under any of its names.
   bool BackwardReadsOutput(int layer) const;
 
   const ModelPlan& plan_;

@@ -101,49 +101,42 @@ Operand ProgramWriter::NewMaskKey(int i) {
   return InPlace(Place::kKeys, masks * kKeyWords, kKeyWords, DataType::kInt32);
 }
 
+std::optional<Operand> ProgramWriter::ParameterNamed(absl::string_view name,
+                                                     const PlannedLayer& layer) const {
+  if (name == "weight") return Weight(layer.weight);
+  if (name == "scale") return Parameter(layer.weight);
+  if (name == "bias" || name == "shift") return Parameter(layer.bias);
+  return std::nullopt;
+}
+
+std::optional<Operand> ProgramWriter::GradientNamed(absl::string_view name,
+                                                    const PlannedLayer& layer) const {
+  if (name == "dweight" || name == "dscale") return Gradient(layer.weight);
+  if (name == "dbias" || name == "dshift") return Gradient(layer.bias);
+  return std::nullopt;
+}
+
 // ---------------------------------------------------------------- descriptors
 
 OpDesc ProgramWriter::Desc(OpKind kind, const PlannedLayer& layer) const {
   OpDesc desc = Elementwise(kind, layer.in);
-  switch (layer.kind) {
-    case LayerKind::kFullyConnected:
-      desc.h = desc.w = 1;
-      desc.c = layer.in.count();
-      desc.out_c = layer.out.c;
-      desc.has_bias = layer.has_bias;
-      break;
-    case LayerKind::kEmbedding:
-      desc.h = desc.w = 1;
-      desc.c = layer.in.count();
-      desc.out_c = layer.out.c / layer.in.count();
-      desc.rows = layer.rows;
-      break;
-    case LayerKind::kConvolution:
-      desc.has_bias = layer.has_bias;
-      [[fallthrough]];
-    case LayerKind::kMaxPooling:
-    case LayerKind::kAveragePooling:
-    case LayerKind::kGlobalAveragePooling:
-      desc.out_h = layer.out.h;
-      desc.out_w = layer.out.w;
-      desc.out_c = layer.out.c;
-      desc.kernel = layer.kernel;
-      desc.stride = layer.stride;
-      desc.padding = layer.padding;
-      break;
-    case LayerKind::kBatchNormalization:
-    case LayerKind::kLayerNormalization:
-      desc.epsilon = layer.epsilon;
-      break;
-    case LayerKind::kActivation:
-      desc.activation = kernels::ActivationNamed(layer.activation);
-      break;
-    case LayerKind::kDropout:
-      desc.dropout_rate = layer.dropout_rate;
-      break;
-    default:
-      break;
+  desc.out_h = layer.out.h;
+  desc.out_w = layer.out.w;
+  desc.out_c = layer.out.c;
+  desc.kernel = layer.kernel;
+  desc.stride = layer.stride;
+  desc.padding = layer.padding;
+  desc.has_bias = layer.has_bias;
+  desc.epsilon = layer.epsilon;
+  desc.dropout_rate = layer.dropout_rate;
+  desc.rows = layer.rows;
+  if (!layer.activation.empty()) desc.activation = kernels::ActivationNamed(layer.activation);
+  const bool embeds = layer.kind == v1::Layer::kEmbedding;
+  if (embeds || layer.kind == v1::Layer::kFullyConnected) {
+    desc.h = desc.w = 1;
+    desc.c = layer.in.count();
   }
+  if (embeds) desc.out_c = layer.out.c / layer.in.count();
   return desc;
 }
 
@@ -174,6 +167,13 @@ OpDesc ProgramWriter::LossDesc(ProgramKind program, Pass pass) const {
 
 // ---------------------------------------------------------------- steps and memory
 
+kernels::OpSignature ProgramWriter::SignatureOf(const OpDesc& desc) {
+  const absl::StatusOr<kernels::OpSignature> signature = kernels::MakeSignature(desc);
+  if (signature.ok()) return WithTensorType(*signature, tensors_);
+  status_.Update(signature.status());
+  return {};
+}
+
 void ProgramWriter::AddForward(int layer, const OpDesc& desc, std::vector<Operand> inputs,
                                std::vector<Operand> outputs) {
   Add(program_.forward, layer, desc, std::move(inputs), std::move(outputs));
@@ -196,7 +196,8 @@ void ProgramWriter::UsedAt(const Operand& operand, int64_t step) {
   if (operand.buffer >= 0) buffers_[operand.buffer].last = static_cast<int>(step);
 }
 
-Program ProgramWriter::Finish(const Operand& logits, const Operand& loss) {
+absl::StatusOr<Program> ProgramWriter::Finish(const Operand& logits, const Operand& loss) {
+  if (!status_.ok()) return status_;
   program_.logits = logits;
   program_.loss = loss;
   // No step may overwrite the results, which are read after the last step.

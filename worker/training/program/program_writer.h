@@ -7,10 +7,15 @@
 #define CAPSTAN_WORKER_TRAINING_PROGRAM_PROGRAM_WRITER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/model/model_plan.h"
 #include "kernels/op.h"
+#include "kernels/op_check.h"
 #include "kernels/tensor_view.h"
 #include "worker/training/program/arena_planner.h"
 #include "worker/training/program/program.h"
@@ -47,12 +52,19 @@ class ProgramWriter {
   // The key of the mask that layer `i` draws: appends `i` to Program::masked_layers.
   Operand NewMaskKey(int i);
 
+  // The parameter that the ops call `name`, and its gradient (layer_ops.h). Nothing: it is none.
+  std::optional<Operand> ParameterNamed(absl::string_view name, const PlannedLayer& layer) const;
+  std::optional<Operand> GradientNamed(absl::string_view name, const PlannedLayer& layer) const;
+
   // The descriptor of `layer` with op `kind`. Layers that read flat values have h = w = 1.
   kernels::OpDesc Desc(kernels::OpKind kind, const PlannedLayer& layer) const;
   // The descriptor of an op without windows on the batch's values of this shape.
   kernels::OpDesc Elementwise(kernels::OpKind kind, const SampleShape& shape) const;
   // The descriptor of the loss in this pass.
   kernels::OpDesc LossDesc(ProgramKind program, Pass pass) const;
+
+  // The op's operands in the tensors' type. Of an op that cannot be: none, and Finish says so.
+  kernels::OpSignature SignatureOf(const kernels::OpDesc& desc);
 
   void AddForward(int layer, const kernels::OpDesc& desc, std::vector<Operand> inputs,
                   std::vector<Operand> outputs);
@@ -61,7 +73,8 @@ class ProgramWriter {
   void AddMoments(const BatchMoments& moments) { program_.moments.push_back(moments); }
 
   // Returns the program; `logits` and `loss` stay valid to its end. REQUIRES: the last call.
-  Program Finish(const Operand& logits, const Operand& loss);
+  // Errors: kInvalidArgument  an op cannot be; names it.
+  absl::StatusOr<Program> Finish(const Operand& logits, const Operand& loss);
 
  private:
   void Add(std::vector<Step>& steps, int layer, const kernels::OpDesc& desc,
@@ -74,6 +87,7 @@ class ProgramWriter {
   Program program_;
   int64_t step_count_ = 0;  // Steps added so far: the time in which buffers' lifetimes are counted.
   std::vector<ArenaBuffer> buffers_;
+  absl::Status status_;
 };
 
 }  // namespace capstan::worker
