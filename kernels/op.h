@@ -43,6 +43,9 @@
 //   kLayerNormForward              x, scale, shift          -> y, mean, variance (of the c values
 //                                     of each position, [n*h*w]; biased variance)
 //   kLayerNormBackward             x, dy, scale, mean, variance -> dx, dscale, dshift
+//   kRmsNormForward                x, scale                 -> y, mean_square (of the c values of
+//                                     each position, [n*h*w])
+//   kRmsNormBackward               x, dy, scale, mean_square -> dx, dscale
 //   kAdd                           a, b                     -> y (may be in place of a)
 //   kDropoutForward                x, key (int32 [2] of WordsOfKey) -> y (x / (1 - rate) or 0;
 //                                     element i is kept iff PhiloxWord(key, i) >= rate * 2^32)
@@ -90,6 +93,8 @@ enum class OpKind {
   kBatchNormBackward,
   kLayerNormForward,
   kLayerNormBackward,
+  kRmsNormForward,
+  kRmsNormBackward,
   kAdd,
   kDropoutForward,
   kDropoutBackward,
@@ -122,6 +127,8 @@ inline constexpr const char* kOpNames[] = {
     "batch_norm_backward",
     "layer_norm_forward",
     "layer_norm_backward",
+    "rms_norm_forward",
+    "rms_norm_backward",
     "add",
     "dropout_forward",
     "dropout_backward",
@@ -159,7 +166,7 @@ struct OpDesc {
   bool fuse_relu = false;
   bool has_addend = false;    // Batch norm has it.
   bool has_dy2 = false;       // Batch norm's backward op has it.
-  float epsilon = 1e-5f;      // Batch norm and layer norm have it.
+  float epsilon = 1e-5f;      // Normalisations have it.
   float dropout_rate = 0.0f;  // [0, 1).
   Activation activation = Activation::kGelu;
   int64_t rows = 0;          // Rows of an embedding's weight.
@@ -170,10 +177,12 @@ struct OpDesc {
   friend auto operator<=>(const OpDesc&, const OpDesc&) = default;
 };
 
-// True for an op that only backends in host memory have: output losses, and losses with weights.
+// True for an op that only backends in host memory have: output losses, losses with weights and RMS
+// normalisation.
 inline bool IsHostOnly(const OpDesc& desc) {
   return desc.has_weights || desc.kind == OpKind::kOutputLossForward ||
-         desc.kind == OpKind::kOutputLossBackward;
+         desc.kind == OpKind::kOutputLossBackward || desc.kind == OpKind::kRmsNormForward ||
+         desc.kind == OpKind::kRmsNormBackward;
 }
 
 // For example "convolution_forward n=64 28x28x1 -> 24x24x20 kernel 5 stride 1 padding 0".

@@ -213,6 +213,25 @@ absl::StatusOr<OpSignature> LayerNorm(const OpDesc& d) {
   return b.Finish();
 }
 
+absl::StatusOr<OpSignature> RmsNorm(const OpDesc& d) {
+  CAPSTAN_RETURN_IF_ERROR(CheckImage(d));
+  CAPSTAN_RETURN_IF_ERROR(CheckEpsilon(d));
+  Builder b(d);
+  const auto x = {d.n, d.h, d.w, d.c};
+  const bool forward = d.kind == OpKind::kRmsNormForward;
+  b.In("x", x);
+  if (!forward) b.In("dy", x);
+  b.In("scale", {d.c});
+  if (!forward) b.In("mean_square", {d.n, d.h, d.w});
+  b.Out(forward ? "y" : "dx", x);
+  if (forward) {
+    b.Out("mean_square", {d.n, d.h, d.w});
+  } else {
+    b.Out("dscale", {d.c});
+  }
+  return b.Finish();
+}
+
 absl::StatusOr<OpSignature> BatchNorm(const OpDesc& d) {
   CAPSTAN_RETURN_IF_ERROR(CheckImage(d));
   CAPSTAN_RETURN_IF_ERROR(CheckEpsilon(d));
@@ -392,6 +411,9 @@ absl::StatusOr<OpSignature> Dispatch(const OpDesc& d) {
     case OpKind::kLayerNormForward:
     case OpKind::kLayerNormBackward:
       return LayerNorm(d);
+    case OpKind::kRmsNormForward:
+    case OpKind::kRmsNormBackward:
+      return RmsNorm(d);
     case OpKind::kReluForward:
     case OpKind::kReluBackward:
     case OpKind::kActivationForward:

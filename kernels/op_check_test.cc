@@ -156,6 +156,22 @@ TEST_CASE("Op signature: layer norm has a mean and a variance a position", "[ker
   CHECK_STATUS(MakeSignature(d), kInvalid, "epsilon is 0, expected > 0 and finite");
 }
 
+TEST_CASE("Op signature: RMS norm has the mean of the squares of a position, and no shift",
+          "[kernels]") {
+  using Names = std::vector<std::string>;
+  OpDesc d = Matrix(OpKind::kRmsNormForward);
+  d.h = d.w = 2;
+  REQUIRE_OK_AND_ASSIGN(const OpSignature forward, MakeSignature(d));
+  CHECK(NamesOf(forward) == Names{"x", "scale", "->", "y", "mean_square"});
+  CHECK(forward.outputs[1].count == 16);
+  d.kind = OpKind::kRmsNormBackward;
+  REQUIRE_OK_AND_ASSIGN(const OpSignature backward, MakeSignature(d));
+  CHECK(NamesOf(backward) == Names{"x", "dy", "scale", "mean_square", "->", "dx", "dscale"});
+  CHECK(IsHostOnly(d));
+  d.epsilon = 0;
+  CHECK_STATUS(MakeSignature(d), kInvalid, "epsilon is 0, expected > 0 and finite");
+}
+
 TEST_CASE("Op signature: a bad field is named with its value and what was expected", "[kernels]") {
   CHECK_STATUS(MakeSignature(With([](OpDesc& d) { d.n = -1; })), kInvalid,
                "n is -1, expected >= 0");

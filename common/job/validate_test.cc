@@ -361,7 +361,7 @@ TEST_CASE("ValidateJob: each layer setting out of its range is named by layer an
        "model.layers[0]: got nothing, expected one of convolution, max_pooling, average_pooling, "
        "fully_connected, relu, batch_normalization, add, flatten, dropout, "
        "global_average_pooling, embedding, gelu, layer_normalization, silu, tanh, "
-       "sigmoid"},
+       "sigmoid, rms_normalization"},
       {"layers { name: 'a' inputs: 'b' relu {} }",
        "model.layers[0].inputs[0]: got \"b\", expected \"input\" or the name of a layer above"},
       {"layers { name: 'a' inputs: 'a' relu {} }",

@@ -177,6 +177,9 @@ class Planner {
         return PlanEmbedding(layer.embedding());
       case v1::Layer::kLayerNormalization:
         return PlanLayerNormalization(layer.layer_normalization());
+      case v1::Layer::kRmsNormalization:
+        return PlanScale(
+            layer.rms_normalization().has_epsilon() ? layer.rms_normalization().epsilon() : 1e-5f);
       case v1::Layer::kRelu:
         return absl::OkStatus();
       case v1::Layer::kGelu:
@@ -287,16 +290,18 @@ class Planner {
     return PlanScaleAndShift(spec.has_epsilon() ? spec.epsilon() : 1e-5f);
   }
 
-  // Plans what the normalisations have in common: epsilon, and a scale and a shift for each
-  // channel.
-  absl::Status PlanScaleAndShift(float epsilon) {
+  // Plans what the normalisations have in common: epsilon, and a scale for each channel.
+  absl::Status PlanScale(float epsilon) {
     layer_.epsilon = epsilon;
     if (!(epsilon > 0) || !std::isfinite(epsilon)) {
       return FieldError("epsilon", epsilon, ", expected a finite number more than 0");
     }
-    const int64_t c = layer_.in.c;
-    CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {c}, Constant(1)));
-    CAPSTAN_ASSIGN_OR_RETURN(layer_.bias, AddParameter("bias", {c}, Constant(0)));
+    CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {layer_.in.c}, Constant(1)));
+    return absl::OkStatus();
+  }
+  absl::Status PlanScaleAndShift(float epsilon) {
+    CAPSTAN_RETURN_IF_ERROR(PlanScale(epsilon));
+    CAPSTAN_ASSIGN_OR_RETURN(layer_.bias, AddParameter("bias", {layer_.in.c}, Constant(0)));
     return absl::OkStatus();
   }
 

@@ -79,6 +79,20 @@ TEST_CASE("Model plan: layer normalisation has a scale and a shift a channel, an
       "layer \"n\": layer_normalization.epsilon is -1, expected a finite number more than");
 }
 
+TEST_CASE("Model plan: RMS normalisation has a scale a channel", "[common][model]") {
+  REQUIRE_OK_AND_ASSIGN(const ModelPlan plan, Plan(R"(
+    layers { name: "n" rms_normalization { epsilon: 0.5 } }
+    layers { name: "f" fully_connected { units: 10 } })"));
+  CHECK(plan.layers[0].epsilon == 0.5f);
+  REQUIRE(plan.parameters.size() == 3);
+  CHECK(plan.parameters[0].name == "n.weight");
+  CHECK(plan.parameters[0].shape == std::vector<int64_t>{3});
+  CHECK(plan.parameters[0].initial.value == 1.0f);
+  CHECK_STATUS(Plan(R"(layers { name: "n" rms_normalization { epsilon: -1 } })"),
+               absl::StatusCode::kInvalidArgument,
+               "layer \"n\": rms_normalization.epsilon is -1, expected a finite number more than");
+}
+
 TEST_CASE("Model plan: layer normalisation of one channel is refused", "[common][model]") {
   CHECK_STATUS(Plan(R"(layers { name: "n" layer_normalization {} })", {8, 8, 1}),
                absl::StatusCode::kInvalidArgument,

@@ -168,10 +168,11 @@ TEST_CASE("CPU element-wise ops: ReLU works in place", "[kernels][cpu]") {
   for (size_t i = 0; i < x.size(); ++i) CHECK(x[i] == std::max(before[i], 0.0f));
 }
 
-TEST_CASE("CPU layer norm: both ops agree with the reference", "[kernels][cpu]") {
+TEST_CASE("CPU layer norm and RMS norm: all ops agree with the reference", "[kernels][cpu]") {
   for (const int64_t n : {0, 1, 7, 70}) {
     for (const int64_t c : {2, 3, 16, 65, 1000}) {
-      for (const K kind : {K::kLayerNormForward, K::kLayerNormBackward}) {
+      for (const K kind :
+           {K::kLayerNormForward, K::kLayerNormBackward, K::kRmsNormForward, K::kRmsNormBackward}) {
         OpDesc d = MatrixDesc(kind, n, c, 1);
         d.h = 2;
         Conform(d);

@@ -1,5 +1,5 @@
-// Layer normalisation for the CPU backend: each position's channels by themselves, in fp32. The
-// gradients of scale and shift are sums over fixed chunks of positions, which are added in double,
+// Layer normalisation and RMS normalisation for the CPU backend: each position's channels by
+// themselves, in fp32. The gradients of scale and shift are sums over fixed chunks of positions, which are added in double,
 // so that they do not depend on the thread count.
 //
 // Thread safety: as Plan.
@@ -25,15 +25,18 @@ float SumOf(int64_t count, const Term& term) {
   return sum;
 }
 
-class LayerNormPlan : public CpuPlan {
+// kCenters: layer normalisation. Otherwise RMS normalisation, which is the same with a mean of 0 and
+// no shift.
+template <bool kCenters>
+class PositionNormPlan : public CpuPlan {
  public:
-  LayerNormPlan(const OpSignature& signature, const CpuContext& context)
+  PositionNormPlan(const OpSignature& signature, const CpuContext& context)
       : CpuPlan(signature, context),
         positions_(desc().n * desc().h * desc().w),
         chunks_((positions_ + kPositionsOfChunk - 1) / kPositionsOfChunk) {}
 
   absl::Status Init() {
-    if (desc().kind == OpKind::kLayerNormForward) return absl::OkStatus();
+    if (IsForward()) return absl::OkStatus();
     const int64_t floats = 2 * chunks_ * desc().c;
     partials_ = AllocateFloats(floats);
     if (partials_ != nullptr) return absl::OkStatus();
@@ -42,7 +45,7 @@ class LayerNormPlan : public CpuPlan {
   }
 
   absl::Status Execute(Views in, Views out, const RunOptions&) override {
-    if (desc().kind == OpKind::kLayerNormForward) {
+    if (IsForward()) {
       Forward(in, out);
     } else {
       Backward(in, out);
@@ -51,25 +54,31 @@ class LayerNormPlan : public CpuPlan {
   }
 
  private:
+  bool IsForward() const {
+    return desc().kind == (kCenters ? OpKind::kLayerNormForward : OpKind::kRmsNormForward);
+  }
+
   float Inverse(float variance) const { return 1.0f / std::sqrt(variance + desc().epsilon); }
 
   void Forward(Views in, Views out) const {
     const int64_t channels = desc().c;
     const auto count = static_cast<float>(channels);
     const float* const scale = in[1].f32();
-    const float* const shift = in[2].f32();
+    const float* const shift = FloatsOf(in, 2);
     ParallelForChunks(threads(), positions_, kPositionsOfChunk, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const float* const x = in[0].f32() + row * channels;
         float* const y = out[0].f32() + row * channels;
-        const float mean = SumOf(channels, [x](int64_t c) { return x[c]; }) / count;
+        const float mean =
+            kCenters ? SumOf(channels, [x](int64_t c) { return x[c]; }) / count : 0.0f;
         const float variance =
             SumOf(channels, [x, mean](int64_t c) { return (x[c] - mean) * (x[c] - mean); }) / count;
-        out[1].f32()[row] = mean;
-        out[2].f32()[row] = variance;
+        if (kCenters) out[1].f32()[row] = mean;
+        out.back().f32()[row] = variance;
         const float inverse = Inverse(variance);
         for (int64_t c = 0; c < channels; ++c) {
-          y[c] = (x[c] - mean) * inverse * scale[c] + shift[c];
+          const float scaled = (x[c] - mean) * inverse * scale[c];
+          y[c] = kCenters ? scaled + shift[c] : scaled;
         }
       }
     });
@@ -86,7 +95,7 @@ class LayerNormPlan : public CpuPlan {
       for (int64_t row = begin; row < end; ++row) BackwardRow(in, row, out[0].f32(), sums);
     });
     AddPartials(0, out[1].f32());
-    AddPartials(channels, out[2].f32());
+    if (kCenters) AddPartials(channels, out[2].f32());
   }
 
   // dx = inverse * (g - mean(g) - normal * mean(g * normal)), with g = dy * scale.
@@ -97,10 +106,11 @@ class LayerNormPlan : public CpuPlan {
     const float* const dy = in[1].f32() + row * channels;
     const float* const scale = in[2].f32();
     float* const dx = all_dx + row * channels;
-    const float mean = in[3].f32()[row];
-    const float inverse = Inverse(in[4].f32()[row]);
+    const float mean = kCenters ? in[3].f32()[row] : 0.0f;
+    const float inverse = Inverse(in.back().f32()[row]);
     const auto normal = [=](int64_t c) { return (x[c] - mean) * inverse; };
-    const float sum = SumOf(channels, [=](int64_t c) { return dy[c] * scale[c]; }) / count;
+    const float sum =
+        kCenters ? SumOf(channels, [=](int64_t c) { return dy[c] * scale[c]; }) / count : 0.0f;
     const float product =
         SumOf(channels, [=](int64_t c) { return dy[c] * scale[c] * normal(c); }) / count;
     for (int64_t c = 0; c < channels; ++c) {
@@ -126,8 +136,10 @@ class LayerNormPlan : public CpuPlan {
   HostFloats partials_;  // Backward: [chunks, 2, c].
 };
 
-const CpuOps kOps({OpKind::kLayerNormForward, OpKind::kLayerNormBackward},
-                  MakeCpuPlan<LayerNormPlan>);
+const CpuOps kLayerNormOps({OpKind::kLayerNormForward, OpKind::kLayerNormBackward},
+                           MakeCpuPlan<PositionNormPlan<true>>);
+const CpuOps kRmsNormOps({OpKind::kRmsNormForward, OpKind::kRmsNormBackward},
+                         MakeCpuPlan<PositionNormPlan<false>>);
 
 }  // namespace
 }  // namespace capstan::kernels

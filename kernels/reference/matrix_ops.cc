@@ -204,6 +204,41 @@ void LayerNormBackward(const OpDesc& d, const float* x, const float* dy, const f
   }
 }
 
+void RmsNormForward(const OpDesc& d, const float* x, const float* scale, float* y,
+                    float* mean_square) {
+  for (int64_t row = 0; row < d.n * d.h * d.w; ++row) {
+    double squares = 0.0;
+    for (int64_t c = 0; c < d.c; ++c)
+      squares += double{x[row * d.c + c]} * double{x[row * d.c + c]};
+    const double mean = squares / static_cast<double>(d.c);
+    mean_square[row] = static_cast<float>(mean);
+    for (int64_t c = 0; c < d.c; ++c) {
+      const double normal = double{x[row * d.c + c]} / std::sqrt(mean + double{d.epsilon});
+      y[row * d.c + c] = static_cast<float>(normal * double{scale[c]});
+    }
+  }
+}
+
+void RmsNormBackward(const OpDesc& d, const float* x, const float* dy, const float* scale,
+                     const float* mean_square, float* dx, float* dscale) {
+  std::vector<double> scales(static_cast<size_t>(d.c));
+  for (int64_t row = 0; row < d.n * d.h * d.w; ++row) {
+    const double root = std::sqrt(double{mean_square[row]} + double{d.epsilon});
+    const auto normal = [&](int64_t c) { return double{x[row * d.c + c]} / root; };
+    const auto slope = [&](int64_t c) { return double{dy[row * d.c + c]} * double{scale[c]}; };
+    double products = 0.0;
+    for (int64_t c = 0; c < d.c; ++c) {
+      products += slope(c) * normal(c);
+      scales[static_cast<size_t>(c)] += double{dy[row * d.c + c]} * normal(c);
+    }
+    const double mean = products / static_cast<double>(d.c);
+    for (int64_t c = 0; c < d.c; ++c) {
+      dx[row * d.c + c] = static_cast<float>((slope(c) - normal(c) * mean) / root);
+    }
+  }
+  for (size_t c = 0; c < scales.size(); ++c) dscale[c] = static_cast<float>(scales[c]);
+}
+
 // The forward and the backward op: keeps element i iff PhiloxWord(key, i) >= rate * 2^32, and
 // divides the elements that it keeps by (1 - rate).
 void Dropout(const OpDesc& d, const float* x, const int32_t* key, float* y) {
@@ -299,6 +334,8 @@ constexpr ReferenceOp kOps[] = {
     {OpKind::kAdd, Run<Elementwise>},
     {OpKind::kLayerNormForward, Run<LayerNormForward>},
     {OpKind::kLayerNormBackward, Run<LayerNormBackward>},
+    {OpKind::kRmsNormForward, Run<RmsNormForward>},
+    {OpKind::kRmsNormBackward, Run<RmsNormBackward>},
     {OpKind::kDropoutForward, Run<Dropout>},
     {OpKind::kDropoutBackward, Run<Dropout>},
     {OpKind::kSoftmaxCrossEntropyForward, Run<SoftmaxCrossEntropyForward>},

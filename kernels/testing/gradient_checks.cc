@@ -196,6 +196,18 @@ void CheckLayerNorm(const RunOp& run, double tolerance) {
   for (size_t i = 0; i < 3; ++i) forward.Check(0, g, i, gradients.values[i]);
 }
 
+void CheckRmsNorm(const RunOp& run, double tolerance) {
+  OpDesc desc = MatrixDesc(K::kRmsNormForward, 2, 6, 1);
+  desc.w = 2;
+  desc.epsilon = 0.1f;
+  Forward forward(run, tolerance, desc);
+  const Operands y = forward.Run();
+  const Floats g = Factors(y, 0);
+  const Operands gradients =
+      forward.Backward(K::kRmsNormBackward, {forward.input(0), g, forward.input(1), y.values[1]});
+  for (size_t i = 0; i < 2; ++i) forward.Check(0, g, i, gradients.values[i]);
+}
+
 void CheckDropout(const RunOp& run, double tolerance) {
   OpDesc desc = MatrixDesc(K::kDropoutForward, 4, 13, 1);
   desc.dropout_rate = 0.4f;
@@ -320,6 +332,7 @@ constexpr GradientCheck kChecks[] = {
     {"ReLU", &CheckRelu},
     {"activations", &CheckActivations},
     {"layer norm", &CheckLayerNorm},
+    {"RMS norm", &CheckRmsNorm, /*host_only=*/true},
     {"dropout", &CheckDropout},
     {"batch norm", &CheckBatchNorm},
     {"batch norm with ReLU", &CheckBatchNormRelu},

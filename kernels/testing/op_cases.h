@@ -58,7 +58,7 @@ inline Operands MakeInputs(const OpSignature& signature) {
     for (size_t j = 0; j < values.size(); ++j) {
       const uint32_t word = PhiloxWord(99, j);
       if (name == "rows") values[j] = static_cast<float>(word % static_cast<uint64_t>(d.rows));
-      if (name == "variance") values[j] = 0.1f + std::fabs(values[j]);
+      if (name == "variance" || name == "mean_square") values[j] = 0.1f + std::fabs(values[j]);
       if (operand.dtype == DataType::kInt32) {
         const auto number =
             static_cast<int32_t>(name == "key" ? word : word % static_cast<uint64_t>(d.c));

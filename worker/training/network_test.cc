@@ -122,6 +122,19 @@ TEST_CASE("Network: the gradient of an embedding is the loss's slope", "[worker]
   CheckGradient(plan, batch);
 }
 
+TEST_CASE("Network: gradients through RMS normalisation are the loss's slopes",
+          "[worker][training]") {
+  const ModelPlan plan = PlanSmallNet(R"(
+    layers { name: "c" convolution { filters: 5 kernel: 2 } }
+    layers { name: "n" rms_normalization { epsilon: 0.01 } }
+    layers { name: "u" gelu {} }
+    layers { name: "s" inputs: "u" inputs: "c" add {} }
+    layers { name: "m" rms_normalization {} }
+    layers { name: "f" fully_connected { units: 5 } })",
+                                      {4, 3, 2});
+  CheckGradient(plan, RandomBatch(plan, 6));
+}
+
 // Compares fp32 sums in different orders, relative to the largest element of the tensor.
 void CheckClose(const ModelPlan& plan, const std::vector<float>& a, const std::vector<float>& b,
                 double tolerance) {

@@ -46,11 +46,13 @@ int64_t TermsOf(const OpDesc& d, size_t output) {
       return d.kernel * d.kernel;
     case K::kBatchNormForward:
     case K::kLayerNormForward:
+    case K::kRmsNormForward:
       return 16;  // The deviations are divided by small standard deviations.
     case K::kBatchNormInference:
       return 16;
     case K::kBatchNormBackward:
     case K::kLayerNormBackward:
+    case K::kRmsNormBackward:
       return output == 0 ? 64 : 4 * d.n * d.h * d.w;
     case K::kEmbeddingBackward:
       return d.n * d.c;

@@ -21,6 +21,8 @@ std::optional<LayerOps> OpsOf(const PlannedLayer& layer) {
       return LayerOps{OpKind::kAveragePoolForward, {OpKind::kAveragePoolBackward}};
     case v1::Layer::kLayerNormalization:
       return LayerOps{OpKind::kLayerNormForward, {OpKind::kLayerNormBackward}};
+    case v1::Layer::kRmsNormalization:
+      return LayerOps{OpKind::kRmsNormForward, {OpKind::kRmsNormBackward}};
     case v1::Layer::kDropout:
       return LayerOps{OpKind::kDropoutForward, {OpKind::kDropoutBackward}};
     case v1::Layer::kEmbedding:
