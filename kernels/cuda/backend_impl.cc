@@ -103,7 +103,9 @@ class CudaBackendImpl : public CudaBackend {
 
   absl::StatusOr<std::unique_ptr<Plan>> Prepare(const OpDesc& desc) override {
     CAPSTAN_ASSIGN_OR_RETURN(const OpSignature plain, MakeSignature(desc));
-    if (IsHostOnly(desc)) return absl::UnimplementedError(ToString(desc));
+    if (IsHostOnly(desc)) {
+      return absl::UnimplementedError(absl::StrCat(ToString(desc), ": only CPUs compute it"));
+    }
     CAPSTAN_RETURN_IF_ERROR(device_->Enter());
     if (device_->capturing()) {
       return absl::FailedPreconditionError("no op can be prepared while work is being recorded");
