@@ -95,8 +95,8 @@ class Forward : public FullyConnectedPlan {
   std::vector<Panel> panels_;  // The columns are the samples of the batch.
 };
 
-// dx[n, c]: rows are samples, columns are inputs, the sum runs over units.
-class BackwardData : public FullyConnectedPlan {
+// A gradient whose columns are the inputs c.
+class Backward : public FullyConnectedPlan {
  public:
   using FullyConnectedPlan::FullyConnectedPlan;
 
@@ -104,66 +104,61 @@ class BackwardData : public FullyConnectedPlan {
     panels_ = SplitColumns(simd(), desc().c);
     return absl::OkStatus();
   }
+
+ protected:
+  // to[row, column] = the sum over i < args.length of left(row)[i * args.a_step] * right[i, column].
+  template <typename Left>
+  void Multiply(TileArgs args, const float* right, int64_t rows, const Left& left,
+                float* to) const {
+    args.b_step = desc().c;
+    ParallelFor(threads(), static_cast<int64_t>(panels_.size()), [&](int64_t item, int) {
+      const Panel& panel = panels_[static_cast<size_t>(item)];
+      TileArgs of_panel = args;
+      of_panel.b = right + panel.begin;
+      RunTiles(simd(), panel, of_panel, rows, left,
+               [&](int64_t row) { return to + row * desc().c + panel.begin; });
+    });
+  }
+
+ private:
+  std::vector<Panel> panels_;
+};
+
+// dx[n, c]: rows are samples, the sum runs over units.
+class BackwardData : public Backward {
+ public:
+  using Backward::Backward;
 
   absl::Status Execute(Views in, Views out, const RunOptions&) override {
     const OpDesc& d = desc();
     const float* dy = in[0].f32();
-    const float* weight = in[1].f32();
-    float* dx = out[0].f32();
-    const auto panel_count = static_cast<int64_t>(panels_.size());
-    ParallelFor(threads(), panel_count, [&](int64_t item, int) {
-      const Panel& panel = panels_[static_cast<size_t>(item)];
-      TileArgs args;
-      args.b = weight + panel.begin;
-      args.b_step = d.c;
-      args.length = d.out_c;
-      RunTiles(
-          simd(), panel, args, d.n, [&](int64_t n) { return dy + n * d.out_c; },
-          [&](int64_t n) { return dx + n * d.c + panel.begin; });
-    });
+    TileArgs args;
+    args.length = d.out_c;
+    Multiply(
+        args, in[1].f32(), d.n, [&](int64_t n) { return dy + n * d.out_c; }, out[0].f32());
     return absl::OkStatus();
   }
-
- private:
-  std::vector<Panel> panels_;  // The columns are the inputs c.
 };
 
-// dweight[unit, c]: rows are units, columns are inputs, the sum runs over samples.
-class BackwardWeights : public FullyConnectedPlan {
+// dweight[unit, c]: rows are units, the sum runs over samples.
+class BackwardWeights : public Backward {
  public:
-  using FullyConnectedPlan::FullyConnectedPlan;
-
-  absl::Status Init() {
-    panels_ = SplitColumns(simd(), desc().c);
-    return absl::OkStatus();
-  }
+  using Backward::Backward;
 
   absl::Status Execute(Views in, Views out, const RunOptions&) override {
     const OpDesc& d = desc();
-    const float* x = in[0].f32();
     const float* dy = in[1].f32();
-    float* dweight = out[0].f32();
-    const auto panel_count = static_cast<int64_t>(panels_.size());
-    ParallelFor(threads(), panel_count, [&](int64_t item, int) {
-      const Panel& panel = panels_[static_cast<size_t>(item)];
-      TileArgs args;
-      args.a_step = d.out_c;
-      args.b = x + panel.begin;
-      args.b_step = d.c;
-      args.length = d.n;
-      RunTiles(
-          simd(), panel, args, d.out_c, [&](int64_t u) { return dy + u; },
-          [&](int64_t u) { return dweight + u * d.c + panel.begin; });
-    });
+    TileArgs args;
+    args.a_step = d.out_c;
+    args.length = d.n;
+    Multiply(
+        args, in[0].f32(), d.out_c, [&](int64_t unit) { return dy + unit; }, out[0].f32());
     if (float* dbias = FloatsOf(out, 1); dbias != nullptr) {
       std::fill_n(dbias, d.out_c, 0.0f);
       simd().add_rows(d.n, d.out_c, dy, dbias);
     }
     return absl::OkStatus();
   }
-
- private:
-  std::vector<Panel> panels_;  // The columns are the inputs c.
 };
 
 const CpuOps kForward({OpKind::kFullyConnectedForward}, MakeCpuPlan<Forward>);

@@ -9,11 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/sparse_models/losses.h"
 
 namespace capstan::worker {
 namespace {
-
-double Sigmoid(double logit) { return 1 / (1 + std::exp(-logit)); }
 
 // The softmax of `width` logits; computed relative to the largest, so that none overflows.
 void Softmax(const float* logits, size_t width, std::vector<double>* probabilities) {
