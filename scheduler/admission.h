@@ -22,7 +22,7 @@
 #include "common/storage/disk.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
-#include "scheduler/core/job_plan.h"
+#include "scheduler/core/plan/job_plan.h"
 
 namespace capstan {
 struct JobCheck;

@@ -13,9 +13,9 @@
 #include "common/observability/log.h"
 #include "common/storage/path_access.h"
 #include "common/time/duration_text.h"
-#include "scheduler/core/job_history.h"
-#include "scheduler/core/job_plan.h"
+#include "scheduler/core/job/job_history.h"
 #include "scheduler/core/membership.h"
+#include "scheduler/core/plan/job_plan.h"
 #include "scheduler/job_figures.h"
 
 namespace capstan::scheduler {

@@ -10,7 +10,7 @@
 #include "common/types/ids.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/admission.h"
-#include "scheduler/core/events.h"
+#include "scheduler/core/messages/events.h"
 #include "scheduler/job_output.h"
 
 namespace capstan::scheduler {

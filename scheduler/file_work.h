@@ -11,8 +11,8 @@
 
 #include "common/types/ids.h"
 #include "scheduler/admission.h"
-#include "scheduler/core/checkpoints.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/checkpoints/checkpoints.h"
+#include "scheduler/core/messages/messages.h"
 
 namespace capstan::scheduler {
 

@@ -16,7 +16,7 @@
 
 #include "absl/container/btree_map.h"
 #include "common/types/ids.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/messages.h"
 
 namespace capstan::scheduler {
 

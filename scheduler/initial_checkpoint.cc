@@ -7,8 +7,8 @@
 #include "common/checkpoint/shard_file.h"
 #include "common/status/status_macros.h"
 #include "common/storage/write_durably.h"
-#include "scheduler/core/epoch_plan.h"
-#include "scheduler/core/placement.h"
+#include "scheduler/core/messages/placement.h"
+#include "scheduler/core/plan/epoch_plan.h"
 #include "scheduler/job_checkpoint.h"
 #include "scheduler/shared_codec.h"
 

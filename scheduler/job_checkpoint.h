@@ -13,8 +13,8 @@
 #include "common/storage/disk.h"
 #include "proto/checkpoint.pb.h"
 #include "scheduler/admission.h"
-#include "scheduler/core/checkpoints.h"
-#include "scheduler/core/resume_point.h"
+#include "scheduler/core/checkpoints/checkpoints.h"
+#include "scheduler/core/plan/resume_point.h"
 
 namespace capstan::scheduler {
 

@@ -25,7 +25,7 @@
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/core/events.h"
+#include "scheduler/core/messages/events.h"
 #include "scheduler/job_figures.h"
 
 namespace capstan::scheduler {

@@ -11,7 +11,7 @@
 
 #include "common/report/update_log.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/core/job_plan.h"
+#include "scheduler/core/plan/job_plan.h"
 #include "scheduler/event_recorder.h"
 #include "scheduler/job_figures.h"
 #include "scheduler/testing/temporary_folder.h"
@@ -99,8 +99,7 @@ struct Written {
     lines = ReadFile(folder.path() + "/metrics.jsonl");
     curve = ReadFile(folder.path() + "/curve.svg");
     // An object that continues these files draws the same curve.
-    REQUIRE_OK_AND_ASSIGN(const auto next,
-                          JobOutput::Open(folder.path(), "job-1", "asp", figures));
+    REQUIRE_OK_AND_ASSIGN(const auto next, JobOutput::Open(folder.path(), "job-1", "asp", figures));
     REQUIRE_OK(next->WriteCurve());
     CHECK(ReadFile(folder.path() + "/curve.svg") == curve);
   }
@@ -172,12 +171,12 @@ TEST_CASE("Job output: samples of which a program has counted none as correct ha
   Report report = SmallReport();
   EpochDone done = SmallEpoch();
   const Written counted(program, done, report);
-  CHECK_THAT(counted.lines, Catch::Contains("\"accuracy\":0.75,") &&
-                                Catch::Contains("\"accuracy\":0.5,"));
+  CHECK_THAT(counted.lines,
+             Catch::Contains("\"accuracy\":0.75,") && Catch::Contains("\"accuracy\":0.5,"));
   report.accuracy = 0;
   const Written tested(program, done, report);
-  CHECK_THAT(tested.lines, Catch::Contains("\"loss\":0.5,\"samples") &&
-                               Catch::Contains("\"accuracy\":0.5,"));
+  CHECK_THAT(tested.lines,
+             Catch::Contains("\"loss\":0.5,\"samples") && Catch::Contains("\"accuracy\":0.5,"));
   CHECK_THAT(tested.curve,
              Catch::Contains("test accuracy") && !Catch::Contains("training accuracy"));
   done.result.test_accuracy = 0;

@@ -19,7 +19,7 @@
 #include "common/types/ids.h"
 #include "scheduler/admission.h"
 #include "scheduler/core/job_table.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/messages.h"
 #include "scheduler/durable_state.h"
 
 namespace capstan::scheduler {

@@ -24,7 +24,7 @@
 #include "proto/scheduler.pb.h"
 #include "scheduler/admission.h"
 #include "scheduler/artifact_publisher.h"
-#include "scheduler/core/resume_point.h"
+#include "scheduler/core/plan/resume_point.h"
 #include "scheduler/durable_state.h"
 #include "scheduler/held_calls.h"
 #include "scheduler/job_rights.h"

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/admission.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/messages.h"
 
 namespace capstan::scheduler {
 

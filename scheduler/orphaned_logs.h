@@ -23,7 +23,7 @@
 #include "absl/types/span.h"
 #include "common/types/ids.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/messages.h"
 #include "scheduler/store/job_record.h"
 #include "scheduler/store/store.h"
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/job/field_checker.h"
 #include "common/status/status_macros.h"
-#include "scheduler/core/plugin_rules.h"
+#include "scheduler/core/messages/plugin_rules.h"
 
 namespace capstan::scheduler {
 namespace {

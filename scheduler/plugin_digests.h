@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "scheduler/admission.h"
-#include "scheduler/core/views.h"
+#include "scheduler/core/job/views.h"
 
 namespace capstan::scheduler {
 

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/core/messages.h"
-#include "scheduler/core/placement.h"
+#include "scheduler/core/messages/messages.h"
+#include "scheduler/core/messages/placement.h"
 
 namespace capstan::scheduler {
 

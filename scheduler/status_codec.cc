@@ -4,7 +4,7 @@
 
 #include "common/devices/devices_codec.h"
 #include "common/observability/utf8.h"
-#include "scheduler/core/job_plan.h"
+#include "scheduler/core/plan/job_plan.h"
 #include "scheduler/job_figures.h"
 #include "scheduler/shared_codec.h"
 #include "scheduler/task_codec.h"

@@ -8,8 +8,8 @@
 #include "common/time/instant.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/admission.h"
-#include "scheduler/core/messages.h"
-#include "scheduler/core/views.h"
+#include "scheduler/core/job/views.h"
+#include "scheduler/core/messages/messages.h"
 
 namespace capstan::scheduler {
 

@@ -271,7 +271,7 @@ void CheckEpochs(const v1::JobSpec& spec, JobCheck* result) {
              absl::StrCat("1 to ", most, ", as an epoch has ", result->train_count, " samples"));
 }
 
-// With backups only whole iterations are trained (scheduler/core/epoch_plan.h).
+// With backups only whole iterations are trained (scheduler/core/plan/epoch_plan.h).
 void CheckBackups(const v1::JobSpec& spec, JobCheck* result) {
   const ConsistencyRule rule = ConsistencyOf(spec);
   if (rule.backups == 0) return;

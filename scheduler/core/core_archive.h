@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
-#include "scheduler/core/job_plan.h"
-#include "scheduler/core/job_run.h"
+#include "scheduler/core/job/job_run.h"
+#include "scheduler/core/plan/job_plan.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/store_revisions.h"
 

@@ -7,7 +7,7 @@
 #include "common/types/ids.h"
 #include "scheduler/core/job_table.h"
 #include "scheduler/core/membership.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/messages.h"
 #include "scheduler/core/worker_slots.h"
 
 namespace capstan::scheduler {

@@ -13,11 +13,11 @@
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
-#include "scheduler/core/events.h"
 #include "scheduler/core/job_placer.h"
 #include "scheduler/core/job_table.h"
 #include "scheduler/core/membership.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/events.h"
+#include "scheduler/core/messages/messages.h"
 
 namespace capstan::scheduler {
 

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "common/devices/devices.h"
 #include "common/types/ids.h"
-#include "scheduler/core/plugin_rules.h"
+#include "scheduler/core/messages/plugin_rules.h"
 
 namespace capstan::scheduler {
 

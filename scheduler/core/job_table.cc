@@ -4,8 +4,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "scheduler/core/epoch_plan.h"
-#include "scheduler/core/view_of_job.h"
+#include "scheduler/core/job/view_of_job.h"
+#include "scheduler/core/plan/epoch_plan.h"
 
 namespace capstan::scheduler {
 

@@ -25,9 +25,9 @@
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
-#include "scheduler/core/events.h"
 #include "scheduler/core/isolation.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/events.h"
+#include "scheduler/core/messages/messages.h"
 #include "scheduler/core/registration_limits.h"
 
 namespace capstan::scheduler {

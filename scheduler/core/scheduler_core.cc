@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "scheduler/core/plugin_rules.h"
+#include "scheduler/core/messages/plugin_rules.h"
 
 namespace capstan::scheduler {
 namespace {

@@ -1,6 +1,6 @@
 // SchedulerCore: nodes whose connection breaks, and nodes that are drained.
 #include "common/status/status_macros.h"
-#include "scheduler/core/plugin_rules.h"
+#include "scheduler/core/messages/plugin_rules.h"
 #include "scheduler/core/scheduler_core.h"
 
 namespace capstan::scheduler {

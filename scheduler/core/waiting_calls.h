@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/messages.h"
 
 namespace capstan::scheduler {
 

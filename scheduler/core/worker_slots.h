@@ -22,7 +22,7 @@
 #include "absl/types/span.h"
 #include "common/devices/devices.h"
 #include "common/types/ids.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/messages.h"
 
 namespace capstan::scheduler {
 

@@ -16,8 +16,8 @@
 
 #include "absl/status/statusor.h"
 #include "scheduler/core/changes.h"
-#include "scheduler/core/job_plan.h"
-#include "scheduler/core/resume_point.h"
+#include "scheduler/core/plan/job_plan.h"
+#include "scheduler/core/plan/resume_point.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/store_write.h"
 #include "scheduler/store/archive.h"

@@ -11,7 +11,7 @@
 #include "common/status/status_macros.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "scheduler/cli/local_certificates.h"
-#include "scheduler/core/placement.h"
+#include "scheduler/core/messages/placement.h"
 #include "tests/benchmark/at_once.h"
 #include "tests/benchmark/processor_time.h"
 

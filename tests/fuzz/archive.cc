@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "scheduler/admitted_codec.h"
 #include "scheduler/core/changes.h"
-#include "scheduler/core/resume_point.h"
+#include "scheduler/core/plan/resume_point.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/store_write.h"
 #include "scheduler/store/job_record.h"

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/core/epoch_plan.h"
+#include "scheduler/core/plan/epoch_plan.h"
 
 namespace capstan::sim {
 

@@ -16,8 +16,8 @@
 #include "absl/types/span.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
-#include "scheduler/core/events.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/events.h"
+#include "scheduler/core/messages/messages.h"
 
 namespace capstan::sim {
 

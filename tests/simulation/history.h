@@ -12,7 +12,7 @@
 #include <variant>
 
 #include "absl/container/btree_map.h"
-#include "scheduler/core/events.h"
+#include "scheduler/core/messages/events.h"
 #include "tests/simulation/checker.h"
 
 namespace capstan::sim {

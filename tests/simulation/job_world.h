@@ -14,7 +14,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "scheduler/core/messages.h"
+#include "scheduler/core/messages/messages.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/job_options.h"
 #include "tests/simulation/readers/kept_moments.h"

@@ -27,8 +27,8 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
-#include "scheduler/core/events.h"
-#include "scheduler/core/views.h"
+#include "scheduler/core/job/views.h"
+#include "scheduler/core/messages/events.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/world.h"
 

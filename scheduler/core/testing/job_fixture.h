@@ -20,8 +20,8 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
-#include "scheduler/core/job_run.h"
-#include "scheduler/core/view_of_job.h"
+#include "scheduler/core/job/job_run.h"
+#include "scheduler/core/job/view_of_job.h"
 
 namespace capstan::scheduler::testing {
 

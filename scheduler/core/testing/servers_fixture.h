@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/core/job_run.h"
-#include "scheduler/core/view_of_job.h"
+#include "scheduler/core/job/job_run.h"
+#include "scheduler/core/job/view_of_job.h"
 
 namespace capstan::scheduler {
 

@@ -1,0 +1,87 @@
+// JobParts: the parts of one running job, and what others ask of several of them at once.
+//
+// Only JobRun changes them; all others have them const (JobRun::parts). A part knows those above it
+// in this list, and none below. Thread safety: thread-compatible.
+#ifndef CAPSTAN_SCHEDULER_CORE_JOB_JOB_PARTS_H_
+#define CAPSTAN_SCHEDULER_CORE_JOB_JOB_PARTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/time/instant.h"
+#include "common/types/ids.h"
+#include "scheduler/core/job/job_checkpoints.h"
+#include "scheduler/core/job/job_export.h"
+#include "scheduler/core/job/job_shared.h"
+#include "scheduler/core/job/job_training.h"
+#include "scheduler/core/job/server_watch.h"
+#include "scheduler/core/job/task_watch.h"
+#include "scheduler/core/messages/loaded_check.h"
+#include "scheduler/core/messages/messages.h"
+#include "scheduler/core/messages/placement.h"
+#include "scheduler/core/plan/job_plan.h"
+#include "scheduler/core/plan/resume_point.h"
+
+namespace capstan::scheduler {
+
+struct JobParts : JobShared {
+  JobParts(const JobPlan& job_plan, std::shared_ptr<const Routing> table,
+           const JobRunOptions& job_options, Instant now, std::optional<RestoreFrom> restore);
+  JobParts(const JobParts&) = delete;  // Parts point to one another.
+  JobParts& operator=(const JobParts&) = delete;
+
+  JobExport exporter;
+  JobCheckpoints checkpoints;
+  JobTraining training;
+  TaskWatch task_watch;
+  ServerWatch server_watch;
+
+  // ---- what the job wants
+  std::vector<Rank> UnplacedRanks() const;  // The ranks that want a task slot.
+  std::vector<TaskKey> PlacedTasks() const;
+  // At own pace: the rank's run is done, also in the checkpoint at which the job is about to begin.
+  bool IsRunDone(Rank rank) const;
+  // Ranks get no places on workers to be avoided: some task works, or can yield a better place.
+  bool AvoidsWorkers() const;
+  // At own pace: ranks whose run is done, one for each rank that has no place or is stranded
+  // (DeadLinks). They are to leave, if there is no free slot.
+  std::vector<Rank> YieldingRanks() const;
+
+  // The server has shards of the job, or the worker runs a task of it.
+  bool RunsOn(const NodeId& node) const;
+
+  // ---- folders
+  // A server writes its part of a checkpoint there now, or a task the model.
+  bool WritesInto(const std::string& folder) const;
+  // The checkpoint there is the job's, or one beside that with which it began.
+  bool MayGoBackTo(const std::string& folder) const;
+
+  // Grows with every decision, which must be durable before anybody hears of it. What only the
+  // revision counts is progress: it may be lost, for the tasks report it again.
+  uint64_t durable_version() const {
+    return desired_version + decisions + checkpoints.all().changes();
+  }
+
+  // ---- durable state, in the form of scheduler/store/archive.h
+  // All but what the constructor takes. `membership_seen`: JobRun's.
+  template <typename Archive>
+  void Serialize(Archive& archive, Generation& membership_seen) {
+    archive(state, phase, failure, started, ended_at, tasks, members, metrics, epochs, training,
+            exporter, task_watch, revision, desired_version, decisions, membership_seen,
+            checkpoints, shards, server_watch);
+    training.SerializeWork(archive);
+    archive.Appended(training_time);
+    CheckLoaded(archive, [this] { return Check(); });
+  }
+
+ private:
+  absl::Status Check() const;  // Errors: kDataLoss  the phase needs work that is not there.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_JOB_JOB_PARTS_H_

@@ -1,0 +1,53 @@
+// TrainingTime: how long a job has trained, for servers whose rows have a time to live.
+//
+// Servers are told it in whole ticks: a 64th of the shortest time to live, and at least a second.
+//
+//   STANDS --Count(trains)--> TRAINS: the time up to the next Count is counted --Count(!trains)-->
+//   STANDS
+//
+// Owned by JobShared; JobRun counts and tells. Pure: no clock; the time comes in.
+// Thread safety: thread-compatible.
+#ifndef CAPSTAN_SCHEDULER_CORE_PLAN_TRAINING_TIME_H_
+#define CAPSTAN_SCHEDULER_CORE_PLAN_TRAINING_TIME_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/time/instant.h"
+#include "scheduler/core/messages/loaded_check.h"
+
+namespace capstan::scheduler {
+
+// Checks a training time that was read. Errors: kDataLoss  it is negative or infinite.
+absl::Status CheckTrained(absl::Duration trained);
+
+class TrainingTime {
+ public:
+  explicit TrainingTime(int64_t ttl_seconds);  // 0: nothing is counted.
+
+  void Count(bool trains, Instant now);  // `trains`: from now on.
+  void Skip(Instant now);                // What has passed since the last Count does not count.
+  void Set(absl::Duration trained);      // Stands, and goes on from there.
+
+  absl::Duration trained() const { return trained_; }  // Up to the last Count.
+  int64_t ticks_seconds() const;                       // The whole ticks in it, rounded down.
+  Instant NextTick() const;  // When the next one is over. InfiniteFuture(): it stands.
+
+  // ---- durable state, in the form of scheduler/store/archive.h. What is loaded stands.
+  template <typename Archive>
+  void serialize(Archive& archive) {
+    archive(trained_);
+    CheckLoaded(archive, [this] { return CheckTrained(trained_); });
+  }
+
+ private:
+  const absl::Duration tick_;  // Zero: nothing is counted.
+  absl::Duration trained_;
+  std::optional<Instant> trains_since_;  // The last Count; nothing: it stands. Not durable.
+};
+
+}  // namespace capstan::scheduler
+
+#endif  // CAPSTAN_SCHEDULER_CORE_PLAN_TRAINING_TIME_H_
