@@ -47,10 +47,8 @@ Instant Checkpoints::Limit() const { return IsAwaited() ? deadline_ : Instant::I
 
 void Checkpoints::Begin(const Routing& routing, ResumePoint at, int64_t steps, Instant now) {
   writes_ = clock_.IsCheckpointDue(steps, now) || !clock_.IsSnapshotDue();
-  if (writes_) {
-    clock_.Begun(steps, now);
-    base_ = complete_.NextBase();
-  }
+  if (writes_) clock_.Begun(steps, now);
+  base_ = writes_ ? complete_.NextBase() : CheckpointId(0);
   readers_ = clock_.TakeReaders();
   not_kept_.clear();
   publish_taken_ = false;
@@ -280,7 +278,8 @@ absl::Status Checkpoints::Check(const JobPlan& plan, size_t shards) const {
     status.Update(absl::DataLossError(
         absl::StrCat("shards of the checkpoint: ", routing_.shards.size(), ", expected ", shards)));
   }
-  const bool rests = base_ != CheckpointId(0);
+  // Older schedulers left the base of the checkpoint before it with a snapshot.
+  const bool rests = writes_ && base_ != CheckpointId(0);
   if (rests && (complete_.all().empty() || complete_.all().back().id != base_)) {
     status.Update(absl::DataLossError(absl::StrCat("the checkpoint rests on ", base_.value(),
                                                    ", expected the newest complete one")));

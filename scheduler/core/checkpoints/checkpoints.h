@@ -139,7 +139,7 @@ class Checkpoints {
   absl::btree_map<NodeId, Progress> progress_;  // The progress of each primary.
   absl::btree_map<ShardKey, CheckpointPart> parts_;
   ResumePoint at_;
-  CheckpointId base_;              // The base of the present checkpoint; 0: none.
+  CheckpointId base_;              // The base of the present checkpoint; 0: none, or a snapshot.
   std::vector<uint64_t> readers_;  // The readers of the present snapshot.
   bool writes_ = true;             // The present one is a checkpoint, too.
   std::string not_kept_;           // Why no reader can read the present one.

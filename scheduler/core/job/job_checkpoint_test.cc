@@ -311,6 +311,28 @@ TEST_CASE("Job snapshots: taken at one moment, answered with where it lies, trai
   fixture.CheckTrained(plan);
 }
 
+// The checkpoint before it rests on another one; the snapshot rests on none.
+TEST_CASE("Job snapshots: a scheduler that starts again goes on with the one that is under way",
+          "[scheduler][core]") {
+  Fixture fixture;
+  JobPlan plan = Plan(ConsistencyMode::kBsp);
+  plan.tables.push_back({8, true});
+  REQUIRE_OK(fixture.Submit(plan));
+  fixture.RunUntil([&] { return fixture.View("job-1").iteration > 20; }, absl::Minutes(5));
+  for (size_t count : {1, 2}) {
+    fixture.AskCheckpoint("job-1");
+    REQUIRE(fixture.RunUntil([&] { return fixture.Count() == count; }, absl::Minutes(1)));
+  }
+  REQUIRE(fixture.Complete("job-1").back().base != CheckpointId(0));
+  fixture.AskSnapshot("job-1", 11, absl::Seconds(10));
+  REQUIRE(fixture.RunUntil([&] { return fixture.View("job-1").phase == JobPhase::kCheckpointing; },
+                           absl::Seconds(10)));
+  fixture.KillScheduler(absl::Seconds(1), FakeCluster::Death::kBetweenSteps);
+  fixture.AwaitScheduler();
+  fixture.End();
+  fixture.CheckTrained(plan);
+}
+
 TEST_CASE("Job snapshots: a server that cannot keep it, a limit and a job's end are told",
           "[scheduler][core]") {
   FakeCluster::Options options;
