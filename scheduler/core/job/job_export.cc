@@ -36,7 +36,6 @@ bool JobExport::OnWritten(const TaskKey& writer) {
   }
   if (staged_) return false;
   staged_ = writer;
-  last_staged_ = writer.incarnation;
   return true;
 }
 
@@ -86,6 +85,7 @@ void JobExport::OnPublished(const absl::Status& status, Events& events) {
 }
 
 void JobExport::Clear() {
+  if (staged_) last_staged_ = staged_->incarnation;
   writer_.reset();
   staged_.reset();
   left_to_writer_ = false;

@@ -2,12 +2,12 @@
 // incarnation, and the scheduler gives it its name; so a task that was taken for dead and lives can
 // do no more than write where nobody looks.
 //
-//   NOBODY --Assign--> WRITING --OnWritten--> STAGED --OnPublished: moved--> DONE
-//     ^                  |   \                  \--it cannot be moved--> LEFT to its writer, or, if
-//     |--the writer dies-/    \                      that one is dead, NOBODY
-//     |--the writer dies-------\--------------- LEFT --OnWritten: the writer has moved it--> DONE
-//     |                         \--Keep: it cannot be written--> KEPT --too late--> the job fails
-//     \--------------------------------------------------- Ask --/
+//   NOBODY --AssignWriter--> WRITING --OnWritten--> STAGED --OnPublished: moved--> DONE
+//     ^                        |   \                  \--it cannot be moved--> LEFT to its writer,
+//     |--the writer dies-------/    \                      or, if that one is dead, NOBODY
+//     |--the writer dies-------------\--------------- LEFT --OnWritten: the writer moved it--> DONE
+//     |                               \--Keep: it cannot be written--> KEPT --too late--> job fails
+//     \--------------------------------------------------------- Ask --/
 //   any --Clear (the job goes back)--> NOBODY
 //
 // Once the model is whole, neither servers nor tasks are missed, but a writer that is to move it.
@@ -16,7 +16,7 @@
 // Called by JobRun, which enters and leaves the phase and fails the job, and by TaskWatch, which
 // ends tasks. Pure: no clock; the time comes in. Thread safety: thread-compatible.
 // Invariants: (1) at most one task writes or moves the model.   (2) DONE stays, until Clear.
-//             (3) incarnations whose models were staged never fall.
+//             (3) of two models that are staged the later is of the same or a later incarnation.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_JOB_EXPORT_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_JOB_EXPORT_H_
 
@@ -104,7 +104,7 @@ class JobExport {
   std::string folder_;
   std::optional<Rank> writer_;
   std::optional<TaskKey> staged_;  // It has written the model, into its own folder.
-  Incarnation last_staged_;        // It has written a model, now or before. No earlier one writes.
+  Incarnation last_staged_;  // The last one that a Clear has forgotten. No earlier one writes.
   bool left_to_writer_ = false;    // The task is to move it: the scheduler cannot.
   bool done_ = false;
   bool taken_ = false;  // TakePublish has given it. Not durable.
