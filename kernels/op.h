@@ -106,41 +106,54 @@ enum class OpKind {
   kEmbeddingBackward,
 };
 
-// Names of the kinds in messages, in their order.
-inline constexpr const char* kOpNames[] = {
-    "convolution_forward",
-    "convolution_backward_data",
-    "convolution_backward_weights",
-    "max_pool_forward",
-    "max_pool_backward",
-    "average_pool_forward",
-    "average_pool_backward",
-    "fully_connected_forward",
-    "fully_connected_backward_data",
-    "fully_connected_backward_weights",
-    "relu_forward",
-    "relu_backward",
-    "activation_forward",
-    "activation_backward",
-    "batch_norm_forward",
-    "batch_norm_inference",
-    "batch_norm_backward",
-    "layer_norm_forward",
-    "layer_norm_backward",
-    "rms_norm_forward",
-    "rms_norm_backward",
-    "add",
-    "dropout_forward",
-    "dropout_backward",
-    "softmax_cross_entropy_forward",
-    "softmax_cross_entropy_backward",
-    "output_loss_forward",
-    "output_loss_backward",
-    "embedding_forward",
-    "embedding_backward",
+// What messages say of an op beside its name and batch size (op.cc).
+enum class Shown { kImage, kWindow, kUnits, kEpsilon, kActivation, kRate, kClasses, kLoss, kRows };
+
+struct OpTraits {
+  OpKind kind;
+  const char* name;
+  Shown shown = Shown::kImage;
 };
-inline constexpr size_t kOpKindCount = std::size(kOpNames);
-static_assert(kOpKindCount == static_cast<size_t>(OpKind::kEmbeddingBackward) + 1);
+inline constexpr OpTraits kOpTraits[] = {
+    {OpKind::kConvolutionForward, "convolution_forward", Shown::kWindow},
+    {OpKind::kConvolutionBackwardData, "convolution_backward_data", Shown::kWindow},
+    {OpKind::kConvolutionBackwardWeights, "convolution_backward_weights", Shown::kWindow},
+    {OpKind::kMaxPoolForward, "max_pool_forward", Shown::kWindow},
+    {OpKind::kMaxPoolBackward, "max_pool_backward", Shown::kWindow},
+    {OpKind::kAveragePoolForward, "average_pool_forward", Shown::kWindow},
+    {OpKind::kAveragePoolBackward, "average_pool_backward", Shown::kWindow},
+    {OpKind::kFullyConnectedForward, "fully_connected_forward", Shown::kUnits},
+    {OpKind::kFullyConnectedBackwardData, "fully_connected_backward_data", Shown::kUnits},
+    {OpKind::kFullyConnectedBackwardWeights, "fully_connected_backward_weights", Shown::kUnits},
+    {OpKind::kReluForward, "relu_forward"},
+    {OpKind::kReluBackward, "relu_backward"},
+    {OpKind::kActivationForward, "activation_forward", Shown::kActivation},
+    {OpKind::kActivationBackward, "activation_backward", Shown::kActivation},
+    {OpKind::kBatchNormForward, "batch_norm_forward", Shown::kEpsilon},
+    {OpKind::kBatchNormInference, "batch_norm_inference", Shown::kEpsilon},
+    {OpKind::kBatchNormBackward, "batch_norm_backward", Shown::kEpsilon},
+    {OpKind::kLayerNormForward, "layer_norm_forward", Shown::kEpsilon},
+    {OpKind::kLayerNormBackward, "layer_norm_backward", Shown::kEpsilon},
+    {OpKind::kRmsNormForward, "rms_norm_forward", Shown::kEpsilon},
+    {OpKind::kRmsNormBackward, "rms_norm_backward", Shown::kEpsilon},
+    {OpKind::kAdd, "add"},
+    {OpKind::kDropoutForward, "dropout_forward", Shown::kRate},
+    {OpKind::kDropoutBackward, "dropout_backward", Shown::kRate},
+    {OpKind::kSoftmaxCrossEntropyForward, "softmax_cross_entropy_forward", Shown::kClasses},
+    {OpKind::kSoftmaxCrossEntropyBackward, "softmax_cross_entropy_backward", Shown::kClasses},
+    {OpKind::kOutputLossForward, "output_loss_forward", Shown::kLoss},
+    {OpKind::kOutputLossBackward, "output_loss_backward", Shown::kLoss},
+    {OpKind::kEmbeddingForward, "embedding_forward", Shown::kRows},
+    {OpKind::kEmbeddingBackward, "embedding_backward", Shown::kRows},
+};
+
+constexpr bool AreOpTraitsInOrder() {
+  for (size_t i = 0; i < std::size(kOpTraits); ++i) {
+    if (kOpTraits[i].kind != static_cast<OpKind>(i)) return false;
+  }
+  return true;
+}
+static_assert(AreOpTraitsInOrder());
 
 // The loss of one output y with target t. The backward op computes its derivative by y.
 enum class OutputLoss {

@@ -7,6 +7,7 @@
 #define CAPSTAN_KERNELS_OP_CHECK_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -35,11 +36,12 @@ struct OpSignature {
   int input_count = 0;
   int output_count = 0;
 
+  // The operands that the op has.
   absl::Span<const Operand> input_list() const {
-    return absl::MakeSpan(inputs).first(static_cast<size_t>(input_count));
+    return absl::MakeConstSpan(inputs).first(static_cast<size_t>(input_count));
   }
   absl::Span<const Operand> output_list() const {
-    return absl::MakeSpan(outputs).first(static_cast<size_t>(output_count));
+    return absl::MakeConstSpan(outputs).first(static_cast<size_t>(output_count));
   }
 };
 

@@ -46,6 +46,7 @@ _PACKAGES_WITH_MESSAGES = [
     "worker/program",
     "worker/task",
     "worker/training",
+    "worker/training/program",
 ]
 
 _WITH_MESSAGES = {"library_headers": "message_headers", "test_headers": "message_test_headers"}

@@ -1,5 +1,7 @@
 #include "common/job/validate.h"
 
+#include <google/protobuf/descriptor.h>
+
 #include <algorithm>
 #include <string>
 
@@ -17,6 +19,7 @@
 #include "common/job/validate_program.h"
 #include "common/job/validate_training.h"
 #include "common/types/job_limits.h"
+#include "proto/job.pb.h"
 
 namespace capstan {
 namespace {
@@ -146,6 +149,11 @@ void ValidateDevice(const v1::JobSpec& spec, FieldChecker check) {
   if (spec.model().has_sparse()) return only_cpu("model.sparse");
   if (LabelsOf(spec.model()) != LabelKind::kClasses) {
     return only_cpu(absl::StrCat("loss ", LossName(spec.model())));
+  }
+  for (const v1::Layer& layer : spec.model().layers()) {
+    const auto* const kind = v1::Layer::descriptor()->FindFieldByNumber(layer.kind_case());
+    if (kind == nullptr || !kind->options().GetExtension(v1::cpu_only)) continue;
+    return only_cpu(absl::StrCat("layer ", kind->name()));
   }
   if (spec.training().class_weights_size() > 0) only_cpu("loss with class_weights");
 }

@@ -77,6 +77,11 @@ void ValidateLayerKind(const v1::Layer& layer, FieldChecker check) {
       check.IntegerAtLeast("embedding.rows", layer.embedding().rows(), 1, Presence::kImplicit);
       check.IntegerAtLeast("embedding.dim", layer.embedding().dim(), 1, Presence::kImplicit);
       return;
+    case v1::Layer::kRmsNormalization:
+      if (!layer.rms_normalization().has_epsilon()) return;
+      check.Real("rms_normalization.epsilon", layer.rms_normalization().epsilon(), Above(0),
+                 Presence::kExplicit);
+      return;
     case v1::Layer::kLayerNormalization:
       if (!layer.layer_normalization().has_epsilon()) return;
       check.Real("layer_normalization.epsilon", layer.layer_normalization().epsilon(), Above(0),

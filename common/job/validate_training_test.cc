@@ -73,6 +73,20 @@ TEST_CASE("Validate training: what only CPUs compute is refused on GPUs by name"
               "GPUs"});
 }
 
+TEST_CASE("Validate training: a layer that only CPUs compute is refused on GPUs by name", "[job]") {
+  v1::JobSpec spec = With("resources { device: 'auto' gpus: 1 }");
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(
+      R"(classes: 2 loss { softmax_cross_entropy {} }
+         layers { name: 'n' rms_normalization {} }
+         layers { name: 'f' fully_connected { units: 2 } })",
+      spec.mutable_model()));
+  CHECK(Errors(spec) == Lines{"resources.device: got \"auto\", expected the CPU: no layer "
+                              "rms_normalization is computed on GPUs"});
+  spec.mutable_resources()->set_device("cpu");
+  spec.mutable_resources()->clear_gpus();
+  CHECK(Errors(spec).empty());
+}
+
 TEST_CASE("Validate training: weights fit the loss", "[job]") {
   CHECK(ErrorsAfter("training { class_weights: [ 1, 2 ] }") ==
         Lines{"training.class_weights: got 2 weights, expected nothing: they are for the loss "

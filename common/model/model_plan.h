@@ -50,10 +50,10 @@ struct PlannedLayer {
   SampleShape in, out;      // Shapes of inputs[0] and of the output.
   int64_t kernel = 1, stride = 1, padding = 0;
   bool has_bias = false;  // Convolution, fully connected.
-  float epsilon = 0.0f;  // Batch and layer normalisation.
+  float epsilon = 0.0f;   // Normalisations.
   float dropout_rate = 0.0f;
-  int64_t rows = 0;  // Embedding.
-  std::string activation;  // Its name in Layer.kind of proto/job.proto; empty: it is none.
+  int64_t rows = 0;        // Embedding.
+  std::string activation;  // The kind's name in proto/job.proto; empty for other layers.
   // Indices in ModelPlan::parameters and ::statistics; -1: none.
   int weight = -1, bias = -1;  // Normalisations: scale and shift.
   int running_mean = -1, running_variance = -1;

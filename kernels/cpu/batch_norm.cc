@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/host_memory.h"
@@ -216,9 +217,14 @@ class BatchNormPlan : public CpuPlan {
   HostFloats scratch_;  // Partial sums [sums, chunks, c], then coefficients [kCoefficients, c].
 };
 
-const CpuOps kOps({OpKind::kBatchNormForward, OpKind::kBatchNormInference,
-                   OpKind::kBatchNormBackward},
-                  MakeCpuPlan<BatchNormPlan>);
+constexpr CpuOp kOps[] = {
+    {OpKind::kBatchNormForward, MakeCpuPlan<BatchNormPlan>},
+    {OpKind::kBatchNormInference, MakeCpuPlan<BatchNormPlan>},
+    {OpKind::kBatchNormBackward, MakeCpuPlan<BatchNormPlan>},
+};
 
 }  // namespace
+
+absl::Span<const CpuOp> BatchNormOps() { return kOps; }
+
 }  // namespace capstan::kernels

@@ -178,6 +178,8 @@ TEST_CASE("CPU layer norm and RMS norm: all ops agree with the reference", "[ker
         Conform(d);
       }
     }
+    Conform(MatrixDesc(K::kRmsNormForward, n, 1, 1));
+    Conform(MatrixDesc(K::kRmsNormBackward, n, 1, 1));
   }
 }
 

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "kernels/cpu/convolution.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/onednn_convolution.h"
 #include "kernels/cpu/simd.h"
@@ -40,9 +42,22 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> MakeBestConvolutionPlan(const OpSignatu
              : MakeConvolutionPlan(signature, context);
 }
 
-const CpuOps kConvolutionOps({OpKind::kConvolutionForward, OpKind::kConvolutionBackwardData,
-                              OpKind::kConvolutionBackwardWeights},
-                             MakeBestConvolutionPlan);
+constexpr CpuOp kConvolutionOps[] = {
+    {OpKind::kConvolutionForward, MakeBestConvolutionPlan},
+    {OpKind::kConvolutionBackwardData, MakeBestConvolutionPlan},
+    {OpKind::kConvolutionBackwardWeights, MakeBestConvolutionPlan},
+};
+
+// Null: the backend lacks it.
+const CpuOp* FindOp(OpKind kind) {
+  for (const auto ops : {absl::MakeConstSpan(kConvolutionOps), BatchNormOps(), FullyConnectedOps(),
+                         LayerNormOps(), OutputLossOps(), SimpleOps()}) {
+    for (const CpuOp& op : ops) {
+      if (op.kind == kind) return &op;
+    }
+  }
+  return nullptr;
+}
 
 class CpuBackend : public Backend {
  public:
@@ -52,15 +67,17 @@ class CpuBackend : public Backend {
                  /*onednn=*/options.instruction_set_max == InstructionSet::kAvx512} {}
 
   std::string Name() const override { return "cpu"; }
-  bool Supports(const OpDesc& desc) const override { return MakeSignature(desc).ok(); }
+  bool Supports(const OpDesc& desc) const override {
+    return MakeSignature(desc).ok() && FindOp(desc.kind) != nullptr;
+  }
 
   absl::StatusOr<std::unique_ptr<Plan>> Prepare(const OpDesc& desc) override {
     CAPSTAN_ASSIGN_OR_RETURN(const OpSignature signature, MakeSignature(desc));
-    const PlanMaker make = CpuOps::MakerOf(desc.kind);
-    if (make == nullptr) {
+    const CpuOp* const op = FindOp(desc.kind);
+    if (op == nullptr) {
       return absl::UnimplementedError(absl::StrCat(ToString(desc), ": the CPU backend lacks it"));
     }
-    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<CpuPlan> plan, make(signature, context_));
+    CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<CpuPlan> plan, op->make(signature, context_));
     return std::unique_ptr<Plan>(std::move(plan));
   }
 

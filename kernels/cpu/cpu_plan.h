@@ -1,12 +1,10 @@
 // CpuPlan: the base class of every prepared op of the CPU backend, with the context in which the
-// backend prepares it, and CpuOps, the list of all ops that the backend has. CpuBackend::Prepare
-// looks an op up there, CpuBackend::Run calls Execute.
+// backend prepares it. CpuBackend::Run calls Execute.
 //
 // Thread safety: as Plan.
 #ifndef CAPSTAN_KERNELS_CPU_CPU_PLAN_H_
 #define CAPSTAN_KERNELS_CPU_CPU_PLAN_H_
 
-#include <initializer_list>
 #include <memory>
 #include <utility>
 
@@ -60,23 +58,6 @@ absl::StatusOr<std::unique_ptr<CpuPlan>> MakeCpuPlan(const OpSignature& signatur
   if (absl::Status status = plan->Init(); !status.ok()) return status;
   return std::unique_ptr<CpuPlan>(std::move(plan));
 }
-
-// Makes the plan of an op. Errors: those of its Init.
-using PlanMaker = absl::StatusOr<std::unique_ptr<CpuPlan>> (*)(const OpSignature& signature,
-                                                               const CpuContext& context);
-
-// Enters ops into the backend's list. The file that computes them has it as a constant,
-//
-//   const CpuOps kOps({OpKind::kLayerNormForward, OpKind::kLayerNormBackward},
-//                     MakeCpuPlan<LayerNormPlan>);
-//
-// and its library is linked without being called (alwayslink). The list is complete, and not
-// changed any more, when main() begins.
-class CpuOps {
- public:
-  CpuOps(std::initializer_list<OpKind> kinds, PlanMaker make);
-  static PlanMaker MakerOf(OpKind kind);  // Null: no file has entered it.
-};
 
 // The data of operand `i`; null if the op lacks this (optional) operand.
 inline float* FloatsOf(Views views, size_t i) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tiling.h"
@@ -106,16 +107,16 @@ class Backward : public FullyConnectedPlan {
   }
 
  protected:
-  // to[row, column] = the sum over i < args.length of left(row)[i * args.a_step] * right[i, column].
+  // to[row, column] = sum over i < args.length of left(row)[i * args.a_step] * right[i, column].
   template <typename Left>
   void Multiply(TileArgs args, const float* right, int64_t rows, const Left& left,
                 float* to) const {
     args.b_step = desc().c;
     ParallelFor(threads(), static_cast<int64_t>(panels_.size()), [&](int64_t item, int) {
       const Panel& panel = panels_[static_cast<size_t>(item)];
-      TileArgs of_panel = args;
-      of_panel.b = right + panel.begin;
-      RunTiles(simd(), panel, of_panel, rows, left,
+      TileArgs panel_args = args;
+      panel_args.b = right + panel.begin;
+      RunTiles(simd(), panel, panel_args, rows, left,
                [&](int64_t row) { return to + row * desc().c + panel.begin; });
     });
   }
@@ -161,10 +162,14 @@ class BackwardWeights : public Backward {
   }
 };
 
-const CpuOps kForward({OpKind::kFullyConnectedForward}, MakeCpuPlan<Forward>);
-const CpuOps kBackwardData({OpKind::kFullyConnectedBackwardData}, MakeCpuPlan<BackwardData>);
-const CpuOps kBackwardWeights({OpKind::kFullyConnectedBackwardWeights},
-                              MakeCpuPlan<BackwardWeights>);
+constexpr CpuOp kOps[] = {
+    {OpKind::kFullyConnectedForward, MakeCpuPlan<Forward>},
+    {OpKind::kFullyConnectedBackwardData, MakeCpuPlan<BackwardData>},
+    {OpKind::kFullyConnectedBackwardWeights, MakeCpuPlan<BackwardWeights>},
+};
 
 }  // namespace
+
+absl::Span<const CpuOp> FullyConnectedOps() { return kOps; }
+
 }  // namespace capstan::kernels

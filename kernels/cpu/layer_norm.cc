@@ -1,12 +1,13 @@
 // Layer normalisation and RMS normalisation for the CPU backend: each position's channels by
-// themselves, in fp32. The gradients of scale and shift are sums over fixed chunks of positions, which are added in double,
-// so that they do not depend on the thread count.
+// themselves, in fp32. The gradients of scale and shift are sums over fixed chunks of positions,
+// which are added in double, so that they do not depend on the thread count.
 //
 // Thread safety: as Plan.
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/host_memory.h"
@@ -25,8 +26,8 @@ float SumOf(int64_t count, const Term& term) {
   return sum;
 }
 
-// kCenters: layer normalisation. Otherwise RMS normalisation, which is the same with a mean of 0 and
-// no shift.
+// kCenters: layer normalisation. Otherwise RMS normalisation: the same with a mean of 0, and
+// without a shift.
 template <bool kCenters>
 class PositionNormPlan : public CpuPlan {
  public:
@@ -98,7 +99,8 @@ class PositionNormPlan : public CpuPlan {
     if (kCenters) AddPartials(channels, out[2].f32());
   }
 
-  // dx = inverse * (g - mean(g) - normal * mean(g * normal)), with g = dy * scale.
+  // dx = inverse * (g - mean(g) - normal * mean(g * normal)), with g = dy * scale; without mean(g)
+  // for RMS normalisation.
   void BackwardRow(Views in, int64_t row, float* all_dx, float* sums) const {
     const int64_t channels = desc().c;
     const auto count = static_cast<float>(channels);
@@ -136,10 +138,15 @@ class PositionNormPlan : public CpuPlan {
   HostFloats partials_;  // Backward: [chunks, 2, c].
 };
 
-const CpuOps kLayerNormOps({OpKind::kLayerNormForward, OpKind::kLayerNormBackward},
-                           MakeCpuPlan<PositionNormPlan<true>>);
-const CpuOps kRmsNormOps({OpKind::kRmsNormForward, OpKind::kRmsNormBackward},
-                         MakeCpuPlan<PositionNormPlan<false>>);
+constexpr CpuOp kOps[] = {
+    {OpKind::kLayerNormForward, MakeCpuPlan<PositionNormPlan<true>>},
+    {OpKind::kLayerNormBackward, MakeCpuPlan<PositionNormPlan<true>>},
+    {OpKind::kRmsNormForward, MakeCpuPlan<PositionNormPlan<false>>},
+    {OpKind::kRmsNormBackward, MakeCpuPlan<PositionNormPlan<false>>},
+};
 
 }  // namespace
+
+absl::Span<const CpuOp> LayerNormOps() { return kOps; }
+
 }  // namespace capstan::kernels

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/parallel.h"
 
@@ -99,8 +100,13 @@ class OutputLossPlan : public CpuPlan {
   }
 };
 
-const CpuOps kOps({OpKind::kOutputLossForward, OpKind::kOutputLossBackward},
-                  MakeCpuPlan<OutputLossPlan>);
+constexpr CpuOp kOps[] = {
+    {OpKind::kOutputLossForward, MakeCpuPlan<OutputLossPlan>},
+    {OpKind::kOutputLossBackward, MakeCpuPlan<OutputLossPlan>},
+};
 
 }  // namespace
+
+absl::Span<const CpuOp> OutputLossOps() { return kOps; }
+
 }  // namespace capstan::kernels

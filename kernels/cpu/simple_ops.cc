@@ -8,6 +8,7 @@
 #include "common/random/philox.h"
 #include "common/status/annotate.h"
 #include "kernels/activation.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/parallel.h"
 
@@ -174,18 +175,26 @@ class EmbeddingPlan : public CpuPlan {
   }
 };
 
-const CpuOps kElementwiseOps({OpKind::kReluForward, OpKind::kReluBackward,
-                              OpKind::kActivationForward, OpKind::kActivationBackward, OpKind::kAdd,
-                              OpKind::kDropoutForward, OpKind::kDropoutBackward},
-                             MakeCpuPlan<ElementwisePlan>);
-const CpuOps kPoolOps({OpKind::kMaxPoolForward, OpKind::kMaxPoolBackward,
-                       OpKind::kAveragePoolForward, OpKind::kAveragePoolBackward},
-                      MakeCpuPlan<PoolPlan>);
-const CpuOps kSoftmaxOps({OpKind::kSoftmaxCrossEntropyForward,
-                          OpKind::kSoftmaxCrossEntropyBackward},
-                         MakeCpuPlan<SoftmaxPlan>);
-const CpuOps kEmbeddingOps({OpKind::kEmbeddingForward, OpKind::kEmbeddingBackward},
-                           MakeCpuPlan<EmbeddingPlan>);
+constexpr CpuOp kOps[] = {
+    {OpKind::kReluForward, MakeCpuPlan<ElementwisePlan>},
+    {OpKind::kReluBackward, MakeCpuPlan<ElementwisePlan>},
+    {OpKind::kActivationForward, MakeCpuPlan<ElementwisePlan>},
+    {OpKind::kActivationBackward, MakeCpuPlan<ElementwisePlan>},
+    {OpKind::kAdd, MakeCpuPlan<ElementwisePlan>},
+    {OpKind::kDropoutForward, MakeCpuPlan<ElementwisePlan>},
+    {OpKind::kDropoutBackward, MakeCpuPlan<ElementwisePlan>},
+    {OpKind::kMaxPoolForward, MakeCpuPlan<PoolPlan>},
+    {OpKind::kMaxPoolBackward, MakeCpuPlan<PoolPlan>},
+    {OpKind::kAveragePoolForward, MakeCpuPlan<PoolPlan>},
+    {OpKind::kAveragePoolBackward, MakeCpuPlan<PoolPlan>},
+    {OpKind::kSoftmaxCrossEntropyForward, MakeCpuPlan<SoftmaxPlan>},
+    {OpKind::kSoftmaxCrossEntropyBackward, MakeCpuPlan<SoftmaxPlan>},
+    {OpKind::kEmbeddingForward, MakeCpuPlan<EmbeddingPlan>},
+    {OpKind::kEmbeddingBackward, MakeCpuPlan<EmbeddingPlan>},
+};
 
 }  // namespace
+
+absl::Span<const CpuOp> SimpleOps() { return kOps; }
+
 }  // namespace capstan::kernels

@@ -58,9 +58,9 @@ TEST_CASE("Reference: known small results", "[kernels][reference]") {
   // Their squares have the mean 7.5.
   row.values.pop_back();
   row.types.pop_back();
-  const Operands by_root = RunReference(MatrixDesc(K::kRmsNormForward, 1, 4, 1), row, {});
-  CHECK(by_root.values[0][3] == Approx(2 * 4 / std::sqrt(7.5)).epsilon(1e-4));
-  CHECK(by_root.values[1][0] == 7.5f);
+  const Operands rms = RunReference(MatrixDesc(K::kRmsNormForward, 1, 4, 1), row, {});
+  CHECK(rms.values[0][3] == Approx(2 * 4 / std::sqrt(7.5)).epsilon(1e-4));
+  CHECK(rms.values[1][0] == 7.5f);
   // Two equal logits: probability 1/2 each, loss log 2.
   Operands logits;
   logits.Add({3.0f, 3.0f}, DataType::kFloat32);

@@ -216,16 +216,16 @@ void BatchNormBackward(const OpDesc& d, const float* x, const float* dy, const f
 }
 
 constexpr ReferenceOp kOps[] = {
-    {OpKind::kConvolutionForward, Run<ConvolutionForward>},
-    {OpKind::kConvolutionBackwardData, Run<ConvolutionBackwardData>},
-    {OpKind::kConvolutionBackwardWeights, Run<ConvolutionBackwardWeights>},
-    {OpKind::kMaxPoolForward, Run<MaxPoolForward>},
-    {OpKind::kMaxPoolBackward, Run<MaxPoolBackward>},
-    {OpKind::kAveragePoolForward, Run<AveragePoolForward>},
-    {OpKind::kAveragePoolBackward, Run<AveragePoolBackward>},
-    {OpKind::kBatchNormForward, Run<BatchNormForward>},
-    {OpKind::kBatchNormInference, Run<BatchNormInference>},
-    {OpKind::kBatchNormBackward, Run<BatchNormBackward>},
+    {OpKind::kConvolutionForward, RunOn<ConvolutionForward>},
+    {OpKind::kConvolutionBackwardData, RunOn<ConvolutionBackwardData>},
+    {OpKind::kConvolutionBackwardWeights, RunOn<ConvolutionBackwardWeights>},
+    {OpKind::kMaxPoolForward, RunOn<MaxPoolForward>},
+    {OpKind::kMaxPoolBackward, RunOn<MaxPoolBackward>},
+    {OpKind::kAveragePoolForward, RunOn<AveragePoolForward>},
+    {OpKind::kAveragePoolBackward, RunOn<AveragePoolBackward>},
+    {OpKind::kBatchNormForward, RunOn<BatchNormForward>},
+    {OpKind::kBatchNormInference, RunOn<BatchNormInference>},
+    {OpKind::kBatchNormBackward, RunOn<BatchNormBackward>},
 };
 
 }  // namespace

@@ -51,7 +51,9 @@ absl::Status CheckIndices(const OpDesc& d, Views in) {
 class ReferenceBackend : public Backend {
  public:
   std::string Name() const override { return "reference"; }
-  bool Supports(const OpDesc& desc) const override { return MakeSignature(desc).ok(); }
+  bool Supports(const OpDesc& desc) const override {
+    return MakeSignature(desc).ok() && FindOp(desc.kind) != nullptr;
+  }
 
   absl::StatusOr<std::unique_ptr<Plan>> Prepare(const OpDesc& desc) override {
     CAPSTAN_ASSIGN_OR_RETURN(const OpSignature signature, MakeSignature(desc));

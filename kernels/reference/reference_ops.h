@@ -1,5 +1,5 @@
-// ReferenceOps: ops as naive loops in double: what each op means. kernels/op.h defines layouts and
-// operands; reference_backend.h decides what op.h leaves open.
+// ReferenceOp: an op as naive loops in double, which specify what it computes. kernels/op.h defines
+// layouts and operands; reference_backend.h decides what op.h leaves open.
 //
 // REQUIRES everywhere: the descriptor passed MakeSignature, the views passed CheckViews, and labels
 // and row numbers are in range. Thread safety: pure functions of their arguments.
@@ -28,11 +28,11 @@ struct ReferenceOp {
   void (*run)(const OpArguments& arguments);
 };
 
-// Convolutions, pools and batch normalisation; all others.
-absl::Span<const ReferenceOp> ImageOps();
-absl::Span<const ReferenceOp> MatrixOps();
+absl::Span<const ReferenceOp> ImageOps();   // Convolutions, pools and batch normalisation.
+absl::Span<const ReferenceOp> MatrixOps();  // All others.
 
-// Gives the operands of a run one by one. One that the op lacks is null.
+// Gives the operands of a run one by one. One of floats that the op lacks is null; those of
+// integers are never optional.
 class OperandReader {
  public:
   explicit OperandReader(const OpArguments& arguments) : arguments_(arguments) {}
@@ -75,7 +75,8 @@ inline float OperandReader::Next() {
 }
 
 template <typename... Operands>
-void Call(void (*op)(const OpDesc& desc, Operands... operands), const OpArguments& arguments) {
+void CallWithOperands(void (*op)(const OpDesc& desc, Operands... operands),
+                      const OpArguments& arguments) {
   OperandReader reader(arguments);
   const std::tuple<Operands...> operands{reader.Next<Operands>()...};  // From left to right.
   std::apply([&](Operands... each) { op(arguments.desc, each...); }, operands);
@@ -84,8 +85,8 @@ void Call(void (*op)(const OpDesc& desc, Operands... operands), const OpArgument
 // Runs the function kOp(desc, inputs..., outputs...): `const` pointers are the inputs in the order
 // of op.h, others the outputs, and a float is RunOptions::scale.
 template <auto kOp>
-void Run(const OpArguments& arguments) {
-  Call(kOp, arguments);
+void RunOn(const OpArguments& arguments) {
+  CallWithOperands(kOp, arguments);
 }
 
 }  // namespace capstan::kernels::reference

@@ -46,7 +46,8 @@ class Network {
   //   observer  may be null; else outlives the network and is called for the steps that it watches
   //   formats   for the exchange between a device and the host; the host's backends ignore it
   // Errors: kInvalidArgument    batch_size_max < 1.
-  //         kUnimplemented      a loss of numbers, or weights of a loss, on a device.
+  //         kUnimplemented      a loss of numbers, or weights of a loss, on a device. (A layer that
+  //                             devices lack is refused when it is to run.)
   //         kResourceExhausted  a device has no memory for parameters, gradient and batches; says
   //                             how many bytes they need, how many are free, and for which batch
   //                             these are enough.

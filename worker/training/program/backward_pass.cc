@@ -7,8 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/op_check.h"
+#include "proto/job.pb.h"
 #include "worker/training/program/layer_ops.h"
 
 namespace capstan::worker {
@@ -33,7 +36,8 @@ class BackwardPass {
         contributions_(writer.plan().layers.size()) {}
 
   void Add() {
-    for (int i = 0; i < writer_.layer_count(); ++i) {
+    const int layers = static_cast<int>(writer_.plan().layers.size());
+    for (int i = 0; i < layers; ++i) {
       const PlannedLayer& layer = writer_.layer(i);
       needs_gradient_[i] =
           layer.weight >= 0 || std::any_of(layer.inputs.begin(), layer.inputs.end(),
@@ -46,9 +50,8 @@ class BackwardPass {
                                    of_classes ? writer_.Labels() : writer_.Targets()};
     if (desc.has_weights) inputs.push_back(writer_.LossWeights());
     writer_.AddBackward(-1, desc, std::move(inputs), {dlogits});
-    const int loss = writer_.layer_count();
-    Contribute(loss, loss - 1, dlogits);
-    for (int i = writer_.layer_count() - 1; i >= 0; --i) {
+    Contribute(/*reader=*/layers, layers - 1, dlogits);
+    for (int i = layers - 1; i >= 0 && writer_.status().ok(); --i) {
       if (!needs_gradient_[i]) continue;
       const std::vector<Operand> parts = TakeGradient(i);
       AddLayer(i, parts);
@@ -132,38 +135,47 @@ class BackwardPass {
       case v1::Layer::kAdd:
         return PassSum(i, parts);
       default:
-        return;
+        return writer_.Refuse(i, absl::InternalError("no step computes its gradient"));
     }
   }
 
-  // Adds the step of an op whose operands' names say what they are (layer_ops.h).
+  // Adds the step of an op by the names of its operands (layer_ops.h).
   void AddByName(int i, OpKind kind, const Operand& dy) {
     const PlannedLayer& layer = writer_.layer(i);
     const OpDesc desc = writer_.Desc(kind, layer);
-    const kernels::OpSignature op = writer_.SignatureOf(desc);
-    const bool only_dx = op.output_count == 1 && op.outputs[0].name == kInputGradient;
+    const absl::StatusOr<kernels::OpSignature> op = kernels::MakeSignature(desc);
+    if (!op.ok()) return writer_.Refuse(i, op.status());
+    const bool only_dx = op->output_count == 1 && op->outputs[0].name == kInputGradient;
     if (only_dx && !WantsGradient(layer.inputs[0])) return;
     std::vector<Operand> inputs, outputs;
-    std::optional<Operand> dx;
-    for (const kernels::Operand& input : op.input_list()) {
-      inputs.push_back(Input(i, input.name, dy));
+    for (const kernels::Operand& input : op->input_list()) {
+      inputs.push_back(Input(i, desc, input.name, dy));
     }
-    for (const kernels::Operand& output : op.output_list()) {
-      const std::optional<Operand> gradient = writer_.GradientNamed(output.name, layer);
-      if (!gradient) dx = writer_.NewActivation(layer.in);
-      outputs.push_back(gradient ? *gradient : *dx);
+    std::optional<Operand> dx;
+    for (const kernels::Operand& output : op->output_list()) {
+      if (output.name == kInputGradient) {
+        dx = writer_.NewActivation(layer.in);
+        outputs.push_back(*dx);
+      } else if (const auto gradient = GradientNamed(output.name, layer, writer_)) {
+        outputs.push_back(*gradient);
+      } else {
+        writer_.Refuse(i, UnknownOperand(desc, output.name));
+      }
     }
     writer_.AddBackward(i, desc, std::move(inputs), std::move(outputs));
     if (dx) ContributeToInput(i, *dx);
   }
 
-  Operand Input(int i, const std::string& name, const Operand& dy) const {
+  Operand Input(int i, const OpDesc& op, const std::string& name, const Operand& dy) const {
     const PlannedLayer& layer = writer_.layer(i);
     if (name == "dy") return dy;
     if (name == "y") return forward_.Value(i);
-    if (const auto parameter = writer_.ParameterNamed(name, layer)) return *parameter;
-    const auto named = forward_.named[i].find(name);
-    return named == forward_.named[i].end() ? forward_.Value(layer.inputs[0]) : named->second;
+    if (name == "x" || name == "rows") return forward_.Value(layer.inputs[0]);
+    if (const auto parameter = ParameterNamed(name, layer, writer_)) return *parameter;
+    const auto kept = forward_.kept[i].find(name);
+    if (kept != forward_.kept[i].end()) return kept->second;
+    writer_.Refuse(i, UnknownOperand(op, name));
+    return {};
   }
 
   void PassOn(int i, int value, const std::vector<Operand>& parts) {
@@ -177,8 +189,8 @@ class BackwardPass {
     if (maker.kind == v1::Layer::kBatchNormalization) return PassOn(i, layer.inputs[0], parts);
     const Operand& dy = parts.front();
     const Operand dx = OverOrNew(dy, layer.in);
-    writer_.AddBackward(i, writer_.Desc(OpKind::kReluBackward, layer), {forward_.Value(i), dy},
-                        {dx});
+    writer_.AddBackward(i, writer_.Elementwise(OpKind::kReluBackward, layer.in),
+                        {forward_.Value(i), dy}, {dx});
     ContributeToInput(i, dx);
   }
 

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
+#include "proto/job.pb.h"
 #include "worker/training/program/backward_pass.h"
 #include "worker/training/program/forward_pass.h"
 #include "worker/training/program/layer_readers.h"
@@ -44,6 +45,7 @@ absl::StatusOr<Program> BuildProgram(const ModelPlan& plan, int64_t n, ProgramKi
   const LayerReaders readers(plan, kind == ProgramKind::kTraining);
   ProgramWriter writer(plan, n, tensors);
   const ForwardValues forward = AddForwardPass(readers, kind, writer);
+  CAPSTAN_RETURN_IF_ERROR(writer.status());
   if (kind == ProgramKind::kTraining) AddBackwardPass(readers, forward, writer);
   return writer.Finish(forward.logits(), forward.loss);
 }

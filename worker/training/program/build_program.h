@@ -26,6 +26,7 @@ namespace capstan::worker {
 //   tensors  kernels::Backend::TensorType() of the backend that will run it
 // Errors: kResourceExhausted  an activation of the batch has more elements than a kernel takes;
 //                             names the layer.
+//         kInvalidArgument    an op refuses the layer's shape or a number of it; names both.
 //         kUnimplemented      `tensors` has 16 bits, too few for an embedding's row numbers; names
 //                             the layer.
 absl::StatusOr<Program> BuildProgram(const ModelPlan& plan, int64_t n, ProgramKind kind,

@@ -6,8 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/op_check.h"
+#include "proto/job.pb.h"
 #include "worker/training/program/layer_ops.h"
 
 namespace capstan::worker {
@@ -20,16 +23,16 @@ class ForwardPass {
  public:
   ForwardPass(const LayerReaders& readers, ProgramKind kind, ProgramWriter& writer)
       : readers_(readers), kind_(kind), writer_(writer) {
-    const size_t layers = writer.plan().layers.size();
     values_.images = writer.Images();
-    values_.outputs.resize(layers);
-    values_.moments.resize(layers);
-    values_.named.resize(layers);
+    values_.outputs.resize(writer.plan().layers.size());
+    values_.moments.resize(writer.plan().layers.size());
+    values_.kept.resize(writer.plan().layers.size());
   }
 
   ForwardValues Add() {
-    for (int i = 0; i < writer_.layer_count(); ++i) AddLayer(i);
-    AddLoss();
+    const int layers = static_cast<int>(writer_.plan().layers.size());
+    for (int i = 0; i < layers && writer_.status().ok(); ++i) AddLayer(i);
+    if (writer_.status().ok()) AddLoss();
     return std::move(values_);
   }
 
@@ -71,38 +74,43 @@ class ForwardPass {
     if (const std::optional<LayerOps> ops = OpsOf(layer)) return AddByName(i, ops->forward);
     switch (layer.kind) {
       case v1::Layer::kRelu:
-        return writer_.AddForward(i, writer_.Desc(OpKind::kReluForward, layer), {x},
+        return writer_.AddForward(i, writer_.Elementwise(OpKind::kReluForward, layer.in), {x},
                                   {OutputOver(i, layer.inputs[0])});
       case v1::Layer::kBatchNormalization:
         return AddBatchNorm(i, x);
       case v1::Layer::kAdd:
         return AddSum(i);
       default:
-        return;
+        return writer_.Refuse(i, absl::InternalError("no step computes it"));
     }
   }
 
-  // Adds the step of an op whose operands' names say what they are (layer_ops.h).
+  // Adds the step of an op by the names of its operands (layer_ops.h).
   void AddByName(int i, OpKind kind) {
     OpDesc desc = writer_.Desc(kind, writer_.layer(i));
     desc.fuse_relu = readers_.FusedRelu(i) >= 0;
-    const kernels::OpSignature op = writer_.SignatureOf(desc);
+    const absl::StatusOr<kernels::OpSignature> op = kernels::MakeSignature(desc);
+    if (!op.ok()) return writer_.Refuse(i, op.status());
     std::vector<Operand> inputs, outputs;
-    for (const kernels::Operand& input : op.input_list()) inputs.push_back(Input(i, input.name));
-    for (const kernels::Operand& output : op.output_list()) outputs.push_back(Output(i, output));
+    for (const kernels::Operand& input : op->input_list()) {
+      inputs.push_back(Input(i, desc, input.name));
+    }
+    for (const kernels::Operand& output : op->output_list()) outputs.push_back(Output(i, output));
     writer_.AddForward(i, desc, std::move(inputs), std::move(outputs));
   }
 
-  Operand Input(int i, const std::string& name) {
+  Operand Input(int i, const OpDesc& op, const std::string& name) {
     const PlannedLayer& layer = writer_.layer(i);
-    if (name == "key") return values_.named[i][name] = writer_.NewMaskKey(i);
-    if (const auto parameter = writer_.ParameterNamed(name, layer)) return *parameter;
-    return values_.Value(layer.inputs[0]);
+    if (name == "x" || name == "rows") return values_.Value(layer.inputs[0]);
+    if (name == "key") return values_.kept[i][name] = writer_.NewMaskKey(i);
+    if (const auto parameter = ParameterNamed(name, layer, writer_)) return *parameter;
+    writer_.Refuse(i, UnknownOperand(op, name));
+    return {};
   }
 
   Operand Output(int i, const kernels::Operand& output) {
     if (output.name == absl::string_view("y")) return NewOutput(i);
-    return values_.named[i][output.name] = writer_.NewBuffer(output.count, output.dtype);
+    return values_.kept[i][output.name] = writer_.NewBuffer(output.count, output.dtype);
   }
 
   // Adds a batch norm's step, with the sum and the ReLU that are fused into it.
@@ -147,8 +155,8 @@ class ForwardPass {
     const PlannedLayer& layer = writer_.layer(i);
     int a = layer.inputs[0], b = layer.inputs[1];
     if (!readers_.MayOverwrite(a)) std::swap(a, b);  // The sum is the same either way.
-    writer_.AddForward(i, writer_.Desc(OpKind::kAdd, layer), {values_.Value(a), values_.Value(b)},
-                       {OutputOver(i, a)});
+    writer_.AddForward(i, writer_.Elementwise(OpKind::kAdd, layer.in),
+                       {values_.Value(a), values_.Value(b)}, {OutputOver(i, a)});
   }
 
   const LayerReaders& readers_;

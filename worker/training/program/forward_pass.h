@@ -19,8 +19,8 @@ struct ForwardValues {
   Operand images;                     // The value of kNetworkInput.
   std::vector<Operand> outputs;       // A fused layer has the output of the step that computes it.
   std::vector<BatchMoments> moments;  // Batch norms.
-  // Others, by the names that the ops give them: mask keys, moments, indices (layer_ops.h).
-  std::vector<absl::btree_map<std::string, Operand>> named;
+  // What forward ops keep for backward ops, by name (layer_ops.h): mask keys, moments, indices.
+  std::vector<absl::btree_map<std::string, Operand>> kept;
   Operand probabilities, loss;  // The outputs of the loss; no probabilities without classes.
 
   // The operand of `value`: a layer's output, or the network's input.
@@ -29,7 +29,7 @@ struct ForwardValues {
 };
 
 // Adds the steps of `kind`'s forward pass, the loss included. `readers` are those of the writer's
-// plan and of `kind`.
+// plan and of `kind`. The values are not complete if the writer's status is an error.
 ForwardValues AddForwardPass(const LayerReaders& readers, ProgramKind kind, ProgramWriter& writer);
 
 }  // namespace capstan::worker

@@ -104,6 +104,15 @@ TEST_CASE("Program: ReLU is not fused where another layer reads what comes befor
   CHECK(program.forward[2].outputs[0].buffer != program.forward[1].outputs[0].buffer);
 }
 
+TEST_CASE("Program: an op that refuses its layer names both", "[worker][training]") {
+  ModelPlan plan = Plan(R"(
+    layers { name: "n" layer_normalization {} }
+    layers { name: "f" fully_connected { units: 10 } })");
+  plan.layers[0].epsilon = 0;
+  CHECK_STATUS(BuildProgram(plan, 4, ProgramKind::kTraining), absl::StatusCode::kInvalidArgument,
+               "layer \"n\": layer_norm_forward n=4 8x8x3 epsilon 0: epsilon is 0, expected");
+}
+
 TEST_CASE("Program: a residual network's batch norms take sums and ReLU along",
           "[worker][training]") {
   const ModelPlan plan = Plan("zoo: 'resnet20'", {32, 32, 3});

@@ -2,8 +2,11 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/random/philox.h"
+#include "common/status/annotate.h"
 #include "kernels/activation.h"
+#include "proto/job.pb.h"
 
 namespace capstan::worker {
 
@@ -101,21 +104,6 @@ Operand ProgramWriter::NewMaskKey(int i) {
   return InPlace(Place::kKeys, masks * kKeyWords, kKeyWords, DataType::kInt32);
 }
 
-std::optional<Operand> ProgramWriter::ParameterNamed(absl::string_view name,
-                                                     const PlannedLayer& layer) const {
-  if (name == "weight") return Weight(layer.weight);
-  if (name == "scale") return Parameter(layer.weight);
-  if (name == "bias" || name == "shift") return Parameter(layer.bias);
-  return std::nullopt;
-}
-
-std::optional<Operand> ProgramWriter::GradientNamed(absl::string_view name,
-                                                    const PlannedLayer& layer) const {
-  if (name == "dweight" || name == "dscale") return Gradient(layer.weight);
-  if (name == "dbias" || name == "dshift") return Gradient(layer.bias);
-  return std::nullopt;
-}
-
 // ---------------------------------------------------------------- descriptors
 
 OpDesc ProgramWriter::Desc(OpKind kind, const PlannedLayer& layer) const {
@@ -167,11 +155,8 @@ OpDesc ProgramWriter::LossDesc(ProgramKind program, Pass pass) const {
 
 // ---------------------------------------------------------------- steps and memory
 
-kernels::OpSignature ProgramWriter::SignatureOf(const OpDesc& desc) {
-  const absl::StatusOr<kernels::OpSignature> signature = kernels::MakeSignature(desc);
-  if (signature.ok()) return WithTensorType(*signature, tensors_);
-  status_.Update(signature.status());
-  return {};
+void ProgramWriter::Refuse(int layer, const absl::Status& why) {
+  status_.Update(Annotate(why, absl::StrCat("layer \"", plan_.layers[layer].name, "\"")));
 }
 
 void ProgramWriter::AddForward(int layer, const OpDesc& desc, std::vector<Operand> inputs,

@@ -7,15 +7,12 @@
 #define CAPSTAN_WORKER_TRAINING_PROGRAM_PROGRAM_WRITER_H_
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "common/model/model_plan.h"
 #include "kernels/op.h"
-#include "kernels/op_check.h"
 #include "kernels/tensor_view.h"
 #include "worker/training/program/arena_planner.h"
 #include "worker/training/program/program.h"
@@ -31,7 +28,6 @@ class ProgramWriter {
 
   const ModelPlan& plan() const { return plan_; }
   const PlannedLayer& layer(int i) const { return plan_.layers[i]; }
-  int layer_count() const { return static_cast<int>(plan_.layers.size()); }
   int64_t n() const { return program_.n; }
 
   // Makes a new buffer of `count` elements, which the next step must write.
@@ -52,10 +48,6 @@ class ProgramWriter {
   // The key of the mask that layer `i` draws: appends `i` to Program::masked_layers.
   Operand NewMaskKey(int i);
 
-  // The parameter that the ops call `name`, and its gradient (layer_ops.h). Nothing: it is none.
-  std::optional<Operand> ParameterNamed(absl::string_view name, const PlannedLayer& layer) const;
-  std::optional<Operand> GradientNamed(absl::string_view name, const PlannedLayer& layer) const;
-
   // The descriptor of `layer` with op `kind`. Layers that read flat values have h = w = 1.
   kernels::OpDesc Desc(kernels::OpKind kind, const PlannedLayer& layer) const;
   // The descriptor of an op without windows on the batch's values of this shape.
@@ -63,8 +55,9 @@ class ProgramWriter {
   // The descriptor of the loss in this pass.
   kernels::OpDesc LossDesc(ProgramKind program, Pass pass) const;
 
-  // The op's operands in the tensors' type. Of an op that cannot be: none, and Finish says so.
-  kernels::OpSignature SignatureOf(const kernels::OpDesc& desc);
+  // Makes `why` the program's error, unless there is one.
+  void Refuse(int layer, const absl::Status& why);
+  const absl::Status& status() const { return status_; }
 
   void AddForward(int layer, const kernels::OpDesc& desc, std::vector<Operand> inputs,
                   std::vector<Operand> outputs);
@@ -73,7 +66,7 @@ class ProgramWriter {
   void AddMoments(const BatchMoments& moments) { program_.moments.push_back(moments); }
 
   // Returns the program; `logits` and `loss` stay valid to its end. REQUIRES: the last call.
-  // Errors: kInvalidArgument  an op cannot be; names it.
+  // Errors: that of the first Refuse; names the layer.
   absl::StatusOr<Program> Finish(const Operand& logits, const Operand& loss);
 
  private:
@@ -87,7 +80,7 @@ class ProgramWriter {
   Program program_;
   int64_t step_count_ = 0;  // Steps added so far: the time in which buffers' lifetimes are counted.
   std::vector<ArenaBuffer> buffers_;
-  absl::Status status_;
+  absl::Status status_;  // The first error.
 };
 
 }  // namespace capstan::worker
