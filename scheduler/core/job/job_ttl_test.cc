@@ -161,5 +161,26 @@ TEST_CASE("Time to live: checkpoints say how long the job has trained, whichever
   CHECK(before < cluster.now() - begun);
 }
 
+// As SchedulerCore::Tick does while it is isolated. What is left of a tick does not pass then, and
+// may be very short.
+TEST_CASE("Time to live: a scheduler that hears nobody does not wake up for the next tick",
+          "[scheduler][core]") {
+  Fixture job(64);
+  job.Start();
+  job.Advance(absl::Seconds(1) - absl::Nanoseconds(1));
+  REQUIRE(job.NextTick() == job.now + absl::Nanoseconds(1));
+  for (int i = 0; i < 3; ++i) {
+    job.now = job.now + absl::Milliseconds(500);
+    job.run->RestartLimits(job.now, absl::Seconds(10));
+    job.run->Tick(job.now, job.events);
+    CHECK(job.run->NextDeadline() > job.now + absl::Seconds(1));
+  }
+  job.Advance(absl::Milliseconds(500));  // It hears somebody.
+  CHECK(job.NextTick() == job.now + absl::Nanoseconds(1));
+  CHECK(job.clock() == 0);
+  job.Advance(absl::Nanoseconds(1));
+  CHECK(job.clock() == 1);
+}
+
 }  // namespace
 }  // namespace capstan::scheduler

@@ -29,11 +29,15 @@ TrainingTime::TrainingTime(int64_t ttl_seconds) : tick_(TickOf(ttl_seconds)) {}
 void TrainingTime::Count(bool trains, Instant now) {
   if (tick_ == absl::ZeroDuration()) return;
   if (trains_since_) trained_ += now - *trains_since_;
-  trains_since_ = trains ? std::make_optional(now) : std::nullopt;
+  const bool counts = trains && skipped_ != now;
+  trains_since_ = counts ? std::make_optional(now) : std::nullopt;
+  if (counts) skipped_.reset();
 }
 
 void TrainingTime::Skip(Instant now) {
-  if (trains_since_) trains_since_ = now;
+  if (!trains_since_ && !skipped_) return;
+  trains_since_.reset();
+  skipped_ = now;
 }
 
 void TrainingTime::Set(absl::Duration trained) {

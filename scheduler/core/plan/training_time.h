@@ -28,8 +28,10 @@ class TrainingTime {
   explicit TrainingTime(int64_t ttl_seconds);  // 0: nothing is counted.
 
   void Count(bool trains, Instant now);  // `trains`: from now on.
-  void Skip(Instant now);                // What has passed since the last Count does not count.
-  void Set(absl::Duration trained);      // Stands, and goes on from there.
+  // What has passed since the last Count does not count, and it stands up to a later Count: who
+  // skips again and again is not woken for what is left of a tick. No effect if it stands.
+  void Skip(Instant now);
+  void Set(absl::Duration trained);  // Stands, and goes on from there.
 
   absl::Duration trained() const { return trained_; }  // Up to the last Count.
   int64_t ticks_seconds() const;                       // The whole ticks in it, rounded down.
@@ -46,6 +48,7 @@ class TrainingTime {
   const absl::Duration tick_;  // Zero: nothing is counted.
   absl::Duration trained_;
   std::optional<Instant> trains_since_;  // The last Count; nothing: it stands. Not durable.
+  std::optional<Instant> skipped_;       // The last Skip, up to a later Count. Not durable.
 };
 
 }  // namespace capstan::scheduler
