@@ -24,6 +24,7 @@ constexpr absl::Duration kCommitMax = absl::Milliseconds(8);
 // before.
 constexpr uint64_t kIncarnationsApart = 100'000;
 constexpr uint64_t kStoreStream = 46;
+constexpr int kWakeupsMax = 2000;  // By deadlines, in a second.
 
 Moment MomentNow(const Process& process) {
   const Instant now = process.Now();
@@ -437,6 +438,17 @@ void SimScheduler::Note(const scheduler::Event& event) {
   }
 }
 
+// A deadline that a Tick leaves in place, or moves by next to nothing, keeps a core busy for nothing.
+void SimScheduler::NoteWakeup() {
+  if (process_.Now() >= wakeups_since_ + absl::Seconds(1)) {
+    wakeups_since_ = process_.Now();
+    wakeups_ = 0;
+  }
+  if (++wakeups_ <= kWakeupsMax || !world_->failure.empty()) return;
+  world_->failure = absl::StrCat("the scheduler's deadlines woke it more than ", kWakeupsMax,
+                                 " times within a second");
+}
+
 void SimScheduler::Arm() {
   const Instant next = core_->NextDeadline();
   if (timer_ != 0 && timer_for_ == next) return;
@@ -444,6 +456,7 @@ void SimScheduler::Arm() {
   timer_for_ = next;
   timer_ = process_.At(next, [this] {
     timer_ = 0;
+    NoteWakeup();
     scheduler::Actions actions;
     core_->Tick(process_.Now(), actions);
     Commit(std::move(actions));

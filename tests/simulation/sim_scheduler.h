@@ -88,6 +88,7 @@ class SimScheduler {
   void NoteCourse(JobWorld& job,
                   const scheduler::Event& event);  // Counts what the job has reached.
   void Arm();
+  void NoteWakeup();
 
   World* const world_;
   Process process_;
@@ -124,6 +125,8 @@ class SimScheduler {
   absl::btree_map<scheduler::Ticket, std::function<void()>> drains_;
   Process::TimerId timer_ = 0;
   Instant timer_for_;
+  Instant wakeups_since_;
+  int wakeups_ = 0;
 };
 
 }  // namespace capstan::sim
