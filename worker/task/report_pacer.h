@@ -5,6 +5,7 @@
 #define CAPSTAN_WORKER_TASK_REPORT_PACER_H_
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/time/time.h"
 #include "common/net/agent_timing.h"
@@ -18,16 +19,14 @@ struct ReportPace {
   absl::Duration retry_max = absl::Seconds(1);               // While the scheduler does not answer.
 };
 
-// The pause after a report that got `answer` after `took`. The scheduler holds the report of an
-// idle task that knows everything, so such a task reports again at once. So does an idle task that
-// got news, to acknowledge them. An idle task whose report was neither held nor answered with news
-// must pause, or it would report without end.
-inline absl::Duration ReportPause(const v1::SyncTaskRequest& report,
-                                  const v1::SyncTaskResponse& answer, absl::Duration took,
+// The pause after a report that was answered after `took`, with news or without. The scheduler
+// holds the report of an idle task that knows everything, so such a task reports again at once. So
+// does an idle task that got news, to acknowledge them. An idle task whose report was neither held
+// nor answered with news must pause, or it would report without end.
+inline absl::Duration ReportPause(const v1::SyncTaskRequest& report, bool news, absl::Duration took,
                                   const ReportPace& pace) {
   const bool held = took >= agent_timing::kHeldMin;
-  const bool told = answer.has_assignment() || answer.has_routing();
-  if (report.idle() && (held || told)) return absl::ZeroDuration();
+  if (report.idle() && (held || news)) return absl::ZeroDuration();
   const bool soon = report.idle() || report.routing_seen() == 0;
   return soon ? std::min(pace.interval, pace.interval_in_need) : pace.interval;
 }
@@ -43,7 +42,12 @@ class ReportPacer {
   void OnAnswer(const v1::SyncTaskRequest& report, const v1::SyncTaskResponse& answer,
                 absl::Duration took) {
     timeout_ = agent_timing::SyncTimeout(answer);
-    pause_ = ReportPause(report, answer, took, pace_);
+    // A task that cannot use its routing table asks for any, and gets the same until there is a
+    // newer one.
+    const uint64_t routing = answer.routing().generation();
+    const bool news = answer.has_assignment() || routing > routing_told_;
+    routing_told_ = std::max(routing_told_, routing);
+    pause_ = ReportPause(report, news, took, pace_);
   }
   void OnFailure() { pause_ = std::min(std::max(pause_ * 2, pace_.interval), pace_.retry_max); }
 
@@ -53,6 +57,7 @@ class ReportPacer {
  private:
   const ReportPace pace_;
   absl::Duration pause_;
+  uint64_t routing_told_ = 0;  // The newest generation.
   absl::Duration timeout_ = agent_timing::kFirstSyncTimeout;
 };
 
