@@ -438,7 +438,7 @@ void SimScheduler::Note(const scheduler::Event& event) {
   }
 }
 
-// A deadline that a Tick leaves in place, or moves by next to nothing, keeps a core busy for nothing.
+// A deadline that a Tick leaves in place, or moves by next to nothing, keeps a core busy.
 void SimScheduler::NoteWakeup() {
   if (process_.Now() >= wakeups_since_ + absl::Seconds(1)) {
     wakeups_since_ = process_.Now();
