@@ -205,7 +205,7 @@ std::vector<Mutant> MutantsOfLogs() {
       {PlantedBug::kReadOlderDisk, "read-older-disk", "versions",
        "the log of a disk that a server had before is taken for that of its last one", 1748},
       {PlantedBug::kDropFsync, "drop-fsync", "exactly once",
-       "the log calls durable what was never synced", 12270},
+       "the log calls durable what was never synced", 12680},
       {PlantedBug::kAcknowledgeBeforeLogged, "acknowledge-before-logged", "exactly once",
        "a push is acknowledged before the log has it", 945},
       {PlantedBug::kAcknowledgeUnheardLog, "acknowledge-unheard-log", "versions",
