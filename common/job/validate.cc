@@ -1,7 +1,5 @@
 #include "common/job/validate.h"
 
-#include <google/protobuf/descriptor.h>
-
 #include <algorithm>
 #include <string>
 
@@ -18,6 +16,7 @@
 #include "common/job/validate_optimizer.h"
 #include "common/job/validate_program.h"
 #include "common/job/validate_training.h"
+#include "common/model/plan_model.h"
 #include "common/types/job_limits.h"
 #include "proto/job.pb.h"
 
@@ -151,7 +150,7 @@ void ValidateDevice(const v1::JobSpec& spec, FieldChecker check) {
     return only_cpu(absl::StrCat("loss ", LossName(spec.model())));
   }
   for (const v1::Layer& layer : spec.model().layers()) {
-    const auto* const kind = v1::Layer::descriptor()->FindFieldByNumber(layer.kind_case());
+    const auto* const kind = LayerKindField(layer);
     if (kind == nullptr || !kind->options().GetExtension(v1::cpu_only)) continue;
     return only_cpu(absl::StrCat("layer ", kind->name()));
   }

@@ -47,11 +47,16 @@ void ValidateConvolution(const v1::Convolution& convolution, FieldChecker check)
   ValidateInitial(convolution.initial(), check.In("initial"));
 }
 
+template <typename Normalization>
+void ValidateEpsilon(const Normalization& layer, FieldChecker check) {
+  if (layer.has_epsilon()) check.Real("epsilon", layer.epsilon(), Above(0), Presence::kExplicit);
+}
+
 void ValidateBatchNormalization(const v1::BatchNormalization& layer, FieldChecker check) {
   if (layer.has_momentum()) {
     check.Real("momentum", layer.momentum(), OpenClosed(0, 1), Presence::kExplicit);
   }
-  if (layer.has_epsilon()) check.Real("epsilon", layer.epsilon(), Above(0), Presence::kExplicit);
+  ValidateEpsilon(layer, check);
 }
 
 void ValidateLayerKind(const v1::Layer& layer, FieldChecker check) {
@@ -78,15 +83,9 @@ void ValidateLayerKind(const v1::Layer& layer, FieldChecker check) {
       check.IntegerAtLeast("embedding.dim", layer.embedding().dim(), 1, Presence::kImplicit);
       return;
     case v1::Layer::kRmsNormalization:
-      if (!layer.rms_normalization().has_epsilon()) return;
-      check.Real("rms_normalization.epsilon", layer.rms_normalization().epsilon(), Above(0),
-                 Presence::kExplicit);
-      return;
+      return ValidateEpsilon(layer.rms_normalization(), check.In("rms_normalization"));
     case v1::Layer::kLayerNormalization:
-      if (!layer.layer_normalization().has_epsilon()) return;
-      check.Real("layer_normalization.epsilon", layer.layer_normalization().epsilon(), Above(0),
-                 Presence::kExplicit);
-      return;
+      return ValidateEpsilon(layer.layer_normalization(), check.In("layer_normalization"));
     case v1::Layer::KIND_NOT_SET:
       return check.Missing("", absl::StrCat("one of ", LayerKindNames()));
     default:

@@ -27,7 +27,7 @@ int64_t MultiplyUpTo(int64_t a, int64_t b, int64_t limit) {
 
 // Empty: the layer has no kind.
 std::string KindName(const v1::Layer& layer) {
-  const auto* const kind = v1::Layer::descriptor()->FindFieldByNumber(layer.kind_case());
+  const auto* const kind = LayerKindField(layer);
   return kind == nullptr ? "" : kind->name();
 }
 
@@ -178,8 +178,7 @@ class Planner {
       case v1::Layer::kLayerNormalization:
         return PlanLayerNormalization(layer.layer_normalization());
       case v1::Layer::kRmsNormalization:
-        return PlanScale(
-            layer.rms_normalization().has_epsilon() ? layer.rms_normalization().epsilon() : 1e-5f);
+        return PlanScale(layer.rms_normalization());
       case v1::Layer::kRelu:
         return absl::OkStatus();
       case v1::Layer::kGelu:
@@ -273,7 +272,7 @@ class Planner {
     if (!(momentum > 0 && momentum <= 1)) {
       return FieldError("momentum", momentum, ", expected more than 0 and at most 1");
     }
-    CAPSTAN_RETURN_IF_ERROR(PlanScaleAndShift(spec.has_epsilon() ? spec.epsilon() : 1e-5f));
+    CAPSTAN_RETURN_IF_ERROR(PlanScaleAndShift(spec));
     const int64_t c = layer_.in.c;
     CAPSTAN_ASSIGN_OR_RETURN(layer_.running_mean,
                              AddStatistic("running_mean", c, Constant(0), momentum));
@@ -287,11 +286,13 @@ class Planner {
       return Error(kind_, " reads ", ToString(layer_.in),
                    ", expected 2 channels or more: one alone would always become 0");
     }
-    return PlanScaleAndShift(spec.has_epsilon() ? spec.epsilon() : 1e-5f);
+    return PlanScaleAndShift(spec);
   }
 
   // Plans what the normalisations have in common: epsilon, and a scale for each channel.
-  absl::Status PlanScale(float epsilon) {
+  template <typename Normalization>
+  absl::Status PlanScale(const Normalization& spec) {
+    const float epsilon = spec.has_epsilon() ? spec.epsilon() : 1e-5f;
     layer_.epsilon = epsilon;
     if (!(epsilon > 0) || !std::isfinite(epsilon)) {
       return FieldError("epsilon", epsilon, ", expected a finite number more than 0");
@@ -299,8 +300,9 @@ class Planner {
     CAPSTAN_ASSIGN_OR_RETURN(layer_.weight, AddParameter("weight", {layer_.in.c}, Constant(1)));
     return absl::OkStatus();
   }
-  absl::Status PlanScaleAndShift(float epsilon) {
-    CAPSTAN_RETURN_IF_ERROR(PlanScale(epsilon));
+  template <typename Normalization>
+  absl::Status PlanScaleAndShift(const Normalization& spec) {
+    CAPSTAN_RETURN_IF_ERROR(PlanScale(spec));
     CAPSTAN_ASSIGN_OR_RETURN(layer_.bias, AddParameter("bias", {layer_.in.c}, Constant(0)));
     return absl::OkStatus();
   }
@@ -420,6 +422,10 @@ bool IsLayerName(absl::string_view name) {
          std::all_of(name.begin(), name.end(), [](unsigned char c) {
            return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
          });
+}
+
+const google::protobuf::FieldDescriptor* LayerKindField(const v1::Layer& layer) {
+  return v1::Layer::descriptor()->FindFieldByNumber(layer.kind_case());
 }
 
 std::string LayerKindNames() {

@@ -7,6 +7,8 @@
 #ifndef CAPSTAN_COMMON_MODEL_PLAN_MODEL_H_
 #define CAPSTAN_COMMON_MODEL_PLAN_MODEL_H_
 
+#include <google/protobuf/descriptor.h>
+
 #include <cstdint>
 #include <string>
 
@@ -28,6 +30,9 @@ bool IsLayerName(absl::string_view name);
 
 // "convolution, max_pooling, ...": the fields of Layer.kind.
 std::string LayerKindNames();
+
+// The field of Layer.kind that the layer has, with its name and options. Null: it has none.
+const google::protobuf::FieldDescriptor* LayerKindField(const v1::Layer& layer);
 
 // The loss behind the last layer, with defaults filled in and without weights.
 PlannedLoss PlanLoss(const v1::Model::Loss& loss);
