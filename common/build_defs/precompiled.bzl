@@ -1,13 +1,48 @@
 """Headers parsed once for all: two thirds of a compilation would go into reading them anew.
 
 A rule makes the .gch of a header, with the flags of every other C++ file of the same configuration;
-the macros of capstan.bzl and proto.bzl put it in front of each file by PRECOMPILED_COPTS. GCC takes
+the macros of capstan.bzl and proto.bzl put it in front of each file by precompiled_copts. GCC takes
 it or reads the header beside it instead (-Winvalid-pch says why); `--define=precompiled=off` reads
 no such header at all, and so finds a file that does not include what it uses.
+
+A plugin of GCC (instantiate_pragma.cc) also instantiates once what the headers' own functions use
+of templates; only the making of the .gch loads it.
 """
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+
+def _gcc_plugin_impl(ctx):
+    toolchain = find_cpp_toolchain(ctx)
+    plugin = ctx.actions.declare_file(ctx.label.name + ".so")
+    ctx.actions.run_shell(
+        arguments = [toolchain.compiler_executable, ctx.file.src.path, plugin.path],
+        command = """
+headers="$("$1" -print-file-name=plugin)/include"
+if [[ ! -e "$headers/gcc-plugin.h" ]]; then
+  echo "found no headers for plugins of $1, expected those of Debian's gcc-12-plugin-dev" \\
+    "(deploy/packages.txt); to build without: --define=precompiled=off" >&2
+  exit 1
+fi
+"$1" -shared -fPIC -fno-rtti -O1 -isystem "$headers" -o "$3" "$2"
+""",
+        inputs = depset([ctx.file.src], transitive = [toolchain.all_files]),
+        mnemonic = "GccPlugin",
+        outputs = [plugin],
+        progress_message = "Compiling a plugin of GCC, " + ctx.file.src.short_path,
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([plugin]))]
+
+gcc_plugin = rule(
+    implementation = _gcc_plugin_impl,
+    attrs = {
+        "src": attr.label(allow_single_file = [".cc"], mandatory = True),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    doc = "<name>.so, to be loaded by the compiler that compiled it.",
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)
 
 def _command(ctx, source, output):
     toolchain = find_cpp_toolchain(ctx)
@@ -25,7 +60,7 @@ def _command(ctx, source, output):
         use_pic = True,
         user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts +
                              ctx.attr.copts + ["-iquote", ".", "-iquote", ctx.bin_dir.path] +
-                             ["-x", "c++-header"],
+                             ["-fplugin=" + ctx.file.plugin.path, "-x", "c++-header"],
     )
     return struct(
         tool = cc_common.get_tool_for_action(
@@ -45,7 +80,12 @@ def _precompiled_header_impl(ctx):
     header = ctx.actions.declare_file("precompiled/" + ctx.file.src.basename)
     compiled = ctx.actions.declare_file("precompiled/" + ctx.file.src.basename + ".gch")
     ctx.actions.symlink(output = header, target_file = ctx.file.src)
-    command = _command(ctx, ctx.file.src, compiled)
+    instantiated = ctx.actions.declare_file("precompiled/instantiated_" + ctx.file.src.basename)
+    ctx.actions.write(
+        instantiated,
+        "#include \"{}\"\n#pragma capstan instantiate\n".format(ctx.file.src.path),
+    )
+    command = _command(ctx, instantiated, compiled)
     headers = depset(
         ctx.files.includes,
         transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps],
@@ -53,7 +93,10 @@ def _precompiled_header_impl(ctx):
     ctx.actions.run(
         arguments = command.arguments,
         executable = command.tool,
-        inputs = depset([ctx.file.src], transitive = [command.files, headers]),
+        inputs = depset(
+            [ctx.file.src, ctx.file.plugin, instantiated],
+            transitive = [command.files, headers],
+        ),
         mnemonic = "CppPrecompile",
         outputs = [compiled],
         progress_message = "Precompiling " + ctx.file.src.short_path,
@@ -70,6 +113,11 @@ precompiled_header = rule(
         "copts": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),  # Libraries whose headers src includes.
         "includes": attr.label_list(allow_files = [".h"]),  # The headers beside src, likewise.
+        "plugin": attr.label(
+            allow_single_file = [".so"],
+            cfg = "exec",
+            default = "//common/build_defs:instantiate_pragma",
+        ),
         "src": attr.label(allow_single_file = [".h"], mandatory = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
