@@ -9,9 +9,9 @@
 #include "common/observability/log.h"
 #include "common/tensor/staged_model.h"
 #include "common/types/staging.h"
-#include "scheduler/initial_checkpoint.h"
-#include "scheduler/job_checkpoint.h"
-#include "scheduler/uploads.h"
+#include "scheduler/checkpoint/initial_checkpoint.h"
+#include "scheduler/checkpoint/job_checkpoint.h"
+#include "scheduler/files/uploads.h"
 
 namespace capstan::scheduler {
 

@@ -19,10 +19,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/storage/posix_disk.h"
-#include "scheduler/admission.h"
-#include "scheduler/durable_state.h"
-#include "scheduler/file_work.h"
-#include "scheduler/serial_executor.h"
+#include "scheduler/admission/admission.h"
+#include "scheduler/queues/serial_executor.h"
+#include "scheduler/state/durable_state.h"
+#include "scheduler/state/file_work.h"
 
 namespace capstan::scheduler {
 

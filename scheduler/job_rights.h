@@ -17,10 +17,10 @@
 #include "absl/time/time.h"
 #include "common/security/identity.h"
 #include "common/types/ids.h"
-#include "scheduler/admission.h"
+#include "scheduler/admission/admission.h"
 #include "scheduler/core/job_table.h"
 #include "scheduler/core/messages/messages.h"
-#include "scheduler/durable_state.h"
+#include "scheduler/state/durable_state.h"
 
 namespace capstan::scheduler {
 

@@ -25,7 +25,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.grpc.pb.h"
-#include "scheduler/job_files_service.h"
+#include "scheduler/files/job_files_service.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/store/testing/memory_store.h"
 #include "scheduler/task_logs/task_logs_service.h"

@@ -11,11 +11,11 @@
 #include "common/security/job_access.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "scheduler/admitted_codec.h"
-#include "scheduler/initial_checkpoint.h"
-#include "scheduler/job_checkpoint.h"
-#include "scheduler/plugin_digests.h"
-#include "scheduler/uploads.h"
+#include "scheduler/admission/admitted_codec.h"
+#include "scheduler/admission/plugin_digests.h"
+#include "scheduler/checkpoint/initial_checkpoint.h"
+#include "scheduler/checkpoint/job_checkpoint.h"
+#include "scheduler/files/uploads.h"
 
 namespace capstan::scheduler {
 

@@ -22,12 +22,12 @@
 #include "common/storage/allowed_paths.h"
 #include "common/storage/posix_disk.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/admission.h"
+#include "scheduler/admission/admission.h"
 #include "scheduler/artifact_publisher.h"
 #include "scheduler/core/plan/resume_point.h"
-#include "scheduler/durable_state.h"
-#include "scheduler/held_calls.h"
 #include "scheduler/job_rights.h"
+#include "scheduler/state/durable_state.h"
+#include "scheduler/state/held_calls.h"
 
 namespace capstan::scheduler {
 

@@ -10,7 +10,7 @@
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/security/capability.h"
 #include "common/status/status_macros.h"
-#include "scheduler/admitted_codec.h"
+#include "scheduler/admission/admitted_codec.h"
 #include "scheduler/store/state_codec.h"
 
 namespace capstan::scheduler {

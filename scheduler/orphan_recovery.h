@@ -13,10 +13,10 @@
 #include "absl/status/status.h"
 #include "common/storage/posix_disk.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/admission.h"
-#include "scheduler/durable_state.h"
-#include "scheduler/held_calls.h"
-#include "scheduler/orphaned_logs.h"
+#include "scheduler/admission/admission.h"
+#include "scheduler/state/durable_state.h"
+#include "scheduler/state/held_calls.h"
+#include "scheduler/state/orphaned_logs.h"
 #include "scheduler/store/job_record.h"
 
 namespace capstan::scheduler {

@@ -29,13 +29,13 @@
 #include "common/storage/posix_disk.h"
 #include "common/storage/private_files.h"
 #include "common/time/clock.h"
-#include "scheduler/job_check_process.h"
-#include "scheduler/job_files_service.h"
+#include "scheduler/admission/job_check_process.h"
+#include "scheduler/files/job_files_service.h"
+#include "scheduler/files/uploads.h"
+#include "scheduler/files/uploads_service.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/store/sqlite_store.h"
 #include "scheduler/task_logs/task_logs_service.h"
-#include "scheduler/uploads.h"
-#include "scheduler/uploads_service.h"
 
 namespace capstan::scheduler {
 namespace {

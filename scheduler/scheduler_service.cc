@@ -11,12 +11,12 @@
 #include "common/net/call_gate.h"
 #include "common/security/call_policy.h"
 #include "common/status/status_macros.h"
+#include "scheduler/admission/job_capabilities.h"
 #include "scheduler/cluster_id.h"
+#include "scheduler/codec/node_codec.h"
+#include "scheduler/codec/status_codec.h"
+#include "scheduler/codec/task_codec.h"
 #include "scheduler/cut_reactor.h"
-#include "scheduler/job_capabilities.h"
-#include "scheduler/node_codec.h"
-#include "scheduler/status_codec.h"
-#include "scheduler/task_codec.h"
 
 namespace capstan::scheduler {
 namespace {

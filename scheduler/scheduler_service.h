@@ -31,12 +31,12 @@
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/artifact_publisher.h"
 #include "scheduler/core/scheduler_core.h"
-#include "scheduler/durable_state.h"
-#include "scheduler/held_calls.h"
 #include "scheduler/job_rights.h"
 #include "scheduler/job_submission.h"
 #include "scheduler/orphan_recovery.h"
-#include "scheduler/serial_executor.h"
+#include "scheduler/queues/serial_executor.h"
+#include "scheduler/state/durable_state.h"
+#include "scheduler/state/held_calls.h"
 #include "scheduler/store/store.h"
 
 namespace capstan::scheduler {

@@ -15,13 +15,13 @@
 #include "common/security/job_access.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "scheduler/admission.h"
-#include "scheduler/admitted_codec.h"
-#include "scheduler/job_capabilities.h"
+#include "scheduler/admission/admission.h"
+#include "scheduler/admission/admitted_codec.h"
+#include "scheduler/admission/job_capabilities.h"
+#include "scheduler/codec/shared_codec.h"
+#include "scheduler/codec/status_codec.h"
 #include "scheduler/job_rights.h"
 #include "scheduler/scheduler_service.h"
-#include "scheduler/shared_codec.h"
-#include "scheduler/status_codec.h"
 
 namespace capstan::scheduler {
 namespace {

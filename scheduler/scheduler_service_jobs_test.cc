@@ -11,10 +11,10 @@
 #include "common/storage/posix_disk.h"
 #include "common/tensor/safetensors.h"
 #include "common/testing/status_matchers.h"
+#include "scheduler/files/uploads.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/testing/loopback.h"
 #include "scheduler/testing/small_job.h"
-#include "scheduler/uploads.h"
 
 namespace capstan::scheduler {
 namespace {
@@ -247,7 +247,7 @@ TEST_CASE("Scheduler service: weights that a killed scheduler has left go at the
   StopJob(loopback, stopped);
   loopback.Stop();
   REQUIRE_FALSE(std::filesystem::exists(of_stopped));
-  std::filesystem::copy(copy, of_stopped, whole);         // It was killed before it removed them.
+  std::filesystem::copy(copy, of_stopped, whole);  // It was killed before it removed them.
   std::filesystem::copy(copy, kept + "/unknown", whole);
   loopback.Start();
   CHECK_FALSE(std::filesystem::exists(of_stopped));

@@ -17,7 +17,7 @@
 #include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
-#include "scheduler/admitted_codec.h"
+#include "scheduler/admission/admitted_codec.h"
 #include "scheduler/scheduler_service.h"
 #include "scheduler/testing/loopback.h"
 #include "scheduler/testing/small_job.h"

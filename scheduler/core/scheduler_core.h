@@ -1,5 +1,5 @@
 // SchedulerCore: the scheduler's decisions. Messages of daemons, tasks and users come in, answers
-// and events come out; the shell (scheduler/durable_state.h) carries them.
+// and events come out; the shell (scheduler/state/durable_state.h) carries them.
 //
 // Sync calls are held: the core keeps a call's ticket until there is news for its caller or the
 // sync interval has passed, and then puts the answer into Actions. Every ticket that a method

@@ -33,7 +33,7 @@ struct JobRecord {
 };
 
 // Returns the record of a job in its present state. `admitted` is its row of EncodeAdmitted
-// (scheduler/admitted_codec.h). REQUIRES: the job runs.
+// (scheduler/admission/admitted_codec.h). REQUIRES: the job runs.
 std::string EncodeJobRecord(const SchedulerCore& core, const JobId& job, const StoreWrite& admitted,
                             const Moment& moment);
 // Errors: kFailedPrecondition  CheckVersions() refuses it.

@@ -14,7 +14,7 @@
 //
 // A store has the versions of its newest writer, from that writer's first write on: after that,
 // only a backup of the store leads back to the older Capstan. Each pair of versions that is read
-// has a store in testdata/ (scheduler/golden_store_test.cc).
+// has a store in testdata/ (scheduler/state/golden_store_test.cc).
 #ifndef CAPSTAN_SCHEDULER_STORE_SCHEMA_VERSION_H_
 #define CAPSTAN_SCHEDULER_STORE_SCHEMA_VERSION_H_
 

@@ -17,7 +17,7 @@
 #include "common/security/identity.h"
 #include "common/types/ids.h"
 #include "proto/task_logs.grpc.pb.h"
-#include "scheduler/serial_executor.h"
+#include "scheduler/queues/serial_executor.h"
 #include "scheduler/task_logs/kept_logs.h"
 
 namespace capstan::scheduler {

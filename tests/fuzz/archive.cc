@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "scheduler/admitted_codec.h"
+#include "scheduler/admission/admitted_codec.h"
 #include "scheduler/core/changes.h"
 #include "scheduler/core/plan/resume_point.h"
 #include "scheduler/core/scheduler_core.h"

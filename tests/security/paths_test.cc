@@ -37,8 +37,8 @@
 #include "common/time/instant.h"
 #include "proto/job_files.grpc.pb.h"
 #include "proto/scheduler.grpc.pb.h"
-#include "scheduler/admission.h"
-#include "scheduler/received_files.h"
+#include "scheduler/admission/admission.h"
+#include "scheduler/files/received_files.h"
 #include "scheduler/testing/small_job.h"
 #include "tests/security/tls_daemon.h"
 

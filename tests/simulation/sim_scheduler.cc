@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "scheduler/admitted_codec.h"
-#include "scheduler/job_checkpoint.h"
-#include "scheduler/node_codec.h"
-#include "scheduler/status_codec.h"
+#include "scheduler/admission/admitted_codec.h"
+#include "scheduler/checkpoint/job_checkpoint.h"
+#include "scheduler/codec/node_codec.h"
+#include "scheduler/codec/status_codec.h"
+#include "scheduler/codec/task_codec.h"
 #include "scheduler/store/state_codec.h"
-#include "scheduler/task_codec.h"
 #include "tests/simulation/methods.h"
 
 namespace capstan::sim {

@@ -16,7 +16,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
-#include "scheduler/admission.h"
+#include "scheduler/admission/admission.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/store_write.h"
 #include "scheduler/store/testing/memory_store.h"

@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/admitted_codec.h"
+#include "scheduler/admission/admitted_codec.h"
 #include "tests/simulation/sim_scheduler.h"
 
 namespace capstan::sim {

@@ -1,7 +1,7 @@
 // The scheduler's store: writes, failures, copies.
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_part.h"
-#include "scheduler/admitted_codec.h"
+#include "scheduler/admission/admitted_codec.h"
 #include "tests/simulation/sim_scheduler.h"
 
 namespace capstan::sim {

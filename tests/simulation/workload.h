@@ -16,7 +16,7 @@
 
 #include "absl/types/span.h"
 #include "common/types/ids.h"
-#include "scheduler/admission.h"
+#include "scheduler/admission/admission.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/job_options.h"
 #include "worker/client/message_codec.h"
