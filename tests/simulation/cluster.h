@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "tests/simulation/process.h"
+#include "tests/simulation/network/process.h"
 #include "tests/simulation/readers/sim_reader.h"
 #include "tests/simulation/readers/sim_snapshot_reader.h"
-#include "tests/simulation/sim_scheduler.h"
-#include "tests/simulation/sim_server.h"
-#include "tests/simulation/sim_worker.h"
-#include "tests/simulation/world.h"
+#include "tests/simulation/shells/sim_scheduler.h"
+#include "tests/simulation/shells/sim_server.h"
+#include "tests/simulation/shells/sim_worker.h"
+#include "tests/simulation/world/world.h"
 
 namespace capstan::sim {
 

@@ -8,8 +8,8 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
-#include "tests/simulation/options.h"
 #include "tests/simulation/run_seed.h"
+#include "tests/simulation/world/options.h"
 
 namespace capstan {
 namespace {

@@ -7,19 +7,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/simulation/backup_slots.h"
+#include "tests/simulation/checkers/backup_slots.h"
+#include "tests/simulation/checkers/evaluation.h"
+#include "tests/simulation/checkers/exactly_once_ledger.h"
+#include "tests/simulation/checkers/liveness.h"
+#include "tests/simulation/checkers/ownership.h"
+#include "tests/simulation/checkers/quiet_moment.h"
+#include "tests/simulation/checkers/reference_bits.h"
+#include "tests/simulation/checkers/replica_bytes.h"
+#include "tests/simulation/checkers/sample_leases.h"
+#include "tests/simulation/checkers/staleness_and_versions.h"
 #include "tests/simulation/cluster.h"
-#include "tests/simulation/evaluation.h"
-#include "tests/simulation/exactly_once_ledger.h"
-#include "tests/simulation/liveness.h"
-#include "tests/simulation/nemesis.h"
-#include "tests/simulation/ownership.h"
-#include "tests/simulation/quiet_moment.h"
-#include "tests/simulation/reference_bits.h"
-#include "tests/simulation/replica_bytes.h"
-#include "tests/simulation/sample_leases.h"
-#include "tests/simulation/staleness_and_versions.h"
-#include "tests/simulation/world.h"
+#include "tests/simulation/nemesis/nemesis.h"
+#include "tests/simulation/world/world.h"
 
 namespace capstan::sim {
 namespace {

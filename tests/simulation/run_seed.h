@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string>
 
-#include "tests/simulation/fault.h"
-#include "tests/simulation/options.h"
-#include "tests/simulation/reached.h"
+#include "tests/simulation/network/fault.h"
+#include "tests/simulation/world/options.h"
+#include "tests/simulation/world/reached.h"
 
 namespace capstan::sim {
 

@@ -11,10 +11,10 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "tests/simulation/fault.h"
-#include "tests/simulation/options.h"
-#include "tests/simulation/reached.h"
+#include "tests/simulation/network/fault.h"
 #include "tests/simulation/run_seed.h"
+#include "tests/simulation/world/options.h"
+#include "tests/simulation/world/reached.h"
 
 namespace capstan::sim {
 namespace {

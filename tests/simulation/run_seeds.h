@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/simulation/reached.h"
+#include "tests/simulation/world/reached.h"
 
 namespace capstan::sim {
 

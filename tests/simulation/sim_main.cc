@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/observability/log.h"
 #include "tests/simulation/mutants.h"
-#include "tests/simulation/options.h"
 #include "tests/simulation/run_seed.h"
 #include "tests/simulation/run_seeds.h"
+#include "tests/simulation/world/options.h"
 
 namespace capstan::sim {
 namespace {

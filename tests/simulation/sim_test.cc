@@ -1,10 +1,10 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 
-#include "tests/simulation/options.h"
-#include "tests/simulation/reached.h"
 #include "tests/simulation/run_seed.h"
 #include "tests/simulation/run_seeds.h"
+#include "tests/simulation/world/options.h"
+#include "tests/simulation/world/reached.h"
 
 namespace capstan::sim {
 namespace {

@@ -1,6 +1,6 @@
 // JobPlan: what the scheduler's core knows of an admitted job; everything else of the job file
-// stays in the shell. Made by scheduler/admission/admission.h. Thread safety: values, and a function
-// of its argument.
+// stays in the shell. Made by scheduler/admission/admission.h. Thread safety: values, and a
+// function of its argument.
 #ifndef CAPSTAN_SCHEDULER_CORE_PLAN_JOB_PLAN_H_
 #define CAPSTAN_SCHEDULER_CORE_PLAN_JOB_PLAN_H_
 

@@ -6,7 +6,7 @@
 #include "absl/strings/cord.h"
 #include "common/net/frame.h"
 #include "common/wire/tensor_message.h"
-#include "tests/simulation/methods.h"
+#include "tests/simulation/network/methods.h"
 
 namespace capstan::sim {
 namespace {

@@ -18,10 +18,10 @@
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "proto/parameter_server.pb.h"
-#include "tests/simulation/prng.h"
-#include "tests/simulation/process.h"
-#include "tests/simulation/sim_network.h"
-#include "tests/simulation/world.h"
+#include "tests/simulation/network/prng.h"
+#include "tests/simulation/network/process.h"
+#include "tests/simulation/network/sim_network.h"
+#include "tests/simulation/world/world.h"
 
 namespace capstan::sim {
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/sparse/key_hash.h"
 #include "server/snapshots/job_snapshots.h"
-#include "tests/simulation/methods.h"
+#include "tests/simulation/network/methods.h"
 
 namespace capstan::sim {
 namespace {

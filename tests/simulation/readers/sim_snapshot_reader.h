@@ -14,10 +14,10 @@
 #include "absl/time/time.h"
 #include "proto/scheduler.pb.h"
 #include "proto/snapshot.pb.h"
-#include "tests/simulation/prng.h"
-#include "tests/simulation/process.h"
-#include "tests/simulation/sim_network.h"
-#include "tests/simulation/world.h"
+#include "tests/simulation/network/prng.h"
+#include "tests/simulation/network/process.h"
+#include "tests/simulation/network/sim_network.h"
+#include "tests/simulation/world/world.h"
 
 namespace capstan::sim {
 

@@ -1,0 +1,54 @@
+// Ownership: a shard has one owner a term, of the scheduler's making, and only the owner of a
+// push's term acknowledges it.
+//
+// What counts is what leaves a server: an acknowledged push that was recorded. An owner that was
+// deposed may still acknowledge what every counted replica had before: that this is not lost is
+// what the ledger and the reference bits check. Where the scheduler's store was put back, those who
+// cannot have heard of its new course go on by the one before. Thread safety: thread-compatible.
+#ifndef CAPSTAN_TESTS_SIMULATION_CHECKERS_OWNERSHIP_H_
+#define CAPSTAN_TESTS_SIMULATION_CHECKERS_OWNERSHIP_H_
+
+#include <string>
+
+#include "absl/container/btree_map.h"
+#include "tests/simulation/world/checker.h"
+
+namespace capstan::sim {
+
+class Ownership final : public Checker {
+ public:
+  void RoutingSent(const scheduler::Routing& routing) override;
+  void PushAnswered(const std::string& server, const v1::PushRequest& request,
+                    const v1::PushResponse& response) override;
+  void StoreCopied() override { copied_ = known_; }
+  void StorePutBack() override;
+
+ private:
+  struct Owner {
+    NodeId node;
+    Incarnation incarnation;
+    friend bool operator==(const Owner&, const Owner&) = default;
+  };
+  struct Shard {
+    absl::btree_map<Term, Owner> owners;
+    absl::btree_map<Generation, Term> terms;
+  };
+
+  struct Known {
+    absl::btree_map<Generation, scheduler::Routing> routings;
+    absl::btree_map<ShardKey, Shard> shards;
+  };
+
+  // Null: not of this course of the world.
+  static const Owner* OwnerOf(const Known& known, const ShardKey& key, Generation generation);
+
+  Known known_;
+  Known copied_;  // The state when the scheduler's store was copied.
+  // The state when the store was put back: servers and tasks go on by it until the scheduler that
+  // knows less sends its first table.
+  Known abandoned_;
+};
+
+}  // namespace capstan::sim
+
+#endif  // CAPSTAN_TESTS_SIMULATION_CHECKERS_OWNERSHIP_H_
