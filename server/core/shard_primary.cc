@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/planted/planted_bug.h"
+#include "common/types/message_limits.h"
 
 namespace capstan::server {
 
@@ -103,7 +104,8 @@ bool ShardPrimary::NeedsInstall(const Follower& follower) const {
   if (!follower.installed) return follower.confirmed;
   const Position next = follower.acked.Next();
   if (next < oldest_kept()) return true;
-  return next <= last_ && kept_[IndexOf(next)] > kRecordBytesMax;
+  // A larger record travels in no message: a whole shard brings it.
+  return next <= last_ && kept_[IndexOf(next)] > kShardBytesMax;
 }
 
 bool ShardPrimary::WantsMessage(const Follower& follower) const {

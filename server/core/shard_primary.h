@@ -112,8 +112,6 @@ class ShardPrimary {
   // The limit for one message, unless its first record alone is larger.
   static constexpr int64_t kMessageRecordsMax = 64;
   static constexpr int64_t kMessageBytesMax = 8 << 20;
-  // A record with more bytes travels in no message: a whole shard brings it.
-  static constexpr int64_t kRecordBytesMax = 60 << 20;
 
   // `logged`: a record must also be in this server's log before it is committed. Messages count
   // from `first` on: answers may come that were meant for one that is gone.

@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/types/message_limits.h"
+
 namespace capstan::server {
 namespace {
 
@@ -189,12 +191,12 @@ TEST_CASE("Shard replication: a record too large for a message is brought by a w
           "[server][core]") {
   Primary primary({{.key = kFirst, .in_sync = true}});
   primary.Fill();
-  primary.Write(ShardPrimary::kRecordBytesMax);
+  primary.Write(kShardBytesMax);
   auto message = primary.Next();
   REQUIRE(message.has_value());
   CHECK_FALSE(message->install);
   primary.Answer(*message, 5, 8);
-  primary.Write(ShardPrimary::kRecordBytesMax + 1);
+  primary.Write(kShardBytesMax + 1);
   message = primary.Next();
   REQUIRE(message.has_value());
   CHECK(message->install);

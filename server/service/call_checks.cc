@@ -7,6 +7,7 @@
 #include "common/sparse/wanted_keys.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/types/message_limits.h"
 #include "server/service/codec.h"
 #include "server/service/message_checks.h"
 #include "server/table_store/state_codec.h"
@@ -131,10 +132,10 @@ absl::Status CallChecks::CheckPullSizeLocked(const v1::PullRequest& request,
         state_->tables.Find(KeyOf(request.shards(static_cast<int>(i))))->store();
     answer_bytes += store.AnswerElements(keys[i]) * static_cast<int64_t>(sizeof(float));
   }
-  if (answer_bytes > kAnswerBytesMax) {
+  if (answer_bytes > kShardBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("asks for ", answer_bytes, " bytes of values in one answer: expected at most ",
-                     kAnswerBytesMax));
+                     kShardBytesMax));
   }
   if (key_bytes > kWaitingKeyBytesMax) {
     return absl::ResourceExhaustedError(absl::StrCat(

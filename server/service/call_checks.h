@@ -25,8 +25,6 @@ namespace capstan::server {
 
 class CallChecks {
  public:
-  // Bytes of values in one answer.
-  static constexpr int64_t kAnswerBytesMax = 60 << 20;
   // Keys that pulls from sparse tables name, of all that wait at a time.
   static constexpr int64_t kWaitingKeyBytesMax = 256 << 20;
 

@@ -8,13 +8,10 @@
 #include "common/shared_memory/shared_values.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/types/message_limits.h"
 
 namespace capstan::worker {
 namespace {
-
-// The most bytes of keys and values of one bucket: a server gives no larger answer, and keeps no
-// larger record of a push.
-constexpr int64_t kBucketBytesMax = 60 << 20;
 
 int64_t BucketsOf(const TableKeys& keys) { return std::ssize(keys.batch->bucket_begin) - 1; }
 
@@ -133,10 +130,10 @@ absl::StatusOr<std::vector<int64_t>> PushPullCore::ShardBytes(const AllTableKeys
         static_cast<int64_t>(sizeof(uint64_t)) + of_table.dim * static_cast<int64_t>(sizeof(float));
     const int64_t rows = of_table.batch->InBucket(shard.elements.begin).size();
     bytes.push_back(rows * row_bytes);
-    if (bytes.back() <= kBucketBytesMax) continue;
+    if (bytes.back() <= kShardBytesMax) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("table ", shard.key.table.value(), ": ", rows, " keys of one bucket take ",
-                     bytes.back(), " bytes with their values, expected at most ", kBucketBytesMax,
+                     bytes.back(), " bytes with their values, expected at most ", kShardBytesMax,
                      ": name fewer keys, or use more buckets"));
   }
   return bytes;
