@@ -138,6 +138,11 @@ grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext
   if (request->calls_size() > 0 && room) {
     calls_[report->node] = CutCallCounts(request->calls());
   }
+  if (state_->Running().ok()) {
+    std::vector<StoreWrite> orphans =
+        state_->orphans().NoteRemoved(report->node, request->removed_logs());
+    if (!orphans.empty()) state_->Commit({}, {}, std::move(orphans));
+  }
   const Ticket ticket = state_->NextTicket();
   grpc::ServerUnaryReactor* reactor =
       CutReactor::New([this, ticket, node = report->node, incarnation = report->incarnation] {

@@ -99,11 +99,25 @@ std::vector<StoreWrite> OrphanedLogs::Note(const NodeId& node, const v1::Registe
     job.record = std::move(record);
   }
   std::vector<StoreWrite> writes;
-  for (const std::string& unique_id : changed) {
+  for (const std::string& unique_id : changed) writes.push_back(Rewrite(unique_id));
+  return writes;
+}
+
+std::vector<StoreWrite> OrphanedLogs::NoteRemoved(
+    const NodeId& node, const google::protobuf::RepeatedPtrField<std::string>& removed) {
+  std::vector<StoreWrite> writes;
+  for (const std::string& unique_id : removed) {
     const auto job = jobs_.find(unique_id);
-    writes.push_back(job->second.logs.empty() ? Forget(unique_id) : Encode(unique_id, job->second));
+    if (job == jobs_.end() || job->second.logs.erase(node) == 0) continue;
+    LogInfo({.job = job->second.id}, "its log on {} was removed: no job of this cluster", node);
+    writes.push_back(Rewrite(unique_id));
   }
   return writes;
+}
+
+StoreWrite OrphanedLogs::Rewrite(const std::string& unique_id) {
+  const OrphanedJob& job = jobs_.at(unique_id);
+  return job.logs.empty() ? Forget(unique_id) : Encode(unique_id, job);
 }
 
 StoreWrite OrphanedLogs::Forget(const std::string& unique_id) {

@@ -4,12 +4,14 @@
 //   "orphan/<unique id>"   one row of the store for each job. The rows must survive a restart,
 //                          because servers do not register again when the scheduler restarts
 //
-// A log is an orphan from its server's registration until its job is recovered, or until its server
-// registers without it. A server does not report that it has removed a log after --log-grace.
+// A log is an orphan from its server's registration until its job is recovered, until its server
+// says that it has removed the log (after --log-grace), or registers without it.
 // Thread safety: thread-compatible.
 // Invariants: (1) at most kJobsMax jobs; (2) each job has a server that registered with its log.
 #ifndef CAPSTAN_SCHEDULER_STATE_ORPHANED_LOGS_H_
 #define CAPSTAN_SCHEDULER_STATE_ORPHANED_LOGS_H_
+
+#include <google/protobuf/repeated_field.h>
 
 #include <cstddef>
 #include <optional>
@@ -58,6 +60,10 @@ class OrphanedLogs {
   std::vector<StoreWrite> Note(const NodeId& node, const v1::RegisterRequest& request,
                                absl::Span<const StoredShard> stored,
                                const absl::btree_set<std::string>& known);
+  // Records that `node` has removed its logs of the jobs of these unique ids, of which it repeats
+  // itself. Returns the changed rows, which the caller makes durable.
+  std::vector<StoreWrite> NoteRemoved(
+      const NodeId& node, const google::protobuf::RepeatedPtrField<std::string>& removed);
   // Removes a job, which was recovered. Returns the change for the store.
   StoreWrite Forget(const std::string& unique_id);
 
@@ -69,6 +75,8 @@ class OrphanedLogs {
 
  private:
   static StoreWrite Encode(const std::string& unique_id, const OrphanedJob& job);
+  // Returns the change for the store of a job that has lost a log; one without logs is removed.
+  StoreWrite Rewrite(const std::string& unique_id);
 
   absl::btree_map<std::string, OrphanedJob> jobs_;
 };

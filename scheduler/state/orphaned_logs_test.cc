@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/testing/status_matchers.h"
@@ -93,9 +94,34 @@ TEST_CASE("Orphaned logs: those of known jobs are none; what no server has any m
   SECTION("it registers without it") {
     store.Write(orphans.Note("server-1", v1::RegisterRequest(), {}, {}));
   }
+  SECTION("it says that it has removed it, more than once") {
+    v1::SyncNodeRequest sync;
+    for (const char* removed : {"aa-1", "aa-2", "aa-3"}) sync.add_removed_logs(removed);
+    store.Write(orphans.NoteRemoved("server-1", sync.removed_logs()));
+    CHECK(orphans.NoteRemoved("server-1", sync.removed_logs()).empty());
+  }
   SECTION("its job was taken up") { store.Write({orphans.Forget("aa-2")}); }
   CHECK(orphans.jobs().empty());
   CHECK(store.rows.empty());
+}
+
+TEST_CASE("Orphaned logs: a server's log that was removed leaves those of others", "[scheduler]") {
+  OrphanedLogs orphans;
+  Store store;
+  v1::RegisterRequest request;
+  Add(request, "aa-1", RecordAfter(absl::Seconds(1)));
+  store.Write(orphans.Note("server-1", request, {}, {}));
+  store.Write(orphans.Note("server-2", request, {}, {}));
+  v1::SyncNodeRequest sync;
+  sync.add_removed_logs("aa-1");
+  store.Write(orphans.NoteRemoved("server-1", sync.removed_logs()));
+  REQUIRE_OK_AND_ASSIGN(const OrphanedLogs again, OrphanedLogs::Load(store.rows));
+  for (const OrphanedLogs* logs : {&std::as_const(orphans), &again}) {
+    const OrphanedJob& job = logs->jobs().at("aa-1");
+    CHECK(job.record.ok());
+    CHECK(job.logs.size() == 1);
+    CHECK(job.logs.contains("server-2"));
+  }
 }
 
 TEST_CASE("Orphaned logs: a record that cannot be read gives way to one that can", "[scheduler]") {

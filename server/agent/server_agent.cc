@@ -15,6 +15,7 @@ namespace {
 // The share of the scheduler's promise that is used. The rest allows for clocks that run at
 // different speeds.
 constexpr double kReadLeaseShare = 0.8;
+constexpr size_t kRemovedLogsMax = 1000;
 
 v1::Failure::Reason ReasonOf(const absl::Status& status) {
   switch (status.code()) {
@@ -80,6 +81,7 @@ void ServerAgent::Stop() {
 // logs while they are read again.
 void ServerAgent::FillRegistration(v1::RegisterRequest& request) {
   DropIncarnation();
+  removed_logs_.clear();
   if (options_.stored) {
     for (v1::StoredShard& shard : options_.stored()) *request.add_stored() = std::move(shard);
   }
@@ -149,8 +151,12 @@ void ServerAgent::FillState(v1::SyncNodeRequest& request) {
   state_filled_ = options_.clock->Now();
   // This is not done as soon as the answer arrives, because the answer may claim a log.
   if (std::exchange(collect_unclaimed_, false) && options_.unclaimed != nullptr) {
-    options_.unclaimed->CollectDue();
+    for (std::string& log : options_.unclaimed->CollectDue()) {
+      removed_logs_.push_back(std::move(log));
+    }
+    while (removed_logs_.size() > kRemovedLogsMax) removed_logs_.pop_front();
   }
+  request.mutable_removed_logs()->Assign(removed_logs_.begin(), removed_logs_.end());
   absl::MutexLock lock(&mutex_);
   for (const auto& [job, entry] : entries_) {
     v1::TableState* state = request.add_tables();

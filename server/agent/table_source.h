@@ -64,8 +64,9 @@ class UnclaimedLogs {
   virtual ~UnclaimedLogs() = default;
   // The unique ids of all jobs that may need their logs, at the beginning of an incarnation.
   virtual void OnLiving(const absl::btree_set<std::string>& living) = 0;
-  // Called after each answered sync: removes those whose time is over. Must not wait.
-  virtual void CollectDue() = 0;
+  // Called after each answered sync: removes those whose time is over, and returns the unique ids
+  // of their jobs. Must not wait.
+  virtual std::vector<std::string> CollectDue() = 0;
 };
 
 }  // namespace capstan::server

@@ -43,7 +43,7 @@ void LogCollector::OnLiving(const absl::btree_set<std::string>& living) {
       continue;
     }
     const absl::Time since = UnclaimedSince(log.name);
-    unclaimed_[log.name] = since;
+    unclaimed_[log.name] = {.unique_id = log.unique_id, .since = since};
     LogWarning({},
                "log {}: the scheduler knows no living job of it; it is removed at {} (`capstan job "
                "recover` takes up jobs whose scheduler has lost its store)",
@@ -51,19 +51,23 @@ void LogCollector::OnLiving(const absl::btree_set<std::string>& living) {
   }
 }
 
-void LogCollector::CollectDue() {
-  if (unclaimed_.empty()) return;
+std::vector<std::string> LogCollector::CollectDue() {
+  std::vector<std::string> removed;
+  if (unclaimed_.empty()) return removed;
   const absl::Time now = options_.now();
   absl::erase_if(unclaimed_, [&](const auto& log) {
     if (log_->IsIdentified(log.first)) {
       options_.disk->Remove(MarkOf(log.first)).IgnoreError();
       return true;
     }
-    if (now < log.second + options_.grace) return false;
-    LogInfo({}, "log {}: removed, unclaimed since {}", log.first, absl::FormatTime(log.second));
+    if (now < log.second.since + options_.grace) return false;
+    LogInfo({}, "log {}: removed, unclaimed since {}", log.first,
+            absl::FormatTime(log.second.since));
     log_->Remove(log.first);
+    removed.push_back(log.second.unique_id);
     return true;
   });
+  return removed;
 }
 
 }  // namespace capstan::server

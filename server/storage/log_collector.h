@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
@@ -39,15 +40,20 @@ class LogCollector final : public UnclaimedLogs {
   LogCollector(ServerLog* log, Options options);  // The log outlives it.
 
   void OnLiving(const absl::btree_set<std::string>& living) override;
-  void CollectDue() override;
+  std::vector<std::string> CollectDue() override;
 
  private:
+  struct Unclaimed {
+    std::string unique_id;
+    absl::Time since;
+  };
+
   std::string MarkOf(const std::string& log) const;
   absl::Time UnclaimedSince(const std::string& log);
 
   ServerLog* const log_;
   const Options options_;
-  absl::btree_map<std::string, absl::Time> unclaimed_;  // Since when.
+  absl::btree_map<std::string, Unclaimed> unclaimed_;  // Keyed by the log's name.
 };
 
 }  // namespace capstan::server

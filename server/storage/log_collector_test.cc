@@ -58,7 +58,7 @@ struct Fixture {
   // What is on the disk a time later.
   Strings After(absl::Duration time) {
     now += time;
-    collector->CollectDue();
+    removed = collector->CollectDue();
     RunTasks();
     return disk.List("logs").value();
   }
@@ -72,6 +72,7 @@ struct Fixture {
   SimDisk disk{1};
   Incarnation incarnation{1};
   absl::Time now = absl::FromUnixSeconds(1'000'000);
+  Strings removed;  // What was collected last, by unique ids.
   std::deque<TaskRunner::Task> tasks;
   std::unique_ptr<ServerLog> log;
   std::unique_ptr<LogCollector> collector;
@@ -85,9 +86,12 @@ TEST_CASE(
   f.Register({"aa-1"});
   CHECK(f.After(absl::ZeroDuration()) == kBoth);  // Never at once.
   CHECK(f.After(LogCollector::kGrace - absl::Seconds(1)) == kBoth);
+  CHECK(f.removed.empty());
   CHECK(f.After(absl::Seconds(1)) == Strings{"job-1.aa-1"});
+  CHECK(f.removed == Strings{"aa-2"});
   CHECK(f.log->Stored().size() == 1);
   CHECK(f.After(2 * LogCollector::kGrace) == Strings{"job-1.aa-1"});
+  CHECK(f.removed.empty());
 }
 
 TEST_CASE("LogCollector: the grace runs on while the server is away", "[server][storage]") {

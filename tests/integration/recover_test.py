@@ -193,6 +193,17 @@ class RecoverTest(unittest.TestCase):
         self.recover(job)
         self.finish(job)
 
+    def test_a_log_that_was_removed_is_offered_no_more(self):
+        job = self.submit()
+        self.cluster.wait_iteration(job, 50)
+        for name in ("server-0", "server-1"):
+            self.cluster.daemons[name].command.append("--log-grace=1s")
+        self.lose_store()
+        cluster.until("both logs are removed", lambda: not self.recoverable())
+        said = self.cluster.run("job", "recover", job, "--no-wait", check=False)
+        self.assertEqual(said.returncode, 2, said.stdout + said.stderr)
+        self.assertIn(f'"{job}"', said.stderr)
+
     def test_an_id_that_is_taken_is_said(self):
         job = self.submit()
         self.cluster.wait_iteration(job, 50)
