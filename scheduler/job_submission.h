@@ -56,7 +56,7 @@ class JobSubmission {
   absl::Status Check(const v1::SubmitJobRequest& request, const JobCaller& caller,
                      const Call<v1::SubmitJobResponse>& call) ABSL_LOCKS_EXCLUDED(state_->mutex());
   // Whether the caller may name the paths in the request. `uploaded`, here and below: the path of
-  // the initial weights if the caller has sent them (uploads.h), else empty.
+  // the initial weights if the caller has sent them (files/uploads.h), else empty.
   absl::Status CheckPaths(const v1::SubmitJobRequest& request, const JobCaller& caller,
                           const std::string& uploaded) const;
   absl::Status Admit(const v1::SubmitJobRequest& request, const JobCaller& caller,

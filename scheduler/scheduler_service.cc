@@ -138,7 +138,7 @@ grpc::ServerUnaryReactor* SchedulerService::SyncNode(grpc::CallbackServerContext
   if (request->calls_size() > 0 && room) {
     calls_[report->node] = CutCallCounts(request->calls());
   }
-  if (state_->Running().ok()) {
+  if (state_->Running().ok() && IsLive(state_->core(), report->node, report->incarnation)) {
     std::vector<StoreWrite> orphans =
         state_->orphans().NoteRemoved(report->node, request->removed_logs());
     if (!orphans.empty()) state_->Commit({}, {}, std::move(orphans));

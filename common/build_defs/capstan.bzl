@@ -18,7 +18,7 @@ _COPTS = [
 ]
 
 # Packages in which many files include generated messages: these are precompiled, too. Elsewhere a
-# file that includes them takes a second longer; here one that does not, a third of one.
+# file that includes them takes some two seconds longer; here one that does not, 0.05 s.
 _PACKAGES_WITH_MESSAGES = [
     "common/job",
     "common/model",

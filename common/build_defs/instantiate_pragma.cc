@@ -1,7 +1,8 @@
 // A plugin of GCC with one pragma, `#pragma capstan instantiate`: instantiates the templates that
 // the headers before it use. Without it GCC writes them into a precompiled header as still to be
 // instantiated, and every file that takes the header does it anew, 2,000 to 4,000 functions each
-// (precompiled.bzl). Calls the compiler's own function, so it fits one major version of GCC.
+// (precompiled.bzl). It calls the compiler's own function, so only the GCC that compiled it may
+// load it.
 
 #include "gcc-plugin.h"  // Must stand before all others of GCC's headers.
 

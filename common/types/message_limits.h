@@ -1,5 +1,5 @@
-// The limit of what one message between a worker, a server and its replicas holds of one shard. A
-// message of 64 MiB (common/net/channel.h) has room for it and for all that describes it.
+// Limits of the messages between workers, servers and replicas. The largest message has 64 MiB
+// (common/net/channel.h), which leaves room for what describes the values.
 //
 // Thread safety: constants.
 #ifndef CAPSTAN_COMMON_TYPES_MESSAGE_LIMITS_H_
@@ -9,7 +9,7 @@
 
 namespace capstan {
 
-// Bytes of keys and values in one push, pull or record.
+// Bytes of values in one answer; of keys and values of a bucket in one push; of one record.
 inline constexpr int64_t kShardBytesMax = 60 << 20;
 
 }  // namespace capstan

@@ -41,7 +41,8 @@ absl::Status CheckLogs(const JobRun& run, const Adoption& from) {
   std::string message = absl::StrCat(
       missing.size(), " of its ", run.parts().routing->shards.size(),
       " shards are in no log here. The servers that held them last: ", TextOf(missing),
-      ". Start each again under its name (--name) and with its data folder (--data-dir)");
+      ". Start each again under its name (--name) and with its data folder (--data-dir); "
+      "logs that were removed after --log-grace do not come back");
   if (!others.empty()) {
     absl::StrAppend(&message, "; ", absl::StrJoin(others, ", "),
                     " brought logs of the job under another name");

@@ -133,7 +133,7 @@ absl::StatusOr<std::string> OrphanedLogs::Find(const std::string& job) const {
   }
   if (meant.size() == 1) return meant.front();
   if (meant.empty()) {
-    return absl::NotFoundError(absl::StrCat("no live server has registered with a log of \"", job,
+    return absl::NotFoundError(absl::StrCat("no server has a log of \"", job,
                                             "\" that belongs to no job of this cluster"));
   }
   return absl::FailedPreconditionError(absl::StrCat(

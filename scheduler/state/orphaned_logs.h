@@ -60,8 +60,8 @@ class OrphanedLogs {
   std::vector<StoreWrite> Note(const NodeId& node, const v1::RegisterRequest& request,
                                absl::Span<const StoredShard> stored,
                                const absl::btree_set<std::string>& known);
-  // Records that `node` has removed its logs of the jobs of these unique ids, of which it repeats
-  // itself. Returns the changed rows, which the caller makes durable.
+  // Records that `node` has removed its logs of the jobs of these unique ids. A repetition changes
+  // nothing. Returns the changed rows, which the caller makes durable.
   std::vector<StoreWrite> NoteRemoved(
       const NodeId& node, const google::protobuf::RepeatedPtrField<std::string>& removed);
   // Removes a job, which was recovered. Returns the change for the store.

@@ -17,7 +17,7 @@
 #include "tests/simulation/checkers/replica_bytes.h"
 #include "tests/simulation/checkers/sample_leases.h"
 #include "tests/simulation/checkers/staleness_and_versions.h"
-#include "tests/simulation/cluster.h"
+#include "tests/simulation/nemesis/cluster.h"
 #include "tests/simulation/nemesis/nemesis.h"
 #include "tests/simulation/world/world.h"
 

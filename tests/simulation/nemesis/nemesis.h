@@ -19,7 +19,7 @@
 #include "common/types/ids.h"
 #include "scheduler/core/messages/events.h"
 #include "scheduler/core/messages/messages.h"
-#include "tests/simulation/cluster.h"
+#include "tests/simulation/nemesis/cluster.h"
 #include "tests/simulation/network/prng.h"
 #include "tests/simulation/world/world.h"
 

@@ -1,5 +1,5 @@
 // SimTask: one worker task's process: the real TaskLoop, TaskBoard and PushPullCore over simulated
-// calls, with a trainer of its own (workload.h) and a compute time drawn for each batch.
+// calls, with a trainer of its own (world/workload.h) and a compute time drawn for each batch.
 //
 // The shell of worker/task and worker/client without gRPC and threads: where those block, this one
 // suspends the loop and resumes it by virtual time. Thread safety: thread-compatible.

@@ -15,9 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/messages/messages.h"
-#include "tests/simulation/readers/kept_moments.h"
 #include "tests/simulation/world/checker.h"
 #include "tests/simulation/world/job_options.h"
+#include "tests/simulation/world/kept_moments.h"
 #include "tests/simulation/world/workload.h"
 
 namespace capstan::sim {

@@ -2,10 +2,11 @@
 //
 // SSP, ASP: gradients are whole numbers that depend on the samples alone, and the rule is SGD with
 // a learning rate of 1: sums are exact in fp32 in any order, so that the final table says which
-// pushes it contains (exactly_once_ledger.h).
+// pushes it contains (checkers/exactly_once_ledger.h).
 // BSP: gradients are floats computed from the pulled parameters, each element from all of them, so
-// that one wrong or torn read changes the bits of everything after it (reference_bits.h).
-// BSP with backups: a gradient names its slot and whether its iteration is even (backup_slots.h).
+// that one wrong or torn read changes the bits of everything after it (checkers/reference_bits.h).
+// BSP with backups: a gradient names its slot and whether its iteration is even
+// (checkers/backup_slots.h).
 // Thread safety: thread-compatible; constant after construction.
 #ifndef CAPSTAN_TESTS_SIMULATION_WORLD_WORKLOAD_H_
 #define CAPSTAN_TESTS_SIMULATION_WORLD_WORKLOAD_H_

@@ -1,4 +1,4 @@
-#include "tests/simulation/cluster.h"
+#include "tests/simulation/nemesis/cluster.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "tests/simulation/readers/kept_moments.h"
+#include "tests/simulation/world/kept_moments.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,8 +2,8 @@
 // held against it.
 //
 // Thread safety: thread-compatible.
-#ifndef CAPSTAN_TESTS_SIMULATION_READERS_KEPT_MOMENTS_H_
-#define CAPSTAN_TESTS_SIMULATION_READERS_KEPT_MOMENTS_H_
+#ifndef CAPSTAN_TESTS_SIMULATION_WORLD_KEPT_MOMENTS_H_
+#define CAPSTAN_TESTS_SIMULATION_WORLD_KEPT_MOMENTS_H_
 
 #include <cstdint>
 #include <string>
@@ -46,4 +46,4 @@ class KeptMoments {
 
 }  // namespace capstan::sim
 
-#endif  // CAPSTAN_TESTS_SIMULATION_READERS_KEPT_MOMENTS_H_
+#endif  // CAPSTAN_TESTS_SIMULATION_WORLD_KEPT_MOMENTS_H_

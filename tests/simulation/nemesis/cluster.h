@@ -2,8 +2,8 @@
 // host of its own with its own clock; on the last worker's, maybe readers.
 //
 // Hosts: 0 the scheduler's, then the servers', then the workers'. Thread safety: thread-compatible.
-#ifndef CAPSTAN_TESTS_SIMULATION_CLUSTER_H_
-#define CAPSTAN_TESTS_SIMULATION_CLUSTER_H_
+#ifndef CAPSTAN_TESTS_SIMULATION_NEMESIS_CLUSTER_H_
+#define CAPSTAN_TESTS_SIMULATION_NEMESIS_CLUSTER_H_
 
 #include <memory>
 #include <optional>
@@ -53,4 +53,4 @@ class Cluster {
 
 }  // namespace capstan::sim
 
-#endif  // CAPSTAN_TESTS_SIMULATION_CLUSTER_H_
+#endif  // CAPSTAN_TESTS_SIMULATION_NEMESIS_CLUSTER_H_
