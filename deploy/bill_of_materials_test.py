@@ -14,7 +14,8 @@ import spdx_rules
 
 PROGRAMS = ("scheduler/capstan-scheduler", "scheduler/cli/capstan", "server/capstan-server",
             "worker/capstan-worker")
-NOT_IN_PROGRAMS = ("libzmq3-dev",)  # Libraries of packages.txt that only benchmarks link.
+# Packages of packages.txt for benchmarks and for the compiler.
+NOT_IN_PROGRAMS = ("libzmq3-dev", "gcc-12-plugin-dev")
 
 
 def make(*programs):
