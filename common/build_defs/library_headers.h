@@ -17,7 +17,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
 #include <iostream>
 #include <limits>
 #include <map>
@@ -77,9 +76,7 @@
 #include "google/protobuf/message.h"
 #include "google/protobuf/repeated_field.h"
 #include "google/protobuf/text_format.h"
-#include "google/protobuf/struct.pb.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "google/protobuf/util/json_util.h"
-#include "google/protobuf/util/message_differencer.h"
 
 #endif  // CAPSTAN_COMMON_BUILD_DEFS_LIBRARY_HEADERS_H_

@@ -60,7 +60,7 @@ def _command(ctx, source, output):
         use_pic = True,
         user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts +
                              ctx.attr.copts + ["-iquote", ".", "-iquote", ctx.bin_dir.path] +
-                             ["-fplugin=" + ctx.file.plugin.path, "-x", "c++-header"],
+                             ["-fplugin=" + ctx.file._plugin.path, "-x", "c++-header"],
     )
     return struct(
         tool = cc_common.get_tool_for_action(
@@ -94,7 +94,7 @@ def _precompiled_header_impl(ctx):
         arguments = command.arguments,
         executable = command.tool,
         inputs = depset(
-            [ctx.file.src, ctx.file.plugin, instantiated],
+            [ctx.file.src, ctx.file._plugin, instantiated],
             transitive = [command.files, headers],
         ),
         mnemonic = "CppPrecompile",
@@ -113,13 +113,13 @@ precompiled_header = rule(
         "copts": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),  # Libraries whose headers src includes.
         "includes": attr.label_list(allow_files = [".h"]),  # The headers beside src, likewise.
-        "plugin": attr.label(
+        "src": attr.label(allow_single_file = [".h"], mandatory = True),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+        "_plugin": attr.label(
             allow_single_file = [".so"],
             cfg = "exec",
             default = "//common/build_defs:instantiate_pragma",
         ),
-        "src": attr.label(allow_single_file = [".h"], mandatory = True),
-        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     doc = "A header of headers that seldom change, to put in front of C++ files.",
     fragments = ["cpp"],
