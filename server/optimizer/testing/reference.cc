@@ -18,30 +18,35 @@ float Gradient(const StepScalars& c, float w, float g) {
   return g;
 }
 
+// State that decays ends at 0, not at a denormal.
+float Decayed(float state) {
+  return std::fpclassify(state) == FP_SUBNORMAL || state == 0.0f ? 0.0f : state;
+}
+
 float Adam(const StepScalars& c, float w, float g, float* m, float* v) {
-  *m = c.beta1 * *m + c.one_minus_beta1 * g;
-  *v = c.beta2 * *v + (c.one_minus_beta2 * g) * g;
+  *m = Decayed(c.beta1 * *m + c.one_minus_beta1 * g);
+  *v = Decayed(c.beta2 * *v + (c.one_minus_beta2 * g) * g);
   return w - (c.lr * *m) / (std::sqrt(*v) * c.root_scale + c.epsilon);
 }
 
 float AmsGrad(const StepScalars& c, float w, float g, float* m, float* v, float* largest) {
-  *m = c.beta1 * *m + c.one_minus_beta1 * g;
-  *v = c.beta2 * *v + (c.one_minus_beta2 * g) * g;
+  *m = Decayed(c.beta1 * *m + c.one_minus_beta1 * g);
+  *v = Decayed(c.beta2 * *v + (c.one_minus_beta2 * g) * g);
   if (!(*largest >= *v)) *largest = *v;  // A NaN of v passes on.
   return w - (c.lr * *m) / (std::sqrt(*largest) * c.root_scale + c.epsilon);
 }
 
 float RmsProp(const StepScalars& c, float w, float g, float* s, float* buffer) {
-  *s = c.beta2 * *s + (c.one_minus_beta2 * g) * g;
+  *s = Decayed(c.beta2 * *s + (c.one_minus_beta2 * g) * g);
   const float root = std::sqrt(*s) + c.epsilon;
   if (buffer == nullptr) return w - (c.lr * g) / root;
-  *buffer = c.momentum * *buffer + g / root;
+  *buffer = Decayed(c.momentum * *buffer + g / root);
   return w - c.lr * *buffer;
 }
 
 float Lion(const StepScalars& c, float w, float g, float* m) {
   const float mixed = c.beta1 * *m + c.one_minus_beta1 * g;
-  *m = c.beta2 * *m + c.one_minus_beta2 * g;
+  *m = Decayed(c.beta2 * *m + c.one_minus_beta2 * g);
   float sign = mixed;  // 0 stays 0, and a NaN stays a NaN.
   if (mixed > 0.0f) sign = 1.0f;
   if (mixed < 0.0f) sign = -1.0f;
@@ -49,9 +54,9 @@ float Lion(const StepScalars& c, float w, float g, float* m) {
 }
 
 float Adadelta(const StepScalars& c, float w, float g, float* s, float* u) {
-  *s = c.beta2 * *s + (c.one_minus_beta2 * g) * g;
+  *s = Decayed(c.beta2 * *s + (c.one_minus_beta2 * g) * g);
   const float step = std::sqrt(*u + c.epsilon) / std::sqrt(*s + c.epsilon) * g;
-  *u = c.beta2 * *u + (c.one_minus_beta2 * step) * step;
+  *u = Decayed(c.beta2 * *u + (c.one_minus_beta2 * step) * step);
   return w - c.lr * step;
 }
 
@@ -107,7 +112,7 @@ void Lars(const OptimizerConfig& config, int64_t update, int64_t n, const float*
   for (int64_t i = 0; i < n; ++i) clipped.push_back(Gradient(only_clip, in[i], gradient[i]));
   c.lr = ScaledRate(config, update, n, in, clipped.data());
   for (int64_t i = 0; i < n; ++i) {
-    v[i] = c.momentum * v[i] + c.lr * Gradient(c, in[i], gradient[i]);
+    v[i] = Decayed(c.momentum * v[i] + c.lr * Gradient(c, in[i], gradient[i]));
     out[i] = in[i] - v[i];
   }
 }
@@ -118,8 +123,8 @@ void Lamb(const OptimizerConfig& config, int64_t update, int64_t n, const float*
   std::vector<float> step;
   for (int64_t i = 0; i < n; ++i) {
     const float g = Gradient(c, in[i], gradient[i]);
-    m[i] = c.beta1 * m[i] + c.one_minus_beta1 * g;
-    v[i] = c.beta2 * v[i] + (c.one_minus_beta2 * g) * g;
+    m[i] = Decayed(c.beta1 * m[i] + c.one_minus_beta1 * g);
+    v[i] = Decayed(c.beta2 * v[i] + (c.one_minus_beta2 * g) * g);
     const float adam = (c.moment_scale * m[i]) / (std::sqrt(v[i]) * c.root_scale + c.epsilon);
     step.push_back(adam + config.weight_decay * in[i]);
   }
@@ -149,11 +154,11 @@ void ApplyReference(const OptimizerConfig& config, int64_t step, int64_t n, cons
         out[i] = w - c.lr * g;
         break;
       case OptimizerKind::kMomentum:
-        *s0 = c.momentum * *s0 + g;
+        *s0 = Decayed(c.momentum * *s0 + g);
         out[i] = w - c.lr * *s0;
         break;
       case OptimizerKind::kNesterov:
-        *s0 = c.momentum * *s0 + g;
+        *s0 = Decayed(c.momentum * *s0 + g);
         out[i] = w - c.lr * (g + c.momentum * *s0);
         break;
       case OptimizerKind::kAdagrad:
