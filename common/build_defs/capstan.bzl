@@ -63,8 +63,12 @@ _WITH_MESSAGES = {"library_headers": "message_headers", "test_headers": "message
 def _headers(name):
     return _WITH_MESSAGES[name] if native.package_name() in _PACKAGES_WITH_MESSAGES else name
 
-# Of test files: their cases run once, and compiling them well takes longer than they run.
+# Of test files and their helpers: they run once, and compiling them well takes longer than that.
 TEST_OPTIMIZATION = ["-O1"]
+
+def _is_test_helper():
+    folders = native.package_name().split("/")
+    return folders[-1] == "testing" and folders[0] != "kernels"  # Those compute for long.
 
 def _is_optimized_by_itself(copts):
     # GCC takes a precompiled header for a file of another -O, and compiles it by the header's.
@@ -73,12 +77,15 @@ def _is_optimized_by_itself(copts):
 def _library_copts(copts):
     if _is_optimized_by_itself(copts):
         return _COPTS + copts
+    if _is_test_helper():
+        return _COPTS + TEST_OPTIMIZATION + precompiled_copts(_headers("test_headers")) + copts
     return _COPTS + precompiled_copts(_headers("library_headers")) + copts
 
 def _library_deps(copts, deps):
     if _is_optimized_by_itself(copts):
         return deps
-    return deps + precompiled_deps(_headers("library_headers"))
+    headers = "test_headers" if _is_test_helper() else "library_headers"
+    return deps + precompiled_deps(_headers(headers))
 
 def _file_if_there(name):
     # No search for sources: it asks for one name, and gives [name] or, without such a file, [].

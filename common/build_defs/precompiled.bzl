@@ -137,5 +137,11 @@ def precompiled_copts(name):
     """The copts of such a target."""
     return select({
         "//common/build_defs:nothing_precompiled": [],
-        "//conditions:default": ["-include", "common/build_defs/precompiled/{}.h".format(name)],
+        "//conditions:default": [
+            "-include",
+            "common/build_defs/precompiled/{}.h".format(name),
+            # A precompiled header alone is beyond what GCC fills before it collects garbage: it
+            # would do so again and again, and find all of it in use. KiB.
+            "--param=ggc-min-heapsize=1048576",
+        ],
     })

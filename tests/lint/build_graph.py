@@ -90,6 +90,9 @@ class _Native:
         return [name for name in names
                 if os.path.join(self._loader.context.package, name) in self._loader.paths]
 
+    def package_name(self):
+        return self._loader.context.package
+
 
 class _Loader:
     def __init__(self, root, paths):
