@@ -24,7 +24,7 @@ struct Fixture : testing::JobFixture {
       Finish(0);
       Finish(1);
     }
-    REQUIRE(ViewOf(run->parts(), now).phase == JobPhase::kExporting);
+    REQUIRE(View().phase == JobPhase::kExporting);
     REQUIRE(Of(0).phase == TaskPhase::kExport);
   }
 };
@@ -236,8 +236,7 @@ TEST_CASE("Job export: after a task was told to move its model only later incarn
     job.Hello(1);
     REQUIRE(job.run->parts().tasks.Find(job.Key(1)) == nullptr);
     CHECK_FALSE(job.Seen<TaskDied>().back().counted);
-    CHECK_THAT(job.Seen<TaskDied>().back().failure.message,
-               Catch::Contains("a later incarnation"));
+    CHECK_THAT(job.Seen<TaskDied>().back().failure.message, Catch::Contains("a later incarnation"));
     job.Place(1);
     job.Hello(1);
     CHECK(job.Of(1).export_path == "/out/.export-1-31");

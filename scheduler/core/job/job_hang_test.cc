@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/job_fixture.h"

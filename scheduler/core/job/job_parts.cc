@@ -27,6 +27,8 @@ bool NamesCheckpoint(absl::string_view folder) {
 
 }  // namespace
 
+JobParts::~JobParts() = default;
+
 JobParts::JobParts(const JobPlan& job_plan, std::shared_ptr<const Routing> table,
                    const JobRunOptions& job_options, Instant now,
                    std::optional<RestoreFrom> restore)

@@ -31,6 +31,7 @@ namespace capstan::scheduler {
 struct JobParts : JobShared {
   JobParts(const JobPlan& job_plan, std::shared_ptr<const Routing> table,
            const JobRunOptions& job_options, Instant now, std::optional<RestoreFrom> restore);
+  ~JobParts();
   JobParts(const JobParts&) = delete;  // Parts point to one another.
   JobParts& operator=(const JobParts&) = delete;
 

@@ -20,6 +20,8 @@ bool Dice::Chance(double probability) {
   return probability > 0 && ToUnitFloat(PhiloxWord(key_, next_++)) < probability;
 }
 
+FakeCluster::~FakeCluster() = default;
+
 FakeCluster::FakeCluster(const Options& options)
     : options_(options),
       network_(options.network),

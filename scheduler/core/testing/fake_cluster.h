@@ -68,6 +68,7 @@ class FakeCluster {
     std::vector<double> losses = {};
   };
   explicit FakeCluster(const Options& options);
+  ~FakeCluster();
 
   // ---- people
   void AddServer(const std::string& name, const std::vector<PluginRule>& rules = {});

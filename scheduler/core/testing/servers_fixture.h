@@ -4,18 +4,14 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_SERVERS_FIXTURE_H_
 #define CAPSTAN_SCHEDULER_CORE_TESTING_SERVERS_FIXTURE_H_
 
-#include <algorithm>
-#include <catch2/catch.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/testing/status_matchers.h"
 #include "scheduler/core/job/job_run.h"
-#include "scheduler/core/job/view_of_job.h"
+#include "scheduler/core/job/views.h"
 
 namespace capstan::scheduler {
 
@@ -23,104 +19,22 @@ namespace capstan::scheduler {
 struct ServersFixture {
   enum class Tables { kNotMade, kMade, kTrained };
   explicit ServersFixture(int replicas, bool log = false, int server_count = 3,
-                          Tables tables = Tables::kTrained) {
-    plan.id = "job-1";
-    plan.unique_id = "cc-1";
-    plan.consistency.mode = ConsistencyMode::kSsp;
-    plan.workers = 1;
-    plan.replicas = replicas;
-    plan.log = log;
-    plan.server_wait = absl::Seconds(60);
-    plan.epochs = 1;
-    plan.batch_size = 10;
-    plan.train_count = 8000;
-    plan.tables = {300'000};
-    plan.export_path = "/out";
-    std::vector<ServerRef> refs;
-    for (int i = 1; i <= server_count; ++i) refs.push_back(NextIncarnation(i));
-    auto routing = std::make_shared<const Routing>(
-        PlaceShards(plan.id, Generation(1), plan.tables, refs, replicas));
-    run = std::make_unique<JobRun>(plan, routing, JobRun::Options{}, now);
-    run->PlaceTask(Rank(0), Incarnation(100), "worker-1", "w:1", now, events);
-    if (tables == Tables::kNotMade) return;
-    Send();
-    ApplyAll();
-    if (tables == Tables::kMade) return;
-    samples = 10;
-    Send();
-  }
+                          Tables tables = Tables::kTrained);
 
-  ServerRef NextIncarnation(int number) {
-    const NodeId name = absl::StrCat("server-", number);
-    written_by[name] = Incarnation(incarnation + 1);
-    servers[name] = {name, name + ":1", Incarnation(++incarnation)};
-    return servers[name];
-  }
-  void Send(bool idle = false) {
-    TaskReport report;
-    report.task = {"job-1", Rank(0), Incarnation(100)};
-    report.assignment_seen = Of().generation;
-    report.idle = idle;
-    report.totals.samples = samples;
-    REQUIRE_OK(run->OnTaskReport(report, now, events));
-  }
-  const Assignment& Of() const { return run->parts().tasks.at(Rank(0)).assignment; }
+  ServerRef NextIncarnation(int number);
+  void Send(bool idle = false);
+  const Assignment& Of() const;
   // Servers apply what there is and, once a table is applied, have filled its replicas.
-  void ApplyAll() {
-    for (int i = 0; i < 6; ++i) {
-      for (const auto& [name, ref] : servers) Apply(name);
-    }
-  }
-  void Apply(const NodeId& name) {
-    const Routing& table = *run->parts().routing;
-    TableReport report{
-        "job-1", table.generation, run->parts().members.membership().generation, {}, {}};
-    report.logs_begun = logs_begun;
-    const auto at = [&](int index) { return table.servers[static_cast<size_t>(index)]; };
-    for (const ShardRoute& route : table.shards) {
-      for (const ReplicaRef& replica : route.replicas) {
-        const ServerRef ref = at(replica.server);
-        if (at(route.server) != servers.at(name)) continue;
-        report.replicas.push_back(
-            {route.key, route.term, ref.node, ref.incarnation, ReplicaReport::State::kFilled});
-      }
-    }
-    run->OnTableReport(name, report, now, events);
-  }
-  void Kill(const std::vector<NodeId>& names, absl::Duration fence = absl::ZeroDuration()) {
-    std::vector<JobRun::DeadNode> dead;
-    for (const NodeId& name : names) {
-      servers.erase(name);
-      dead.push_back({name, "no sync for 3s", now + fence});
-    }
-    run->OnNodesDied(dead, now, events);
-  }
+  void ApplyAll();
+  void Apply(const NodeId& name);
+  void Kill(const std::vector<NodeId>& names, absl::Duration fence = absl::ZeroDuration());
   // A new process of that name, with a log of these shards of table 0.
   void Start(int number, const std::vector<int>& logged = {},
-             const std::string& unique_id = "cc-1") {
-    std::vector<StoredShard> stored;
-    const Incarnation writer = written_by[absl::StrCat("server-", number)];
-    for (const int shard : logged) {
-      stored.push_back(
-          {"job-1", {TableId(0), ShardId(shard)}, Term(1), Position(5), unique_id, writer});
-    }
-    run->OnServerJoined(NextIncarnation(number), stored, /*draining=*/false, now, events);
-  }
-  void Pass(absl::Duration step) {
-    now = now + step;
-    run->Tick(now, events);
-  }
-  std::vector<int> ShardsOf(const NodeId& name) const {
-    std::vector<int> shards;
-    for (const ShardRoute& route : run->parts().routing->shards) {
-      if (Primary(route).node == name) shards.push_back(route.key.shard.value());
-    }
-    return shards;
-  }
-  const ServerRef& Primary(const ShardRoute& route) const {
-    return run->parts().routing->servers[static_cast<size_t>(route.server)];
-  }
-  JobView View() const { return ViewOf(run->parts(), now); }
+             const std::string& unique_id = "cc-1");
+  void Pass(absl::Duration step);
+  std::vector<int> ShardsOf(const NodeId& name) const;
+  const ServerRef& Primary(const ShardRoute& route) const;
+  JobView View() const;
 
   JobPlan plan;
   int64_t samples = 0;     // Samples that the task has trained.

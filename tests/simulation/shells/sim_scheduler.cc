@@ -51,6 +51,8 @@ absl::Status Unreadable() { return absl::InternalError("unreadable message"); }
 
 }  // namespace
 
+SimScheduler::~SimScheduler() = default;
+
 SimScheduler::SimScheduler(World* world, SimNetwork::HostId host, HostClock* clock)
     : world_(world),
       process_("scheduler", &world->loop, clock),

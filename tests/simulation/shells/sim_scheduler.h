@@ -29,6 +29,7 @@ namespace capstan::sim {
 class SimScheduler {
  public:
   SimScheduler(World* world, SimNetwork::HostId host, HostClock* clock);
+  ~SimScheduler();
 
   Process& process() { return process_; }
   // The process, anew, from its store. REQUIRES: it is dead. Jobs whose time has come are submitted

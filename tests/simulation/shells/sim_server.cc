@@ -35,6 +35,8 @@ bool KeepsRowsOnDisk(const JobOptions& job) { return job.sparse_memory > 0; }
 
 }  // namespace
 
+SimServer::~SimServer() = default;
+
 SimServer::SimServer(World* world, SimNetwork::HostId host, HostClock* clock, std::string name)
     : world_(world),
       host_(host),

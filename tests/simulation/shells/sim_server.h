@@ -41,6 +41,7 @@ class SimServer {
   };
 
   SimServer(World* world, SimNetwork::HostId host, HostClock* clock, std::string name);
+  ~SimServer();
 
   Process& process() { return process_; }
   const Process& process() const { return process_; }

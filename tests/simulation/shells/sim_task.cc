@@ -19,6 +19,8 @@ constexpr int kReleaseSteps = 3;  // Parts in which a gradient becomes ready.
 
 }  // namespace
 
+SimTask::~SimTask() = default;
+
 SimTask::SimTask(World* world, Process* process, SimNetwork::EndpointId self,
                  const v1::TaskAssignment& assignment, std::function<void(int)> exited)
     : world_(world),

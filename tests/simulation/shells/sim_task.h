@@ -41,6 +41,7 @@ class SimTask final : public worker::TaskPort {
   // destroy the task.
   SimTask(World* world, Process* process, SimNetwork::EndpointId self,
           const v1::TaskAssignment& assignment, std::function<void(int)> exited);
+  ~SimTask();
   void Start();
 
   const TaskKey& task_key() const { return task_key_; }

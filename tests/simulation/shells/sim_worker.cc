@@ -23,6 +23,8 @@ worker::TaskName NameOf(const v1::TaskAssignment& assignment) {
 
 }  // namespace
 
+SimWorker::~SimWorker() = default;
+
 SimWorker::SimWorker(World* world, SimNetwork::HostId host, HostClock* clock, std::string name,
                      int capacity)
     : world_(world),

@@ -27,6 +27,7 @@ class SimWorker final : public NodeHandler {
  public:
   SimWorker(World* world, SimNetwork::HostId host, HostClock* clock, std::string name,
             int capacity);
+  ~SimWorker();
 
   Process& process() { return process_; }
   void Start();  // REQUIRES: it is dead.
