@@ -1,6 +1,4 @@
 // capstan-scheduler: parses the flags and connects the scheduler's objects.
-#include <CLI/App.hpp>
-#include <CLI/Formatter.hpp>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -14,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/command_line/command.h"
 #include "common/net/credentials.h"
 #include "common/net/daemon.h"
 #include "common/net/grpc_server.h"
@@ -196,40 +195,47 @@ int Main(int argc, char** argv) {
   RequireTls13();
   BlockSignals();
   RaiseDescriptorLimit();
-  CLI::App app("capstan-scheduler: cluster membership, job queue, placement and leases");
-  app.footer(kExamples);
+  Program program("capstan-scheduler: cluster membership, job queue, placement and leases");
+  program.SetFooter(kExamples);
   Flags flags;
-  AddDaemonFlags(app, "capstan-scheduler", &flags.daemon);
-  app.add_option("--data-dir", flags.data_dir,
+  AddDaemonFlags(program, "capstan-scheduler", &flags.daemon);
+  program
+      .AddOption("--data-dir", flags.data_dir,
                  "Folder of the scheduler's state and of the jobs' output")
-      ->capture_default_str();
-  app.add_option("--lease", flags.lease, "A daemon or task that is silent for this long is dead")
-      ->capture_default_str();
-  app.add_option("--sync-interval", flags.sync_interval,
+      .ShowDefault();
+  program.AddOption("--lease", flags.lease, "A daemon or task that is silent for this long is dead")
+      .ShowDefault();
+  program
+      .AddOption("--sync-interval", flags.sync_interval,
                  "Longest time that a sync without news is held")
-      ->capture_default_str();
-  app.add_option("--keep-jobs", flags.keep_jobs,
+      .ShowDefault();
+  program
+      .AddOption("--keep-jobs", flags.keep_jobs,
                  "Ended jobs that are remembered; the oldest are forgotten first. Their files stay")
-      ->check(CLI::Range(1, 100'000))
-      ->capture_default_str();
-  app.add_option("--keep-logs-mib", flags.keep_logs_mib,
+      .Between(1, 100'000)
+      .ShowDefault();
+  program
+      .AddOption("--keep-logs-mib", flags.keep_logs_mib,
                  "MiB of tasks' logs that are kept for the time when their worker is gone: the "
                  "last MiB of each task; those of the job that wrote longest ago go first")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--admission-memory-mib", flags.admission_memory_mib,
+      .Between(1, 1 << 20)
+      .ShowDefault();
+  program
+      .AddOption("--admission-memory-mib", flags.admission_memory_mib,
                  "MiB of memory for the process that checks the data of a submitted job")
-      ->check(CLI::Range(64, 1 << 24))
-      ->capture_default_str();
-  app.add_option("--admission-time", flags.admission_time,
+      .Between(64, 1 << 24)
+      .ShowDefault();
+  program
+      .AddOption("--admission-time", flags.admission_time,
                  "Longest time that this check may take; other submissions wait meanwhile")
-      ->type_name("TIME")
-      ->capture_default_str();
-  app.add_option("--keep-jobs-for", flags.keep_jobs_for,
+      .ValueName("TIME")
+      .ShowDefault();
+  program
+      .AddOption("--keep-jobs-for", flags.keep_jobs_for,
                  "Ended jobs are forgotten this long after their end, as 720h; by default only for "
                  "their number")
-      ->type_name("TIME");
-  if (const std::optional<int> exit_code = ParseCommandLine(app, argc, argv)) return *exit_code;
+      .ValueName("TIME");
+  if (const std::optional<int> exit_code = program.Parse(argc, argv)) return *exit_code;
   const auto options = MakeOptions(flags);
   if (!options.ok()) {
     std::cerr << "capstan-scheduler: " << options.status().message() << "\n";

@@ -1,5 +1,4 @@
 // capstan-server: holds parameter shards of any number of jobs and applies updates to them.
-#include <CLI/App.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "common/command_line/command.h"
 #include "common/job_files/scheduler_disk.h"
 #include "common/net/credentials.h"
 #include "common/net/daemon.h"
@@ -63,7 +63,7 @@ struct Flags {
   std::vector<std::string> rule_plugins;
 };
 
-// Checks --grace for CLI11: returns what is wrong with it, or an empty string.
+// Checks --grace: returns what is wrong with it, or an empty string.
 std::string CheckGrace(const std::string& text) {
   absl::Duration grace;
   const bool known = absl::ParseDuration(text, &grace);
@@ -71,14 +71,14 @@ std::string CheckGrace(const std::string& text) {
   return absl::StrCat("got \"", text, "\", expected a time of at most 24h such as 30s, or 0");
 }
 
-// Checks --log-grace for CLI11, as above.
+// Checks --log-grace, as above.
 std::string CheckLogGrace(const std::string& text) {
   absl::Duration grace;
   if (absl::ParseDuration(text, &grace) && grace >= absl::ZeroDuration()) return "";
   return absl::StrCat("got \"", text, "\", expected a time such as 24h, or inf");
 }
 
-// Checks --data-listen for CLI11, as above.
+// Checks --data-listen, as above.
 std::string CheckDataListen(const std::string& text) {
   if (text == kOff) return "";
   return std::string(ParseHostPort(text).status().message());
@@ -95,43 +95,48 @@ std::string DeviceHelp() {
       absl::StrJoin(rules, ", "), " stay on the host");
 }
 
-void AddFlags(CLI::App& app, Flags* flags) {
-  AddNodeFlags(app, "capstan-server", &flags->node);
-  app.add_option(
+void AddFlags(Program& program, Flags* flags) {
+  AddNodeFlags(program, "capstan-server", &flags->node);
+  program.AddOption(
       "--data-dir", flags->data_dir,
       "Folder of this server alone, for the write-ahead logs of jobs with durability LOG "
       "and rows of tables with memory_mib; without it such jobs are refused");
-  app.add_option("--log-grace", flags->log_grace,
+  program
+      .AddOption("--log-grace", flags->log_grace,
                  "How long a log in the data folder stays whose job the scheduler does not know, "
                  "or has ended; inf: for ever")
-      ->check(CheckLogGrace)
-      ->capture_default_str();
-  app.add_option("--data-listen", flags->data_listen,
+      .Check(CheckLogGrace)
+      .ShowDefault();
+  program
+      .AddOption("--data-listen", flags->data_listen,
                  "host:port for data connections, by which workers push and pull beside gRPC; "
                  "default: any free port of the host of --listen; off: none, gRPC carries all")
-      ->check(CheckDataListen);
-  app.add_option("--memory-limit", flags->memory.all,
+      .Check(CheckDataListen);
+  program
+      .AddOption("--memory-limit", flags->memory.all,
                  "Bytes (or 500MB, 64GB, ...) that values and optimizer state of all jobs may take "
                  "here; shards beyond are refused. 0: no limit")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->capture_default_str();
-  app.add_option("--job-memory-limit", flags->memory.one_job, "Likewise, of each job")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->capture_default_str();
-  app.add_option("--device", flags->device, DeviceHelp())->capture_default_str();
-  app.add_option("--rule-plugin", flags->rule_plugins,
+      .InBytes()
+      .ShowDefault();
+  program.AddOption("--job-memory-limit", flags->memory.one_job, "Likewise, of each job")
+      .InBytes()
+      .ShowDefault();
+  program.AddOption("--device", flags->device, DeviceHelp()).ShowDefault();
+  program
+      .AddOption("--rule-plugin", flags->rule_plugins,
                  "Shared library with update rules (capstan_rule.h), which jobs may then name; "
                  "repeatable. It runs with this server's rights, and has to be root's or its "
                  "user's, for nobody else to write. Its rules run on the host, also with --device")
-      ->type_name("FILE")
-      ->allow_extra_args(false);
-  app.add_option("--grace", flags->grace,
+      .ValueName("FILE")
+      .OneValueEach();
+  program
+      .AddOption("--grace", flags->grace,
                  "Longest time between SIGTERM (or SIGINT) and the end: until the shards have "
                  "moved to other servers it goes on serving; a second signal ends it at once, "
                  "or after the shard in the making")
-      ->check(CheckGrace)
-      ->capture_default_str();
-  app.footer(
+      .Check(CheckGrace)
+      .ShowDefault();
+  program.SetFooter(
       "Example:\n  capstan-server --scheduler=node-1:7070 --listen=0.0.0.0:7071 "
       "--data-dir=/var/lib/capstan-server");
 }
@@ -267,8 +272,7 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
           [this, logs = options.folder, segment = options.job.segment_bytes_max] {
             return ProbeSpace(logs, segment + log_->SpaceAwaited().value_or(0));
           },
-      .need =
-          [this] { return tables_->NeedOfNewIncarnation(log_->SpaceAwaited().has_value()); },
+      .need = [this] { return tables_->NeedOfNewIncarnation(log_->SpaceAwaited().has_value()); },
       .begin_anew = [this] { node_->BeginAnew(); }});
   log_ = std::make_unique<ServerLog>(std::move(options));
   CAPSTAN_RETURN_IF_ERROR(log_->Open());
@@ -360,10 +364,11 @@ int main(int argc, char** argv) {
   capstan::RequireTls13();
   capstan::KeepFreedMemory();
   capstan::SkipLockOrderChecks();
-  CLI::App app("capstan-server: holds parameter shards of training jobs for a Capstan scheduler");
+  capstan::Program program(
+      "capstan-server: holds parameter shards of training jobs for a Capstan scheduler");
   capstan::server::Flags flags;
-  capstan::server::AddFlags(app, &flags);
-  if (const auto exit_code = capstan::ParseCommandLine(app, argc, argv)) return *exit_code;
+  capstan::server::AddFlags(program, &flags);
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   std::vector<std::string> listens;
   if (!flags.data_listen.empty() && flags.data_listen != capstan::server::kOff) {
     listens.push_back(flags.data_listen);

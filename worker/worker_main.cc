@@ -2,7 +2,6 @@
 // that `capstan predict` and `capstan evaluate` run.
 #include <unistd.h>
 
-#include <CLI/App.hpp>
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -12,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/command_line/command.h"
 #include "common/net/channel.h"
 #include "common/net/credentials.h"
 #include "common/net/daemon.h"
@@ -53,7 +53,7 @@ struct Flags {
   std::string spec;
 };
 
-// CLI11 calls it. Returns what is wrong with the range, or an empty text.
+// Returns what is wrong with the range, or an empty text.
 std::string CheckProgramUids(const std::string& text) {
   return text == kOff ? "" : std::string(ParseUidRange(text).status().message());
 }
@@ -64,28 +64,30 @@ std::optional<UidRange> ProgramUidsOf(const Flags& flags) {
   return geteuid() == 0 ? std::optional(kDynamicUids) : std::nullopt;
 }
 
-void AddFlags(CLI::App& app, Flags* flags) {
-  AddNodeFlags(app, "capstan-worker", &flags->node);
-  app.add_option("--work-dir", flags->work_dir, "Folder for the specs and logs of tasks")
-      ->capture_default_str();
-  app.add_option("--task-capacity", flags->task_capacity, "Tasks that it runs at a time")
-      ->check(CLI::Range(1, kTaskCapacityMax))
-      ->capture_default_str();
-  app.add_flag("--run-programs", flags->run_programs,
-               "Run the programs that jobs name: if this is root, as users of their own, else with "
-               "the rights of this daemon");
-  app.add_option("--program-uids", flags->program_uids,
+void AddFlags(Program& program, Flags* flags) {
+  AddNodeFlags(program, "capstan-worker", &flags->node);
+  program.AddOption("--work-dir", flags->work_dir, "Folder for the specs and logs of tasks")
+      .ShowDefault();
+  program.AddOption("--task-capacity", flags->task_capacity, "Tasks that it runs at a time")
+      .Between(1, kTaskCapacityMax)
+      .ShowDefault();
+  program.AddFlag(
+      "--run-programs", flags->run_programs,
+      "Run the programs that jobs name: if this is root, as users of their own, else with "
+      "the rights of this daemon");
+  program
+      .AddOption("--program-uids", flags->program_uids,
                  "FIRST-LAST: the programs of each job run as one of these users, which nobody "
                  "else has; only root can do that, and does by default, with 61184-65519. off: "
                  "they run as this daemon's user, also if it is root")
-      ->type_name("FIRST-LAST")
-      ->check(CheckProgramUids);
+      .ValueName("FIRST-LAST")
+      .Check(CheckProgramUids);
   // The daemon passes these flags to its children; they are not for users.
-  CLI::Option* task = app.add_flag("--task", flags->task)->group("");
-  CLI::Option* spec = app.add_option("--spec", flags->spec)->group("");
-  task->needs(spec);
-  spec->needs(task);
-  app.footer(
+  Option task = program.AddFlag("--task", flags->task, "").Hidden();
+  Option spec = program.AddOption("--spec", flags->spec, "").Hidden();
+  task.Needs(spec);
+  spec.Needs(task);
+  program.SetFooter(
       "Example:\n  capstan-worker --scheduler=node-1:7070 --listen=0.0.0.0:7080 "
       "--work-dir=/var/lib/capstan");
 }
@@ -220,10 +222,11 @@ int main(int argc, char** argv) {
   if (argc > 1 && capstan::worker::IsPrediction(argv[1])) {
     return capstan::worker::RunPrediction(argc - 1, argv + 1);
   }
-  CLI::App app("capstan-worker: runs the training tasks that a Capstan scheduler assigns to it");
+  capstan::Program program(
+      "capstan-worker: runs the training tasks that a Capstan scheduler assigns to it");
   capstan::worker::Flags flags;
-  capstan::worker::AddFlags(app, &flags);
-  if (const auto exit_code = capstan::ParseCommandLine(app, argc, argv)) return *exit_code;
+  capstan::worker::AddFlags(program, &flags);
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   if (flags.task) return capstan::worker::RunTaskProcess(flags);
   return capstan::RunNodeDaemon(flags.node, capstan::PeerRole::kWorker, {},
                                 [&flags](capstan::NodeDaemon* node) {

@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -33,47 +31,10 @@
 namespace capstan {
 namespace {
 
-constexpr int kExitUsage = 2;
-constexpr size_t kFlagLengthMax = 32;
 constexpr char kOff[] = "off";
 constexpr absl::Duration kWarningInterval = absl::Hours(1);
 
-// CLI11 lets a configuration file win over the environment; this reader leaves out what the
-// environment sets.
-class EnvironmentFirst final : public CLI::ConfigTOML {
- public:
-  explicit EnvironmentFirst(const CLI::App* app) : app_(app) {}
-
-  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> found = CLI::ConfigTOML::from_config(input);
-    for (CLI::ConfigItem& item : found) {
-      if (!IsPlain(item.fullname())) item = {.parents = {}, .name = "a line that names no flag"};
-    }
-    std::erase_if(found, [this](const CLI::ConfigItem& item) { return InEnvironment(item.name); });
-    return found;
-  }
-
- private:
-  // CLI11 shows the name of an unknown flag. Without a '=' that is the whole line, which may be a
-  // secret of another file. ("++" and "--" stand for begin and end of a section.)
-  static bool IsPlain(const std::string& name) {
-    return name.size() <= kFlagLengthMax &&
-           std::all_of(name.begin(), name.end(), [](unsigned char c) {
-             return absl::ascii_islower(c) || std::strchr("-_.+", c) != nullptr;
-           });
-  }
-
-  bool InEnvironment(const std::string& name) const {
-    const CLI::Option* option = app_->get_option_no_throw("--" + name);
-    if (option == nullptr || option->get_envname().empty()) return false;
-    const char* value = std::getenv(option->get_envname().c_str());
-    return value != nullptr && *value != '\0';
-  }
-
-  const CLI::App* app_;  // It owns this object.
-};
-
-// CLI11 calls it. Returns what is wrong with the address, or an empty text.
+// Returns what is wrong with the address, or an empty text.
 std::string CheckListenAddress(const std::string& text) {
   return std::string(ParseHostPort(text).status().message());
 }
@@ -99,19 +60,21 @@ std::string CheckAllowPath(const std::string& text) {
   return std::string(AllowedPaths::Parse({text}).status().message());
 }
 
-void AddAuditFlags(CLI::App& app, DaemonFlags* flags) {
-  app.add_option(
+void AddAuditFlags(Command program, DaemonFlags* flags) {
+  program.AddOption(
       "--audit-log", flags->audit_log,
       "Append a JSON line here for each call that is refused, changes something or reads "
       "a job's data; default: audit.jsonl in the daemon's own folder; off: none");
-  app.add_option("--audit-log-mb", flags->audit_log_mb,
+  program
+      .AddOption("--audit-log-mb", flags->audit_log_mb,
                  "MiB of the audit log's file, which is rotated before it grows larger")
-      ->check(CLI::Range(1, 65'536))
-      ->capture_default_str();
-  app.add_option("--audit-log-files", flags->audit_log_files,
+      .Between(1, 65'536)
+      .ShowDefault();
+  program
+      .AddOption("--audit-log-files", flags->audit_log_files,
                  "Older files of the audit log that are kept")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      .Between(1, 1000)
+      .ShowDefault();
 }
 
 sigset_t ShutdownSignals() {
@@ -124,50 +87,54 @@ sigset_t ShutdownSignals() {
 
 }  // namespace
 
-void AddDaemonFlags(CLI::App& app, const std::string& program, DaemonFlags* flags) {
-  app.add_option("--listen", flags->listen, "host:port to listen on; port 0 picks a free one")
-      ->check(CheckListenAddress)
-      ->capture_default_str();
-  app.add_option("--name", flags->name, "Node id to ask for; by default the scheduler picks one");
-  app.add_flag("--reflection", flags->reflection, "Offer gRPC reflection");
-  app.add_option("--log-format", flags->log_format, "Format of log lines")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
-  app.add_option("--log-file", flags->log_file, "Append log lines here instead of standard error");
-  app.add_option("--port-file", flags->port_file, "Write host:port here once the daemon listens");
-  app.add_option("--tls-dir", flags->tls_dir,
+void AddDaemonFlags(Program& program, const std::string& name, DaemonFlags* flags) {
+  program.AddOption("--listen", flags->listen, "host:port to listen on; port 0 picks a free one")
+      .Check(CheckListenAddress)
+      .ShowDefault();
+  program.AddOption("--name", flags->name,
+                    "Node id to ask for; by default the scheduler picks one");
+  program.AddFlag("--reflection", flags->reflection, "Offer gRPC reflection");
+  program.AddOption("--log-format", flags->log_format, "Format of log lines")
+      .OneOf({"text", "json"})
+      .ShowDefault();
+  program.AddOption("--log-file", flags->log_file,
+                    "Append log lines here instead of standard error");
+  program.AddOption("--port-file", flags->port_file,
+                    "Write host:port here once the daemon listens");
+  program
+      .AddOption("--tls-dir", flags->tls_dir,
                  "Folder of ca.pem, cert.pem and key.pem (`capstan cert node` makes them): all "
                  "connections are encrypted, and both ends are authenticated")
-      ->envname("CAPSTAN_TLS_DIR");
-  app.add_flag("--insecure", flags->insecure,
-               "Listen beyond this machine without --tls-dir: whoever reaches the port may do "
-               "everything");
-  app.add_option("--allow-path", flags->allow_path,
+      .FromEnvironment("CAPSTAN_TLS_DIR");
+  program.AddFlag("--insecure", flags->insecure,
+                  "Listen beyond this machine without --tls-dir: whoever reaches the port may do "
+                  "everything");
+  program
+      .AddOption("--allow-path", flags->allow_path,
                  "Folder below which jobs may name files, or USER=FOLDER for the jobs of one "
                  "user; {user} in FOLDER stands for the user's name. May be repeated, or hold "
                  "several between commas. Jobs may name no other files")
-      ->type_name("[USER=]FOLDER")
-      ->envname("CAPSTAN_ALLOW_PATH")
-      ->check(CheckAllowPath)
-      ->allow_extra_args(false);
-  AddAuditFlags(app, flags);
-  app.set_config("--config", "", "Read flags from this file: lines of `flag = value`");
-  app.config_formatter(std::make_shared<EnvironmentFirst>(&app));
-  app.allow_config_extras(CLI::config_extras_mode::error);
-  app.set_version_flag("--version", absl::StrCat(program, " ", kVersion));
+      .ValueName("[USER=]FOLDER")
+      .FromEnvironment("CAPSTAN_ALLOW_PATH")
+      .Check(CheckAllowPath)
+      .OneValueEach();
+  AddAuditFlags(program, flags);
+  program.AddConfigFile();
+  program.AddVersion(absl::StrCat(name, " ", kVersion));
 }
 
-void AddSchedulerFlag(CLI::App& app, std::string* scheduler) {
-  app.add_option("--scheduler", *scheduler, "host:port of the scheduler")
-      ->envname("CAPSTAN_SCHEDULER")
-      ->check(CheckPeerAddress)
-      ->required();
+void AddSchedulerFlag(Command program, std::string* scheduler) {
+  program.AddOption("--scheduler", *scheduler, "host:port of the scheduler")
+      .FromEnvironment("CAPSTAN_SCHEDULER")
+      .Check(CheckPeerAddress)
+      .Required();
 }
 
-void AddAdvertiseFlag(CLI::App& app, DaemonFlags* flags) {
-  app.add_option("--advertise", flags->advertise,
+void AddAdvertiseFlag(Command program, DaemonFlags* flags) {
+  program
+      .AddOption("--advertise", flags->advertise,
                  "HOST[:PORT] at which peers reach this daemon, if not where it listens")
-      ->check(CheckAdvertised);
+      .Check(CheckAdvertised);
 }
 
 std::string PeerAddress(const DaemonFlags& flags, const std::string& listening) {
@@ -176,15 +143,6 @@ std::string PeerAddress(const DaemonFlags& flags, const std::string& listening) 
   HostPort address = ParseAdvertised(flags.advertise).value();
   if (address.port == 0) address.port = listener.port;
   return FormatHostPort(address);
-}
-
-std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* argv) {
-  try {
-    app.parse(argc, argv);
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {  // CLI11 reports everything this way, also --help.
-    return app.exit(error) == 0 ? 0 : kExitUsage;
-  }
 }
 
 absl::StatusOr<std::unique_ptr<Credentials>> OpenCredentials(const DaemonFlags& flags,

@@ -1,10 +1,10 @@
 // What every daemon's main shares: flags, the port file, logging, and the wait for the end.
 //
 //   BlockSignals();                                     // first thing in main
-//   CLI::App app("capstan-server: holds parameter shards");
+//   Program program("capstan-server: holds parameter shards");
 //   DaemonFlags flags;
-//   AddDaemonFlags(app, "capstan-server", &flags);
-//   if (const auto exit_code = ParseCommandLine(app, argc, argv)) return *exit_code;
+//   AddDaemonFlags(program, "capstan-server", &flags);
+//   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
 //   InitDaemonLogging(flags, "server");
 //   ...start, WritePortFile(flags.port_file, advertised address)...
 //   AwaitShutdown(flags);
@@ -13,7 +13,6 @@
 #ifndef CAPSTAN_COMMON_NET_DAEMON_H_
 #define CAPSTAN_COMMON_NET_DAEMON_H_
 
-#include <CLI/App.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/command_line/command.h"
 #include "common/net/credentials.h"
 #include "common/security/audit_log.h"
 #include "common/security/identity.h"
@@ -48,17 +48,13 @@ struct DaemonFlags {
 
 // Adds the flags above, --config=FILE (TOML or INI, `flag = value` lines; an unknown key is an
 // error) and --version. `flags` must outlive the parsing and holds the defaults.
-void AddDaemonFlags(CLI::App& app, const std::string& program, DaemonFlags* flags);
+void AddDaemonFlags(Program& program, const std::string& name, DaemonFlags* flags);
 
 // Adds --scheduler=HOST:PORT (environment: CAPSTAN_SCHEDULER), required.
-void AddSchedulerFlag(CLI::App& app, std::string* scheduler);
-
-// Parses with the precedence flag > environment > --config file > default. Returns nothing to go
-// on, or the exit code to end with: 0 after --help or --version, 2 after printing a usage error.
-std::optional<int> ParseCommandLine(CLI::App& app, int argc, const char* const* argv);
+void AddSchedulerFlag(Command program, std::string* scheduler);
 
 // Adds --advertise=HOST[:PORT], for daemons that peers call.
-void AddAdvertiseFlag(CLI::App& app, DaemonFlags* flags);
+void AddAdvertiseFlag(Command program, DaemonFlags* flags);
 
 // Where peers reach a daemon that listens on `listening` (host:port): what --advertise says, with
 // the port listened on if it names none; else AdvertisedAddress with this machine's name.

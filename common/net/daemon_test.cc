@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/command_line/command.h"
 #include "common/net/host_port.h"
 #include "common/testing/status_matchers.h"
 
@@ -34,11 +35,11 @@ struct Parsed {
 // Parses as a daemon does that needs a scheduler.
 Parsed Parse(std::vector<const char*> arguments) {
   Parsed parsed;
-  CLI::App app("a test daemon");
-  AddDaemonFlags(app, "capstan-test", &parsed.flags);
-  AddSchedulerFlag(app, &parsed.scheduler);
+  Program program("a test daemon");
+  AddDaemonFlags(program, "capstan-test", &parsed.flags);
+  AddSchedulerFlag(program, &parsed.scheduler);
   arguments.insert(arguments.begin(), "capstan-test");
-  parsed.exit_code = ParseCommandLine(app, static_cast<int>(arguments.size()), arguments.data());
+  parsed.exit_code = program.Parse(static_cast<int>(arguments.size()), arguments.data());
   return parsed;
 }
 
@@ -146,10 +147,10 @@ TEST_CASE("Daemon flags: an advertised address that cannot be is refused", "[dae
   for (const char* text : {"--advertise=host:99999", "--advertise=:7071", "--advertise="}) {
     CAPTURE(text);
     DaemonFlags flags;
-    CLI::App app("a test daemon");
-    AddAdvertiseFlag(app, &flags);
+    Program program("a test daemon");
+    AddAdvertiseFlag(program, &flags);
     const char* const arguments[] = {"capstan-test", text};
-    CHECK(ParseCommandLine(app, 2, arguments) == 2);
+    CHECK(program.Parse(2, arguments) == 2);
   }
 }
 

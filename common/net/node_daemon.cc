@@ -38,10 +38,10 @@ NodeFlags Named(NodeFlags flags, const Credentials* credentials) {
 
 }  // namespace
 
-void AddNodeFlags(CLI::App& app, const std::string& program, NodeFlags* flags) {
-  AddDaemonFlags(app, program, &flags->daemon);
-  AddSchedulerFlag(app, &flags->scheduler);
-  AddAdvertiseFlag(app, &flags->daemon);
+void AddNodeFlags(Program& program, const std::string& name, NodeFlags* flags) {
+  AddDaemonFlags(program, name, &flags->daemon);
+  AddSchedulerFlag(program, &flags->scheduler);
+  AddAdvertiseFlag(program, &flags->daemon);
 }
 
 NodeDaemon::NodeDaemon(NodeFlags flags, std::unique_ptr<AuditLog> audit,

@@ -13,7 +13,6 @@
 #ifndef CAPSTAN_COMMON_NET_NODE_DAEMON_H_
 #define CAPSTAN_COMMON_NET_NODE_DAEMON_H_
 
-#include <CLI/App.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/command_line/command.h"
 #include "common/net/credentials.h"
 #include "common/net/daemon.h"
 #include "common/net/grpc_server.h"
@@ -42,7 +42,7 @@ struct NodeFlags {
 };
 
 // Adds the flags of every daemon, --scheduler and --advertise.
-void AddNodeFlags(CLI::App& app, const std::string& program, NodeFlags* flags);
+void AddNodeFlags(Program& program, const std::string& name, NodeFlags* flags);
 
 class NodeDaemon {
  public:

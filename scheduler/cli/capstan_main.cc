@@ -1,15 +1,13 @@
 // capstan: the command line. commands.h lists its groups of commands, which have their own files.
 #include <signal.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <iostream>
+#include <optional>
 #include <sstream>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/net/credentials.h"
 #include "common/process/version.h"
 #include "common/storage/private_files.h"
@@ -22,17 +20,17 @@
 namespace capstan::cli {
 namespace {
 
-void AddCommands(CLI::App& app, CommandLine& line) {
-  app.require_subcommand(1);
+void AddCommands(Command program, CommandLine& line) {
+  program.RequireCommand();
   for (const CommandGroup& group : kCommandGroups) {
     const std::string name = group.name;
-    CLI::App& parent = name.empty() ? app : *AddGroup(app, name, group.description);
+    const Command parent = name.empty() ? program : AddGroup(program, name, group.description);
     for (AddFunction* const add : group.add) {
       if (add != nullptr) add(parent, line);
     }
   }
   // The footer comes last, because later commands would inherit it.
-  app.footer(
+  program.SetFooter(
       "Examples:\n"
       "  capstan cluster up                  # a cluster on this machine\n"
       "  capstan job submit job.textproto    # train, and follow the job\n"
@@ -43,23 +41,20 @@ void AddCommands(CLI::App& app, CommandLine& line) {
 }
 
 int RunCommand(int argc, char** argv) {
-  CLI::App app("capstan: trains models on a cluster of parameter servers and workers", "capstan");
+  Program program("capstan: trains models on a cluster of parameter servers and workers",
+                  "capstan");
   CommandLine line;
-  AddCommands(app, line);
-  app.set_version_flag("--version", absl::StrCat("capstan ", kVersion));
-  const std::string unknown = UnknownCommand(app, {argv + 1, argv + argc});
+  AddCommands(program, line);
+  program.AddVersion(absl::StrCat("capstan ", kVersion));
+  const std::string unknown = UnknownCommand(program, {argv + 1, argv + argc});
   if (!unknown.empty()) {
     Note(unknown);
     return kExitUsage;
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // CLI11 reports errors and --help only this way.
-    std::ostringstream help;
-    const int code = app.exit(error, help, std::cerr);
-    Print(help.str());
-    return code == 0 ? kExitDone : kExitUsage;
-  }
+  std::ostringstream help;
+  const std::optional<int> exit_code = program.Parse(argc, argv, help);
+  Print(help.str());
+  if (exit_code.has_value()) return *exit_code == 0 ? kExitDone : kExitUsage;
   return line.run();
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/command_line/command.h"
 #include "common/net/credentials.h"
 #include "common/status/status_macros.h"
 #include "common/time/duration_text.h"
@@ -284,45 +285,44 @@ int Down(const Settings& settings, const ClusterArguments& arguments) {
 
 using Arguments = std::shared_ptr<ClusterArguments>;
 
-void AddDirectory(CLI::App* command, const Arguments& arguments) {
+void AddDirectory(Command command, const Arguments& arguments) {
   command
-      ->add_option("--dir", arguments->directory,
-                   "Folder of the cluster; default $XDG_RUNTIME_DIR/capstan or ~/.capstan/local")
-      ->type_name("FOLDER");
+      .AddOption("--dir", arguments->directory,
+                 "Folder of the cluster; default $XDG_RUNTIME_DIR/capstan or ~/.capstan/local")
+      .ValueName("FOLDER");
 }
 
-void AddSize(CLI::App* command, const Arguments& arguments) {
-  command->add_option("--servers", arguments->servers, "Servers")
-      ->check(CLI::Range(1, kNodesMax))
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--workers", arguments->workers, "Workers")
-      ->check(CLI::Range(1, kNodesMax))
-      ->type_name("N")
-      ->capture_default_str();
+void AddSize(Command command, const Arguments& arguments) {
+  command.AddOption("--servers", arguments->servers, "Servers")
+      .Between(1, kNodesMax)
+      .ValueName("N")
+      .ShowDefault();
+  command.AddOption("--workers", arguments->workers, "Workers")
+      .Between(1, kNodesMax)
+      .ValueName("N")
+      .ShowDefault();
   command
-      ->add_option("--allow-path", arguments->allow_path,
-                   "Folder below which jobs may name files, beside the cluster's own, the working "
-                   "and the home folder, that of a job file to run, /data, /usr/share/datasets "
-                   "and that of temporary files; may be repeated")
-      ->type_name("FOLDER")
-      ->envname("CAPSTAN_ALLOW_PATH")
-      ->allow_extra_args(false);
+      .AddOption("--allow-path", arguments->allow_path,
+                 "Folder below which jobs may name files, beside the cluster's own, the working "
+                 "and the home folder, that of a job file to run, /data, /usr/share/datasets "
+                 "and that of temporary files; may be repeated")
+      .ValueName("FOLDER")
+      .FromEnvironment("CAPSTAN_ALLOW_PATH")
+      .OneValueEach();
   command
-      ->add_option("--rule-plugin", arguments->rule_plugins,
-                   "Shared library with update rules for the servers (capstan_rule.h), which jobs "
-                   "may then name; may be repeated")
-      ->type_name("FILE")
-      ->allow_extra_args(false);
+      .AddOption("--rule-plugin", arguments->rule_plugins,
+                 "Shared library with update rules for the servers (capstan_rule.h), which jobs "
+                 "may then name; may be repeated")
+      .ValueName("FILE")
+      .OneValueEach();
 }
 
 using ClusterFunction = int (*)(const Settings& settings, const ClusterArguments& arguments);
 
-CLI::App* AddClusterCommand(CLI::App& cluster, const std::string& name,
-                            const std::string& description, const std::string& examples,
-                            CommandLine& line, const Arguments& arguments,
-                            ClusterFunction function) {
-  CLI::App* command = AddCommand(
+Command AddClusterCommand(Command cluster, const std::string& name, const std::string& description,
+                          const std::string& examples, CommandLine& line,
+                          const Arguments& arguments, ClusterFunction function) {
+  Command command = AddCommand(
       cluster, name, description, examples, line,
       [arguments, function](const Settings& settings) { return function(settings, *arguments); },
       Concerns::kThisMachine);
@@ -332,18 +332,18 @@ CLI::App* AddClusterCommand(CLI::App& cluster, const std::string& name,
 
 }  // namespace
 
-void AddClusterCommands(CLI::App& cluster, CommandLine& line) {
+void AddClusterCommands(Command cluster, CommandLine& line) {
   // All commands share these arguments, because only one command runs.
   const auto arguments = std::make_shared<ClusterArguments>();
-  CLI::App* up = AddClusterCommand(
+  Command up = AddClusterCommand(
       cluster, "up", "Start a scheduler, servers and workers on this machine, on free ports",
       "  capstan cluster up\n  capstan cluster up --servers 2 --workers 4 --dir /tmp/run\n"
       "  capstan cluster up --foreground   # Ctrl-C takes it down",
       line, arguments, Up);
   AddSize(up, arguments);
-  up->add_flag("--foreground", arguments->foreground, "Stay, and take the cluster down at the end");
+  up.AddFlag("--foreground", arguments->foreground, "Stay, and take the cluster down at the end");
 
-  CLI::App* run = AddClusterCommand(
+  Command run = AddClusterCommand(
       cluster, "run", "Start a cluster, run one job on it to its end, and take it down",
       "  capstan cluster run job.textproto --dir run --workers 2\n"
       "  capstan cluster run job.textproto --dir run --set training.epochs=3\n"
@@ -353,9 +353,9 @@ void AddClusterCommands(CLI::App& cluster, CommandLine& line) {
       line, arguments, Run);
   AddSize(run, arguments);
   AddJobSource(run, &arguments->job);
-  run->add_flag("--logs", arguments->logs, "Also print what the tasks write: \"[rank N] ...\"");
-  run->add_flag("--replace", arguments->replace_model,
-                "Where the output folder holds a model already: replace it at the job's end");
+  run.AddFlag("--logs", arguments->logs, "Also print what the tasks write: \"[rank N] ...\"");
+  run.AddFlag("--replace", arguments->replace_model,
+              "Where the output folder holds a model already: replace it at the job's end");
 
   AddClusterCommand(
       cluster, "status", "The processes of a local cluster; exit code 1 if one is gone",

@@ -7,34 +7,34 @@
 
 namespace capstan::cli {
 
-CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string& description) {
-  CLI::App* group = parent.add_subcommand(name, description);
-  group->require_subcommand(1);
+Command AddGroup(Command parent, const std::string& name, const std::string& description) {
+  Command group = parent.AddCommand(name, description);
+  group.RequireCommand();
   return group;
 }
 
-CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string& description,
-                     const std::string& examples, CommandLine& line, CommandFunction run,
-                     Concerns concerns) {
-  CLI::App* command = group.add_subcommand(name, description);
-  command->footer(absl::StrCat("Examples:\n", examples));
+Command AddCommand(Command group, const std::string& name, const std::string& description,
+                   const std::string& examples, CommandLine& line, CommandFunction run,
+                   Concerns concerns) {
+  Command command = group.AddCommand(name, description);
+  command.SetFooter(absl::StrCat("Examples:\n", examples));
   if (concerns == Concerns::kScheduler) {
     command
-        ->add_option("--scheduler", line.flags.scheduler,
-                     "Address of the scheduler; else CAPSTAN_SCHEDULER, the configuration file, "
-                     "the running local cluster (see `capstan config show`)")
-        ->type_name("HOST:PORT");
+        .AddOption("--scheduler", line.flags.scheduler,
+                   "Address of the scheduler; else CAPSTAN_SCHEDULER, the configuration file, "
+                   "the running local cluster (see `capstan config show`)")
+        .ValueName("HOST:PORT");
     command
-        ->add_option("--tls-dir", line.flags.tls_dir,
-                     "Folder of ca.pem, cert.pem and key.pem (`capstan cert user` makes it); else "
-                     "CAPSTAN_TLS_DIR, the configuration file")
-        ->type_name("FOLDER");
+        .AddOption("--tls-dir", line.flags.tls_dir,
+                   "Folder of ca.pem, cert.pem and key.pem (`capstan cert user` makes it); else "
+                   "CAPSTAN_TLS_DIR, the configuration file")
+        .ValueName("FOLDER");
   }
   command
-      ->add_option("-o,--output", line.flags.output,
-                   "Form of the output: table, wide (more columns, in lists of jobs) or json")
-      ->type_name("FORM");
-  command->callback([&line, run = std::move(run), concerns] {
+      .AddOption("-o,--output", line.flags.output,
+                 "Form of the output: table, wide (more columns, in lists of jobs) or json")
+      .ValueName("FORM");
+  command.OnNamed([&line, run = std::move(run), concerns] {
     line.run = [&line, run, concerns] {
       auto settings = ResolveSettings(line.flags, Environment::OfProcess());
       if (!settings.ok()) return Fail(settings.status());

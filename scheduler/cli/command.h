@@ -6,10 +6,10 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_COMMAND_H_
 #define CAPSTAN_SCHEDULER_CLI_COMMAND_H_
 
-#include <CLI/App.hpp>
 #include <functional>
 #include <string>
 
+#include "common/command_line/command.h"
 #include "scheduler/cli/settings.h"
 
 namespace capstan::cli {
@@ -23,16 +23,16 @@ struct CommandLine {
 using CommandFunction = std::function<int(const Settings& settings)>;
 
 // Adds a group of commands, such as `job`.
-CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string& description);
+Command AddGroup(Command parent, const std::string& name, const std::string& description);
 
 // kThisMachine: the command calls no scheduler, and has no option --scheduler.
 enum class Concerns { kScheduler, kThisMachine };
 
 // Adds a command with --scheduler, --output and --help; `examples` is shown below the
 // help. `line` outlives parsing.
-CLI::App* AddCommand(CLI::App& group, const std::string& name, const std::string& description,
-                     const std::string& examples, CommandLine& line, CommandFunction run,
-                     Concerns concerns = Concerns::kScheduler);
+Command AddCommand(Command group, const std::string& name, const std::string& description,
+                   const std::string& examples, CommandLine& line, CommandFunction run,
+                   Concerns concerns = Concerns::kScheduler);
 
 }  // namespace capstan::cli
 

@@ -18,21 +18,13 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"create", "save"},   {"load", "restore"}, {"remove", "delete"}, {"annotate", "label"},
     {"note", "label"}};
 
-std::vector<std::string> NamesIn(const CLI::App& group) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : group.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  return names;
-}
-
 bool Has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // Returns the command of `group` that the user probably meant by `name`; empty if none is similar.
-std::string Meant(const CLI::App& group, const std::string& name) {
-  const std::vector<std::string> names = NamesIn(group);
+std::string Meant(Command group, const std::string& name) {
+  const std::vector<std::string> names = group.CommandNames();
   std::string nearest = Nearest(name, names);
   if (!nearest.empty()) return nearest;
   for (const auto& [word, here] : kSynonyms) {
@@ -43,31 +35,31 @@ std::string Meant(const CLI::App& group, const std::string& name) {
 
 }  // namespace
 
-std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
-  const CLI::App* group = &app;
+std::string UnknownCommand(Command program, const std::vector<std::string>& arguments) {
+  Command group = program;
   std::string path;  // The groups so far, each followed by a blank, as in "job ".
   for (const std::string& argument : arguments) {
-    const std::vector<std::string> names = NamesIn(*group);
+    const std::vector<std::string> names = group.CommandNames();
     if (names.empty() || argument.empty() || argument[0] == '-') return "";
     if (Has(names, argument)) {
-      group = group->get_subcommand(argument);
+      group = group.Find(argument);
       absl::StrAppend(&path, argument, " ");
       continue;
     }
     std::vector<std::string> meant;
-    if (const std::string near = Meant(*group, argument); !near.empty()) {
+    if (const std::string near = Meant(group, argument); !near.empty()) {
       meant.push_back(absl::StrCat(path, near));
     } else {
       // The user may have left out the command's group.
       for (const std::string& name : names) {
-        const std::string inner = Meant(*group->get_subcommand(name), argument);
+        const std::string inner = Meant(group.Find(name), argument);
         if (!inner.empty()) meant.push_back(absl::StrCat(path, name, " ", inner));
       }
     }
     const std::string hint =
         meant.empty() ? ""
                       : absl::StrCat("did you mean \"", absl::StrJoin(meant, "\" or \""), "\"? ");
-    return absl::StrCat("there is no command \"", path, argument, "\"; ", hint, group->get_name(),
+    return absl::StrCat("there is no command \"", path, argument, "\"; ", hint, group.Name(),
                         " has ", absl::StrJoin(names, ", "));
   }
   return "";

@@ -4,16 +4,17 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_COMMAND_NAMES_H_
 #define CAPSTAN_SCHEDULER_CLI_COMMAND_NAMES_H_
 
-#include <CLI/App.hpp>
 #include <string>
 #include <vector>
+
+#include "common/command_line/command.h"
 
 namespace capstan::cli {
 
 // `arguments` are the arguments behind the program's name. If they name a command that `app` does
 // not have, returns "there is no command \"job ls\"; did you mean \"job list\"? job has list, ...".
 // Otherwise returns an empty text, even if an argument is wrong in another way.
-std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments);
+std::string UnknownCommand(Command program, const std::vector<std::string>& arguments);
 
 }  // namespace capstan::cli
 

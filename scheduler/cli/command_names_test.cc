@@ -1,21 +1,21 @@
 #include "scheduler/cli/command_names.h"
 
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <catch2/catch.hpp>
+
+#include "common/command_line/command.h"
 
 namespace capstan::cli {
 namespace {
 
 TEST_CASE("Command names: an unknown one is named, with what was meant (issue 21)", "[cli]") {
-  CLI::App app("", "capstan");
-  CLI::App* job = app.add_subcommand("job");
-  for (const char* name : {"submit", "list", "describe", "stop"}) job->add_subcommand(name);
-  CLI::App* node = app.add_subcommand("node");
-  node->add_subcommand("list");
-  app.add_subcommand("version");
-  const auto says = [&app](const std::vector<std::string>& arguments) {
-    return UnknownCommand(app, arguments);
+  Program program("", "capstan");
+  const Command job = program.AddCommand("job", "");
+  for (const char* name : {"submit", "list", "describe", "stop"}) job.AddCommand(name, "");
+  const Command node = program.AddCommand("node", "");
+  node.AddCommand("list", "");
+  program.AddCommand("version", "");
+  const auto says = [&program](const std::vector<std::string>& arguments) {
+    return UnknownCommand(program, arguments);
   };
   CHECK(says({"jobs", "list"}) ==
         "there is no command \"jobs\"; did you mean \"job\"? capstan has job, node, version");

@@ -4,14 +4,13 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_COMMANDS_H_
 #define CAPSTAN_SCHEDULER_CLI_COMMANDS_H_
 
-#include <CLI/App.hpp>
-
+#include "common/command_line/command.h"
 #include "scheduler/cli/command.h"
 
 namespace capstan::cli {
 
 // Adds the commands of one file to their group by AddCommand(). `line` outlives parsing.
-using AddFunction = void(CLI::App& group, CommandLine& line);
+using AddFunction = void(Command group, CommandLine& line);
 
 AddFunction AddCertCommands;
 AddFunction AddCheckpointCommands;

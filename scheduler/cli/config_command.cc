@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/process/version.h"
 #include "proto/parameter_server.pb.h"
 #include "scheduler/cli/commands.h"
@@ -47,14 +48,14 @@ int ShowVersion(const Settings& settings) {
 
 }  // namespace
 
-void AddConfigCommands(CLI::App& config, CommandLine& line) {
+void AddConfigCommands(Command config, CommandLine& line) {
   AddCommand(config, "show", "Each setting with its value and where it comes from",
              "  capstan config show\n  CAPSTAN_SCHEDULER=host:7070 capstan config show", line,
              Show);
 }
 
-void AddVersionCommand(CLI::App& app, CommandLine& line) {
-  AddCommand(app, "version", "The version of this program and of the protocol it speaks",
+void AddVersionCommand(Command program, CommandLine& line) {
+  AddCommand(program, "version", "The version of this program and of the protocol it speaks",
              "  capstan version\n  capstan version -o json", line, ShowVersion,
              Concerns::kThisMachine);
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/command_line/command.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
@@ -143,9 +144,9 @@ int Export(const Settings& settings, const ExportArguments& arguments) {
   return FollowToEnd(scheduler, arguments.job, settings.format(), AfterSignal::kGoesOn);
 }
 
-void AddExport(CLI::App& job, CommandLine& line) {
+void AddExport(Command job, CommandLine& line) {
   auto arguments = std::make_shared<ExportArguments>();
-  CLI::App* command = AddCommand(
+  Command command = AddCommand(
       job, "export", "Write the model of a job whose own folder could not take it",
       "  capstan job export lenet-1 --to=/mnt/models/lenet\n"
       "  capstan job export lenet-1                  # the same folder again\n"
@@ -154,20 +155,20 @@ void AddExport(CLI::App& job, CommandLine& line) {
       "it for an hour, and `capstan job describe` says so. Other jobs: capstan table export.\n"
       "Exit code: 0 the job succeeded, 1 the model cannot be written there either.",
       line, [arguments](const Settings& settings) { return Export(settings, *arguments); });
-  command->add_option("JOB", arguments->job, "Id of the job, as `capstan job list` shows it")
-      ->required();
+  command.AddOption("JOB", arguments->job, "Id of the job, as `capstan job list` shows it")
+      .Required();
   command
-      ->add_option("--to", arguments->folder,
-                   "Absolute path on the scheduler's host; by default where the model was to be")
-      ->type_name("FOLDER");
-  command->add_flag("--replace", arguments->replace_model,
-                    "Where the folder holds a model already: replace it");
-  command->add_flag("--no-wait", arguments->no_wait, "Return once the export has begun");
+      .AddOption("--to", arguments->folder,
+                 "Absolute path on the scheduler's host; by default where the model was to be")
+      .ValueName("FOLDER");
+  command.AddFlag("--replace", arguments->replace_model,
+                  "Where the folder holds a model already: replace it");
+  command.AddFlag("--no-wait", arguments->no_wait, "Return once the export has begun");
 }
 
-void AddSubmit(CLI::App& job, CommandLine& line) {
+void AddSubmit(Command job, CommandLine& line) {
   auto arguments = std::make_shared<SubmitArguments>();
-  CLI::App* submit = AddCommand(
+  Command submit = AddCommand(
       job, "submit", "Check a job file, submit it, and follow the job to its end",
       "  capstan job submit job.textproto\n"
       "  capstan job submit job.textproto --set training.epochs=3 --set resources.workers=4\n"
@@ -178,31 +179,31 @@ void AddSubmit(CLI::App& job, CommandLine& line) {
       line, [arguments](const Settings& settings) { return Submit(settings, *arguments); });
   AddJobSource(submit, &arguments->source);
   submit
-      ->add_option("--label", arguments->labels,
-                   "KEY=VALUE, beside those of the job file (KEY-: without that one); may be "
-                   "repeated")
-      ->type_name("LABEL")
-      ->allow_extra_args(false);
-  submit->add_option("--note", arguments->note, "Free text that the job has for people")
-      ->type_name("TEXT");
-  submit->add_flag("--no-wait", arguments->no_wait, "Print the job's id and return");
-  submit->add_flag("--upload-weights", arguments->upload_weights,
-                   "Send the file of training.initial_weights, which the scheduler's host need not "
-                   "have");
-  submit->add_flag("--logs", arguments->logs,
-                   "While following, also print what the tasks write: \"[rank N] ...\"");
-  submit->add_flag("--stop-on-interrupt", arguments->stop_on_interrupt,
-                   "Ctrl-C and SIGTERM stop the job; without this it goes on");
-  submit->add_flag("--replace", arguments->replace_model,
-                   "Where the output folder holds a model already: replace it at the job's end. "
-                   "Without this such a job is refused");
-  submit->add_flag("--skip-data-check", arguments->skip_data_check,
-                   "Do not read the data files here: only the cluster sees them");
+      .AddOption("--label", arguments->labels,
+                 "KEY=VALUE, beside those of the job file (KEY-: without that one); may be "
+                 "repeated")
+      .ValueName("LABEL")
+      .OneValueEach();
+  submit.AddOption("--note", arguments->note, "Free text that the job has for people")
+      .ValueName("TEXT");
+  submit.AddFlag("--no-wait", arguments->no_wait, "Print the job's id and return");
+  submit.AddFlag("--upload-weights", arguments->upload_weights,
+                 "Send the file of training.initial_weights, which the scheduler's host need not "
+                 "have");
+  submit.AddFlag("--logs", arguments->logs,
+                 "While following, also print what the tasks write: \"[rank N] ...\"");
+  submit.AddFlag("--stop-on-interrupt", arguments->stop_on_interrupt,
+                 "Ctrl-C and SIGTERM stop the job; without this it goes on");
+  submit.AddFlag("--replace", arguments->replace_model,
+                 "Where the output folder holds a model already: replace it at the job's end. "
+                 "Without this such a job is refused");
+  submit.AddFlag("--skip-data-check", arguments->skip_data_check,
+                 "Do not read the data files here: only the cluster sees them");
 }
 
-void AddList(CLI::App& job, CommandLine& line) {
+void AddList(Command job, CommandLine& line) {
   auto selection = std::make_shared<JobSelection>();
-  CLI::App* list = AddCommand(
+  Command list = AddCommand(
       job, "list", "The jobs, in the order of submission unless told otherwise",
       "  capstan job list\n"
       "  capstan job list --state running --state pending\n"
@@ -210,40 +211,39 @@ void AddList(CLI::App& job, CommandLine& line) {
       "  capstan job list --name lenet --sort ended --last 10 -o json\n"
       "-o wide adds when each was submitted and ended, its output folder, labels and note.",
       line, [selection](const Settings& settings) { return List(settings, *selection); });
-  list->add_option("--state", selection->states,
-                   "Only jobs in this state: pending, running, succeeded, stopped or failed; may "
-                   "be repeated")
-      ->type_name("STATE")
-      ->allow_extra_args(false);
-  list->add_option("--name", selection->name, "Only jobs whose id contains this")
-      ->type_name("TEXT");
-  list->add_option("--label", selection->labels,
-                   "Only jobs with this label (KEY, or KEY=VALUE); may be repeated")
-      ->type_name("LABEL")
-      ->allow_extra_args(false);
-  list->add_option("--sort", selection->sort,
-                   "submitted, ended (those that go on come last), name or state")
-      ->type_name("ORDER")
-      ->capture_default_str();
-  list->add_option("--last", selection->last, "Only so many, the last of that order; 0: all")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+  list.AddOption("--state", selection->states,
+                 "Only jobs in this state: pending, running, succeeded, stopped or failed; may "
+                 "be repeated")
+      .ValueName("STATE")
+      .OneValueEach();
+  list.AddOption("--name", selection->name, "Only jobs whose id contains this").ValueName("TEXT");
+  list.AddOption("--label", selection->labels,
+                 "Only jobs with this label (KEY, or KEY=VALUE); may be repeated")
+      .ValueName("LABEL")
+      .OneValueEach();
+  list.AddOption("--sort", selection->sort,
+                 "submitted, ended (those that go on come last), name or state")
+      .ValueName("ORDER")
+      .ShowDefault();
+  list.AddOption("--last", selection->last, "Only so many, the last of that order; 0: all")
+      .ValueName("N")
+      .NotNegative();
 }
 
 using JobFunction = int (*)(const Settings& settings, const std::string& job_id);
 
-void AddJobCommand(CLI::App& job, const std::string& name, const std::string& description,
+void AddJobCommand(Command job, const std::string& name, const std::string& description,
                    const std::string& examples, CommandLine& line, JobFunction function) {
   auto job_id = std::make_shared<std::string>();
   AddCommand(job, name, description, examples, line,
              [job_id, function](const Settings& settings) { return function(settings, *job_id); })
-      ->add_option("JOB", *job_id, "Id of the job, as `capstan job list` shows it")
-      ->required();
+      .AddOption("JOB", *job_id, "Id of the job, as `capstan job list` shows it")
+      .Required();
 }
 
 }  // namespace
 
-void AddJobCommands(CLI::App& job, CommandLine& line) {
+void AddJobCommands(Command job, CommandLine& line) {
   AddSubmit(job, line);
   AddList(job, line);
   AddJobCommand(

@@ -1,6 +1,7 @@
 #include "scheduler/cli/job_records_command.h"
 
 #include <memory>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -34,8 +35,7 @@ int Delete(const Settings& settings, const std::vector<std::string>& jobs) {
 struct LabelArguments {
   std::string job;
   std::vector<std::string> labels;
-  std::string note;
-  bool has_note = false;
+  std::optional<std::string> note;  // Not given: stays as it is.
 };
 
 int Label(const Settings& settings, const LabelArguments& arguments) {
@@ -44,7 +44,7 @@ int Label(const Settings& settings, const LabelArguments& arguments) {
   if (const absl::Status status = AddLabels(arguments.labels, request); !status.ok()) {
     return Fail(status);
   }
-  if (arguments.has_note) request.set_note(arguments.note);
+  if (arguments.note.has_value()) request.set_note(*arguments.note);
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto annotated = scheduler.Ask(&v1::Scheduler::Stub::AnnotateJob, request);
   if (!annotated.ok()) return Fail(annotated.status());
@@ -62,7 +62,7 @@ int Label(const Settings& settings, const LabelArguments& arguments) {
   return kExitDone;
 }
 
-void AddDelete(CLI::App& job, CommandLine& line) {
+void AddDelete(Command job, CommandLine& line) {
   auto jobs = std::make_shared<std::vector<std::string>>();
   AddCommand(job, "delete", "Forget jobs that have ended; their files stay",
              "  capstan job delete lenet-1\n"
@@ -70,13 +70,13 @@ void AddDelete(CLI::App& job, CommandLine& line) {
              "The scheduler forgets the oldest ended jobs by itself: capstan-scheduler\n"
              "--keep-jobs and --keep-jobs-for. A job that has not ended is refused.",
              line, [jobs](const Settings& settings) { return Delete(settings, *jobs); })
-      ->add_option("JOB", *jobs, "Ids of jobs, as `capstan job list` shows them")
-      ->required();
+      .AddOption("JOB", *jobs, "Ids of jobs, as `capstan job list` shows them")
+      .Required();
 }
 
-void AddLabel(CLI::App& job, CommandLine& line) {
+void AddLabel(Command job, CommandLine& line) {
   auto arguments = std::make_shared<LabelArguments>();
-  CLI::App* command = AddCommand(
+  Command command = AddCommand(
       job, "label", "Change the labels and the note of a job, in whatever state",
       "  capstan job label lenet-1 team=ads best=yes\n"
       "  capstan job label lenet-1 best-                 # removes that label\n"
@@ -85,18 +85,10 @@ void AddLabel(CLI::App& job, CommandLine& line) {
       "A job file may have them from the start: labels { key: \"team\" value: \"ads\" } note: "
       "\"...\".",
       line, [arguments](const Settings& settings) { return Label(settings, *arguments); });
-  command->add_option("JOB", arguments->job, "Id of the job, as `capstan job list` shows it")
-      ->required();
-  command->add_option("LABELS", arguments->labels, "KEY=VALUE sets a label, KEY- removes it");
-  command
-      ->add_option_function<std::string>(
-          "--note",
-          [arguments](const std::string& note) {
-            arguments->note = note;
-            arguments->has_note = true;
-          },
-          "Free text; empty: none")
-      ->type_name("TEXT");
+  command.AddOption("JOB", arguments->job, "Id of the job, as `capstan job list` shows it")
+      .Required();
+  command.AddOption("LABELS", arguments->labels, "KEY=VALUE sets a label, KEY- removes it");
+  command.AddOption("--note", arguments->note, "Free text; empty: none").ValueName("TEXT");
 }
 
 }  // namespace
@@ -116,7 +108,7 @@ absl::Status AddLabels(const std::vector<std::string>& labels, v1::AnnotateJobRe
   return absl::OkStatus();
 }
 
-void AddJobRecordsCommands(CLI::App& job, CommandLine& line) {
+void AddJobRecordsCommands(Command job, CommandLine& line) {
   AddDelete(job, line);
   AddLabel(job, line);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/command_line/command.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/cli/command.h"
 
@@ -17,7 +18,7 @@ namespace capstan::cli {
 // Errors: kInvalidArgument  a label has neither form; names it. `request` has the earlier labels.
 absl::Status AddLabels(const std::vector<std::string>& labels, v1::AnnotateJobRequest& request);
 
-void AddJobRecordsCommands(CLI::App& job, CommandLine& line);
+void AddJobRecordsCommands(Command job, CommandLine& line);
 
 }  // namespace capstan::cli
 

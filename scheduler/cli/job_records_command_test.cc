@@ -1,7 +1,5 @@
 #include "scheduler/cli/job_records_command.h"
 
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <catch2/catch.hpp>
 
 #include "common/testing/status_matchers.h"

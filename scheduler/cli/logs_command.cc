@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
@@ -68,9 +69,9 @@ int Logs(const Settings& settings, const LogArguments& arguments) {
 
 }  // namespace
 
-void AddLogsCommand(CLI::App& job, CommandLine& line) {
+void AddLogsCommand(Command job, CommandLine& line) {
   auto arguments = std::make_shared<LogArguments>();
-  CLI::App* logs = AddCommand(
+  Command logs = AddCommand(
       job, "logs", "What a job's tasks wrote, and the figures of each epoch",
       "  capstan job logs lenet-1\n"
       "  capstan job logs lenet-1 --rank 0 --follow\n"
@@ -80,11 +81,11 @@ void AddLogsCommand(CLI::App& job, CommandLine& line) {
       "control\n"
       "characters as \\u001b and the like; a file or pipe gets the bytes that the task wrote.",
       line, [arguments](const Settings& settings) { return Logs(settings, *arguments); });
-  logs->add_option("JOB", arguments->job, "Id of the job")->required();
-  logs->add_option("--rank", arguments->rank, "Only this task, from 0")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("RANK");
-  logs->add_flag("-f,--follow", arguments->follow, "Go on until the job ends");
+  logs.AddOption("JOB", arguments->job, "Id of the job").Required();
+  logs.AddOption("--rank", arguments->rank, "Only this task, from 0")
+      .NotNegative()
+      .ValueName("RANK");
+  logs.AddFlag("-f,--follow", arguments->follow, "Go on until the job ends");
 }
 
 }  // namespace capstan::cli

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "scheduler/cli/binaries.h"
 #include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
@@ -34,21 +35,19 @@ int BecomeWorker(const CommandLine& line, const std::string& name,
   return Fail(absl::ErrnoToStatus(errno, *worker));
 }
 
-void Add(CLI::App& app, const char* name, const char* description, CommandLine& line) {
-  CLI::App* command = app.add_subcommand(name, description);
+void Add(Command program, const char* name, const char* description, CommandLine& line) {
   // The worker parses all further arguments.
-  command->set_help_flag();
-  command->prefix_command();
-  command->callback([&line, command, name] {
-    line.run = [&line, command, name] { return BecomeWorker(line, name, command->remaining()); };
-  });
+  program.AddCommand(name, description)
+      .OnNamedWith([&line, name](const std::vector<std::string>& arguments) {
+        line.run = [&line, name, arguments] { return BecomeWorker(line, name, arguments); };
+      });
 }
 
 }  // namespace
 
-void AddPredictionCommands(CLI::App& app, CommandLine& line) {
-  Add(app, "predict", "Predict with an exported model: CSV or JSON lines", line);
-  Add(app, "evaluate", "The figures of an exported model on data", line);
+void AddPredictionCommands(Command program, CommandLine& line) {
+  Add(program, "predict", "Predict with an exported model: CSV or JSON lines", line);
+  Add(program, "evaluate", "The figures of an exported model on data", line);
 }
 
 }  // namespace capstan::cli

@@ -36,16 +36,16 @@ void TellWarnings(const v1::SubmitJobResponse& submitted) {
 
 }  // namespace
 
-void AddJobSource(CLI::App* command, JobSource* source) {
-  command->add_option("FILE", source->file, "Job file: protobuf text format or JSON")->required();
+void AddJobSource(Command command, JobSource* source) {
+  command.AddOption("FILE", source->file, "Job file: protobuf text format or JSON").Required();
   command
-      ->add_option("--base", source->base,
-                   "Another job file, whose fields hold where FILE has none; of a list that both "
-                   "have, FILE's counts")
-      ->type_name("FILE");
-  command->add_option("--set", source->overrides, "Override a field: FIELD=VALUE; may be repeated")
-      ->type_name("FIELD=VALUE")
-      ->allow_extra_args(false);
+      .AddOption("--base", source->base,
+                 "Another job file, whose fields hold where FILE has none; of a list that both "
+                 "have, FILE's counts")
+      .ValueName("FILE");
+  command.AddOption("--set", source->overrides, "Override a field: FIELD=VALUE; may be repeated")
+      .ValueName("FIELD=VALUE")
+      .OneValueEach();
 }
 
 absl::StatusOr<v1::JobSpec> LoadCheckedJob(const JobSource& source, DataCheck data_check) {

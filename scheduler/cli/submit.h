@@ -4,11 +4,11 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_SUBMIT_H_
 #define CAPSTAN_SCHEDULER_CLI_SUBMIT_H_
 
-#include <CLI/App.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/command_line/command.h"
 #include "proto/job.pb.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/follow.h"
@@ -28,7 +28,7 @@ struct JobSource {
 };
 
 // Adds the options that fill in a JobSource; it outlives the parsing.
-void AddJobSource(CLI::App* command, JobSource* source);
+void AddJobSource(Command command, JobSource* source);
 
 // Errors: kInvalidArgument  a line for each mistake, "file:line:column: field: ...".
 //         kNotFound, kPermissionDenied  a job file cannot be read.

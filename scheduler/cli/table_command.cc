@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/command_line/command.h"
 #include "common/row_export/export_rows.h"
 #include "common/row_export/grpc_row_source.h"
 #include "common/security/renewed_capability.h"
@@ -263,7 +264,7 @@ int Export(const Settings& settings, const ExportArguments& arguments) {
 
 }  // namespace
 
-void AddTableCommands(CLI::App& table, CommandLine& line) {
+void AddTableCommands(Command table, CommandLine& line) {
   auto job_id = std::make_shared<std::string>();
   AddCommand(
       table, "list", "The tables that servers hold: shards, memory, versions, pushes",
@@ -273,7 +274,7 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
       "rows "
       "that lie ON DISK.",
       line, [job_id](const Settings& settings) { return List(settings, *job_id); })
-      ->add_option("JOB", *job_id, "Only this job's");
+      .AddOption("JOB", *job_id, "Only this job's");
 
   auto busy = std::make_shared<std::string>();
   AddCommand(table, "traffic",
@@ -285,7 +286,7 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
              "by pulls, USED again\nwithout their keys, or UNKNOWN (dropped; then keys travel "
              "once more).",
              line, [busy](const Settings& settings) { return Traffic(settings, *busy); })
-      ->add_option("JOB", *busy, "Only servers that hold this job");
+      .AddOption("JOB", *busy, "Only servers that hold this job");
 
   AddTableRead(table, line);
 
@@ -294,11 +295,11 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
              "Which server is the primary of each shard, and where replicas are",
              "  capstan table placement lenet-1\n  capstan table placement lenet-1 -o json", line,
              [placed](const Settings& settings) { return Placement(settings, *placed); })
-      ->add_option("JOB", *placed, "Id of the job")
-      ->required();
+      .AddOption("JOB", *placed, "Id of the job")
+      .Required();
 
   auto arguments = std::make_shared<ExportArguments>();
-  CLI::App* command = AddCommand(
+  Command command = AddCommand(
       table, "export", "Write a job's model as safetensors, also while it trains",
       "  capstan table export lenet-1 --directory model\n"
       "  capstan table export ctr-1 -O delta-1 --since model    # rows that changed since then\n"
@@ -311,19 +312,18 @@ void AddTableCommands(CLI::App& table, CommandLine& line) {
       "job is quiet, and exported:\nunder BSP all is of one iteration. This machine must see its "
       "folder; it stays as others do.",
       line, [arguments](const Settings& settings) { return Export(settings, *arguments); });
-  command->add_option("JOB", arguments->job, "Id of the job")->required();
+  command.AddOption("JOB", arguments->job, "Id of the job").Required();
   command
-      ->add_option(
-          "-O,--directory", arguments->directory,
-          "Folder for model.safetensors, rows-*.safetensors and model.json; made if missing")
-      ->required()
-      ->type_name("FOLDER");
+      .AddOption("-O,--directory", arguments->directory,
+                 "Folder for model.safetensors, rows-*.safetensors and model.json; made if missing")
+      .Required()
+      .ValueName("FOLDER");
   command
-      ->add_option("--since", arguments->since,
-                   "Folder of an earlier export of the job: only what changed of its rows")
-      ->type_name("FOLDER")
-      ->excludes(command->add_flag("--consistent", arguments->consistent,
-                                   "All tables at one moment: by way of a new checkpoint"));
+      .AddOption("--since", arguments->since,
+                 "Folder of an earlier export of the job: only what changed of its rows")
+      .ValueName("FOLDER")
+      .Excludes(command.AddFlag("--consistent", arguments->consistent,
+                                "All tables at one moment: by way of a new checkpoint"));
 }
 
 }  // namespace capstan::cli

@@ -12,7 +12,6 @@
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
 #include <openssl/evp.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
@@ -216,15 +216,16 @@ absl::Status CompareAll(const Flags& flags, Report* report) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures push and pull against raw TCP and gRPC with protobuf bytes.");
-  AddReportFlags(app, &flags.report);
-  app.add_option("--server", flags.server, "capstan-server")->required();
-  app.add_option("--baseline", flags.baseline, "baseline_server")->required();
-  app.add_option("--sizes", flags.sizes, "KiB, as 64,1024; up to 262144 (256 MiB)")
-      ->delimiter(',')
-      ->check(CLI::Range(int64_t{1}, int64_t{256} << 10));
-  app.add_flag("--tls", flags.tls, "Encrypted, against plain text and the encryption of one core");
-  CLI11_PARSE(app, argc, argv);
+  Program program("Measures push and pull against raw TCP and gRPC with protobuf bytes.");
+  AddReportFlags(program, &flags.report);
+  program.AddOption("--server", flags.server, "capstan-server").Required();
+  program.AddOption("--baseline", flags.baseline, "baseline_server").Required();
+  program.AddOption("--sizes", flags.sizes, "KiB, as 64,1024; up to 262144 (256 MiB)")
+      .SeparatedBy(',')
+      .Between(int64_t{1}, int64_t{256} << 10);
+  program.AddFlag("--tls", flags.tls,
+                  "Encrypted, against plain text and the encryption of one core");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   Report report(flags.report.json);
   return report.Finish(CompareAll(flags, &report));
 }

@@ -7,7 +7,6 @@
 // of their own on loopback, workers are threads of this one; contestants take turns. GB/s count
 // numbers as fp32, also those that travel as bf16.
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
@@ -100,11 +100,11 @@ absl::Status CompareAll(const Flags& flags, Report* report) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures dense push + pull against a ZeroMQ server that adds into a table.");
-  AddReportFlags(app, &flags.report);
-  app.add_option("--server", flags.server, "capstan-server")->required();
-  app.add_option("--baseline", flags.baseline, "baseline_server")->required();
-  CLI11_PARSE(app, argc, argv);
+  Program program("Measures dense push + pull against a ZeroMQ server that adds into a table.");
+  AddReportFlags(program, &flags.report);
+  program.AddOption("--server", flags.server, "capstan-server").Required();
+  program.AddOption("--baseline", flags.baseline, "baseline_server").Required();
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   Report report(flags.report.json);
   return report.Finish(CompareAll(flags, &report));
 }

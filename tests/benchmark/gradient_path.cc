@@ -7,7 +7,6 @@
 // Bytes are those of the gradient in pinned memory, each counted once. Parts and shards have 2^20
 // elements, as in training. Needs no card: pinned memory is the host's.
 // Exit codes: 0 all went well, 2 something failed.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -20,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/command_line/command.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "common/wire/number_format.h"
@@ -142,13 +142,13 @@ absl::Status CompareAll(const Flags& flags, Report* report) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures a gradient's way from pinned memory to its messages.");
-  AddReportFlags(app, &flags.report);
-  app.add_option("--elements", flags.elements, "Of the gradient")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-  app.add_option("--threads", flags.threads, "Of the contestant that has several")
-      ->check(CLI::Range(2, 64));
-  CLI11_PARSE(app, argc, argv);
+  Program program("Measures a gradient's way from pinned memory to its messages.");
+  AddReportFlags(program, &flags.report);
+  program.AddOption("--elements", flags.elements, "Of the gradient")
+      .Between(int64_t{1}, int64_t{1} << 30);
+  program.AddOption("--threads", flags.threads, "Of the contestant that has several")
+      .Between(2, 64);
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   Report report(flags.report.json);
   return report.Finish(CompareAll(flags, &report));
 }

@@ -6,7 +6,6 @@
 // the triad likewise. Arrays are walked in shards of 4 MiB, as a server does; with two threads each
 // has half of the shards. All arrays together are far larger than a last-level cache.
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -21,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/command_line/command.h"
 #include "common/status/status_macros.h"
 #include "server/optimizer/optimizer.h"
 #include "tests/benchmark/baseline/triad.h"
@@ -165,11 +165,11 @@ absl::Status CompareAll(const Flags& flags, Report* report) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures the server's update rules against the STREAM triad.");
-  AddReportFlags(app, &flags.report);
-  app.add_option("--elements", flags.elements, "Of each of the four arrays; a multiple of 1024")
-      ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 32));
-  CLI11_PARSE(app, argc, argv);
+  Program program("Measures the server's update rules against the STREAM triad.");
+  AddReportFlags(program, &flags.report);
+  program.AddOption("--elements", flags.elements, "Of each of the four arrays; a multiple of 1024")
+      .Between(int64_t{1} << 20, int64_t{1} << 32);
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   flags.elements -= flags.elements % 1024;  // aligned_alloc needs a multiple.
   Report report(flags.report.json);
   return report.Finish(CompareAll(flags, &report));

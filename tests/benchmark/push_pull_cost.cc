@@ -11,7 +11,6 @@
 // Exit codes: 0 all goals are met, 1 one is not, or something failed.
 #include <sys/vfs.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -26,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/command_line/command.h"
 #include "common/planted/planted_bug.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
@@ -312,21 +312,23 @@ absl::StatusOr<bool> CompareAll(const Flags& flags) {
 int Main(int argc, char** argv) {
   Flags flags;
   flags.folder = ScratchFolder::Home();
-  CLI::App app("Measures what exactly-once, replicas and the log cost in push-pull throughput.");
-  app.add_option("--server", flags.server, "capstan-server")->required();
-  app.add_option("--server-without-filter", flags.server_without_filter,
+  Program program("Measures what exactly-once, replicas and the log cost in push-pull throughput.");
+  program.AddOption("--server", flags.server, "capstan-server").Required();
+  program
+      .AddOption("--server-without-filter", flags.server_without_filter,
                  "The same without its duplicate filter")
-      ->required();
-  app.add_option("--server-without-checksums", flags.server_without_checksums,
+      .Required();
+  program
+      .AddOption("--server-without-checksums", flags.server_without_checksums,
                  "The same without checksums of frames")
-      ->required();
-  app.add_option("--rounds", flags.rounds, "Rounds, at least 5")->check(CLI::Range(5, 1000));
-  app.add_option("--seconds", flags.seconds, "Of one turn")->check(CLI::Range(0.05, 60.0));
-  app.add_option("--folder", flags.folder, "On the disk that the logs are written to");
-  app.add_option("--only", flags.only,
-                 "filter-small, filter-large, checksums-small, checksums-large, large-asp, "
-                 "large-bsp, tensors-asp or tensors-bsp");
-  CLI11_PARSE(app, argc, argv);
+      .Required();
+  program.AddOption("--rounds", flags.rounds, "Rounds, at least 5").Between(5, 1000);
+  program.AddOption("--seconds", flags.seconds, "Of one turn").BetweenReals(0.05, 60.0);
+  program.AddOption("--folder", flags.folder, "On the disk that the logs are written to");
+  program.AddOption("--only", flags.only,
+                    "filter-small, filter-large, checksums-small, checksums-large, large-asp, "
+                    "large-bsp, tensors-asp or tensors-bsp");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   const absl::StatusOr<bool> met = CompareAll(flags);
   if (met.ok()) return *met ? 0 : 1;
   std::fprintf(stderr, "%s\n", met.status().ToString().c_str());

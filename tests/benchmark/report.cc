@@ -1,6 +1,5 @@
 #include "tests/benchmark/report.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 
@@ -53,10 +52,10 @@ bool Reached(const Comparison& comparison, size_t which) {
 
 }  // namespace
 
-void AddReportFlags(CLI::App& app, ReportFlags* flags) {
-  app.add_option("--rounds", flags->turns.rounds, "Rounds, at least 5")->check(CLI::Range(5, 1000));
-  app.add_option("--seconds", flags->turns.seconds, "Of one turn")->check(CLI::Range(0.01, 60.0));
-  app.add_flag("--json", flags->json, "Print JSON instead of tables");
+void AddReportFlags(Command program, ReportFlags* flags) {
+  program.AddOption("--rounds", flags->turns.rounds, "Rounds, at least 5").Between(5, 1000);
+  program.AddOption("--seconds", flags->turns.seconds, "Of one turn").BetweenReals(0.01, 60.0);
+  program.AddFlag("--json", flags->json, "Print JSON instead of tables");
 }
 
 void Report::Add(const Comparison& comparison) {

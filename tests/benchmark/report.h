@@ -8,11 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/command_line/command.h"
 #include "tests/benchmark/turns.h"
-
-namespace CLI {
-class App;
-}
 
 namespace capstan::benchmark {
 
@@ -38,7 +35,7 @@ struct ReportFlags {
 };
 
 // Adds --rounds, --seconds and --json.
-void AddReportFlags(CLI::App& app, ReportFlags* flags);
+void AddReportFlags(Command program, ReportFlags* flags);
 
 class Report {
  public:

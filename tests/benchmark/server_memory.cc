@@ -7,7 +7,6 @@
 // 2. The same with 64 tensors of 1 MiB for so long: the slope of resident memory over the last
 //    three quarters, and the open files at their begin and end.
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -17,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
@@ -127,12 +127,12 @@ absl::Status MeasureAll(const Flags& flags, bool* reached) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures a server's memory: at 1 GiB of parameters, and at full load for long.");
-  app.add_option("--server", flags.server, "capstan-server")->required();
-  app.add_option("--soak-seconds", flags.soak_seconds, "length of the second part")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  Program program("Measures a server's memory: at 1 GiB of parameters, and at full load for long.");
+  program.AddOption("--server", flags.server, "capstan-server").Required();
+  program.AddOption("--soak-seconds", flags.soak_seconds, "length of the second part")
+      .BetweenReals(0.001, 1e9)
+      .ShowDefault();
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   bool reached = true;
   const absl::Status status = MeasureAll(flags, &reached);
   if (!status.ok()) {

@@ -8,7 +8,6 @@
 //   dense    16 shards of 4 MiB, Adam: the gain over one thread, beside that of the rule alone
 //   sparse   2,000,000 rows of 16 in 64 buckets, Adagrad: 8,192 keys a message; over one thread
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -22,6 +21,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/command_line/command.h"
 #include "common/random/philox.h"
 #include "common/sparse/key_batch.h"
 #include "common/status/status_macros.h"
@@ -330,11 +330,11 @@ absl::Status CompareAll(const Flags& flags, Report* report) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures the updates of one job on several cores against one.");
-  AddReportFlags(app, &flags.report);
-  app.add_option("--threads", flags.threads, "Connections that push at the same time")
-      ->check(CLI::Range(2, 64));
-  CLI11_PARSE(app, argc, argv);
+  Program program("Measures the updates of one job on several cores against one.");
+  AddReportFlags(program, &flags.report);
+  program.AddOption("--threads", flags.threads, "Connections that push at the same time")
+      .Between(2, 64);
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   Report report(flags.report.json);
   return report.Finish(CompareAll(flags, &report));
 }

@@ -5,7 +5,6 @@
 //
 // An operation is an iteration of one worker with one server, as in dense_push_pull.
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
@@ -67,10 +67,10 @@ absl::Status Compare(const Flags& flags, Report* report) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures dense push + pull through shared memory.");
-  AddReportFlags(app, &flags.report);
-  app.add_option("--server", flags.server, "capstan-server")->required();
-  CLI11_PARSE(app, argc, argv);
+  Program program("Measures dense push + pull through shared memory.");
+  AddReportFlags(program, &flags.report);
+  program.AddOption("--server", flags.server, "capstan-server").Required();
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   Report report(flags.report.json);
   return report.Finish(Compare(flags, &report));
 }

@@ -6,7 +6,6 @@
 // Ours are rows of a sparse table, over TCP: a message carries many. ZeroMQ sends one a message.
 // Operations a second are GB/s by 512 bytes: a push and a pull of a row.
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -18,6 +17,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/command_line/command.h"
 #include "common/net/channel.h"
 #include "common/net/data_caller.h"
 #include "common/net/data_socket.h"
@@ -231,12 +231,12 @@ absl::Status MeasureAll(const Flags& flags, Report* report) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures many small rows, and a small pull beside large pushes.");
-  AddReportFlags(app, &flags.report);
-  app.add_option("--server", flags.server, "capstan-server")->required();
-  app.add_option("--baseline", flags.baseline, "baseline_server")->required();
-  app.add_option("--pulls", flags.pulls, "Lone pulls")->check(CLI::Range(100, 1'000'000));
-  CLI11_PARSE(app, argc, argv);
+  Program program("Measures many small rows, and a small pull beside large pushes.");
+  AddReportFlags(program, &flags.report);
+  program.AddOption("--server", flags.server, "capstan-server").Required();
+  program.AddOption("--baseline", flags.baseline, "baseline_server").Required();
+  program.AddOption("--pulls", flags.pulls, "Lone pulls").Between(100, 1'000'000);
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   Report report(flags.report.json);
   return report.Finish(MeasureAll(flags, &report));
 }

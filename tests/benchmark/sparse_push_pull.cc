@@ -9,7 +9,6 @@
 // ours names each key once and adds its gradients up before it sends them. Bytes are those of
 // gradients and values of the batch as drawn, so that ratios are those of keys a second.
 // Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/examples/zipf.h"
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
@@ -222,14 +222,14 @@ absl::Status MeasureAll(const Flags& flags, Report* report) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures push and pull of rows by key.");
-  AddReportFlags(app, &flags.report);
-  app.add_option("--server", flags.server, "capstan-server")->required();
-  app.add_option("--baseline", flags.baseline, "baseline_server")->required();
-  app.add_option("--keys", flags.keys, "In the table; a multiple of 500,000")
-      ->check(CLI::Range(kFillKeys, int64_t{1} << 30));
-  app.add_option("--only-dim", flags.only_dim, "1 or 16 floats a row alone");
-  CLI11_PARSE(app, argc, argv);
+  Program program("Measures push and pull of rows by key.");
+  AddReportFlags(program, &flags.report);
+  program.AddOption("--server", flags.server, "capstan-server").Required();
+  program.AddOption("--baseline", flags.baseline, "baseline_server").Required();
+  program.AddOption("--keys", flags.keys, "In the table; a multiple of 500,000")
+      .Between(kFillKeys, int64_t{1} << 30);
+  program.AddOption("--only-dim", flags.only_dim, "1 or 16 floats a row alone");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   Report report(flags.report.json);
   return report.Finish(MeasureAll(flags, &report));
 }

@@ -8,7 +8,6 @@
 // that are read, or of weights, state and gradients of an update, so that ratios are those of keys
 // a second. Tables too large to stand in memory together are measured one after the other:
 // --one-by-one. Exit codes: 0 all goals are reached, 1 one is not, 2 something failed.
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -23,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/command_line/command.h"
 #include "common/model/initial_rows.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
@@ -279,13 +279,13 @@ absl::Status MeasureAll(const Flags& flags, Report* report) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures the rows of a sparse table against maps.");
-  AddReportFlags(app, &flags.report);
-  app.add_option("--rows", flags.rows, "Of each table")
-      ->check(CLI::Range(int64_t{10'000}, int64_t{1} << 31));
-  app.add_option("--dim", flags.dim, "Floats a row")->check(CLI::Range(1, 1024));
-  app.add_flag("--one-by-one", flags.one_by_one, "One table in memory at a time");
-  CLI11_PARSE(app, argc, argv);
+  Program program("Measures the rows of a sparse table against maps.");
+  AddReportFlags(program, &flags.report);
+  program.AddOption("--rows", flags.rows, "Of each table")
+      .Between(int64_t{10'000}, int64_t{1} << 31);
+  program.AddOption("--dim", flags.dim, "Floats a row").Between(1, 1024);
+  program.AddFlag("--one-by-one", flags.one_by_one, "One table in memory at a time");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   Report report(flags.report.json);
   return report.Finish(MeasureAll(flags, &report));
 }

@@ -13,7 +13,6 @@
 // one.
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -29,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
+#include "common/command_line/command.h"
 #include "common/model/initial_values.h"
 #include "common/model/plan_model.h"
 #include "common/model/tables.h"
@@ -248,23 +248,26 @@ absl::Status Serve(const Options& options) {
 
 int Main(int argc, char** argv) {
   Options options;
-  CLI::App app(
+  Program program(
       "Trains as many steps as each line of standard input says, and answers with the time.");
-  app.add_option("--zoo", options.zoo, "Model of the zoo");
-  app.add_option("--batch", options.batch, "Samples a step")->check(CLI::Range(1, 65536));
-  app.add_option("--image", options.image, "Height, width and channels of an image");
-  app.add_option("--classes", options.classes, "Classes")->check(CLI::Range(2, 65536));
-  app.add_option("--update", options.update, "Where parameters lie and are updated: host or device")
-      ->check(CLI::IsMember({"host", "device"}));
-  app.add_flag("--parameters", options.parameters, "Prints how many the model has, and ends");
-  app.add_option("--threads", options.threads, "Threads an op may use")->check(CLI::Range(1, 256));
-  app.add_option("--gpu", options.gpus, "Indices of the GPUs to compute on, with commas")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 63));
-  app.add_option("--compute", options.compute, "What it computes with: FP32, TF32, BF16 or FP16");
-  app.add_option("--plans", options.plans, "A GPU's plans: those measured as fastest, or the first")
-      ->check(CLI::IsMember({"fastest", "first"}));
-  CLI11_PARSE(app, argc, argv);
+  program.AddOption("--zoo", options.zoo, "Model of the zoo");
+  program.AddOption("--batch", options.batch, "Samples a step").Between(1, 65536);
+  program.AddOption("--image", options.image, "Height, width and channels of an image");
+  program.AddOption("--classes", options.classes, "Classes").Between(2, 65536);
+  program
+      .AddOption("--update", options.update, "Where parameters lie and are updated: host or device")
+      .OneOf({"host", "device"});
+  program.AddFlag("--parameters", options.parameters, "Prints how many the model has, and ends");
+  program.AddOption("--threads", options.threads, "Threads an op may use").Between(1, 256);
+  program.AddOption("--gpu", options.gpus, "Indices of the GPUs to compute on, with commas")
+      .SeparatedBy(',')
+      .Between(0, 63);
+  program.AddOption("--compute", options.compute,
+                    "What it computes with: FP32, TF32, BF16 or FP16");
+  program
+      .AddOption("--plans", options.plans, "A GPU's plans: those measured as fastest, or the first")
+      .OneOf({"fastest", "first"});
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   const absl::Status status = Serve(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());

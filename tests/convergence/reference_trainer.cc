@@ -8,7 +8,6 @@
 // one after the other, their sum written as the recursion that defines it. Shared with the system
 // are only the arithmetic (network, update rules), the data, and the initial values.
 // Exit codes: 0 done, 1 it failed, 2 usage or a bad job.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -20,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/command_line/command.h"
 #include "common/job/check_job.h"
 #include "common/job/consistency_of.h"
 #include "common/job/job_file.h"
@@ -235,15 +235,11 @@ std::optional<v1::JobSpec> LoadJob(const std::string& path) {
 
 int Main(int argc, char** argv) {
   std::string job_path, output;
-  CLI::App app(
+  Program program(
       "Trains a BSP job in one process: the bits that the distributed system must arrive at.");
-  app.add_option("--job", job_path, "Job file (text protobuf or JSON)")->required();
-  app.add_option("--output", output, "Folder for model.safetensors and model.json")->required();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  program.AddOption("--job", job_path, "Job file (text protobuf or JSON)").Required();
+  program.AddOption("--output", output, "Folder for model.safetensors and model.json").Required();
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   const std::optional<v1::JobSpec> job = LoadJob(job_path);
   if (!job.has_value()) return 2;
   const absl::Status status = Train(*job, output);

@@ -1,8 +1,5 @@
 // Text as a daemon's --config file: the daemon ends with the exit code of a usage error, or of
 // --help and --version, or has flags whose values have been checked.
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <iostream>
@@ -11,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/command_line/command.h"
 #include "common/net/daemon.h"
 #include "common/net/host_port.h"
 #include "tests/fuzz/memory_file.h"
@@ -22,15 +20,15 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::cout.setstate(std::ios::failbit);  // A fault would be hard to find among usage errors.
   std::cerr.setstate(std::ios::failbit);
   const MemoryFile file(absl::string_view(reinterpret_cast<const char*>(data), size));
-  CLI::App app("daemon");
+  Program program("daemon");
   DaemonFlags flags;
   std::string scheduler;
-  AddDaemonFlags(app, "daemon", &flags);
-  AddSchedulerFlag(app, &scheduler);
-  AddAdvertiseFlag(app, &flags);
+  AddDaemonFlags(program, "daemon", &flags);
+  AddSchedulerFlag(program, &scheduler);
+  AddAdvertiseFlag(program, &flags);
   const std::string config = absl::StrCat("--config=", file.path());
   const char* const arguments[] = {"daemon", config.c_str()};
-  const std::optional<int> code = ParseCommandLine(app, 2, arguments);
+  const std::optional<int> code = program.Parse(2, arguments);
   if (code.has_value()) {
     FUZZ_CHECK(*code == 0 || *code == 2);
     return 0;

@@ -8,8 +8,8 @@
 #include <random>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/observability/log.h"
 #include "tests/simulation/mutants.h"
 #include "tests/simulation/run_seed.h"
@@ -35,7 +35,7 @@ int RunOne(uint64_t seed, bool verbose) {
 }  // namespace capstan::sim
 
 int main(int argc, char** argv) {
-  CLI::App app("Runs the cluster in virtual time under faults, one world a seed.");
+  capstan::Program program("Runs the cluster in virtual time under faults, one world a seed.");
   uint64_t seed = 0;
   std::optional<uint64_t> first_seed;
   uint64_t seeds = 0;
@@ -43,15 +43,15 @@ int main(int argc, char** argv) {
   bool verbose = false;
   bool mutants = false;
   std::string mutant;
-  app.add_option("--seed", seed, "Run this seed alone and print its trace hash.");
-  app.add_flag("--verbose", verbose, "With --seed: print its events.");
-  app.add_option("--seeds", seeds, "Run so many seeds.");
-  app.add_option("--first-seed", first_seed,
-                 "The first of them; without it one that nobody chose.");
-  app.add_option("--jobs", jobs, "Processes to run them in.")->check(CLI::Range(1, 64));
-  app.add_flag("--mutants", mutants, "Run each planted bug until it is caught.");
-  app.add_option("--mutant", mutant, "With --mutants: this one alone. Else: plant it.");
-  CLI11_PARSE(app, argc, argv);
+  program.AddOption("--seed", seed, "Run this seed alone and print its trace hash.");
+  program.AddFlag("--verbose", verbose, "With --seed: print its events.");
+  program.AddOption("--seeds", seeds, "Run so many seeds.");
+  program.AddOption("--first-seed", first_seed,
+                    "The first of them; without it one that nobody chose.");
+  program.AddOption("--jobs", jobs, "Processes to run them in.").Between(1, 64);
+  program.AddFlag("--mutants", mutants, "Run each planted bug until it is caught.");
+  program.AddOption("--mutant", mutant, "With --mutants: this one alone. Else: plant it.");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   capstan::InitLogging(
       {.role = "sim", .level = verbose ? capstan::LogLevel::kDebug : capstan::LogLevel::kError});
   if (mutants) {

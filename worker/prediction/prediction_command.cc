@@ -1,9 +1,5 @@
 #include "worker/prediction/prediction_command.h"
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <CLI/Validators.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -12,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/job/objective.h"
 #include "common/net/daemon.h"
 #include "common/observability/printable.h"
@@ -42,34 +39,38 @@ struct Flags {
   std::string output = "table";
 };
 
-void AddCommonFlags(CLI::App& app, Flags* flags) {
-  app.add_option("MODEL", flags->model,
+void AddCommonFlags(Command program, Flags* flags) {
+  program
+      .AddOption("MODEL", flags->model,
                  "Folder of an exported model (model.json, model.safetensors)")
-      ->required();
-  app.add_option("--split", flags->split, "Which data of the job file: test, validation or train")
-      ->check(CLI::IsMember({"test", "validation", "train"}))
-      ->capture_default_str();
-  app.add_option("--data", flags->data.job_file,
+      .Required();
+  program
+      .AddOption("--split", flags->split, "Which data of the job file: test, validation or train")
+      .OneOf({"test", "validation", "train"})
+      .ShowDefault();
+  program
+      .AddOption("--data", flags->data.job_file,
                  "Job file whose data takes the place of what the model was trained with")
-      ->type_name("JOBFILE");
-  app.add_option("--set", flags->data.overrides,
+      .ValueName("JOBFILE");
+  program
+      .AddOption("--set", flags->data.overrides,
                  "Override a field of the model's job: FIELD=VALUE; may be repeated")
-      ->type_name("FIELD=VALUE")
-      ->allow_extra_args(false);
-  app.add_option("-o,--output", flags->output, "Form of the figures: table or json")
-      ->type_name("FORM")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->take_last();
+      .ValueName("FIELD=VALUE")
+      .OneValueEach();
+  program.AddOption("-o,--output", flags->output, "Form of the figures: table or json")
+      .ValueName("FORM")
+      .OneOf({"table", "json"})
+      .LastCounts();
 }
 
-void AddPredictFlags(CLI::App& app, Flags* flags) {
-  app.add_option("--format", flags->format, "Form of the predictions: csv or jsonl")
-      ->check(CLI::IsMember({"csv", "jsonl"}))
-      ->capture_default_str();
-  app.add_option("--to", flags->to, "File for the predictions; default: standard output")
-      ->type_name("FILE");
-  app.add_flag("--probabilities", flags->probabilities,
-               "Of models of layers: the probability of every class");
+void AddPredictFlags(Command program, Flags* flags) {
+  program.AddOption("--format", flags->format, "Form of the predictions: csv or jsonl")
+      .OneOf({"csv", "jsonl"})
+      .ShowDefault();
+  program.AddOption("--to", flags->to, "File for the predictions; default: standard output")
+      .ValueName("FILE");
+  program.AddFlag("--probabilities", flags->probabilities,
+                  "Of models of layers: the probability of every class");
 }
 
 // The destination of the lines: a file that appears whole or not at all, standard output, or none.
@@ -173,23 +174,23 @@ bool IsPrediction(const std::string& name) { return name == "predict" || name ==
 
 int RunPrediction(int argc, const char* const* argv) {
   const bool predict = std::string(argv[0]) == "predict";
-  CLI::App app(
+  Program program(
       predict ? "Predict with an exported model: a line for each sample"
               : "The loss, accuracy, AUC or RMSE of an exported model, as in training, and more",
       absl::StrCat("capstan ", argv[0]));
   Flags flags;
-  AddCommonFlags(app, &flags);
-  if (predict) AddPredictFlags(app, &flags);
-  app.footer(predict ? "Examples:\n"
-                       "  capstan predict out/lenet > predictions.csv\n"
-                       "  capstan predict out/lenet --format=jsonl --to=predictions.jsonl\n"
-                       "  capstan predict out/clicks --set data.test.files=new.csv\n"
-                       "The figures of all predictions go to standard error."
-                     : "Examples:\n"
-                       "  capstan evaluate out/lenet\n"
-                       "  capstan evaluate out/lenet --split=train -o json\n"
-                       "  capstan evaluate out/clicks --set data.test.files=new.csv");
-  if (const auto exit_code = ParseCommandLine(app, argc, argv)) return *exit_code;
+  AddCommonFlags(program, &flags);
+  if (predict) AddPredictFlags(program, &flags);
+  program.SetFooter(predict ? "Examples:\n"
+                              "  capstan predict out/lenet > predictions.csv\n"
+                              "  capstan predict out/lenet --format=jsonl --to=predictions.jsonl\n"
+                              "  capstan predict out/clicks --set data.test.files=new.csv\n"
+                              "The figures of all predictions go to standard error."
+                            : "Examples:\n"
+                              "  capstan evaluate out/lenet\n"
+                              "  capstan evaluate out/lenet --split=train -o json\n"
+                              "  capstan evaluate out/clicks --set data.test.files=new.csv");
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   const absl::Status status = Run(flags, predict);
   if (status.ok()) return 0;
   const std::string message =

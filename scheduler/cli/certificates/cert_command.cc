@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/command_line/command.h"
 #include "common/security/certificate_authority.h"
 #include "common/security/deny_list.h"
 #include "common/security/identity.h"
@@ -135,44 +136,42 @@ int Deny(const Settings& settings, const std::string& authority, const std::stri
   return kExitDone;
 }
 
-void AddInit(CLI::App& cert, CommandLine& line) {
+void AddInit(Command cert, CommandLine& line) {
   auto arguments = std::make_shared<InitArguments>();
-  CLI::App* command = AddCommand(
+  Command command = AddCommand(
       cert, "init", "Make the certificate authority of a cluster",
       "  capstan cert init --dir=ca --cluster=prod\n"
       "The folder gets ca.pem, which is public, and ca-key.pem, with which certificates are made.\n"
       "Keep it on the operator's machine, and have a copy of it.",
       line, [arguments](const Settings& settings) { return Init(settings, *arguments); },
       Concerns::kThisMachine);
-  command->add_option("--dir", arguments->folder, "The folder to make")
-      ->required()
-      ->type_name("FOLDER");
+  command.AddOption("--dir", arguments->folder, "The folder to make")
+      .Required()
+      .ValueName("FOLDER");
   command
-      ->add_option("--cluster", arguments->cluster,
-                   "Name of the cluster: lower-case letters, digits, '.' and '-'")
-      ->required()
-      ->type_name("NAME");
-  command->add_option("--days", arguments->days, "How long the authority is valid")
-      ->capture_default_str();
+      .AddOption("--cluster", arguments->cluster,
+                 "Name of the cluster: lower-case letters, digits, '.' and '-'")
+      .Required()
+      .ValueName("NAME");
+  command.AddOption("--days", arguments->days, "How long the authority is valid").ShowDefault();
 }
 
-void AddIssueOptions(CLI::App* command, IssueArguments* arguments) {
-  command->add_option("--ca", arguments->authority, "The authority's folder (`capstan cert init`)")
-      ->required()
-      ->type_name("FOLDER");
+void AddIssueOptions(Command command, IssueArguments* arguments) {
+  command.AddOption("--ca", arguments->authority, "The authority's folder (`capstan cert init`)")
+      .Required()
+      .ValueName("FOLDER");
   command
-      ->add_option("--out", arguments->request.out,
-                   "The folder to make, for --tls-dir; a symbolic link is swapped to a new folder")
-      ->required()
-      ->type_name("FOLDER");
-  command->add_option("--days", arguments->days, "How long the certificate is valid")
-      ->capture_default_str();
-  command->add_flag("--replace", arguments->replace, "Replace an earlier folder of certificates");
+      .AddOption("--out", arguments->request.out,
+                 "The folder to make, for --tls-dir; a symbolic link is swapped to a new folder")
+      .Required()
+      .ValueName("FOLDER");
+  command.AddOption("--days", arguments->days, "How long the certificate is valid").ShowDefault();
+  command.AddFlag("--replace", arguments->replace, "Replace an earlier folder of certificates");
 }
 
-void AddNode(CLI::App& cert, CommandLine& line) {
+void AddNode(Command cert, CommandLine& line) {
   auto arguments = std::make_shared<IssueArguments>();
-  CLI::App* command = AddCommand(
+  Command command = AddCommand(
       cert, "node", "Make the folder of certificates of a daemon",
       "  capstan cert node --ca=ca --role=scheduler --host=head --out=scheduler\n"
       "  capstan cert node --ca=ca --role=worker --name=w-1 --host=gpu1 --host=10.0.0.7 --out=w-1\n"
@@ -182,24 +181,23 @@ void AddNode(CLI::App& cert, CommandLine& line) {
       "link, it is swapped to the new folder; daemons that read the link need no restart.",
       line, [arguments](const Settings& settings) { return IssueToNode(settings, *arguments); },
       Concerns::kThisMachine);
-  command->add_option("--role", arguments->role, "scheduler, server or worker")
-      ->required()
-      ->check(CLI::IsMember({"scheduler", "server", "worker"}))
-      ->type_name("ROLE");
+  command.AddOption("--role", arguments->role, "scheduler, server or worker")
+      .Required()
+      .OneOf({"scheduler", "server", "worker"})
+      .ValueName("ROLE");
+  command.AddOption("--name", arguments->request.name, "The daemon's --name; a scheduler has none")
+      .ValueName("ID");
   command
-      ->add_option("--name", arguments->request.name, "The daemon's --name; a scheduler has none")
-      ->type_name("ID");
-  command
-      ->add_option("--host", arguments->request.hosts,
-                   "Name or IP address of the daemon's host; may be given more than once")
-      ->required()
-      ->type_name("HOST");
+      .AddOption("--host", arguments->request.hosts,
+                 "Name or IP address of the daemon's host; may be given more than once")
+      .Required()
+      .ValueName("HOST");
   AddIssueOptions(command, arguments.get());
 }
 
-void AddUser(CLI::App& cert, CommandLine& line) {
+void AddUser(Command cert, CommandLine& line) {
   auto arguments = std::make_shared<IssueArguments>();
-  CLI::App* command = AddCommand(
+  Command command = AddCommand(
       cert, "user", "Make the folder of certificates of a person or a program",
       "  capstan cert user --ca=ca --name=ann --out=ann\n"
       "  capstan cert user --ca=ca --name=prometheus --metrics --out=prometheus --days=90\n"
@@ -207,28 +205,26 @@ void AddUser(CLI::App& cert, CommandLine& line) {
       "Without --admin, --reader or --metrics it is a user, who submits jobs and sees those alone.",
       line, [arguments](const Settings& settings) { return IssueToUser(settings, *arguments); },
       Concerns::kThisMachine);
-  command->add_option("--name", arguments->request.name, "Name of the person or program")
-      ->required()
-      ->type_name("NAME");
-  CLI::Option* admin =
-      command->add_flag("--admin", arguments->admin, "May do everything, with all jobs");
-  CLI::Option* reader = command->add_flag("--reader", arguments->reader, "May only read: all jobs");
-  CLI::Option* metrics =
-      command->add_flag("--metrics", arguments->metrics, "May only read metrics");
-  admin->excludes(reader)->excludes(metrics);
-  reader->excludes(metrics);
+  command.AddOption("--name", arguments->request.name, "Name of the person or program")
+      .Required()
+      .ValueName("NAME");
+  Option admin = command.AddFlag("--admin", arguments->admin, "May do everything, with all jobs");
+  Option reader = command.AddFlag("--reader", arguments->reader, "May only read: all jobs");
+  Option metrics = command.AddFlag("--metrics", arguments->metrics, "May only read metrics");
+  admin.Excludes(reader).Excludes(metrics);
+  reader.Excludes(metrics);
   AddIssueOptions(command, arguments.get());
 }
 
-void AddListAndDeny(CLI::App& cert, CommandLine& line) {
+void AddListAndDeny(Command cert, CommandLine& line) {
   auto authority = std::make_shared<std::string>();
   auto entry = std::make_shared<std::string>();
-  CLI::App* list = AddCommand(
+  Command list = AddCommand(
       cert, "list", "The certificates that an authority issued",
       "  capstan cert list --ca=ca\n  capstan cert list --ca=ca -o json", line,
       [authority](const Settings& settings) { return List(settings, *authority); },
       Concerns::kThisMachine);
-  CLI::App* deny = AddCommand(
+  Command deny = AddCommand(
       cert, "deny", "Refuse a certificate before it expires",
       "  capstan cert deny --ca=ca 4fd08b1a77e3c2905b6d1e0a9c8f7e6d   # one certificate\n"
       "  capstan cert deny --ca=ca capstan://prod/user/ann           # all of hers, now and later\n"
@@ -238,20 +234,20 @@ void AddListAndDeny(CLI::App& cert, CommandLine& line) {
       line,
       [authority, entry](const Settings& settings) { return Deny(settings, *authority, *entry); },
       Concerns::kThisMachine);
-  for (CLI::App* command : {list, deny}) {
-    command->add_option("--ca", *authority, "The authority's folder (`capstan cert init`)")
-        ->required()
-        ->type_name("FOLDER");
+  for (Command command : {list, deny}) {
+    command.AddOption("--ca", *authority, "The authority's folder (`capstan cert init`)")
+        .Required()
+        .ValueName("FOLDER");
   }
-  deny->add_option("SERIAL|URI", *entry,
-                   "A serial, as `capstan cert list` shows it, or an identity, as "
-                   "capstan://CLUSTER/worker/w-1")
-      ->required();
+  deny.AddOption("SERIAL|URI", *entry,
+                 "A serial, as `capstan cert list` shows it, or an identity, as "
+                 "capstan://CLUSTER/worker/w-1")
+      .Required();
 }
 
 }  // namespace
 
-void AddCertCommands(CLI::App& cert, CommandLine& line) {
+void AddCertCommands(Command cert, CommandLine& line) {
   AddInit(cert, line);
   AddNode(cert, line);
   AddUser(cert, line);

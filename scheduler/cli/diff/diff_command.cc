@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/command_line/command.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
@@ -46,10 +47,10 @@ int Diff(const Settings& settings, const DiffArguments& arguments) {
 
 }  // namespace
 
-void AddDiffCommand(CLI::App& app, CommandLine& line) {
+void AddDiffCommand(Command program, CommandLine& line) {
   auto arguments = std::make_shared<DiffArguments>();
-  CLI::App* diff = AddCommand(
-      app, "diff", "The first update at which two runs differ",
+  Command diff = AddCommand(
+      program, "diff", "The first update at which two runs differ",
       "  capstan job submit job.textproto --set output.record_updates=true    # twice, then\n"
       "  capstan diff lenet-1 lenet-2\n"
       "  capstan diff lenet-1 ./runs/yesterday    # the output folder of a job, or a copy\n"
@@ -60,8 +61,8 @@ void AddDiffCommand(CLI::App& app, CommandLine& line) {
       "What the last update made of the parameters is in model.safetensors alone: see cmp.\n"
       "Exit codes: 0 what both runs have is equal, 1 they differ, 2 they cannot be compared.",
       line, [arguments](const Settings& settings) { return Diff(settings, *arguments); });
-  diff->add_option("RUN", arguments->first, "A job's id, or a folder")->required();
-  diff->add_option("OTHER", arguments->second, "A job's id, or a folder")->required();
+  diff.AddOption("RUN", arguments->first, "A job's id, or a folder").Required();
+  diff.AddOption("OTHER", arguments->second, "A job's id, or a folder").Required();
 }
 
 }  // namespace capstan::cli

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/command_line/command.h"
 #include "common/data/file_reader.h"
 #include "common/data/image_file.h"
 #include "common/data/image_folder.h"
@@ -157,10 +158,10 @@ absl::Status Write(const InitArguments& arguments) {
 
 }  // namespace
 
-void AddInitCommand(CLI::App& app, CommandLine& line) {
+void AddInitCommand(Command program, CommandLine& line) {
   auto arguments = std::make_shared<InitArguments>();
-  CLI::App* init = AddCommand(
-      app, "init", "Write a job file with comments for your data",
+  Command init = AddCommand(
+      program, "init", "Write a job file with comments for your data",
       "  capstan init --csv people.csv --label income\n"
       "  capstan init --csv 'train-*.csv.gz' --test test.csv.gz my.textproto\n"
       "  capstan init --images train/ --test test/ pets.textproto\n"
@@ -173,19 +174,19 @@ void AddInitCommand(CLI::App& app, CommandLine& line) {
         return kExitDone;
       },
       Concerns::kThisMachine);
-  init->add_option("FILE", arguments->file, "Where to write it")->capture_default_str();
-  init->add_option("--csv", arguments->csv,
-                   "Examples to train on: CSV or TSV, compressed (.gz, .zst) or not, or a glob")
-      ->type_name("FILE");
-  init->add_option("--images", arguments->images,
-                   "Images to train on: a folder with one for each class, of JPEG and PNG files")
-      ->type_name("FOLDER");
-  init->add_option("--test", arguments->test, "Likewise to test on")->type_name("PATH");
-  init->add_option("--label", arguments->label,
-                   "Which column is to be predicted: its name, or its number from 1; default: the "
-                   "last")
-      ->type_name("COLUMN");
-  init->add_flag("--force", arguments->force, "Replace FILE if it is there");
+  init.AddOption("FILE", arguments->file, "Where to write it").ShowDefault();
+  init.AddOption("--csv", arguments->csv,
+                 "Examples to train on: CSV or TSV, compressed (.gz, .zst) or not, or a glob")
+      .ValueName("FILE");
+  init.AddOption("--images", arguments->images,
+                 "Images to train on: a folder with one for each class, of JPEG and PNG files")
+      .ValueName("FOLDER");
+  init.AddOption("--test", arguments->test, "Likewise to test on").ValueName("PATH");
+  init.AddOption("--label", arguments->label,
+                 "Which column is to be predicted: its name, or its number from 1; default: the "
+                 "last")
+      .ValueName("COLUMN");
+  init.AddFlag("--force", arguments->force, "Replace FILE if it is there");
 }
 
 }  // namespace capstan::cli

@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/storage/posix_disk.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/commands.h"
@@ -43,20 +44,20 @@ int Save(const Settings& settings, const std::string& job_id) {
   return kExitDone;
 }
 
-void AddShow(CLI::App& checkpoint, const std::string& name, const std::string& description,
+void AddShow(Command checkpoint, const std::string& name, const std::string& description,
              const std::string& examples, CommandLine& line, Depth depth) {
   auto folder = std::make_shared<std::string>();
   AddCommand(
       checkpoint, name, description, examples, line,
       [folder, depth](const Settings& settings) { return Show(settings, *folder, depth); },
       Concerns::kThisMachine)
-      ->add_option("FOLDER", *folder, "A folder of checkpoints, or a checkpoint")
-      ->required();
+      .AddOption("FOLDER", *folder, "A folder of checkpoints, or a checkpoint")
+      .Required();
 }
 
 }  // namespace
 
-void AddCheckpointCommands(CLI::App& checkpoint, CommandLine& line) {
+void AddCheckpointCommands(Command checkpoint, CommandLine& line) {
   AddShow(checkpoint, "list", "The checkpoints in a folder, newest first; reads their manifests",
           "  capstan checkpoint list out/checkpoints\n"
           "  capstan checkpoint list out/checkpoints -o json\n"
@@ -73,8 +74,8 @@ void AddCheckpointCommands(CLI::App& checkpoint, CommandLine& line) {
              "Waits until it is complete; interrupted, the checkpoint goes on.\n"
              "Exit code: 0 it is complete, 1 it was given up, or the job has ended.",
              line, [job_id](const Settings& settings) { return Save(settings, *job_id); })
-      ->add_option("JOB", *job_id, "Id of the job, as `capstan job list` shows it")
-      ->required();
+      .AddOption("JOB", *job_id, "Id of the job, as `capstan job list` shows it")
+      .Required();
 }
 
 }  // namespace capstan::cli

@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
@@ -49,26 +50,26 @@ int Drain(const Settings& settings, const DrainArguments& arguments) {
 
 }  // namespace
 
-void AddNodeCommands(CLI::App& node, CommandLine& line) {
+void AddNodeCommands(Command node, CommandLine& line) {
   AddCommand(node, "list", "The cluster's servers and workers, and those that died lately",
              "  capstan node list\n  capstan node list -o json", line, List);
   auto name = std::make_shared<std::string>();
   AddCommand(node, "describe", "A daemon in full, with its GPUs or why it has none",
              "  capstan node describe worker-1", line,
              [name](const Settings& settings) { return Describe(settings, *name); })
-      ->add_option("NODE", *name, "Name of the node, as `capstan node list` shows it")
-      ->required();
+      .AddOption("NODE", *name, "Name of the node, as `capstan node list` shows it")
+      .Required();
   auto arguments = std::make_shared<DrainArguments>();
-  CLI::App* drain = AddCommand(
+  Command drain = AddCommand(
       node, "drain", "Move what a daemon has elsewhere, and return when it is safe to stop it",
       "  capstan node drain server-1\n"
       "  capstan node drain server-1 --cancel     # take it into use again\n"
       "Training goes on meanwhile. Exit code: 0 it is safe to stop, 2 no such node,\n"
       "130 interrupted (it goes on being drained).",
       line, [arguments](const Settings& settings) { return Drain(settings, *arguments); });
-  drain->add_option("NODE", arguments->node, "Name of the node, as `capstan node list` shows it")
-      ->required();
-  drain->add_flag("--cancel", arguments->cancel, "Give it work again");
+  drain.AddOption("NODE", arguments->node, "Name of the node, as `capstan node list` shows it")
+      .Required();
+  drain.AddFlag("--cancel", arguments->cancel, "Give it work again");
 }
 
 }  // namespace capstan::cli

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "common/storage/posix_disk.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/commands.h"
@@ -126,33 +127,33 @@ int Recover(const Settings& settings, const GoOnArguments& arguments, const std:
 }
 
 // Adds all options except the one that names the checkpoint.
-void AddOptions(CLI::App& command, GoOnArguments& arguments) {
+void AddOptions(Command command, GoOnArguments& arguments) {
   command
-      .add_option("--set", arguments.changes.set,
-                  "Change a field of the job: FIELD=VALUE, as of capstan job submit; may be "
-                  "repeated. Model, training data, mode, optimizer kind, batch size, seed and "
-                  "slots stay, as the checkpoint rests on them")
-      ->type_name("FIELD=VALUE")
-      ->allow_extra_args(false);
-  command.add_option("--servers", arguments.changes.servers, "Servers; 0: all that are alive")
-      ->type_name("N");
-  command.add_option("--workers", arguments.changes.workers, "Worker tasks")->type_name("N");
+      .AddOption("--set", arguments.changes.set,
+                 "Change a field of the job: FIELD=VALUE, as of capstan job submit; may be "
+                 "repeated. Model, training data, mode, optimizer kind, batch size, seed and "
+                 "slots stay, as the checkpoint rests on them")
+      .ValueName("FIELD=VALUE")
+      .OneValueEach();
+  command.AddOption("--servers", arguments.changes.servers, "Servers; 0: all that are alive")
+      .ValueName("N");
+  command.AddOption("--workers", arguments.changes.workers, "Worker tasks").ValueName("N");
   command
-      .add_option("-O,--directory", arguments.changes.output,
-                  "Folder for the new job's files. Default: the output.directory of the first "
-                  "job's file, which that job must have left; without one, the new job's own")
-      ->type_name("FOLDER");
-  command.add_flag("--replace", arguments.replace_model,
-                   "Where that folder holds a model already: replace it at the new job's end. "
-                   "Without this such a job is refused");
-  command.add_flag("--no-wait", arguments.no_wait, "Print the job's id and return");
+      .AddOption("-O,--directory", arguments.changes.output,
+                 "Folder for the new job's files. Default: the output.directory of the first "
+                 "job's file, which that job must have left; without one, the new job's own")
+      .ValueName("FOLDER");
+  command.AddFlag("--replace", arguments.replace_model,
+                  "Where that folder holds a model already: replace it at the new job's end. "
+                  "Without this such a job is refused");
+  command.AddFlag("--no-wait", arguments.no_wait, "Print the job's id and return");
 }
 
 }  // namespace
 
-void AddRestoreCommand(CLI::App& checkpoint, CommandLine& line) {
+void AddRestoreCommand(Command checkpoint, CommandLine& line) {
   auto arguments = std::make_shared<GoOnArguments>();
-  CLI::App* restore = AddCommand(
+  Command restore = AddCommand(
       checkpoint, "restore", "Submit a new job that goes on from a checkpoint, and follow it",
       "  capstan checkpoint restore out/checkpoints            # the newest whole one\n"
       "  capstan checkpoint restore out/checkpoints/checkpoint-7 --servers 3 --workers 4\n"
@@ -162,14 +163,14 @@ void AddRestoreCommand(CLI::App& checkpoint, CommandLine& line) {
       "Every block is verified first. The cluster must see the folder by the same path.\n"
       "Exit code: as `capstan job submit`; 1 if the checkpoint is damaged.",
       line, [arguments](const Settings& settings) { return Restore(settings, *arguments); });
-  restore->add_option("FOLDER", arguments->from, "A checkpoint, or a folder of checkpoints")
-      ->required();
-  AddOptions(*restore, *arguments);
+  restore.AddOption("FOLDER", arguments->from, "A checkpoint, or a folder of checkpoints")
+      .Required();
+  AddOptions(restore, *arguments);
 }
 
-void AddResumeCommand(CLI::App& job, CommandLine& line) {
+void AddResumeCommand(Command job, CommandLine& line) {
   auto arguments = std::make_shared<GoOnArguments>();
-  CLI::App* resume = AddCommand(
+  Command resume = AddCommand(
       job, "resume", "Go on with a job that has ended, from its newest whole checkpoint",
       "  capstan job stop lenet-1 --save && capstan job resume lenet-1\n"
       "  capstan job resume lenet-1 --set training.epochs=20      # it may have succeeded, too\n"
@@ -178,15 +179,15 @@ void AddResumeCommand(CLI::App& job, CommandLine& line) {
       "scheduler finds the checkpoint: this machine need not see it.\n"
       "Exit code: as `capstan job submit`; 1 if the job has not ended, 2 if it has no checkpoint.",
       line, [arguments](const Settings& settings) { return Resume(settings, *arguments); });
-  resume->add_option("JOB", arguments->from, "Id of the job, as `capstan job list` shows it")
-      ->required();
-  AddOptions(*resume, *arguments);
+  resume.AddOption("JOB", arguments->from, "Id of the job, as `capstan job list` shows it")
+      .Required();
+  AddOptions(resume, *arguments);
 }
 
-void AddRecoverCommand(CLI::App& job, CommandLine& line) {
+void AddRecoverCommand(Command job, CommandLine& line) {
   auto arguments = std::make_shared<GoOnArguments>();
   auto job_id = std::make_shared<std::string>();
-  CLI::App* recover = AddCommand(
+  Command recover = AddCommand(
       job, "recover", "Take up a job whose scheduler has lost its store, and follow it",
       "  capstan job recover                             # what can be recovered, and what lacks\n"
       "  capstan job recover lenet-1                     # from the logs on its servers\n"
@@ -201,14 +202,14 @@ void AddRecoverCommand(CLI::App& job, CommandLine& line) {
       line, [arguments, job_id](const Settings& settings) {
         return Recover(settings, *arguments, *job_id);
       });
-  CLI::Option* id = recover->add_option(
+  Option id = recover.AddOption(
       "JOB", *job_id, "Id of the job, or its unique id, as `capstan job recover` shows it");
   recover
-      ->add_option("--from,--checkpoint", arguments->from,
-                   "The job's folder of checkpoints, or one of them")
-      ->type_name("FOLDER")
-      ->excludes(id);
-  AddOptions(*recover, *arguments);
+      .AddOption("--from,--checkpoint", arguments->from,
+                 "The job's folder of checkpoints, or one of them")
+      .ValueName("FOLDER")
+      .Excludes(id);
+  AddOptions(recover, *arguments);
 }
 
 }  // namespace capstan::cli

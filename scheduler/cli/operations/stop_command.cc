@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/command_line/command.h"
 #include "scheduler/cli/client.h"
 #include "scheduler/cli/commands.h"
 #include "scheduler/cli/console.h"
@@ -61,9 +62,9 @@ int SaveAndStop(const Settings& settings, const std::string& job_id) {
 
 }  // namespace
 
-void AddStopCommand(CLI::App& job, CommandLine& line) {
+void AddStopCommand(Command job, CommandLine& line) {
   auto arguments = std::make_shared<StopArguments>();
-  CLI::App* stop = AddCommand(
+  Command stop = AddCommand(
       job, "stop", "Stop a job; what it has exported stays",
       "  capstan job stop lenet-1\n"
       "  capstan job stop lenet-1 --save     # to go on later: capstan job resume lenet-1\n"
@@ -74,10 +75,9 @@ void AddStopCommand(CLI::App& job, CommandLine& line) {
         return arguments->save ? SaveAndStop(settings, arguments->job)
                                : Stop(settings, arguments->job);
       });
-  stop->add_option("JOB", arguments->job, "Id of the job, as `capstan job list` shows it")
-      ->required();
-  stop->add_flag("--save", arguments->save,
-                 "First take a checkpoint and write the model; waits until both are done");
+  stop.AddOption("JOB", arguments->job, "Id of the job, as `capstan job list` shows it").Required();
+  stop.AddFlag("--save", arguments->save,
+               "First take a checkpoint and write the model; waits until both are done");
 }
 
 }  // namespace capstan::cli

@@ -115,9 +115,9 @@ int Read(const Settings& settings, const ReadArguments& arguments) {
 
 }  // namespace
 
-void AddTableRead(CLI::App& table, CommandLine& line) {
+void AddTableRead(Command table, CommandLine& line) {
   auto arguments = std::make_shared<ReadArguments>();
-  CLI::App* command = AddCommand(
+  Command command = AddCommand(
       table, "read", "A table of a running job as it is at one moment: rows by key, or all values",
       "  capstan table read ctr-1 features --keys 17,4711\n"
       "  capstan table read ctr-1 features --keys 17 -o json\n"
@@ -128,16 +128,15 @@ void AddTableRead(CLI::App& table, CommandLine& line) {
       "has all values, or the\nfile has, which is written whole or not at all. Programs read in "
       "the same way by\ncommon/snapshot/snapshot_reader.h.",
       line, [arguments](const Settings& settings) { return Read(settings, *arguments); });
-  command->add_option("JOB", arguments->job, "Id of the job")->required();
-  command->add_option("TABLE", arguments->table, "Name of the table, as `table list` shows it")
-      ->required();
+  command.AddOption("JOB", arguments->job, "Id of the job").Required();
+  command.AddOption("TABLE", arguments->table, "Name of the table, as `table list` shows it")
+      .Required();
   command
-      ->add_option("--keys", arguments->keys,
-                   "Sparse tables: keys of rows, with commas between them")
-      ->delimiter(',')
-      ->type_name("KEY,...");
-  command->add_option("--file", arguments->file, "Dense tables: safetensors file for all values")
-      ->type_name("FILE");
+      .AddOption("--keys", arguments->keys, "Sparse tables: keys of rows, with commas between them")
+      .SeparatedBy(',')
+      .ValueName("KEY,...");
+  command.AddOption("--file", arguments->file, "Dense tables: safetensors file for all values")
+      .ValueName("FILE");
 }
 
 }  // namespace capstan::cli

@@ -3,12 +3,13 @@
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_TABLE_READ_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_TABLE_READ_H_
 
+#include "common/command_line/command.h"
 #include "scheduler/cli/command.h"
 
 namespace capstan::cli {
 
 // Adds the command to the group `table`; `line` outlives parsing.
-void AddTableRead(CLI::App& table, CommandLine& line);
+void AddTableRead(Command table, CommandLine& line);
 
 }  // namespace capstan::cli
 

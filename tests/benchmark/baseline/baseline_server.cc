@@ -4,12 +4,12 @@
 //   baseline_server --kind=tcp|grpc|zmq|zmq-rows --report-to=PORT
 //
 // Tells its port to whoever listens at PORT and serves until it is killed (peer_process.h).
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/command_line/command.h"
 #include "common/process/keep_memory.h"
 #include "common/status/status_macros.h"
 #include "tests/benchmark/baseline/grpc_bulk.h"
@@ -47,10 +47,10 @@ absl::Status ServeZmq(int report_to) {
 int Main(int argc, char** argv) {
   std::string kind;
   int report_to = 0;
-  CLI::App app("Serves what the benchmarks compare with.");
-  app.add_option("--kind", kind, "tcp, grpc, zmq or zmq-rows")->required();
-  app.add_option("--report-to", report_to, "Port that wants to know ours")->required();
-  CLI11_PARSE(app, argc, argv);
+  Program program("Serves what the benchmarks compare with.");
+  program.AddOption("--kind", kind, "tcp, grpc, zmq or zmq-rows").Required();
+  program.AddOption("--report-to", report_to, "Port that wants to know ours").Required();
+  if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   absl::Status status = absl::InvalidArgumentError("kind: expected tcp, grpc, zmq or zmq-rows");
   if (kind == "tcp") status = ServeTcp(report_to);
   if (kind == "grpc") status = ServeGrpc(report_to);
