@@ -193,7 +193,7 @@ class Cluster:
             nodes = self.json("node", "list").get("nodes", [])
             return sum(1 for node in nodes if node.get("alive")) >= count
 
-        until(f"{count} nodes are alive", alive)
+        until(f"{count} nodes are alive", alive, poll_seconds=CLI_POLL_SECONDS)
 
     def run(self, *arguments, timeout=DEADLINE_SECONDS, check=True, env=None):
         """The CLI on this cluster; returns the finished process with text output."""
