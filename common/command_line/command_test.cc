@@ -19,6 +19,7 @@ class Example {
     program_.AddOption("--threads", threads, "Threads").Between(1, 8).ShowDefault();
     program_.AddOption("--share", share, "A share").BetweenReals(0, 1);
     program_.AddOption("--rank", rank, "A rank").NotNegative();
+    program_.AddOption("--note", note, "A note");
     program_.AddOption("--form", form, "A form").OneOf({"table", "json"}).LastCounts();
     program_.AddOption("--memory", memory, "Bytes").InBytes();
     program_.AddOption("--sizes", sizes, "Sizes").SeparatedBy(',');
@@ -44,6 +45,7 @@ class Example {
   int threads = 3, even = 0;
   double share = 0;
   std::optional<int> rank;
+  std::optional<std::string> note;
   uint64_t memory = 0;
   std::vector<int64_t> sizes;
   std::vector<std::string> labels;
@@ -72,6 +74,13 @@ TEST_CASE("Program: options set their variables, others keep their defaults", "[
   CHECK(example.is_secret);
   CHECK_FALSE(example.is_none);
   CHECK_FALSE(example.rank.has_value());
+  CHECK_FALSE(example.note.has_value());
+}
+
+TEST_CASE("Program: an empty text is a value", "[command_line]") {
+  Example example;
+  REQUIRE_FALSE(example.Parse({"a", "--note", ""}).has_value());
+  CHECK(example.note == "");
 }
 
 TEST_CASE("Program: wrong usage ends with 2", "[command_line]") {

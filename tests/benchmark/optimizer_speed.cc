@@ -53,13 +53,14 @@ Array MakeArray(int64_t n, float value) {
 }
 
 struct Arrays {
-  explicit Arrays(int64_t elements)
+  Arrays(int64_t elements, float gradients, float states)
       : n(elements),
         weights(MakeArray(n, 0.5f)),
-        gradient(MakeArray(n, 0.01f)),
-        state{MakeArray(n, 0.1f), MakeArray(n, 0.1f)} {}
+        gradient(MakeArray(n, gradients)),
+        state{MakeArray(n, states), MakeArray(n, states)},
+        sum(MakeArray(n, 0.0f)) {}
   const int64_t n;
-  Array weights, gradient, state[2];
+  Array weights, gradient, state[2], sum;  // The triad writes `sum`.
 };
 
 struct Rule {
@@ -75,6 +76,17 @@ std::vector<Rule> Rules() {
                              {"Adam", {.kind = Kind::kAdam}},
                              {"FTRL", {.kind = Kind::kFtrl, .l1 = 1e-3f, .l2 = 1e-3f}}};
   for (Rule& rule : rules) rule.config.learning_rate = 1e-4f;
+  return rules;
+}
+
+// Those whose state shrinks at each update without a gradient, and would become denormal.
+std::vector<Rule> RulesThatDecay() {
+  std::vector<Rule> rules = Rules();
+  std::erase_if(rules, [](const Rule& rule) {
+    return rule.config.kind != server::OptimizerKind::kMomentum &&
+           rule.config.kind != server::OptimizerKind::kAdam;
+  });
+  for (Rule& rule : rules) rule.name += " without gradients for long";
   return rules;
 }
 
@@ -124,7 +136,7 @@ std::vector<Contestant> Triads(const Arrays& arrays, int threads) {
   const auto add = [&](const std::string& name, auto* triad) {
     const auto work = [&arrays, triad](int64_t begin, int64_t end) {
       triad(end - begin, arrays.weights.get() + begin, arrays.gradient.get() + begin,
-            arrays.state[0].get() + begin);
+            arrays.sum.get() + begin);
     };
     triads.push_back(PassesOf(name, arrays.n, threads, kTriadBytes, work));
   };
@@ -145,12 +157,12 @@ absl::StatusOr<Contestant> FasterTriad(const Arrays& arrays, int threads,
   return best(series[0]) > best(series[1]) ? triads[0] : triads[1];
 }
 
-absl::Status CompareAll(const Flags& flags, Report* report) {
-  const Arrays arrays(flags.elements);
+absl::Status Compare(const std::vector<Rule>& rules, const Arrays& arrays, const Flags& flags,
+                     Report* report) {
   for (const int threads : {1, 2}) {
     CAPSTAN_ASSIGN_OR_RETURN(const Contestant triad,
                              FasterTriad(arrays, threads, flags.report.turns));
-    for (const Rule& rule : Rules()) {
+    for (const Rule& rule : rules) {
       CAPSTAN_ASSIGN_OR_RETURN(
           std::vector<Series> series,
           MeasureInTurn({RuleContestant(rule, arrays, threads), triad}, flags.report.turns));
@@ -163,11 +175,18 @@ absl::Status CompareAll(const Flags& flags, Report* report) {
   return absl::OkStatus();
 }
 
+absl::Status CompareAll(const Flags& flags, Report* report) {
+  CAPSTAN_RETURN_IF_ERROR(Compare(
+      Rules(), Arrays(flags.elements, /*gradients=*/0.01f, /*states=*/0.1f), flags, report));
+  return Compare(RulesThatDecay(), Arrays(flags.elements, /*gradients=*/0.0f, /*states=*/1e-40f),
+                 flags, report);
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   Program program("Measures the server's update rules against the STREAM triad.");
   AddReportFlags(program, &flags.report);
-  program.AddOption("--elements", flags.elements, "Of each of the four arrays; a multiple of 1024")
+  program.AddOption("--elements", flags.elements, "Of each of the five arrays; a multiple of 1024")
       .Between(int64_t{1} << 20, int64_t{1} << 32);
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   flags.elements -= flags.elements % 1024;  // aligned_alloc needs a multiple.
