@@ -74,18 +74,19 @@ def _is_optimized_by_itself(copts):
     # GCC takes a precompiled header for a file of another -O, and compiles it by the header's.
     return len([flag for flag in copts if flag.startswith("-O")]) > 0
 
+def _library_headers():
+    return _headers("test_headers" if _is_test_helper() else "library_headers")
+
 def _library_copts(copts):
     if _is_optimized_by_itself(copts):
         return _COPTS + copts
-    if _is_test_helper():
-        return _COPTS + TEST_OPTIMIZATION + precompiled_copts(_headers("test_headers")) + copts
-    return _COPTS + precompiled_copts(_headers("library_headers")) + copts
+    optimization = TEST_OPTIMIZATION if _is_test_helper() else []
+    return _COPTS + optimization + precompiled_copts(_library_headers()) + copts
 
 def _library_deps(copts, deps):
     if _is_optimized_by_itself(copts):
         return deps
-    headers = "test_headers" if _is_test_helper() else "library_headers"
-    return deps + precompiled_deps(_headers(headers))
+    return deps + precompiled_deps(_library_headers())
 
 def _file_if_there(name):
     # No search for sources: it asks for one name, and gives [name] or, without such a file, [].

@@ -99,7 +99,6 @@ Option Command::AddOption(const std::string& names, T& value, const std::string&
 }
 
 template Option Command::AddOption(const std::string&, std::string&, const std::string&) const;
-template Option Command::AddOption(const std::string&, bool&, const std::string&) const;
 template Option Command::AddOption(const std::string&, int&, const std::string&) const;
 template Option Command::AddOption(const std::string&, int64_t&, const std::string&) const;
 template Option Command::AddOption(const std::string&, uint64_t&, const std::string&) const;

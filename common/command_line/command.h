@@ -47,10 +47,10 @@ class Option {
   // Bytes, also as 500MB or 64GB: powers of 1024.
   Option InBytes() const;
 
-  // Of a list: each --option is followed by one value, and may be repeated.
+  // The option fills a list: each time that it is given, it takes one value.
   Option OneValueEach() const;
   Option SeparatedBy(char delimiter) const;
-  // Of a single value: if it is given twice, the last one counts.
+  // The option has a single value: if it is given twice, the last one counts.
   Option LastCounts() const;
   // Where the option is not given, this variable's value counts.
   Option FromEnvironment(const std::string& variable) const;
@@ -69,7 +69,7 @@ class Command {
 
   // `names`: "--data", "-o,--output", or "FILE" for an argument without a name. `value` holds the
   // default and outlives the parsing.
-  // T: std::string, bool, int, int64_t, uint64_t, double, a std::optional or std::vector of one.
+  // T is one of the types that command.cc lists: texts, numbers, and some optionals and vectors.
   template <typename T>
   Option AddOption(const std::string& names, T& value, const std::string& help) const;
   Option AddFlag(const std::string& names, bool& value, const std::string& help) const;

@@ -5,16 +5,11 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <system_error>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/net/host_port.h"

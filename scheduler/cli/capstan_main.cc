@@ -54,8 +54,7 @@ int RunCommand(int argc, char** argv) {
   std::ostringstream help;
   const std::optional<int> exit_code = program.Parse(argc, argv, help);
   Print(help.str());
-  if (exit_code.has_value()) return *exit_code == 0 ? kExitDone : kExitUsage;
-  return line.run();
+  return exit_code.has_value() ? *exit_code : line.run();
 }
 
 int Main(int argc, char** argv) {

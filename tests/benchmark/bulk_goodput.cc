@@ -222,7 +222,7 @@ int Main(int argc, char** argv) {
   program.AddOption("--baseline", flags.baseline, "baseline_server").Required();
   program.AddOption("--sizes", flags.sizes, "KiB, as 64,1024; up to 262144 (256 MiB)")
       .SeparatedBy(',')
-      .Between(int64_t{1}, int64_t{256} << 10);
+      .Between(1, 256 << 10);
   program.AddFlag("--tls", flags.tls,
                   "Encrypted, against plain text and the encryption of one core");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;

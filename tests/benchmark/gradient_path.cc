@@ -144,8 +144,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   Program program("Measures a gradient's way from pinned memory to its messages.");
   AddReportFlags(program, &flags.report);
-  program.AddOption("--elements", flags.elements, "Of the gradient")
-      .Between(int64_t{1}, int64_t{1} << 30);
+  program.AddOption("--elements", flags.elements, "Of the gradient").Between(1, 1 << 30);
   program.AddOption("--threads", flags.threads, "Of the contestant that has several")
       .Between(2, 64);
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;

@@ -79,7 +79,7 @@ std::vector<Rule> Rules() {
   return rules;
 }
 
-// Those whose state shrinks at each update without a gradient, and would become denormal.
+// Returns the rules whose state shrinks at each update without a gradient; it became denormal once.
 std::vector<Rule> RulesThatDecay() {
   std::vector<Rule> rules = Rules();
   std::erase_if(rules, [](const Rule& rule) {
@@ -187,7 +187,7 @@ int Main(int argc, char** argv) {
   Program program("Measures the server's update rules against the STREAM triad.");
   AddReportFlags(program, &flags.report);
   program.AddOption("--elements", flags.elements, "Of each of the five arrays; a multiple of 1024")
-      .Between(int64_t{1} << 20, int64_t{1} << 32);
+      .Between(1 << 20, int64_t{1} << 32);
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
   flags.elements -= flags.elements % 1024;  // aligned_alloc needs a multiple.
   Report report(flags.report.json);

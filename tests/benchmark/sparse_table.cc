@@ -281,8 +281,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   Program program("Measures the rows of a sparse table against maps.");
   AddReportFlags(program, &flags.report);
-  program.AddOption("--rows", flags.rows, "Of each table")
-      .Between(int64_t{10'000}, int64_t{1} << 31);
+  program.AddOption("--rows", flags.rows, "Of each table").Between(10'000, int64_t{1} << 31);
   program.AddOption("--dim", flags.dim, "Floats a row").Between(1, 1024);
   program.AddFlag("--one-by-one", flags.one_by_one, "One table in memory at a time");
   if (const auto exit_code = program.Parse(argc, argv)) return *exit_code;
