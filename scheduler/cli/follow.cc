@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/observability/printable.h"
@@ -45,16 +46,27 @@ class Screen {
 
   void Line(const std::string& line) {
     Clear();
-    if (show_ != Show::kNothing) Print(absl::StrCat(line, "\n"));
+    if (ShowsProgress()) Print(absl::StrCat(line, "\n"));
   }
 
   void Bar(const std::string& bar) {
-    if (show_ == Show::kNothing || bar.empty()) return;
+    if (!ShowsProgress() || bar.empty()) return;
     PrintAsItIs(absl::StrCat("\r", Printable(bar), "\x1b[K"));
     has_bar_ = true;
   }
 
+  // Not by its revision: that does not count what the answer says of this moment.
+  void Status(const v1::JobStatus& job) {
+    if (show_ != Show::kChanges) return;
+    std::string line = ToJsonLine(job);
+    if (line == status_) return;
+    Print(line);
+    status_ = std::move(line);
+  }
+
  private:
+  bool ShowsProgress() const { return show_ == Show::kProgress || show_ == Show::kLogs; }
+
   void Clear() {
     if (has_bar_) PrintAsItIs("\r\x1b[K");
     has_bar_ = false;
@@ -63,6 +75,7 @@ class Screen {
   const Show show_;
   const bool terminal_;
   bool has_bar_ = false;
+  std::string status_;  // The last line of Status().
 };
 
 }  // namespace
@@ -87,6 +100,7 @@ absl::StatusOr<v1::JobStatus> FollowJob(SchedulerClient& scheduler, const std::s
         scheduler.WaitJob(job_id, revision, shows_logs ? kLogsInterval : kWaitLimit);
     if (patience.AsksAgain(job.status())) continue;
     if (!job.ok()) return job.status();
+    screen.Status(*job);
     revision = job->revision();
     if (shows_logs && HasEnded(job->state())) {
       logs.ReadToEnd(*job);

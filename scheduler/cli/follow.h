@@ -15,7 +15,8 @@
 namespace capstan::cli {
 
 // kLogs: progress, and what the tasks write, each line after "[rank N] ".
-enum class Show { kProgress, kLogs, kNothing };
+// kChanges: only the job's status, the last one too, as a line of JSON each time it has changed.
+enum class Show { kProgress, kLogs, kChanges, kNothing };
 
 struct FollowOptions {
   Show show = Show::kProgress;

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/command_line/command.h"
@@ -111,10 +112,33 @@ int Describe(const Settings& settings, const std::string& job_id) {
   return kExitDone;
 }
 
-int Watch(const Settings& settings, const std::string& job_id) {
+struct WatchArguments {
+  std::string job;
+  bool changes = false;
+};
+
+int Watch(const Settings& settings, const WatchArguments& arguments) {
+  if (arguments.changes && settings.format() != OutputFormat::kJson) {
+    return Fail(absl::InvalidArgumentError("--changes needs -o json: each change is such a line"));
+  }
   const Interrupts interrupts;
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
-  return FollowToEnd(scheduler, job_id, settings.format(), AfterSignal::kGoesOn);
+  return FollowToEnd(scheduler, arguments.job, settings.format(), AfterSignal::kGoesOn,
+                     arguments.changes ? Show::kChanges : Show::kProgress);
+}
+
+void AddWatch(Command job, CommandLine& line) {
+  auto arguments = std::make_shared<WatchArguments>();
+  Command command = AddCommand(
+      job, "watch",
+      "Follow a job to its end, with what goes wrong meanwhile, and exit with its result",
+      "  capstan job watch lenet-1\n  capstan job watch lenet-1 -o json   # only the end\n"
+      "  capstan job watch lenet-1 -o json --changes",
+      line, [arguments](const Settings& settings) { return Watch(settings, *arguments); });
+  command.AddOption("JOB", arguments->job, "Id of the job, as `capstan job list` shows it")
+      .Required();
+  command.AddFlag("--changes", arguments->changes,
+                  "With -o json: the job's status, as a line, each time that it has changed");
 }
 
 struct ExportArguments {
@@ -253,10 +277,7 @@ void AddJobCommands(Command job, CommandLine& line) {
       job, "describe",
       "Everything about a job: state and reason, tasks and whom they wait for, results, events",
       "  capstan job describe lenet-1", line, Describe);
-  AddJobCommand(job, "watch",
-                "Follow a job to its end, with what goes wrong meanwhile, and exit with its result",
-                "  capstan job watch lenet-1\n  capstan job watch lenet-1 -o json   # only the end",
-                line, Watch);
+  AddWatch(job, line);
   AddExport(job, line);
   AddJobRecordsCommands(job, line);
 }

@@ -99,10 +99,10 @@ int FailSubmission(const absl::Status& status) {
 int FollowToEnd(SchedulerClient& scheduler, const std::string& job_id, OutputFormat format,
                 AfterSignal after_signal, Show show) {
   const bool json = format == OutputFormat::kJson;
-  const absl::StatusOr<v1::JobStatus> job =
-      FollowJob(scheduler, job_id, {.show = json ? Show::kNothing : show});
+  if (json && show != Show::kChanges) show = Show::kNothing;
+  const absl::StatusOr<v1::JobStatus> job = FollowJob(scheduler, job_id, {.show = show});
   if (job.ok()) {
-    Print(json ? ToJson(*job) : EndSummary(*job));
+    if (show != Show::kChanges) Print(json ? ToJson(*job) : EndSummary(*job));
     return JobExitCode(*job);
   }
   if (!absl::IsCancelled(job.status())) return Fail(job.status());

@@ -57,8 +57,8 @@ int FailSubmission(const absl::Status& status);
 
 // Follows a submitted job and prints its end. Returns the exit code: the job's, 75 if the scheduler
 // stays away, 130 or 143 after a signal. After a signal the job is stopped, or it goes on and the
-// user sees the command that stops it (`after_signal`). JSON is printed at the end, and nothing
-// before, whatever `show` says.
+// user sees the command that stops it (`after_signal`). As JSON only the end is printed, unless
+// `show` is kChanges.
 int FollowToEnd(SchedulerClient& scheduler, const std::string& job_id, OutputFormat format,
                 AfterSignal after_signal, Show show = Show::kProgress);
 

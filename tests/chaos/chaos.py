@@ -78,19 +78,11 @@ class ChaosCluster(cluster.Cluster):
         time.sleep(seconds)  # The fault itself: this is how long it lasts.
         self.daemons[name].signal(signal.SIGCONT)
 
+    def routing(self, job):
+        return self.json("table", "placement", job)["routing"]
+
     def placement(self, job):
-        """Per shard: (primary, [replicas in sync], [replicas being filled])."""
-        routing = self.json("table", "placement", job)["routing"]
-        names = [server["nodeId"] for server in routing["servers"]]
-        shards = []
-        for shard in routing["shards"]:
-            replicas = shard.get("replicas", [])
-            shards.append((
-                names[shard.get("server", 0)],
-                [names[r.get("server", 0)] for r in replicas if r.get("inSync")],
-                [names[r.get("server", 0)] for r in replicas if not r.get("inSync")],
-            ))
-        return shards
+        return shards_of(self.routing(job))
 
     def primary(self, job):
         return self.placement(job)[0][0]
@@ -106,11 +98,11 @@ class ChaosCluster(cluster.Cluster):
             if self.status(job)["state"] in cluster.ENDED:
                 return True
             incarnations = self.incarnations()
-            routing = self.json("table", "placement", job)["routing"]
+            routing = self.routing(job)
             if any(incarnations.get(one["nodeId"]) != one["incarnation"]
                    for one in routing["servers"]):
                 return False
-            return all(len(in_sync) >= copies for _, in_sync, _ in self.placement(job))
+            return all(len(in_sync) >= copies for _, in_sync, _ in shards_of(routing))
 
         cluster.until(f"{job} is replicated", replicated, poll_seconds=cluster.CLI_POLL_SECONDS)
 
@@ -127,6 +119,20 @@ class ChaosCluster(cluster.Cluster):
             if at is not None and at >= since:
                 times.append(at)
         return times
+
+
+def shards_of(routing):
+    """Per shard: (primary, [replicas in sync], [replicas being filled])."""
+    names = [server["nodeId"] for server in routing["servers"]]
+    shards = []
+    for shard in routing["shards"]:
+        replicas = shard.get("replicas", [])
+        shards.append((
+            names[shard.get("server", 0)],
+            [names[r.get("server", 0)] for r in replicas if r.get("inSync")],
+            [names[r.get("server", 0)] for r in replicas if not r.get("inSync")],
+        ))
+    return shards
 
 
 def signal_if_there(pid, number):

@@ -42,8 +42,8 @@ class DeadLink(network_rounds.NetworkRounds):
             live.cut_link(worker, server, True)
         at = live.iteration(job)
         said = f"{workers[0]} cannot reach {server}" if len(workers) == 1 else "cannot reach"
-        cluster.until(f"{job} names the link", lambda: said in live.status(job).get("detail", ""),
-                      seconds=GOES_ON_SECONDS, poll_seconds=cluster.CLI_POLL_SECONDS)
+        live.until_status(job, f"{job} names the link",
+                          lambda status: said in status.get("detail", ""), GOES_ON_SECONDS)
         live.wait_iteration(job, live.iteration(job) + 1)
         return f"{server} cut off from {' and '.join(workers)} at iteration {at}"
 

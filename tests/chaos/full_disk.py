@@ -80,14 +80,13 @@ def expect(condition, what, live):
 
 def event(live, job, kind, *words):
     """The first event of that kind whose text has all the words, once it is there."""
-    def found():
-        for one in live.status(job).get("events", []):
+    def found(status):
+        for one in status.get("events", []):
             if one["kind"] == kind and all(word in one["text"] for word in words):
                 return one
         return None
 
-    one = cluster.until(f"an event {kind} of {job} with {words}", found,
-                        poll_seconds=cluster.CLI_POLL_SECONDS)
+    one = live.until_status(job, f"an event {kind} of {job} with {words}", found)
     name = kind.lower().replace("_", " ")
     described = live.run("job", "describe", job).stdout
     expect(one["text"] in described and name in described, f"not described: {described}", live)
@@ -144,13 +143,11 @@ def output(live, text, expected):
     live.wait_iteration(job, 20)
     live.fill("output")
 
-    def kept():
-        status = live.status(job)
+    def kept(status):
         expect(status["state"] == "RUNNING", f"{job} has lost its model: {status}", live)
         return int(status.get("modelKeptUntilUnixMs", 0))
 
-    cluster.until(f"{job} keeps its model", kept, seconds=300,
-                  poll_seconds=cluster.CLI_POLL_SECONDS)
+    live.until_status(job, f"{job} keeps its model", kept, seconds=300)
     described = live.run("job", "describe", job).stdout
     expect(FULL in described and "job export" in described, f"does not say so: {described}", live)
     again = live.run("job", "export", job, check=False)

@@ -142,13 +142,12 @@ def control(arguments):
             def missed(status):
                 return status["state"] in cluster.ENDED or "are lost" in status.get("detail", "")
 
-            def missed_or_moved_on():
-                status = live.status(job)
+            def missed_or_moved_on(status):
                 moved_on = int(status.get("iteration", 0)) >= reached + 5
                 return status if moved_on or missed(status) else None
 
-            status = cluster.until("the job misses what was lost, or goes on", missed_or_moved_on,
-                                   poll_seconds=cluster.CLI_POLL_SECONDS)
+            status = live.until_status(job, "the job misses what was lost, or goes on",
+                                       missed_or_moved_on)
             if missed(status):
                 print(f"without fsync  lost {lost}: {status.get('detail', '')}", flush=True)
                 live.run("job", "stop", job, check=False)

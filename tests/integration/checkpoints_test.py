@@ -174,8 +174,7 @@ class CheckpointsTest(unittest.TestCase):
         self.cluster.run("job", "stop", branch)
         self.cluster.run("job", "stop", job)
         restored = self.restore(begun_with)
-        self.assertTrue(cluster.until("it trains", lambda: int(
-            self.cluster.status(restored).get("iteration", 0)) > 0))
+        self.cluster.wait_iteration(restored, 1)
         own = self.save(restored)
         whole = [one["path"] for one in self.complete(str(output / "checkpoints"))]
         self.assertEqual(whole, [own, begun_with])

@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 SLOWDOWN = float(os.environ.get("CAPSTAN_TEST_SLOWDOWN", "1"))
@@ -195,12 +196,18 @@ class Cluster:
 
         until(f"{count} nodes are alive", alive, poll_seconds=CLI_POLL_SECONDS)
 
+    def _cli(self, *arguments):
+        """The CLI's command line and its environment on this cluster."""
+        mine = {"CAPSTAN_SCHEDULER": self.scheduler, "HOME": str(self.folder)}
+        command = [*self.cli_prefix, str(runfile("scheduler/cli/capstan")), *arguments]
+        return command, {**os.environ, **mine}
+
     def run(self, *arguments, timeout=DEADLINE_SECONDS, check=True, env=None):
         """The CLI on this cluster; returns the finished process with text output."""
-        mine = {"CAPSTAN_SCHEDULER": self.scheduler, "HOME": str(self.folder)}
+        command, environment = self._cli(*arguments)
         done = subprocess.run(
-            [*self.cli_prefix, str(runfile("scheduler/cli/capstan")), *arguments],
-            env={**os.environ, **mine, **(env or {})},
+            command,
+            env={**environment, **(env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -231,27 +238,45 @@ class Cluster:
     def wait(self, job, seconds=DEADLINE_SECONDS):
         """The job's status once it has ended."""
         try:
-            watched = self.run("job", "watch", job, timeout=seconds, check=False)
+            watched = self.run("job", "watch", job, "-o", "json", timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
             described = self.run("job", "describe", job, check=False).stdout
             waited = f"waited {seconds * SLOWDOWN} s until {job} ends"
             raise TimeoutError(f"{waited}\n{described}") from None
-        status = self.status(job)
-        if status["state"] not in ENDED:
-            said = watched.stdout + watched.stderr
-            raise RuntimeError(f"watching {job} ended with {watched.returncode}:\n{said}")
-        return status
+        if not watched.stdout:
+            raise RuntimeError(f"watching {job} ended with {watched.returncode}: {watched.stderr}")
+        return json.loads(watched.stdout)
+
+    def until_status(self, job, what, condition, seconds=DEADLINE_SECONDS):
+        """Waits until condition(status) of a job is true and returns its value; fails with `what`
+        once the job has ended, and at the deadline."""
+        command, environment = self._cli("job", "watch", job, "--changes", "-o", "json")
+        status = "nothing is known of it"
+        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, text=True) as watching:
+            late = threading.Timer(seconds * SLOWDOWN, watching.kill)
+            late.start()
+            try:
+                for line in watching.stdout:
+                    status = json.loads(line)
+                    value = condition(status)
+                    if value:
+                        return value
+                code = watching.wait()
+            finally:
+                late.cancel()
+                watching.kill()
+        if code == -signal.SIGKILL:
+            raise TimeoutError(f"waited {seconds * SLOWDOWN} s until {what}: {status}")
+        raise RuntimeError(f"watching {job} until {what} ended with {code}: {status}")
 
     def wait_iteration(self, job, iteration):
         """Waits until the job has passed an iteration (or has ended, which fails)."""
 
-        def passed():
-            status = self.status(job)
-            if status["state"] in ENDED:
-                raise RuntimeError(f"{job} ended before iteration {iteration}: {status}")
-            return int(status.get("iteration", 0)) >= iteration
+        def passed(status):
+            return status["state"] not in ENDED and int(status.get("iteration", 0)) >= iteration
 
-        until(f"{job} passes iteration {iteration}", passed, poll_seconds=CLI_POLL_SECONDS)
+        self.until_status(job, f"{job} passes iteration {iteration}", passed)
 
     def task_pids(self, job):
         """rank -> pid of the job's live task processes, over all worker daemons."""

@@ -131,6 +131,17 @@ class JobsTest(unittest.TestCase):
         ids = [job["jobId"] for job in self.cluster.json("job", "list")["jobs"]]
         self.assertLess(ids.index(first), ids.index(second))
 
+    def test_each_change_of_a_job_can_be_watched(self):
+        job = self.cluster.submit(self.job(name="watched", epochs=20))
+        watched = self.cluster.run("job", "watch", job, "--changes", "-o", "json").stdout
+        changes = [json.loads(line) for line in watched.splitlines()]
+        self.assertEqual(changes[-1]["state"], "SUCCEEDED")
+        self.assertIn(changes[0]["state"], ("PENDING", "RUNNING"))
+        self.assertTrue(all(one != next for one, next in zip(changes, changes[1:])), watched)
+        refused = self.cluster.run("job", "watch", job, "--changes", check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--changes needs -o json", refused.stderr)
+
     def test_a_stopped_job_leaves_no_task_and_frees_its_place(self):
         job = self.cluster.submit(self.job(name="endless", epochs=100000))
         self.cluster.wait_iteration(job, 20)

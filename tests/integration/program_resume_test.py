@@ -80,9 +80,8 @@ class ProgramResumeTest(programs.ProgramCase):
                 [str(cluster.runfile("scheduler/cli/capstan")), "job", "stop", "--save", job,
                  f"--scheduler={self.cluster.scheduler}"], stdout=subprocess.DEVNULL)
             self.addCleanup(stopping.kill)
-            cluster.until("it is to be saved",
-                          lambda: "for a checkpoint" in self.cluster.status(job)["detail"],
-                          poll_seconds=cluster.CLI_POLL_SECONDS)
+            self.cluster.until_status(job, "it is to be saved",
+                                      lambda status: "for a checkpoint" in status["detail"])
         self.assertEqual(stopping.wait(timeout=60 * cluster.SLOWDOWN), 0)
         resumed, iteration = self.resume(job)
         self.assertGreaterEqual(iteration, programs.GATE_AT)

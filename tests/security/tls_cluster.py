@@ -45,6 +45,6 @@ class TlsCluster(cluster.Cluster):
         folder = self.make_certificate(role, name)
         super()._add(role, name, [*arguments, f"--tls-dir={folder}"])
 
-    def run(self, *arguments, env=None, **more):
-        mine = {"CAPSTAN_TLS_DIR": os.fspath(self.tls_dir)}
-        return super().run(*arguments, env={**mine, **(env or {})}, **more)
+    def _cli(self, *arguments):
+        command, environment = super()._cli(*arguments)
+        return command, {**environment, "CAPSTAN_TLS_DIR": os.fspath(self.tls_dir)}

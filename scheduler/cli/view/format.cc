@@ -12,6 +12,19 @@
 #include "absl/strings/str_split.h"
 
 namespace capstan::cli {
+namespace {
+
+std::string Json(const google::protobuf::Message& message, bool on_one_line) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = !on_one_line;
+  options.always_print_primitive_fields = true;
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
+  // The conversion fails only for an Any of an unknown type, which the protocol does not use.
+  return status.ok() ? json : "{}";
+}
+
+}  // namespace
 
 std::string FormatCount(int64_t count) {
   const std::string digits = absl::StrCat(count);
@@ -90,13 +103,11 @@ std::string RoleName(v1::Role role) {
 }
 
 std::string ToJson(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.always_print_primitive_fields = true;
-  std::string json;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
-  // The conversion fails only for an Any of an unknown type, which the protocol does not use.
-  return status.ok() ? json : "{}\n";
+  return Json(message, /*on_one_line=*/false);
+}
+
+std::string ToJsonLine(const google::protobuf::Message& message) {
+  return absl::StrCat(Json(message, /*on_one_line=*/true), "\n");
 }
 
 }  // namespace capstan::cli

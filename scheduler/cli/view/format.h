@@ -42,6 +42,8 @@ std::string RoleName(v1::Role role);
 
 // Returns the message as JSON on several lines, with every field and keys in lowerCamelCase.
 std::string ToJson(const google::protobuf::Message& message);
+// The same on a single line, with its end.
+std::string ToJsonLine(const google::protobuf::Message& message);
 
 }  // namespace capstan::cli
 

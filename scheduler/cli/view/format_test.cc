@@ -43,6 +43,7 @@ TEST_CASE("Format: JSON has every field, also those at their default", "[cli]") 
   v1::SubmitJobResponse response;
   response.set_job_id("lenet-1");
   CHECK(ToJson(response) == "{\n \"jobId\": \"lenet-1\",\n \"warnings\": []\n}\n");
+  CHECK(ToJsonLine(response) == "{\"jobId\":\"lenet-1\",\"warnings\":[]}\n");
   CHECK(ToJson(v1::SubmitJobResponse()) == "{\n \"jobId\": \"\",\n \"warnings\": []\n}\n");
 }
 
