@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
-#include "common/job/job_paths.h"
+#include "common/job/parse/job_paths.h"
 #include "common/process/random_hex.h"
 #include "common/security/capability.h"
 #include "common/security/job_access.h"

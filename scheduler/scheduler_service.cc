@@ -8,7 +8,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/net/call_gate.h"
+#include "common/net/gate/call_gate.h"
 #include "common/security/call_policy.h"
 #include "common/status/status_macros.h"
 #include "scheduler/admission/job_capabilities.h"

@@ -24,7 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/net/call_counts.h"
+#include "common/net/gate/call_counts.h"
 #include "common/security/audit_log.h"
 #include "common/storage/allowed_paths.h"
 #include "common/time/clock.h"

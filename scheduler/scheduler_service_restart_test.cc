@@ -13,7 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/job/check_job.h"
+#include "common/job/check/check_job.h"
 #include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"

@@ -29,7 +29,7 @@
 namespace capstan {
 
 inline constexpr int64_t kShardFileBlockBytes = 1 << 20;
-// A bucket's snapshot is at most 1 GiB (server/sparse_table); protobuf reads less than 2 GiB.
+// A bucket's snapshot is at most 1 GiB (server/store/sparse); protobuf reads less than 2 GiB.
 inline constexpr int64_t kShardFileBytesMax = int64_t{3} << 29;
 
 inline constexpr absl::string_view kPartSuffix = ".part";

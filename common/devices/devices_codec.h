@@ -22,8 +22,8 @@ absl::StatusOr<Devices> DevicesFromProto(const v1::Devices& devices);
 
 // What resources.device and resources.gpus say, defaults included. Nothing if the device is none of
 // "auto", "cpu", "cuda" and "cuda:<index below kGpusPerWorkerMax>". Whether both fit each other is
-// for ValidateJob (common/job/validate.h) to find: of a CPU or of one named GPU, gpus is passed
-// over.
+// for ValidateJob (common/job/validate/validate.h) to find: of a CPU or of one named GPU, gpus is
+// passed over.
 std::optional<DeviceNeed> DeviceNeedOf(const v1::Resources& resources);
 
 }  // namespace capstan

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "common/examples/svmlight_parser.h"
+#include "common/examples/parsers/svmlight_parser.h"
 #include "common/examples/testing/parser_checks.h"
 #include "common/testing/status_matchers.h"
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/agent_timing.h"
-#include "common/net/channel.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc_types/grpc_status.h"
+#include "common/net/node/agent_timing.h"
 #include "common/status/status_macros.h"
 #include "common/storage/crc32c.h"
 #include "common/storage/write_durably.h"

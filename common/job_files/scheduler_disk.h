@@ -20,7 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "common/storage/disk.h"
 #include "common/time/clock.h"
 #include "proto/job_files.grpc.pb.h"

@@ -1,5 +1,5 @@
 // Credentials: TLS between real gRPC and data servers and their callers.
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -12,14 +12,14 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "common/net/call_gate.h"
-#include "common/net/channel.h"
-#include "common/net/data_caller.h"
-#include "common/net/data_server.h"
-#include "common/net/data_socket.h"
-#include "common/net/grpc_server.h"
-#include "common/net/grpc_status.h"
-#include "common/net/wake_up.h"
+#include "common/net/data/data_caller.h"
+#include "common/net/data/data_server.h"
+#include "common/net/frame/data_socket.h"
+#include "common/net/gate/call_gate.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc/grpc_server.h"
+#include "common/net/grpc_types/grpc_status.h"
+#include "common/net/socket/wake_up.h"
 #include "common/security/testing/test_authority.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"

@@ -1,8 +1,8 @@
 #include "common/row_export/grpc_row_source.h"
 
-#include "common/net/capability_metadata.h"
-#include "common/net/channel.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc_types/capability_metadata.h"
+#include "common/net/grpc_types/grpc_status.h"
 
 namespace capstan {
 namespace {

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "common/row_export/table_scan.h"
 #include "proto/parameter_server.grpc.pb.h"
 

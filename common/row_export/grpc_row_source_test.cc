@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "proto/parameter_server.grpc.pb.h"
 

@@ -10,8 +10,8 @@
 // lines (LineLimiter), and "suppressed" counts the lines that were left out before. A file that
 // cannot be rotated grows on: its lines are kept, and rotation is tried again. Counters count every
 // call. Refusals are logged as warnings, too, under the same limits.
-// The servers call it (common/net/audit_interceptor.h, call_gate.h, data_server.h), one for each
-// process. A handler need not: its PERMISSION_DENIED is recorded where its answer is sent.
+// The servers call it (common/net/gate, common/net/data/data_server.h), one for each process. A
+// handler need not: its PERMISSION_DENIED is recorded where its answer is sent.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_SECURITY_AUDIT_LOG_H_
 #define CAPSTAN_COMMON_SECURITY_AUDIT_LOG_H_

@@ -1,8 +1,9 @@
 // Call policy: who may call what, and which calls are audited. One table for all ports: gRPC and
 // data connections.
 //
-// A method that the table lacks may be called by nobody. The table judges by role; handlers judge
-// what depends on the message, such as a node's name or a job's owner (common/net/call_gate.h).
+// A method that the table lacks may be called by nobody. The table judges by role
+// (common/net/gate/call_gate.h); handlers judge what depends on the message, such as a node's name
+// or a job's owner.
 // Thread safety: functions without state.
 #ifndef CAPSTAN_COMMON_SECURITY_CALL_POLICY_H_
 #define CAPSTAN_COMMON_SECURITY_CALL_POLICY_H_

@@ -1,7 +1,7 @@
 // OpenSSL's objects with owners, and what the files of this folder read from them.
 //
-// Only the sources of this folder and common/net/tls_stream.cc include it. Every function leaves
-// OpenSSL's queue of errors empty.
+// Only the sources of this folder and common/net/socket/tls_stream.cc include it. Every function
+// leaves OpenSSL's queue of errors empty.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_SECURITY_OPENSSL_OBJECTS_H_
 #define CAPSTAN_COMMON_SECURITY_OPENSSL_OBJECTS_H_

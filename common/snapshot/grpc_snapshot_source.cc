@@ -1,9 +1,9 @@
 #include "common/snapshot/grpc_snapshot_source.h"
 
 #include "absl/time/clock.h"
-#include "common/net/capability_metadata.h"
-#include "common/net/channel.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc_types/capability_metadata.h"
+#include "common/net/grpc_types/grpc_status.h"
 
 namespace capstan {
 

@@ -14,7 +14,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "common/security/renewed_capability.h"
 #include "common/snapshot/snapshot_source.h"
 #include "proto/parameter_server.grpc.pb.h"

@@ -6,8 +6,8 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "common/net/capability_metadata.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/grpc_server.h"
+#include "common/net/grpc_types/capability_metadata.h"
 #include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 

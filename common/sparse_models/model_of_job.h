@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/examples/example_set.h"
+#include "common/examples/sets/example_set.h"
 #include "common/sparse_models/sparse_model.h"
 #include "common/types/progress.h"
 #include "proto/job.pb.h"

@@ -1,5 +1,5 @@
-// SkipGram: word2vec's skip-gram with negative sampling. An example is a sequence of words, as
-// TextParser makes them (common/examples/text_parser.h); each word predicts those around it:
+// SkipGram: word2vec's skip-gram with negative sampling. An example is a sequence of words
+// (common/examples/parsers/text_parser.h makes them); each word predicts those around it:
 //
 //   loss of a pair (word t, word c) = -log sigmoid(<in_t, out_c>)
 //                                     - sum over `negatives` draws n of log sigmoid(-<in_t, out_n>)

@@ -1,6 +1,6 @@
 // ConsistencyRule: when a job's gradients are applied, and what a worker may read meanwhile, as its
-// specification says (common/job/consistency_of.h makes it). All roles ask this rule, and not the
-// specification.
+// specification says (common/job/spec/consistency_of.h makes it). All roles ask this rule, and not
+// the specification.
 //
 //   BSP  the gradients of an iteration's slots are summed, and applied together; with backups
 //        those that come first, and the others are dropped (Chen et al., Revisiting Distributed

@@ -1,5 +1,4 @@
-// Limits of the messages between workers, servers and replicas. The largest message has 64 MiB
-// (common/net/channel.h), which leaves room for what describes the values.
+// Limits of the messages between workers, servers and replicas.
 //
 // Thread safety: constants.
 #ifndef CAPSTAN_COMMON_TYPES_MESSAGE_LIMITS_H_
@@ -9,7 +8,11 @@
 
 namespace capstan {
 
-// Bytes of values in one answer; of keys and values of a bucket in one push; of one record.
+// Largest message that either side accepts, bytes: twice the largest shard of a dense table.
+inline constexpr int kMessageBytesMax = 64 << 20;
+
+// Bytes of values in one answer; of keys and values of a bucket in one push; of one record. The
+// rest of a message is for what describes them.
 inline constexpr int64_t kShardBytesMax = 60 << 20;
 
 }  // namespace capstan

@@ -2,7 +2,7 @@
 // out of a protobuf.
 //
 //   PushMessage push{.head = ..., .values = {cord of shard 0, cord of shard 1}};
-//   const absl::Cord payload = Encode(push);            // of a frame: common/net/frame.h
+//   const absl::Cord payload = Encode(push);            // of a frame: common/net/frame/frame.h
 //   absl::StatusOr<PushMessage> decoded = DecodePush(payload);
 //
 // A payload is one small head and raw values; numbers are little-endian:

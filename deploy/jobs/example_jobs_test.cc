@@ -5,8 +5,8 @@
 #include <sstream>
 #include <string>
 
-#include "common/job/job_file.h"
-#include "common/job/validate.h"
+#include "common/job/parse/job_file.h"
+#include "common/job/validate/validate.h"
 #include "common/model/plan_model.h"
 #include "common/testing/status_matchers.h"
 #include "server/optimizer/optimizer_from_proto.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/job/check_job.h"
+#include "common/job/check/check_job.h"
 #include "common/storage/posix_disk.h"
 #include "common/tensor/model_file.h"
 #include "common/testing/status_matchers.h"

@@ -21,7 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/job/check_job.h"
+#include "common/job/check/check_job.h"
 #include "proto/job.pb.h"
 
 namespace capstan::scheduler {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/job/field_checker.h"
+#include "common/job/fields/field_checker.h"
 #include "common/status/status_macros.h"
 #include "scheduler/core/messages/plugin_rules.h"
 

@@ -8,14 +8,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/command_line/command.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "common/process/version.h"
 #include "common/storage/private_files.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/command_names.h"
 #include "scheduler/cli/commands.h"
-#include "scheduler/cli/console.h"
-#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/console/console.h"
+#include "scheduler/cli/console/exit_code.h"
 
 namespace capstan::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/cli/console.h"
+#include "scheduler/cli/console/console.h"
 
 namespace capstan::cli {
 

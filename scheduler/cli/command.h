@@ -10,7 +10,7 @@
 #include <string>
 
 #include "common/command_line/command.h"
-#include "scheduler/cli/settings.h"
+#include "scheduler/cli/settings/settings.h"
 
 namespace capstan::cli {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/job/field_names.h"
+#include "common/job/fields/field_names.h"
 
 namespace capstan::cli {
 namespace {

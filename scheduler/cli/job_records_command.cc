@@ -5,9 +5,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "scheduler/cli/client.h"
-#include "scheduler/cli/console.h"
-#include "scheduler/cli/exit_code.h"
+#include "scheduler/cli/client/client.h"
+#include "scheduler/cli/console/console.h"
+#include "scheduler/cli/console/exit_code.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/job_view.h"
 #include "scheduler/cli/view/text_table.h"

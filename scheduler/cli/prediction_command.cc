@@ -8,10 +8,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/command_line/command.h"
-#include "scheduler/cli/binaries.h"
+#include "scheduler/cli/cluster/binaries.h"
 #include "scheduler/cli/commands.h"
-#include "scheduler/cli/console.h"
-#include "scheduler/cli/settings.h"
+#include "scheduler/cli/console/console.h"
+#include "scheduler/cli/settings/settings.h"
 
 namespace capstan::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/devices/devices_codec.h"
-#include "common/net/host_port.h"
+#include "common/net/socket/host_port.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/wire/store_revision_codec.h"

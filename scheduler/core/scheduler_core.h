@@ -67,8 +67,8 @@ class SchedulerCore {
   struct Options {
     absl::Duration lease = absl::Seconds(3);  // The lease of daemons and of tasks.
     // How long those that live may take to find a scheduler that is back, before their leases
-    // count: mostly the longest pause between two attempts (common/net/agent_timing.h), behind a
-    // channel's own pause (common/net/channel.cc).
+    // count: mostly the longest pause between two attempts (common/net/node/agent_timing.h),
+    // behind a channel's own pause (common/net/grpc/channel.cc).
     absl::Duration rejoin = absl::Milliseconds(2500);
     absl::Duration sync_interval = absl::Milliseconds(200);  // Longest hold of a sync.
     // A primary that is cut off may answer reads for this long; well above sync_interval.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/job_files/scheduler_disk.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/grpc_server.h"
 #include "common/storage/posix_disk.h"
 #include "common/storage/write_durably.h"
 #include "common/testing/status_matchers.h"

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/call_gate.h"
-#include "common/net/grpc_status.h"
+#include "common/net/gate/call_gate.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/security/job_access.h"
 #include "common/status/status_macros.h"
 #include "scheduler/files/uploads.h"

@@ -13,7 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/fake_cluster.h"
 #include "scheduler/store/state_codec.h"

@@ -15,7 +15,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "scheduler/core/messages/messages.h"
 
 namespace capstan::scheduler {

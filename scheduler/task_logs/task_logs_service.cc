@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/net/call_gate.h"
-#include "common/net/grpc_status.h"
+#include "common/net/gate/call_gate.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "common/net/channel.h"
-#include "common/net/grpc_server.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc/grpc_server.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/temporary_folder.h"
 

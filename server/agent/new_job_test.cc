@@ -10,7 +10,7 @@
 
 #include "common/time/clock.h"
 #include "server/agent/server_agent.h"
-#include "server/service/testing/job_fixture.h"
+#include "server/engine/testing/job_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/container/btree_set.h"
 #include "common/time/clock.h"
 #include "server/agent/server_agent.h"
-#include "server/service/held_jobs.h"
+#include "server/engine/job/held_jobs.h"
 
 namespace capstan::server {
 namespace {

@@ -7,7 +7,7 @@
 #include "common/observability/log.h"
 #include "common/status/annotate.h"
 #include "common/wire/store_revision_codec.h"
-#include "server/table_store/state_codec.h"
+#include "server/store/state_codec.h"
 
 namespace capstan::server {
 namespace {

@@ -3,14 +3,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/consistency_of.h"
+#include "common/job/spec/consistency_of.h"
 #include "common/security/capability.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "server/agent/server_agent.h"
+#include "server/engine/record_sink.h"
 #include "server/optimizer/optimizer_from_proto.h"
-#include "server/service/record_sink.h"
-#include "server/table_store/shard_factory.h"
+#include "server/store/tables/shard_factory.h"
 
 namespace capstan::server {
 namespace {

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "common/net/node_agent.h"
+#include "common/net/node/node_agent.h"
 #include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "server/agent/testing/agent_fixture.h"
-#include "server/service/testing/job_fixture.h"
+#include "server/engine/testing/job_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "common/net/channel.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/net/testing/daemon_process.h"
 #include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 #include "proto/parameter_server.grpc.pb.h"
-#include "server/service/testing/job_fixture.h"
+#include "server/engine/testing/job_fixture.h"
 
 namespace capstan::server {
 namespace {

@@ -15,7 +15,7 @@
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
-#include "server/table_store/captured_shard.h"
+#include "server/store/tables/captured_shard.h"
 
 namespace capstan::server {
 

@@ -1,5 +1,5 @@
 // OptimizerFromProto: v1::Optimizer of a job file -> OptimizerConfig, with every range checked and
-// every default filled in; both stand in common/job/optimizer_fields.cc.
+// every default filled in; both stand in common/job/spec/optimizer_fields.cc.
 //
 // Thread safety: a pure function.
 #ifndef CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_FROM_PROTO_H_

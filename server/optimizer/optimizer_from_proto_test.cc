@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/job/optimizer_fields.h"
+#include "common/job/spec/optimizer_fields.h"
 #include "common/testing/status_matchers.h"
 #include "kernels/cuda/element_rules.h"
 #include "server/optimizer/plugin/plugin_rules.h"

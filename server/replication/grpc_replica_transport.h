@@ -2,7 +2,7 @@
 // address, a deadline a call.
 //
 //   records        Replicate: one call for all that is sent together, over the data connection
-//                  (common/net/data_connection_pool.h) where it is open, else over gRPC
+//                  (common/net/data/data_connection_pool.h) where it is open, else over gRPC
 //   a whole shard  Install: a gRPC stream of parts, each read when the one before has left
 //
 // Thread safety: thread-safe.
@@ -18,7 +18,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "common/time/clock.h"
 #include "proto/parameter_server.pb.h"
 #include "server/replication/replica_transport.h"

@@ -9,15 +9,15 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "common/net/channel.h"
-#include "common/net/grpc_server.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc/grpc_server.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
-#include "server/service/deadline_timer.h"
-#include "server/service/held_jobs.h"
-#include "server/service/parameter_service.h"
-#include "server/service/testing/job_fixture.h"
+#include "server/engine/job/held_jobs.h"
+#include "server/engine/testing/job_fixture.h"
+#include "server/rpc/deadline_timer.h"
+#include "server/rpc/parameter_service.h"
 
 namespace capstan::server {
 namespace {

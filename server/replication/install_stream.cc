@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/observability/log.h"
 #include "common/status/status_macros.h"
 #include "common/wire/message_checksum.h"

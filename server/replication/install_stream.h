@@ -20,9 +20,9 @@
 #include "absl/status/status.h"
 #include "common/security/identity.h"
 #include "proto/parameter_server.pb.h"
-#include "server/service/held_jobs.h"
-#include "server/service/install_memory.h"
-#include "server/table_store/table_shard.h"
+#include "server/engine/install_memory.h"
+#include "server/engine/job/held_jobs.h"
+#include "server/store/tables/table_shard.h"
 
 namespace capstan::server {
 

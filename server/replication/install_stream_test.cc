@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "common/net/channel.h"
-#include "common/net/grpc_server.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc/grpc_server.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "common/wire/message_checksum.h"
+#include "server/engine/testing/job_fixture.h"
 #include "server/replication/grpc_replica_transport.h"
-#include "server/service/parameter_service.h"
-#include "server/service/testing/job_fixture.h"
+#include "server/rpc/parameter_service.h"
 
 namespace capstan::server {
 namespace {

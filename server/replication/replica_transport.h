@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "proto/parameter_server.pb.h"
-#include "server/table_store/captured_shard.h"
+#include "server/store/tables/captured_shard.h"
 
 namespace capstan::server {
 

@@ -8,7 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "server/service/message_checks.h"
+#include "server/engine/message_checks.h"
 
 namespace capstan::server {
 namespace {

@@ -5,7 +5,7 @@
 //         has no room: gone
 //
 // Nothing is copied when a moment is kept: an update writes lent values to another buffer, and
-// keeps a pinned row as it was (server/sparse_table/row_history.h). Both are accounted for. One
+// keeps a pinned row as it was (server/store/sparse/row_history.h). Both are accounted for. One
 // that has ended is known by the reason for as long as it has readers.
 // Thread safety: thread-compatible; the mutex of a JobState serializes
 // all calls. IsFull: thread-safe.
@@ -26,8 +26,8 @@
 #include "proto/checkpoint_part.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/snapshot_leases.h"
-#include "server/sparse_table/row_history.h"
-#include "server/table_store/job_tables.h"
+#include "server/store/sparse/row_history.h"
+#include "server/store/tables/job_tables.h"
 
 namespace capstan::server {
 

@@ -15,10 +15,10 @@
 #include "common/sparse/key_hash.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
-#include "server/service/held_job.h"
-#include "server/service/testing/job_fixture.h"
-#include "server/sparse_table/testing/memory_row_disks.h"
-#include "server/table_store/memory_budget.h"
+#include "server/engine/job/held_job.h"
+#include "server/engine/testing/job_fixture.h"
+#include "server/store/memory_budget.h"
+#include "server/store/sparse/testing/memory_row_disks.h"
 
 namespace capstan::server {
 namespace {

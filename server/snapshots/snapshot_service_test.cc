@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/grpc_server.h"
 #include "common/snapshot/grpc_snapshot_source.h"
 #include "common/snapshot/snapshot_reader.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
-#include "server/service/held_jobs.h"
-#include "server/service/parameter_service.h"
-#include "server/service/testing/job_fixture.h"
+#include "server/engine/job/held_jobs.h"
+#include "server/engine/testing/job_fixture.h"
+#include "server/rpc/parameter_service.h"
 
 namespace capstan::server {
 namespace {

@@ -26,7 +26,7 @@
 #include "common/process/keep_memory.h"
 #include "common/process/lock_order.h"
 #include "common/status/status_macros.h"
-#include "scheduler/cli/local_certificates.h"
+#include "scheduler/cli/cluster/local_certificates.h"
 #include "tests/benchmark/baseline/grpc_bulk.h"
 #include "tests/benchmark/baseline/peer_process.h"
 #include "tests/benchmark/baseline/tcp_bulk.h"

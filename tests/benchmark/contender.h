@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "common/time/clock.h"
 #include "proto/job.pb.h"
 #include "tests/benchmark/live_server.h"

@@ -29,8 +29,8 @@
 #include "tests/benchmark/turns.h"
 #include "worker/client/message_codec.h"
 #include "worker/core/push_pull_session.h"
-#include "worker/training/gradient_norm.h"
-#include "worker/training/host_copies.h"
+#include "worker/training/step/gradient_norm.h"
+#include "worker/training/step/host_copies.h"
 
 namespace capstan::benchmark {
 namespace {

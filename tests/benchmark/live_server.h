@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "common/net/testing/fake_scheduler.h"
 #include "common/process/subprocess.h"
 #include "proto/scheduler.pb.h"

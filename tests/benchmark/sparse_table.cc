@@ -26,7 +26,7 @@
 #include "common/model/initial_rows.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
-#include "server/sparse_table/sparse_rows.h"
+#include "server/store/sparse/sparse_rows.h"
 #include "tests/benchmark/processor_time.h"
 #include "tests/benchmark/report.h"
 #include "tests/benchmark/turns.h"

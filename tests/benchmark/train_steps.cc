@@ -39,9 +39,9 @@
 #include "proto/job.pb.h"
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/step_scalars.h"
-#include "worker/task/backend.h"
-#include "worker/training/gradient_step.h"
+#include "worker/task/computation/backend.h"
 #include "worker/training/network.h"
+#include "worker/training/trainer/gradient_step.h"
 
 namespace capstan {
 namespace {

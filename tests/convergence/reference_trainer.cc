@@ -20,9 +20,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/command_line/command.h"
-#include "common/job/check_job.h"
-#include "common/job/consistency_of.h"
-#include "common/job/job_file.h"
+#include "common/job/check/check_job.h"
+#include "common/job/parse/job_file.h"
+#include "common/job/spec/consistency_of.h"
 #include "common/model/initial_values.h"
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
@@ -31,8 +31,8 @@
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/optimizer_from_proto.h"
 #include "server/optimizer/testing/reference.h"
-#include "worker/task/backend.h"
-#include "worker/training/trainer.h"
+#include "worker/task/computation/backend.h"
+#include "worker/training/trainer/trainer.h"
 
 namespace capstan {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/examples/columns_parser.h"
+#include "common/examples/parsers/columns_parser.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/lines.h"
 #include "tests/fuzz/target.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
-#include "common/examples/criteo_parser.h"
+#include "common/examples/parsers/criteo_parser.h"
 #include "tests/fuzz/lines.h"
 #include "tests/fuzz/target.h"
 

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/command_line/command.h"
-#include "common/net/daemon.h"
-#include "common/net/host_port.h"
+#include "common/net/node/daemon.h"
+#include "common/net/socket/host_port.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/target.h"
 

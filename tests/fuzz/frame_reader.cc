@@ -1,7 +1,7 @@
 // Bytes of a data connection, in pieces as a socket brings them, to FrameReader: frames, damaged
 // ones and others. However the bytes are cut, and wherever their parts are placed, the reader gives
 // the frames that DecodeFrame finds in the whole, and ends where that ends.
-#include "common/net/frame_reader.h"
+#include "common/net/frame/frame_reader.h"
 
 #include <sys/socket.h>
 
@@ -17,8 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/net/frame.h"
-#include "common/net/socket_stream.h"
+#include "common/net/frame/frame.h"
+#include "common/net/socket/socket_stream.h"
 #include "common/storage/descriptor.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"

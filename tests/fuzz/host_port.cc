@@ -1,6 +1,6 @@
 // Text as host:port: it is refused, or is the address that its own text names again, and has no
 // character that could end a line or a C string.
-#include "common/net/host_port.h"
+#include "common/net/socket/host_port.h"
 
 #include <algorithm>
 #include <cstddef>

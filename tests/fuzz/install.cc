@@ -16,8 +16,8 @@
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/held_shard.h"
-#include "server/table_store/shard_factory.h"
-#include "server/table_store/table_shard.h"
+#include "server/store/tables/shard_factory.h"
+#include "server/store/tables/table_shard.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
 

@@ -1,7 +1,7 @@
 // Text as a job file, in JSON or protobuf's text format: it is refused with a place for each error,
 // or validated, where each diagnostic can be told; a model that ValidateJob lets through in a job
 // that is otherwise good is planned. Lines "#set FIELD=VALUE" override fields.
-#include "common/job/job_file.h"
+#include "common/job/parse/job_file.h"
 
 #include <array>
 #include <cstddef>
@@ -14,8 +14,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "common/job/diagnostic.h"
-#include "common/job/validate.h"
+#include "common/job/fields/diagnostic.h"
+#include "common/job/validate/validate.h"
 #include "common/model/model_plan.h"
 #include "common/model/plan_model.h"
 #include "proto/job.pb.h"

@@ -1,7 +1,7 @@
 // A folder of segments on a simulated disk to JobLog: frames with right checksums, whose contents
 // the input says. Open refuses them, or gives a log of which all that is stored can be read, that
 // can be written on, and that a second Open finds as the first one left it.
-#include "server/storage/job_log.h"
+#include "server/log/job_log.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +18,8 @@
 #include "common/storage/testing/sim_disk.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
-#include "server/storage/log_index.h"
-#include "server/storage/record_file.h"
+#include "server/log/frames/record_file.h"
+#include "server/log/log_index.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/sim_files.h"
 #include "tests/fuzz/target.h"

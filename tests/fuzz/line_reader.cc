@@ -1,6 +1,6 @@
 // The lines of a file of any bytes: where they can be read as one range, ranges that cut the file
 // anywhere give the same lines, each once.
-#include "common/examples/line_reader.h"
+#include "common/examples/files/line_reader.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/examples/example_batch.h"
-#include "common/examples/line_parser.h"
+#include "common/examples/parsers/line_parser.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {

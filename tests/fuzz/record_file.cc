@@ -1,7 +1,7 @@
 // Bytes of a log's segment to RecordReader: whole frames, made from the input, with bits changed,
 // the end cut off or other bytes behind. Frames come in order and without gaps until the reader
 // stops; where nothing was damaged all of them come.
-#include "server/storage/record_file.h"
+#include "server/log/frames/record_file.h"
 
 #include <cstddef>
 #include <cstdint>

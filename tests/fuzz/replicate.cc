@@ -9,8 +9,8 @@
 #include "common/wire/message_checksum.h"
 #include "proto/parameter_server.pb.h"
 #include "server/replication/replica_checks.h"
-#include "server/table_store/gradient.h"
-#include "server/table_store/state_codec.h"
+#include "server/store/gradient.h"
+#include "server/store/state_codec.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {

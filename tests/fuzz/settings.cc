@@ -1,6 +1,6 @@
 // Text as the command line's configuration file: it is refused with its place, or gives settings
 // that are valid and that a file of them gives again.
-#include "scheduler/cli/settings.h"
+#include "scheduler/cli/settings/settings.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/net/host_port.h"
+#include "common/net/socket/host_port.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {

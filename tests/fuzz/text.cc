@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
-#include "common/examples/text_parser.h"
+#include "common/examples/parsers/text_parser.h"
 #include "tests/fuzz/lines.h"
 #include "tests/fuzz/target.h"
 

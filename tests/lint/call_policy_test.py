@@ -6,7 +6,7 @@ import sys
 import source_tree
 
 TABLE = "common/security/call_policy.cc"
-DATA_METHODS = "common/net/data_server.cc"
+DATA_METHODS = "common/net/data/data_server.cc"
 
 
 def methods_of_protos(root):

@@ -195,7 +195,7 @@ class Layers(unittest.TestCase):
                                   f'{rule}(name = "a", srcs = ["a.cc"], deps = ["{dep}"])\n'})
 
         for dep in ("@posix//:threads", "@absl//:synchronization", "@spdlog", "//proto:job_proto",
-                    "//common/net:channel", "//common/time:clock", "//server/core:shard"):
+                    "//common/net/grpc:channel", "//common/time:clock", "//server/core:shard"):
             self.assertTrue(found(dep), dep)
         for dep in ("@absl//:status", "//common/time:instant", "//common/types:ids", ":b"):
             self.assertEqual(found(dep), [], dep)

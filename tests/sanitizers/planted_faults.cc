@@ -11,8 +11,8 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "common/net/channel.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc/grpc_server.h"
 #include "proto/scheduler.grpc.pb.h"
 
 namespace {

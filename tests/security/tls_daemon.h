@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/net/channel.h"
+#include "common/net/grpc/channel.h"
 #include "common/process/subprocess.h"
 #include "common/security/testing/test_authority.h"
 

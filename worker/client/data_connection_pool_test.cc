@@ -1,6 +1,6 @@
 // Tests of the client's data connections, with a fake server that drops them and with the real
 // service.
-#include "common/net/data_connection_pool.h"
+#include "common/net/data/data_connection_pool.h"
 
 #include <algorithm>
 #include <atomic>
@@ -18,19 +18,19 @@
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "common/net/channel.h"
-#include "common/net/data_server.h"
-#include "common/net/grpc_server.h"
-#include "common/net/grpc_status.h"
-#include "common/net/start_thread.h"
+#include "common/net/data/data_server.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc/grpc_server.h"
+#include "common/net/grpc_types/grpc_status.h"
+#include "common/net/socket/start_thread.h"
 #include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "common/wire/tensor_message.h"
-#include "server/service/deadline_timer.h"
-#include "server/service/held_jobs.h"
-#include "server/service/parameter_service.h"
-#include "server/service/testing/job_fixture.h"
+#include "server/engine/job/held_jobs.h"
+#include "server/engine/testing/job_fixture.h"
+#include "server/rpc/deadline_timer.h"
+#include "server/rpc/parameter_service.h"
 #include "worker/client/push_pull_client.h"
 
 namespace capstan::worker {

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_set.h"
 #include "absl/synchronization/mutex.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "worker/client/push_pull_client.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "common/net/frame_reader.h"
+#include "common/net/frame/frame_reader.h"
 #include "common/types/ids.h"
 #include "worker/client/message_codec.h"
 

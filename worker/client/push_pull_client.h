@@ -31,7 +31,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"

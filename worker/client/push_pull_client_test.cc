@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/grpc_server.h"
 #include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
 

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "absl/strings/cord.h"
-#include "common/net/capability_metadata.h"
-#include "common/net/channel.h"
-#include "common/net/data_caller.h"
-#include "common/net/frame.h"
-#include "common/net/frame_reader.h"
-#include "common/net/grpc_status.h"
+#include "common/net/data/data_caller.h"
+#include "common/net/frame/frame.h"
+#include "common/net/frame/frame_reader.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc_types/capability_metadata.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/shared_memory/shared_values.h"
 #include "common/status/status_macros.h"
 #include "common/wire/message_checksum.h"

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/capability_metadata.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc_types/capability_metadata.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/observability/log.h"
 #include "common/shared_memory/range_allocator.h"
 

@@ -21,7 +21,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "common/net/call_tracker.h"
+#include "common/net/data/call_tracker.h"
 #include "common/shared_memory/shared_values.h"
 #include "common/time/instant.h"
 #include "proto/parameter_server.grpc.pb.h"

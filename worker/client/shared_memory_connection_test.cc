@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "common/net/channel.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc/grpc_server.h"
 #include "common/shared_memory/shared_segment.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"

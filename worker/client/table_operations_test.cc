@@ -10,7 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "worker/client/push_pull_client.h"

@@ -31,7 +31,7 @@
 #include "worker/core/push_pull_session.h"
 
 namespace capstan {
-class PayloadPlaces;  // common/net/frame_reader.h
+class PayloadPlaces;  // common/net/frame/frame_reader.h
 }
 
 namespace capstan::worker {

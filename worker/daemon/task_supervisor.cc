@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kExitNotStarted = 127;  // Shells use the same code.
 constexpr int kLastLinesMax = 20;
-constexpr char kPlansVariable[] = "CAPSTAN_CUDA_PLANS";  // worker/task/backend.h
+constexpr char kPlansVariable[] = "CAPSTAN_CUDA_PLANS";  // worker/task/computation/backend.h
 constexpr int64_t kLastBytesMax = 4096;
 constexpr absl::Duration kKillPatience = absl::Seconds(5);
 

@@ -19,7 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/devices/devices.h"
-#include "common/net/node_registration.h"
+#include "common/net/node/node_registration.h"
 #include "common/process/process_supervisor.h"
 #include "worker/daemon/program_uids.h"
 #include "worker/daemon/program_users.h"

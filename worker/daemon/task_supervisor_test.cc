@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "common/net/node_agent.h"
+#include "common/net/node/node_agent.h"
 #include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 

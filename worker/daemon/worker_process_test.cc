@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "common/net/channel.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/net/testing/daemon_process.h"
 #include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"

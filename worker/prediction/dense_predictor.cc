@@ -8,8 +8,8 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "worker/data/batch_loader.h"
 #include "worker/prediction/predictor.h"
-#include "worker/training/dataset_split.h"
 #include "worker/training/network.h"
+#include "worker/training/trainer/dataset_split.h"
 
 namespace capstan::worker {
 namespace {

@@ -6,9 +6,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/examples/example_set.h"
-#include "common/job/job_file.h"
-#include "common/job/validate.h"
+#include "common/examples/sets/example_set.h"
+#include "common/job/parse/job_file.h"
+#include "common/job/validate/validate.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::worker {

@@ -17,8 +17,8 @@
 #include "common/tensor/model_file.h"
 #include "common/tensor/row_file.h"
 #include "common/testing/status_matchers.h"
-#include "worker/training/sparse_trainer.h"
-#include "worker/training/trainer.h"
+#include "worker/training/trainer/sparse_trainer.h"
+#include "worker/training/trainer/trainer.h"
 
 namespace capstan::worker {
 namespace {

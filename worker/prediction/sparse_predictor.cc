@@ -7,7 +7,7 @@
 #include "common/sparse_models/model_of_job.h"
 #include "common/status/status_macros.h"
 #include "worker/prediction/predictor.h"
-#include "worker/training/sparse_trainer.h"
+#include "worker/training/trainer/sparse_trainer.h"
 
 namespace capstan::worker {
 namespace {

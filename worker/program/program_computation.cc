@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/program_tables.h"
+#include "common/job/spec/program_tables.h"
 #include "common/model/tables.h"
 #include "common/random/philox.h"
 #include "common/sparse/key_batch.h"

@@ -39,7 +39,7 @@
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/data/epoch_order.h"
-#include "worker/task/computation.h"
+#include "worker/task/computation/computation.h"
 #include "worker/task/table_operations.h"
 
 namespace capstan::worker {

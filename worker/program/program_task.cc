@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/net/daemon.h"
+#include "common/net/node/daemon.h"
 #include "common/status/status_macros.h"
 #include "worker/daemon/task_files.h"
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "proto/scheduler.pb.h"
 #include "worker/program/program_computation.h"
 #include "worker/task/run_task.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "worker/task/lost_gpus.h"
+#include "worker/task/computation/lost_gpus.h"
 
 namespace capstan::worker {
 namespace {

@@ -12,7 +12,7 @@ namespace capstan::worker {
 // kInvalidArgument, kUnimplemented -> USER_ERROR; kDataLoss, kNotFound, kPermissionDenied ->
 // BAD_DATA; kOutOfRange -> DIVERGED (a loss or gradient that is not finite); kResourceExhausted ->
 // OUT_OF_MEMORY; kDeadlineExceeded -> HANG; kUnavailable while computing on a GPU -> DEVICE_LOST,
-// with the GPUs that the status names (lost_gpus.h); any error while writing the model ->
+// with the GPUs that the status names (LostGpusOf); any error while writing the model ->
 // OUTPUT_FAILED; any other error -> INTERNAL.
 // REQUIRES: !status.ok().
 enum class FailedAt { kAnything, kComputingOnGpu, kWritingModel };

@@ -7,9 +7,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "proto/scheduler.pb.h"
-#include "worker/task/computation.h"
+#include "worker/task/computation/computation.h"
 
 namespace capstan::worker {
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "proto/parameter_server.grpc.pb.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/program_tables.h"
+#include "common/job/spec/program_tables.h"
 #include "common/model/tables.h"
 #include "common/observability/log.h"
 #include "common/row_export/export_rows.h"
@@ -15,9 +15,9 @@
 #include "common/tensor/model_file.h"
 #include "common/tensor/staged_model.h"
 #include "common/types/staging.h"
+#include "worker/task/computation/task_options.h"
 #include "worker/task/model_place.h"
 #include "worker/task/task_messages.h"
-#include "worker/task/task_options.h"
 
 namespace capstan::worker {
 namespace {

@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/job_files/scheduler_disk.h"
-#include "common/net/credentials.h"
+#include "common/net/grpc/credentials.h"
 #include "common/tensor/model_file.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.pb.h"
@@ -30,14 +30,14 @@
 #include "worker/client/push_pull_client.h"
 #include "worker/core/task_board.h"
 #include "worker/core/task_loop.h"
-#include "worker/task/computation.h"
+#include "worker/task/computation/computation.h"
+#include "worker/task/computation/update_recorder.h"
 #include "worker/task/current_capability.h"
 #include "worker/task/failures.h"
-#include "worker/task/scheduler_link.h"
+#include "worker/task/reporting/scheduler_link.h"
 #include "worker/task/table_operations.h"
 #include "worker/task/task_activity.h"
 #include "worker/task/task_trace.h"
-#include "worker/task/update_recorder.h"
 
 namespace capstan::worker {
 

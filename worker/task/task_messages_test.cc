@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/testing/status_matchers.h"
+#include "worker/task/computation/lost_gpus.h"
 #include "worker/task/failures.h"
-#include "worker/task/lost_gpus.h"
 
 namespace capstan::worker {
 namespace {

@@ -15,7 +15,7 @@
 #include "common/time/instant.h"
 #include "proto/scheduler.pb.h"
 #include "worker/core/push_pull_session.h"
-#include "worker/training/step_observer.h"
+#include "worker/training/step/step_observer.h"
 
 namespace capstan::worker {
 

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "worker/training/step_arrays.h"
+#include "worker/training/step/step_arrays.h"
 
 namespace capstan::worker {
 

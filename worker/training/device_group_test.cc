@@ -19,9 +19,9 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/testing/fake_device.h"
 #include "worker/training/batch_parts.h"
-#include "worker/training/gradient_step.h"
 #include "worker/training/network.h"
 #include "worker/training/testing/small_nets.h"
+#include "worker/training/trainer/gradient_step.h"
 
 namespace capstan::worker {
 namespace {

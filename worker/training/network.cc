@@ -16,9 +16,9 @@
 #include "kernels/tree_sum.h"
 #include "worker/training/batch_parts.h"
 #include "worker/training/output_sums.h"
-#include "worker/training/replica.h"
-#include "worker/training/step_exchange.h"
-#include "worker/training/step_memory.h"
+#include "worker/training/step/replica.h"
+#include "worker/training/step/step_exchange.h"
+#include "worker/training/step/step_memory.h"
 
 namespace capstan::worker {
 namespace {

@@ -25,9 +25,9 @@
 #include "common/model/model_plan.h"
 #include "kernels/backend.h"
 #include "kernels/backend_group.h"
-#include "worker/training/exchange_formats.h"
-#include "worker/training/step_arrays.h"
-#include "worker/training/step_observer.h"
+#include "worker/training/step/exchange_formats.h"
+#include "worker/training/step/step_arrays.h"
+#include "worker/training/step/step_observer.h"
 
 namespace capstan::worker {
 

@@ -1,5 +1,5 @@
 // Tests what a StepObserver is told of a network's steps, on the host and on a device.
-#include "worker/training/step_observer.h"
+#include "worker/training/step/step_observer.h"
 
 #include <catch2/catch.hpp>
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/examples/example_batch.h"
-#include "common/examples/line_parser.h"
+#include "common/examples/parsers/line_parser.h"
 
 namespace capstan::testing {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/net/grpc_status.h"
+#include "common/net/grpc_types/grpc_status.h"
 
 namespace capstan::testing {
 namespace {

@@ -17,8 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/net/credentials.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/credentials.h"
+#include "common/net/grpc/grpc_server.h"
 #include "proto/scheduler.grpc.pb.h"
 
 namespace capstan::testing {

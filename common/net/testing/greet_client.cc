@@ -1,7 +1,7 @@
 #include "common/net/testing/greet_client.h"
 
 #include "absl/time/clock.h"
-#include "common/net/data_socket.h"
+#include "common/net/frame/data_socket.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::testing {

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/net/socket_stream.h"
+#include "common/net/socket/socket_stream.h"
 
 namespace capstan::testing {
 

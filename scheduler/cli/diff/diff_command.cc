@@ -5,13 +5,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/command_line/command.h"
-#include "scheduler/cli/client.h"
+#include "scheduler/cli/client/client.h"
 #include "scheduler/cli/commands.h"
-#include "scheduler/cli/console.h"
+#include "scheduler/cli/console/console.h"
+#include "scheduler/cli/console/exit_code.h"
 #include "scheduler/cli/diff/compare_runs.h"
 #include "scheduler/cli/diff/diff_view.h"
 #include "scheduler/cli/diff/run_source.h"
-#include "scheduler/cli/exit_code.h"
 #include "scheduler/cli/view/format.h"
 
 namespace capstan::cli {

@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/job/job_file.h"
-#include "common/job/validate.h"
+#include "common/job/parse/job_file.h"
+#include "common/job/validate/validate.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::cli {

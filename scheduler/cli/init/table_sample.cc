@@ -7,9 +7,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/examples/delimited.h"
-#include "common/examples/line_parser.h"
-#include "common/examples/numbers.h"
+#include "common/examples/parsers/delimited.h"
+#include "common/examples/parsers/line_parser.h"
+#include "common/examples/parsers/numbers.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::cli {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/time/clock.h"
-#include "scheduler/cli/console.h"
-#include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/console/console.h"
+#include "scheduler/cli/console/interrupts.h"
 
 namespace capstan::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/cli/client.h"
-#include "scheduler/cli/patience.h"
+#include "scheduler/cli/client/client.h"
+#include "scheduler/cli/client/patience.h"
 
 namespace capstan::cli {
 

@@ -4,10 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "scheduler/cli/console.h"
-#include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/interrupts.h"
-#include "scheduler/cli/patience.h"
+#include "scheduler/cli/client/patience.h"
+#include "scheduler/cli/console/console.h"
+#include "scheduler/cli/console/exit_code.h"
+#include "scheduler/cli/console/interrupts.h"
 #include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/text_table.h"
 

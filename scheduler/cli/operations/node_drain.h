@@ -7,8 +7,8 @@
 
 #include <string>
 
-#include "scheduler/cli/client.h"
-#include "scheduler/cli/settings.h"
+#include "scheduler/cli/client/client.h"
+#include "scheduler/cli/settings/settings.h"
 
 namespace capstan::cli {
 

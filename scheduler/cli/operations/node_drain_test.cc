@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "scheduler/cli/exit_code.h"
-#include "scheduler/cli/interrupts.h"
+#include "scheduler/cli/console/exit_code.h"
+#include "scheduler/cli/console/interrupts.h"
 #include "scheduler/cli/operations/testing/fake_operations.h"
 
 namespace capstan::cli {

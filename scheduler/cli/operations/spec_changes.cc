@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "common/job/consistency_of.h"
-#include "common/job/job_file.h"
-#include "common/job/validate.h"
+#include "common/job/parse/job_file.h"
+#include "common/job/spec/consistency_of.h"
+#include "common/job/validate/validate.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::cli {

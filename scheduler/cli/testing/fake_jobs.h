@@ -12,7 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "common/net/grpc_server.h"
+#include "common/net/grpc/grpc_server.h"
 #include "proto/scheduler.grpc.pb.h"
 
 namespace capstan::cli {

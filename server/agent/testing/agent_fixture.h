@@ -17,7 +17,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "server/agent/server_agent.h"
-#include "server/service/testing/job_fixture.h"
+#include "server/engine/testing/job_fixture.h"
 
 namespace capstan::server {
 

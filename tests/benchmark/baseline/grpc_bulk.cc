@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/net/channel.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc/channel.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "common/status/status_macros.h"
 
 namespace capstan::benchmark {

@@ -38,7 +38,8 @@
 namespace {
 
 constexpr size_t kDescriptorsMax = 65536;
-constexpr char kScratch[] = "/rows/";  // server/storage/file_row_disks.h: nothing of it must last.
+// Nothing of it must last (server/store/sparse/disk/file_row_disks.h).
+constexpr char kScratch[] = "/rows/";
 
 // For each descriptor: the inode of a watched file that is open for writing, or 0.
 std::array<std::atomic<uint64_t>, kDescriptorsMax> inodes;

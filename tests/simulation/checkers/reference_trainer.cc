@@ -11,8 +11,8 @@
 #include "server/optimizer/optimizer.h"
 #include "server/optimizer/optimizer_from_proto.h"
 #include "server/optimizer/testing/reference.h"
-#include "server/sparse_table/sparse_rows.h"
-#include "server/sparse_table/sparse_rows_config.h"
+#include "server/store/sparse/sparse_rows.h"
+#include "server/store/sparse/sparse_rows_config.h"
 
 namespace capstan::sim {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/service/held_job.h"
+#include "server/engine/job/held_job.h"
 #include "tests/simulation/world/checker.h"
 
 namespace capstan::sim {

@@ -41,7 +41,7 @@ void Nemesis::FlipStoredBit() {
 // server is stopped first, the other process has a copy of its folder and takes its name, and the
 // server is started again meanwhile. Otherwise the other process has the identity alone, and is
 // refused while the server is heard. (What a server acknowledges after its folder was copied is not
-// in the copy: server/storage/README.md.)
+// in the copy: server/log/README.md.)
 void Nemesis::StartTwice() {
   auto& servers = cluster_->servers();
   const auto last = static_cast<int64_t>(servers.size()) - 1;

@@ -21,7 +21,7 @@ enum Method : int {
   kCloseSnapshot,
 };
 
-// Calls that travel as frames of data connections (common/net/frame.h), request and answer.
+// Calls that travel as frames of data connections (common/net/frame/frame.h), request and answer.
 constexpr bool IsFramed(int method) { return method == kPush || method == kPull; }
 
 // Calls of which a flipped bit is found by a checksum of ours. All others travel over gRPC without

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/grpc_status.h"
+#include "common/net/grpc_types/grpc_status.h"
 #include "tests/simulation/network/methods.h"
 
 namespace capstan::sim {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
-#include "common/net/frame.h"
+#include "common/net/frame/frame.h"
 #include "common/wire/tensor_message.h"
 #include "tests/simulation/network/methods.h"
 

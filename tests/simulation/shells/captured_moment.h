@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "server/agent/table_source.h"
-#include "server/service/held_job.h"
+#include "server/engine/job/held_job.h"
 #include "tests/simulation/world/world.h"
 
 namespace capstan::sim {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/net/agent_timing.h"
+#include "common/net/node/agent_timing.h"
 #include "tests/simulation/network/methods.h"
 
 namespace capstan::sim {

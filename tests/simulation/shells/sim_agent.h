@@ -1,5 +1,5 @@
 // SimAgent: the event-driven shell of a simulated daemon's NodeRegistration; the real one is
-// common/net/node_agent.h. Its thread is here a process's timers.
+// common/net/node/node_agent.h. Its thread is here a process's timers.
 //
 // Thread safety: thread-compatible. Lives at most as long as the process's incarnation that made
 // it.
@@ -12,7 +12,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/time/time.h"
-#include "common/net/node_registration.h"
+#include "common/net/node/node_registration.h"
 #include "proto/scheduler.pb.h"
 #include "tests/simulation/network/process.h"
 #include "tests/simulation/network/sim_network.h"

@@ -16,12 +16,12 @@
 #include "absl/status/status.h"
 #include "common/storage/testing/sim_disk.h"
 #include "server/agent/server_agent.h"
+#include "server/checkpoint/checkpoint_writer.h"
+#include "server/checkpoint/disk_table_source.h"
+#include "server/engine/job/held_job.h"
+#include "server/engine/job/held_jobs.h"
+#include "server/log/server_log.h"
 #include "server/replication/replica_transport.h"
-#include "server/service/held_job.h"
-#include "server/service/held_jobs.h"
-#include "server/storage/checkpoint_writer.h"
-#include "server/storage/disk_table_source.h"
-#include "server/storage/server_log.h"
 #include "tests/simulation/network/process.h"
 #include "tests/simulation/network/sim_network.h"
 #include "tests/simulation/shells/captured_moment.h"
@@ -64,7 +64,7 @@ class SimServer {
   void CutPowerSoon();
   void CountDiskFaults();
   // A bit of its disk, if it has one; one until its log is read: a second one may hit just the
-  // frame that tells damage from a torn end (server/storage/record_file.h; seed 1718286339).
+  // frame that tells damage from a torn end (server/log/frames/record_file.h; seed 1718286339).
   void FlipStoredBit();
   void SetDiskRates();  // Takes the rates of the world.
 

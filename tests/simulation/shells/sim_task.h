@@ -31,7 +31,7 @@
 #include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
 #include "worker/core/task_loop.h"
-#include "worker/task/report_pacer.h"
+#include "worker/task/reporting/report_pacer.h"
 
 namespace capstan::sim {
 
@@ -119,7 +119,7 @@ class SimTask final : public worker::TaskPort {
   void ReleasePart(worker::OpId push, const worker::Work& work, float forward, int step,
                    absl::StatusOr<worker::WorkResult>* result);
 
-  // ---- the link to the scheduler, as in worker/task/scheduler_link.h
+  // ---- the link to the scheduler, as in worker/task/reporting/scheduler_link.h
   void Report();
   void OnReported(const v1::SyncTaskRequest& request, absl::Duration took,
                   const absl::Status& status, const std::string& answer);

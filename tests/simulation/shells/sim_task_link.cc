@@ -1,9 +1,9 @@
-// SimTask's link to the scheduler, as in worker/task/scheduler_link.h.
+// SimTask's link to the scheduler, as in worker/task/reporting/scheduler_link.h.
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/network/methods.h"
 #include "tests/simulation/shells/sim_task.h"
 #include "worker/task/failures.h"
-#include "worker/task/report_pacer.h"
+#include "worker/task/reporting/report_pacer.h"
 #include "worker/task/task_messages.h"
 
 namespace capstan::sim {

@@ -1,5 +1,6 @@
-// What a simulated task's cores are told of its job: what worker/task/task_options.h tells real
-// ones, in smaller pieces; and what its batches come to. Pure functions; of SimTask alone.
+// What a simulated task's cores are told of its job: what worker/task/computation/task_options.h
+// tells real ones, in smaller pieces; and what its batches come to. Pure functions; of SimTask
+// alone.
 #ifndef CAPSTAN_TESTS_SIMULATION_SHELLS_SIM_TASK_OPTIONS_H_
 #define CAPSTAN_TESTS_SIMULATION_SHELLS_SIM_TASK_OPTIONS_H_
 
@@ -13,7 +14,7 @@
 #include "worker/core/push_pull_session.h"
 #include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"
-#include "worker/task/task_options.h"
+#include "worker/task/computation/task_options.h"
 
 namespace capstan::sim {
 

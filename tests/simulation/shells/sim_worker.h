@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "common/net/node_registration.h"
+#include "common/net/node/node_registration.h"
 #include "tests/simulation/network/process.h"
 #include "tests/simulation/network/sim_network.h"
 #include "tests/simulation/shells/sim_agent.h"

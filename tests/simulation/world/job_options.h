@@ -75,7 +75,8 @@ struct JobOptions {
     return compute_max * static_cast<double>(batches * epochs);
   }
 
-  // Tasks pull the rows of the next batch while one is computed (worker/task/task_options.h).
+  // Tasks pull the rows of the next batch while one is computed
+  // (worker/task/computation/task_options.h).
   bool early_pulls() const {
     return sparse_buckets > 0 && own_operations == 0 &&
            (mode == ConsistencyMode::kAsp ||

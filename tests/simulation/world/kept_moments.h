@@ -12,7 +12,7 @@
 
 #include "absl/container/btree_map.h"
 #include "proto/snapshot.pb.h"
-#include "server/service/held_job.h"
+#include "server/engine/job/held_job.h"
 
 namespace capstan::sim {
 

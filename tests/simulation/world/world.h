@@ -18,7 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/storage/testing/sim_disk.h"
-#include "server/sparse_table/testing/memory_row_disks.h"
+#include "server/store/sparse/testing/memory_row_disks.h"
 #include "tests/simulation/network/event_loop.h"
 #include "tests/simulation/network/fault.h"
 #include "tests/simulation/network/prng.h"

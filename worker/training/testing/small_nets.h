@@ -15,7 +15,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 #include "proto/job.pb.h"
-#include "worker/training/step_arrays.h"
+#include "worker/training/step/step_arrays.h"
 
 namespace capstan::worker {
 

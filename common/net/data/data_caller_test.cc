@@ -1,0 +1,59 @@
+// What a caller refuses before it sends; data_calls_test.cc has its calls with a server.
+#include "common/net/data/data_caller.h"
+
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "common/net/socket/socket_stream.h"
+#include "common/storage/descriptor.h"
+#include "common/testing/status_matchers.h"
+#include "common/time/clock.h"
+#include "common/types/message_limits.h"
+
+namespace capstan {
+namespace {
+
+absl::Cord PayloadOf(int64_t bytes) {
+  const absl::Cord piece(std::string(1 << 20, 'x'));
+  absl::Cord payload(std::string(static_cast<size_t>(bytes % (1 << 20)), 'x'));
+  for (int64_t i = 0; i < bytes >> 20; ++i) payload.Append(piece);
+  return payload;
+}
+
+TEST_CASE("Data caller: a request that no frame carries ends with an error, not the connection",
+          "[net][data]") {
+  int files[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
+  const Descriptor peer(files[1]);
+  SteadyClock clock;
+  DataCaller caller(PlainStream(Descriptor(files[0])), &clock);
+  absl::Status ended;
+  std::thread thread([&] { ended = caller.Run(); });
+  const int64_t bytes = GENERATE(int64_t{kMessageBytesMax} + 1, int64_t{1} << 32);
+  absl::StatusOr<absl::Cord> outcome;
+  absl::Notification there;
+  const auto call = caller.Start(
+      {.method = DataMethod::kPush, .bytes = PayloadOf(bytes), .timeout = absl::Hours(1)},
+      [&](absl::StatusOr<absl::Cord> answer) {
+        outcome = std::move(answer);
+        there.Notify();
+      });
+  const bool told = there.WaitForNotificationWithTimeout(absl::Seconds(20));
+  caller.Close();
+  thread.join();
+  REQUIRE(call.has_value());
+  REQUIRE(told);
+  CHECK_STATUS(outcome, absl::StatusCode::kResourceExhausted,
+               absl::StrCat("a request of ", bytes, " bytes, expected at most 67108864"));
+  CHECK_STATUS(ended, absl::StatusCode::kUnavailable, "closed here");
+}
+
+}  // namespace
+}  // namespace capstan

@@ -1,0 +1,90 @@
+// FrameReader: cuts what a stream brings into frames.
+//
+// Payloads are received where they stay; small pieces that come along with one are copied. Who
+// waits for a payload may say where parts of it belong (PayloadPlaces). Bytes are summed up as they
+// come, and a frame is given out once its sum is right; until then what lies in places is worth
+// nothing. Memory is taken as bytes arrive: whoever announces a long payload and does not send it
+// has been given at most kPieceBytes.
+// Thread safety: thread-compatible; only the thread that reads the stream uses it.
+#ifndef CAPSTAN_COMMON_NET_FRAME_FRAME_READER_H_
+#define CAPSTAN_COMMON_NET_FRAME_FRAME_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/net/frame/frame.h"
+#include "common/net/socket/socket_stream.h"
+
+namespace capstan {
+
+// Finds out, as a payload comes, where its parts are to be received. Called by the reader's thread.
+class PayloadPlaces {
+ public:
+  virtual ~PayloadPlaces() = default;
+  struct Place {
+    size_t skip = 0;  // Bytes of `come` in front of it.
+    // Empty: the rest of the payload may lie anywhere. Lent until the frame is out, or places
+    // dropped.
+    absl::Span<char> to;
+  };
+  // `come`: of the payload, from its beginning, then from behind the last place on, what is there.
+  // None: it takes more to say, FrameReader::kLookAheadBytes at most.
+  virtual std::optional<Place> Next(absl::string_view come) = 0;
+};
+
+class FrameReader {
+ public:
+  // A chunk of 4 MiB of values with what stands around it is one piece.
+  static constexpr size_t kPieceBytes = (4 << 20) + (64 << 10);
+
+  static constexpr size_t kLookAheadBytes = 4096;
+  // Received at a time, so that they are still in the cache as they are summed up.
+  static constexpr size_t kReceiveBytes = 256 << 10;
+
+  struct Frame {
+    FrameHead head;
+    absl::Cord payload;  // Parts that have a place lie there.
+  };
+  using PlacesOf = std::function<std::shared_ptr<PayloadPlaces>(const FrameHead&)>;
+  // The next frame of what has been received; none if more must be. `places_of`, which may be
+  // null and return null, is asked once a frame. Errors: those of DecodeFrameHead and
+  // FrameSum::Check; none can be read from then on.
+  absl::StatusOr<std::optional<Frame>> Next(const PlacesOf& places_of = nullptr);
+  // Nothing more is written to the places of this call's payload, which is worth nothing from then
+  // on.
+  void DropPlaces(uint64_t call);
+
+  // Receives once, without waiting. Returns the bytes; 0 if there are none now.
+  // REQUIRES: Next has just returned none. Errors: kUnavailable  the connection has ended, or is
+  // broken; says how.
+  absl::StatusOr<size_t> Receive(SocketStream& stream);
+
+ private:
+  bool StartPiece();  // False: more must come before it is known where it goes.
+  bool StartPlacedPiece(const PayloadPlaces::Place& place, size_t left);
+  void OwnPiece(size_t size);
+  void TakePiece();
+
+  std::vector<char> staged_ = std::vector<char>(64 << 10);  // Received and not yet looked at:
+  size_t begin_ = 0, end_ = 0;                              // [begin, end).
+  std::optional<FrameHead> head_;          // Head of the frame that is being received.
+  FrameSum sum_;                           // Sum of the frame that is being received.
+  std::shared_ptr<PayloadPlaces> places_;  // Null: all of it may lie anywhere.
+  absl::Cord payload_;                     // Its pieces that are whole.
+  char* piece_ = nullptr;                  // Null: none has been begun.
+  std::unique_ptr<char[]> owned_;          // It; null: its place is not ours.
+  size_t piece_size_ = 0, piece_filled_ = 0;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_FRAME_FRAME_READER_H_

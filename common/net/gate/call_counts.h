@@ -1,0 +1,24 @@
+// Counts of calls (common/security/audit_log.h) as messages, for `capstan node list`.
+//
+// Thread safety: functions without state.
+#ifndef CAPSTAN_COMMON_NET_GATE_CALL_COUNTS_H_
+#define CAPSTAN_COMMON_NET_GATE_CALL_COUNTS_H_
+
+#include <google/protobuf/repeated_field.h>
+
+#include "common/security/audit_log.h"
+#include "proto/nodes.pb.h"
+
+namespace capstan {
+
+using CallCounts = google::protobuf::RepeatedPtrField<v1::CallCount>;
+
+// Appends all counts of a daemon to `*out`.
+void EncodeCallCounts(const AuditLog& audit, CallCounts& out);
+
+// What a node has told, without what is too long or too many to be kept of a peer.
+CallCounts CutCallCounts(const CallCounts& told);
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_GATE_CALL_COUNTS_H_

@@ -1,0 +1,47 @@
+// WakeUp: wakes a thread that polls descriptors.
+//
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_COMMON_NET_SOCKET_WAKE_UP_H_
+#define CAPSTAN_COMMON_NET_SOCKET_WAKE_UP_H_
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "common/storage/descriptor.h"
+
+namespace capstan {
+
+class WakeUp {
+ public:
+  WakeUp() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  // Makes the descriptor readable until the next Clear.
+  void Wake() {
+    if (woken_.exchange(true)) return;
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+  }
+  // `readable`: poll has said so of the descriptor. Look for what the wakers have done after it.
+  // True: there was a Wake since the last one.
+  bool Clear(bool readable) {
+    // A Wake that a Clear has overtaken leaves the descriptor readable, and `woken_` false.
+    if (!readable && !woken_.load()) return false;
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = read(event_.get(), &count, sizeof(count));
+    // What was done before a Wake that comes in between is seen by who calls this.
+    return woken_.exchange(false);
+  }
+  bool woken() const { return woken_.load(); }
+  int descriptor() const { return event_.get(); }
+
+ private:
+  const Descriptor event_;
+  std::atomic<bool> woken_ = false;
+};
+
+}  // namespace capstan
+
+#endif  // CAPSTAN_COMMON_NET_SOCKET_WAKE_UP_H_

@@ -1,0 +1,65 @@
+// JobCaptures: moments of a job's shards that are read while the job goes on, for checkpoints,
+// replicas and the log.
+//
+// Dense shards are copied; rows of buckets are pinned and stay where they are, and are read piece
+// by piece later. A reader that had to wait for a shard's lock may read for as long, so that busy
+// jobs do not starve it.
+// Called by ServerAgent (Capture) and, through ShardLink, by CommitPipeline (CaptureAll). Whoever
+// holds captured rows reads them from a thread of its own.
+// Thread safety: thread-safe.
+#ifndef CAPSTAN_SERVER_ENGINE_JOB_JOB_CAPTURES_H_
+#define CAPSTAN_SERVER_ENGINE_JOB_JOB_CAPTURES_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/types/ids.h"
+#include "proto/parameter_server.pb.h"
+#include "proto/scheduler.pb.h"
+#include "server/engine/job/job_state.h"
+#include "server/store/sparse/row_history.h"
+#include "server/store/tables/captured_shard.h"
+
+namespace capstan::server {
+
+class JobCaptures {
+ public:
+  // `fail`: called under no lock if rows that CaptureAll has pinned cannot be read.
+  JobCaptures(JobState* state, std::function<void(const absl::Status&)> fail)
+      : state_(state), fail_(std::move(fail)) {}
+
+  // All shards whose primary is here, or what of them changed since the order's base: of one
+  // moment, as it is called when the job is quiet. Others come in between shards.
+  // Errors: a shard cannot be read.
+  absl::StatusOr<std::vector<CapturedShard>> Capture(const v1::CheckpointOrder& order);
+  // All of a shard as it is now. Rows of it that are damaged fail the job.
+  // REQUIRES: the caller holds the job's mutex and the shard's.
+  absl::StatusOr<CapturedShard> CaptureAll(const ShardKey& key) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+
+ private:
+  class Rows;
+  enum class IfDamaged { kReaderFails, kJobFails };
+
+  // The shard's state without its rows. REQUIRES: the shard's lock is held.
+  CapturedShard CapturedLocked(const ShardKey& key,
+                               v1::ShardSnapshot copy) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  // The shard's rows; null if it has none. REQUIRES: the shard's lock is held.
+  std::shared_ptr<Rows> RowsLocked(const ShardKey& key, PinId pin,
+                                   const v1::ShardSnapshot& snapshot,
+                                   IfDamaged if_damaged) ABSL_NO_THREAD_SAFETY_ANALYSIS;
+  // Reads the next piece of these and perhaps more of them, and of those that they precede.
+  absl::Status ReadTurn(Rows& first);
+  void Unpin(const ShardKey& key, PinId pin);
+
+  JobState* const state_;
+  const std::function<void(const absl::Status&)> fail_;
+};
+
+}  // namespace capstan::server
+
+#endif  // CAPSTAN_SERVER_ENGINE_JOB_JOB_CAPTURES_H_
