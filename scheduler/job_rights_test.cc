@@ -4,12 +4,12 @@
 
 #include <catch2/catch.hpp>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
@@ -175,7 +175,7 @@ struct Cluster {
   std::unique_ptr<TaskLogsService> logs;
   std::unique_ptr<JobFilesService> files;
   std::unique_ptr<GrpcServer> server;
-  absl::btree_map<std::pair<PeerRole, std::string>, std::unique_ptr<Peer>> peers;
+  std::map<std::pair<PeerRole, std::string>, std::unique_ptr<Peer>> peers;
 };
 
 template <typename Request>

@@ -2,10 +2,10 @@
 #include "scheduler/scheduler_service.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/net/gate/call_gate.h"
@@ -117,7 +117,7 @@ grpc::ServerUnaryReactor* SchedulerService::Register(grpc::CallbackServerContext
     status = registration.status();
     if (status.ok()) {
       EncodeRegistration(*registration, *response);
-      absl::btree_set<std::string> known;
+      std::set<std::string> known;
       for (const auto& [id, job] : state_->jobs()) known.insert(job->plan.unique_id);
       orphans = state_->orphans().Note(registration->node, *request, info->stored, known);
     }

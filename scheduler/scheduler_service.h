@@ -15,11 +15,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -158,7 +158,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   SerialExecutor admission_;
   const AuditLog* const audit_;
   // What nodes have told of their calls. ListNodes drops those of nodes that are forgotten.
-  absl::btree_map<NodeId, CallCounts> calls_ ABSL_GUARDED_BY(state_->mutex());
+  std::map<NodeId, CallCounts> calls_ ABSL_GUARDED_BY(state_->mutex());
 };
 
 }  // namespace capstan::scheduler

@@ -41,8 +41,6 @@
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/container/inlined_vector.h"

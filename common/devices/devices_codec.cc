@@ -1,10 +1,10 @@
 #include "common/devices/devices_codec.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
 
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -55,7 +55,7 @@ absl::StatusOr<Devices> DevicesFromProto(const v1::Devices& devices) {
                   .driver_version = Text(devices.driver_version()),
                   .cuda_version = Text(devices.cuda_version()),
                   .unusable = Text(devices.unusable())};
-  absl::btree_set<int> indices;
+  std::set<int> indices;
   for (const v1::Gpu& gpu : devices.gpus()) {
     if (gpu.index() < 0 || !indices.insert(gpu.index()).second) {
       return absl::InvalidArgumentError(absl::StrCat("devices: a GPU's index is ", gpu.index(),

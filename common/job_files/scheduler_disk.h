@@ -9,12 +9,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -87,7 +87,7 @@ class SchedulerDisk final : public Disk {
   absl::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<grpc::ClientContext*> in_flight_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<std::string, Written> written_ ABSL_GUARDED_BY(mutex_);  // Files not renamed yet.
+  std::map<std::string, Written> written_ ABSL_GUARDED_BY(mutex_);  // Files not renamed yet.
 };
 
 }  // namespace capstan

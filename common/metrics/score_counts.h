@@ -15,8 +15,8 @@
 #define CAPSTAN_COMMON_METRICS_SCORE_COUNTS_H_
 
 #include <cstdint>
+#include <map>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 
 namespace capstan {
@@ -51,7 +51,7 @@ class ScoreCounts {
   // NaN without a click or without a non-click, or if any score was NaN.
   double Auc() const;
   // Indexed by bin; ascends with the score.
-  const absl::btree_map<uint16_t, Counts>& bins() const { return bins_; }
+  const std::map<uint16_t, Counts>& bins() const { return bins_; }
 
   friend bool operator==(const ScoreCounts&, const ScoreCounts&) = default;
   // Durable form: see scheduler/store/archive.h.
@@ -61,7 +61,7 @@ class ScoreCounts {
   }
 
  private:
-  absl::btree_map<uint16_t, Counts> bins_;
+  std::map<uint16_t, Counts> bins_;
 };
 
 }  // namespace capstan

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -398,7 +398,7 @@ class Planner {
   }
 
   ModelPlan plan_;
-  absl::btree_map<std::string, int> index_of_;  // Index of each layer planned so far.
+  std::map<std::string, int> index_of_;  // Index of each layer planned so far.
   std::vector<bool> read_;                      // Whether a later layer reads this one.
   std::string name_, kind_;
   PlannedLayer layer_;

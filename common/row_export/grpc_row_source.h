@@ -7,12 +7,12 @@
 #include <grpcpp/client_context.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -47,7 +47,7 @@ class GrpcRowSource final : public RowSource {
  private:
   const Options options_;
   // Keyed by node and address.
-  absl::btree_map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>>
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>>
       stubs_;
   absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;

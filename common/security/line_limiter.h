@@ -9,11 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/time/time.h"
 
 namespace capstan {
@@ -60,7 +60,7 @@ class LineLimiter {
   void ForgetIdle(absl::Time now);
   Bucket& BucketOf(const std::string& peer, const Rate& rate, absl::Time now);
 
-  absl::btree_map<std::string, Bucket> buckets_;
+  std::map<std::string, Bucket> buckets_;
   Bucket all_ = {.rate = kAll, .lines = kAll.burst, .filled = {}, .asked = {}};
   absl::Time forgotten_;  // The last ForgetIdle.
   absl::Time looked_;     // The last TakeLeftOut that was not too early.

@@ -6,9 +6,9 @@
 #define CAPSTAN_COMMON_SHARED_MEMORY_RANGE_ALLOCATOR_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 
-#include "absl/container/btree_map.h"
 
 namespace capstan {
 
@@ -36,7 +36,7 @@ class RangeAllocator {
   std::optional<int64_t> FirstGap(int64_t bytes) const;
 
   const int64_t size_;
-  absl::btree_map<int64_t, int64_t> taken_;  // Begin to end.
+  std::map<int64_t, int64_t> taken_;  // Begin to end.
 };
 
 }  // namespace capstan

@@ -5,13 +5,13 @@
 #define CAPSTAN_COMMON_SNAPSHOT_GRPC_SNAPSHOT_SOURCE_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/net/grpc/credentials.h"
@@ -57,7 +57,7 @@ class GrpcSnapshotSource final : public SnapshotSource {
   std::unique_ptr<v1::Scheduler::Stub> scheduler_;  // Null until it is asked.
   std::optional<RenewedCapability> capability_;     // The last snapshot's. None: not open yet.
   // Keyed by node and address.
-  absl::btree_map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>>
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>>
       stubs_;
 };
 

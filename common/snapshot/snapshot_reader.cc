@@ -94,7 +94,7 @@ absl::StatusOr<v1::OpenSnapshotResponse> SnapshotReader::AskOpen() {
 }
 
 absl::Status SnapshotReader::TakeTables(const v1::OpenSnapshotResponse& opened) {
-  absl::btree_map<int32_t, std::string> names;
+  std::map<int32_t, std::string> names;
   for (const v1::TableSpec& spec : opened.tables()) {
     CAPSTAN_RETURN_IF_ERROR(ValidateTable(spec));
     const bool fresh = names.insert({spec.table(), spec.name()}).second;

@@ -20,11 +20,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -129,7 +129,7 @@ class SnapshotReader {
   uint64_t id_ = 0;  // 0: none is open.
   int64_t iteration_ = 0;
   absl::Duration lease_ = absl::Seconds(1);  // The value until a server has told it.
-  absl::btree_map<std::string, Table> tables_;
+  std::map<std::string, Table> tables_;
   std::vector<Server> servers_;
 };
 

@@ -3,9 +3,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kSentencesMax = 20;
 
-using ByName = absl::btree_map<std::string, const NamedTensor*>;
+using ByName = std::map<std::string, const NamedTensor*>;
 
 template <typename Shape>
 std::string ShapeText(const Shape& shape) {

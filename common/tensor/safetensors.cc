@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <set>
 #include <utility>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -40,7 +40,7 @@ absl::Status CheckTensor(const NamedTensorView& tensor) {
 
 absl::StatusOr<std::vector<TensorEntry>> MakeEntries(absl::Span<const NamedTensorView> tensors) {
   std::vector<TensorEntry> entries;
-  absl::btree_set<std::string> names;
+  std::set<std::string> names;
   int64_t end = 0;
   for (const NamedTensorView& tensor : tensors) {
     if (tensor.name.empty() || tensor.name == "__metadata__" || !names.insert(tensor.name).second) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -70,7 +70,7 @@ class Parser {
   absl::Status Object(F member) {
     CAPSTAN_RETURN_IF_ERROR(Expect('{'));
     if (TryTake('}')) return absl::OkStatus();
-    absl::btree_set<std::string> keys;
+    std::set<std::string> keys;
     do {
       CAPSTAN_ASSIGN_OR_RETURN(const std::string key, String());
       if (!keys.insert(key).second)

@@ -18,18 +18,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace capstan::kernels::cuda {
 
-using KeptPlans = absl::btree_map<std::string, std::string>;  // Key to plan.
+using KeptPlans = std::map<std::string, std::string>;  // Key to plan.
 
 inline constexpr int64_t kPlansMax = 4096;             // Plans in one file.
 inline constexpr int64_t kPlanTextMax = 512;           // Bytes of a key, and of a plan.

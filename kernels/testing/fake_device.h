@@ -22,12 +22,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -136,7 +136,7 @@ class FakeDevice final : public cuda::CudaBackend {
     int64_t bytes = 0;
     std::unique_ptr<std::byte[]> memory;
   };
-  using Blocks = absl::btree_map<uintptr_t, Block>;
+  using Blocks = std::map<uintptr_t, Block>;
 
   // Returns the host memory that holds the `bytes` at `address`, an address in `blocks`.
   // Errors: kInvalidArgument  they are not inside one block that is still allocated.

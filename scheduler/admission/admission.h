@@ -9,12 +9,12 @@
 #define CAPSTAN_SCHEDULER_ADMISSION_ADMISSION_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -47,7 +47,7 @@ struct AdmittedJob {
 };
 
 // DurableState and the answers that it has not sent yet share these jobs, which are immutable.
-using AdmittedJobs = absl::btree_map<JobId, std::shared_ptr<const AdmittedJob>>;
+using AdmittedJobs = std::map<JobId, std::shared_ptr<const AdmittedJob>>;
 
 // Fills in the defaults that proto/job.proto names, so that all processes read the same job.
 void FillDefaults(v1::JobSpec& spec);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/checkpoint_folder.h"
@@ -24,7 +24,7 @@ namespace {
 
 // Adds to each incremental part of `manifest` the files that it rests on.
 absl::Status AddBases(const v1::CheckpointManifest& base, v1::CheckpointManifest& manifest) {
-  absl::btree_map<std::pair<int32_t, int32_t>, const v1::CheckpointPart*> by_shard;
+  std::map<std::pair<int32_t, int32_t>, const v1::CheckpointPart*> by_shard;
   for (const v1::CheckpointPart& part : base.parts())
     by_shard[{part.table(), part.shard()}] = &part;
   for (v1::CheckpointPart& part : *manifest.mutable_parts()) {

@@ -4,10 +4,10 @@
 #ifndef CAPSTAN_SCHEDULER_CODEC_NODE_CODEC_H_
 #define CAPSTAN_SCHEDULER_CODEC_NODE_CODEC_H_
 
+#include <map>
 #include <memory>
 #include <string>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/scheduler.pb.h"
@@ -18,7 +18,7 @@ namespace capstan::scheduler {
 
 // The records of jobs that their servers store (scheduler/store/job_record.h). DurableState and the
 // answers that it has not sent yet share them; they are immutable.
-using JobRecords = absl::btree_map<JobId, std::shared_ptr<const std::string>>;
+using JobRecords = std::map<JobId, std::shared_ptr<const std::string>>;
 
 // Errors: kFailedPrecondition  another protocol version.   kInvalidArgument  no role, too many
 //         stored shards, or GPUs that DevicesFromProto (common/devices) refuses.

@@ -5,16 +5,17 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_CHANGES_H_
 #define CAPSTAN_SCHEDULER_CORE_CHANGES_H_
 
-#include "absl/container/btree_set.h"
+#include <set>
+
 #include "common/types/ids.h"
 
 namespace capstan::scheduler {
 
 struct Changes {
   bool nodes = false;                // Daemons, task slots, desired states, and the counters.
-  absl::btree_set<JobId> jobs;       // Where a job stands.
-  absl::btree_set<JobId> routings;   // A job's routing table.
-  absl::btree_set<JobId> forgotten;  // All that there is of a job goes.
+  std::set<JobId> jobs;       // Where a job stands.
+  std::set<JobId> routings;   // A job's routing table.
+  std::set<JobId> forgotten;  // All that there is of a job goes.
 
   bool empty() const { return !nodes && jobs.empty() && routings.empty() && forgotten.empty(); }
 };

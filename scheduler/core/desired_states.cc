@@ -132,7 +132,7 @@ void DesiredStates::AnswerTaskUnlessItWaits(const TaskKey& key, std::vector<Repl
 }
 
 void DesiredStates::RefuseTasks(std::vector<Reply>& replies) {
-  absl::erase_if(held_tasks_, [&](const auto& entry) {
+  std::erase_if(held_tasks_, [&](const auto& entry) {
     const auto& [key, held] = entry;
     if (TaskOf(jobs_, key) != nullptr) return false;
     TaskReply reply{.ticket = held.ticket, .status = absl::OkStatus(), .job = key.job};

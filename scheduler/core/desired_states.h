@@ -13,10 +13,10 @@
 #define CAPSTAN_SCHEDULER_CORE_DESIRED_STATES_H_
 
 #include <cstdint>
+#include <map>
 #include <tuple>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -130,8 +130,8 @@ class DesiredStates {
   const Membership& membership_;
   const WorkerSlots& slots_;
   const StoreRevisions& revisions_;
-  absl::btree_map<NodeId, NodeState> nodes_;
-  absl::btree_map<TaskKey, HeldTask> held_tasks_;
+  std::map<NodeId, NodeState> nodes_;
+  std::map<TaskKey, HeldTask> held_tasks_;
   bool changed_ = false;  // Since the nodes' desired states were made.
 };
 

@@ -1,8 +1,8 @@
 #include "scheduler/core/job_adoption.h"
 
+#include <set>
 #include <utility>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status_macros.h"
@@ -14,7 +14,7 @@ constexpr size_t kShardsNamedMax = 4;  // Limit for each server.
 
 // Returns "server-1 (table/shard 0/1, 0/4); server-2 or server-3 (table/shard 0/2)".
 std::string TextOf(const std::vector<ShardMap::Lost>& lost) {
-  absl::btree_map<std::string, std::vector<std::string>> by_holders;
+  std::map<std::string, std::vector<std::string>> by_holders;
   for (const ShardMap::Lost& shard : lost) {
     by_holders[absl::StrJoin(shard.holders, " or ")].push_back(
         absl::StrCat(shard.key.table.value(), "/", shard.key.shard.value()));
@@ -34,7 +34,7 @@ std::string TextOf(const std::vector<ShardMap::Lost>& lost) {
 absl::Status CheckLogs(const JobRun& run, const Adoption& from) {
   if (!run.parts().shards.has_lost()) return absl::OkStatus();
   const std::vector<ShardMap::Lost> missing = run.parts().shards.WithoutLog();
-  absl::btree_set<NodeId> others;
+  std::set<NodeId> others;
   for (const auto& [node, stored] : from.stored) {
     if (!stored.empty() && !run.parts().server_watch.Uses(node)) others.insert(node);
   }

@@ -5,10 +5,10 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_ADOPTION_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_ADOPTION_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
@@ -27,7 +27,7 @@ struct Adoption {
   std::string cluster;        // The cluster from which the job comes.
   absl::Duration record_age;  // Age of the job's record.
   // The job's shards in the logs with which servers registered. Dead servers are ignored.
-  absl::btree_map<NodeId, std::vector<StoredShard>> stored;
+  std::map<NodeId, std::vector<StoredShard>> stored;
   CheckpointId checkpoint_floor;  // The highest id in the job's checkpoint folder.
   bool only_check = false;        // Only checks if the job could be adopted, then unloads it.
 };

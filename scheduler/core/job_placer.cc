@@ -204,7 +204,7 @@ void JobPlacer::ExplainPending() {
 }
 
 void JoinLiveServers(const Membership& membership,
-                     const absl::btree_map<NodeId, std::vector<StoredShard>>& stored,
+                     const std::map<NodeId, std::vector<StoredShard>>& stored,
                      const JobPlan& plan, Instant now, JobRun& run, Events& events) {
   for (const Node* node : membership.All()) {
     if (!node->alive || node->info.role != Role::kServer) continue;

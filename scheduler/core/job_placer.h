@@ -8,12 +8,12 @@
 #define CAPSTAN_SCHEDULER_CORE_JOB_PLACER_H_
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -90,7 +90,7 @@ class JobPlacer {
 // Gives `run` every server that lives and has the rules of `plan`, each with the job's shards in
 // its logs (`stored`).
 void JoinLiveServers(const Membership& membership,
-                     const absl::btree_map<NodeId, std::vector<StoredShard>>& stored,
+                     const std::map<NodeId, std::vector<StoredShard>>& stored,
                      const JobPlan& plan, Instant now, JobRun& run, Events& events);
 
 }  // namespace capstan::scheduler

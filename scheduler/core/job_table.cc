@@ -139,7 +139,7 @@ std::vector<const JobEntry*> JobTable::All() const {
 }
 
 std::vector<JobId> JobTable::Outdated(size_t max, Instant since) const {
-  absl::btree_set<uint64_t> numbers;
+  std::set<uint64_t> numbers;
   for (const auto& [number, job] : ended_) {
     if (numbers.size() + max >= ended_.size()) break;
     numbers.insert(number);

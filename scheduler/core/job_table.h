@@ -9,14 +9,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -138,11 +138,11 @@ class JobTable {
 
   uint64_t next_number_ = 1;  // Order of submission.
   uint64_t next_name_ = 1;
-  absl::btree_map<JobId, JobEntry> jobs_;
-  absl::btree_map<uint64_t, JobId> running_;  // Keyed by number.
-  absl::btree_map<uint64_t, JobId> ended_;    // Keyed by number.
+  std::map<JobId, JobEntry> jobs_;
+  std::map<uint64_t, JobId> running_;  // Keyed by number.
+  std::map<uint64_t, JobId> ended_;    // Keyed by number.
   // Ended jobs keyed by the time of their end, each with its number.
-  absl::btree_set<std::pair<Instant, uint64_t>> ended_by_time_;
+  std::set<std::pair<Instant, uint64_t>> ended_by_time_;
 };
 
 absl::Status NoSuchJob(const JobId& job);                // kNotFound.

@@ -15,10 +15,10 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_MEMBERSHIP_H_
 #define CAPSTAN_SCHEDULER_CORE_MEMBERSHIP_H_
 
+#include <map>
 #include <optional>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -129,7 +129,7 @@ class Membership {
   void ForgetOldestDead();
 
   const Options options_;
-  absl::btree_map<NodeId, Node> nodes_;
+  std::map<NodeId, Node> nodes_;
   Isolation isolation_;
   RegistrationLimits limits_;
   Instant observed_;  // When it was last looked at whether isolation holds.

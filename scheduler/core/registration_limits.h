@@ -8,7 +8,8 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_REGISTRATION_LIMITS_H_
 #define CAPSTAN_SCHEDULER_CORE_REGISTRATION_LIMITS_H_
 
-#include "absl/container/btree_map.h"
+#include <map>
+
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
@@ -35,7 +36,7 @@ class RegistrationLimits {
  private:
   const Options options_;
   Instant window_end_;
-  absl::btree_map<NodeId, int> counts_;  // By name, in this window.
+  std::map<NodeId, int> counts_;  // By name, in this window.
   int new_names_ = 0;
 };
 

@@ -21,10 +21,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -232,12 +232,12 @@ class SchedulerCore {
   JobTable jobs_;
   JobPlacer placer_;
   DesiredStates desired_;
-  absl::btree_set<JobId> leaving_;  // Ended jobs whose tasks may still run.
+  std::set<JobId> leaving_;  // Ended jobs whose tasks may still run.
   WaitingCalls waiting_;
   Instant due_ = Instant::InfiniteFuture();  // When the timer was to come, since it came last.
   // Since Changes named them last; those of a running job are told by its versions.
   bool nodes_changed_ = false;
-  absl::btree_set<JobId> changed_jobs_;
+  std::set<JobId> changed_jobs_;
 };
 
 }  // namespace capstan::scheduler

@@ -1,9 +1,9 @@
 // SchedulerCore: an older store, such as a restored backup. If a node, a task or a log has seen
 // later decisions, all jobs that it takes part in end, also those that by the store have not begun.
 #include <algorithm>
+#include <set>
 #include <string>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/scheduler_core.h"
 
@@ -26,7 +26,7 @@ Failure OlderStore(const std::string& witness) {
 void SchedulerCore::OnOlderStore(const NodeReport& report, Instant now, Actions& actions) {
   // Otherwise the node could take a new desired state for an old one with the same number.
   if (desired_.RaiseGeneration(report.node, report.generation_seen)) nodes_changed_ = true;
-  absl::btree_set<JobId> concerned;
+  std::set<JobId> concerned;
   for (const TableReport& table : report.tables) concerned.insert(table.job);
   for (const TaskState& state : report.tasks) concerned.insert(state.task.job);
   for (const TaskKey& task : placer_.slots().Desired(report.node)) concerned.insert(task.job);

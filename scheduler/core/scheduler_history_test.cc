@@ -109,7 +109,7 @@ TEST_CASE("Retention: ended jobs are forgotten by age, those that go on never",
   jobs.now = jobs.now + absl::Minutes(30);
   jobs.core.Tick(jobs.now, jobs.actions);
   CHECK(jobs.core.jobs().Find("a-1") == nullptr);
-  CHECK(jobs.actions.changes.forgotten == absl::btree_set<JobId>{"a-1"});
+  CHECK(jobs.actions.changes.forgotten == std::set<JobId>{"a-1"});
   CHECK(jobs.core.jobs().Find("waits-2") != nullptr);
   CHECK(jobs.core.jobs().Find("b-3") != nullptr);
 }
@@ -135,7 +135,7 @@ TEST_CASE("Delete: an ended job is forgotten, whoever watches it is told; others
   REQUIRE_OK(jobs.core.StopJob("a-1", jobs.now, jobs.actions).status());
   REQUIRE_OK(jobs.core.DeleteJob("a-1", jobs.now, jobs.actions));
   CHECK(jobs.core.jobs().Find("a-1") == nullptr);
-  CHECK(jobs.actions.changes.forgotten == absl::btree_set<JobId>{"a-1"});
+  CHECK(jobs.actions.changes.forgotten == std::set<JobId>{"a-1"});
   CHECK_STATUS(jobs.core.DeleteJob("a-1", jobs.now, jobs.actions), absl::StatusCode::kNotFound,
                "a-1");
 }

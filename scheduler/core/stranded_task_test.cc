@@ -1,10 +1,10 @@
 // Tests a task that came back to a worker from which it cannot reach a server, because no other
 // worker had a free slot (found by simulated seeds 3282890690, 3282891362 and 1198607112).
 #include <catch2/catch.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/testing/fake_cluster.h"
@@ -93,8 +93,8 @@ class Fixture {
   SchedulerCore core_{SchedulerCore::Options{}};
   Instant now_ = Instant::FromOrigin(absl::Seconds(100));
   uint64_t ticket_ = 0;
-  absl::btree_map<NodeId, Daemon> nodes_;
-  absl::btree_map<Ticket, NodeId> asked_;
+  std::map<NodeId, Daemon> nodes_;
+  std::map<Ticket, NodeId> asked_;
 };
 
 TEST_CASE("Scheduler: a task that cannot reach a server moves when another worker has room",

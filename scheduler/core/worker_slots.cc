@@ -81,7 +81,7 @@ void WorkerSlots::OpenNode(const NodeId& node) {
 }
 
 std::optional<WorkerSlots::Place> WorkerSlots::Choose(
-    const DeviceNeed& need, const absl::btree_set<NodeId>& avoided) const {
+    const DeviceNeed& need, const std::set<NodeId>& avoided) const {
   if (need.kind == DeviceNeed::Kind::kAny) {
     auto with_gpus = Choose({.kind = DeviceNeed::Kind::kGpu, .gpus = need.gpus}, avoided);
     return with_gpus ? with_gpus : Choose({}, avoided);
@@ -127,7 +127,7 @@ void WorkerSlots::Report(const NodeId& node, absl::Span<const TaskState> tasks, 
   const auto it = nodes_.find(node);
   if (it == nodes_.end()) return;
   Slots& slots = it->second;
-  absl::btree_set<TaskKey> running;
+  std::set<TaskKey> running;
   for (const TaskState& state : tasks) {
     if (state.exited) {
       slots.releasing.erase(state.task);

@@ -13,12 +13,12 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_WORKER_SLOTS_H_
 #define CAPSTAN_SCHEDULER_CORE_WORKER_SLOTS_H_
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/types/span.h"
 #include "common/devices/devices.h"
 #include "common/types/ids.h"
@@ -41,7 +41,7 @@ class WorkerSlots {
   // The daemon with the most free slots that meets `need`, of several the one with the fewest free
   // GPUs, then the first name; there the lowest free GPUs. Nothing if no daemon but `avoided` does.
   std::optional<Place> Choose(const DeviceNeed& need = {},
-                              const absl::btree_set<NodeId>& avoided = {}) const;
+                              const std::set<NodeId>& avoided = {}) const;
   void Take(const Place& place, const TaskKey& task);
   void Release(const NodeId& node, const TaskKey& task);
   // The task reported that these of its GPUs are lost. If none of them is its own: any may be, so
@@ -77,12 +77,12 @@ class WorkerSlots {
   struct Slots {
     int capacity = 0;
     bool open = true;
-    absl::btree_set<TaskKey> taken;      // Desired.
-    absl::btree_set<TaskKey> releasing;  // No longer desired; the process may still run.
+    std::set<TaskKey> taken;      // Desired.
+    std::set<TaskKey> releasing;  // No longer desired; the process may still run.
     std::vector<int> gpus;               // The GPUs that tasks can use, ascending.
     std::string no_gpus;                 // Why they cannot use those there are.
-    absl::btree_set<int> lost;
-    absl::btree_map<TaskKey, std::vector<int>> held;  // GPUs, of tasks in `taken` or `releasing`.
+    std::set<int> lost;
+    std::map<TaskKey, std::vector<int>> held;  // GPUs, of tasks in `taken` or `releasing`.
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(capacity, open, taken, releasing, gpus, no_gpus, lost, held);
@@ -98,7 +98,7 @@ class WorkerSlots {
 
   const Slots* Find(const NodeId& node) const;  // Null: not there.
 
-  absl::btree_map<NodeId, Slots> nodes_;
+  std::map<NodeId, Slots> nodes_;
 };
 
 }  // namespace capstan::scheduler

@@ -15,10 +15,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -89,7 +89,7 @@ class ReceivedFiles {
 
   Disk* const disk_;
   const Options options_;
-  absl::btree_map<std::string, Open> open_;  // Keyed by path.
+  std::map<std::string, Open> open_;  // Keyed by path.
 };
 
 }  // namespace capstan::scheduler

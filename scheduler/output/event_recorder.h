@@ -4,9 +4,9 @@
 #ifndef CAPSTAN_SCHEDULER_OUTPUT_EVENT_RECORDER_H_
 #define CAPSTAN_SCHEDULER_OUTPUT_EVENT_RECORDER_H_
 
+#include <map>
 #include <memory>
 
-#include "absl/container/btree_map.h"
 #include "common/types/ids.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/admission/admission.h"
@@ -37,7 +37,7 @@ class EventRecorder {
   void WriteFiles(const RecordedEvent& recorded);
   JobOutput* OutputOf(const AdmittedJob& job);  // Null: its files cannot be opened.
 
-  absl::btree_map<JobId, std::unique_ptr<JobOutput>> outputs_;  // Running jobs only.
+  std::map<JobId, std::unique_ptr<JobOutput>> outputs_;  // Running jobs only.
 };
 
 }  // namespace capstan::scheduler

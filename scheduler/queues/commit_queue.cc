@@ -1,17 +1,17 @@
 #include "scheduler/queues/commit_queue.h"
 
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 
-#include "absl/container/btree_map.h"
 
 namespace capstan::scheduler {
 namespace {
 
 // Returns `writes` with only the last write of each key.
 std::vector<StoreWrite> Newest(std::vector<StoreWrite> writes) {
-  absl::btree_map<std::string, size_t> last;
+  std::map<std::string, size_t> last;
   for (size_t i = 0; i < writes.size(); ++i) last[writes[i].key] = i;
   std::vector<StoreWrite> newest;
   for (size_t i = 0; i < writes.size(); ++i) {

@@ -148,7 +148,7 @@ void DurableState::OnCommitFailure(const absl::Status& failure) {
 // jobs wrote into one folder, it holds the files of the last one, so only those are completed.
 void DurableState::CompleteFiles() {
   const std::vector<JobView> views = core_->Jobs(Now());
-  absl::btree_map<std::string, JobId> last;
+  std::map<std::string, JobId> last;
   for (const JobView& view : views) {
     if (view.started) last[jobs_.at(view.id)->plan.folders.output] = view.id;
   }

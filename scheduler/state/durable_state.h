@@ -20,15 +20,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -112,7 +112,7 @@ class DurableState {
   struct Results {
     std::vector<CallAnswer> answers;
     std::vector<RecordedEvent> events;
-    absl::btree_set<JobId> forgotten;  // Jobs that the core has forgotten.
+    std::set<JobId> forgotten;  // Jobs that the core has forgotten.
     FileWork files;
   };
   struct Record {
@@ -171,7 +171,7 @@ class DurableState {
   std::vector<StoreWrite> upgraded_ ABSL_GUARDED_BY(mutex_);  // Rows that Open() has changed.
   AdmittedJobs jobs_ ABSL_GUARDED_BY(mutex_);
   OrphanedLogs orphans_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<JobId, Record> records_
+  std::map<JobId, Record> records_
       ABSL_GUARDED_BY(mutex_);  // The newest record of each job that was sent.
   HeldCalls calls_ ABSL_GUARDED_BY(mutex_);
   HeldConnections connections_ ABSL_GUARDED_BY(mutex_);  // Live nodes only.

@@ -9,11 +9,11 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "common/net/grpc_types/grpc_status.h"
 #include "scheduler/core/messages/messages.h"
@@ -64,7 +64,7 @@ class HeldCalls {
   }
 
  private:
-  absl::btree_map<Ticket, HeldCall> calls_;
+  std::map<Ticket, HeldCall> calls_;
 };
 
 }  // namespace capstan::scheduler

@@ -11,10 +11,10 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <map>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/types/ids.h"
 #include "scheduler/core/messages/messages.h"
 
@@ -58,7 +58,7 @@ class HeldConnections {
     return reactor;
   }
 
-  absl::btree_map<NodeId, Connection> connections_;
+  std::map<NodeId, Connection> connections_;
 };
 
 }  // namespace capstan::scheduler

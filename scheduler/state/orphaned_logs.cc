@@ -72,8 +72,8 @@ absl::StatusOr<OrphanedLogs> OrphanedLogs::Load(const StoreRows& rows) {
 
 std::vector<StoreWrite> OrphanedLogs::Note(const NodeId& node, const v1::RegisterRequest& request,
                                            absl::Span<const StoredShard> stored,
-                                           const absl::btree_set<std::string>& known) {
-  absl::btree_set<std::string> changed;
+                                           const std::set<std::string>& known) {
+  std::set<std::string> changed;
   for (auto& [unique_id, job] : jobs_) {
     if (job.logs.erase(node) > 0) changed.insert(unique_id);
   }

@@ -14,12 +14,12 @@
 #include <google/protobuf/repeated_field.h>
 
 #include <cstddef>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -44,7 +44,7 @@ struct OrphanedJob {
   JobId id;
   std::string bytes;  // The newest record that a server has. Empty: no server has one.
   absl::StatusOr<JobRecord> record;  // `bytes`, decoded. Errors: kNotFound; DecodeJobRecord's.
-  absl::btree_map<NodeId, OrphanedLog> logs;  // Keyed by the server that has the log.
+  std::map<NodeId, OrphanedLog> logs;  // Keyed by the server that has the log.
 };
 
 class OrphanedLogs {
@@ -59,7 +59,7 @@ class OrphanedLogs {
   // which the caller makes durable.
   std::vector<StoreWrite> Note(const NodeId& node, const v1::RegisterRequest& request,
                                absl::Span<const StoredShard> stored,
-                               const absl::btree_set<std::string>& known);
+                               const std::set<std::string>& known);
   // Records that `node` has removed its logs of the jobs of these unique ids. A repetition changes
   // nothing. Returns the changed rows, which the caller makes durable.
   std::vector<StoreWrite> NoteRemoved(
@@ -68,7 +68,7 @@ class OrphanedLogs {
   StoreWrite Forget(const std::string& unique_id);
 
   // Keyed by unique id.
-  const absl::btree_map<std::string, OrphanedJob>& jobs() const { return jobs_; }
+  const std::map<std::string, OrphanedJob>& jobs() const { return jobs_; }
   // Returns the unique id of the job that `job` names, which is a job's id or a unique id.
   // Errors: kNotFound.   kFailedPrecondition  several jobs have that id; names them.
   absl::StatusOr<std::string> Find(const std::string& job) const;
@@ -78,7 +78,7 @@ class OrphanedLogs {
   // Returns the change for the store of a job that has lost a log; one without logs is removed.
   StoreWrite Rewrite(const std::string& unique_id);
 
-  absl::btree_map<std::string, OrphanedJob> jobs_;
+  std::map<std::string, OrphanedJob> jobs_;
 };
 
 // Returns the cluster's id, which is the first part of a job's unique id.

@@ -53,15 +53,15 @@
 #include <deque>
 #include <exception>
 #include <limits>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -145,11 +145,11 @@ class OutputArchive final {
     SaveAll(values);
   }
   template <typename Value>
-  void Save(const absl::btree_set<Value>& values) {
+  void Save(const std::set<Value>& values) {
     SaveAll(values);
   }
   template <typename Key, typename Value>
-  void Save(const absl::btree_map<Key, Value>& values) {
+  void Save(const std::map<Key, Value>& values) {
     SaveAll(values);
   }
   template <typename Values>
@@ -297,7 +297,7 @@ class InputArchive final {
     LoadAll([&] { Load(values.emplace_back()); });
   }
   template <typename Value>
-  void Load(absl::btree_set<Value>& values) {
+  void Load(std::set<Value>& values) {
     values.clear();
     LoadAll([&] {
       Value value{};
@@ -306,7 +306,7 @@ class InputArchive final {
     });
   }
   template <typename Key, typename Value>
-  void Load(absl::btree_map<Key, Value>& values) {
+  void Load(std::map<Key, Value>& values) {
     values.clear();
     LoadAll([&] {
       Key key{};

@@ -105,8 +105,8 @@ struct Everything {
   std::vector<int64_t> numbers;
   std::vector<std::string> texts;
   std::deque<Range> ranges;
-  absl::btree_set<Rank> ranks;
-  absl::btree_map<std::string, std::vector<Range>> map;
+  std::set<Rank> ranks;
+  std::map<std::string, std::vector<Range>> map;
   std::pair<std::string, Term> pair;
   std::tuple<int, std::string, bool> tuple;
   std::optional<std::string> maybe;
@@ -298,7 +298,7 @@ TEST_CASE("Archive: a field that every version has written is not left out (fuzz
   refuses(Range(), "\x0a\x02\x10\x01", "field 1.1: it is missing");
   refuses(Instant(), std::string("\x0a\x02\x08\x00", 4), "field 1.2: it is missing");
   refuses(std::pair<int, int>(), std::string("\x0a\x00", 2), "field 1.1: it is missing");
-  refuses(absl::btree_map<int, int>(), "\x0a\x04\x0a\x02\x08\x01", "field 1.1.2: it is missing");
+  refuses(std::map<int, int>(), "\x0a\x04\x0a\x02\x08\x01", "field 1.1.2: it is missing");
   refuses(std::vector<NewPart>(), std::string("\x0a\x02\x0a\x00", 4), "field 1.1.1: it is missing");
   // What was appended may be missing, with what was appended before it or without.
   std::vector<NewPart> parts;

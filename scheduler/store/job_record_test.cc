@@ -105,7 +105,7 @@ struct NewCluster {
   bool Knows() const { return core->jobs().Find(kJob) != nullptr; }
 
   std::unique_ptr<SchedulerCore> core;
-  absl::btree_map<NodeId, std::vector<StoredShard>> logs;
+  std::map<NodeId, std::vector<StoredShard>> logs;
   Instant now = Instant() + absl::Seconds(5);
   Actions actions;
 };

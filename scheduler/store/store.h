@@ -7,9 +7,9 @@
 #ifndef CAPSTAN_SCHEDULER_STORE_STORE_H_
 #define CAPSTAN_SCHEDULER_STORE_STORE_H_
 
+#include <map>
 #include <string>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -17,7 +17,7 @@
 
 namespace capstan::scheduler {
 
-using StoreRows = absl::btree_map<std::string, std::string>;
+using StoreRows = std::map<std::string, std::string>;
 
 class Store {
  public:

@@ -14,11 +14,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <tuple>
 #include <utility>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
@@ -70,7 +70,7 @@ class KeptLogs {
   // Rank, incarnation, offset of the first byte. The keys' order is the order of writing.
   using SegmentKey = std::tuple<Rank, Incarnation, int64_t>;
   struct Job {
-    absl::btree_map<SegmentKey, int64_t> segments;  // The size of each segment in bytes.
+    std::map<SegmentKey, int64_t> segments;  // The size of each segment in bytes.
     uint64_t written = 0;                           // The value of `writes_` at the last write.
   };
 
@@ -79,11 +79,11 @@ class KeptLogs {
   void TrimRank(const JobId& id, Job& job, Rank rank);
   absl::Status MakeRoom(const JobId& writer, int64_t bytes);
   // Returns the last segment of that incarnation's log; end() if there is none.
-  static absl::btree_map<SegmentKey, int64_t>::const_iterator LastOf(const Job& job, Rank rank,
+  static std::map<SegmentKey, int64_t>::const_iterator LastOf(const Job& job, Rank rank,
                                                                      Incarnation incarnation);
 
   const Options options_;
-  absl::btree_map<JobId, Job> jobs_;
+  std::map<JobId, Job> jobs_;
   int64_t bytes_ = 0;
   uint64_t writes_ = 0;
 };

@@ -9,10 +9,10 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "common/security/identity.h"
 #include "common/types/ids.h"
@@ -67,7 +67,7 @@ class TaskLogsService final : public v1::TaskLogs::CallbackService {
   KeptLogs logs_;
   // The worker that has written each log since this scheduler started, by job: it may write the
   // rest even if the job runs on it no more.
-  absl::btree_map<JobId, absl::btree_map<std::pair<Rank, Incarnation>, NodeId>> writers_;
+  std::map<JobId, std::map<std::pair<Rank, Incarnation>, NodeId>> writers_;
   SerialExecutor thread_;
 };
 

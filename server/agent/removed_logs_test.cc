@@ -1,10 +1,10 @@
 // A server tells its scheduler which logs it has removed.
 #include <catch2/catch.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "common/time/clock.h"
 #include "server/agent/server_agent.h"
 #include "server/engine/job/held_jobs.h"
@@ -16,7 +16,7 @@ using Strings = std::vector<std::string>;
 
 class Unclaimed final : public UnclaimedLogs {
  public:
-  void OnLiving(const absl::btree_set<std::string>&) override {}
+  void OnLiving(const std::set<std::string>&) override {}
   Strings CollectDue() override { return std::exchange(due, {}); }
 
   Strings due;

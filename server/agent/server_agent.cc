@@ -208,7 +208,7 @@ void ServerAgent::KeepRecord(const Entry& entry, const v1::TableAssignment& desi
 }
 
 void ServerAgent::TakeDesired(const v1::SyncNodeResponse& response) {
-  absl::btree_map<JobId, const v1::TableAssignment*> desired;
+  std::map<JobId, const v1::TableAssignment*> desired;
   for (const v1::TableAssignment& each : response.tables()) desired[each.job_id()] = &each;
   Work work;
   {

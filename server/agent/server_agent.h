@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -30,7 +31,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -176,7 +176,7 @@ class ServerAgent final : public NodeHandler {
   absl::CondVar ordered_;
   NodeId node_id_ ABSL_GUARDED_BY(mutex_);
   Incarnation incarnation_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<JobId, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<JobId, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::deque<Order> makes_ ABSL_GUARDED_BY(mutex_);     // At most one an entry.
   std::deque<Order> captures_ ABSL_GUARDED_BY(mutex_);  // Only an entry's last order has an effect.
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;

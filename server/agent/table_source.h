@@ -6,10 +6,10 @@
 #define CAPSTAN_SERVER_AGENT_TABLE_SOURCE_H_
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
@@ -63,7 +63,7 @@ class UnclaimedLogs {
  public:
   virtual ~UnclaimedLogs() = default;
   // The unique ids of all jobs that may need their logs, at the beginning of an incarnation.
-  virtual void OnLiving(const absl::btree_set<std::string>& living) = 0;
+  virtual void OnLiving(const std::set<std::string>& living) = 0;
   // Called after each answered sync: removes those whose time is over, and returns the unique ids
   // of their jobs. Must not wait.
   virtual std::vector<std::string> CollectDue() = 0;

@@ -4,10 +4,10 @@
 #ifndef CAPSTAN_SERVER_CHECKPOINT_DISK_TABLE_SOURCE_H_
 #define CAPSTAN_SERVER_CHECKPOINT_DISK_TABLE_SOURCE_H_
 
+#include <map>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -42,7 +42,7 @@ class DiskTableSource final : public TableSource {
   // of one checkpoint are asked for one after the other.
   std::string folder_ ABSL_GUARDED_BY(mutex_);
   JobId job_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<ShardKey, v1::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);
+  std::map<ShardKey, v1::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace capstan::server

@@ -72,7 +72,7 @@ void DuplicateFilter::Record(Rank rank, Incarnation incarnation, Sequence sequen
 
 void DuplicateFilter::SetMembership(const Membership& membership) {
   floor_ = std::max(floor_, membership.incarnation_floor);
-  absl::erase_if(windows_,
+  std::erase_if(windows_,
                  [this](const auto& window) { return window.second.incarnation < floor_; });
   auto member = membership.members.begin();
   for (auto& [rank, window] : windows_) {

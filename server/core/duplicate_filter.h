@@ -18,10 +18,10 @@
 #define CAPSTAN_SERVER_CORE_DUPLICATE_FILTER_H_
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
@@ -72,13 +72,13 @@ class DuplicateFilter {
     Incarnation incarnation;            // The lowest that is accepted.
     bool listed = false;                // A membership has named this incarnation.
     Sequence low_water{1};              // Every sequence below it counts as applied.
-    absl::btree_set<Sequence> applied;  // At or above low_water.
+    std::set<Sequence> applied;  // At or above low_water.
   };
   static void RaiseLowWater(Window& window, Sequence low_water);
   static Window Fresh(Incarnation incarnation);
 
   Incarnation floor_;
-  absl::btree_map<Rank, Window> windows_;
+  std::map<Rank, Window> windows_;
 };
 
 }  // namespace capstan::server

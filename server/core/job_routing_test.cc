@@ -1,6 +1,7 @@
 #include "server/core/job_routing.h"
 
-#include "absl/container/btree_map.h"
+#include <map>
+
 #include "absl/time/time.h"
 #include "catch2/catch.hpp"
 #include "common/testing/status_matchers.h"
@@ -23,7 +24,7 @@ RoutingTable TableOf(uint64_t generation, const FollowerKey& first, const Follow
 
 // What this server holds.
 struct Holding {
-  absl::btree_map<ShardKey, ShardState> states;
+  std::map<ShardKey, ShardState> states;
   ShardState operator()(const HeldShard& shard) const {
     const auto it = states.find(shard.key);
     return it == states.end() ? ShardState() : it->second;

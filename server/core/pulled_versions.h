@@ -17,10 +17,10 @@
 #define CAPSTAN_SERVER_CORE_PULLED_VERSIONS_H_
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/types/ids.h"
 #include "server/core/membership.h"
 #include "server/core/messages.h"
@@ -69,8 +69,8 @@ class PulledVersions {
   void DropIf(RankPulls& known, Unwanted unwanted, Actions& actions);
 
   Values values_;  // Constant after construction.
-  absl::btree_map<Rank, RankPulls> by_rank_;
-  absl::btree_map<Version, int> holders_;  // Pulls of each version.
+  std::map<Rank, RankPulls> by_rank_;
+  std::map<Version, int> holders_;  // Pulls of each version.
 };
 
 }  // namespace capstan::server

@@ -27,12 +27,12 @@
 #define CAPSTAN_SERVER_CORE_SHARD_CORE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/time/instant.h"
@@ -144,8 +144,8 @@ class ShardCore {
   int64_t pushes_recorded_ = 0;
   int64_t pushes_duplicate_ = 0;
   int64_t pushes_late_ = 0;
-  absl::btree_map<PullToken, PullHead> pending_;  // Ordered: the order of answers is observable.
-  absl::btree_set<std::pair<Instant, PullToken>> deadlines_;  // The deadlines of pending_.
+  std::map<PullToken, PullHead> pending_;  // Ordered: the order of answers is observable.
+  std::set<std::pair<Instant, PullToken>> deadlines_;  // The deadlines of pending_.
 };
 
 }  // namespace capstan::server

@@ -58,7 +58,7 @@ void ShardPrimary::SkipTo(Position position, Version version) {
 }
 
 void ShardPrimary::SetFollowers(const std::vector<FollowerRoute>& routes) {
-  absl::btree_map<FollowerKey, Follower> followers;
+  std::map<FollowerKey, Follower> followers;
   for (const FollowerRoute& route : routes) {
     Follower follower;
     const auto known = followers_.find(route.key);

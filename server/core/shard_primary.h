@@ -24,11 +24,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -214,7 +214,7 @@ class ShardPrimary {
   std::deque<std::pair<Position, Version>> uncommitted_;  // Ascending.
   Position committed_position_{-1};
   Version committed_version_{-1};
-  absl::btree_map<FollowerKey, Follower> followers_;
+  std::map<FollowerKey, Follower> followers_;
   MessageId next_message_;
 };
 

@@ -11,9 +11,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -48,10 +48,10 @@ class SnapshotLeases {
   bool Has(CheckpointId snapshot) const { return snapshots_.contains(snapshot); }
 
  private:
-  using Readers = absl::btree_map<ReaderId, Instant>;  // When each one's lease ends.
+  using Readers = std::map<ReaderId, Instant>;  // When each one's lease ends.
 
   const Limits limits_;
-  absl::btree_map<CheckpointId, Readers> snapshots_;
+  std::map<CheckpointId, Readers> snapshots_;
 };
 
 }  // namespace capstan::server

@@ -6,7 +6,7 @@
 namespace capstan::server {
 
 void WorkerClocks::SetMembership(const Membership& membership) {
-  absl::btree_map<Rank, Clock> members;
+  std::map<Rank, Clock> members;
   for (const Member& member : membership.members) {
     Clock clock{.incarnation = member.incarnation,
                 .active = member.active,
@@ -57,7 +57,7 @@ std::optional<Iteration> WorkerClocks::FinishedByAll() const {
 }
 
 void WorkerClocks::Save(ShardCoreState& state) const {
-  const auto save = [](const absl::btree_map<Rank, Clock>& clocks) {
+  const auto save = [](const std::map<Rank, Clock>& clocks) {
     std::vector<WorkerClock> saved;
     for (const auto& [rank, clock] : clocks) {
       saved.push_back({.rank = rank,
@@ -75,7 +75,7 @@ void WorkerClocks::Save(ShardCoreState& state) const {
 
 void WorkerClocks::Restore(const ShardCoreState& state) {
   const auto restore = [](const std::vector<WorkerClock>& saved) {
-    absl::btree_map<Rank, Clock> clocks;
+    std::map<Rank, Clock> clocks;
     for (const WorkerClock& clock : saved) {
       clocks[clock.rank] = {.incarnation = clock.incarnation,
                             .finished = clock.finished,

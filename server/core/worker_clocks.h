@@ -8,10 +8,10 @@
 #ifndef CAPSTAN_SERVER_CORE_WORKER_CLOCKS_H_
 #define CAPSTAN_SERVER_CORE_WORKER_CLOCKS_H_
 
+#include <map>
 #include <optional>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/types/ids.h"
 #include "server/core/membership.h"
 #include "server/core/shard_record.h"
@@ -43,8 +43,8 @@ class WorkerClocks {
   };
 
   bool members_known_ = false;
-  absl::btree_map<Rank, Clock> members_;
-  absl::btree_map<Rank, Clock>
+  std::map<Rank, Clock> members_;
+  std::map<Rank, Clock>
       early_;  // Incarnations above the listed one (or unlisted) that have pushed.
 };
 

@@ -82,7 +82,7 @@ void KeyLists::SetMembership(const Membership& membership) {
         });
     if (!listed) DropAll(worker);
   }
-  absl::erase_if(workers_, [](const auto& entry) { return entry.second.order.empty(); });
+  std::erase_if(workers_, [](const auto& entry) { return entry.second.order.empty(); });
   Settle();
 }
 

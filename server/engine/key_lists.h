@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/sparse/key_list_name.h"
@@ -63,7 +63,7 @@ class KeyLists {
   struct Worker {
     Incarnation incarnation;
     Order order;
-    absl::btree_map<Id, Order::iterator> lists;
+    std::map<Id, Order::iterator> lists;
     int64_t bytes = 0;
   };
 
@@ -79,7 +79,7 @@ class KeyLists {
   const Limits limits_;
   const Account account_;
   mutable absl::Mutex mutex_;
-  absl::btree_map<Rank, Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  std::map<Rank, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::KeyListCounts counts_ ABSL_GUARDED_BY(mutex_);  // But what is kept.
 };

@@ -4,7 +4,8 @@
 #ifndef CAPSTAN_SERVER_ENGINE_MESSAGE_CHECKS_H_
 #define CAPSTAN_SERVER_ENGINE_MESSAGE_CHECKS_H_
 
-#include "absl/container/btree_set.h"
+#include <set>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/types/ids.h"
@@ -26,7 +27,7 @@ absl::Status CheckShardList(const ShardMessages& shards, int shards_max) {
     return absl::InvalidArgumentError(
         absl::StrCat(shards.size(), " shards in one message: expected at most ", shards_max));
   }
-  absl::btree_set<ShardKey> seen;
+  std::set<ShardKey> seen;
   for (const auto& shard : shards) {
     if (!seen.insert(KeyOf(shard)).second) {
       return absl::InvalidArgumentError(

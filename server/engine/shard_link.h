@@ -15,12 +15,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -86,7 +86,7 @@ class ShardLink {
 
   // Takes a routing table's word in. `servers` are the followers' addresses; `held` is the shard as
   // it is, null if it is still to be filled.
-  void SetRole(const RoleRoute& route, absl::btree_map<FollowerKey, v1::ServerAddress> servers,
+  void SetRole(const RoleRoute& route, std::map<FollowerKey, v1::ServerAddress> servers,
                const TableShard* held, EndedCalls* ended);
 
   // The shard that is held was made anew: from this server's log, which has it up to `position`, or
@@ -150,7 +150,7 @@ class ShardLink {
   const Options* const options_;  // The job's; outlives the link.
   const HeldShard shard_;
   ShardReplication replication_;
-  absl::btree_map<FollowerKey, v1::ServerAddress> servers_;
+  std::map<FollowerKey, v1::ServerAddress> servers_;
   // Records [oldest_kept, ...] of the replication; shared with messages on their way and the log.
   std::deque<std::shared_ptr<const v1::ShardRecord>> kept_;
   // No follower is reported as filled below this version: pushes that were acknowledged before

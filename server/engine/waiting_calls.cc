@@ -69,7 +69,7 @@ PullToken WaitingCalls::AddPart(const Part& part) {
   return token;
 }
 
-void WaitingCalls::ErasePart(absl::btree_map<PullToken, Part>::iterator part) {
+void WaitingCalls::ErasePart(std::map<PullToken, Part>::iterator part) {
   key_bytes_ -= KeyBytes(part->second);
   parts_.erase(part);
 }
@@ -139,7 +139,7 @@ std::vector<WaitingCalls::PendingPull> WaitingCalls::End(CallId call, const absl
 
 std::vector<WaitingCalls::CallId> WaitingCalls::WaitingFor(const ShardKey& key) const {
   absl::MutexLock lock(&mutex_);
-  absl::btree_set<CallId> calls;
+  std::set<CallId> calls;
   for (const auto& [token, part] : parts_) {
     if (part.key == key) calls.insert(part.call);
   }

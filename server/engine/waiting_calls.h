@@ -11,14 +11,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/types/ids.h"
@@ -81,7 +81,7 @@ class WaitingCalls {
     CallId call;
     friend auto operator<=>(const Hold&, const Hold&) = default;
   };
-  using Holds = absl::btree_set<Hold>;
+  using Holds = std::set<Hold>;
   struct Call {
     Done done;
     int missing = 1;  // Parts and holds; 1 more while it is open.
@@ -90,7 +90,7 @@ class WaitingCalls {
     std::vector<Hold> positions;
   };
 
-  void ErasePart(absl::btree_map<PullToken, Part>::iterator part)
+  void ErasePart(std::map<PullToken, Part>::iterator part)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Add(const Hold& hold, Holds* holds, std::vector<Hold>* of_call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -100,8 +100,8 @@ class WaitingCalls {
   bool CountDown(CallId call, EndedCalls* ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
-  absl::btree_map<CallId, Call> calls_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<PullToken, Part> parts_ ABSL_GUARDED_BY(mutex_);
+  std::map<CallId, Call> calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<PullToken, Part> parts_ ABSL_GUARDED_BY(mutex_);
   int64_t key_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   Holds versions_ ABSL_GUARDED_BY(mutex_);
   Holds positions_ ABSL_GUARDED_BY(mutex_);

@@ -25,13 +25,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -142,7 +142,7 @@ class JobLog {
   const std::string folder_;
   const Options options_;
   LogIndex index_;
-  absl::btree_map<ShardKey, Tail> tails_;
+  std::map<ShardKey, Tail> tails_;
   uint64_t next_base_ = 1;
   Incarnation incarnation_;
   StoreRevision seen_;

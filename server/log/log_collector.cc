@@ -35,7 +35,7 @@ absl::Time LogCollector::UnclaimedSince(const std::string& log) {
   return now;
 }
 
-void LogCollector::OnLiving(const absl::btree_set<std::string>& living) {
+void LogCollector::OnLiving(const std::set<std::string>& living) {
   unclaimed_.clear();
   for (const ServerLog::LogName& log : log_->Names()) {
     if (living.contains(log.unique_id)) {
@@ -55,7 +55,7 @@ std::vector<std::string> LogCollector::CollectDue() {
   std::vector<std::string> removed;
   if (unclaimed_.empty()) return removed;
   const absl::Time now = options_.now();
-  absl::erase_if(unclaimed_, [&](const auto& log) {
+  std::erase_if(unclaimed_, [&](const auto& log) {
     if (log_->IsIdentified(log.first)) {
       options_.disk->Remove(MarkOf(log.first)).IgnoreError();
       return true;

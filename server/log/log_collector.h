@@ -12,11 +12,11 @@
 #define CAPSTAN_SERVER_LOG_LOG_COLLECTOR_H_
 
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/storage/disk.h"
@@ -39,7 +39,7 @@ class LogCollector final : public UnclaimedLogs {
   };
   LogCollector(ServerLog* log, Options options);  // The log outlives it.
 
-  void OnLiving(const absl::btree_set<std::string>& living) override;
+  void OnLiving(const std::set<std::string>& living) override;
   std::vector<std::string> CollectDue() override;
 
  private:
@@ -53,7 +53,7 @@ class LogCollector final : public UnclaimedLogs {
 
   ServerLog* const log_;
   const Options options_;
-  absl::btree_map<std::string, Unclaimed> unclaimed_;  // Keyed by the log's name.
+  std::map<std::string, Unclaimed> unclaimed_;  // Keyed by the log's name.
 };
 
 }  // namespace capstan::server

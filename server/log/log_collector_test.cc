@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <deque>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/time/time.h"
 #include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
@@ -64,7 +64,7 @@ struct Fixture {
   }
 
   // Does what the server's agent does at each registration.
-  void Register(const absl::btree_set<std::string>& living) {
+  void Register(const std::set<std::string>& living) {
     collector->OnLiving(living);
     log->BeginIncarnation(incarnation = incarnation.Next());
   }

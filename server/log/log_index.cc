@@ -96,7 +96,7 @@ void LogIndex::Add(const LogFrame& frame) {
   CutBehind(&shard.terms, frame);
 }
 
-void LogIndex::AddTo(absl::btree_map<Position, LogFrame>* frames, const LogFrame& frame) {
+void LogIndex::AddTo(std::map<Position, LogFrame>* frames, const LogFrame& frame) {
   const auto [entry, added] = frames->try_emplace(frame.position, frame);
   if (!added) {
     if (entry->second.term > frame.term) return;
@@ -106,7 +106,7 @@ void LogIndex::AddTo(absl::btree_map<Position, LogFrame>* frames, const LogFrame
   Count(frame);
 }
 
-void LogIndex::CutBehind(absl::btree_map<Position, LogFrame>* frames, const LogFrame& frame) {
+void LogIndex::CutBehind(std::map<Position, LogFrame>* frames, const LogFrame& frame) {
   for (auto it = frames->upper_bound(frame.position); it != frames->end();) {
     if (it->second.term >= frame.term) {
       ++it;

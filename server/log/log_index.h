@@ -7,11 +7,11 @@
 #define CAPSTAN_SERVER_LOG_LOG_INDEX_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -56,7 +56,7 @@ void DecodeLogFrame(absl::string_view payload, LogFrame* frame);
 struct SegmentHead {
   uint64_t number = 0;
   // Earlier segments that count, keyed by number, and the size of their whole frames; -1: in doubt.
-  absl::btree_map<uint64_t, int64_t> before;
+  std::map<uint64_t, int64_t> before;
 };
 std::string EncodeSegmentHead(const SegmentHead& head);
 // Errors: kDataLoss  it is not one.
@@ -75,8 +75,8 @@ class LogIndex {
     uint64_t base = 0;
     bool begun = false;  // The base itself (a kBase or kForget) has been added.
     LogFrame base_frame;
-    absl::btree_map<Position, LogFrame> records;
-    absl::btree_map<Position, LogFrame> terms;  // kTerm: where later terms begin.
+    std::map<Position, LogFrame> records;
+    std::map<Position, LogFrame> terms;  // kTerm: where later terms begin.
 
     // The shard's term in the log. REQUIRES: begun.
     Term term() const { return terms.empty() ? base_frame.term : terms.rbegin()->second.term; }
@@ -109,8 +109,8 @@ class LogIndex {
   //                    a position outside [0, kPositionMax].
   absl::Status Check() const;
 
-  const absl::btree_map<uint64_t, Segment>& segments() const { return segments_; }
-  const absl::btree_map<ShardKey, Shard>& shards() const { return shards_; }
+  const std::map<uint64_t, Segment>& segments() const { return segments_; }
+  const std::map<ShardKey, Shard>& shards() const { return shards_; }
   std::vector<LogFrame> LiveIn(uint64_t segment) const;  // Ordered as they lie there.
   uint64_t base_max() const { return base_max_; }
   int64_t bytes() const { return bytes_; }
@@ -119,14 +119,14 @@ class LogIndex {
  private:
   static absl::Status CheckShard(const Shard& shard);
   // Takes it in if there is none of a later term at its position.
-  void AddTo(absl::btree_map<Position, LogFrame>* frames, const LogFrame& frame);
+  void AddTo(std::map<Position, LogFrame>* frames, const LogFrame& frame);
   // What lies behind the frame, which begins a term, is of those before.
-  void CutBehind(absl::btree_map<Position, LogFrame>* frames, const LogFrame& frame);
+  void CutBehind(std::map<Position, LogFrame>* frames, const LogFrame& frame);
   void Count(const LogFrame& frame);
   void Discount(const LogFrame& frame);
 
-  absl::btree_map<uint64_t, Segment> segments_;
-  absl::btree_map<ShardKey, Shard> shards_;
+  std::map<uint64_t, Segment> segments_;
+  std::map<ShardKey, Shard> shards_;
   uint64_t base_max_ = 0;
   int64_t bytes_ = 0;
   int64_t live_bytes_ = 0;

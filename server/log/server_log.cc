@@ -90,7 +90,7 @@ std::shared_ptr<ServerLog::Job> ServerLog::Find(const std::string& log) const {
   return entry == jobs_.end() ? nullptr : entry->second;
 }
 
-absl::btree_map<std::string, std::shared_ptr<ServerLog::Job>> ServerLog::AllJobs() const {
+std::map<std::string, std::shared_ptr<ServerLog::Job>> ServerLog::AllJobs() const {
   const absl::MutexLock lock(&mutex_);
   return jobs_;
 }
@@ -305,7 +305,7 @@ bool ServerLog::WriteGroup() {
     draining_ = !group.empty();
     if (!draining_) return false;
   }
-  absl::btree_map<std::string, std::vector<Entry>> by_log;
+  std::map<std::string, std::vector<Entry>> by_log;
   for (Entry& entry : group) by_log[entry.log].push_back(std::move(entry));
   for (const auto& [log, entries] : by_log) WriteJob(log, entries);
   return true;

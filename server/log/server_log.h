@@ -15,15 +15,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -140,16 +140,16 @@ class ServerLog final : public RecordSink {
     absl::Status failure ABSL_GUARDED_BY(mutex);
     int64_t copied ABSL_GUARDED_BY(mutex) = 0;  // Bytes that opening the log copies.
     // Shards whose last Begin was of rows that were there no more: what follows it counts no more.
-    absl::btree_set<ShardKey> gone ABSL_GUARDED_BY(mutex);
+    std::set<ShardKey> gone ABSL_GUARDED_BY(mutex);
     std::string kept ABSL_GUARDED_BY(mutex);  // The newest record since this process started.
     // Memory that was lent to the log's batch.
     std::vector<std::shared_ptr<const v1::ShardSnapshot>> lent ABSL_GUARDED_BY(mutex);
   };
   void OpenJob(const std::string& log, Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
   // The logs by name, as they are now: a job's own mutex is not taken under that of the server.
-  absl::btree_map<std::string, std::shared_ptr<Job>> AllJobs() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::map<std::string, std::shared_ptr<Job>> AllJobs() const ABSL_LOCKS_EXCLUDED(mutex_);
   // One job in a group: the last position of each shard.
-  using Reached = absl::btree_map<ShardKey, std::pair<Term, Position>>;
+  using Reached = std::map<ShardKey, std::pair<Term, Position>>;
 
   std::string FolderOf(const std::string& log) const { return options_.folder + "/" + log; }
   std::string NameOf(const JobId& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -175,15 +175,15 @@ class ServerLog final : public RecordSink {
   mutable absl::Mutex mutex_;
   Incarnation incarnation_ ABSL_GUARDED_BY(mutex_);
   StoreRevision seen_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<JobId, std::string> unique_ids_
+  std::map<JobId, std::string> unique_ids_
       ABSL_GUARDED_BY(mutex_);  // The newest unique id of each job.
-  absl::btree_set<std::string> identified_ ABSL_GUARDED_BY(mutex_);  // Logs, in this incarnation.
-  absl::btree_map<std::string, std::shared_ptr<Job>> jobs_
+  std::set<std::string> identified_ ABSL_GUARDED_BY(mutex_);  // Logs, in this incarnation.
+  std::map<std::string, std::shared_ptr<Job>> jobs_
       ABSL_GUARDED_BY(mutex_);  // Keyed by log.
   std::vector<Entry> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Entries of each log; none is 0.
-  absl::btree_map<std::string, size_t> unwritten_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, size_t> unwritten_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   TaskRunner runner_;  // Last: its thread uses all of the above.

@@ -9,13 +9,13 @@
 #ifndef CAPSTAN_SERVER_REPLICATION_GRPC_REPLICA_TRANSPORT_H_
 #define CAPSTAN_SERVER_REPLICATION_GRPC_REPLICA_TRANSPORT_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/net/grpc/credentials.h"
@@ -62,9 +62,9 @@ class GrpcReplicaTransport final : public ReplicaTransport {
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // Keyed by node and address: all that were ever sent to. Shared with their calls.
-  absl::btree_map<std::pair<std::string, std::string>, std::shared_ptr<Peer>> peers_
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<Peer>> peers_
       ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<Call*, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);  // Calls in flight.
+  std::map<Call*, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);  // Calls in flight.
 };
 
 }  // namespace capstan::server

@@ -14,11 +14,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "common/time/instant.h"
@@ -77,7 +77,7 @@ class JobSnapshots {
     absl::Cord values;  // The values of a dense shard.
   };
   struct Snapshot {
-    absl::btree_map<ShardKey, Kept> shards;
+    std::map<ShardKey, Kept> shards;
     int64_t lent_bytes = 0;
     absl::Status ended;
   };
@@ -94,7 +94,7 @@ class JobSnapshots {
 
   SnapshotLeases leases_;
   const std::shared_ptr<Memory> memory_;  // Shared with the buckets.
-  absl::btree_map<CheckpointId, Snapshot> snapshots_;
+  std::map<CheckpointId, Snapshot> snapshots_;
 };
 
 }  // namespace capstan::server

@@ -5,11 +5,11 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/random/philox.h"
 #include "common/sparse/key_batch.h"
 #include "common/sparse/key_hash.h"
@@ -28,7 +28,7 @@ constexpr uint64_t kKeys = 3000;
 constexpr uint64_t kAnn = 11;
 constexpr uint64_t kBob = 12;
 
-using Rows = absl::btree_map<uint64_t, float>;  // Keyed by key; a row's two numbers are equal.
+using Rows = std::map<uint64_t, float>;  // Keyed by key; a row's two numbers are equal.
 
 float NumberAt(const std::string& bytes, size_t index) {
   float number = 0;

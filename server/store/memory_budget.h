@@ -8,11 +8,11 @@
 #define CAPSTAN_SERVER_STORE_MEMORY_BUDGET_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -74,7 +74,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   };
   struct Job {
     int64_t bytes = 0;
-    absl::btree_map<ShardKey, Shard> shards;
+    std::map<ShardKey, Shard> shards;
   };
   absl::Status Grow(const JobId& job, const ShardKey& shard, int64_t bytes);
   absl::Status Resize(const JobId& job, const ShardKey& shard, int64_t bytes);
@@ -85,7 +85,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   const Limits limits_;
   mutable absl::Mutex mutex_;
   int64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::btree_map<JobId, Job> jobs_ ABSL_GUARDED_BY(mutex_);  // None is without shards.
+  std::map<JobId, Job> jobs_ ABSL_GUARDED_BY(mutex_);  // None is without shards.
 };
 
 }  // namespace capstan::server

@@ -204,7 +204,7 @@ def hash_order(path, text):
     for name in set(re.findall(declared, code)):
         for match in re.finditer(rf"\bfor\s*\([^;()]*:\s*(?:\w+(?:\.|->))*{name}\s*\)", code):
             yield (code.count("\n", 0, match.start()) + 1,
-                   f"iterates over the hash table {name}: use absl::btree_map or sort first")
+                   f"iterates over the hash table {name}: use std::map or sort first")
 
 
 def header(path, text):

@@ -3,12 +3,12 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -121,7 +121,7 @@ struct Cluster {
 
   const TestAuthority authority;
   TlsDaemon scheduler, first, second, worker;
-  absl::btree_map<std::pair<PeerRole, std::string>, std::unique_ptr<Credentials>> credentials;
+  std::map<std::pair<PeerRole, std::string>, std::unique_ptr<Credentials>> credentials;
   std::string job;
 };
 

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <map>
 #include <string>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/run_seed.h"
 #include "tests/simulation/world/options.h"
@@ -52,7 +52,7 @@ bool IsCaught(const Mutant& mutant, uint64_t seed, const std::string& failure) {
 // Prints the verdict. False: the mutant was not caught.
 bool Hunt(const Mutant& mutant, const MutantOptions& options) {
   Plant(mutant.bug);
-  absl::btree_map<std::string, std::string> others;  // The first failure of each other checker.
+  std::map<std::string, std::string> others;  // The first failure of each other checker.
   const uint64_t first = options.first_seed.value_or(mutant.first_seed);
   for (uint64_t seed = first; seed < first + options.seeds_max; ++seed) {
     const SeedResult result = RunSeed(DrawOptions(seed), /*verbose=*/false);
@@ -238,7 +238,7 @@ void Plant(PlantedBug bug) { planted = bug; }
 int RunMutants(const MutantOptions& options) {
   int missed = 0;
   bool known = false;  // Whether `only` names a mutant.
-  absl::btree_map<pid_t, const Mutant*> running;
+  std::map<pid_t, const Mutant*> running;
   const auto finish_one = [&] {
     int status = 0;
     const auto ended = running.find(wait(&status));

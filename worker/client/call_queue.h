@@ -18,12 +18,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "worker/client/client_call.h"
 #include "worker/client/transport.h"
@@ -101,7 +101,7 @@ class CallQueue {
   Calls pulls_;
   std::deque<Question> questions_;
   std::deque<Transport*> offers_;
-  absl::btree_map<const Transport*, int64_t> pushing_;  // Bytes under way.
+  std::map<const Transport*, int64_t> pushing_;  // Bytes under way.
   int64_t messages_ = 0;
   int64_t shared_messages_ = 0;
 };

@@ -14,10 +14,10 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/types/span.h"
 #include "common/sparse/key_list_name.h"
 #include "common/types/ids.h"
@@ -60,7 +60,7 @@ class KnownKeyLists {
   int64_t bytes_max_;
   int64_t bytes_ = 0;
   Order order_;
-  absl::btree_map<Id, Order::iterator> known_;
+  std::map<Id, Order::iterator> known_;
 };
 
 }  // namespace capstan::worker

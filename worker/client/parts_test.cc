@@ -3,11 +3,11 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_set.h"
 #include "absl/synchronization/mutex.h"
 #include "common/net/grpc/grpc_server.h"
 #include "common/testing/status_matchers.h"
@@ -73,7 +73,7 @@ class GatedServer final : public v1::ParameterServer::Service {
 
   const float value_;
   absl::Mutex mutex_;
-  absl::btree_set<int> open_ ABSL_GUARDED_BY(mutex_);
+  std::set<int> open_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> came_ ABSL_GUARDED_BY(mutex_);
 };
 

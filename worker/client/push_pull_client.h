@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +27,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -64,7 +64,7 @@ struct OpResult {
   bool reread = false;
   int64_t staleness = 0;                       // Pull: the largest seen.
   Generation membership;                       // Pull: see OpDone.
-  absl::btree_map<TableId, Version> versions;  // Pull: the lowest of each table's shards.
+  std::map<TableId, Version> versions;  // Pull: the lowest of each table's shards.
 };
 
 // Counts of the messages so far.

@@ -73,7 +73,7 @@ void PushPullCore::TakeTransports() {
     if (transport == nullptr) transport = options_.make_transport(node, address);
     transports_.push_back(transport.get());
   }
-  absl::btree_map<Transport*, int64_t> bytes;
+  std::map<Transport*, int64_t> bytes;
   for (const auto& [server, transport] : transport_by_server_) bytes[transport.get()] = 0;
   for (const ShardRoute& shard : routing_.shards) {
     bytes[transports_[static_cast<size_t>(shard.server)]] += 2 * RoomBytes({MessageBytes(shard)});

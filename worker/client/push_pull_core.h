@@ -16,12 +16,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/time/instant.h"
@@ -118,12 +118,12 @@ class PushPullCore {
   Routing routing_;
   std::vector<Transport*> transports_;  // Indexed as routing_.servers.
   // Keyed by node and address.
-  absl::btree_map<std::pair<std::string, std::string>, std::shared_ptr<Transport>>
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<Transport>>
       transport_by_server_;
-  absl::btree_map<OpId, OpPayload> payloads_;  // The payloads of operations that run.
-  absl::btree_map<OpId, OpDone> ended_;
-  absl::btree_map<const Transport*, KnownKeyLists> known_lists_;
-  absl::btree_map<OpId, int> readers_;  // Calls that are being read; each is > 0.
+  std::map<OpId, OpPayload> payloads_;  // The payloads of operations that run.
+  std::map<OpId, OpDone> ended_;
+  std::map<const Transport*, KnownKeyLists> known_lists_;
+  std::map<OpId, int> readers_;  // Calls that are being read; each is > 0.
   uint64_t next_op_ = 1;
   int64_t named_lists_ = 0;
   int64_t unknown_lists_ = 0;

@@ -96,7 +96,7 @@ struct CoreFixture {
   }
 
   Instant now;
-  absl::btree_map<std::string, std::shared_ptr<FakeTransport>> transports;
+  std::map<std::string, std::shared_ptr<FakeTransport>> transports;
   int64_t elements = 8;  // Elements of each shard.
   std::vector<float> array = std::vector<float>(24);
   TableArrays parameters = {array};

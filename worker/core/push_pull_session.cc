@@ -120,7 +120,7 @@ std::vector<PushPullSession::Chunk> PushPullSession::MakeChunks() const {
 }
 
 void PushPullSession::ReplaceChunks(const Routing& before, const std::vector<bool>& changed) {
-  absl::btree_map<std::vector<int>, int> kept;  // Chunks without a new primary, by their shards.
+  std::map<std::vector<int>, int> kept;  // Chunks without a new primary, by their shards.
   std::vector<Chunk> chunks = MakeChunks();
   for (size_t c = 0; c < chunks.size(); ++c) {
     const std::vector<int>& shards = chunks[c].shards;

@@ -27,12 +27,12 @@
 #define CAPSTAN_WORKER_CORE_PUSH_PULL_SESSION_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
@@ -138,7 +138,7 @@ struct OpDone {
   int64_t staleness = 0;  // Pull: the largest seen over the shards.
   Generation membership;  // Pull: that of all shards; 0: they differ, or one knows none.
   Iteration oldest;       // If kOutOfRange: the oldest iteration that all servers can still give.
-  absl::btree_map<TableId, Version> versions;  // Pull: the lowest version of each table's shards.
+  std::map<TableId, Version> versions;  // Pull: the lowest version of each table's shards.
   Version pushed_version;  // Push: the lowest version that a shard had after it.
 };
 
@@ -326,7 +326,7 @@ class PushPullSession {
   struct PerShard {
     Sequence next{1};
     // The pushes that run and have no answer, ordered: the first is the low-water mark.
-    absl::btree_map<Sequence, bool> unanswered;
+    std::map<Sequence, bool> unanswered;
     int64_t held_version = -1;
     bool held_of_snapshot = false;
   };
@@ -383,8 +383,8 @@ class PushPullSession {
   std::vector<PerShard> per_shard_;               // Indexed as routing_.shards.
   std::vector<Contact> contacts_;                 // Indexed as routing_.servers.
   Instant probe_at_ = Instant::InfiniteFuture();  // When to probe next, if there are operations.
-  absl::btree_map<OpId, Op> ops_;                 // Ordered as they were started.
-  absl::btree_map<MessageId, InFlight> in_flight_;
+  std::map<OpId, Op> ops_;                 // Ordered as they were started.
+  std::map<MessageId, InFlight> in_flight_;
 };
 
 }  // namespace capstan::worker

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <memory>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/examples/zipf.h"
 #include "common/random/philox.h"
 
@@ -169,7 +169,7 @@ TEST_CASE("Row cache: against a model, over random pulls", "[worker][core]") {
                                   .by_floor = draw(2) == 0,
                                   .bound = static_cast<int64_t>(draw(6))};
   Fixture fixture(options);
-  absl::btree_map<uint64_t, Known> model;  // The newest state for each key.
+  std::map<uint64_t, Known> model;  // The newest state for each key.
   uint64_t membership = 1;
   uint64_t seen = 0;
   for (int64_t iteration = 0; iteration < 200; ++iteration) {

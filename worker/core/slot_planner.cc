@@ -8,7 +8,7 @@
 namespace capstan::worker {
 
 void SlotPlanner::Assign(const std::vector<SlotLease>& leases) {
-  absl::btree_map<SlotId, Slot> slots;
+  std::map<SlotId, Slot> slots;
   for (const SlotLease& lease : leases) {
     Slot slot{.next = lease.begin, .done = lease.begin, .end = lease.end};
     if (const auto held = slots_.find(lease.slot); held != slots_.end()) {

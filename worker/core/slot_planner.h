@@ -8,10 +8,10 @@
 #ifndef CAPSTAN_WORKER_CORE_SLOT_PLANNER_H_
 #define CAPSTAN_WORKER_CORE_SLOT_PLANNER_H_
 
+#include <map>
 #include <optional>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/types/ids.h"
 
 namespace capstan::worker {
@@ -66,7 +66,7 @@ class SlotPlanner {
   struct Slot {
     Iteration next, done, end;
   };
-  absl::btree_map<SlotId, Slot> slots_;
+  std::map<SlotId, Slot> slots_;
 };
 
 }  // namespace capstan::worker

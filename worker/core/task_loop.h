@@ -35,11 +35,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
@@ -108,7 +108,7 @@ class TaskPort {
   }
   virtual bool Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) = 0;
   // Writes the pulled tables, which have these versions, as the exported model.
-  virtual bool Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
+  virtual bool Export(const Work& work, const std::map<TableId, Version>& versions,
                       absl::Status* result) = 0;
 
   // Called only if a call has returned false.
@@ -193,7 +193,7 @@ class TaskLoop {
   std::optional<Work> held_;                   // The work whose training parameters are here.
   std::optional<std::pair<OpId, Work>> pull_;  // The pull under way, and the work that needs it.
   std::optional<Work> held_snapshot_;          // The work whose snapshot is here.
-  absl::btree_map<TableId, Version> held_versions_;  // The versions of the snapshot's tables.
+  std::map<TableId, Version> held_versions_;  // The versions of the snapshot's tables.
   Coroutine<absl::Status> running_;                  // Declared last: it uses all of the others.
 };
 

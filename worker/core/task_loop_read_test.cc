@@ -66,7 +66,7 @@ class Port final : public TaskPort {
     return true;
   }
   bool Evaluate(const Work&, absl::StatusOr<WorkResult>*) override { return true; }
-  bool Export(const Work&, const absl::btree_map<TableId, Version>&, absl::Status*) override {
+  bool Export(const Work&, const std::map<TableId, Version>&, absl::Status*) override {
     return true;
   }
 

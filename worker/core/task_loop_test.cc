@@ -236,7 +236,7 @@ class Fixture final : public TaskPort {
     *result = WorkResult{.samples = work.positions.size(), .loss_sum = 1.0};
     return true;  // A port may also end a call at once.
   }
-  bool Export(const Work&, const absl::btree_map<TableId, Version>& versions,
+  bool Export(const Work&, const std::map<TableId, Version>& versions,
               absl::Status*) override {
     exported = versions;
     return true;
@@ -247,7 +247,7 @@ class Fixture final : public TaskPort {
   TaskBoard board;
   std::vector<std::string> trained;    // "iteration/slot".
   std::vector<std::string> asked_for;  // One per pull: "iteration/slot:first position".
-  absl::btree_map<TableId, Version> exported;
+  std::map<TableId, Version> exported;
   absl::Status train_status;
   bool fenced = false;
   bool computing_blocked = false;

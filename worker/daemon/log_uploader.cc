@@ -42,7 +42,7 @@ void LogUploader::Run() {
 }
 
 bool LogUploader::Round() {
-  absl::btree_map<TaskName, int64_t> tasks;
+  std::map<TaskName, int64_t> tasks;
   {
     const absl::MutexLock lock(&mutex_);
     tasks = tasks_;

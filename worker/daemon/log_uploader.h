@@ -15,11 +15,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -66,7 +66,7 @@ class LogUploader {
   const Options options_;
   mutable absl::Mutex mutex_;
   // The watched tasks, with the offset to continue from; kUnknown: ask the scheduler.
-  absl::btree_map<TaskName, int64_t> tasks_ ABSL_GUARDED_BY(mutex_);
+  std::map<TaskName, int64_t> tasks_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -1,10 +1,10 @@
 #include "worker/daemon/program_uids.h"
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -38,7 +38,7 @@ absl::StatusOr<uid_t> ProgramUids::TaskStarts(
     ++found->second.tasks;
     return found->second.uid;
   }
-  absl::btree_set<uid_t> taken;
+  std::set<uid_t> taken;
   for (const auto& [other, holder] : holders_) taken.insert(holder.uid);
   const uint64_t count = uint64_t{range_.last} - range_.first + 1;
   for (uint64_t tried = 0; tried < count; ++tried) {

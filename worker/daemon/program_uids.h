@@ -11,9 +11,9 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <map>
 #include <string>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/types/ids.h"
@@ -59,7 +59,7 @@ class ProgramUids {
 
   const UidRange range_;
   uint64_t next_;  // The place in the range at which the next search begins.
-  absl::btree_map<JobId, Holder> holders_;
+  std::map<JobId, Holder> holders_;
 };
 
 }  // namespace capstan::worker

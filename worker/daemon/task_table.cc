@@ -6,7 +6,7 @@
 namespace capstan::worker {
 
 void TaskTable::TakeDesired(const std::vector<TaskName>& desired, TaskActions* actions) {
-  const absl::btree_set<TaskName> wanted(desired.begin(), desired.end());
+  const std::set<TaskName> wanted(desired.begin(), desired.end());
   for (auto it = tasks_.begin(); it != tasks_.end();) {
     Entry& entry = it->second;
     const bool was_desired = std::exchange(entry.desired, wanted.contains(it->first));

@@ -16,11 +16,11 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "common/types/ids.h"
 
 namespace capstan::worker {
@@ -87,8 +87,8 @@ class TaskTable {
     TaskEnd end;
   };
 
-  absl::btree_map<TaskName, Entry> tasks_;
-  absl::btree_set<ProcessId> running_;
+  std::map<TaskName, Entry> tasks_;
+  std::set<ProcessId> running_;
   ProcessId last_process_;
   bool stopping_ = false;
 };

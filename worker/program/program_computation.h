@@ -23,13 +23,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -157,7 +157,7 @@ class ProgramComputation final : public Computation {
     const GradientPartReady* ready = nullptr;
     // By table: it covers all elements that were put without being finite; others may have
     // replaced them.
-    absl::btree_map<int, Range> doubtful;
+    std::map<int, Range> doubtful;
     float scale = 1.0f;  // From a mean over the samples to the work's part of the iteration's.
     bool taken = false;
     bool awaited = true;  // The task's thread waits for its end.

@@ -343,7 +343,7 @@ bool Task::Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) {
   return true;
 }
 
-bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
+bool Task::Export(const Work& work, const std::map<TableId, Version>& versions,
                   absl::Status* result) {
   *result = work.staged_path.empty() ? StageModel(work, versions) : MoveModel(work);
   activity_.End();
@@ -357,7 +357,7 @@ bool Task::Export(const Work& work, const absl::btree_map<TableId, Version>& ver
   return true;
 }
 
-absl::Status Task::StageModel(const Work& work, const absl::btree_map<TableId, Version>& versions) {
+absl::Status Task::StageModel(const Work& work, const std::map<TableId, Version>& versions) {
   if (Fenced()) return absl::AbortedError("this task has been fenced off");
   const std::string scratch = absl::StrCat(folder_, "/", kStagedModelPrefix, assignment_.rank(),
                                            "-", assignment_.incarnation());
@@ -373,7 +373,7 @@ absl::Status Task::MoveModel(const Work& work) {
 }
 
 absl::Status Task::WriteModel(const std::string& folder,
-                              const absl::btree_map<TableId, Version>& versions) {
+                              const std::map<TableId, Version>& versions) {
   std::vector<TableValues> dense;
   std::vector<TableRows> sparse;
   for (const v1::TableSpec& spec : computation_->tables()) {

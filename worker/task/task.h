@@ -11,13 +11,13 @@
 #define CAPSTAN_WORKER_TASK_TASK_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -78,7 +78,7 @@ class Task final : private TaskPort {
   bool Train(const Work& work, OpId push, absl::StatusOr<WorkResult>* result) override;
   bool RunProgram(const Work& work, absl::StatusOr<WorkResult>* result) override;
   bool Evaluate(const Work& work, absl::StatusOr<WorkResult>* result) override;
-  bool Export(const Work& work, const absl::btree_map<TableId, Version>& versions,
+  bool Export(const Work& work, const std::map<TableId, Version>& versions,
               absl::Status* result) override;
 
   // Keeps the operations of the run going until it has ended, or was taken away (kCancelled).
@@ -93,8 +93,8 @@ class Task final : private TaskPort {
   bool WaitForParameters(OpId pull, int64_t end);
   std::shared_ptr<GradientArrays> FreeGradient();
   absl::Status WriteModel(const std::string& folder,
-                          const absl::btree_map<TableId, Version>& versions);
-  absl::Status StageModel(const Work& work, const absl::btree_map<TableId, Version>& versions);
+                          const std::map<TableId, Version>& versions);
+  absl::Status StageModel(const Work& work, const std::map<TableId, Version>& versions);
   absl::Status MoveModel(const Work& work);
   absl::StatusOr<TableRows> WriteRows(const std::string& folder, const v1::TableSpec& table);
   absl::StatusOr<v1::RoutingTable> NewestRouting();

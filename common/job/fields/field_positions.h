@@ -4,10 +4,10 @@
 #ifndef CAPSTAN_COMMON_JOB_FIELDS_FIELD_POSITIONS_H_
 #define CAPSTAN_COMMON_JOB_FIELDS_FIELD_POSITIONS_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/job/fields/diagnostic.h"
 #include "proto/job.pb.h"
 
@@ -24,7 +24,7 @@ struct TextPosition {
 };
 
 // Field path ("model.layers[2].name"; a whole list too: "model.layers") -> its first byte.
-using FieldPositions = absl::btree_map<std::string, TextPosition>;
+using FieldPositions = std::map<std::string, TextPosition>;
 
 struct LocatedDiagnostic {
   TextPosition position;

@@ -12,11 +12,11 @@
 #ifndef CAPSTAN_COMMON_JOB_PARSE_JOB_FILE_H_
 #define CAPSTAN_COMMON_JOB_PARSE_JOB_FILE_H_
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -66,7 +66,7 @@ class JobFile {
   std::string name_;
   v1::JobSpec spec_;
   FieldPositions positions_;
-  absl::btree_map<std::string, std::string> overrides_;  // Field path -> the assignment.
+  std::map<std::string, std::string> overrides_;  // Field path -> the assignment.
   // Names of the files that have filled it in, and what stands where in them.
   std::vector<std::pair<std::string, FieldPositions>> bases_;
 };

@@ -2,9 +2,9 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <set>
 #include <utility>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -46,7 +46,7 @@ class StructureChecker {
   void Check(const JsonNode& node, const Descriptor& descriptor, const std::string& path) {
     if (node.kind == JsonNode::Kind::kNull) return;
     if (!Expect(node, JsonNode::Kind::kObject, path)) return;
-    absl::btree_set<const FieldDescriptor*> seen;
+    std::set<const FieldDescriptor*> seen;
     for (size_t i = 0; i < node.children.size(); ++i) {
       const std::string& key = node.keys[i];
       const FieldDescriptor* field = descriptor.FindFieldByName(key);
@@ -87,7 +87,7 @@ class StructureChecker {
   // Checks a map from strings to strings; a job has no other maps.
   void CheckMap(const JsonNode& node, const std::string& path) {
     if (!Expect(node, JsonNode::Kind::kObject, path)) return;
-    absl::btree_set<std::string> seen;
+    std::set<std::string> seen;
     for (size_t i = 0; i < node.children.size(); ++i) {
       const std::string entry = absl::StrCat(path, "[", Quote(node.keys[i]), "]");
       if (!seen.insert(node.keys[i]).second) {

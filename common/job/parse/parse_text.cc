@@ -4,9 +4,9 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -35,7 +35,7 @@ struct Surroundings {
   struct Level {
     std::string name;                            // The field that opened this message.
     int index = 0;                               // Number of fields of that name before it.
-    absl::btree_map<std::string, int> children;  // Count of messages opened in it, by field name.
+    std::map<std::string, int> children;  // Count of messages opened in it, by field name.
   };
   std::vector<Level> levels{1};  // Open messages, outermost first; [0] is the job.
   std::string name;              // The last field name before the byte in the innermost message.

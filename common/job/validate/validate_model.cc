@@ -1,10 +1,10 @@
 #include "common/job/validate/validate_model.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/data/dataset.h"
@@ -96,7 +96,7 @@ void ValidateLayerKind(const v1::Layer& layer, FieldChecker check) {
 std::string Names(int count) { return absl::StrCat(count, count == 1 ? " name" : " names"); }
 
 // `before` holds the names of the layers above this one.
-void ValidateLayerInputs(const v1::Layer& layer, const absl::btree_set<std::string>& before,
+void ValidateLayerInputs(const v1::Layer& layer, const std::set<std::string>& before,
                          FieldChecker check) {
   const int count = layer.inputs_size();
   if (layer.has_add()) {
@@ -113,7 +113,7 @@ void ValidateLayerInputs(const v1::Layer& layer, const absl::btree_set<std::stri
 }
 
 void ValidateLayers(const v1::Model& model, FieldChecker check) {
-  absl::btree_set<std::string> names;
+  std::set<std::string> names;
   for (int i = 0; i < model.layers_size(); ++i) {
     const v1::Layer& layer = model.layers(i);
     FieldChecker in_layer = check.In(absl::StrCat("layers[", i, "]"));

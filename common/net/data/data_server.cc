@@ -417,7 +417,7 @@ void DataServer::Stop() {
   stop_.Wake();
   wake_up_.Wake();
   if (acceptor_.joinable()) acceptor_.join();  // Start may have failed.
-  absl::btree_map<Id, Connection> rest;
+  std::map<Id, Connection> rest;
   {
     absl::MutexLock lock(&mutex_);
     rest.swap(connections_);

@@ -18,6 +18,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +26,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/synchronization/mutex.h"
@@ -137,13 +137,13 @@ class DataServer {
 
   // Used by the thread that accepts.
   ConnectionLimits limits_;
-  absl::btree_map<Id, Newcomer> newcomers_;
+  std::map<Id, Newcomer> newcomers_;
   Id next_id_ = 0;
   Instant accept_after_;
 
   absl::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::btree_map<Id, Connection> connections_ ABSL_GUARDED_BY(mutex_);
+  std::map<Id, Connection> connections_ ABSL_GUARDED_BY(mutex_);
   std::vector<Id> ended_ ABSL_GUARDED_BY(mutex_);  // Threads to be joined.
   Instant logged_ ABSL_GUARDED_BY(mutex_) = Instant() - kLogEvery;
   int64_t not_logged_ ABSL_GUARDED_BY(mutex_) = 0;  // Ends since then.

@@ -14,12 +14,12 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -92,7 +92,7 @@ class Credentials {
 
   mutable absl::Mutex mutex_;
   // gRPC shares a connection between channels only if they have the same credentials object.
-  mutable absl::btree_map<std::pair<PeerRole, std::string>,
+  mutable std::map<std::pair<PeerRole, std::string>,
                           std::shared_ptr<grpc::ChannelCredentials>>
       to_peers_ ABSL_GUARDED_BY(mutex_);
 };

@@ -16,11 +16,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -79,7 +79,7 @@ class GrpcAcceptor {
   std::unique_ptr<Server> server_;
   ConnectionLimits limits_;
   ConnectionLimits::Id next_id_ = 0;
-  absl::btree_map<int, Connection> open_;  // By descriptor. Some may be closed.
+  std::map<int, Connection> open_;  // By descriptor. Some may be closed.
   Instant accept_after_, sweep_after_, log_after_;
   int64_t refused_ = 0;  // Since the last line.
 

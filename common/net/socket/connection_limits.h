@@ -15,12 +15,12 @@
 #define CAPSTAN_COMMON_NET_SOCKET_CONNECTION_LIMITS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 
@@ -79,9 +79,9 @@ class ConnectionLimits {
   std::optional<Id> First(const std::string* address, std::optional<Id> newcomer) const;
 
   const Options options_;
-  absl::btree_map<Id, Connection> connections_;
-  absl::btree_set<Id> unproven_;  // Oldest first, since ids grow.
-  absl::btree_map<std::string, Counts> addresses_;
+  std::map<Id, Connection> connections_;
+  std::set<Id> unproven_;  // Oldest first, since ids grow.
+  std::map<std::string, Counts> addresses_;
 };
 
 }  // namespace capstan

@@ -7,10 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 
 namespace capstan::cli {
@@ -24,7 +24,7 @@ struct ColumnSample {
   int64_t texts = 0;                                       // Lines with another value.
   double mean = 0, deviation = 0, least = 0, largest = 0;  // Statistics of the numbers.
   // The count of each value, for the first kValuesMax different values.
-  absl::btree_map<std::string, int64_t> values;
+  std::map<std::string, int64_t> values;
 
   bool numeric() const { return numbers > 0 && texts == 0; }
   bool constant() const { return values.size() < 2; }

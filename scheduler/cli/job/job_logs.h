@@ -9,11 +9,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -68,8 +68,8 @@ class JobLogs {
   SchedulerClient& scheduler_;
   const std::string job_;
   const Options options_;
-  absl::btree_map<int, std::unique_ptr<TaskLog>> logs_;  // By rank, as below.
-  absl::btree_map<int, std::string> told_;
+  std::map<int, std::unique_ptr<TaskLog>> logs_;  // By rank, as below.
+  std::map<int, std::string> told_;
   bool failed_ = false;
 };
 

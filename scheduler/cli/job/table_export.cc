@@ -5,12 +5,12 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
+#include <set>
 #include <system_error>
 #include <utility>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -30,12 +30,12 @@ constexpr int64_t kMessageElementsMax = 4 << 20;         // 16 MiB of values in 
 constexpr int32_t kWaitLimitMs = 10'000;
 constexpr size_t kCopyBytes = 1 << 20;  // Copied at a time.
 
-using Tables = absl::btree_map<int32_t, PulledTable>;
+using Tables = std::map<int32_t, PulledTable>;
 
 // Returns `all` without the sparse tables and their shards.
 v1::GetTablesResponse DenseOf(const v1::GetTablesResponse& all) {
   v1::GetTablesResponse dense;
-  absl::btree_set<int32_t> sparse;
+  std::set<int32_t> sparse;
   for (const v1::TableSpec& spec : all.tables()) {
     if (spec.has_sparse()) {
       sparse.insert(spec.table());
@@ -71,7 +71,7 @@ absl::StatusOr<Tables> MakeEmptyTables(const v1::GetTablesResponse& response) {
 // Checks that the shards, which are ordered by (table, shard), cover each table from its first
 // element to its last.
 absl::Status CheckRouting(const Tables& tables, const v1::RoutingTable& routing) {
-  absl::btree_map<int32_t, int64_t> covered;
+  std::map<int32_t, int64_t> covered;
   for (const v1::ShardRoute& shard : routing.shards()) {
     const auto table = tables.find(shard.table());
     const bool known =

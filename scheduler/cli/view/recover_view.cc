@@ -1,8 +1,8 @@
 #include "scheduler/cli/view/recover_view.h"
 
+#include <map>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "scheduler/cli/view/format.h"
@@ -30,7 +30,7 @@ std::string RecoverableTable(const v1::ListRecoverableResponse& list) {
     return "No live server has a log of a job that this scheduler does not know.\n"
            "From a checkpoint: capstan job recover --from=FOLDER\n";
   }
-  absl::btree_map<std::string, int> same_id;
+  std::map<std::string, int> same_id;
   for (const v1::RecoverableJob& job : list.jobs()) ++same_id[job.job_id()];
   TextTable table({{"JOB"}, {"CLUSTER"}, {"RECORDED"}, {"STOOD"}, {"LOGS"}, {"RECOVERABLE"}});
   std::string details;

@@ -113,7 +113,7 @@ void Checkpoints::OnReport(const NodeId& server, const CheckpointReport& report,
 
 // Records a server's parts. Returns the first mistake in them; empty if there is none.
 std::string Checkpoints::TakeParts(const NodeId& server, const std::vector<CheckpointPart>& parts) {
-  absl::btree_map<ShardKey, const CheckpointPart*> by_shard;
+  std::map<ShardKey, const CheckpointPart*> by_shard;
   for (const CheckpointPart& part : parts) by_shard[part.shard] = &part;
   for (const ShardRoute& route : routing_.shards) {
     if (PrimaryOf(routing_, route) != server) continue;

@@ -20,11 +20,11 @@
 #define CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_CHECKPOINTS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/time/instant.h"
@@ -136,8 +136,8 @@ class Checkpoints {
   CheckpointId last_begun_;
   Instant deadline_;                            // When capturing or writing is given up.
   Routing routing_;                             // When it began.
-  absl::btree_map<NodeId, Progress> progress_;  // The progress of each primary.
-  absl::btree_map<ShardKey, CheckpointPart> parts_;
+  std::map<NodeId, Progress> progress_;  // The progress of each primary.
+  std::map<ShardKey, CheckpointPart> parts_;
   ResumePoint at_;
   CheckpointId base_;              // The base of the present checkpoint; 0: none, or a snapshot.
   std::vector<uint64_t> readers_;  // The readers of the present snapshot.

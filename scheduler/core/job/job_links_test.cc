@@ -64,7 +64,7 @@ TEST_CASE("Job: a task that cannot reach a server which others reach leaves its 
   Report(job, {0}, absl::Seconds(1));
   CHECK_FALSE(job.run->parts().tasks.at(Rank(0)).placed());
   CHECK(job.run->parts().task_watch.links().AvoidedWorkers() ==
-        absl::btree_set<NodeId>{"worker-0"});
+        std::set<NodeId>{"worker-0"});
   const std::vector<TaskDied> died = job.Seen<TaskDied>();
   REQUIRE(died.size() == 1);
   CHECK_FALSE(died[0].counted);
@@ -171,7 +171,7 @@ TEST_CASE("Job: shards do not move from one server that is not reached to anothe
   JobFixture job(ConsistencyMode::kSsp);
   job.Start();
   Report(job, {0, 1}, absl::Seconds(11), {"server-1", "server-2"});
-  absl::btree_set<NodeId> left;
+  std::set<NodeId> left;
   for (const LinkDied& died : job.Seen<LinkDied>()) {
     if (died.shards_move) left.insert(died.server);
   }

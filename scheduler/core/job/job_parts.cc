@@ -1,9 +1,9 @@
 #include "scheduler/core/job/job_parts.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -89,7 +89,7 @@ bool JobParts::IsRunDone(Rank rank) const {
 }
 
 bool JobParts::AvoidsWorkers() const {
-  const absl::btree_set<NodeId> avoided = task_watch.links().AvoidedWorkers();
+  const std::set<NodeId> avoided = task_watch.links().AvoidedWorkers();
   return std::any_of(tasks.all().begin(), tasks.all().end(), [&](const Task& task) {
     return task.placed() && (!IsRunDone(task.rank) || !avoided.contains(task.node));
   });
@@ -101,7 +101,7 @@ std::vector<Rank> JobParts::YieldingRanks() const {
   const auto& links = task_watch.links();
   size_t wanted = UnplacedRanks().size();
   for (const Task& task : tasks.all()) wanted += links.StrandedFrom(task.rank).empty() ? 0 : 1;
-  const auto avoided = AvoidsWorkers() ? links.AvoidedWorkers() : absl::btree_set<NodeId>();
+  const auto avoided = AvoidsWorkers() ? links.AvoidedWorkers() : std::set<NodeId>();
   for (const Task& task : tasks.all()) {
     if (yielding.size() == wanted) break;
     if (!task.live() || !IsRunDone(task.rank) || avoided.contains(task.node)) continue;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/time/duration_text.h"
@@ -113,7 +113,7 @@ std::string JobRecovery::WhyLost(absl::Span<const ShardMap::Lost> lost) const {
 }
 
 std::string JobRecovery::Detail(absl::Span<const ShardMap::Lost> lost, Instant now) const {
-  absl::btree_set<NodeId> holders;
+  std::set<NodeId> holders;
   for (const ShardMap::Lost& shard : lost) {
     holders.insert(shard.holders.begin(), shard.holders.end());
   }

@@ -15,11 +15,11 @@
 #define CAPSTAN_SCHEDULER_CORE_JOB_JOB_RECOVERY_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/time/instant.h"
@@ -123,7 +123,7 @@ class JobRecovery {
   std::optional<RestoreFrom> restore_;
   std::optional<Recovery> recovery_;
   Instant begin_at_ = Instant::InfiniteFuture();  // It goes back no earlier. Not durable.
-  absl::btree_map<NodeId, std::string> deaths_;   // Why servers of the job died last.
+  std::map<NodeId, std::string> deaths_;   // Why servers of the job died last.
   bool trained_ = false;
   int beginnings_ = 0;  // Times that it went back since work was leased last.
   std::optional<Adopted> adopted_;

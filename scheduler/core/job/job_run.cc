@@ -2,10 +2,10 @@
 #include "scheduler/core/job/job_run.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <variant>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
 #include "common/time/duration_text.h"
@@ -197,7 +197,7 @@ void JobRun::OnTableFailed(const NodeId& server, const TableReport& report, Inst
 void JobRun::Adopt(const std::string& cluster, Incarnation first_incarnation, CheckpointId floor,
                    Instant now, Events& events) {
   Restored(now, absl::ZeroDuration());
-  absl::btree_set<NodeId> nodes;
+  std::set<NodeId> nodes;
   for (const ServerRef& server : parts_.routing->servers) nodes.insert(server.node);
   for (const Task& task : parts_.tasks.all()) {
     if (task.placed()) nodes.insert(task.node);

@@ -1,11 +1,11 @@
 #include "scheduler/core/job/server_watch.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/time/duration_text.h"
@@ -35,7 +35,7 @@ bool HasReplicaInSync(const Routing& routing, const ShardRoute& route, const Ser
 // Returns the moves of primaries. REQUIRES: both tables have the same shards in the same order.
 std::vector<PrimaryMove> MovesBetween(const Routing& before, const Routing& after,
                                       const ShardMap& shards) {
-  absl::btree_map<std::pair<NodeId, NodeId>, PrimaryMove> moves;
+  std::map<std::pair<NodeId, NodeId>, PrimaryMove> moves;
   for (size_t i = 0; i < after.shards.size(); ++i) {
     if (after.shards[i].term == before.shards[i].term) continue;
     const ServerRef& from = PrimaryIn(before, before.shards[i]);

@@ -10,7 +10,7 @@ namespace capstan::scheduler {
 void DeadLinks::OnReport(Rank rank, const NodeId& worker, absl::Span<const NodeId> silent,
                          Instant now) {
   if (silent.empty()) return OnTaskEnded(rank);
-  absl::btree_map<NodeId, Instant> servers;
+  std::map<NodeId, Instant> servers;
   const auto before = silences_.find(rank);
   for (const NodeId& server : silent) {
     Instant since = now;
@@ -23,9 +23,9 @@ void DeadLinks::OnReport(Rank rank, const NodeId& worker, absl::Span<const NodeI
 }
 
 void DeadLinks::OnNodeDied(const NodeId& node) {
-  absl::erase_if(silences_, [&node](const auto& entry) { return entry.second.first == node; });
+  std::erase_if(silences_, [&node](const auto& entry) { return entry.second.first == node; });
   for (auto& [rank, silence] : silences_) silence.second.erase(node);
-  absl::erase_if(judged_, [&node](const auto& entry) {
+  std::erase_if(judged_, [&node](const auto& entry) {
     return entry.first.worker == node || entry.first.server == node;
   });
 }
@@ -61,7 +61,7 @@ void DeadLinks::Judge(const Link& link, Avoid avoid, Instant now) {
 }
 
 void DeadLinks::Expire(Instant now) {
-  absl::erase_if(judged_, [now](const auto& entry) { return now >= entry.second.until; });
+  std::erase_if(judged_, [now](const auto& entry) { return now >= entry.second.until; });
 }
 
 bool DeadLinks::ForgetAvoidedServers() {
@@ -71,7 +71,7 @@ bool DeadLinks::ForgetAvoidedServers() {
       return worker == link.worker && servers.contains(link.server);
     });
   };
-  return absl::erase_if(judged_, [&](const auto& entry) {
+  return std::erase_if(judged_, [&](const auto& entry) {
            return entry.second.avoid != Avoid::kWorker && !is_silent(entry.first);
          }) > 0;
 }
@@ -92,16 +92,16 @@ NodeId DeadLinks::StrandedFrom(Rank rank) const {
   return {};
 }
 
-absl::btree_set<NodeId> DeadLinks::AvoidedWorkers() const {
-  absl::btree_set<NodeId> workers;
+std::set<NodeId> DeadLinks::AvoidedWorkers() const {
+  std::set<NodeId> workers;
   for (const auto& [link, judgement] : judged_) {
     if (judgement.avoid != Avoid::kServer) workers.insert(link.worker);
   }
   return workers;
 }
 
-absl::btree_set<NodeId> DeadLinks::AvoidedServers() const {
-  absl::btree_set<NodeId> servers;
+std::set<NodeId> DeadLinks::AvoidedServers() const {
+  std::set<NodeId> servers;
   for (const auto& [link, judgement] : judged_) {
     if (judgement.avoid != Avoid::kWorker) servers.insert(link.server);
   }

@@ -13,13 +13,13 @@
 #define CAPSTAN_SCHEDULER_CORE_LINKS_DEAD_LINKS_H_
 
 #include <compare>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/time/instant.h"
@@ -68,8 +68,8 @@ class DeadLinks {
   // The server that the task waits for, and that its worker is to be avoided for. Empty: none.
   NodeId StrandedFrom(Rank rank) const;
 
-  absl::btree_set<NodeId> AvoidedWorkers() const;
-  absl::btree_set<NodeId> AvoidedServers() const;
+  std::set<NodeId> AvoidedWorkers() const;
+  std::set<NodeId> AvoidedServers() const;
   std::string Describe() const;  // "worker-1 cannot reach server-2", or nothing.
   Instant NextDeadline() const;  // Overdue or Expire has something to say then.
 
@@ -80,8 +80,8 @@ class DeadLinks {
   };
 
   const Options options_;
-  absl::btree_map<Rank, std::pair<NodeId, absl::btree_map<NodeId, Instant>>> silences_;
-  absl::btree_map<Link, Judgement> judged_;
+  std::map<Rank, std::pair<NodeId, std::map<NodeId, Instant>>> silences_;
+  std::map<Link, Judgement> judged_;
 };
 
 }  // namespace capstan::scheduler

@@ -18,11 +18,11 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_SHARDS_JOB_MEMBERS_H_
 #define CAPSTAN_SCHEDULER_CORE_SHARDS_JOB_MEMBERS_H_
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -35,7 +35,7 @@ namespace capstan::scheduler {
 class JobMembers {
  public:
   // The servers that are primaries, each with the routing generation that made it so.
-  using Primaries = absl::btree_map<NodeId, Generation>;
+  using Primaries = std::map<NodeId, Generation>;
 
   // `first`: of the membership, above all that the shards have seen.
   JobMembers(const Primaries& primaries, Instant now, Generation first = Generation(1));
@@ -121,11 +121,11 @@ class JobMembers {
   Incarnation first_incarnation_;  // This scheduler gives out none below it; it is not stored.
   Instant changed_;                // The newest membership was made, or a server became primary.
   // When the member was listed, activated or deactivated; 0: it is active and all know.
-  absl::btree_map<Rank, Generation> since_;
+  std::map<Rank, Generation> since_;
   Generation factor_since_;  // When the learning rate changed; 0: all have applied it.
   Generation left_out_;  // The newest that left out an incarnation of an earlier one. Not durable.
   Primaries primaries_;
-  absl::btree_map<NodeId, Applied> applied_;  // Keyed by server; only servers that have reported.
+  std::map<NodeId, Applied> applied_;  // Keyed by server; only servers that have reported.
   MakingWatch making_;                        // Not durable.
 };
 

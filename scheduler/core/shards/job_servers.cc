@@ -46,7 +46,7 @@ void JobServers::Died(const NodeId& server) {
 
 void JobServers::SetFailed(const ServerRef& server) { failed_[server.node] = server.incarnation; }
 
-bool JobServers::SetAvoided(const absl::btree_set<NodeId>& servers) {
+bool JobServers::SetAvoided(const std::set<NodeId>& servers) {
   if (avoided_ == servers) return false;
   avoided_ = servers;
   return true;
@@ -65,7 +65,7 @@ void JobServers::Clear() {
   avoided_.clear();
 }
 
-void JobServers::Choose(int servers, int needed, const absl::btree_set<NodeId>& awaited) {
+void JobServers::Choose(int servers, int needed, const std::set<NodeId>& awaited) {
   // If all servers are drained or avoided, an avoided server is better than none.
   const bool all_left = std::all_of(servers_.begin(), servers_.end(),
                                     [this](const auto& entry) { return IsToBeLeft(entry.first); });
@@ -73,7 +73,7 @@ void JobServers::Choose(int servers, int needed, const absl::btree_set<NodeId>& 
   const auto available = [&](const NodeId& node) {
     return !IsToBeLeft(node) && !awaited.contains(node);
   };
-  absl::erase_if(members_, [this](const NodeId& node) { return !servers_.contains(node); });
+  std::erase_if(members_, [this](const NodeId& node) { return !servers_.contains(node); });
   good_.clear();
   for (const auto& [node, server] : servers_) {
     if (servers == 0) members_.insert(node);

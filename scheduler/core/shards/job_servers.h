@@ -11,11 +11,11 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_SHARDS_JOB_SERVERS_H_
 #define CAPSTAN_SCHEDULER_CORE_SHARDS_JOB_SERVERS_H_
 
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/types/ids.h"
@@ -44,7 +44,7 @@ class JobServers {
     ServerRef ref;
     bool draining = false;
     Generation applied;                        // The newest routing table that it goes by.
-    absl::btree_map<ShardKey, LogEnd> stored;  // The job's shards in the server's logs.
+    std::map<ShardKey, LogEnd> stored;  // The job's shards in the server's logs.
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(ref, draining, applied, stored);
@@ -60,7 +60,7 @@ class JobServers {
                  absl::Span<const StoredShard> stored);
   void Died(const NodeId& server);
   void SetFailed(const ServerRef& server);  // It lives, and counts as dead. REQUIRES: Died.
-  bool SetAvoided(const absl::btree_set<NodeId>& servers);
+  bool SetAvoided(const std::set<NodeId>& servers);
   // A live server goes by that table. False: it is no newer one, or the server does not live.
   bool NoteApplied(const NodeId& server, Generation table);
   void Clear();  // None lives, of those that are known.
@@ -68,7 +68,7 @@ class JobServers {
   // Chooses the members and the good ones. `servers`: how many are to hold the job; 0: all.
   // `needed`: how many its copies need at least. `awaited`: their logs may be asked for, so that
   // they are given nothing.
-  void Choose(int servers, int needed, const absl::btree_set<NodeId>& awaited);
+  void Choose(int servers, int needed, const std::set<NodeId>& awaited);
 
   // ---- what is
   const Server* Find(const NodeId& server) const;  // Null: it does not live.
@@ -81,7 +81,7 @@ class JobServers {
   bool CanMoveFrom(const NodeId& server) const { return good_.size() > (IsGood(server) ? 1 : 0); }
   bool AllDrained() const;  // Also if none lives.
   bool IsGood(const NodeId& server) const { return good_.contains(server); }
-  const absl::btree_set<NodeId>& good() const { return good_; }
+  const std::set<NodeId>& good() const { return good_; }
 
   // ---- durable state
   template <typename Archive>
@@ -92,11 +92,11 @@ class JobServers {
   absl::Status Check() const;
 
  private:
-  absl::btree_map<NodeId, Server> servers_;      // Live ones.
-  absl::btree_set<NodeId> members_;              // They hold the job or may be given shards of it.
-  absl::btree_map<NodeId, Incarnation> failed_;  // Live ones that count as dead.
-  absl::btree_set<NodeId> avoided_;              // Tasks cannot reach them. Not durable.
-  absl::btree_set<NodeId> good_;                 // Servers that the last Choose found. Not durable.
+  std::map<NodeId, Server> servers_;      // Live ones.
+  std::set<NodeId> members_;              // They hold the job or may be given shards of it.
+  std::map<NodeId, Incarnation> failed_;  // Live ones that count as dead.
+  std::set<NodeId> avoided_;              // Tasks cannot reach them. Not durable.
+  std::set<NodeId> good_;                 // Servers that the last Choose found. Not durable.
 };
 
 }  // namespace capstan::scheduler

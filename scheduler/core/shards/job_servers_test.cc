@@ -42,24 +42,24 @@ TEST_CASE("Job servers: shards are given to members that are not to be left", "[
   servers.SetAvoided({"c"});
   SECTION("all servers are members of a job that asks for no number") {
     servers.Choose(/*servers=*/0, /*needed=*/2, {});
-    CHECK(servers.good() == absl::btree_set<NodeId>{"a", "d"});
+    CHECK(servers.good() == std::set<NodeId>{"a", "d"});
   }
   SECTION("a job has as many as it asks for, or its copies need") {
     servers.Choose(/*servers=*/1, /*needed=*/1, {});
-    CHECK(servers.good() == absl::btree_set<NodeId>{"a"});
+    CHECK(servers.good() == std::set<NodeId>{"a"});
     servers.Choose(/*servers=*/1, /*needed=*/2, {});
-    CHECK(servers.good() == absl::btree_set<NodeId>{"a", "d"});
+    CHECK(servers.good() == std::set<NodeId>{"a", "d"});
   }
   SECTION("those whose logs may be asked for are given nothing") {
     servers.Choose(/*servers=*/0, /*needed=*/1, {"a"});
-    CHECK(servers.good() == absl::btree_set<NodeId>{"d"});
+    CHECK(servers.good() == std::set<NodeId>{"d"});
   }
   SECTION("an avoided server is better than none") {
     servers.Died("a");
     servers.Died("d");
     CHECK_FALSE(servers.HasAnother("b"));
     servers.Choose(/*servers=*/0, /*needed=*/1, {});
-    CHECK(servers.good() == absl::btree_set<NodeId>{"c"});
+    CHECK(servers.good() == std::set<NodeId>{"c"});
   }
 }
 

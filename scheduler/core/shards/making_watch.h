@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -58,7 +58,7 @@ class MakingWatch {
     Instant since;  // When `progress` grew last.
   };
 
-  absl::btree_map<NodeId, Work> work_;  // Keyed by server. Reported often, so not durable.
+  std::map<NodeId, Work> work_;  // Keyed by server. Reported often, so not durable.
 };
 
 }  // namespace capstan::scheduler

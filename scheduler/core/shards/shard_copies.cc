@@ -52,11 +52,11 @@ void RenderRouting(const std::vector<ShardCopies>& shards, Generation generation
   // Servers are ordered by name. The dead server of a lost shard may stand beside its new
   // incarnation.
   using NodeIncarnation = std::pair<NodeId, Incarnation>;
-  absl::btree_map<NodeIncarnation, int> index;
+  std::map<NodeIncarnation, int> index;
   const auto key_of = [](const ServerRef& server) {
     return NodeIncarnation(server.node, server.incarnation);
   };
-  absl::btree_map<NodeIncarnation, ServerRef> used;
+  std::map<NodeIncarnation, ServerRef> used;
   for (const ShardCopies& shard : shards) {
     used[key_of(shard.primary)] = shard.primary;
     for (const ReplicaCopy& copy : shard.replicas) used[key_of(copy.server)] = copy.server;

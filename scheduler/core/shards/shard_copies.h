@@ -4,9 +4,9 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_SHARDS_SHARD_COPIES_H_
 #define CAPSTAN_SCHEDULER_CORE_SHARDS_SHARD_COPIES_H_
 
+#include <map>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/messages/placement.h"
@@ -39,14 +39,14 @@ struct ShardCopies {
   std::vector<NodeId> logs;
   // The incarnations of the servers that held the whole shard when it was lost, until the same
   // time. A log of an earlier incarnation is on an older disk.
-  absl::btree_map<NodeId, Incarnation> writers;
+  std::map<NodeId, Incarnation> writers;
   NodeId move_to;  // Is to become primary once it is filled. Empty: none.
   // The table that first said that the shard is handed over. 0: no other one is filled.
   Generation moves_from;
   NodeId avoid;  // Did not answer the last time. Empty: none.
   // Live servers whose copy left the table, and when: a new copy there must not be taken for the
   // old one.
-  absl::btree_map<NodeId, Generation> left;
+  std::map<NodeId, Generation> left;
 
   ReplicaCopy* FindReplica(const NodeId& node);  // Null: it has none.
   bool HasCopyOn(const NodeId& node) const;

@@ -37,7 +37,7 @@ absl::Status ShardMap::Check() const {
   for (size_t i = 0; status.ok() && i < shards_.size(); ++i) {
     const ShardCopies& shard = shards_[i];
     const ShardRoute& route = routing_.shards[i];
-    absl::btree_set<NodeId> nodes = {shard.primary.node};
+    std::set<NodeId> nodes = {shard.primary.node};
     for (const ReplicaCopy& copy : shard.replicas) nodes.insert(copy.server.node);
     const bool apart = nodes.size() == 1 + shard.replicas.size();
     if (apart && shard.key == route.key && shard.elements == route.elements) continue;
@@ -99,7 +99,7 @@ void ShardMap::Adopt(Instant now) {
   settled_ = false;
 }
 
-void ShardMap::SetAvoided(const absl::btree_set<NodeId>& servers) {
+void ShardMap::SetAvoided(const std::set<NodeId>& servers) {
   if (servers_.SetAvoided(servers)) settled_ = false;
 }
 
@@ -341,7 +341,7 @@ bool ShardMap::PlaceAnew() {
   std::stable_sort(by_size.begin(), by_size.end(), [](const ShardCopies* a, const ShardCopies* b) {
     return a->elements.size() > b->elements.size();
   });
-  absl::btree_map<NodeId, int64_t> elements;
+  std::map<NodeId, int64_t> elements;
   for (const NodeId& node : servers_.good()) elements[node] = 0;
   for (ShardCopies* shard : by_size) {
     const auto least =
@@ -382,8 +382,8 @@ bool ShardMap::NeedsLogOf(const NodeId& server) const {
   });
 }
 
-absl::btree_map<NodeId, Generation> ShardMap::Primaries() const {
-  absl::btree_map<NodeId, Generation> primaries;
+std::map<NodeId, Generation> ShardMap::Primaries() const {
+  std::map<NodeId, Generation> primaries;
   for (const ShardCopies& shard : shards_) {
     if (!Lives(shard.primary)) continue;
     Generation& since = primaries[shard.primary.node];

@@ -31,11 +31,11 @@
 #define CAPSTAN_SCHEDULER_CORE_SHARDS_SHARD_MAP_H_
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -81,7 +81,7 @@ class ShardMap {
   void ServerFailed(const NodeId& server, Instant now);
   // Live servers that tasks cannot reach: their shards move away, as if they were drained, while
   // there is another server. Not durable.
-  void SetAvoided(const absl::btree_set<NodeId>& servers);
+  void SetAvoided(const std::set<NodeId>& servers);
   // Accepts a live server's report on the job's tables. A report about a replica counts only if it
   // comes from the shard's primary, has its term, names the replica's incarnation, and was made
   // when the primary knew the replica.
@@ -126,7 +126,7 @@ class ShardMap {
   // left of it.
   bool NeedsLogOf(const NodeId& server) const;
   // The servers that are primaries now, alive, with the generation that made them so.
-  absl::btree_map<NodeId, Generation> Primaries() const;
+  std::map<NodeId, Generation> Primaries() const;
   // Every shard has all the copies that it is to have, in sync, and nothing is on its way.
   bool complete() const;
 
@@ -194,7 +194,7 @@ class ShardMap {
   Generation generation_;  // At least the table's; no term that was ever given out is later.
   Term log_term_;
   Term restore_term_;
-  absl::btree_map<NodeId, Load> loads_;  // While Settle runs.
+  std::map<NodeId, Load> loads_;  // While Settle runs.
   bool settled_ = false;                 // No fact came since the last Settle.
   bool has_lost_ = false;                // Set by the last Settle.
   bool changed_ = false;                 // The table changed since routing_ was made.

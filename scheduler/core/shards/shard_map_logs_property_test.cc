@@ -3,12 +3,12 @@
 // in any order. A model knows the acknowledged updates and the content of each log.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/random/philox.h"
@@ -285,7 +285,7 @@ class World {
   Dice dice_;
   const int replicas_;
   std::optional<ShardMap> map_;
-  absl::btree_map<NodeId, Server> servers_;
+  std::map<NodeId, Server> servers_;
   uint64_t incarnations_ = 0;
   int64_t acknowledged_ = 0;  // The last position that was acknowledged to a worker.
   Instant now_ = Instant::FromOrigin(absl::Seconds(100));

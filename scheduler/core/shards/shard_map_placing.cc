@@ -10,7 +10,7 @@ namespace capstan::scheduler {
 // ---------------------------------------------------------------- servers
 
 void ShardMap::ChooseGood() {
-  absl::btree_set<NodeId> awaited;  // Holders of lost shards, whose logs may be needed.
+  std::set<NodeId> awaited;  // Holders of lost shards, whose logs may be needed.
   for (const ShardCopies& shard : shards_) {
     if (!shard.lost) continue;
     for (const NodeId& node : shard.Holders()) awaited.insert(node);

@@ -2,13 +2,13 @@
 // the replication protocol allows. Every promoted copy must have all committed updates.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/random/philox.h"
@@ -31,14 +31,14 @@ class Dice {
 };
 
 // Copies on certain incarnations of servers.
-using Replicas = absl::btree_set<std::pair<ShardKey, Incarnation>>;
+using Replicas = std::set<std::pair<ShardKey, Incarnation>>;
 
 // One incarnation of a server.
 struct FakeServer {
   ServerRef ref;
   bool draining = false;
   Routing applied;
-  absl::btree_map<ShardKey, int64_t> held;  // Position of each copy.
+  std::map<ShardKey, int64_t> held;  // Position of each copy.
   // The filled replicas of shards whose primary is this server by its applied table.
   Replicas filled;
   Replicas silent;  // Replicas that do not answer.
@@ -99,7 +99,7 @@ class World {
   // ---- servers
   void Apply(FakeServer& server, bool initial = false) {
     const Routing& table = map_->routing();
-    absl::btree_map<ShardKey, int64_t> held;
+    std::map<ShardKey, int64_t> held;
     Replicas filled;
     for (const ShardRoute& route : table.shards) {
       const bool primary = At(table, route.server) == server.ref;
@@ -290,10 +290,10 @@ class World {
       Fail("a batch of changes is one generation");
     }
     if (map_->NextDeadline() <= now_) Fail("a deadline that has passed is left");
-    absl::btree_set<ShardKey> lost;
+    std::set<ShardKey> lost;
     for (const ShardMap::Lost& each : map_->LostShards()) lost.insert(each.key);
     if (!had_lost && !lost.empty()) ++losses_;
-    absl::btree_map<NodeId, int> filling;
+    std::map<NodeId, int> filling;
     for (size_t i = 0; i < after.shards.size(); ++i) {
       CheckRoute(before_, before_.shards[i], after, after.shards[i], lost, filling);
     }
@@ -316,10 +316,10 @@ class World {
                        });
   }
   void CheckRoute(const Routing& old, const ShardRoute& was, const Routing& table,
-                  const ShardRoute& is, const absl::btree_set<ShardKey>& lost,
-                  absl::btree_map<NodeId, int>& filling) {
+                  const ShardRoute& is, const std::set<ShardKey>& lost,
+                  std::map<NodeId, int>& filling) {
     const ServerRef& primary = At(table, is.server);
-    absl::btree_set<NodeId> nodes = {primary.node};
+    std::set<NodeId> nodes = {primary.node};
     bool lives = Lives(primary);
     for (const ReplicaRef& replica : is.replicas) {
       const ServerRef& ref = At(table, replica.server);
@@ -359,7 +359,7 @@ class World {
     }
   }
   void CheckNewReplica(const Routing& old, const ShardRoute& was, const ServerRef& ref,
-                       const ReplicaRef& replica, absl::btree_map<NodeId, int>& filling) {
+                       const ReplicaRef& replica, std::map<NodeId, int>& filling) {
     const bool known = At(old, was.server) == ref ||
                        std::any_of(was.replicas.begin(), was.replicas.end(),
                                    [&](const ReplicaRef& r) { return At(old, r.server) == ref; });
@@ -405,7 +405,7 @@ class World {
   }
   void CheckHealed() {
     if (!error_.empty()) return;
-    absl::btree_map<NodeId, int64_t> load;
+    std::map<NodeId, int64_t> load;
     int64_t largest = 0;
     int64_t total = 0;
     for (const auto& [name, server] : servers_) {
@@ -437,16 +437,16 @@ class World {
   const int names_;
   ShardMap::Options options_;
   uint64_t incarnation_ = 0;
-  absl::btree_map<NodeId, FakeServer> servers_;
+  std::map<NodeId, FakeServer> servers_;
   std::optional<ShardMap> map_;
   Instant now_ = Instant::FromOrigin(absl::Seconds(100));
   Routing before_;
   bool recovered_ = false;
-  absl::btree_map<ShardKey, int64_t> committed_;
-  absl::btree_map<ShardKey, Instant> fenced_;
-  absl::btree_map<NodeId, absl::btree_map<ShardKey, int64_t>> logs_;    // Dead incarnations' logs.
-  absl::btree_map<NodeId, absl::btree_map<ShardKey, Term>> log_terms_;  // Terms of these logs.
-  absl::btree_map<NodeId, Incarnation> log_incarnations_;
+  std::map<ShardKey, int64_t> committed_;
+  std::map<ShardKey, Instant> fenced_;
+  std::map<NodeId, std::map<ShardKey, int64_t>> logs_;    // Dead incarnations' logs.
+  std::map<NodeId, std::map<ShardKey, Term>> log_terms_;  // Terms of these logs.
+  std::map<NodeId, Incarnation> log_incarnations_;
   std::vector<std::pair<NodeId, TableReport>> late_;
   std::string error_;
   int promotions_ = 0;

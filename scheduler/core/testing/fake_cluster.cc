@@ -252,7 +252,7 @@ void FakeCluster::Step() {
     Fail("after Tick(now) a deadline at or before now is left");
   for (auto& [name, node] : nodes_) {
     if (!node.alive) continue;
-    absl::erase_if(node.tasks, [this](const auto& entry) {
+    std::erase_if(node.tasks, [this](const auto& entry) {
       return entry.second.dying_until && *entry.second.dying_until <= now_;
     });
     TakeCheckpoints(node);
@@ -436,7 +436,7 @@ void FakeCluster::TakeReply(const NodeReply& reply) {
 }
 
 void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
-  absl::btree_map<JobId, FakeTables> wanted;
+  std::map<JobId, FakeTables> wanted;
   for (const TableAssignment& assignment : reply.tables) {
     const JobId& job = assignment.routing->job;
     Generation& newest = membership_generations_[{job, node.name}];
@@ -449,7 +449,7 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
         damaged != damaged_.end()) {
       tables.failure = {damaged->second, "its checksum does not match"};
     }
-    absl::btree_map<Rank, Clock> clocks;
+    std::map<Rank, Clock> clocks;
     for (const Member& member : assignment.membership.members) {
       Clock clock = tables.clocks[member.rank];
       const bool same = clock.incarnation == member.incarnation;
@@ -480,8 +480,8 @@ void FakeCluster::ApplyTables(FakeNode& node, const NodeReply& reply) {
 }
 
 void FakeCluster::ApplyTasks(FakeNode& node, const NodeReply& reply) {
-  const absl::btree_set<TaskKey> wanted(reply.tasks.begin(), reply.tasks.end());
-  absl::erase_if(node.tasks, [&wanted](const auto& entry) {
+  const std::set<TaskKey> wanted(reply.tasks.begin(), reply.tasks.end());
+  std::erase_if(node.tasks, [&wanted](const auto& entry) {
     return entry.second.exited && !wanted.contains(entry.first);
   });
   for (auto& [key, task] : node.tasks) {

@@ -12,13 +12,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -132,7 +132,7 @@ class FakeCluster {
   struct FakeTables {
     std::shared_ptr<const Routing> routing;  // Immutable; the core's.
     JobMembership membership;
-    absl::btree_map<Rank, Clock> clocks;
+    std::map<Rank, Clock> clocks;
     std::optional<CheckpointReport> checkpoint;  // From its capture on.
     Failure failure;
     CheckpointOrder order;
@@ -154,8 +154,8 @@ class FakeCluster {
     Generation routing_seen;
     int64_t iterations = 0;
     TaskTotals totals;
-    absl::btree_map<LeaseId, SampleReport> samples;  // The assignment's leases.
-    absl::btree_map<SlotId, Iteration> slots;        // Next iteration of each slot held.
+    std::map<LeaseId, SampleReport> samples;  // The assignment's leases.
+    std::map<SlotId, Iteration> slots;        // Next iteration of each slot held.
     bool exported = false;
     bool finished = false;
     std::optional<Ticket> waiting;
@@ -172,8 +172,8 @@ class FakeCluster {
     bool leaving = false;
     Incarnation incarnation;
     Generation seen;
-    absl::btree_map<JobId, FakeTables> tables;
-    absl::btree_map<TaskKey, FakeTask> tasks;
+    std::map<JobId, FakeTables> tables;
+    std::map<TaskKey, FakeTask> tasks;
     std::optional<Ticket> waiting;
     Instant give_up;
   };
@@ -191,16 +191,16 @@ class FakeCluster {
   };
   struct JobLedger {
     JobPlan plan;
-    absl::btree_map<LeaseId, Trained> leases;                   // Training leases.
+    std::map<LeaseId, Trained> leases;                   // Training leases.
     int64_t version = 0;                                        // BSP: iterations complete.
-    absl::btree_map<int64_t, absl::btree_set<int>> slots_done;  // Iterations above it.
+    std::map<int64_t, std::set<int>> slots_done;  // Iterations above it.
     uint64_t revision = 0;
     int64_t pushes = 0;
     // The members' finished iterations, which every copy of a shard holds.
-    absl::btree_map<std::pair<Rank, Incarnation>, int64_t> clocks;
-    absl::btree_map<CheckpointId, absl::btree_set<int64_t>> pushes_captured;
+    std::map<std::pair<Rank, Incarnation>, int64_t> clocks;
+    std::map<CheckpointId, std::set<int64_t>> pushes_captured;
     std::vector<CheckpointPublish> complete;
-    absl::btree_set<CheckpointId> gone;  // The removed ones of `complete`.
+    std::set<CheckpointId> gone;  // The removed ones of `complete`.
     std::optional<RestoreFrom> begins_at;
     Term restored_term;   // From the checkpoint; 0: the job's beginning.
     ResumePoint resumed;  // Where training began last.
@@ -270,21 +270,21 @@ class FakeCluster {
   std::optional<Instant> away_until_;  // The scheduler is dead.
   std::optional<absl::Duration> dies_in_step_;
   Instant now_;
-  absl::btree_map<NodeId, FakeNode> nodes_;
-  absl::btree_map<NodeId, std::vector<StoredShard>> disks_;  // Logs of dead servers.
-  absl::btree_map<NodeId, Devices> devices_;
+  std::map<NodeId, FakeNode> nodes_;
+  std::map<NodeId, std::vector<StoredShard>> disks_;  // Logs of dead servers.
+  std::map<NodeId, Devices> devices_;
   std::vector<Request> flying_;
   uint64_t next_ticket_ = 1;
-  absl::btree_set<Ticket> owed_;                // Accepted, not answered.
-  absl::btree_map<Ticket, NodeId> node_calls_;  // The node that each reply is for.
-  absl::btree_map<Ticket, TaskKey> task_calls_;
-  absl::btree_map<JobId, JobLedger> jobs_;
-  absl::btree_map<std::pair<JobId, Rank>, TaskKey> newest_;
-  absl::btree_set<TaskKey> dead_;
-  absl::btree_map<std::pair<NodeId, Incarnation>, Generation> node_generations_;
-  absl::btree_map<TaskKey, Generation> task_generations_;
-  absl::btree_map<std::pair<JobId, NodeId>, Generation> membership_generations_;
-  absl::btree_map<std::string, FailureReason> damaged_;  // Checkpoints, by folder.
+  std::set<Ticket> owed_;                // Accepted, not answered.
+  std::map<Ticket, NodeId> node_calls_;  // The node that each reply is for.
+  std::map<Ticket, TaskKey> task_calls_;
+  std::map<JobId, JobLedger> jobs_;
+  std::map<std::pair<JobId, Rank>, TaskKey> newest_;
+  std::set<TaskKey> dead_;
+  std::map<std::pair<NodeId, Incarnation>, Generation> node_generations_;
+  std::map<TaskKey, Generation> task_generations_;
+  std::map<std::pair<JobId, NodeId>, Generation> membership_generations_;
+  std::map<std::string, FailureReason> damaged_;  // Checkpoints, by folder.
   std::vector<Publish> publishes_;
   std::vector<Move> moves_;
   std::vector<SnapshotReply> snapshot_replies_;

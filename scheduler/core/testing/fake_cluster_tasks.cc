@@ -43,7 +43,7 @@ void FakeCluster::ApplyGpus(FakeNode& node, const NodeReply& reply) {
     if (task->second.gpus.empty()) task->second.gpus = given.gpus;
     if (task->second.gpus != given.gpus) Fail("the GPUs of a task have changed");
   }
-  absl::btree_set<int> taken;
+  std::set<int> taken;
   for (const auto& [key, task] : node.tasks) {
     if (task.exited) continue;
     const DeviceNeed& need = jobs_[key.job].plan.device;
@@ -108,7 +108,7 @@ void FakeCluster::TakeReply(const TaskReply& reply) {
 }
 
 void FakeCluster::TakeAssignment(FakeTask& task, const Assignment& assignment) {
-  absl::btree_map<LeaseId, SampleReport> samples;
+  std::map<LeaseId, SampleReport> samples;
   for (const SampleLease& lease : assignment.samples) {
     const auto known = task.samples.find(lease.id);
     samples[lease.id] =
@@ -116,7 +116,7 @@ void FakeCluster::TakeAssignment(FakeTask& task, const Assignment& assignment) {
             ? known->second
             : SampleReport{.lease = lease.id, .position_done = lease.positions.begin};
   }
-  absl::btree_map<SlotId, Iteration> slots;
+  std::map<SlotId, Iteration> slots;
   for (const SlotLease& lease : assignment.slots) {
     const auto known = task.slots.find(lease.slot);
     const Iteration next =

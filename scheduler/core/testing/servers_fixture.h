@@ -4,11 +4,11 @@
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_SERVERS_FIXTURE_H_
 #define CAPSTAN_SCHEDULER_CORE_TESTING_SERVERS_FIXTURE_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/time/time.h"
 #include "scheduler/core/job/job_run.h"
 #include "scheduler/core/job/views.h"
@@ -40,8 +40,8 @@ struct ServersFixture {
   int64_t samples = 0;     // Samples that the task has trained.
   bool logs_begun = true;  // The value in reports of servers that have applied a table.
   uint64_t incarnation = 0;
-  absl::btree_map<NodeId, ServerRef> servers;
-  absl::btree_map<NodeId, Incarnation> written_by;  // Their logs.
+  std::map<NodeId, ServerRef> servers;
+  std::map<NodeId, Incarnation> written_by;  // Their logs.
   Instant now = Instant::FromOrigin(absl::Seconds(100));
   Events events;
   std::unique_ptr<JobRun> run;

@@ -10,10 +10,10 @@
 #define CAPSTAN_SCHEDULER_CORE_WORK_JOB_TASKS_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
@@ -114,7 +114,7 @@ class JobTasks {
 
   const Options options_;
   std::vector<Task> tasks_;        // Ordered by rank.
-  absl::btree_set<Rank> changed_;  // Placed tasks that have changed.
+  std::set<Rank> changed_;  // Placed tasks that have changed.
 };
 
 }  // namespace capstan::scheduler

@@ -12,7 +12,7 @@ namespace {
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Inserts `range` into disjoint ranges, and joins it with its neighbours.
-void Insert(Range range, absl::btree_map<int64_t, int64_t>& ranges) {
+void Insert(Range range, std::map<int64_t, int64_t>& ranges) {
   auto next = ranges.lower_bound(range.begin);
   if (next != ranges.end() && next->first == range.end) {
     range.end = next->second;
@@ -104,7 +104,7 @@ void SampleLeases::Resume(absl::Span<const Range> untrained, int64_t batches) {
 }
 
 std::vector<Range> SampleLeases::Undone() const {
-  absl::btree_map<int64_t, int64_t> ranges = ungranted_;
+  std::map<int64_t, int64_t> ranges = ungranted_;
   for (const auto& [id, held] : held_) {
     if (held.done < held.positions.end) Insert({held.done, held.positions.end}, ranges);
   }

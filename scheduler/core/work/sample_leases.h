@@ -19,10 +19,10 @@
 #define CAPSTAN_SCHEDULER_CORE_WORK_SAMPLE_LEASES_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/metrics/evaluation.h"
@@ -137,9 +137,9 @@ class SampleLeases {
   int64_t ungranted_count_;
   int64_t positions_done_ = 0;
   int64_t batches_done_ = 0;
-  absl::btree_map<int64_t, int64_t> ungranted_;  // Begin to end; disjoint.
-  absl::btree_map<LeaseId, Held> held_;
-  absl::btree_map<int64_t, EvaluationSum> results_;  // Keyed by first position.
+  std::map<int64_t, int64_t> ungranted_;  // Begin to end; disjoint.
+  std::map<LeaseId, Held> held_;
+  std::map<int64_t, EvaluationSum> results_;  // Keyed by first position.
   // The scores of all results: sums of whole numbers do not depend on the order.
   ScoreCounts scores_;
 };

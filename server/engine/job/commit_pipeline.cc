@@ -138,7 +138,7 @@ void CommitPipeline::Send(const std::vector<Outgoing>& sends) {
     std::vector<Outgoing> sends;
     int64_t bytes = 0;
   };
-  absl::btree_map<FollowerKey, Together> by_server;
+  std::map<FollowerKey, Together> by_server;
   for (const Outgoing& each : sends) {
     if (each.message.install) {
       state_->options.transport->Send(

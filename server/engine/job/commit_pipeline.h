@@ -18,11 +18,11 @@
 #define CAPSTAN_SERVER_ENGINE_JOB_COMMIT_PIPELINE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
@@ -94,7 +94,7 @@ class CommitPipeline {
   JobState* const state_;
   mutable absl::Mutex installs_mutex_;  // Is locked after a shard's mutex.
   // Installs to each server that has any; at most kInstallsInFlightMax.
-  absl::btree_map<FollowerKey, int> installs_in_flight_ ABSL_GUARDED_BY(installs_mutex_);
+  std::map<FollowerKey, int> installs_in_flight_ ABSL_GUARDED_BY(installs_mutex_);
 };
 
 }  // namespace capstan::server

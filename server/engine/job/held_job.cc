@@ -1,9 +1,9 @@
 #include "server/engine/job/held_job.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
-#include "absl/container/btree_set.h"
 #include "server/engine/job/call_sink.h"
 
 namespace capstan::server {
@@ -136,7 +136,7 @@ std::vector<v1::ReplicaState> HeldJob::ReplicaStates() const {
 std::vector<v1::HeldTable> HeldJob::Describe() const {
   absl::MutexLock lock(&state_.mutex);
   const std::vector<ShardKey> keys = state_.PrimariesLocked();
-  const absl::btree_set<ShardKey> primaries(keys.begin(), keys.end());
+  const std::set<ShardKey> primaries(keys.begin(), keys.end());
   std::vector<v1::HeldTable> tables =
       state_.tables.Describe([&](const ShardKey& key) { return primaries.contains(key); });
   for (v1::HeldTable& table : tables) table.set_job_id(state_.options.job);

@@ -61,7 +61,7 @@ void HeldJobs::Drop(const JobId& job) {
 }
 
 void HeldJobs::DropAll(const absl::Status& reason) {
-  absl::btree_map<JobId, std::shared_ptr<HeldJob>> dropped;
+  std::map<JobId, std::shared_ptr<HeldJob>> dropped;
   {
     absl::MutexLock lock(&mutex_);
     dropped.swap(jobs_);

@@ -7,12 +7,12 @@
 #ifndef CAPSTAN_SERVER_ENGINE_JOB_HELD_JOBS_H_
 #define CAPSTAN_SERVER_ENGINE_JOB_HELD_JOBS_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -53,7 +53,7 @@ class HeldJobs {
   absl::Status NotHeldLocked(const JobId& job) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
-  absl::btree_map<JobId, std::shared_ptr<HeldJob>> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::map<JobId, std::shared_ptr<HeldJob>> jobs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace capstan::server

@@ -1,9 +1,9 @@
 #include "server/engine/job/job_assignment.h"
 
 #include <iterator>
+#include <set>
 #include <utility>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "server/engine/codec.h"
 #include "server/engine/job/call_sink.h"
@@ -78,7 +78,7 @@ void JobAssignment::SetRouting(const v1::RoutingTable& routing, std::vector<Made
       state_->tables.Put(key, std::move(each.shard));
       made_from[key] = each.order.from;
     }
-    absl::btree_set<ShardKey> named;
+    std::set<ShardKey> named;
     for (const RoutedShard& shard : routed) {
       named.insert(shard.shard.key);
       SetRouteLocked(shard, servers, made_from, &effects);
@@ -115,7 +115,7 @@ void JobAssignment::SetRouteLocked(const RoutedShard& routed, const Servers& ser
       link.MadeAnew(in_log);
     }
     was_primary = link.is_primary();
-    absl::btree_map<FollowerKey, v1::ServerAddress> followers;
+    std::map<FollowerKey, v1::ServerAddress> followers;
     for (const FollowerRoute& each : routed.role.followers) {
       followers[each.key] = servers.at(each.key);
     }

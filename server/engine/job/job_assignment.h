@@ -12,10 +12,10 @@
 #define CAPSTAN_SERVER_ENGINE_JOB_JOB_ASSIGNMENT_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -59,8 +59,8 @@ class JobAssignment {
   v1::RoutingTable routing() const;
 
  private:
-  using MadeFrom = absl::btree_map<ShardKey, ShardOrder::From>;
-  using Servers = absl::btree_map<FollowerKey, v1::ServerAddress>;
+  using MadeFrom = std::map<ShardKey, ShardOrder::From>;
+  using Servers = std::map<FollowerKey, v1::ServerAddress>;
 
   // The job is not closed, and the table is newer than the last.
   bool TakesLocked(const v1::RoutingTable& routing) const ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);

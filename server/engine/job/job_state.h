@@ -21,6 +21,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,7 +29,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -79,7 +79,7 @@ inline constexpr auto kNothingBegun = [] { return absl::OkStatus(); };
 
 struct JobState {
   using CallId = WaitingCalls::CallId;
-  using Engines = absl::btree_map<ShardKey, std::unique_ptr<ShardEngine>>;
+  using Engines = std::map<ShardKey, std::unique_ptr<ShardEngine>>;
   using CaptureShard = std::function<absl::StatusOr<CapturedShard>(const ShardKey&)>;
 
   struct Options {

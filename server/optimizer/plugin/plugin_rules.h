@@ -5,9 +5,10 @@
 #ifndef CAPSTAN_SERVER_OPTIMIZER_PLUGIN_PLUGIN_RULES_H_
 #define CAPSTAN_SERVER_OPTIMIZER_PLUGIN_PLUGIN_RULES_H_
 
+#include <functional>
+#include <map>
 #include <string>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "server/optimizer/plugin/capstan_rule.h"
@@ -29,10 +30,10 @@ class PluginRules {
   const PluginRule* Find(absl::string_view name) const;  // Null: there is none.
   // "signum, proximal"; "none".
   std::string Names() const;
-  const absl::btree_map<std::string, PluginRule>& all() const { return rules_; }
+  const std::map<std::string, PluginRule, std::less<>>& all() const { return rules_; }
 
  private:
-  absl::btree_map<std::string, PluginRule> rules_;
+  std::map<std::string, PluginRule, std::less<>> rules_;
 };
 
 }  // namespace capstan::server

@@ -21,12 +21,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -122,8 +122,8 @@ class DenseStore final : public ShardStore, private LateGradientStore {
   std::unique_ptr<DeviceShard> on_device_;  // Null: masters are here.
   bool updating_ = false;                   // There; the values here are still to be written.
   std::optional<FloatBuffer> previous_;
-  absl::btree_map<Version, absl::Cord> kept_values_;  // Lent, [size()] fp32 each.
-  absl::btree_map<GradientId, FloatBuffer> gradients_;
+  std::map<Version, absl::Cord> kept_values_;  // Lent, [size()] fp32 each.
+  std::map<GradientId, FloatBuffer> gradients_;
   std::vector<FloatBuffer> free_;  // At most one is kept.
 };
 

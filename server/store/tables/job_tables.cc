@@ -157,8 +157,8 @@ void JobTables::Unpin(const ShardKey& key, PinId pin) {
 
 std::vector<v1::HeldTable> JobTables::Describe(
     const std::function<bool(const ShardKey&)>& counts) const {
-  absl::btree_map<TableId, v1::HeldTable> tables;
-  absl::btree_map<TableId, int64_t> bytes;
+  std::map<TableId, v1::HeldTable> tables;
+  std::map<TableId, int64_t> bytes;
   for (const auto& [key, shard] : shards_) {
     bytes[key.table] += shard.store().bytes();
     if (!counts(key)) continue;

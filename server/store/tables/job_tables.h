@@ -9,11 +9,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
@@ -100,7 +100,7 @@ class JobTables {
                         const Gradient& payload, ReplySink& sink, Actions* later = nullptr);
 
   const std::shared_ptr<const ShardFactory> factory_;  // Shared with whoever makes shards.
-  absl::btree_map<ShardKey, TableShard> shards_;
+  std::map<ShardKey, TableShard> shards_;
   std::unique_ptr<FirstError> failure_ = std::make_unique<FirstError>();  // These can be moved.
 };
 

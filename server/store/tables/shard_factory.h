@@ -6,11 +6,11 @@
 #define CAPSTAN_SERVER_STORE_TABLES_SHARD_FACTORY_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
@@ -94,7 +94,7 @@ class ShardFactory {
   absl::StatusOr<Room> MakeRoom(const HeldShard& shard, Contents contents) const;
 
   const JobTablesConfig config_;
-  absl::btree_map<TableId, Table> tables_;  // The tables of config_, keyed by index.
+  std::map<TableId, Table> tables_;  // The tables of config_, keyed by index.
 };
 
 }  // namespace capstan::server

@@ -13,7 +13,7 @@ void BackupSlots::ComputationBegun(const TaskKey& task_key, const Batch& batch,
 }
 
 void BackupSlots::Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
-                           const absl::btree_map<TableId, Version>& versions) {
+                           const std::map<TableId, Version>& versions) {
   if (history_.IsOld(task_key)) return;
   const int64_t iterations = scheduler::EpochPlan(workload_->job()->plan).steps_total();
   for (const auto& [table, version] : versions) {

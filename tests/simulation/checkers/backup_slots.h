@@ -8,9 +8,9 @@
 #define CAPSTAN_TESTS_SIMULATION_CHECKERS_BACKUP_SLOTS_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "tests/simulation/world/checker.h"
 #include "tests/simulation/world/history.h"
 #include "tests/simulation/world/workload.h"
@@ -24,7 +24,7 @@ class BackupSlots final : public Checker {
   void ComputationBegun(const TaskKey& task_key, const Batch& batch,
                         const std::vector<std::vector<float>>& parameters) override;
   void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
-                const absl::btree_map<TableId, Version>& versions) override;
+                const std::map<TableId, Version>& versions) override;
   void Happened(const scheduler::Event& event) override { history_.Happened(event, versions_); }
 
  private:
@@ -34,7 +34,7 @@ class BackupSlots final : public Checker {
   void CheckUpdate(int64_t iteration, const Arrays& before, const Arrays& after);
 
   const Workload* const workload_;
-  using Versions = absl::btree_map<int64_t, Arrays>;  // Keyed by iteration.
+  using Versions = std::map<int64_t, Arrays>;  // Keyed by iteration.
   Versions versions_;
   History<Versions> history_;
 };

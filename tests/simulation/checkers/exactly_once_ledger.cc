@@ -65,7 +65,7 @@ void ExactlyOnceLedger::RoutingSent(const scheduler::Routing& routing) {
 
 void ExactlyOnceLedger::Exported(const TaskKey& task_key,
                                  const std::vector<std::vector<float>>& tables,
-                                 const absl::btree_map<TableId, Version>&) {
+                                 const std::map<TableId, Version>&) {
   superseded_ = moved_by_tasks_ && history_.IsOld(task_key);
   if (superseded_) return;
   for (const scheduler::ShardRoute& shard : shards_) {

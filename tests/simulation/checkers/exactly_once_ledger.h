@@ -13,11 +13,11 @@
 #define CAPSTAN_TESTS_SIMULATION_CHECKERS_EXACTLY_ONCE_LEDGER_H_
 
 #include <cstdint>
+#include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "tests/simulation/world/checker.h"
 #include "tests/simulation/world/history.h"
 #include "tests/simulation/world/workload.h"
@@ -38,7 +38,7 @@ class ExactlyOnceLedger final : public Checker {
     read_[{read.task_key, read.shard}] = read.version;
   }
   void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
-                const absl::btree_map<TableId, Version>& versions) override;
+                const std::map<TableId, Version>& versions) override;
   void RoutingSent(const scheduler::Routing& routing) override;
   void AtEnd(bool succeeded) override;
   void Happened(const scheduler::Event& event) override { history_.Happened(event, pushes_); }
@@ -62,10 +62,10 @@ class ExactlyOnceLedger final : public Checker {
   const Workload* const workload_;
   const bool moved_by_tasks_;
   bool superseded_ = false;  // The model that lies in its place is of a timeline that was left.
-  absl::btree_map<std::pair<TaskKey, ShardKey>, Version> read_;  // Last.
+  std::map<std::pair<TaskKey, ShardKey>, Version> read_;  // Last.
   std::vector<scheduler::ShardRoute> shards_;                    // Each shard's place in its table.
   // Keyed by the batch: a push that a client repeats under a new number is still one push.
-  using Pushes = absl::btree_map<std::tuple<ShardKey, TaskKey, Epoch, int64_t>, Push>;
+  using Pushes = std::map<std::tuple<ShardKey, TaskKey, Epoch, int64_t>, Push>;
   Pushes pushes_;
   History<Pushes> history_;
 };

@@ -114,7 +114,7 @@ void Liveness::SchedulerCutOff(bool cut) {
 }
 
 void Liveness::Exported(const TaskKey&, const std::vector<std::vector<float>>&,
-                        const absl::btree_map<TableId, Version>&) {
+                        const std::map<TableId, Version>&) {
   exported_ = true;
 }
 

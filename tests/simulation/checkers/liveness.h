@@ -21,12 +21,12 @@
 #ifndef CAPSTAN_TESTS_SIMULATION_CHECKERS_LIVENESS_H_
 #define CAPSTAN_TESTS_SIMULATION_CHECKERS_LIVENESS_H_
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "scheduler/core/job/views.h"
 #include "scheduler/core/messages/events.h"
 #include "tests/simulation/world/checker.h"
@@ -42,7 +42,7 @@ class Liveness final : public Checker {
   void RoutingSent(const scheduler::Routing& routing) override;
   void RoutingWritten(const scheduler::Routing& routing) override { RoutingSent(routing); }
   void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
-                const absl::btree_map<TableId, Version>& versions) override;
+                const std::map<TableId, Version>& versions) override;
   void ModelIsWhole() override { known_.whole = true; }
   void SchedulerCutOff(bool cut) override;
   void StoreCopied() override { copied_ = known_; }
@@ -85,13 +85,13 @@ class Liveness final : public Checker {
   const World* const world_;
   const JobWorld* const job_;
   std::optional<Instant> cut_since_;  // Nothing of anybody can reach the scheduler from then on.
-  absl::btree_set<std::pair<NodeId, Incarnation>> dead_;
-  absl::btree_set<NodeId> alive_;           // Nodes that the scheduler has called alive.
-  absl::btree_map<NodeId, Joined> joined_;  // Last.
+  std::set<std::pair<NodeId, Incarnation>> dead_;
+  std::set<NodeId> alive_;           // Nodes that the scheduler has called alive.
+  std::map<NodeId, Joined> joined_;  // Last.
   Instant trained_at_;                      // When it first began to.
   bool ended_before_ = false;       // The store that was put back did not know the job's end.
-  absl::btree_set<NodeId> failed_;  // Servers that failed for the job, because of their disks.
-  absl::btree_map<NodeId, Instant> held_;  // Since when a server has had copies of the job.
+  std::set<NodeId> failed_;  // Servers that failed for the job, because of their disks.
+  std::map<NodeId, Instant> held_;  // Since when a server has had copies of the job.
   struct Known {
     scheduler::Routing routing;  // The newest that was sent, or written by a scheduler that ended.
     bool started = false;        // The job has its places.

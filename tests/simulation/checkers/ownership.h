@@ -8,9 +8,9 @@
 #ifndef CAPSTAN_TESTS_SIMULATION_CHECKERS_OWNERSHIP_H_
 #define CAPSTAN_TESTS_SIMULATION_CHECKERS_OWNERSHIP_H_
 
+#include <map>
 #include <string>
 
-#include "absl/container/btree_map.h"
 #include "tests/simulation/world/checker.h"
 
 namespace capstan::sim {
@@ -30,13 +30,13 @@ class Ownership final : public Checker {
     friend bool operator==(const Owner&, const Owner&) = default;
   };
   struct Shard {
-    absl::btree_map<Term, Owner> owners;
-    absl::btree_map<Generation, Term> terms;
+    std::map<Term, Owner> owners;
+    std::map<Generation, Term> terms;
   };
 
   struct Known {
-    absl::btree_map<Generation, scheduler::Routing> routings;
-    absl::btree_map<ShardKey, Shard> shards;
+    std::map<Generation, scheduler::Routing> routings;
+    std::map<ShardKey, Shard> shards;
   };
 
   // Null: not of this course of the world.

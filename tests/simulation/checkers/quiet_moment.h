@@ -11,10 +11,10 @@
 #define CAPSTAN_TESTS_SIMULATION_CHECKERS_QUIET_MOMENT_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <tuple>
 
-#include "absl/container/btree_set.h"
 #include "tests/simulation/world/checker.h"
 #include "tests/simulation/world/history.h"
 
@@ -43,8 +43,8 @@ class QuietMoment final : public Checker {
   const bool at_once_;
   History<Nothing> history_;  // A task of a course that was left pushes to servers that were, too.
   bool stands_ = false;
-  absl::btree_set<Push> under_way_;
-  absl::btree_set<TaskKey> dead_;
+  std::set<Push> under_way_;
+  std::set<TaskKey> dead_;
 };
 
 }  // namespace capstan::sim

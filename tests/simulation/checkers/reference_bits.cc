@@ -8,7 +8,7 @@
 namespace capstan::sim {
 
 void ReferenceBits::Exported(const TaskKey&, const std::vector<std::vector<float>>& tables,
-                             const absl::btree_map<TableId, Version>& versions) {
+                             const std::map<TableId, Version>& versions) {
   const ReferenceResult reference = TrainReference(*workload_);
   for (size_t t = 0; t < tables.size(); ++t) {
     const auto version = versions.find(TableId(static_cast<int32_t>(t)));

@@ -5,9 +5,9 @@
 #ifndef CAPSTAN_TESTS_SIMULATION_CHECKERS_REFERENCE_BITS_H_
 #define CAPSTAN_TESTS_SIMULATION_CHECKERS_REFERENCE_BITS_H_
 
+#include <map>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "tests/simulation/world/checker.h"
 #include "tests/simulation/world/workload.h"
 
@@ -18,7 +18,7 @@ class ReferenceBits final : public Checker {
   explicit ReferenceBits(const Workload* workload) : workload_(workload) {}
 
   void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
-                const absl::btree_map<TableId, Version>& versions) override;
+                const std::map<TableId, Version>& versions) override;
 
  private:
   const Workload* const workload_;

@@ -1,13 +1,13 @@
 #include "tests/simulation/checkers/replica_bytes.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 
 namespace capstan::sim {
@@ -44,7 +44,7 @@ std::string Difference(const v1::ShardSnapshot& a, const v1::ShardSnapshot& b) {
 }  // namespace
 
 void ReplicaBytes::Look() {
-  absl::btree_map<std::tuple<ShardKey, Term, int64_t>, v1::ShardSnapshot> seen;
+  std::map<std::tuple<ShardKey, Term, int64_t>, v1::ShardSnapshot> seen;
   for (const std::vector<server::HeldCopy>& server : copies_()) {
     for (const server::HeldCopy& copy : server) {
       const auto [first, added] =
@@ -71,7 +71,7 @@ void ReplicaBytes::Happened(const scheduler::Event& event) {
 }
 
 void ReplicaBytes::Exported(const TaskKey&, const std::vector<std::vector<float>>&,
-                            const absl::btree_map<TableId, Version>&) {
+                            const std::map<TableId, Version>&) {
   Look();
 }
 

@@ -27,7 +27,7 @@ class ReplicaBytes final : public Checker {
   void Look();
   void Happened(const scheduler::Event& event) override;
   void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
-                const absl::btree_map<TableId, Version>& versions) override;
+                const std::map<TableId, Version>& versions) override;
 
   int64_t compared() const { return compared_; }  // Pairs of copies, so far.
   // Times that a bucket was looked at that had refused a key a row, or evicted one.

@@ -8,12 +8,12 @@
 #define CAPSTAN_TESTS_SIMULATION_CHECKERS_SAMPLE_LEASES_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "tests/simulation/world/checker.h"
 #include "tests/simulation/world/history.h"
 #include "tests/simulation/world/job_options.h"
@@ -50,13 +50,13 @@ class SampleLeases final : public Checker {
   struct Known {
     Epoch epoch{-1};
     std::vector<Position> positions;
-    absl::btree_map<LeaseId, scheduler::SampleLease> leases;
-    absl::btree_set<int64_t> reported;  // Positions reported as done.
+    std::map<LeaseId, scheduler::SampleLease> leases;
+    std::set<int64_t> reported;  // Positions reported as done.
   };
   Known known_;
   Known copied_;  // The state when the scheduler's store was copied.
   History<Known> history_;
-  absl::btree_set<TaskKey> dead_;
+  std::set<TaskKey> dead_;
 };
 
 }  // namespace capstan::sim

@@ -14,12 +14,12 @@
 #ifndef CAPSTAN_TESTS_SIMULATION_CHECKERS_STALENESS_AND_VERSIONS_H_
 #define CAPSTAN_TESTS_SIMULATION_CHECKERS_STALENESS_AND_VERSIONS_H_
 
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "tests/simulation/world/checker.h"
 #include "tests/simulation/world/history.h"
 #include "tests/simulation/world/job_options.h"
@@ -50,35 +50,35 @@ class StalenessAndVersions final : public Checker {
   };
 
   void CheckSees(Version needed, const TaskKey& task_key, const ShardKey& shard, Version version);
-  using Pushed = absl::btree_map<TaskKey, Iteration>;  // The next one that each is to push.
+  using Pushed = std::map<TaskKey, Iteration>;  // The next one that each is to push.
   // `what`: reads at `iteration` what has the pushes in `pushed`.
   void CheckStaleness(const std::string& what, const TaskKey& reader, int64_t iteration,
                       const ShardKey& shard, const Pushed& pushed);
 
   const JobOptions job_;
   scheduler::JobMembership membership_;  // The newest sent.
-  absl::btree_map<TaskKey, Work> work_;
-  absl::btree_map<ShardKey, Pushed> pushed_;
-  absl::btree_map<std::pair<TaskKey, ShardKey>, Pushed> answered_;  // When an answer left last.
+  std::map<TaskKey, Work> work_;
+  std::map<ShardKey, Pushed> pushed_;
+  std::map<std::pair<TaskKey, ShardKey>, Pushed> answered_;  // When an answer left last.
   struct Kept {
     Iteration iteration;  // The iteration that pulled it.
     Pushed pushed;
     std::vector<float> row;
   };
-  absl::btree_map<std::pair<TaskKey, int64_t>, Kept> kept_;  // Keyed by place.
-  absl::btree_map<std::pair<TaskKey, ShardKey>, Version> seen_;
+  std::map<std::pair<TaskKey, int64_t>, Kept> kept_;  // Keyed by place.
+  std::map<std::pair<TaskKey, ShardKey>, Version> seen_;
   // A pull; who was at work, and what had been acknowledged to anybody, when it was sent first.
   struct Asked {
     Iteration iteration{-1};
-    absl::btree_set<TaskKey> working;
+    std::set<TaskKey> working;
     Version acknowledged;
   };
-  absl::btree_map<std::pair<TaskKey, ShardKey>, Asked> asked_;
-  using Versions = absl::btree_map<ShardKey, Version>;
+  std::map<std::pair<TaskKey, ShardKey>, Asked> asked_;
+  using Versions = std::map<ShardKey, Version>;
   Versions acknowledged_;  // The newest to anybody...
   History<Versions> history_;
   // ...when a pull was sent last.
-  absl::btree_map<std::pair<TaskKey, ShardKey>, Version> at_least_;
+  std::map<std::pair<TaskKey, ShardKey>, Version> at_least_;
 };
 
 }  // namespace capstan::sim

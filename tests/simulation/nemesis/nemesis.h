@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
@@ -119,13 +119,13 @@ class Nemesis {
   Prng jobs_prng_;
   Prng stores_prng_;
   Prng instants_prng_;
-  absl::btree_set<NodeId> drained_;       // Now: at most one.
-  absl::btree_set<NodeId> ever_drained_;  // A scheduler that was dead has not heard of the end.
+  std::set<NodeId> drained_;       // Now: at most one.
+  std::set<NodeId> ever_drained_;  // A scheduler that was dead has not heard of the end.
   bool overrun_ = false;
   bool unheard_ = false;                     // Now: no task hears the scheduler, for OverrunByOne,
   std::vector<size_t> unheard_cuts_;         // by these of undo_.
   std::optional<Iteration> moment_;          // The iteration at which the job is to stop then.
-  absl::btree_set<Incarnation> successors_;  // Successors that were lost, or are to be.
+  std::set<Incarnation> successors_;  // Successors that were lost, or are to be.
   int instants_left_ = 4;                    // So often at most, jobs are short.
   bool healed_ = false;
   std::vector<std::function<void()>> undo_;  // Ends cuts and clogs that are on.

@@ -13,12 +13,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/time/time.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
@@ -100,8 +100,8 @@ class Process {
   bool paused_ = false;
   uint64_t incarnation_ = 0;
   TimerId last_timer_ = 0;
-  absl::btree_map<std::pair<Instant, TimerId>, std::function<void()>> timers_;
-  absl::btree_map<TimerId, Instant> due_;
+  std::map<std::pair<Instant, TimerId>, std::function<void()>> timers_;
+  std::map<TimerId, Instant> due_;
   std::vector<std::function<void()>> inbox_;  // Messages that arrived while it was paused.
   EventLoop::EventId armed_ = 0;
   Instant armed_for_;

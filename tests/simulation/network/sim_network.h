@@ -17,12 +17,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "tests/simulation/network/event_loop.h"
@@ -146,8 +146,8 @@ class SimNetwork {
   TraceHash* const trace_;
   LinkFaults faults_;
   std::vector<Endpoint> endpoints_;
-  absl::btree_map<std::pair<HostId, HostId>, Link> links_;
-  absl::btree_map<CallId, Pending> pending_;
+  std::map<std::pair<HostId, HostId>, Link> links_;
+  std::map<CallId, Pending> pending_;
   CallId last_call_ = 0;
 };
 

@@ -12,10 +12,10 @@
 #ifndef CAPSTAN_TESTS_SIMULATION_READERS_SIM_READER_H_
 #define CAPSTAN_TESTS_SIMULATION_READERS_SIM_READER_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "proto/parameter_server.pb.h"
 #include "tests/simulation/network/prng.h"
@@ -52,7 +52,7 @@ class SimReader {
   Process process_;
   const SimNetwork::EndpointId endpoint_;
   v1::RoutingTable routing_;
-  absl::btree_set<ShardKey> reading_;  // Reads in flight.
+  std::set<ShardKey> reading_;  // Reads in flight.
 };
 
 }  // namespace capstan::sim

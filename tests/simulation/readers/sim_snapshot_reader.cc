@@ -1,10 +1,10 @@
 #include "tests/simulation/readers/sim_snapshot_reader.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/sparse/key_hash.h"
 #include "server/snapshots/job_snapshots.h"
@@ -78,7 +78,7 @@ void SimSnapshotReader::Read() {
   if (reads_left_-- == 0 || opened_.routing().shards_size() == 0) return Leave();
   const auto last = int64_t{opened_.routing().shards_size()} - 1;
   const auto chosen = static_cast<int>(prng_.Between(0, last));
-  absl::btree_set<int32_t> asked = {opened_.routing().shards(chosen).server()};
+  std::set<int32_t> asked = {opened_.routing().shards(chosen).server()};
   Ask(opened_.routing().shards(chosen), Question(opened_.routing().shards(chosen)));
   for (const v1::ShardRoute& route : opened_.routing().shards()) {
     if (asked.insert(route.server()).second) Ask(route, {});
@@ -167,7 +167,7 @@ void SimSnapshotReader::OnRead(int server, const v1::ReadSnapshotRequest& reques
 }
 
 void SimSnapshotReader::Leave() {
-  absl::btree_set<int32_t> told;
+  std::set<int32_t> told;
   for (const v1::ShardRoute& route : opened_.routing().shards()) {
     if (prng_.Chance(0.3) || !told.insert(route.server()).second) continue;  // It vanishes there.
     v1::CloseSnapshotRequest request;

@@ -8,9 +8,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
-#include "absl/container/btree_map.h"
 #include "absl/time/time.h"
 #include "common/net/node/node_registration.h"
 #include "proto/scheduler.pb.h"
@@ -69,7 +69,7 @@ class SimAgent {
   Incarnation connected_;                       // Its incarnation.
   bool woken_ = false;                          // Since the last state was read.
   uint64_t leaves_ = 0;                         // Calls of Leave.
-  absl::btree_map<uint64_t, Leaving> leaving_;  // Leaves that are not done, by number.
+  std::map<uint64_t, Leaving> leaving_;  // Leaves that are not done, by number.
 };
 
 }  // namespace capstan::sim

@@ -8,13 +8,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "scheduler/admission/admission.h"
 #include "scheduler/core/scheduler_core.h"
@@ -98,7 +98,7 @@ class SimScheduler {
   bool store_is_broken_ = false;
   scheduler::StoreRows copy_;  // A copy of the store. Empty: none.
   Prng store_prng_;
-  absl::btree_set<std::string> incremental_;  // Complete checkpoints' folders.
+  std::set<std::string> incremental_;  // Complete checkpoints' folders.
 
   // The state of this process.
   scheduler::AdmittedJobs jobs_;
@@ -114,16 +114,16 @@ class SimScheduler {
   std::unique_ptr<scheduler::SchedulerCore> core_;
   int models_moved_ = 0;  // Now.
   uint64_t next_ticket_ = 1;
-  absl::btree_map<scheduler::Ticket, Call> calls_;
-  absl::btree_set<scheduler::Ticket> held_;  // SyncNode calls that the core has not answered.
+  std::map<scheduler::Ticket, Call> calls_;
+  std::set<scheduler::Ticket> held_;  // SyncNode calls that the core has not answered.
   struct Connection {
     scheduler::Ticket ticket;
     Incarnation incarnation;
     Call call;
   };
-  absl::btree_map<NodeId, Connection> connections_;
-  absl::btree_map<scheduler::Ticket, TaskKey> tasks_;  // Tasks that sent a SyncTask.
-  absl::btree_map<scheduler::Ticket, std::function<void()>> drains_;
+  std::map<NodeId, Connection> connections_;
+  std::map<scheduler::Ticket, TaskKey> tasks_;  // Tasks that sent a SyncTask.
+  std::map<scheduler::Ticket, std::function<void()>> drains_;
   Process::TimerId timer_ = 0;
   Instant timer_for_;
   Instant wakeups_since_;

@@ -21,8 +21,8 @@ const JobId* JobIn(const scheduler::Event& event) {
 }
 
 bool ShareServer(const JobWorld& one, const JobWorld& other) {
-  const absl::btree_set<NodeId> servers = HoldersOf(one.routing);
-  const absl::btree_set<NodeId> others = HoldersOf(other.routing);
+  const std::set<NodeId> servers = HoldersOf(one.routing);
+  const std::set<NodeId> others = HoldersOf(other.routing);
   return std::any_of(servers.begin(), servers.end(),
                      [&](const NodeId& server) { return others.contains(server); });
 }

@@ -242,7 +242,7 @@ bool SimTask::Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResu
   return false;
 }
 
-bool SimTask::Export(const worker::Work& work, const absl::btree_map<TableId, Version>& versions,
+bool SimTask::Export(const worker::Work& work, const std::map<TableId, Version>& versions,
                      absl::Status* result) {
   waiting_ = Waiting::kTime;
   if (!work.staged_path.empty()) return Move(work, result);

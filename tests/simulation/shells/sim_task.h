@@ -9,13 +9,13 @@
 #include <coroutine>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/scheduler.pb.h"
@@ -63,7 +63,7 @@ class SimTask final : public worker::TaskPort {
              absl::StatusOr<worker::WorkResult>* result) override;
   bool RunProgram(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) override;
   bool Evaluate(const worker::Work& work, absl::StatusOr<worker::WorkResult>* result) override;
-  bool Export(const worker::Work& work, const absl::btree_map<TableId, Version>& versions,
+  bool Export(const worker::Work& work, const std::map<TableId, Version>& versions,
               absl::Status* result) override;
   bool Move(const worker::Work& work, absl::Status* result);  // A model that is written.
   void Suspended(std::coroutine_handle<> loop) override { suspended_ = loop; }
@@ -77,7 +77,7 @@ class SimTask final : public worker::TaskPort {
     absl::StatusOr<worker::WorkResult>* result = nullptr;
     int left = 0;           // Operations to start.
     bool thinking = false;  // A timer starts the next one.
-    absl::btree_map<worker::OpId, std::vector<float>>
+    std::map<worker::OpId, std::vector<float>>
         operations;  // Under way, with what is pulled.
   };
   struct Gradient {  // The gradient of a push that has not ended.
@@ -142,11 +142,11 @@ class SimTask final : public worker::TaskPort {
   std::optional<worker::RowCache> row_cache_;
   worker::AllTableKeys pulling_;  // The keys of the newest pull,
   Iteration pulled_for_;          // and its iteration, if it is no snapshot.
-  absl::btree_map<worker::OpId, Gradient> gradients_;
+  std::map<worker::OpId, Gradient> gradients_;
   std::optional<Run> run_;
   int64_t run_numbers_ = 0;  // Pushes of all runs.
-  absl::btree_map<std::pair<worker::MessageId, ShardKey>, bool> repeats_;
-  absl::btree_map<std::pair<ShardKey, Sequence>, int> sent_;
+  std::map<std::pair<worker::MessageId, ShardKey>, bool> repeats_;
+  std::map<std::pair<ShardKey, Sequence>, int> sent_;
   v1::Activity activity_;
   bool prepared_ = false;
   bool fenced_ = false;

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/net/node/node_registration.h"
 #include "tests/simulation/network/process.h"
 #include "tests/simulation/network/sim_network.h"

@@ -9,10 +9,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/types/span.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
@@ -94,7 +94,7 @@ class Checker {
     static_cast<void>(task_key), static_cast<void>(start), static_cast<void>(leases);
   }
   virtual void Exported(const TaskKey& task_key, const std::vector<std::vector<float>>& tables,
-                        const absl::btree_map<TableId, Version>& versions) {
+                        const std::map<TableId, Version>& versions) {
     static_cast<void>(task_key), static_cast<void>(tables), static_cast<void>(versions);
   }
 

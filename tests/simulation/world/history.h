@@ -8,10 +8,10 @@
 #define CAPSTAN_TESTS_SIMULATION_WORLD_HISTORY_H_
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <variant>
 
-#include "absl/container/btree_map.h"
 #include "scheduler/core/messages/events.h"
 #include "tests/simulation/world/checker.h"
 
@@ -39,7 +39,7 @@ class History {
 
  private:
   State captured_;
-  absl::btree_map<std::string, State> complete_;  // Keyed by folder.
+  std::map<std::string, State> complete_;  // Keyed by folder.
   Incarnation newest_;
   Incarnation old_;
 };

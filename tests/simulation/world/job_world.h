@@ -5,13 +5,13 @@
 #ifndef CAPSTAN_TESTS_SIMULATION_WORLD_JOB_WORLD_H_
 #define CAPSTAN_TESTS_SIMULATION_WORLD_JOB_WORLD_H_
 
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/messages/messages.h"
@@ -23,8 +23,8 @@
 namespace capstan::sim {
 
 // The servers that have a copy of some shard, in sync or not.
-inline absl::btree_set<NodeId> HoldersOf(const scheduler::Routing& routing) {
-  absl::btree_set<NodeId> holders;
+inline std::set<NodeId> HoldersOf(const scheduler::Routing& routing) {
+  std::set<NodeId> holders;
   const auto add = [&](int server) {
     holders.insert(routing.servers[static_cast<size_t>(server)].node);
   };
@@ -40,7 +40,7 @@ struct JobWorld {
   struct Model {
     TaskKey writer;
     Arrays tables;
-    absl::btree_map<TableId, Version> versions;
+    std::map<TableId, Version> versions;
   };
 
   explicit JobWorld(const JobOptions& drawn)
@@ -65,7 +65,7 @@ struct JobWorld {
   // As PublishModel of common/tensor/staged_model.h. Errors: kNotFound.
   absl::Status PublishModel(const std::string& staged, const TaskKey& exporter) {
     const std::string& folder = workload.job()->plan.export_path;
-    absl::erase_if(models, [&](const auto& entry) {
+    std::erase_if(models, [&](const auto& entry) {
       return entry.first != folder && entry.second.writer.incarnation < exporter.incarnation;
     });
     auto model = models.extract(staged);
@@ -81,7 +81,7 @@ struct JobWorld {
   const JobOptions options;
   const Workload workload;
   KeptMoments kept;                            // What servers kept for readers of snapshots.
-  absl::btree_map<std::string, Model> models;  // Keyed by a folder of the shared disk.
+  std::map<std::string, Model> models;  // Keyed by a folder of the shared disk.
   std::vector<std::unique_ptr<Checker>> checkers;
   scheduler::Routing routing;  // The newest that the scheduler has sent.
   bool went_back = false;      // It has, at least once.

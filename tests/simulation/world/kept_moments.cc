@@ -29,7 +29,7 @@ struct Rows {
 std::string CheckKeys(const v1::SnapshotRows& asked, const v1::ShardSnapshot& then,
                       const v1::ReadSnapshotResponse& response) {
   const Rows rows(then);
-  absl::btree_map<uint64_t, absl::string_view> by_key;
+  std::map<uint64_t, absl::string_view> by_key;
   for (size_t i = 0; i < rows.keys.size(); ++i) by_key[rows.keys[i]] = rows.Row(i);
   std::string values;
   for (size_t i = 0; i < asked.keys().size() / sizeof(uint64_t); ++i) {

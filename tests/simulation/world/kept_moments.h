@@ -6,11 +6,11 @@
 #define CAPSTAN_TESTS_SIMULATION_WORLD_KEPT_MOMENTS_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "proto/snapshot.pb.h"
 #include "server/engine/job/held_job.h"
 
@@ -32,15 +32,15 @@ class KeptMoments {
                     const v1::ReadSnapshotResponse& response) const;
 
  private:
-  using Moment = absl::btree_map<ShardKey, v1::ShardSnapshot>;
+  using Moment = std::map<ShardKey, v1::ShardSnapshot>;
   static constexpr size_t kMomentsMax = 32;  // Moments of a server; the oldest are forgotten.
 
   const v1::ShardSnapshot* Find(int server, uint64_t snapshot, const ShardKey& shard) const;
 
   const int32_t buckets_;
-  absl::btree_map<int, absl::btree_map<uint64_t, Moment>>
+  std::map<int, std::map<uint64_t, Moment>>
       kept_;  // Keyed by server, then by snapshot.
-  absl::btree_map<int, std::vector<CheckpointId>>
+  std::map<int, std::vector<CheckpointId>>
       open_;  // Keyed by server: open snapshots at the last look.
 };
 

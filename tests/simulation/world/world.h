@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/storage/testing/sim_disk.h"
@@ -98,10 +98,10 @@ struct World {
   server::MemoryRowDisks row_disks;  // All servers share it; the content ends with the rows.
   std::vector<std::unique_ptr<JobWorld>> jobs;  // Ordered by submission; at least one.
   // When each server's disk last failed, or was lost with what it had synced. Keyed by server.
-  absl::btree_map<NodeId, Instant> disks_suffered;
+  std::map<NodeId, Instant> disks_suffered;
   std::optional<Instant> all_killed;  // When every process was killed at once, the last time.
   // Server and worker daemon whose link is dead for good.
-  absl::btree_set<std::pair<NodeId, NodeId>> dead_links;
+  std::set<std::pair<NodeId, NodeId>> dead_links;
   SimNetwork::EndpointId scheduler = 0;
   Instant trouble_until;
   Instant scheduler_late_until;  // It was paused, or its clock stood still.

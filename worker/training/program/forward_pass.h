@@ -2,10 +2,10 @@
 #ifndef CAPSTAN_WORKER_TRAINING_PROGRAM_FORWARD_PASS_H_
 #define CAPSTAN_WORKER_TRAINING_PROGRAM_FORWARD_PASS_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "common/model/model_plan.h"
 #include "worker/training/program/layer_readers.h"
 #include "worker/training/program/program.h"
@@ -20,7 +20,7 @@ struct ForwardValues {
   std::vector<Operand> outputs;       // A fused layer has the output of the step that computes it.
   std::vector<BatchMoments> moments;  // Batch norms.
   // What forward ops keep for backward ops, by name (layer_ops.h): mask keys, moments, indices.
-  std::vector<absl::btree_map<std::string, Operand>> kept;
+  std::vector<std::map<std::string, Operand>> kept;
   Operand probabilities, loss;  // The outputs of the loss; no probabilities without classes.
 
   // The operand of `value`: a layer's output, or the network's input.

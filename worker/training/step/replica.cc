@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/random/philox.h"
 #include "common/status/annotate.h"
@@ -56,7 +56,7 @@ struct Replica::PreparedProgram {
   Program program;
   Segments segments;
   // Equal steps share a plan, because they run one after the other.
-  absl::btree_map<kernels::OpDesc, std::unique_ptr<kernels::Plan>> plans;
+  std::map<kernels::OpDesc, std::unique_ptr<kernels::Plan>> plans;
   std::vector<kernels::Plan*> forward, backward;  // One per step.
   // One per segment; none if the backend is no device. Backward graphs are recorded for `scale`.
   std::vector<kernels::GraphRecorder> forward_graphs, backward_graphs;

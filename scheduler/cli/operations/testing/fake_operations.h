@@ -8,11 +8,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/btree_set.h"
 #include "absl/synchronization/mutex.h"
 #include "common/net/grpc/grpc_server.h"
 #include "proto/scheduler.grpc.pb.h"
@@ -28,7 +28,7 @@ class FakeOperations final : public v1::Scheduler::Service {
     std::function<void()> on_drain = [] {};   // Runs before each answer to a drain.
     std::function<void()> on_submit = [] {};  // Runs before each answer to a submission.
     // The calls that get UNAVAILABLE. Drains, checkpoints and submissions are each counted from 0.
-    absl::btree_set<size_t> away;
+    std::set<size_t> away;
   };
   explicit FakeOperations(Answers answers);
 
