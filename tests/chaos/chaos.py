@@ -58,13 +58,12 @@ class ChaosCluster(cluster.Cluster):
 
     def restart(self, name):
         """Kills a daemon and starts it again; returns once its new incarnation is known."""
-        before = self.incarnations().get(name)
+        daemon = self.daemons[name]
+        earlier = daemon.registrations()
         killed = self.kill(name)
         self.start(name)
         if name != "scheduler":
-            cluster.until(f"{name} lives again",
-                          lambda: self.incarnations().get(name, before) != before,
-                          poll_seconds=cluster.CLI_POLL_SECONDS)
+            daemon.wait_for_registration(earlier)
         return killed
 
     def incarnations(self):
@@ -97,12 +96,12 @@ class ChaosCluster(cluster.Cluster):
         def replicated():
             if self.status(job)["state"] in cluster.ENDED:
                 return True
-            incarnations = self.incarnations()
             routing = self.routing(job)
-            if any(incarnations.get(one["nodeId"]) != one["incarnation"]
-                   for one in routing["servers"]):
+            if any(len(in_sync) < copies for _, in_sync, _ in shards_of(routing)):
                 return False
-            return all(len(in_sync) >= copies for _, in_sync, _ in shards_of(routing))
+            incarnations = self.incarnations()
+            return all(incarnations.get(one["nodeId"]) == one["incarnation"]
+                       for one in routing["servers"])
 
         cluster.until(f"{job} is replicated", replicated, poll_seconds=cluster.CLI_POLL_SECONDS)
 

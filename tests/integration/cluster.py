@@ -103,14 +103,26 @@ class Daemon:
                 preexec_fn=before_daemon
             )
 
-    def address(self):
-        def read():
+    def until_alive(self, what, condition):
+        """Waits until condition() is true and returns its value; fails if the process ends."""
+        def checked():
             if self.process.poll() is not None:
                 code, log = self.process.returncode, self.log.read_text()
                 raise RuntimeError(f"{self.name} ended with {code}:\n{log}")
-            return self.port_file.exists() and self.port_file.read_text().strip()
+            return condition()
 
-        return until(f"{self.name} listens", read)
+        return until(f"{self.name} {what}", checked)
+
+    def address(self):
+        return self.until_alive(
+            "listens", lambda: self.port_file.exists() and self.port_file.read_text().strip())
+
+    def registrations(self):
+        """How often the scheduler has taken in a process of this daemon, by its log."""
+        return self.log.read_text(errors="replace").count("registered as")
+
+    def wait_for_registration(self, earlier=0):
+        self.until_alive("registers", lambda: self.registrations() > earlier)
 
     def signal(self, number):
         self.process.send_signal(number)
@@ -159,7 +171,9 @@ class Cluster:
             self.add("server", number)
         for number in range(workers):
             self.add("worker", number)
-        self.wait_for_nodes(servers + workers)
+        for name, daemon in self.daemons.items():
+            if name != "scheduler":
+                daemon.wait_for_registration()
 
     def add(self, role, number):
         name = f"{role}-{number}"

@@ -59,11 +59,7 @@ class LocalClusterTest(unittest.TestCase):
         return self.capstan("job", "submit", str(path), "--no-wait")["jobId"]
 
     def wait(self, job):
-        def ended():
-            status = self.capstan("job", "status", job)
-            return status["state"] in cluster.ENDED and status
-
-        status = cluster.until(f"{job} ends", ended, poll_seconds=cluster.CLI_POLL_SECONDS)
+        status = self.capstan("job", "watch", job)
         self.assertEqual(status["state"], "SUCCEEDED", status)
         model = pathlib.Path(status["outputDirectory"], "model.safetensors")
         return hashlib.sha256(model.read_bytes()).hexdigest()
