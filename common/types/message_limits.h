@@ -1,4 +1,4 @@
-// Limits of the messages between workers, servers and replicas.
+// Limits of the messages between workers, servers, replicas and the scheduler.
 //
 // Thread safety: constants.
 #ifndef CAPSTAN_COMMON_TYPES_MESSAGE_LIMITS_H_
@@ -14,6 +14,9 @@ inline constexpr int kMessageBytesMax = 64 << 20;
 // Bytes of values in one answer; of keys and values of a bucket in one push; of one record. The
 // rest of a message is for what describes them.
 inline constexpr int64_t kShardBytesMax = 60 << 20;
+
+// Logs, or removed logs, in a server's registration: it leaves out what is beyond.
+inline constexpr int kLogsToldMax = 1000;
 
 }  // namespace capstan
 

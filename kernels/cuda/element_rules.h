@@ -195,9 +195,9 @@ struct UpdateScalars {
   float inverse_lr_before = 0.0f;  // FTRL: inverse_lr of the update before; at the first its own.
 };
 
-// State that decays: 0 instead of a denormal. A processor takes up to 40 times as long for those,
-// and a decay rounds the smallest ones to themselves, so that state would stay there for ever once
-// its gradients are 0 (those of a dead ReLU, of a pixel that is always black).
+// Returns 0 for a denormal, else `state`, which has decayed. A processor takes up to 40 times as
+// long for denormals, and a decay rounds the smallest ones to themselves: state would stay there
+// for ever once its gradients are 0 (those of a dead ReLU, of a pixel that is always black).
 CAPSTAN_HOST_DEVICE float Decayed(float state) {
   return std::fabs(state) < 0x1p-126f ? 0.0f : state;  // A NaN stays one.
 }

@@ -9,6 +9,7 @@
 #include "common/net/socket/host_port.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/types/message_limits.h"
 #include "common/wire/store_revision_codec.h"
 #include "scheduler/codec/shared_codec.h"
 #include "scheduler/store/job_record.h"
@@ -20,7 +21,6 @@ constexpr size_t kLastLinesBytesMax = 4096;
 constexpr size_t kNameBytesMax = 256;
 constexpr size_t kErrorBytesMax = 4096;
 constexpr int kStoredMax = 1 << 20;
-constexpr int kLogsMax = 1000;
 constexpr int kPluginRulesMax = 1000;
 constexpr size_t kDigestBytes = 64;
 constexpr size_t kUniqueIdBytesMax = 64;  // proto/scheduler.proto.
@@ -186,9 +186,9 @@ absl::StatusOr<NodeInfo> DecodeNodeInfo(const v1::RegisterRequest& request) {
 }
 
 absl::Status CheckKeptLogs(const v1::RegisterRequest& request) {
-  if (request.logs_size() > kLogsMax) {
+  if (request.logs_size() > kLogsToldMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat("logs: ", request.logs_size(), ", expected at most ", kLogsMax));
+        absl::StrCat("logs: ", request.logs_size(), ", expected at most ", kLogsToldMax));
   }
   for (const v1::KeptLog& log : request.logs()) {
     const std::string& id = log.unique_id();

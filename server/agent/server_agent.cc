@@ -1,11 +1,13 @@
 #include "server/agent/server_agent.h"
 
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/observability/log.h"
 #include "common/status/annotate.h"
+#include "common/types/message_limits.h"
 #include "common/wire/store_revision_codec.h"
 #include "server/store/state_codec.h"
 
@@ -15,7 +17,6 @@ namespace {
 // The share of the scheduler's promise that is used. The rest allows for clocks that run at
 // different speeds.
 constexpr double kReadLeaseShare = 0.8;
-constexpr size_t kRemovedLogsMax = 1000;
 
 v1::Failure::Reason ReasonOf(const absl::Status& status) {
   switch (status.code()) {
@@ -154,7 +155,7 @@ void ServerAgent::FillState(v1::SyncNodeRequest& request) {
     for (std::string& log : options_.unclaimed->CollectDue()) {
       removed_logs_.push_back(std::move(log));
     }
-    while (removed_logs_.size() > kRemovedLogsMax) removed_logs_.pop_front();
+    while (std::ssize(removed_logs_) > kLogsToldMax) removed_logs_.pop_front();
   }
   request.mutable_removed_logs()->Assign(removed_logs_.begin(), removed_logs_.end());
   absl::MutexLock lock(&mutex_);

@@ -169,7 +169,7 @@ class ServerAgent final : public NodeHandler {
   // The node agent's thread only.
   Instant state_filled_;            // When the last request was filled in.
   bool collect_unclaimed_ = false;  // A sync was answered since that was done last.
-  // Unique ids of jobs whose logs were removed since the registration, the last kRemovedLogsMax.
+  // Unique ids of jobs whose logs were removed since the registration, the last kLogsToldMax.
   std::deque<std::string> removed_logs_;
 
   mutable absl::Mutex mutex_;

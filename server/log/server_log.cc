@@ -1,6 +1,7 @@
 #include "server/log/server_log.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -9,6 +10,7 @@
 #include "common/planted/planted_bug.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/types/message_limits.h"
 #include "common/wire/store_revision_codec.h"
 #include "server/log/kept_record.h"
 
@@ -130,7 +132,7 @@ std::vector<v1::KeptLog> ServerLog::Logs() const {
   std::vector<v1::KeptLog> logs;
   size_t bytes = 0;
   for (const LogName& name : Names()) {
-    if (logs.size() == kLogsToldMax) break;
+    if (std::ssize(logs) == kLogsToldMax) break;
     v1::KeptLog& log = logs.emplace_back();
     log.set_job_id(name.name.substr(0, name.name.find(kUniqueIdMark)));
     log.set_unique_id(name.unique_id);

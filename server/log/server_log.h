@@ -82,10 +82,9 @@ class ServerLog final : public RecordSink {
   // space; nullopt: there is none. Open and ReopenFailed find them.
   std::optional<int64_t> SpaceAwaited() const;
 
-  // Logs in all that Logs tells of, and bytes of their records: what is beyond goes without.
-  static constexpr size_t kLogsToldMax = 1000;
+  // Bytes of the records in all that Logs tells of: what is beyond goes without.
   static constexpr size_t kRecordBytesToldMax = size_t{16} << 20;
-  // The logs themselves, each with the record that is kept beside it.
+  // The logs themselves, at most kLogsToldMax, each with the record that is kept beside it.
   std::vector<v1::KeptLog> Logs() const;
 
   struct LogName {
