@@ -11,7 +11,7 @@ using absl::StatusCode;
 
 constexpr ShardKey kFirst{TableId(0), ShardId(0)}, kSecond{TableId(0), ShardId(1)};
 
-TEST_CASE("Memory budget: what is reserved counts until it is given back", "[table_store]") {
+TEST_CASE("Memory budget: what is reserved counts until it is given back", "[store]") {
   const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{.all = 100});
   std::optional<MemoryBudget::Reservation> first = budget->Reserve("a-1", kFirst, 60).value();
   CHECK_STATUS(budget->Reserve("b-1", kFirst, 41), StatusCode::kResourceExhausted,
@@ -25,7 +25,7 @@ TEST_CASE("Memory budget: what is reserved counts until it is given back", "[tab
   REQUIRE_OK(budget->Reserve("a-1", kFirst, 60));
 }
 
-TEST_CASE("Memory budget: a job has a limit of its own", "[table_store]") {
+TEST_CASE("Memory budget: a job has a limit of its own", "[store]") {
   const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{.one_job = 50});
   const MemoryBudget::Reservation first = budget->Reserve("a-1", kFirst, 50).value();
   CHECK_STATUS(budget->Reserve("a-1", kSecond, 1), StatusCode::kResourceExhausted,
@@ -33,7 +33,7 @@ TEST_CASE("Memory budget: a job has a limit of its own", "[table_store]") {
   REQUIRE_OK(budget->Reserve("b-1", kFirst, 50));
 }
 
-TEST_CASE("Memory budget: a reservation that is moved is given back once", "[table_store]") {
+TEST_CASE("Memory budget: a reservation that is moved is given back once", "[store]") {
   const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{});
   {
     MemoryBudget::Reservation from = budget->Reserve("a-1", kFirst, 10).value();
@@ -44,7 +44,7 @@ TEST_CASE("Memory budget: a reservation that is moved is given back once", "[tab
   CHECK(budget->held() == 0);
 }
 
-TEST_CASE("Memory budget: what a reservation needs no more is there for others", "[table_store]") {
+TEST_CASE("Memory budget: what a reservation needs no more is there for others", "[store]") {
   const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{.all = 100});
   MemoryBudget::Reservation lists = budget->Reserve("a-1", kFirst, 0).value();
   REQUIRE_OK(lists.Resize(70));
@@ -62,7 +62,7 @@ TEST_CASE("Memory budget: what a reservation needs no more is there for others",
 }
 
 TEST_CASE("Memory budget: a copy that replaces another one of its shard needs no room",
-          "[table_store]") {
+          "[store]") {
   const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{.one_job = 100});
   MemoryBudget::Reservation old = budget->Reserve("a-1", kFirst, 80).value();
   MemoryBudget::Reservation fresh = budget->Reserve("a-1", kFirst, 80).value();
