@@ -48,12 +48,15 @@ void StalenessAndVersions::PullSent(const TaskKey& task_key, ShardKey shard, Ite
   at_least_[{task_key, shard}] = acknowledged_[shard];
   Asked& asked = asked_[{task_key, shard}];
   if (asked.iteration == iteration) return;
-  asked = {.iteration = iteration, .working = {}, .acknowledged = acknowledged_[shard]};
+  asked.iteration = iteration;
+  asked.acknowledged = acknowledged_[shard];
+  std::set<TaskKey>& working = asked.working[iteration];
+  working.clear();
   for (const scheduler::Member& member : membership_.members) {
     const TaskKey other{task_key.job, member.rank, member.incarnation};
     const auto work = work_.find(other);
     if (member.active && work != work_.end() && work->second.leases > 0) {
-      asked.working.insert(other);
+      working.insert(other);
     }
   }
 }
@@ -147,7 +150,8 @@ void StalenessAndVersions::RowsUsed(const RowsUse& use) {
 void StalenessAndVersions::CheckStaleness(const std::string& what, const TaskKey& reader,
                                           int64_t iteration, const ShardKey& shard,
                                           const Pushed& pushed) {
-  const Asked& asked = asked_[{reader, shard}];
+  const auto& asked = asked_[{reader, shard}].working;
+  const auto working = asked.find(Iteration(iteration));
   for (const scheduler::Member& member : membership_.members) {
     // Where a worker reads its writes, its own pushes are before its pull.
     const bool own = member.rank == reader.rank;
@@ -155,7 +159,7 @@ void StalenessAndVersions::CheckStaleness(const std::string& what, const TaskKey
     const TaskKey task_key{reader.job, member.rank, member.incarnation};
     const auto work = work_.find(task_key);
     if (work == work_.end() || work->second.leases == 0) continue;
-    if (asked.iteration.value() == iteration && !asked.working.contains(task_key)) continue;
+    if (working != asked.end() && !working->second.contains(task_key)) continue;
     Iteration next = work->second.start;
     if (const auto found = pushed.find(task_key); found != pushed.end()) {
       next = std::max(next, found->second);

@@ -67,11 +67,12 @@ class StalenessAndVersions final : public Checker {
   };
   std::map<std::pair<TaskKey, int64_t>, Kept> kept_;  // Keyed by place.
   std::map<std::pair<TaskKey, ShardKey>, Version> seen_;
-  // A pull; who was at work, and what had been acknowledged to anybody, when it was sent first.
+  // The newest pull, and what had been acknowledged to anybody when it was sent first. Who was at
+  // work then, also of earlier ones: an answer may leave long after its pull was given up.
   struct Asked {
     Iteration iteration{-1};
-    std::set<TaskKey> working;
     Version acknowledged;
+    std::map<Iteration, std::set<TaskKey>> working;
   };
   std::map<std::pair<TaskKey, ShardKey>, Asked> asked_;
   using Versions = std::map<ShardKey, Version>;
