@@ -399,7 +399,7 @@ class Planner {
 
   ModelPlan plan_;
   std::map<std::string, int> index_of_;  // Index of each layer planned so far.
-  std::vector<bool> read_;                      // Whether a later layer reads this one.
+  std::vector<bool> read_;               // Whether a later layer reads this one.
   std::string name_, kind_;
   PlannedLayer layer_;
 };

@@ -1,6 +1,4 @@
 // What real gRPC and data servers write to the audit log.
-#include "common/net/gate/audit_interceptor.h"
-
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -17,6 +15,7 @@
 #include "common/net/data/data_caller.h"
 #include "common/net/data/data_server.h"
 #include "common/net/frame/data_socket.h"
+#include "common/net/gate/audit_interceptor.h"
 #include "common/net/gate/call_gate.h"
 #include "common/net/gate/handshake_audit.h"
 #include "common/net/grpc/channel.h"

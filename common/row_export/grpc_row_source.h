@@ -47,8 +47,7 @@ class GrpcRowSource final : public RowSource {
  private:
   const Options options_;
   // Keyed by node and address.
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>>
-      stubs_;
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>> stubs_;
   absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* in_flight_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -9,7 +9,6 @@
 #include <map>
 #include <optional>
 
-
 namespace capstan {
 
 class RangeAllocator {

@@ -57,8 +57,7 @@ class GrpcSnapshotSource final : public SnapshotSource {
   std::unique_ptr<v1::Scheduler::Stub> scheduler_;  // Null until it is asked.
   std::optional<RenewedCapability> capability_;     // The last snapshot's. None: not open yet.
   // Keyed by node and address.
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>>
-      stubs_;
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<v1::ParameterServer::Stub>> stubs_;
 };
 
 }  // namespace capstan

@@ -31,12 +31,9 @@ class FakeScheduler final : public v1::Scheduler::Service {
     return grpc::Status::OK;
   }
 
-  const std::string snapshots_capability =
-      MintCapability(CapabilityKey::FromBytes(std::string(CapabilityKey::kBytes, 'k')).value(),
-                     {.job = "ctr-1",
-                      .rank = {},
-                      .incarnation = {},
-                      .expiry = absl::Now() + absl::Hours(1)});
+  const std::string snapshots_capability = MintCapability(
+      CapabilityKey::FromBytes(std::string(CapabilityKey::kBytes, 'k')).value(),
+      {.job = "ctr-1", .rank = {}, .incarnation = {}, .expiry = absl::Now() + absl::Hours(1)});
   std::string opened_with;
   std::string asked_for;
   bool answers = true;  // Else it answers GetTables once `gone` has been notified.

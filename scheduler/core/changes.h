@@ -12,7 +12,7 @@
 namespace capstan::scheduler {
 
 struct Changes {
-  bool nodes = false;                // Daemons, task slots, desired states, and the counters.
+  bool nodes = false;         // Daemons, task slots, desired states, and the counters.
   std::set<JobId> jobs;       // Where a job stands.
   std::set<JobId> routings;   // A job's routing table.
   std::set<JobId> forgotten;  // All that there is of a job goes.

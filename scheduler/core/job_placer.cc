@@ -204,8 +204,8 @@ void JobPlacer::ExplainPending() {
 }
 
 void JoinLiveServers(const Membership& membership,
-                     const std::map<NodeId, std::vector<StoredShard>>& stored,
-                     const JobPlan& plan, Instant now, JobRun& run, Events& events) {
+                     const std::map<NodeId, std::vector<StoredShard>>& stored, const JobPlan& plan,
+                     Instant now, JobRun& run, Events& events) {
   for (const Node* node : membership.All()) {
     if (!node->alive || node->info.role != Role::kServer) continue;
     if (!HasRules(node->info.plugin_rules, plan.plugin_rules)) continue;

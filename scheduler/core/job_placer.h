@@ -90,8 +90,8 @@ class JobPlacer {
 // Gives `run` every server that lives and has the rules of `plan`, each with the job's shards in
 // its logs (`stored`).
 void JoinLiveServers(const Membership& membership,
-                     const std::map<NodeId, std::vector<StoredShard>>& stored,
-                     const JobPlan& plan, Instant now, JobRun& run, Events& events);
+                     const std::map<NodeId, std::vector<StoredShard>>& stored, const JobPlan& plan,
+                     Instant now, JobRun& run, Events& events);
 
 }  // namespace capstan::scheduler
 

@@ -80,8 +80,8 @@ void WorkerSlots::OpenNode(const NodeId& node) {
   if (const auto it = nodes_.find(node); it != nodes_.end()) it->second.open = true;
 }
 
-std::optional<WorkerSlots::Place> WorkerSlots::Choose(
-    const DeviceNeed& need, const std::set<NodeId>& avoided) const {
+std::optional<WorkerSlots::Place> WorkerSlots::Choose(const DeviceNeed& need,
+                                                      const std::set<NodeId>& avoided) const {
   if (need.kind == DeviceNeed::Kind::kAny) {
     auto with_gpus = Choose({.kind = DeviceNeed::Kind::kGpu, .gpus = need.gpus}, avoided);
     return with_gpus ? with_gpus : Choose({}, avoided);

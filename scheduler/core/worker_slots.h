@@ -79,8 +79,8 @@ class WorkerSlots {
     bool open = true;
     std::set<TaskKey> taken;      // Desired.
     std::set<TaskKey> releasing;  // No longer desired; the process may still run.
-    std::vector<int> gpus;               // The GPUs that tasks can use, ascending.
-    std::string no_gpus;                 // Why they cannot use those there are.
+    std::vector<int> gpus;        // The GPUs that tasks can use, ascending.
+    std::string no_gpus;          // Why they cannot use those there are.
     std::set<int> lost;
     std::map<TaskKey, std::vector<int>> held;  // GPUs, of tasks in `taken` or `releasing`.
     template <typename Archive>

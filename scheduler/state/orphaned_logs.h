@@ -43,7 +43,7 @@ struct OrphanedLog {
 struct OrphanedJob {
   JobId id;
   std::string bytes;  // The newest record that a server has. Empty: no server has one.
-  absl::StatusOr<JobRecord> record;  // `bytes`, decoded. Errors: kNotFound; DecodeJobRecord's.
+  absl::StatusOr<JobRecord> record;    // `bytes`, decoded. Errors: kNotFound; DecodeJobRecord's.
   std::map<NodeId, OrphanedLog> logs;  // Keyed by the server that has the log.
 };
 

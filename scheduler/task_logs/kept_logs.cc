@@ -113,8 +113,8 @@ absl::Status KeptLogs::Open(const std::function<bool(const JobId&)>& is_known) {
   return absl::UnavailableError(absl::StrCat("cannot make the folder ", options_.folder));
 }
 
-std::map<KeptLogs::SegmentKey, int64_t>::const_iterator KeptLogs::LastOf(
-    const Job& job, Rank rank, Incarnation incarnation) {
+std::map<KeptLogs::SegmentKey, int64_t>::const_iterator KeptLogs::LastOf(const Job& job, Rank rank,
+                                                                         Incarnation incarnation) {
   auto next = job.segments.upper_bound({rank, incarnation, std::numeric_limits<int64_t>::max()});
   if (next == job.segments.begin()) return job.segments.end();
   --next;

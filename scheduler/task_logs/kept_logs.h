@@ -71,7 +71,7 @@ class KeptLogs {
   using SegmentKey = std::tuple<Rank, Incarnation, int64_t>;
   struct Job {
     std::map<SegmentKey, int64_t> segments;  // The size of each segment in bytes.
-    uint64_t written = 0;                           // The value of `writes_` at the last write.
+    uint64_t written = 0;                    // The value of `writes_` at the last write.
   };
 
   std::string PathOf(const JobId& job, const SegmentKey& segment) const;
@@ -80,7 +80,7 @@ class KeptLogs {
   absl::Status MakeRoom(const JobId& writer, int64_t bytes);
   // Returns the last segment of that incarnation's log; end() if there is none.
   static std::map<SegmentKey, int64_t>::const_iterator LastOf(const Job& job, Rank rank,
-                                                                     Incarnation incarnation);
+                                                              Incarnation incarnation);
 
   const Options options_;
   std::map<JobId, Job> jobs_;

@@ -73,7 +73,7 @@ void DuplicateFilter::Record(Rank rank, Incarnation incarnation, Sequence sequen
 void DuplicateFilter::SetMembership(const Membership& membership) {
   floor_ = std::max(floor_, membership.incarnation_floor);
   std::erase_if(windows_,
-                 [this](const auto& window) { return window.second.incarnation < floor_; });
+                [this](const auto& window) { return window.second.incarnation < floor_; });
   auto member = membership.members.begin();
   for (auto& [rank, window] : windows_) {
     while (member != membership.members.end() && member->rank < rank) ++member;

@@ -69,9 +69,9 @@ class DuplicateFilter {
 
  private:
   struct Window {
-    Incarnation incarnation;            // The lowest that is accepted.
-    bool listed = false;                // A membership has named this incarnation.
-    Sequence low_water{1};              // Every sequence below it counts as applied.
+    Incarnation incarnation;     // The lowest that is accepted.
+    bool listed = false;         // A membership has named this incarnation.
+    Sequence low_water{1};       // Every sequence below it counts as applied.
     std::set<Sequence> applied;  // At or above low_water.
   };
   static void RaiseLowWater(Window& window, Sequence low_water);

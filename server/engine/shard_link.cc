@@ -34,8 +34,7 @@ struct LentRecords {
 
 }  // namespace
 
-void ShardLink::SetRole(const RoleRoute& route,
-                        std::map<FollowerKey, v1::ServerAddress> servers,
+void ShardLink::SetRole(const RoleRoute& route, std::map<FollowerKey, v1::ServerAddress> servers,
                         const TableShard* held, EndedCalls* ended) {
   const Term term_before = replication_.held_term();
   const bool kept_records = replication_.primary().keeps_records();

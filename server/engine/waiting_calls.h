@@ -90,8 +90,7 @@ class WaitingCalls {
     std::vector<Hold> positions;
   };
 
-  void ErasePart(std::map<PullToken, Part>::iterator part)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ErasePart(std::map<PullToken, Part>::iterator part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Add(const Hold& hold, Holds* holds, std::vector<Hold>* of_call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseUpTo(const ShardKey& key, int64_t value, Holds* holds, EndedCalls* ended)

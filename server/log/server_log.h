@@ -175,10 +175,9 @@ class ServerLog final : public RecordSink {
   Incarnation incarnation_ ABSL_GUARDED_BY(mutex_);
   StoreRevision seen_ ABSL_GUARDED_BY(mutex_);
   std::map<JobId, std::string> unique_ids_
-      ABSL_GUARDED_BY(mutex_);  // The newest unique id of each job.
+      ABSL_GUARDED_BY(mutex_);                                // The newest unique id of each job.
   std::set<std::string> identified_ ABSL_GUARDED_BY(mutex_);  // Logs, in this incarnation.
-  std::map<std::string, std::shared_ptr<Job>> jobs_
-      ABSL_GUARDED_BY(mutex_);  // Keyed by log.
+  std::map<std::string, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);  // Keyed by log.
   std::vector<Entry> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Entries of each log; none is 0.

@@ -61,8 +61,7 @@ TEST_CASE("Memory budget: what a reservation needs no more is there for others",
   CHECK(budget->HeldBy("a-1") == 20);
 }
 
-TEST_CASE("Memory budget: a copy that replaces another one of its shard needs no room",
-          "[store]") {
+TEST_CASE("Memory budget: a copy that replaces another one of its shard needs no room", "[store]") {
   const auto budget = std::make_shared<MemoryBudget>(MemoryBudget::Limits{.one_job = 100});
   MemoryBudget::Reservation old = budget->Reserve("a-1", kFirst, 80).value();
   MemoryBudget::Reservation fresh = budget->Reserve("a-1", kFirst, 80).value();

@@ -124,11 +124,11 @@ class FakeServer final : public v1::ParameterServer::Service {
   // Uses no REQUIRE, because Catch2 allows it only on the test's own thread.
   absl::Status OpenLocked() {
     if (data_ != nullptr) return absl::OkStatus();
-    auto started = DataServer::Start({.listen = "127.0.0.1:0",
-                                      .handler = [this](DataMethod method, absl::Cord payload,
-                                                        DataServer::Done done) {
-                                        return StartData(method, payload, std::move(done));
-                                      }});
+    auto started = DataServer::Start(
+        {.listen = "127.0.0.1:0",
+         .handler = [this](DataMethod method, absl::Cord payload, DataServer::Done done) {
+           return StartData(method, payload, std::move(done));
+         }});
     if (started.ok()) data_ = *std::move(started);
     return started.status();
   }

@@ -62,8 +62,8 @@ enum class PushStart {
 struct OpResult {
   // Pull: some elements that WaitFor had reported were read again from another primary.
   bool reread = false;
-  int64_t staleness = 0;                       // Pull: the largest seen.
-  Generation membership;                       // Pull: see OpDone.
+  int64_t staleness = 0;                // Pull: the largest seen.
+  Generation membership;                // Pull: see OpDone.
   std::map<TableId, Version> versions;  // Pull: the lowest of each table's shards.
 };
 

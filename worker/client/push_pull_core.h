@@ -118,8 +118,7 @@ class PushPullCore {
   Routing routing_;
   std::vector<Transport*> transports_;  // Indexed as routing_.servers.
   // Keyed by node and address.
-  std::map<std::pair<std::string, std::string>, std::shared_ptr<Transport>>
-      transport_by_server_;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<Transport>> transport_by_server_;
   std::map<OpId, OpPayload> payloads_;  // The payloads of operations that run.
   std::map<OpId, OpDone> ended_;
   std::map<const Transport*, KnownKeyLists> known_lists_;

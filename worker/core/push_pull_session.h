@@ -139,7 +139,7 @@ struct OpDone {
   Generation membership;  // Pull: that of all shards; 0: they differ, or one knows none.
   Iteration oldest;       // If kOutOfRange: the oldest iteration that all servers can still give.
   std::map<TableId, Version> versions;  // Pull: the lowest version of each table's shards.
-  Version pushed_version;  // Push: the lowest version that a shard had after it.
+  Version pushed_version;               // Push: the lowest version that a shard had after it.
 };
 
 // The actions that the shell carries out after a call, in this order.
@@ -383,7 +383,7 @@ class PushPullSession {
   std::vector<PerShard> per_shard_;               // Indexed as routing_.shards.
   std::vector<Contact> contacts_;                 // Indexed as routing_.servers.
   Instant probe_at_ = Instant::InfiniteFuture();  // When to probe next, if there are operations.
-  std::map<OpId, Op> ops_;                 // Ordered as they were started.
+  std::map<OpId, Op> ops_;                        // Ordered as they were started.
   std::map<MessageId, InFlight> in_flight_;
 };
 

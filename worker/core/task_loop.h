@@ -193,8 +193,8 @@ class TaskLoop {
   std::optional<Work> held_;                   // The work whose training parameters are here.
   std::optional<std::pair<OpId, Work>> pull_;  // The pull under way, and the work that needs it.
   std::optional<Work> held_snapshot_;          // The work whose snapshot is here.
-  std::map<TableId, Version> held_versions_;  // The versions of the snapshot's tables.
-  Coroutine<absl::Status> running_;                  // Declared last: it uses all of the others.
+  std::map<TableId, Version> held_versions_;   // The versions of the snapshot's tables.
+  Coroutine<absl::Status> running_;            // Declared last: it uses all of the others.
 };
 
 }  // namespace capstan::worker

@@ -236,8 +236,7 @@ class Fixture final : public TaskPort {
     *result = WorkResult{.samples = work.positions.size(), .loss_sum = 1.0};
     return true;  // A port may also end a call at once.
   }
-  bool Export(const Work&, const std::map<TableId, Version>& versions,
-              absl::Status*) override {
+  bool Export(const Work&, const std::map<TableId, Version>& versions, absl::Status*) override {
     exported = versions;
     return true;
   }

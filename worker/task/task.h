@@ -92,8 +92,7 @@ class Task final : private TaskPort {
   // Waits for the pull's parameters below `end` (PushPullClient::WaitFor).
   bool WaitForParameters(OpId pull, int64_t end);
   std::shared_ptr<GradientArrays> FreeGradient();
-  absl::Status WriteModel(const std::string& folder,
-                          const std::map<TableId, Version>& versions);
+  absl::Status WriteModel(const std::string& folder, const std::map<TableId, Version>& versions);
   absl::Status StageModel(const Work& work, const std::map<TableId, Version>& versions);
   absl::Status MoveModel(const Work& work);
   absl::StatusOr<TableRows> WriteRows(const std::string& folder, const v1::TableSpec& table);

@@ -33,8 +33,8 @@ size_t SkipString(absl::string_view text, size_t at) {
 // Describes what encloses a byte of a text-format file.
 struct Surroundings {
   struct Level {
-    std::string name;                            // The field that opened this message.
-    int index = 0;                               // Number of fields of that name before it.
+    std::string name;                     // The field that opened this message.
+    int index = 0;                        // Number of fields of that name before it.
     std::map<std::string, int> children;  // Count of messages opened in it, by field name.
   };
   std::vector<Level> levels{1};  // Open messages, outermost first; [0] is the job.

@@ -76,8 +76,7 @@ TEST_CASE("DataServer: a connection that gets no thread is closed, the server go
   CHECK_FALSE(Connect(*server).ok());
 }
 
-TEST_CASE("DataServer: connections whose peers say nothing cost no thread",
-          "[common]") {
+TEST_CASE("DataServer: connections whose peers say nothing cost no thread", "[common]") {
   Machine machine(2);
   REQUIRE_OK_AND_ASSIGN(const auto server, DataServer::Start(Echo(machine)));
   std::vector<Descriptor> silent;

@@ -92,8 +92,7 @@ class Credentials {
 
   mutable absl::Mutex mutex_;
   // gRPC shares a connection between channels only if they have the same credentials object.
-  mutable std::map<std::pair<PeerRole, std::string>,
-                          std::shared_ptr<grpc::ChannelCredentials>>
+  mutable std::map<std::pair<PeerRole, std::string>, std::shared_ptr<grpc::ChannelCredentials>>
       to_peers_ ABSL_GUARDED_BY(mutex_);
 };
 

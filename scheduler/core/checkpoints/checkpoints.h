@@ -134,8 +134,8 @@ class Checkpoints {
   CheckpointClock clock_;
   CompleteCheckpoints complete_;
   CheckpointId last_begun_;
-  Instant deadline_;                            // When capturing or writing is given up.
-  Routing routing_;                             // When it began.
+  Instant deadline_;                     // When capturing or writing is given up.
+  Routing routing_;                      // When it began.
   std::map<NodeId, Progress> progress_;  // The progress of each primary.
   std::map<ShardKey, CheckpointPart> parts_;
   ResumePoint at_;

@@ -63,8 +63,7 @@ TEST_CASE("Job: a task that cannot reach a server which others reach leaves its 
   CHECK(job.run->parts().tasks.at(Rank(0)).placed());
   Report(job, {0}, absl::Seconds(1));
   CHECK_FALSE(job.run->parts().tasks.at(Rank(0)).placed());
-  CHECK(job.run->parts().task_watch.links().AvoidedWorkers() ==
-        std::set<NodeId>{"worker-0"});
+  CHECK(job.run->parts().task_watch.links().AvoidedWorkers() == std::set<NodeId>{"worker-0"});
   const std::vector<TaskDied> died = job.Seen<TaskDied>();
   REQUIRE(died.size() == 1);
   CHECK_FALSE(died[0].counted);

@@ -123,7 +123,7 @@ class JobRecovery {
   std::optional<RestoreFrom> restore_;
   std::optional<Recovery> recovery_;
   Instant begin_at_ = Instant::InfiniteFuture();  // It goes back no earlier. Not durable.
-  std::map<NodeId, std::string> deaths_;   // Why servers of the job died last.
+  std::map<NodeId, std::string> deaths_;          // Why servers of the job died last.
   bool trained_ = false;
   int beginnings_ = 0;  // Times that it went back since work was leased last.
   std::optional<Adopted> adopted_;

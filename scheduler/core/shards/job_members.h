@@ -126,7 +126,7 @@ class JobMembers {
   Generation left_out_;  // The newest that left out an incarnation of an earlier one. Not durable.
   Primaries primaries_;
   std::map<NodeId, Applied> applied_;  // Keyed by server; only servers that have reported.
-  MakingWatch making_;                        // Not durable.
+  MakingWatch making_;                 // Not durable.
 };
 
 }  // namespace capstan::scheduler

@@ -43,7 +43,7 @@ class JobServers {
   struct Server {
     ServerRef ref;
     bool draining = false;
-    Generation applied;                        // The newest routing table that it goes by.
+    Generation applied;                 // The newest routing table that it goes by.
     std::map<ShardKey, LogEnd> stored;  // The job's shards in the server's logs.
     template <typename Archive>
     void serialize(Archive& archive) {

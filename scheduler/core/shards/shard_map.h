@@ -195,9 +195,9 @@ class ShardMap {
   Term log_term_;
   Term restore_term_;
   std::map<NodeId, Load> loads_;  // While Settle runs.
-  bool settled_ = false;                 // No fact came since the last Settle.
-  bool has_lost_ = false;                // Set by the last Settle.
-  bool changed_ = false;                 // The table changed since routing_ was made.
+  bool settled_ = false;          // No fact came since the last Settle.
+  bool has_lost_ = false;         // Set by the last Settle.
+  bool changed_ = false;          // The table changed since routing_ was made.
   Instant deadline_ = Instant::InfiniteFuture();
   Instant swaps_from_;  // Not durable.
   Routing routing_;

@@ -191,8 +191,8 @@ class FakeCluster {
   };
   struct JobLedger {
     JobPlan plan;
-    std::map<LeaseId, Trained> leases;                   // Training leases.
-    int64_t version = 0;                                        // BSP: iterations complete.
+    std::map<LeaseId, Trained> leases;            // Training leases.
+    int64_t version = 0;                          // BSP: iterations complete.
     std::map<int64_t, std::set<int>> slots_done;  // Iterations above it.
     uint64_t revision = 0;
     int64_t pushes = 0;

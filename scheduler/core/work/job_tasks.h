@@ -113,8 +113,8 @@ class JobTasks {
   absl::Status Check(size_t workers) const;
 
   const Options options_;
-  std::vector<Task> tasks_;        // Ordered by rank.
-  std::set<Rank> changed_;  // Placed tasks that have changed.
+  std::vector<Task> tasks_;  // Ordered by rank.
+  std::set<Rank> changed_;   // Placed tasks that have changed.
 };
 
 }  // namespace capstan::scheduler

@@ -87,7 +87,7 @@ struct JobState {
     NodeId node;  // This server and its incarnation, as routing tables name it.
     Incarnation incarnation;
     std::optional<CapabilityKey> capability_key = {};  // CallRights says what it is for.
-    std::string owner{};  // TableAssignment.owner.
+    std::string owner{};                               // TableAssignment.owner.
     // The job asks for replicas or a log: replies wait until what they rest on is committed.
     bool safe_replies = false;
     const Clock* clock = nullptr;           // Outlives the job.

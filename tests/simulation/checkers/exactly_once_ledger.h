@@ -63,7 +63,7 @@ class ExactlyOnceLedger final : public Checker {
   const bool moved_by_tasks_;
   bool superseded_ = false;  // The model that lies in its place is of a timeline that was left.
   std::map<std::pair<TaskKey, ShardKey>, Version> read_;  // Last.
-  std::vector<scheduler::ShardRoute> shards_;                    // Each shard's place in its table.
+  std::vector<scheduler::ShardRoute> shards_;             // Each shard's place in its table.
   // Keyed by the batch: a push that a client repeats under a new number is still one push.
   using Pushes = std::map<std::tuple<ShardKey, TaskKey, Epoch, int64_t>, Push>;
   Pushes pushes_;

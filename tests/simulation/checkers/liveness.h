@@ -88,10 +88,10 @@ class Liveness final : public Checker {
   std::set<std::pair<NodeId, Incarnation>> dead_;
   std::set<NodeId> alive_;           // Nodes that the scheduler has called alive.
   std::map<NodeId, Joined> joined_;  // Last.
-  Instant trained_at_;                      // When it first began to.
-  bool ended_before_ = false;       // The store that was put back did not know the job's end.
-  std::set<NodeId> failed_;  // Servers that failed for the job, because of their disks.
-  std::map<NodeId, Instant> held_;  // Since when a server has had copies of the job.
+  Instant trained_at_;               // When it first began to.
+  bool ended_before_ = false;        // The store that was put back did not know the job's end.
+  std::set<NodeId> failed_;          // Servers that failed for the job, because of their disks.
+  std::map<NodeId, Instant> held_;   // Since when a server has had copies of the job.
   struct Known {
     scheduler::Routing routing;  // The newest that was sent, or written by a scheduler that ended.
     bool started = false;        // The job has its places.

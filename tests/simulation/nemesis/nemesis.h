@@ -122,11 +122,11 @@ class Nemesis {
   std::set<NodeId> drained_;       // Now: at most one.
   std::set<NodeId> ever_drained_;  // A scheduler that was dead has not heard of the end.
   bool overrun_ = false;
-  bool unheard_ = false;                     // Now: no task hears the scheduler, for OverrunByOne,
-  std::vector<size_t> unheard_cuts_;         // by these of undo_.
-  std::optional<Iteration> moment_;          // The iteration at which the job is to stop then.
+  bool unheard_ = false;              // Now: no task hears the scheduler, for OverrunByOne,
+  std::vector<size_t> unheard_cuts_;  // by these of undo_.
+  std::optional<Iteration> moment_;   // The iteration at which the job is to stop then.
   std::set<Incarnation> successors_;  // Successors that were lost, or are to be.
-  int instants_left_ = 4;                    // So often at most, jobs are short.
+  int instants_left_ = 4;             // So often at most, jobs are short.
   bool healed_ = false;
   std::vector<std::function<void()>> undo_;  // Ends cuts and clogs that are on.
 };

@@ -62,13 +62,13 @@ class SimAgent {
   const SimNetwork::EndpointId self_;
   NodeRegistration registration_;
 
-  SimNetwork::CallId call_ = 0;                 // Register or SyncNode, in flight; 0: none.
-  bool syncs_ = false;                          // It is a SyncNode.
-  Process::TimerId pause_ = 0;                  // The timer that a wake ends; 0: none.
-  SimNetwork::CallId connection_ = 0;           // The HoldConnection call; 0: none.
-  Incarnation connected_;                       // Its incarnation.
-  bool woken_ = false;                          // Since the last state was read.
-  uint64_t leaves_ = 0;                         // Calls of Leave.
+  SimNetwork::CallId call_ = 0;          // Register or SyncNode, in flight; 0: none.
+  bool syncs_ = false;                   // It is a SyncNode.
+  Process::TimerId pause_ = 0;           // The timer that a wake ends; 0: none.
+  SimNetwork::CallId connection_ = 0;    // The HoldConnection call; 0: none.
+  Incarnation connected_;                // Its incarnation.
+  bool woken_ = false;                   // Since the last state was read.
+  uint64_t leaves_ = 0;                  // Calls of Leave.
   std::map<uint64_t, Leaving> leaving_;  // Leaves that are not done, by number.
 };
 

@@ -75,10 +75,9 @@ class SimTask final : public worker::TaskPort {
   struct Run {
     worker::Work work;
     absl::StatusOr<worker::WorkResult>* result = nullptr;
-    int left = 0;           // Operations to start.
-    bool thinking = false;  // A timer starts the next one.
-    std::map<worker::OpId, std::vector<float>>
-        operations;  // Under way, with what is pulled.
+    int left = 0;                                           // Operations to start.
+    bool thinking = false;                                  // A timer starts the next one.
+    std::map<worker::OpId, std::vector<float>> operations;  // Under way, with what is pulled.
   };
   struct Gradient {  // The gradient of a push that has not ended.
     Batch batch;

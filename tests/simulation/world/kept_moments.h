@@ -38,8 +38,7 @@ class KeptMoments {
   const v1::ShardSnapshot* Find(int server, uint64_t snapshot, const ShardKey& shard) const;
 
   const int32_t buckets_;
-  std::map<int, std::map<uint64_t, Moment>>
-      kept_;  // Keyed by server, then by snapshot.
+  std::map<int, std::map<uint64_t, Moment>> kept_;  // Keyed by server, then by snapshot.
   std::map<int, std::vector<CheckpointId>>
       open_;  // Keyed by server: open snapshots at the last look.
 };
