@@ -58,7 +58,8 @@ TEST_CASE("Staleness: who begins after a pull was sent does not count", "[simula
 }
 
 // A server was stopped before it answered; meanwhile its successor did, and the task went on.
-TEST_CASE("Staleness: nor for a pull that was given up, whose answer leaves late", "[simulation]") {
+TEST_CASE("Staleness: a late answer to a pull that was given up is judged by who was at work then",
+          "[simulation]") {
   Fixture job;
   job.Ask(12);
   job.Ask(13);
