@@ -33,7 +33,7 @@
 #include "scheduler/files/uploads.h"
 #include "scheduler/files/uploads_service.h"
 #include "scheduler/scheduler_service.h"
-#include "scheduler/store/sqlite_store.h"
+#include "scheduler/store/sqlite/sqlite_store.h"
 #include "scheduler/task_logs/task_logs_service.h"
 
 namespace capstan::scheduler {

@@ -16,9 +16,8 @@
 namespace capstan {
 namespace {
 
-constexpr absl::string_view kMagic = "CAPCKPT1";
+constexpr absl::string_view kManifestMagic = "CAPCKPT1";
 constexpr size_t kHeadBytes = 16;
-constexpr size_t kCrcBytes = 4;
 
 std::string PathOf(const std::string& folder) { return absl::StrCat(folder, "/", kManifestFile); }
 
@@ -87,17 +86,18 @@ absl::Status CheckParts(const v1::CheckpointManifest& manifest) {
 }
 
 absl::StatusOr<v1::CheckpointManifest> Decode(absl::string_view file) {
-  if (file.size() < kHeadBytes + kCrcBytes || file.substr(0, kMagic.size()) != kMagic) {
+  if (file.size() < kHeadBytes + Crc32c::kBytes ||
+      file.substr(0, kManifestMagic.size()) != kManifestMagic) {
     return absl::DataLossError("the file does not begin as a manifest");
   }
-  const size_t end = file.size() - kCrcBytes;
+  const size_t end = file.size() - Crc32c::kBytes;
   const uint32_t found = GetLe32(file, end);
   const uint32_t expected = MaskCrc(Crc32cOf(file.substr(0, end)));
   if (found != expected) {
     return absl::DataLossError(absl::StrCat("the checksum at byte ", end, " is ", absl::Hex(found),
                                             ", expected ", absl::Hex(expected)));
   }
-  const uint64_t bytes = GetLe64(file, kMagic.size());
+  const uint64_t bytes = GetLe64(file, kManifestMagic.size());
   if (bytes != end - kHeadBytes) {
     return absl::DataLossError(
         absl::StrCat("the message has ", end - kHeadBytes, " bytes, expected ", bytes));
@@ -138,7 +138,7 @@ absl::Status WriteManifest(Disk& disk, const std::string& folder,
                            const v1::CheckpointManifest& manifest) {
   CAPSTAN_RETURN_IF_ERROR(Annotate(CheckManifest(manifest), "manifest"));
   const std::string message = manifest.SerializeAsString();
-  std::string file(kMagic);
+  std::string file(kManifestMagic);
   PutLe64(message.size(), &file);
   file += message;
   PutLe32(MaskCrc(Crc32cOf(file)), &file);

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/checkpoint/row_pieces.h"
 #include "common/sparse/key_hash.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
@@ -15,7 +16,6 @@
 namespace capstan {
 namespace {
 
-constexpr size_t kKeyBytes = sizeof(uint64_t);
 constexpr size_t kWordBytes = sizeof(uint32_t);
 
 // Returns the hash of the i-th of these keys, which orders the keys of a bucket.

@@ -14,7 +14,6 @@
 namespace capstan {
 namespace {
 
-constexpr size_t kKeyBytes = sizeof(uint64_t);
 constexpr size_t kStampBytes = sizeof(uint32_t);
 
 class Joined {

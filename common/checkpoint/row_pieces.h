@@ -4,10 +4,15 @@
 #ifndef CAPSTAN_COMMON_CHECKPOINT_ROW_PIECES_H_
 #define CAPSTAN_COMMON_CHECKPOINT_ROW_PIECES_H_
 
+#include <cstddef>
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "proto/shard_state.pb.h"
 
 namespace capstan {
+
+inline constexpr size_t kKeyBytes = sizeof(uint64_t);
 
 // Puts the rows of snapshot->pieces behind those that the snapshot has itself, in their order: none
 // are to come any more.

@@ -8,17 +8,17 @@
 #include "common/checkpoint/row_pieces.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
+#include "common/storage/crc32c.h"
 #include "common/storage/little_endian.h"
 
 namespace capstan {
 namespace {
 
-constexpr absl::string_view kMagic = "CAPSHRD1";
+constexpr absl::string_view kShardMagic = "CAPSHRD1";
 constexpr absl::string_view kFooterMagic = "CAPSHEND";
 constexpr uint32_t kFormat = 4;
 constexpr size_t kFixedHeaderBytes = 60;  // These bytes precede the job's name.
 constexpr size_t kFooterBytes = 28;
-constexpr size_t kCrcBytes = 4;
 constexpr size_t kJobBytesMax = 1024;
 
 struct Header {
@@ -34,7 +34,7 @@ int64_t BlockCount(int64_t payload_bytes) {
 }
 
 std::string EncodeHeader(const Header& header) {
-  std::string bytes(kMagic);
+  std::string bytes(kShardMagic);
   PutLe32(kFormat, &bytes);
   PutLe32(static_cast<uint32_t>(header.key.table.value()), &bytes);
   PutLe32(static_cast<uint32_t>(header.key.shard.value()), &bytes);
@@ -76,16 +76,16 @@ absl::Status CheckCrc(absl::string_view what, size_t at, uint32_t found, uint32_
 
 // Reads the header and moves `at` behind it.
 absl::StatusOr<Header> DecodeHeader(absl::string_view file, size_t* at) {
-  if (file.size() < kFixedHeaderBytes + kCrcBytes) {
+  if (file.size() < kFixedHeaderBytes + Crc32c::kBytes) {
     return Loss(absl::StrCat("the file has ", file.size(), " bytes, expected at least ",
-                             kFixedHeaderBytes + kCrcBytes));
+                             kFixedHeaderBytes + Crc32c::kBytes));
   }
-  if (file.substr(0, kMagic.size()) != kMagic) {
+  if (file.substr(0, kShardMagic.size()) != kShardMagic) {
     return Loss("the file does not begin as a shard file");
   }
   const uint32_t job_bytes = GetLe32(file, 20);
   const size_t end = kFixedHeaderBytes + std::min<size_t>(job_bytes, kJobBytesMax);
-  if (job_bytes > kJobBytesMax || file.size() < end + kCrcBytes) {
+  if (job_bytes > kJobBytesMax || file.size() < end + Crc32c::kBytes) {
     return Loss(absl::StrCat("the header at byte 0 names a job of ", job_bytes, " bytes"));
   }
   CAPSTAN_RETURN_IF_ERROR(
@@ -105,7 +105,7 @@ absl::StatusOr<Header> DecodeHeader(absl::string_view file, size_t* at) {
     return Loss(absl::StrCat("the header at byte 0 says blocks of ", block, " bytes, expected ",
                              kShardFileBlockBytes));
   }
-  *at = end + kCrcBytes;
+  *at = end + Crc32c::kBytes;
   return header;
 }
 
@@ -121,7 +121,7 @@ absl::StatusOr<std::string> DecodeBlocks(absl::string_view file, size_t at) {
   }
   if (payload_bytes < 0 || payload_bytes > kShardFileBytesMax ||
       at + static_cast<size_t>(payload_bytes) +
-              static_cast<size_t>(BlockCount(payload_bytes)) * kCrcBytes !=
+              static_cast<size_t>(BlockCount(payload_bytes)) * Crc32c::kBytes !=
           footer) {
     return Loss(absl::StrCat("the footer at byte ", footer, " says ", payload_bytes,
                              " bytes in blocks, expected what lies between ", at, " and it"));
@@ -135,7 +135,7 @@ absl::StatusOr<std::string> DecodeBlocks(absl::string_view file, size_t at) {
     CAPSTAN_RETURN_IF_ERROR(
         CheckCrc(absl::StrCat("block ", i), at, GetLe32(file, at + bytes), BlockCrc(i, block)));
     payload.append(block.data(), block.size());
-    at += bytes + kCrcBytes;
+    at += bytes + Crc32c::kBytes;
   }
   return payload;
 }
@@ -187,7 +187,7 @@ absl::StatusOr<v1::ShardSnapshot> Decode(std::string file, const JobId& job,
 absl::Status Probe(Disk& disk, const std::string& path, const JobId& job,
                    const v1::CheckpointPart& part) {
   constexpr auto kHeadBytesMax =
-      static_cast<int64_t>(kFixedHeaderBytes + kJobBytesMax + kCrcBytes);
+      static_cast<int64_t>(kFixedHeaderBytes + kJobBytesMax + Crc32c::kBytes);
   constexpr auto kTailBytes = static_cast<int64_t>(kFooterBytes);
   if (part.bytes() < kTailBytes) return Loss(absl::StrCat("a part of ", part.bytes(), " bytes"));
   CAPSTAN_ASSIGN_OR_RETURN(const std::string head,
@@ -249,7 +249,8 @@ absl::Status ShardFileWriter::Add(v1::ShardSnapshot piece) {
 
 absl::Status ShardFileWriter::AddToBlocks(absl::string_view bytes) {
   payload_bytes_ += static_cast<int64_t>(bytes.size());
-  if (file_bytes_ + static_cast<int64_t>(block_.size() + bytes.size() + kCrcBytes + kFooterBytes) >
+  if (file_bytes_ +
+          static_cast<int64_t>(block_.size() + bytes.size() + Crc32c::kBytes + kFooterBytes) >
       bytes_max_) {
     return absl::InvalidArgumentError(absl::StrCat(path_, " would have more than ", payload_bytes_,
                                                    " bytes, expected at most ", bytes_max_));

@@ -17,7 +17,7 @@
 namespace capstan {
 namespace {
 
-absl::Status Failed(const std::string& path, int error) {
+absl::Status CannotRead(const std::string& path, int error) {
   const std::string message = absl::StrCat(path, ": ", strerror(error));
   return error == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
 }
@@ -25,13 +25,13 @@ absl::Status Failed(const std::string& path, int error) {
 // Returns the last `bytes_max` bytes of the file, or all of them.
 absl::StatusOr<std::string> ReadTail(const std::string& path, int64_t bytes_max) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok()) return Failed(path, errno);
+  if (!file.ok()) return CannotRead(path, errno);
   struct stat info {};
   fstat(file.get(), &info);
   std::string tail(static_cast<size_t>(std::min<int64_t>(info.st_size, bytes_max)), '\0');
   const int64_t begin = info.st_size - static_cast<int64_t>(tail.size());
   const int64_t got = ReadAt(file.get(), begin, absl::MakeSpan(tail));
-  if (got < 0) return Failed(path, errno);
+  if (got < 0) return CannotRead(path, errno);
   tail.resize(static_cast<size_t>(got));  // Fewer, if the file was cut short meanwhile.
   return tail;
 }

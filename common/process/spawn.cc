@@ -109,7 +109,7 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-absl::Status Failed(absl::string_view what, int error) {
+absl::Status CannotStart(absl::string_view what, int error) {
   const std::string message = absl::StrCat("starting a process: ", what, ": ", strerror(error));
   return error == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
 }
@@ -134,12 +134,12 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
   const std::vector<char*> envp = Pointers(environment);
 
   const Descriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!input.ok()) return Failed("/dev/null", errno);
+  if (!input.ok()) return CannotStart("/dev/null", errno);
   const Descriptor output(open(options.output_file.c_str(),
                                O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kPrivateFileMode));
-  if (!output.ok()) return Failed(absl::StrCat("output file ", options.output_file), errno);
+  if (!output.ok()) return CannotStart(absl::StrCat("output file ", options.output_file), errno);
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return Failed("pipe", errno);
+  if (pipe2(ends, O_CLOEXEC) != 0) return CannotStart("pipe", errno);
   const Descriptor error_reader(ends[0]);
   std::optional<Descriptor> error_writer(ends[1]);
 
@@ -157,15 +157,15 @@ absl::StatusOr<pid_t> Spawn(const SpawnOptions& options) {
                        .death_signal = options.death_signal,
                        .parent = getpid()};
   const pid_t pid = fork();
-  if (pid < 0) return Failed("fork", errno);
+  if (pid < 0) return CannotStart("fork", errno);
   if (pid == 0) RunChild(plan);
   if (!options.own_session) setpgid(pid, pid);  // Parent and child both do it, in either order.
   error_writer.reset();
   const int error = ReadExecError(error_reader.get());
   if (error == 0) return pid;
   waitpid(pid, nullptr, 0);
-  if (options.directory.empty()) return Failed(options.program, error);
-  return Failed(absl::StrCat(options.program, " in ", options.directory), error);
+  if (options.directory.empty()) return CannotStart(options.program, error);
+  return CannotStart(absl::StrCat(options.program, " in ", options.directory), error);
 }
 
 }  // namespace capstan

@@ -13,27 +13,27 @@
 namespace capstan {
 namespace {
 
-constexpr char kName[] = "DLRM";
+constexpr char kDlrm[] = "DLRM";
 constexpr int32_t kDlrmFieldsMax = 4096;  // They have 8 million dot products.
 
 absl::Status CheckOptions(const Dlrm::Options& options) {
-  CAPSTAN_RETURN_IF_ERROR(CheckOption(kName, "dense_columns",
+  CAPSTAN_RETURN_IF_ERROR(CheckOption(kDlrm, "dense_columns",
                                       static_cast<double>(options.dense_columns), 0,
                                       static_cast<double>(kDenseColumnsMax)));
-  CAPSTAN_RETURN_IF_ERROR(CheckOption(kName, "fields", options.fields, 1, kDlrmFieldsMax));
-  CAPSTAN_RETURN_IF_ERROR(CheckOption(kName, "dim", static_cast<double>(options.dim), 1,
+  CAPSTAN_RETURN_IF_ERROR(CheckOption(kDlrm, "fields", options.fields, 1, kDlrmFieldsMax));
+  CAPSTAN_RETURN_IF_ERROR(CheckOption(kDlrm, "dim", static_cast<double>(options.dim), 1,
                                       static_cast<double>(kRankMax + 1)));
-  CAPSTAN_RETURN_IF_ERROR(CheckWidths(kName, "bottom", options.bottom));
-  CAPSTAN_RETURN_IF_ERROR(CheckWidths(kName, "top", options.top));
-  CAPSTAN_RETURN_IF_ERROR(CheckOption(kName, "embedding_std", options.embedding_std, 0,
+  CAPSTAN_RETURN_IF_ERROR(CheckWidths(kDlrm, "bottom", options.bottom));
+  CAPSTAN_RETURN_IF_ERROR(CheckWidths(kDlrm, "top", options.top));
+  CAPSTAN_RETURN_IF_ERROR(CheckOption(kDlrm, "embedding_std", options.embedding_std, 0,
                                       std::numeric_limits<float>::max()));
   if (options.dense_columns > 0) return absl::OkStatus();
   if (!options.bottom.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(kName, ": a bottom MLP without dense columns, expected none"));
+        absl::StrCat(kDlrm, ": a bottom MLP without dense columns, expected none"));
   }
   // One vector alone has no pairs.
-  return CheckOption(kName, "fields without dense columns", options.fields, 2, kDlrmFieldsMax);
+  return CheckOption(kDlrm, "fields without dense columns", options.fields, 2, kDlrmFieldsMax);
 }
 
 std::vector<int64_t> Widths(int64_t in, const std::vector<int64_t>& hidden, int64_t out) {
@@ -69,8 +69,8 @@ Dlrm::Dlrm(const Options& options) : options_(options), vectors_(options.fields)
 absl::Status Dlrm::AppendKeys(const ExampleBatch& examples, const SampleDraws& draws,
                               std::vector<uint64_t>* keys) const {
   static_cast<void>(draws);  // Nothing is drawn.
-  CAPSTAN_RETURN_IF_ERROR(CheckDenseColumns(kName, examples, options_.dense_columns));
-  CAPSTAN_RETURN_IF_ERROR(CheckFields(kName, examples, options_.fields));
+  CAPSTAN_RETURN_IF_ERROR(CheckDenseColumns(kDlrm, examples, options_.dense_columns));
+  CAPSTAN_RETURN_IF_ERROR(CheckFields(kDlrm, examples, options_.fields));
   keys->insert(keys->end(), examples.keys().begin(), examples.keys().end());
   return absl::OkStatus();
 }

@@ -12,7 +12,7 @@
 namespace capstan {
 namespace {
 
-constexpr char kName[] = "skip-gram";
+constexpr char kSkipGram[] = "skip-gram";
 // The high half of Philox's counter chooses the stream of an example's draws.
 constexpr uint64_t kWindowStream = uint64_t{1} << 63;
 
@@ -54,12 +54,12 @@ class NoiseDraws {
 
 absl::StatusOr<std::unique_ptr<SkipGram>> SkipGram::Create(const Options& options,
                                                            NoiseWords noise) {
-  CAPSTAN_RETURN_IF_ERROR(CheckOption(kName, "dim", static_cast<double>(options.dim), 1,
+  CAPSTAN_RETURN_IF_ERROR(CheckOption(kSkipGram, "dim", static_cast<double>(options.dim), 1,
                                       static_cast<double>(kRankMax + 1)));
   CAPSTAN_RETURN_IF_ERROR(
-      CheckOption(kName, "window", static_cast<double>(options.window), 1, 1000));
+      CheckOption(kSkipGram, "window", static_cast<double>(options.window), 1, 1000));
   CAPSTAN_RETURN_IF_ERROR(
-      CheckOption(kName, "negatives", static_cast<double>(options.negatives), 0, 1000));
+      CheckOption(kSkipGram, "negatives", static_cast<double>(options.negatives), 0, 1000));
   return std::unique_ptr<SkipGram>(new SkipGram(options, std::move(noise)));
 }
 

@@ -8,6 +8,7 @@
 #ifndef CAPSTAN_COMMON_STORAGE_CRC32C_H_
 #define CAPSTAN_COMMON_STORAGE_CRC32C_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
@@ -16,6 +17,8 @@ namespace capstan {
 
 class Crc32c {
  public:
+  static constexpr size_t kBytes = sizeof(uint32_t);  // Of a checksum in a file.
+
   void Add(absl::string_view bytes);
   uint32_t value() const { return ~state_; }  // Checksum of all bytes so far; 0 if there were none.
 

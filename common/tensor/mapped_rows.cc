@@ -22,14 +22,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "rows are used as they lie in files");
 
-constexpr int64_t kLengthBytes = 8;
-
 }  // namespace
 
 absl::StatusOr<MappedRows> MappedRows::Open(const std::string& path) {
   CAPSTAN_ASSIGN_OR_RETURN(const RegularFile file, OpenRegularFile(path));
   const auto bytes = static_cast<size_t>(file.bytes);
-  if (bytes < kLengthBytes) {
+  if (bytes < kSafetensorsLengthBytes) {
     return absl::DataLossError(absl::StrCat(path, ": ", bytes, " bytes, expected a file of rows"));
   }
   void* const begin = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.fd.get(), 0);
@@ -54,12 +52,12 @@ MappedRows::MappedRows(MappedRows&& other) noexcept
 absl::Status MappedRows::FindTensors(const std::string& path) {
   const absl::string_view file(static_cast<const char*>(begin_), bytes_);
   const uint64_t header_bytes = GetLe64(file, 0);
-  if (header_bytes > bytes_ - kLengthBytes) {
+  if (header_bytes > bytes_ - kSafetensorsLengthBytes) {
     return absl::DataLossError(absl::StrCat(path, ": a header of ", header_bytes,
                                             " bytes, expected that of a file of ", bytes_));
   }
-  const auto data = static_cast<int64_t>(kLengthBytes + header_bytes);
-  const auto entries = DecodeSafetensorsHeader(file.substr(kLengthBytes, header_bytes),
+  const auto data = static_cast<int64_t>(kSafetensorsLengthBytes + header_bytes);
+  const auto entries = DecodeSafetensorsHeader(file.substr(kSafetensorsLengthBytes, header_bytes),
                                                static_cast<int64_t>(bytes_) - data);
   if (!entries.ok()) return Annotate(entries.status(), path);
   const std::vector<TensorEntry>& found = *entries;

@@ -16,8 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "keys are read as they lie in files");
 
 constexpr int64_t kBlockKeys = 1 << 13;
-constexpr int64_t kHeaderBytesMax = 1 << 16;
-constexpr int64_t kLengthBytes = 8;
+constexpr int64_t kRowHeaderBytesMax = 1 << 16;
 
 absl::Status TooShort(const std::string& path) {
   return absl::DataLossError(absl::StrCat(path, ": ends before all keys have come"));
@@ -38,21 +37,25 @@ absl::Status ReadAll(const RegularFile& file, const std::string& path, int64_t o
 }
 
 absl::StatusOr<Keys> FindKeys(const RegularFile& file, const std::string& path) {
-  std::string length(kLengthBytes, '\0');
-  CAPSTAN_RETURN_IF_ERROR(ReadAll(file, path, 0, kLengthBytes, length.data()));
+  std::string length(kSafetensorsLengthBytes, '\0');
+  CAPSTAN_RETURN_IF_ERROR(ReadAll(file, path, 0, kSafetensorsLengthBytes, length.data()));
   const auto header_bytes = static_cast<int64_t>(GetLe64(length, 0));
-  if (header_bytes < 0 || header_bytes > std::min(kHeaderBytesMax, file.bytes - kLengthBytes)) {
+  if (header_bytes < 0 ||
+      header_bytes > std::min(kRowHeaderBytesMax, file.bytes - kSafetensorsLengthBytes)) {
     return absl::DataLossError(absl::StrCat(path, ": a header of ", header_bytes,
                                             " bytes, expected that of a file of rows of ",
                                             file.bytes));
   }
   std::string header(static_cast<size_t>(header_bytes), '\0');
-  CAPSTAN_RETURN_IF_ERROR(ReadAll(file, path, kLengthBytes, header_bytes, header.data()));
-  const auto entries = DecodeSafetensorsHeader(header, file.bytes - kLengthBytes - header_bytes);
+  CAPSTAN_RETURN_IF_ERROR(
+      ReadAll(file, path, kSafetensorsLengthBytes, header_bytes, header.data()));
+  const auto entries =
+      DecodeSafetensorsHeader(header, file.bytes - kSafetensorsLengthBytes - header_bytes);
   if (!entries.ok()) return Annotate(entries.status(), path);
   for (const TensorEntry& entry : *entries) {
     if (entry.name != "keys" || entry.dtype != Dtype::kU64 || entry.shape.size() != 1) continue;
-    return Keys{.begin = kLengthBytes + header_bytes + entry.begin, .count = entry.shape[0]};
+    return Keys{.begin = kSafetensorsLengthBytes + header_bytes + entry.begin,
+                .count = entry.shape[0]};
   }
   return absl::DataLossError(absl::StrCat(path, ": has no \"keys\" of U64"));
 }

@@ -22,7 +22,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "values are written as they lie in memory");
 
-constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kHeaderBytesMax = 100'000'000;  // The format's own implementation has it.
 
 absl::Status CheckTensor(const NamedTensorView& tensor) {
@@ -90,21 +89,22 @@ absl::Status ReadNumbers(FileReader& file, Dtype dtype, absl::Span<float> values
 }
 
 absl::StatusOr<std::vector<NamedTensor>> ReadTensors(FileReader& file) {
-  if (file.size() < kLengthBytes) {
-    return absl::DataLossError(
-        absl::StrCat("the file has ", file.size(), " bytes, expected at least ", kLengthBytes));
+  if (file.size() < kSafetensorsLengthBytes) {
+    return absl::DataLossError(absl::StrCat("the file has ", file.size(),
+                                            " bytes, expected at least ", kSafetensorsLengthBytes));
   }
   uint64_t header_bytes = 0;
-  CAPSTAN_RETURN_IF_ERROR(file.Read(&header_bytes, kLengthBytes));
+  CAPSTAN_RETURN_IF_ERROR(file.Read(&header_bytes, kSafetensorsLengthBytes));
   const auto header_bytes_max =
-      static_cast<uint64_t>(std::min(kHeaderBytesMax, file.size() - kLengthBytes));
+      static_cast<uint64_t>(std::min(kHeaderBytesMax, file.size() - kSafetensorsLengthBytes));
   if (header_bytes > header_bytes_max) {
     return absl::DataLossError(
         absl::StrCat("the header's length is out of range, expected at most ", header_bytes_max));
   }
   std::string header(header_bytes, '\0');
   CAPSTAN_RETURN_IF_ERROR(file.Read(header.data(), static_cast<int64_t>(header_bytes)));
-  const int64_t data_bytes = file.size() - kLengthBytes - static_cast<int64_t>(header_bytes);
+  const int64_t data_bytes =
+      file.size() - kSafetensorsLengthBytes - static_cast<int64_t>(header_bytes);
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<TensorEntry> entries,
                            DecodeSafetensorsHeader(header, data_bytes));
   std::vector<NamedTensor> tensors;
@@ -132,9 +132,10 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTen
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<TensorEntry> entries, MakeEntries(tensors));
   const std::string header = EncodeSafetensorsHeader(entries);
   const uint64_t header_bytes = header.size();
-  char length[kLengthBytes];
-  std::memcpy(length, &header_bytes, kLengthBytes);
-  std::vector<absl::string_view> parts = {absl::string_view(length, kLengthBytes), header};
+  char length[kSafetensorsLengthBytes];
+  std::memcpy(length, &header_bytes, kSafetensorsLengthBytes);
+  std::vector<absl::string_view> parts = {absl::string_view(length, kSafetensorsLengthBytes),
+                                          header};
   for (const NamedTensorView& tensor : tensors) {
     parts.emplace_back(reinterpret_cast<const char*>(tensor.values.data()),
                        tensor.values.size() * sizeof(float));

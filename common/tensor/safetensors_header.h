@@ -15,6 +15,9 @@
 
 namespace capstan {
 
+// The header's length, in front of it.
+inline constexpr int64_t kSafetensorsLengthBytes = 8;
+
 enum class Dtype { kF32, kF16, kBf16, kU64 };  // "U64": keys. The others: numbers.
 
 constexpr int64_t BytesOf(Dtype dtype) {

@@ -8,9 +8,9 @@
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "kernels/cuda/cuda_plan.h"
+#include "kernels/cuda/half_values.h"
 #include "kernels/cuda/plan_store.h"
 #include "kernels/cuda/status.h"
-#include "kernels/half_values.h"
 
 namespace capstan::kernels::cuda {
 namespace {

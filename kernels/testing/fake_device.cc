@@ -12,7 +12,7 @@
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "kernels/cuda/element_rules.h"
-#include "kernels/half_values.h"
+#include "kernels/cuda/half_values.h"
 #include "kernels/op_check.h"
 #include "kernels/testing/fake_collective.h"
 

@@ -19,7 +19,7 @@ void AddValue(ConfigOutput* output, const char* name, const Setting& setting) {
   value->set_origin(setting.origin);
 }
 
-int Show(const Settings& settings) {
+int ShowConfig(const Settings& settings) {
   ConfigOutput output;
   AddValue(&output, "scheduler", settings.scheduler);
   AddValue(&output, "output", settings.output);
@@ -51,7 +51,7 @@ int ShowVersion(const Settings& settings) {
 void AddConfigCommands(Command config, CommandLine& line) {
   AddCommand(config, "show", "Each setting with its value and where it comes from",
              "  capstan config show\n  CAPSTAN_SCHEDULER=host:7070 capstan config show", line,
-             Show);
+             ShowConfig);
 }
 
 void AddVersionCommand(Command program, CommandLine& line) {

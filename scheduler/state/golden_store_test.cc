@@ -23,7 +23,7 @@
 #include "scheduler/state/orphaned_logs.h"
 #include "scheduler/store/job_record.h"
 #include "scheduler/store/schema_version.h"
-#include "scheduler/store/sqlite_store.h"
+#include "scheduler/store/sqlite/sqlite_store.h"
 #include "scheduler/store/state_codec.h"
 #include "scheduler/testing/temporary_folder.h"
 

@@ -43,10 +43,10 @@
 #include "server/device/shard_device.h"
 #include "server/engine/job/held_jobs.h"
 #include "server/engine/record_sink.h"
+#include "server/engine/replica_transport.h"
 #include "server/optimizer/plugin/plugin_rules.h"
-#include "server/replication/replica_transport.h"
 #include "server/store/memory_budget.h"
-#include "server/store/sparse/row_disk.h"
+#include "server/store/row_disk.h"
 
 namespace capstan::server {
 

@@ -30,8 +30,8 @@
 #include "server/core/messages.h"
 #include "server/core/shard_replication.h"
 #include "server/engine/record_sink.h"
+#include "server/engine/replica_transport.h"
 #include "server/engine/waiting_calls.h"
-#include "server/replication/replica_transport.h"
 #include "server/store/tables/captured_shard.h"
 #include "server/store/tables/shard_factory.h"
 

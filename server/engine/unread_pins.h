@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/types/ids.h"
-#include "server/store/sparse/row_history.h"
+#include "server/store/kept_rows.h"
 
 namespace capstan::server {
 

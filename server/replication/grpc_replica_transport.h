@@ -21,7 +21,7 @@
 #include "common/net/grpc/credentials.h"
 #include "common/time/clock.h"
 #include "proto/parameter_server.pb.h"
-#include "server/replication/replica_transport.h"
+#include "server/engine/replica_transport.h"
 
 namespace capstan::server {
 

@@ -16,7 +16,7 @@
 #include "absl/strings/cord.h"
 #include "common/security/identity.h"
 #include "proto/parameter_server.pb.h"
-#include "server/replication/replica_transport.h"
+#include "server/engine/replica_transport.h"
 
 namespace capstan::server {
 

@@ -55,8 +55,8 @@ class WaitingCall : public grpc::ServerUnaryReactor {
 };
 
 // Counts one call from its arrival on.
-struct Arrival {
-  explicit Arrival(MethodMetrics* of) : metrics(of), begin(of->Begin(TransportKind::kGrpc)) {}
+struct UnaryArrival {
+  explicit UnaryArrival(MethodMetrics* of) : metrics(of), begin(of->Begin(TransportKind::kGrpc)) {}
   // Ends the call with an error, before it has become a call of a job.
   grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context,
                                    const absl::Status& status) const {
@@ -138,7 +138,7 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* ParameterService::ScanRows(grpc::CallbackServerContext* context,
                                                      const v1::ScanRowsRequest* request,
                                                      v1::ScanRowsResponse* response) {
-  const Arrival arrival(&metrics_.scan_rows);
+  const UnaryArrival arrival(&metrics_.scan_rows);
   absl::StatusOr<std::shared_ptr<HeldJob>> job = FindJob(
       *context, request->caller().job_id(), UseOf(request->caller(), CapabilityUse::Access::kRead));
   if (!job.ok()) return arrival.Refuse(context, job.status());
@@ -158,7 +158,7 @@ grpc::ServerUnaryReactor* ParameterService::ScanRows(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* ParameterService::ReadSnapshot(grpc::CallbackServerContext* context,
                                                          const v1::ReadSnapshotRequest* request,
                                                          v1::ReadSnapshotResponse* response) {
-  const Arrival arrival(&metrics_.read_snapshot);
+  const UnaryArrival arrival(&metrics_.read_snapshot);
   absl::StatusOr<std::shared_ptr<HeldJob>> job = FindJob(*context, request->job_id(), {});
   if (!job.ok()) return arrival.Refuse(context, job.status());
   auto* call = new WaitingCall(*std::move(job));

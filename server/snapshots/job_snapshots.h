@@ -26,7 +26,7 @@
 #include "proto/checkpoint_part.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "server/core/snapshot_leases.h"
-#include "server/store/sparse/row_history.h"
+#include "server/store/kept_rows.h"
 #include "server/store/tables/job_tables.h"
 
 namespace capstan::server {

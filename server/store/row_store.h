@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "proto/parameter_server.pb.h"
 #include "server/store/gradient.h"
-#include "server/store/sparse/row_disk.h"
-#include "server/store/sparse/row_history.h"
+#include "server/store/kept_rows.h"
+#include "server/store/row_disk.h"
 
 namespace capstan::server {
 

@@ -22,7 +22,7 @@
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "kernels/cuda/device_ops.h"
-#include "kernels/half_values.h"
+#include "kernels/cuda/half_values.h"
 #include "kernels/op_check.h"
 #include "kernels/testing/op_cases.h"
 #include "tests/gpu/gpu.h"

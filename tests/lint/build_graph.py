@@ -3,11 +3,13 @@
 Starlark is a subset of Python: each BUILD file is executed here with rules that record their
 arguments. Macros of this workspace (`load("//...")`) are executed too, so that what they add
 counts; rules from other repositories are recorded by the arguments they get. `native.glob`, by
-which a macro asks whether a file exists, answers as in Bazel but knows no wildcards.
+which a macro asks for files, answers as in Bazel but does not look into folders.
 """
 
 import ast
 import builtins
+import collections
+import fnmatch
 import os
 from dataclasses import dataclass, field
 
@@ -85,10 +87,11 @@ class _Native:
     def __getattr__(self, rule):
         return self._loader.rule(rule)
 
-    def glob(self, names, **unused):
-        """Those of the names, without wildcards, that are files of the package."""
-        return [name for name in names
-                if os.path.join(self._loader.context.package, name) in self._loader.paths]
+    def glob(self, patterns, exclude=(), **unused):
+        """The files of the package itself, not of folders in it, that match one of the patterns."""
+        return [name for name in self._loader.files_of(self._loader.context.package)
+                if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+                and name not in exclude]
 
     def package_name(self):
         return self._loader.context.package
@@ -97,9 +100,14 @@ class _Native:
 class _Loader:
     def __init__(self, root, paths):
         self.root = root
-        self.paths = set(paths)
+        self._files = collections.defaultdict(list)  # Folder -> names.
+        for path in sorted(paths):
+            self._files[os.path.dirname(path)].append(os.path.basename(path))
         self.targets = {}
         self.context = None
+
+    def files_of(self, package):
+        return self._files[package]
 
     def rule(self, name):
         """Stands for a rule or for any function that this program does not know."""

@@ -34,7 +34,7 @@ absl::StatusOr<TaskName> FindTask(const std::string& work_dir,
   return task;
 }
 
-absl::Status Failed(const std::string& path, int error) {
+absl::Status CannotReadLog(const std::string& path, int error) {
   const std::string message = absl::StrCat("task log ", path, ": ", strerror(error));
   return error == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
 }
@@ -48,13 +48,13 @@ struct Part {
 // Reads from an open file; ReadTaskLogRequest defines the offset.
 absl::StatusOr<Part> ReadPart(int fd, const std::string& path, int64_t offset, int64_t bytes_max) {
   struct stat info {};
-  if (fstat(fd, &info) != 0) return Failed(path, errno);
+  if (fstat(fd, &info) != 0) return CannotReadLog(path, errno);
   const int64_t size = info.st_size;
   const int64_t begin = offset >= 0 ? std::min(offset, size) : size + std::max(offset, -size);
   Part part;
   part.data.resize(static_cast<size_t>(std::min(bytes_max, size - begin)));
   const int64_t got = ReadAt(fd, begin, absl::MakeSpan(part.data));
-  if (got < 0) return Failed(path, errno);
+  if (got < 0) return CannotReadLog(path, errno);
   part.data.resize(static_cast<size_t>(got));  // Fewer, if the file was truncated meanwhile.
   part.next_offset = begin + got;
   part.at_end = part.next_offset >= size;
@@ -79,7 +79,7 @@ absl::StatusOr<v1::ReadTaskLogResponse> ReadTaskLog(
     nothing.set_incarnation(task.incarnation.value());
     return nothing;
   }
-  if (fd < 0) return Failed(files.log, errno);
+  if (fd < 0) return CannotReadLog(files.log, errno);
   const int64_t bytes_max = request.bytes_max() == 0 ? kBytesDefault : request.bytes_max();
   absl::StatusOr<Part> part = ReadPart(fd, files.log, request.offset(), bytes_max);
   close(fd);
@@ -99,7 +99,8 @@ absl::Status CheckMayReadLog(const std::string& work_dir, const v1::ReadTaskLogR
   CAPSTAN_ASSIGN_OR_RETURN(const TaskFiles files, TaskFilesOf(work_dir, task));
   const absl::StatusOr<v1::TaskAssignment> assignment = ReadTaskSpec(files.spec);
   if (MayRead(caller, assignment.ok() ? assignment->owner() : "")) return absl::OkStatus();
-  return request.incarnation() == 0 ? NeverRan(task.job, task.rank) : Failed(files.log, ENOENT);
+  return request.incarnation() == 0 ? NeverRan(task.job, task.rank)
+                                    : CannotReadLog(files.log, ENOENT);
 }
 
 WorkerService::WorkerService(std::string work_dir, std::function<bool(const TaskName&)> is_running)

@@ -11,6 +11,9 @@
 
 namespace capstan {
 
+// How much of a compressed file is read at a time.
+inline constexpr size_t kStreamChunkBytes = 256 * 1024;
+
 class ByteStream {
  public:
   virtual ~ByteStream() = default;

@@ -15,13 +15,12 @@
 namespace capstan {
 namespace {
 
-constexpr size_t kChunkBytes = 256 * 1024;
 constexpr Bytef kGzipFirstByte = 0x1f;
 constexpr int kGzipWindowBits = 15 + 16;  // 15: the largest window; 16: a gzip header and trailer.
 
 class GzipStream final : public ByteStream {
  public:
-  explicit GzipStream(InputFile file) : file_(std::move(file)), input_(kChunkBytes) {}
+  explicit GzipStream(InputFile file) : file_(std::move(file)), input_(kStreamChunkBytes) {}
   GzipStream(const GzipStream&) = delete;
   GzipStream& operator=(const GzipStream&) = delete;
   ~GzipStream() override {

@@ -14,7 +14,6 @@
 namespace capstan {
 namespace {
 
-constexpr size_t kChunkBytes = 256 * 1024;
 constexpr int kWindowLogMax = 27;  // 128 MiB, zstd's own default.
 
 struct ContextDeleter {
@@ -24,7 +23,7 @@ struct ContextDeleter {
 class ZstdStream final : public ByteStream {
  public:
   explicit ZstdStream(InputFile file)
-      : file_(std::move(file)), buffer_(kChunkBytes), context_(ZSTD_createDCtx()) {}
+      : file_(std::move(file)), buffer_(kStreamChunkBytes), context_(ZSTD_createDCtx()) {}
 
   absl::Status Start() {
     if (context_ == nullptr ||

@@ -1,4 +1,4 @@
-// Example files: contents for the files of tests; //common/data:test_files writes them.
+// Example files: contents for the files of tests; //common/data/testing:test_files writes them.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_EXAMPLES_TESTING_EXAMPLE_FILES_H_

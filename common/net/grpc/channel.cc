@@ -5,6 +5,7 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/grpc/connection_settings.h"
 #include "common/types/message_limits.h"
 
 namespace capstan {
@@ -13,14 +14,6 @@ namespace {
 constexpr int kReconnectBackoffMinMs = 100;  // gRPC accepts no smaller value.
 constexpr int kReconnectBackoffMaxMs = 1000;
 constexpr int kConnectTimeoutMs = 5000;
-// A peer that answers no ping for 10 s + 5 s while calls are in flight is taken as gone.
-constexpr int kKeepaliveTimeMs = 10'000;
-constexpr int kKeepaliveTimeoutMs = 5000;
-// Large frames and a deep look-ahead were the fastest of the settings tried over loopback at 4 MiB
-// messages.
-constexpr int kFrameBytes = 16'777'215;
-constexpr int kLookaheadBytes = 16 << 20;
-constexpr int kReadChunkBytes = 256 << 10;
 
 }  // namespace
 

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/net/gate/audit_interceptor.h"
+#include "common/net/grpc/connection_settings.h"
 #include "common/net/socket/host_port.h"
 #include "common/status/status_macros.h"
 #include "common/types/message_limits.h"
@@ -25,12 +26,6 @@ namespace capstan {
 namespace {
 
 constexpr absl::Duration kGrace = absl::Seconds(1);
-// A peer that answers no ping for 10 s + 5 s is taken as gone, whether it has calls or not.
-constexpr int kKeepaliveTimeMs = 10'000;
-constexpr int kKeepaliveTimeoutMs = 5000;
-constexpr int kFrameBytes = 16'777'215;  // See channel.cc.
-constexpr int kLookaheadBytes = 16 << 20;
-constexpr int kReadChunkBytes = 256 << 10;
 // Calls of one connection at a time; a client waits with more. Many of them may be held: pulls that
 // wait for other workers, and calls that wait for news.
 constexpr int kCallsPerConnectionMax = 4096;

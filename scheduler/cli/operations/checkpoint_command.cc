@@ -17,7 +17,7 @@
 namespace capstan::cli {
 namespace {
 
-int Show(const Settings& settings, const std::string& folder, Depth depth) {
+int ShowCheckpoints(const Settings& settings, const std::string& folder, Depth depth) {
   PosixDisk disk;
   const auto list = DescribeCheckpoints(disk, folder, depth);
   if (!list.ok()) return Fail(list.status());
@@ -49,7 +49,9 @@ void AddShow(Command checkpoint, const std::string& name, const std::string& des
   auto folder = std::make_shared<std::string>();
   AddCommand(
       checkpoint, name, description, examples, line,
-      [folder, depth](const Settings& settings) { return Show(settings, *folder, depth); },
+      [folder, depth](const Settings& settings) {
+        return ShowCheckpoints(settings, *folder, depth);
+      },
       Concerns::kThisMachine)
       .AddOption("FOLDER", *folder, "A folder of checkpoints, or a checkpoint")
       .Required();

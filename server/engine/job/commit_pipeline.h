@@ -32,8 +32,8 @@
 #include "server/core/shard_primary.h"
 #include "server/engine/job/call_sink.h"
 #include "server/engine/job/job_state.h"
+#include "server/engine/replica_transport.h"
 #include "server/engine/shard_link.h"
-#include "server/replication/replica_transport.h"
 
 namespace capstan::server {
 

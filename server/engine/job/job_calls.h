@@ -37,7 +37,7 @@
 #include "server/engine/job/job_state.h"
 #include "server/engine/waiting_calls.h"
 #include "server/store/gradient.h"
-#include "server/store/sparse/row_disk.h"
+#include "server/store/row_disk.h"
 
 namespace capstan::server {
 

@@ -22,7 +22,7 @@
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
 #include "server/engine/job/job_state.h"
-#include "server/store/sparse/row_history.h"
+#include "server/store/kept_rows.h"
 #include "server/store/tables/captured_shard.h"
 
 namespace capstan::server {

@@ -19,7 +19,7 @@
 #include "server/core/consistency_policy.h"
 #include "server/engine/job/held_job.h"
 #include "server/store/memory_budget.h"
-#include "server/store/sparse/row_disk.h"
+#include "server/store/row_disk.h"
 
 namespace capstan::server {
 

@@ -39,7 +39,7 @@
 #include "server/core/messages.h"
 #include "server/device/shard_device.h"
 #include "server/optimizer/optimizer.h"
-#include "server/store/dense/float_buffer.h"
+#include "server/store/float_buffer.h"
 #include "server/store/gradient.h"
 #include "server/store/shard_store.h"
 

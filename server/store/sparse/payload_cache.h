@@ -25,7 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/planted/planted_bug.h"
-#include "server/store/sparse/row_disk.h"
+#include "server/store/row_disk.h"
 #include "server/store/sparse/rows/row_slab.h"
 
 namespace capstan::server {

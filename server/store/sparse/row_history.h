@@ -27,21 +27,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/store/sparse/row_disk.h"
+#include "server/store/kept_rows.h"
+#include "server/store/row_disk.h"
 
 namespace capstan::server {
-
-// Never used twice in a job.
-enum class PinId : uint64_t {};
-
-// Accounts for the memory of kept rows; the histories of a job share it.
-class KeptRowsAccount {
- public:
-  virtual ~KeptRowsAccount() = default;
-  // A history takes `to` bytes of memory, which was `from`. Errors: there is no room for more; then
-  // nothing changes. Less always fits.
-  virtual absl::Status Resize(int64_t from, int64_t to) = 0;
-};
 
 class RowHistory {
  public:

@@ -1,6 +1,4 @@
 // Rows that were pinned, read while updates, admission, eviction and the disk go on.
-#include "server/store/sparse/row_history.h"
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -14,6 +12,7 @@
 #include "common/random/philox.h"
 #include "common/sparse/key_hash.h"
 #include "common/testing/status_matchers.h"
+#include "server/store/kept_rows.h"
 #include "server/store/sparse/rows/row_stamp.h"
 #include "server/store/sparse/sparse_rows.h"
 #include "server/store/sparse/testing/memory_row_disks.h"

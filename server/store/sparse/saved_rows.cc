@@ -9,7 +9,6 @@
 namespace capstan::server {
 namespace {
 
-constexpr int64_t kKeyBytes = sizeof(uint64_t);
 constexpr int64_t kStampBytes = sizeof(uint32_t);
 
 // One part of all rows; each row adds the same number of bytes to it.

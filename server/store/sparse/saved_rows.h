@@ -19,6 +19,8 @@
 
 namespace capstan::server {
 
+inline constexpr int64_t kKeyBytes = sizeof(uint64_t);
+
 class SavedRows {
  public:
   explicit SavedRows(const SparseRows& rows) : rows_(rows) {}  // They are saved from these rows.

@@ -12,15 +12,13 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/wire/wire_values.h"
-#include "server/store/dense/float_buffer.h"
+#include "server/store/float_buffer.h"
 #include "server/store/sparse/rows/key_index.h"
 #include "server/store/sparse/rows/row_stamp.h"
 #include "server/store/sparse/saved_rows.h"
 
 namespace capstan::server {
 namespace {
-
-constexpr int64_t kKeyBytes = sizeof(uint64_t);
 
 RowKeys KeysOf(absl::string_view bytes) {
   auto keys = std::make_shared<std::vector<uint64_t>>(bytes.size() / sizeof(uint64_t));

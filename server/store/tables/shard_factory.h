@@ -22,8 +22,8 @@
 #include "server/optimizer/plugin/plugin_rules.h"
 #include "server/store/dense/dense_store.h"
 #include "server/store/memory_budget.h"
+#include "server/store/row_disk.h"
 #include "server/store/shard_store.h"
-#include "server/store/sparse/row_disk.h"
 #include "server/store/tables/table_shard.h"
 
 namespace capstan::server {

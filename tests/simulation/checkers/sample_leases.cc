@@ -6,14 +6,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace capstan::sim {
-namespace {
-
-std::string NameOf(const TaskKey& task_key) {
-  return absl::StrCat("task ", task_key.rank.value(), "/", task_key.incarnation.value());
-}
-
-}  // namespace
-
 void SampleLeases::Assigned(const TaskKey& task_key, const scheduler::Assignment& assignment) {
   if (assignment.phase != scheduler::TaskPhase::kTrain || job_.mode == ConsistencyMode::kBsp)
     return;

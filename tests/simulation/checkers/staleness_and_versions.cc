@@ -7,11 +7,6 @@
 namespace capstan::sim {
 namespace {
 
-std::string NameOf(const TaskKey& task_key) {
-  if (task_key.rank.value() < 0) return "the reader";
-  return absl::StrCat("task ", task_key.rank.value(), "/", task_key.incarnation.value());
-}
-
 std::string NameOf(const ShardKey& shard) {
   return absl::StrCat("table ", shard.table.value(), " shard ", shard.shard.value());
 }

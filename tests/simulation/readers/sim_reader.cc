@@ -11,8 +11,9 @@
 namespace capstan::sim {
 namespace {
 
-constexpr absl::Duration kPauseMin = absl::Milliseconds(200);  // Between two looks at the model.
-constexpr absl::Duration kPauseMax = absl::Seconds(2);
+constexpr absl::Duration kLookPauseMin =
+    absl::Milliseconds(200);  // Between two looks at the model.
+constexpr absl::Duration kLookPauseMax = absl::Seconds(2);
 constexpr absl::Duration kTimeoutMin = absl::Seconds(1);
 constexpr absl::Duration kTimeoutMax = absl::Seconds(2);
 constexpr Rank kReaderRank{-1};
@@ -36,7 +37,7 @@ void SimReader::Start() {
 }
 
 void SimReader::LookLater() {
-  process_.After(prng_.Between(kPauseMin, kPauseMax), [this] { Look(); });
+  process_.After(prng_.Between(kLookPauseMin, kLookPauseMax), [this] { Look(); });
 }
 
 void SimReader::Look() {

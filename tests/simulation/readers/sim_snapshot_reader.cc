@@ -13,8 +13,8 @@
 namespace capstan::sim {
 namespace {
 
-constexpr absl::Duration kPauseMin = absl::Milliseconds(100);  // Between two snapshots.
-constexpr absl::Duration kPauseMax = absl::Seconds(3);
+constexpr absl::Duration kOpenPauseMin = absl::Milliseconds(100);  // Between two snapshots.
+constexpr absl::Duration kOpenPauseMax = absl::Seconds(3);
 constexpr absl::Duration kReadMin = absl::Milliseconds(5);  // Between two reads.
 constexpr absl::Duration kReadMax = absl::Milliseconds(400);
 constexpr absl::Duration kTimeout = absl::Seconds(1);
@@ -40,7 +40,7 @@ void SimSnapshotReader::Start() {
 void SimSnapshotReader::OpenLater() {
   // Each stops the tasks once what they have begun has ended: they are to train in between.
   const absl::Duration batch = job_->options.compute_max;
-  process_.After(batch + prng_.Between(kPauseMin, kPauseMax), [this] { Open(); });
+  process_.After(batch + prng_.Between(kOpenPauseMin, kOpenPauseMax), [this] { Open(); });
 }
 
 void SimSnapshotReader::Open() {

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
-#include "server/store/sparse/row_disk.h"
+#include "server/store/row_disk.h"
 
 namespace capstan::sim {
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
@@ -22,6 +23,12 @@
 namespace capstan::sim {
 
 using scheduler::TaskKey;
+
+// For messages; a reader of the job has a negative rank.
+inline std::string NameOf(const TaskKey& task_key) {
+  if (task_key.rank.value() < 0) return "the reader";
+  return absl::StrCat("task ", task_key.rank.value(), "/", task_key.incarnation.value());
+}
 
 // A worker's batch, as its trainer knows it.
 struct Batch {

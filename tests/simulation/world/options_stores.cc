@@ -10,10 +10,10 @@ namespace {
 
 constexpr uint64_t kStoreStream = 49;
 constexpr uint64_t kCheckpointDiskStream = 42;
-constexpr uint64_t kMovingStream = 43;
-constexpr uint64_t kStrandingStream = 44;
+constexpr uint64_t kKillWhileMovingStream = 43;
+constexpr uint64_t kStrandedExporterStream = 44;
 constexpr uint64_t kFenceStream = 45;
-constexpr uint64_t kSegmentsStream = 48;
+constexpr uint64_t kSmallSegmentsStream = 48;
 constexpr uint64_t kPutBackStream = 50;
 constexpr double kAimed = 0.06;  // Share of the worlds that an aimed fault takes over.
 
@@ -81,10 +81,10 @@ void DrawSmallSegments(Prng prng, Options& options) {
 
 void DrawStores(Options& options) {
   const Prng prng(options.seed);
-  DrawKillWhileMoving(prng.Fork(kMovingStream), options);
-  DrawStrandedExporter(prng.Fork(kStrandingStream), options);
+  DrawKillWhileMoving(prng.Fork(kKillWhileMovingStream), options);
+  DrawStrandedExporter(prng.Fork(kStrandedExporterStream), options);
   DrawFence(prng.Fork(kFenceStream), options);
-  DrawSmallSegments(prng.Fork(kSegmentsStream), options);
+  DrawSmallSegments(prng.Fork(kSmallSegmentsStream), options);
   DrawStore(prng.Fork(kStoreStream), options.chaos);
   DrawCheckpointDisk(prng.Fork(kCheckpointDiskStream), options);
 }

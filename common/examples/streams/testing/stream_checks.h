@@ -13,7 +13,7 @@
 
 namespace capstan::testing {
 
-// One zstd frame with these contents; //common/data:test_files has the same for gzip.
+// One zstd frame with these contents; //common/data/testing:test_files has the same for gzip.
 Bytes Zstd(const Bytes& contents);
 
 // All contents of the file, read `room_bytes` at a time.

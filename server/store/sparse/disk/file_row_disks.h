@@ -15,8 +15,8 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "server/store/row_disk.h"
 #include "server/store/sparse/disk/spill_file.h"
-#include "server/store/sparse/row_disk.h"
 
 namespace capstan::server {
 

@@ -26,8 +26,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/store/row_disk.h"
 #include "server/store/sparse/disk/spill_file.h"
-#include "server/store/sparse/row_disk.h"
 
 namespace capstan::server {
 

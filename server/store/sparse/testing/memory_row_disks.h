@@ -14,7 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "server/store/sparse/row_disk.h"
+#include "server/store/row_disk.h"
 
 namespace capstan::server {
 

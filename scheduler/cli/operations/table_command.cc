@@ -232,7 +232,7 @@ absl::StatusOr<std::vector<std::string>> CopyModel(const v1::JobStatus& job,
                                                PathOn(job.output_host(), folder)));
 }
 
-int Export(const Settings& settings, const ExportArguments& arguments) {
+int ExportTable(const Settings& settings, const ExportArguments& arguments) {
   SchedulerClient scheduler(settings.scheduler, settings.credentials.get());
   const auto job = scheduler.GetJob(arguments.job);
   if (!job.ok()) return Fail(job.status());
@@ -311,7 +311,7 @@ void AddTableCommands(Command table, CommandLine& line) {
       "to apply them.\nWith --consistent a checkpoint is taken, which all servers copy while the "
       "job is quiet, and exported:\nunder BSP all is of one iteration. This machine must see its "
       "folder; it stays as others do.",
-      line, [arguments](const Settings& settings) { return Export(settings, *arguments); });
+      line, [arguments](const Settings& settings) { return ExportTable(settings, *arguments); });
   command.AddOption("JOB", arguments->job, "Id of the job").Required();
   command
       .AddOption("-O,--directory", arguments->directory,

@@ -3,8 +3,8 @@
 // It lengthens memory, and is as short-lived: nothing of it outlives the process. Logs, replicas
 // and checkpoints know nothing of it.
 // Thread safety: a RowDisk is thread-compatible; RowDisks are thread-safe.
-#ifndef CAPSTAN_SERVER_STORE_SPARSE_ROW_DISK_H_
-#define CAPSTAN_SERVER_STORE_SPARSE_ROW_DISK_H_
+#ifndef CAPSTAN_SERVER_STORE_ROW_DISK_H_
+#define CAPSTAN_SERVER_STORE_ROW_DISK_H_
 
 #include <cstdint>
 #include <memory>
@@ -65,4 +65,4 @@ class RowDisks {
 
 }  // namespace capstan::server
 
-#endif  // CAPSTAN_SERVER_STORE_SPARSE_ROW_DISK_H_
+#endif  // CAPSTAN_SERVER_STORE_ROW_DISK_H_

@@ -1,8 +1,8 @@
 // Conversions between fp32 and the types of two bytes (bf16, fp16), on the host.
 //
 // Thread safety: pure functions.
-#ifndef CAPSTAN_KERNELS_HALF_VALUES_H_
-#define CAPSTAN_KERNELS_HALF_VALUES_H_
+#ifndef CAPSTAN_KERNELS_CUDA_HALF_VALUES_H_
+#define CAPSTAN_KERNELS_CUDA_HALF_VALUES_H_
 
 #include <cstdint>
 
@@ -28,4 +28,4 @@ inline float ValueAt(const TensorView& view, int64_t i) {
 
 }  // namespace capstan::kernels
 
-#endif  // CAPSTAN_KERNELS_HALF_VALUES_H_
+#endif  // CAPSTAN_KERNELS_CUDA_HALF_VALUES_H_

@@ -2,8 +2,8 @@
 // daemon, a simulated network in tests.
 //
 // Thread safety: thread-safe.
-#ifndef CAPSTAN_SERVER_REPLICATION_REPLICA_TRANSPORT_H_
-#define CAPSTAN_SERVER_REPLICATION_REPLICA_TRANSPORT_H_
+#ifndef CAPSTAN_SERVER_ENGINE_REPLICA_TRANSPORT_H_
+#define CAPSTAN_SERVER_ENGINE_REPLICA_TRANSPORT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -72,4 +72,4 @@ class ReplicaTransport {
 
 }  // namespace capstan::server
 
-#endif  // CAPSTAN_SERVER_REPLICATION_REPLICA_TRANSPORT_H_
+#endif  // CAPSTAN_SERVER_ENGINE_REPLICA_TRANSPORT_H_

@@ -3,8 +3,8 @@
 // One table of (key, value, CRC-32C), write-ahead log, synchronous=FULL: a transaction is one
 // append and one fsync. The file is locked for as long as the store is open.
 // Thread safety: thread-compatible.
-#ifndef CAPSTAN_SCHEDULER_STORE_SQLITE_STORE_H_
-#define CAPSTAN_SCHEDULER_STORE_SQLITE_STORE_H_
+#ifndef CAPSTAN_SCHEDULER_STORE_SQLITE_SQLITE_STORE_H_
+#define CAPSTAN_SCHEDULER_STORE_SQLITE_SQLITE_STORE_H_
 
 #include <memory>
 #include <string>
@@ -61,4 +61,4 @@ class SqliteStore final : public Store {
 
 }  // namespace capstan::scheduler
 
-#endif  // CAPSTAN_SCHEDULER_STORE_SQLITE_STORE_H_
+#endif  // CAPSTAN_SCHEDULER_STORE_SQLITE_SQLITE_STORE_H_

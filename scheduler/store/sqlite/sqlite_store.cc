@@ -1,4 +1,4 @@
-#include "scheduler/store/sqlite_store.h"
+#include "scheduler/store/sqlite/sqlite_store.h"
 
 #include <fcntl.h>
 #include <sqlite3.h>

@@ -2,8 +2,8 @@
 // throw. It can be lent to messages that are being sent: who wants to write asks lent() first.
 //
 // Thread safety: thread-compatible; what is lent may be given back by any thread.
-#ifndef CAPSTAN_SERVER_STORE_DENSE_FLOAT_BUFFER_H_
-#define CAPSTAN_SERVER_STORE_DENSE_FLOAT_BUFFER_H_
+#ifndef CAPSTAN_SERVER_STORE_FLOAT_BUFFER_H_
+#define CAPSTAN_SERVER_STORE_FLOAT_BUFFER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -78,4 +78,4 @@ class FloatBuffer {
 
 }  // namespace capstan::server
 
-#endif  // CAPSTAN_SERVER_STORE_DENSE_FLOAT_BUFFER_H_
+#endif  // CAPSTAN_SERVER_STORE_FLOAT_BUFFER_H_
