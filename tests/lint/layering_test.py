@@ -1,5 +1,7 @@
-"""Proves the layers of layers.py over what all targets depend on and what cores include."""
+"""Proves the layers of layers.py over what all targets depend on and what cores include, that
+targets declare what they include, and that folders do not include one another in a circle."""
 
+import graphlib
 import os
 import sys
 
@@ -9,8 +11,8 @@ import rules
 import source_tree
 
 
-# Rules that hand files on: who compiles them declares what they include.
-COMPILE_NOTHING = ("filegroup", "genrule")
+# Rules that hand files on: who compiles them declares what they include. "rule": this workspace's.
+COMPILE_NOTHING = ("filegroup", "genrule", "rule")
 
 
 def check_targets(targets):
@@ -71,6 +73,25 @@ def check_declared(root, paths, targets):
                            f"in the deps of {target.label}")
 
 
+def check_circles(root, paths):
+    """Yields a message if folders of the product include one another in a circle; one at a time."""
+    present = {path for path in paths
+               if rules.is_cpp(path) and not rules.is_test(path) and "/testing/" not in path}
+    where = {}  # Folder -> folder that it includes -> an include.
+    for path in sorted(present):
+        folder = where.setdefault(os.path.dirname(path), {})
+        for line, name, _ in source_tree.includes_of(source_tree.read(root, path)):
+            if name in present and os.path.dirname(name) != os.path.dirname(path):
+                folder.setdefault(os.path.dirname(name), f"{path}:{line} includes {name}")
+    try:
+        graphlib.TopologicalSorter(where).prepare()
+    except graphlib.CycleError as error:
+        circle = error.args[1][::-1]  # Each includes the next.
+        ways = [where[one][other] for one, other in zip(circle, circle[1:])]
+        yield "folders include one another: " + " -> ".join(circle) + "".join(
+            f"\n    {way}" for way in ways)
+
+
 def main():
     root = source_tree.workspace()
     paths = source_tree.files(root)
@@ -83,7 +104,7 @@ def main():
     if len(targets) < 20:
         raise SystemExit(f"{len(targets)} targets found, expected those of the whole tree")
     messages = [*check_targets(targets), *check_core_includes(root, paths),
-                *check_declared(root, set(paths), targets)]
+                *check_declared(root, set(paths), targets), *check_circles(root, paths)]
     for message in messages:
         print(message)
     print(f"{len(messages)} violations")

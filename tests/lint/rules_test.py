@@ -241,6 +241,33 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(found), 2, found)
         self.assertIn("b/c.cc:1: includes a/a.h, expected //a:a in the deps of //b:c", found)
 
+    def test_folders_include_no_circle(self):
+        files = {
+            "a/a.h": '#include "b/b.h"\n',
+            "b/b.h": "",
+            "b/testing/fixture.h": '#include "a/a.h"\n',
+            "b/b_test.cc": '#include "a/a.h"\n',
+            "c/c.h": '#include "a/a.h"\n',
+        }
+        self.assertEqual(list(layering_test.check_circles(*self.write(files))), [])
+        files["b/d.cc"] = '#include "b/b.h"\n#include "c/c.h"\n'
+        found = list(layering_test.check_circles(*self.write(files)))
+        self.assertEqual(len(found), 1, found)
+        for way in ("a/a.h:1 includes b/b.h", "b/d.cc:2 includes c/c.h", "c/c.h:1 includes a/a.h"):
+            self.assertIn(way, found[0])
+
+    def test_a_macro_that_takes_a_folder(self):
+        root, paths = self.write({
+            "defs/m.bzl": 'def lib(apart, deps):\n'
+                          '    tests = native.glob(["*_test.cc"], exclude = apart)\n'
+                          '    native.cc_library(name = "a", deps = deps,\n'
+                          '        hdrs = native.glob(["*.h", "*.cc"], exclude = apart + tests))\n',
+            "a/BUILD.bazel": 'load("//defs:m.bzl", "lib")\nlib(["main.cc"], [":b"])\n',
+            "a/a.h": "", "a/a.cc": "", "a/a_test.cc": "", "a/main.cc": "", "a/b/c.h": "",
+        })
+        targets = build_graph.read_targets(root, paths)
+        self.assertEqual(sorted(targets["//a:a"].sources), ["a/a.cc", "a/a.h"])
+
 
 if __name__ == "__main__":
     unittest.main()
