@@ -98,6 +98,11 @@ class ValuesCall final : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
+// Here, since they instantiate all of ParameterMethods: seconds of each file that did it.
+ParameterService::ParameterService(HeldJobs* jobs, CallRights::Options rights)
+    : jobs_(jobs), rights_(jobs, std::move(rights)) {}
+ParameterService::~ParameterService() = default;
+
 grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* context,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {

@@ -16,7 +16,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -52,8 +51,8 @@ using ParameterMethods = v1::ParameterServer::WithRawCallbackMethod_Push<
 class ParameterService final : public ParameterMethods {
  public:
   // The jobs outlive the service.
-  explicit ParameterService(HeldJobs* jobs, CallRights::Options rights = {})
-      : jobs_(jobs), rights_(jobs, std::move(rights)) {}
+  explicit ParameterService(HeldJobs* jobs, CallRights::Options rights = {});
+  ~ParameterService() override;
 
   grpc::ServerUnaryReactor* Push(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer* request,
