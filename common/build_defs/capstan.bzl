@@ -4,10 +4,7 @@ They set warnings and the precompiled header, and derive from a target's name wh
 """
 
 load("//common/build_defs:precompiled.bzl", "precompiled_copts", "precompiled_deps")
-load(
-    "//common/build_defs:translation_unit.bzl",
-    "sources_as_one", "sources_in_one", "translation_unit",
-)
+load("//common/build_defs:translation_unit.bzl", "one_translation_unit")
 
 _COPTS = [
     "-Wall",
@@ -173,7 +170,7 @@ def capstan_cc_library(
     if test_deps != None:
         capstan_cc_test(name = name + "_test", deps = _deps_of_test(name, test_deps))
 
-def capstan_cc_folder(apart = [], copts = [], deps = [], test_deps = [], **kwargs):
+def capstan_cc_folder(apart = [], deps = [], test_deps = [], **kwargs):
     """The library of a folder, named as the folder, and a test of each of its <name>_test.cc.
 
     The library has all .h and .cc files of the folder. The .cc files are one translation unit:
@@ -185,20 +182,18 @@ def capstan_cc_folder(apart = [], copts = [], deps = [], test_deps = [], **kwarg
         with options of their own.
       deps: direct dependencies.
       test_deps: what the tests include beside the library, its deps and Catch2.
-      **kwargs: of cc_library; the tests do not get them.
+      **kwargs: of capstan_cc_library; the tests do not get them.
     """
     name = native.package_name().split("/")[-1]
     tests = native.glob(["*_test.cc"], allow_empty = True, exclude = apart)
     srcs = native.glob(["*.cc"], allow_empty = True, exclude = apart + tests)
-    if len(srcs) > 1:
-        translation_unit(name = name + "_unit", srcs = srcs)
-    native.cc_library(
+    compiled, included = one_translation_unit(name + "_unit", srcs)
+    capstan_cc_library(
         name = name,
-        srcs = sources_as_one(name + "_unit", srcs),
+        srcs = compiled,
         hdrs = native.glob(["*.h"], allow_empty = True, exclude = apart),
-        copts = _library_copts(copts),
-        textual_hdrs = sources_in_one(srcs),
-        deps = _library_deps(copts, deps),
+        textual_hdrs = included,
+        deps = deps,
         **kwargs
     )
     for test in tests:
@@ -217,8 +212,7 @@ def capstan_cc_binary(name, srcs = None, copts = [], deps = [], **kwargs):
 def capstan_cc_test(name, srcs = None, deps = [], copts = [], size = "small", **kwargs):
     """A Catch2 test of <name>.cc, or of srcs: a file holds only its cases, the main is shared.
 
-    For a test that capstan_cc_library's test_deps cannot express: one of several libraries, or with
-    attributes of its own.
+    For a test with attributes of its own: the test_deps of a folder or library express none.
     """
     native.cc_test(
         name = name,

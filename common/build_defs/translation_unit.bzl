@@ -14,18 +14,15 @@ translation_unit = rule(
     doc = "<name>.cc, which includes all of srcs.",
 )
 
-def _unless_bare(srcs, bare, otherwise):
+def one_translation_unit(name, srcs):
+    """Makes the translation_unit `name` of srcs, if they are several.
+
+    Returns:
+      srcs and textual_hdrs of the target that compiles them so; with --define=precompiled=off it
+      compiles each by itself.
+    """
     if len(srcs) < 2:
-        return bare
-    return select({
-        "//common/build_defs:nothing_precompiled": bare,
-        "//conditions:default": otherwise,
-    })
-
-def sources_as_one(unit, srcs):
-    """The srcs of a target that compiles them as the translation_unit `unit`."""
-    return _unless_bare(srcs, srcs, [":" + unit])
-
-def sources_in_one(srcs):
-    """The textual_hdrs of such a target."""
-    return _unless_bare(srcs, [], srcs)
+        return srcs, []
+    translation_unit(name = name, srcs = srcs)
+    bare, otherwise = "//common/build_defs:nothing_precompiled", "//conditions:default"
+    return select({bare: srcs, otherwise: [":" + name]}), select({bare: [], otherwise: srcs})

@@ -12,6 +12,7 @@
 
 namespace capstan {
 
+// The size of a row's key in a snapshot.
 inline constexpr size_t kKeyBytes = sizeof(uint64_t);
 
 // Puts the rows of snapshot->pieces behind those that the snapshot has itself, in their order: none

@@ -17,7 +17,7 @@ namespace capstan {
 
 class Crc32c {
  public:
-  static constexpr size_t kBytes = sizeof(uint32_t);  // Of a checksum in a file.
+  static constexpr size_t kBytes = sizeof(uint32_t);  // The size of a checksum in a file.
 
   void Add(absl::string_view bytes);
   uint32_t value() const { return ~state_; }  // Checksum of all bytes so far; 0 if there were none.

@@ -98,7 +98,8 @@ class ValuesCall final : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
-// Here, since they instantiate all of ParameterMethods: seconds of each file that did it.
+// They are defined here because they instantiate all of ParameterMethods, which takes seconds in
+// each file that does it.
 ParameterService::ParameterService(HeldJobs* jobs, CallRights::Options rights)
     : jobs_(jobs), rights_(jobs, std::move(rights)) {}
 ParameterService::~ParameterService() = default;

@@ -13,7 +13,7 @@
 namespace capstan {
 namespace {
 
-constexpr int64_t kExamplesAPart = 4096;
+constexpr int64_t kBatchExamples = 4096;
 constexpr size_t kNamesMax = 5;  // A message lists at most this many names.
 
 // Hashes the keys and values of each field of an example into one number.
@@ -120,9 +120,9 @@ absl::StatusOr<Unvaried> FindUnvaried(ExampleSet& set, int64_t examples_max) {
   Watch watch(set.dense_columns(), set.field_count());
   ExampleBatch batch(set.dense_columns());
   const int64_t end = std::min(examples_max, set.count());
-  for (int64_t begin = 0; begin < end && !watch.AllVary(); begin += kExamplesAPart) {
+  for (int64_t begin = 0; begin < end && !watch.AllVary(); begin += kBatchExamples) {
     batch.Clear();
-    CAPSTAN_RETURN_IF_ERROR(set.Append({begin, std::min(begin + kExamplesAPart, end)}, &batch));
+    CAPSTAN_RETURN_IF_ERROR(set.Append({begin, std::min(begin + kBatchExamples, end)}, &batch));
     watch.See(batch);
   }
   return watch.Result();

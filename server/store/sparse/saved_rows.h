@@ -19,6 +19,7 @@
 
 namespace capstan::server {
 
+// The size of a row's key in a snapshot.
 inline constexpr int64_t kKeyBytes = sizeof(uint64_t);
 
 class SavedRows {

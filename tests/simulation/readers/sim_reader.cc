@@ -11,8 +11,8 @@
 namespace capstan::sim {
 namespace {
 
-constexpr absl::Duration kLookPauseMin =
-    absl::Milliseconds(200);  // Between two looks at the model.
+// Between two looks at the model.
+constexpr absl::Duration kLookPauseMin = absl::Milliseconds(200);
 constexpr absl::Duration kLookPauseMax = absl::Seconds(2);
 constexpr absl::Duration kTimeoutMin = absl::Seconds(1);
 constexpr absl::Duration kTimeoutMax = absl::Seconds(2);
