@@ -9,6 +9,7 @@ count as right. --fail: raise an error "declaring", at the "start" of a task, or
 
 import argparse
 import array
+import atexit
 import ctypes
 import fcntl
 import os
@@ -69,7 +70,8 @@ def main():
     print(f"task {task.rank} of {task.workers}")
     while (work := task.next()) is not None:
         if options.fail == "batch":
-            task.fail("ValueError: told to fail in a batch")
+            # After the traceback, as the package does: the worker ends a process that has failed.
+            atexit.register(task.fail, "ValueError: told to fail in a batch")
             raise ValueError("told to fail in a batch")
         if options.gate and work.iteration == 5:
             with open(options.gate, encoding="utf-8") as gate:

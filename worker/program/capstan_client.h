@@ -218,8 +218,9 @@ capstan_code capstan_snapshot_read(capstan_snapshot* snapshot, int64_t table, co
 
 void capstan_snapshot_close(capstan_snapshot* snapshot); /* Before its task is closed. */
 
-/* The program cannot go on: the task ends with this sentence, which the job then shows. If another
- * thread computes meanwhile, it must not read parameters any more. */
+/* The program cannot go on: the task ends with this sentence, which the job then shows. Its
+ * worker may end the process at any time from now on: write what its log should have before. If
+ * another thread computes meanwhile, it must not read parameters any more. */
 void capstan_task_fail(capstan_task* task, const char* message);
 
 /* Ends the task and waits until the scheduler has been told; a task that is not done fails. If its

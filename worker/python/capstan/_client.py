@@ -390,7 +390,10 @@ class Task:
         return Snapshot(self._library, snapshot)
 
     def fail(self, message: str) -> None:
-        """Ends the task with this sentence, which the job shows."""
+        """Ends the task with this sentence, which the job shows.
+
+        The worker may end this process from now on: write what its log should have before.
+        """
         self._library.capstan_task_fail(self._handle(), message.encode(errors="replace"))
 
     def close(self) -> int:
