@@ -10,7 +10,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
 
-namespace capstan::kernels {
+namespace capstan::kernels::backend_test {
 namespace {
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -131,4 +131,4 @@ TEST_CASE("Backend: labels and row numbers out of range are refused at run time"
 }
 
 }  // namespace
-}  // namespace capstan::kernels
+}  // namespace capstan::kernels::backend_test

@@ -6,7 +6,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::kernels {
+namespace capstan::kernels::graph_recorder_test {
 namespace {
 
 // Logs the calls that it gets, in order.
@@ -129,4 +129,4 @@ TEST_CASE("Graph recorder: after a reset it begins again", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace capstan::kernels
+}  // namespace capstan::kernels::graph_recorder_test

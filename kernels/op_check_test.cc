@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "kernels/activation.h"
 
-namespace capstan::kernels {
+namespace capstan::kernels::op_check_test {
 namespace {
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -291,4 +291,4 @@ TEST_CASE("Op data: labels and row numbers out of range are named", "[kernels]")
 }
 
 }  // namespace
-}  // namespace capstan::kernels
+}  // namespace capstan::kernels::op_check_test

@@ -32,7 +32,7 @@
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_rights_test {
 namespace {
 
 using Stub = v1::Scheduler::Stub;
@@ -483,4 +483,4 @@ TEST_CASE("Job rights: only nodes of a job read its checkpoints and write its fi
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_rights_test

@@ -16,7 +16,7 @@
 #include "scheduler/testing/loopback.h"
 #include "scheduler/testing/small_job.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::scheduler_service_jobs_test {
 namespace {
 
 using testing::Loopback;
@@ -276,4 +276,4 @@ TEST_CASE("Scheduler service: what was sent for a job goes when the job is refus
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::scheduler_service_jobs_test

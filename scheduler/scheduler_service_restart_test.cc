@@ -22,7 +22,7 @@
 #include "scheduler/testing/loopback.h"
 #include "scheduler/testing/small_job.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::scheduler_service_restart_test {
 namespace {
 
 using capstan::testing::ReadFile;
@@ -280,4 +280,4 @@ TEST_CASE("Scheduler service: a store without a job's specification is refused",
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::scheduler_service_restart_test

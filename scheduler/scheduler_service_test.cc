@@ -19,7 +19,7 @@
 #include "scheduler/testing/loopback.h"
 #include "scheduler/testing/small_job.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::scheduler_service_test {
 namespace {
 
 using testing::Loopback;
@@ -352,4 +352,4 @@ TEST_CASE("Scheduler service: stopping answers held calls and refuses later ones
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::scheduler_service_test

@@ -4,7 +4,8 @@ They set warnings and the precompiled header, and derive from a target's name wh
 """
 
 load("//common/build_defs:precompiled.bzl", "precompiled_copts", "precompiled_deps")
-load("//common/build_defs:translation_unit.bzl", "one_translation_unit")
+load("//common/build_defs:tests_of_folder.bzl", "cases_of_file")
+load("//common/build_defs:translation_unit.bzl", "translation_units")
 
 _COPTS = [
     "-Wall",
@@ -96,6 +97,9 @@ def _headers(name):
 # Of test files and their helpers: they run once, and compiling them well takes longer than that.
 TEST_OPTIMIZATION = ["-O1"]
 
+# Fewer would be compiled faster when one of them changes, more when all are.
+_TESTS_OF_A_UNIT = 8
+
 def _is_test_helper():
     folders = native.package_name().split("/")
     return folders[-1] == "testing" and folders[0] != "kernels"  # Those compute for long.
@@ -117,6 +121,12 @@ def _library_deps(copts, deps):
     if _is_optimized_by_itself(copts):
         return deps
     return deps + precompiled_deps(_library_headers())
+
+def _test_copts():
+    return _COPTS + TEST_OPTIMIZATION + precompiled_copts(_headers("test_headers"))
+
+def _test_deps(deps):
+    return deps + ["//common/testing:catch2_main"] + precompiled_deps(_headers("test_headers"))
 
 def _file_if_there(name):
     # No search for sources: it asks for one name, and gives [name] or, without such a file, [].
@@ -175,7 +185,8 @@ def capstan_cc_folder(apart = [], deps = [], test_deps = [], **kwargs):
 
     The library has all .h and .cc files of the folder. The .cc files are one translation unit:
     what they include is read and instantiated once, which halves the time; so unnamed namespaces
-    and `using` reach from file to file. `--define=precompiled=off` compiles each by itself.
+    and `using` reach from file to file. The tests are one program of a few such units, and their
+    names are in namespaces of their files. `--define=precompiled=off` compiles each file by itself.
 
     Args:
       apart: files with targets of their own: mains, tests with more attributes than deps, files
@@ -187,7 +198,7 @@ def capstan_cc_folder(apart = [], deps = [], test_deps = [], **kwargs):
     name = native.package_name().split("/")[-1]
     tests = native.glob(["*_test.cc"], allow_empty = True, exclude = apart)
     srcs = native.glob(["*.cc"], allow_empty = True, exclude = apart + tests)
-    compiled, included = one_translation_unit(name + "_unit", srcs)
+    compiled, included = translation_units(name + "_unit", srcs)
     capstan_cc_library(
         name = name,
         srcs = compiled,
@@ -196,8 +207,25 @@ def capstan_cc_folder(apart = [], deps = [], test_deps = [], **kwargs):
         deps = deps,
         **kwargs
     )
+    _tests_of_folder(name + "_tests", tests, [":" + name] + deps + test_deps)
+
+def _tests_of_folder(name, tests, deps):
+    if len(tests) == 1:
+        capstan_cc_test(name = tests[0][:-len(".cc")], deps = deps)
+    if len(tests) < 2:
+        return
+    compiled, included = translation_units(name, tests, files_max = _TESTS_OF_A_UNIT)
+    native.cc_library(name = name + "_files", textual_hdrs = included, testonly = True)
+    native.cc_binary(
+        name = name,
+        srcs = compiled,
+        copts = _test_copts(),
+        linkstatic = False,  # As tests are.
+        testonly = True,
+        deps = _test_deps(deps + [":" + name + "_files"]),
+    )
     for test in tests:
-        capstan_cc_test(name = test[:-len(".cc")], deps = [":" + name] + deps + test_deps)
+        cases_of_file(name = test[:-len(".cc")], program = ":" + name)
 
 def capstan_cc_binary(name, srcs = None, copts = [], deps = [], **kwargs):
     """A cc_binary with the project's warnings as errors, of <name>.cc where srcs is left out."""
@@ -218,7 +246,7 @@ def capstan_cc_test(name, srcs = None, deps = [], copts = [], size = "small", **
         name = name,
         size = size,
         srcs = [name + ".cc"] if srcs == None else srcs,
-        copts = _COPTS + TEST_OPTIMIZATION + precompiled_copts(_headers("test_headers")) + copts,
-        deps = deps + ["//common/testing:catch2_main"] + precompiled_deps(_headers("test_headers")),
+        copts = _test_copts() + copts,
+        deps = _test_deps(deps),
         **kwargs
     )

@@ -14,8 +14,13 @@ translation_unit = rule(
     doc = "<name>.cc, which includes all of srcs.",
 )
 
-def one_translation_unit(name, srcs):
-    """Makes the translation_unit `name` of srcs, if they are several.
+def translation_units(name, srcs, files_max = None):
+    """Makes translation_units of srcs, if they are several: `name`_0, `name`_1, ...
+
+    Args:
+      name: of the units.
+      srcs: .cc files.
+      files_max: of a unit; None: all are one.
 
     Returns:
       srcs and textual_hdrs of the target that compiles them so; with --define=precompiled=off it
@@ -23,6 +28,12 @@ def one_translation_unit(name, srcs):
     """
     if len(srcs) < 2:
         return srcs, []
-    translation_unit(name = name, srcs = srcs)
+    files_max = files_max or len(srcs)
+    count = (len(srcs) + files_max - 1) // files_max
+    units = []
+    for i in range(count):
+        part = srcs[i * len(srcs) // count:(i + 1) * len(srcs) // count]
+        translation_unit(name = "{}_{}".format(name, i), srcs = part)
+        units.append(":{}_{}".format(name, i))
     bare, otherwise = "//common/build_defs:nothing_precompiled", "//conditions:default"
-    return select({bare: srcs, otherwise: [":" + name]}), select({bare: [], otherwise: srcs})
+    return select({bare: srcs, otherwise: units}), select({bare: [], otherwise: srcs})

@@ -9,7 +9,7 @@
 #include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::checkpoint_cut_test {
 namespace {
 
 using testing::CheckTestCheckpoint;
@@ -106,4 +106,4 @@ TEST_CASE("Checkpoints: any failing step leaves the newest acknowledged one",
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::checkpoint_cut_test

@@ -8,7 +8,7 @@
 #include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::checkpoint_folder_test {
 namespace {
 
 using testing::CheckTestCheckpoint;
@@ -167,4 +167,4 @@ TEST_CASE("CheckpointFolder: what cannot be read is not removed", "[common][chec
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::checkpoint_folder_test

@@ -15,7 +15,7 @@
 #include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::checkpoint_part_test {
 namespace {
 
 using Keys = std::vector<uint64_t>;
@@ -234,4 +234,4 @@ TEST_CASE("CheckpointPart: a manifest whose links cannot be is refused", "[commo
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::checkpoint_part_test

@@ -8,7 +8,7 @@
 #include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::manifest_test {
 namespace {
 
 using testing::MakeManifest;
@@ -98,4 +98,4 @@ TEST_CASE("Manifest: tables of no elements need no parts", "[common][checkpoint]
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::manifest_test

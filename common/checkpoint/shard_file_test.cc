@@ -14,7 +14,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::shard_file_test {
 namespace {
 
 using testing::MakeSnapshot;
@@ -237,4 +237,4 @@ TEST_CASE("ShardFile: a disk that fails is not taken for a damaged file", "[comm
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::shard_file_test

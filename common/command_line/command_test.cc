@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace capstan {
+namespace capstan::command_test {
 namespace {
 
 // A program with an option of each kind, and what it was told.
@@ -167,4 +167,4 @@ TEST_CASE("Command: the named one is called, with the rest of the line if it wan
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::command_test

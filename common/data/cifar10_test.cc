@@ -5,7 +5,7 @@
 #include "common/data/testing/test_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::cifar10_test {
 namespace {
 
 using ::capstan::testing::Bytes;
@@ -56,4 +56,4 @@ TEST_CASE("CIFAR-10: a label above 9 is named and appends nothing", "[common][da
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::cifar10_test

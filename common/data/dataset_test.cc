@@ -10,7 +10,7 @@
 #include "common/data/testing/test_images.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::dataset_test {
 namespace {
 
 using ::capstan::testing::Bytes;
@@ -229,4 +229,4 @@ TEST_CASE("Dataset: the real Fashion-MNIST has 10 balanced classes", "[common][d
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::dataset_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan {
+namespace capstan::expansion_test {
 namespace {
 
 TEST_CASE("Expansion: the bound follows the compressed bytes between two ends", "[common][data]") {
@@ -18,4 +18,4 @@ TEST_CASE("Expansion: the bound follows the compressed bytes between two ends", 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::expansion_test

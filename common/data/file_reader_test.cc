@@ -9,7 +9,7 @@
 #include "common/data/testing/test_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::file_reader_test {
 namespace {
 
 using ::capstan::testing::Bytes;
@@ -143,4 +143,4 @@ TEST_CASE("Data file: a small file does not become a large one", "[common][data]
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::file_reader_test

@@ -5,7 +5,7 @@
 #include "common/data/testing/test_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::idx_test {
 namespace {
 
 using ::capstan::testing::Bytes;
@@ -79,4 +79,4 @@ TEST_CASE("IDX: a header that lies about sizes is refused", "[common][data]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::idx_test

@@ -7,7 +7,7 @@
 #include "common/data/testing/test_images.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::image_file_test {
 namespace {
 
 using testing::Bytes;
@@ -101,4 +101,4 @@ TEST_CASE("Image file: scaling takes the mean of what a pixel covers", "[data]")
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::image_file_test

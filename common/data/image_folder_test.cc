@@ -8,7 +8,7 @@
 #include "common/data/testing/test_images.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::image_folder_test {
 namespace {
 
 using testing::Bytes;
@@ -95,4 +95,4 @@ TEST_CASE("Image folder: what is wrong is named", "[data]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::image_folder_test

@@ -9,7 +9,7 @@
 #include "common/data/testing/test_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::numpy_test {
 namespace {
 
 using testing::Bytes;
@@ -205,4 +205,4 @@ TEST_CASE("NumPy: a member that becomes too many bytes for its number is refused
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::numpy_test

@@ -5,7 +5,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::devices_codec_test {
 namespace {
 
 const Devices kTwo = {.gpus = {{.index = 0,
@@ -73,4 +73,4 @@ TEST_CASE("Device need: what a job says, and what it leaves out", "[common][devi
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::devices_codec_test

@@ -11,7 +11,7 @@
 #include "common/examples/testing/parser_checks.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::click_log_test {
 namespace {
 
 using ::capstan::testing::CheckInvariants;
@@ -213,4 +213,4 @@ TEST_CASE("Click log: options out of range are named", "[common][examples]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::click_log_test

@@ -4,7 +4,7 @@
 
 #include "common/examples/testing/parser_checks.h"
 
-namespace capstan {
+namespace capstan::example_batch_test {
 namespace {
 
 using ::capstan::testing::CheckInvariants;
@@ -95,4 +95,4 @@ TEST_CASE("Example batch: truncating and appending are each other's inverse",
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::example_batch_test

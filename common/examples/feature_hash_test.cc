@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace capstan {
+namespace capstan::feature_hash_test {
 namespace {
 
 std::string CountingBytes(size_t count) {
@@ -45,4 +45,4 @@ TEST_CASE("Feature hash: folding is the remainder, and none for 0 buckets", "[co
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::feature_hash_test

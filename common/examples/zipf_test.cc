@@ -6,7 +6,7 @@
 
 #include "common/random/philox.h"
 
-namespace capstan {
+namespace capstan::zipf_test {
 namespace {
 
 constexpr uint64_t kDraws = 200'000;
@@ -64,4 +64,4 @@ TEST_CASE("Zipf: very many ranks, and every u, stay within bounds", "[common][ex
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::zipf_test

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace capstan {
+namespace capstan::evaluation_test {
 namespace {
 
 constexpr EvaluationSum kSum = {.samples = 4, .loss = 9, .correct = 3};
@@ -85,4 +85,4 @@ TEST_CASE("Evaluation: an AUC is that of all samples or none", "[metrics]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::evaluation_test

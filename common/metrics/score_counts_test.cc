@@ -12,7 +12,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::score_counts_test {
 namespace {
 
 using Scores = std::vector<std::pair<float, bool>>;
@@ -127,4 +127,4 @@ TEST_CASE("Score counts: bins and counts that cannot be are refused, and change 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::score_counts_test

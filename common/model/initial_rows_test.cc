@@ -9,7 +9,7 @@
 #include "common/random/normal.h"
 #include "common/random/philox.h"
 
-namespace capstan {
+namespace capstan::initial_rows_test {
 namespace {
 
 v1::Initializer Uniform(float bound) {
@@ -118,4 +118,4 @@ TEST_CASE("Initial rows: have the mean and the spread that are asked for", "[com
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::initial_rows_test

@@ -10,7 +10,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::initial_values_test {
 namespace {
 
 v1::TableSpec MixedTable() {
@@ -84,4 +84,4 @@ TEST_CASE("Initial values: constants, and a seed and a table of their own", "[co
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::initial_values_test

@@ -9,7 +9,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::plan_model_test {
 namespace {
 
 v1::Model Parse(const std::string& text) {
@@ -260,4 +260,4 @@ TEST_CASE("Model plan: inputs and classes out of range are refused", "[common][m
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::plan_model_test

@@ -8,7 +8,7 @@
 #include "common/model/plan_model.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::tables_test {
 namespace {
 
 std::vector<v1::TableSpec> ZooTables(const char* zoo) {
@@ -167,4 +167,4 @@ TEST_CASE("Tables: a sparse table has a dim, buckets and no tensors", "[common][
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::tables_test

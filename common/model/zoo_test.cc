@@ -8,7 +8,7 @@
 #include "common/model/plan_model.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::zoo_test {
 namespace {
 
 ModelPlan PlanZoo(const std::string& name, SampleShape input, int64_t classes) {
@@ -159,4 +159,4 @@ TEST_CASE("Zoo: an unknown name lists those that are known", "[common][model]") 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::zoo_test

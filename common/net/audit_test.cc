@@ -28,7 +28,7 @@
 #include "common/time/clock.h"
 #include "proto/worker.grpc.pb.h"
 
-namespace capstan {
+namespace capstan::audit_test {
 namespace {
 
 using absl::StatusCode;
@@ -253,4 +253,4 @@ TEST_CASE("Audit: what is refused of a data connection has its caller and addres
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::audit_test

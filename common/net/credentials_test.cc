@@ -26,7 +26,7 @@
 #include "common/time/clock.h"
 #include "proto/worker.grpc.pb.h"
 
-namespace capstan {
+namespace capstan::credentials_test {
 namespace {
 
 using absl::StatusCode;
@@ -288,4 +288,4 @@ TEST_CASE("Credentials: new certificates serve new connections, without a restar
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::credentials_test

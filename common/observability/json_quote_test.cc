@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan {
+namespace capstan::json_quote_test {
 namespace {
 
 TEST_CASE("JSON strings: quotes, backslashes and control characters are escaped", "[log]") {
@@ -22,4 +22,4 @@ TEST_CASE("JSON strings: UTF-8 passes, other bytes become U+FFFD", "[log]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::json_quote_test

@@ -6,7 +6,7 @@
 #include "absl/time/civil_time.h"
 #include "absl/time/time.h"
 
-namespace capstan {
+namespace capstan::log_format_test {
 namespace {
 
 const absl::Time kNoon =
@@ -40,4 +40,4 @@ TEST_CASE("Log line: a message with line breaks stays one line", "[log]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::log_format_test

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace capstan {
+namespace capstan::log_histogram_test {
 namespace {
 
 using Counts = std::vector<int64_t>;
@@ -44,4 +44,4 @@ TEST_CASE("Log histogram: nothing that several threads record is lost", "[log_hi
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::log_histogram_test

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-namespace capstan {
+namespace capstan::log_test {
 namespace {
 
 std::string TestFile(const std::string& name) {
@@ -52,4 +52,4 @@ TEST_CASE("Log: a file that cannot be opened leaves a logger that works", "[log]
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::log_test

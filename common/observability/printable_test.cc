@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace capstan {
+namespace capstan::printable_test {
 namespace {
 
 TEST_CASE("Printable: no character that controls a terminal is left", "[observability]") {
@@ -34,4 +34,4 @@ TEST_CASE("Printable: other text stays, lines if they are wanted", "[observabili
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::printable_test

@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 
-namespace capstan {
+namespace capstan::trace_test {
 namespace {
 
 Instant At(int64_t microseconds) {
@@ -109,4 +109,4 @@ TEST_CASE("Trace: one without spans is a valid file", "[common][trace]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::trace_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace capstan {
+namespace capstan::utf8_test {
 namespace {
 
 TEST_CASE("UTF-8: sequences of one to four bytes are recognised", "[utf8]") {
@@ -34,4 +34,4 @@ TEST_CASE("UTF-8: bytes that fit nowhere become question marks, the rest stays",
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::utf8_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan {
+namespace capstan::harmless_variables_test {
 namespace {
 
 TEST_CASE("Harmless variables: what a child needs passes, and no secret does", "[process]") {
@@ -22,4 +22,4 @@ TEST_CASE("Harmless variables: what a child needs passes, and no secret does", "
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::harmless_variables_test

@@ -7,7 +7,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::last_lines_test {
 namespace {
 
 std::string TestFile() {
@@ -65,4 +65,4 @@ TEST_CASE("LastLines: a missing file is named", "[process]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::last_lines_test

@@ -10,7 +10,7 @@
 #include "absl/time/clock.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::process_supervisor_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -138,4 +138,4 @@ TEST_CASE("ProcessSupervisor: the end of one process may start another", "[proce
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::process_supervisor_test

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <vector>
 
-namespace capstan {
+namespace capstan::return_memory_test {
 namespace {
 
 constexpr int64_t kMib = int64_t{1} << 20;
@@ -77,4 +77,4 @@ TEST_CASE("Memory returner: pages between blocks that are in use go back", "[pro
 #endif
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::return_memory_test

@@ -16,7 +16,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::subprocess_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -222,4 +222,4 @@ TEST_CASE("Subprocess: what cannot be started is named", "[process]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::subprocess_test

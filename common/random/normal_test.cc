@@ -12,7 +12,7 @@
 #include "common/random/philox.h"
 #include "common/types/instruction_set.h"
 
-namespace capstan {
+namespace capstan::normal_test {
 namespace {
 
 // Words at the ends of their range and where the series are longest, beside others.
@@ -69,4 +69,4 @@ TEST_CASE("Normal: every set of instructions gives the same bits", "[common][ran
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::normal_test

@@ -6,7 +6,7 @@
 #include "common/random/permutation.h"
 #include "common/random/philox.h"
 
-namespace capstan {
+namespace capstan::random_test {
 namespace {
 
 // Known answers of Random123's kat_vectors for philox4x32-10.
@@ -42,4 +42,4 @@ TEST_CASE("Permutation: every index once, and keys differ", "[common][random]") 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::random_test

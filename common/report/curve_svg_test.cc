@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-namespace capstan {
+namespace capstan::curve_svg_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -174,4 +174,4 @@ TEST_CASE("CurveSvg: a long job gives a bounded picture", "[common][report]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::curve_svg_test

@@ -7,7 +7,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::line_file_test {
 namespace {
 
 TEST_CASE("LineFile: opening again appends, after a torn line on a new one", "[common][report]") {
@@ -32,4 +32,4 @@ TEST_CASE("LineFile: a full disk is an error of Append", "[common][report]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::line_file_test

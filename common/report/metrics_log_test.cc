@@ -11,7 +11,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::metrics_log_test {
 namespace {
 
 // A folder of this test's own, removed with everything in it.
@@ -103,4 +103,4 @@ TEST_CASE("MetricsLog: a line can be read as soon as Append returns", "[common][
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::metrics_log_test

@@ -8,7 +8,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::update_log_test {
 namespace {
 
 const std::vector<std::string> kNames = {"parameters", "ads"};
@@ -87,4 +87,4 @@ TEST_CASE("Update log: another file, and none, are errors by name", "[common][re
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::update_log_test

@@ -17,7 +17,7 @@
 #include "common/testing/test_paths.h"
 #include "common/time/clock.h"
 
-namespace capstan {
+namespace capstan::export_rows_test {
 namespace {
 
 using testing::TestPath;
@@ -203,4 +203,4 @@ TEST_CASE("Export of rows: a scan that fails leaves nothing", "[common]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::export_rows_test

@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "proto/parameter_server.grpc.pb.h"
 
-namespace capstan {
+namespace capstan::grpc_row_source_test {
 namespace {
 
 // Answers with the place that it is asked for as the version; holds calls for bucket 1.
@@ -82,4 +82,4 @@ TEST_CASE("Row source: an interruption ends the call in flight and what comes af
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::grpc_row_source_test

@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 
-namespace capstan {
+namespace capstan::table_scan_test {
 namespace {
 
 using absl::StatusCode;
@@ -250,4 +250,4 @@ TEST_CASE("Table scan: routing tables and tables that cannot be are refused", "[
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::table_scan_test

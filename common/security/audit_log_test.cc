@@ -19,7 +19,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::audit_log_test {
 namespace {
 
 using Catch::Contains;
@@ -242,4 +242,4 @@ TEST_CASE("AuditLog: every call is counted, by method and outcome", "[security]"
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::audit_log_test

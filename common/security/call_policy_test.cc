@@ -4,7 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::call_policy_test {
 namespace {
 
 Identity Of(PeerRole role) { return {.cluster = "c", .role = role, .name = "n"}; }
@@ -28,4 +28,4 @@ TEST_CASE("Call policy: a method that is not in the table may be called by nobod
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::call_policy_test

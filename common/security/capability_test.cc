@@ -7,7 +7,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::capability_test {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -127,4 +127,4 @@ TEST_CASE("Capability: a task's allows one incarnation, a reader's allows readin
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::capability_test

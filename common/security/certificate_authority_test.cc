@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::certificate_authority_test {
 namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
@@ -95,4 +95,4 @@ TEST_CASE("Certificate authority: it is loaded from its folder, if nobody else r
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::certificate_authority_test

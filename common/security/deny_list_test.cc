@@ -8,7 +8,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::deny_list_test {
 namespace {
 
 CertificateFacts Facts(const std::string& serial, const std::string& name) {
@@ -77,4 +77,4 @@ TEST_CASE("Deny list: it stays as it was while its folder is missing", "[securit
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::deny_list_test

@@ -9,7 +9,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::identity_test {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -138,4 +138,4 @@ TEST_CASE("Identity: the URI of any identity parses to it, and no other text doe
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::identity_test

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace capstan {
+namespace capstan::job_access_test {
 namespace {
 
 std::optional<Identity> Caller(PeerRole role, const std::string& name = "ann") {
@@ -53,4 +53,4 @@ TEST_CASE("Job access: readers, metrics and nodes read all jobs and change none"
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::job_access_test

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
-namespace capstan {
+namespace capstan::line_limiter_test {
 namespace {
 
 constexpr LineLimiter::Rate kRate = {.burst = 3, .interval = absl::Seconds(1)};
@@ -68,4 +68,4 @@ TEST_CASE("LineLimiter: all peers together are limited, too", "[security]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::line_limiter_test

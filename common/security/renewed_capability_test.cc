@@ -4,7 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::renewed_capability_test {
 namespace {
 
 const absl::Time kStart = absl::FromUnixSeconds(1'800'000'000);
@@ -67,4 +67,4 @@ TEST_CASE("Renewed capability: one that is none is not replaced", "[security]") 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::renewed_capability_test

@@ -10,7 +10,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::tls_folder_test {
 namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
@@ -82,4 +82,4 @@ TEST_CASE("TLS folder: what is wrong is named with its file", "[security]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::tls_folder_test

@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 
-namespace capstan {
+namespace capstan::range_allocator_test {
 namespace {
 
 TEST_CASE("Range allocator: ranges are taken from the front, aligned, and given back",
@@ -64,4 +64,4 @@ TEST_CASE("Range allocator: taken ranges never overlap, whatever comes and goes"
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::range_allocator_test

@@ -11,7 +11,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::shared_segment_test {
 namespace {
 
 using absl::StatusCode;
@@ -143,4 +143,4 @@ TEST_CASE("Shared segment: what the opener of a segment refuses", "[shared_segme
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::shared_segment_test

@@ -5,7 +5,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::shared_values_test {
 namespace {
 
 using absl::StatusCode;
@@ -124,4 +124,4 @@ TEST_CASE("Shared values: values in both places are refused", "[shared_values]")
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::shared_values_test

@@ -11,7 +11,7 @@
 #include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::grpc_snapshot_source_test {
 namespace {
 
 // Gives a capability that ends in an hour with a snapshot, and "newer" with the tables.
@@ -107,4 +107,4 @@ TEST_CASE("Snapshot source: a task shows its own newest capability", "[snapshot]
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::grpc_snapshot_source_test

@@ -11,7 +11,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 
-namespace capstan {
+namespace capstan::snapshot_reader_test {
 namespace {
 
 constexpr int32_t kBuckets = 3;
@@ -320,4 +320,4 @@ TEST_CASE("SnapshotReader: questions that cannot be, answers that cannot be", "[
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::snapshot_reader_test

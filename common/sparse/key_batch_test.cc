@@ -8,7 +8,7 @@
 #include "common/random/philox.h"
 #include "common/sparse/key_hash.h"
 
-namespace capstan {
+namespace capstan::key_batch_test {
 namespace {
 
 std::vector<uint64_t> Draw(uint64_t count, uint64_t range) {
@@ -93,4 +93,4 @@ TEST_CASE("Key batch: lists of the same keys have the same name, others another"
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::key_batch_test

@@ -7,7 +7,7 @@
 
 #include "common/random/philox.h"
 
-namespace capstan {
+namespace capstan::key_hash_test {
 namespace {
 
 constexpr uint64_t kLargest = std::numeric_limits<uint64_t>::max();
@@ -54,4 +54,4 @@ TEST_CASE("PlaceOf: consecutive keys fill all buckets evenly", "[common][sparse]
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::key_hash_test

@@ -6,7 +6,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::wanted_keys_test {
 namespace {
 
 using absl::StatusCode;
@@ -63,4 +63,4 @@ TEST_CASE("Wanted keys: bits that do not fit the list are refused", "[sparse]") 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::wanted_keys_test

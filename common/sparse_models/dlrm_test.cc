@@ -9,7 +9,7 @@
 #include "common/sparse_models/testing/model_checks.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::dlrm_test {
 namespace {
 
 using ::capstan::testing::AddExample;
@@ -156,4 +156,4 @@ TEST_CASE("DLRM: options out of range are refused", "[sparse_models]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::dlrm_test

@@ -10,7 +10,7 @@
 #include "common/sparse_models/testing/model_checks.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::factor_model_test {
 namespace {
 
 using Options = FactorModel::Options;
@@ -235,4 +235,4 @@ TEST_CASE("Factor model: a NaN among dense columns, values or labels reaches the
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::factor_model_test

@@ -5,7 +5,7 @@
 
 #include "common/examples/example_batch.h"
 
-namespace capstan {
+namespace capstan::field_pool_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -57,4 +57,4 @@ TEST_CASE("Field pool: gradients are added to the rows, other columns are left a
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::field_pool_test

@@ -15,7 +15,7 @@
 #include "common/sparse_models/testing/local_training.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::learning_test {
 namespace {
 
 using ::capstan::testing::LocalTraining;
@@ -151,4 +151,4 @@ TEST_CASE("Learning: matrix factorisation finds ratings of low rank but for thei
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::learning_test

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace capstan {
+namespace capstan::losses_test {
 namespace {
 
 TEST_CASE("Losses: the log loss is its formula, and its slope its derivative", "[sparse_models]") {
@@ -50,4 +50,4 @@ TEST_CASE("Losses: labels above 0 are clicks, -1 and 0 are none", "[sparse_model
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::losses_test

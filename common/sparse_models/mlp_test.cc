@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-namespace capstan {
+namespace capstan::mlp_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -75,4 +75,4 @@ TEST_CASE("MLP: NaN passes ReLU", "[sparse_models]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::mlp_test

@@ -14,7 +14,7 @@
 #include "common/model/tables.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::model_of_job_test {
 namespace {
 
 v1::SparseModel Parse(const std::string& text) {
@@ -112,4 +112,4 @@ TEST_CASE("Model of a job: its tables are what servers accept", "[sparse_models]
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::model_of_job_test

@@ -8,7 +8,7 @@
 #include "common/random/philox.h"
 #include "common/types/instruction_set.h"
 
-namespace capstan {
+namespace capstan::multiply_add_test {
 namespace {
 
 std::vector<float> Draw(uint64_t seed, int64_t count) {
@@ -69,4 +69,4 @@ TEST_CASE("Multiply-add: the baseline is always there", "[sparse_models]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::multiply_add_test

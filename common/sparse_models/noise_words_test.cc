@@ -9,7 +9,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::noise_words_test {
 namespace {
 
 using Words = std::vector<NoiseWords::Word>;
@@ -68,4 +68,4 @@ TEST_CASE("Noise words: none, counts below 1 and other powers are refused", "[sp
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::noise_words_test

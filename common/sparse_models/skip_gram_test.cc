@@ -12,7 +12,7 @@
 #include "common/sparse_models/testing/model_checks.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::skip_gram_test {
 namespace {
 
 using ::capstan::testing::CheckGradients;
@@ -200,4 +200,4 @@ TEST_CASE("Skip-gram: words that stand together become alike", "[sparse_models]"
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::skip_gram_test

@@ -7,7 +7,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::allowed_paths_test {
 namespace {
 
 AllowedPaths Parsed(const std::string& rules) {
@@ -93,4 +93,4 @@ TEST_CASE("AllowedPaths: a root that is a link is allowed by both names", "[comm
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::allowed_paths_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace capstan {
+namespace capstan::crc32c_test {
 namespace {
 
 // One bit at a time, straight from the polynomial: the specification.
@@ -47,4 +47,4 @@ TEST_CASE("Crc32c: a masked checksum within the bytes does not blind one over th
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::crc32c_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace capstan {
+namespace capstan::crc64_test {
 namespace {
 
 // One bit at a time, straight from the polynomial: the specification.
@@ -32,4 +32,4 @@ TEST_CASE("Crc64: it is that of the polynomial for every length", "[common][stor
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::crc64_test

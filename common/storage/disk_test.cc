@@ -18,7 +18,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::disk_test {
 namespace {
 
 void Write(Disk& disk, const std::string& path, const std::string& bytes) {
@@ -164,4 +164,4 @@ TEST_CASE("FolderLock: one holder at a time", "[common][storage]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::disk_test

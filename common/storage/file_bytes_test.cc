@@ -12,7 +12,7 @@
 #include "common/storage/descriptor.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::file_bytes_test {
 namespace {
 
 using testing::TestPath;
@@ -65,4 +65,4 @@ TEST_CASE("WriteAll, WriteAllAt, ReadAt: a failure has its errno") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::file_bytes_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace capstan {
+namespace capstan::file_name_test {
 namespace {
 
 TEST_CASE("File name: one that stays in its folder is accepted", "[common][storage]") {
@@ -27,4 +27,4 @@ TEST_CASE("File name: a path, a control character and a long one are refused",
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::file_name_test

@@ -24,7 +24,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::path_access_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -237,4 +237,4 @@ TEST_CASE("Path access: a descriptor does not pass to another program", "[common
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::path_access_test

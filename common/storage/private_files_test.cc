@@ -11,7 +11,7 @@
 #include "common/storage/descriptor.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::private_files_test {
 namespace {
 
 mode_t ModeOf(const std::string& path) {
@@ -58,4 +58,4 @@ TEST_CASE("KeepNewFilesPrivate: modes that a library asks for are cut", "[storag
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::private_files_test

@@ -17,7 +17,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::regular_file_test {
 namespace {
 
 std::string Folder() {
@@ -87,4 +87,4 @@ TEST_CASE("Regular file: a missing one and too many open ones are told apart",
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::regular_file_test

@@ -12,7 +12,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::replace_file_test {
 namespace {
 
 using testing::ReadFile;
@@ -65,4 +65,4 @@ TEST_CASE("MakeTemporaryBeside: each has a name of its own", "[storage]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::replace_file_test

@@ -34,7 +34,7 @@ extern "C" int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned f
   return -1;
 }
 
-namespace capstan {
+namespace capstan::durable_file_test {
 namespace {
 
 using testing::ReadFile;
@@ -153,4 +153,4 @@ TEST_CASE("Durable file: a failure names the path and leaves nothing", "[common]
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::durable_file_test

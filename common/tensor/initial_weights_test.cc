@@ -11,7 +11,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::initial_weights_test {
 namespace {
 
 using testing::TestPath;
@@ -102,4 +102,4 @@ TEST_CASE("Initial weights: what does not fit may keep the values that the seed 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::initial_weights_test

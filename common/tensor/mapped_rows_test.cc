@@ -12,7 +12,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::mapped_rows_test {
 namespace {
 
 using testing::ReadFile;
@@ -84,4 +84,4 @@ TEST_CASE("Mapped rows: a file that is none of rows is named", "[tensor]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::mapped_rows_test

@@ -13,7 +13,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::model_file_test {
 namespace {
 
 using testing::ReadFile;
@@ -152,4 +152,4 @@ TEST_CASE("Model files: values that do not fit their table are refused", "[commo
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::model_file_test

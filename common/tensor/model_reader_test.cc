@@ -13,7 +13,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::model_reader_test {
 namespace {
 
 using testing::TestPath;
@@ -102,4 +102,4 @@ TEST_CASE("Model reader: what is no whole model is refused", "[tensor]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::model_reader_test

@@ -19,7 +19,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::row_file_test {
 namespace {
 
 using testing::ReadFile;
@@ -209,4 +209,4 @@ TEST_CASE("RowKeyReader: what is no file of rows is refused by name", "[common]"
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::row_file_test

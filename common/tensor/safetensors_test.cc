@@ -10,7 +10,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::safetensors_test {
 namespace {
 
 using testing::ReadFile;
@@ -181,4 +181,4 @@ TEST_CASE("Safetensors: no prefix of a file is taken for a file", "[common][tens
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::safetensors_test

@@ -14,7 +14,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::staged_model_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -216,4 +216,4 @@ TEST_CASE("Staged models: who writes on after the removal brings nothing back (i
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::staged_model_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan {
+namespace capstan::duration_text_test {
 namespace {
 
 TEST_CASE("Duration text: durations take the unit that fits", "[time]") {
@@ -23,4 +23,4 @@ TEST_CASE("Duration text: durations take the unit that fits", "[time]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::duration_text_test

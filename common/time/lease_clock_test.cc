@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "common/time/instant.h"
 
-namespace capstan {
+namespace capstan::lease_clock_test {
 namespace {
 
 TEST_CASE("LeaseClock: a lease does not outlast a suspended machine (issue 20)", "[common]") {
@@ -73,4 +73,4 @@ TEST_CASE("LeaseClock: the machine's clock that counts suspension is read", "[co
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::lease_clock_test

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace capstan {
+namespace capstan::finite_values_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -35,4 +35,4 @@ TEST_CASE("CopyScaled: products are written, and one that is not finite is found
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::finite_values_test

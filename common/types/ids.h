@@ -54,6 +54,12 @@ struct ShardKey {
   friend auto operator<=>(const ShardKey&, const ShardKey&) = default;
 };
 
+// "table 0 shard 3".
+inline std::string NameOf(const ShardKey& key) {
+  return "table " + std::to_string(key.table.value()) + " shard " +
+         std::to_string(key.shard.value());
+}
+
 // A half-open range [begin, end); empty if begin == end.
 struct Range {
   int64_t begin = 0;

@@ -5,7 +5,7 @@
 #include "common/testing/status_matchers.h"
 #include "proto/parameter_server.pb.h"
 
-namespace capstan {
+namespace capstan::message_checksum_test {
 namespace {
 
 constexpr auto kDataLoss = absl::StatusCode::kDataLoss;
@@ -111,4 +111,4 @@ TEST_CASE("Message checksum: both sums are named", "[wire]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::message_checksum_test

@@ -9,7 +9,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::number_format_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -149,4 +149,4 @@ TEST_CASE("Number formats: the protocol's types there and back", "[wire]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::number_format_test

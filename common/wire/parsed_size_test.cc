@@ -9,7 +9,7 @@
 
 #include "proto/parameter_server.pb.h"
 
-namespace capstan {
+namespace capstan::parsed_size_test {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -106,4 +106,4 @@ TEST_CASE("Parsed size: no kind of message takes more than is counted for an obj
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::parsed_size_test

@@ -10,7 +10,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/wire/message_checksum.h"
 
-namespace capstan {
+namespace capstan::tensor_message_test {
 namespace {
 
 using google::protobuf::util::MessageDifferencer;
@@ -258,4 +258,4 @@ TEST_CASE("Tensor messages: bytes that are no message are refused, and nothing i
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::tensor_message_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace capstan {
+namespace capstan::wire_values_test {
 namespace {
 
 std::vector<float> Numbers(int64_t count) {
@@ -127,4 +127,4 @@ TEST_CASE("Wire values: whole and aligned values are read where they lie", "[wir
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::wire_values_test

@@ -13,7 +13,7 @@
 #include "server/optimizer/plugin/load_plugin.h"
 #include "server/optimizer/plugin/plugin_rules.h"
 
-namespace capstan {
+namespace capstan::example_jobs_test {
 namespace {
 
 constexpr const char* kFiles[] = {
@@ -105,4 +105,4 @@ TEST_CASE("Example jobs: each shows the consistency and the schedule that its na
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::example_jobs_test

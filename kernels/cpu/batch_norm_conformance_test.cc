@@ -11,7 +11,7 @@
 #include "kernels/op_check.h"
 #include "kernels/testing/op_cases.h"
 
-namespace capstan::kernels {
+namespace capstan::kernels::batch_norm_conformance_test {
 namespace {
 
 using K = OpKind;
@@ -213,4 +213,4 @@ TEST_CASE("CPU batch norm: where ReLU gave NaN its gradient is 0", "[kernels][cp
 }
 
 }  // namespace
-}  // namespace capstan::kernels
+}  // namespace capstan::kernels::batch_norm_conformance_test

@@ -16,7 +16,7 @@
 #include "kernels/testing/gradient_checks.h"
 #include "kernels/testing/op_cases.h"
 
-namespace capstan::kernels {
+namespace capstan::kernels::conformance_test {
 namespace {
 
 using K = OpKind;
@@ -312,4 +312,4 @@ TEST_CASE("CPU ops: NaN passes through, so that divergence is seen", "[kernels][
 }
 
 }  // namespace
-}  // namespace capstan::kernels
+}  // namespace capstan::kernels::conformance_test

@@ -8,7 +8,7 @@
 #include "common/testing/status_matchers.h"
 #include "kernels/cuda/plugin_abi.h"
 
-namespace capstan::kernels::cuda {
+namespace capstan::kernels::cuda::loader_test {
 namespace {
 
 // The paths of this test's libraries under Bazel.
@@ -71,4 +71,4 @@ TEST_CASE("CUDA loader: the plugin opens a GPU, or says why not", "[kernels][cud
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda
+}  // namespace capstan::kernels::cuda::loader_test

@@ -5,7 +5,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::kernels::cuda {
+namespace capstan::kernels::cuda::nccl_library_test {
 namespace {
 
 TEST_CASE("NCCL library: one that is not there is named, with what it is for", "[kernels][cuda]") {
@@ -44,4 +44,4 @@ TEST_CASE("NCCL library: has all functions, of a version that is new enough, and
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda
+}  // namespace capstan::kernels::cuda::nccl_library_test

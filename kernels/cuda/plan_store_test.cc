@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::kernels::cuda {
+namespace capstan::kernels::cuda::plan_store_test {
 namespace {
 
 constexpr char kOrigin[] = "NVIDIA H100 80GB HBM3 (9.0), cuDNN 91900, cuBLASLt 130000";
@@ -172,4 +172,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda
+}  // namespace capstan::kernels::cuda::plan_store_test

@@ -35,7 +35,7 @@ cudaError_t CUDARTAPI cudaStreamQuery(cudaStream_t) {
 
 }  // extern "C"
 
-namespace capstan::kernels::cuda {
+namespace capstan::kernels::cuda::status_test {
 namespace {
 
 TEST_CASE("CUDA status: a lost or taken device is unavailable, a fault of ours is not",
@@ -102,4 +102,4 @@ TEST_CASE("CUDA status: a failure is explained by a device that is lost, and by 
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda
+}  // namespace capstan::kernels::cuda::status_test

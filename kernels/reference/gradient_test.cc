@@ -17,7 +17,7 @@
 #include "kernels/testing/gradient_checks.h"
 #include "kernels/testing/op_cases.h"
 
-namespace capstan::kernels {
+namespace capstan::kernels::gradient_test {
 namespace {
 
 using K = OpKind;
@@ -109,4 +109,4 @@ TEST_CASE("Reference activations: each has the values that PyTorch computes", "[
 }
 
 }  // namespace
-}  // namespace capstan::kernels
+}  // namespace capstan::kernels::gradient_test

@@ -12,7 +12,7 @@
 #include "kernels/backend_group.h"
 #include "kernels/reference/reference_backend.h"
 
-namespace capstan::kernels {
+namespace capstan::kernels::fake_collective_test {
 namespace {
 
 constexpr uint64_t kSeeds = 2 * kFakeDeviceOrders;
@@ -200,4 +200,4 @@ TEST_CASE("Backend group: is of one device or more, all with the same tensors", 
 }
 
 }  // namespace
-}  // namespace capstan::kernels
+}  // namespace capstan::kernels::fake_collective_test

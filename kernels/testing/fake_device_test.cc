@@ -10,7 +10,7 @@
 #include "common/testing/status_matchers.h"
 #include "kernels/reference/reference_backend.h"
 
-namespace capstan::kernels {
+namespace capstan::kernels::fake_device_test {
 namespace {
 
 constexpr uint64_t kSeeds = 2 * kFakeDeviceOrders;
@@ -236,4 +236,4 @@ TEST_CASE("Fake device: a graph with dropout draws by the key that lies there at
 }
 
 }  // namespace
-}  // namespace capstan::kernels
+}  // namespace capstan::kernels::fake_device_test

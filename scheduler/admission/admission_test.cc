@@ -12,7 +12,7 @@
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::admission_test {
 namespace {
 
 TEST_CASE("Admission: a good job becomes a plan with counts, tables and defaults", "[scheduler]") {
@@ -280,4 +280,4 @@ TEST_CASE("Admission: a job that cannot be run is refused with field, value and 
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::admission_test

@@ -12,7 +12,7 @@
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::admitted_codec_test {
 namespace {
 
 using google::protobuf::util::MessageDifferencer;
@@ -79,4 +79,4 @@ TEST_CASE("Admitted codec: a row that holds another job is refused, with both na
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::admitted_codec_test

@@ -7,7 +7,7 @@
 #include "common/security/capability.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_capabilities_test {
 namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
@@ -84,4 +84,4 @@ TEST_CASE("Job capabilities: a reader's allows reading", "[scheduler]") {
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_capabilities_test

@@ -13,7 +13,7 @@
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_check_process_test {
 namespace {
 
 constexpr int64_t kMemoryBytes = int64_t{256} << 20;
@@ -124,4 +124,4 @@ TEST_CASE("Job check process: an answer that no check gives is refused", "[sched
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_check_process_test

@@ -7,7 +7,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::plugin_digests_test {
 namespace {
 
 const std::string kOne(64, '1');
@@ -85,4 +85,4 @@ TEST_CASE("Plugin digests: servers with different files are refused unless the j
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::plugin_digests_test

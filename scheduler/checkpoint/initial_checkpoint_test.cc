@@ -15,7 +15,7 @@
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::initial_checkpoint_test {
 namespace {
 
 TEST_CASE("Initial checkpoint: weights are a whole checkpoint of version 0, cut as tables are",
@@ -61,4 +61,4 @@ TEST_CASE("Initial checkpoint: weights are a whole checkpoint of version 0, cut 
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::initial_checkpoint_test

@@ -16,7 +16,7 @@
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_checkpoint_test {
 namespace {
 
 const ServerRef kServer1{"server-1", "10.0.0.1:7071", Incarnation(4)};
@@ -358,4 +358,4 @@ TEST_CASE("Job checkpoint: a manifest with a forged counter is refused, by its n
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_checkpoint_test

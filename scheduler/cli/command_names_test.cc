@@ -4,7 +4,7 @@
 
 #include "common/command_line/command.h"
 
-namespace capstan::cli {
+namespace capstan::cli::command_names_test {
 namespace {
 
 TEST_CASE("Command names: an unknown one is named, with what was meant (issue 21)", "[cli]") {
@@ -43,4 +43,4 @@ TEST_CASE("Command names: an unknown one is named, with what was meant (issue 21
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::command_names_test

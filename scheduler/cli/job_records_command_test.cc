@@ -4,7 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::job_records_command_test {
 namespace {
 
 TEST_CASE("AddLabels: sets and removes, and refuses what is neither", "[cli]") {
@@ -24,4 +24,4 @@ TEST_CASE("AddLabels: sets and removes, and refuses what is neither", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::job_records_command_test

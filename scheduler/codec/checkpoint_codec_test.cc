@@ -10,7 +10,7 @@
 #include "scheduler/codec/shared_codec.h"
 #include "scheduler/codec/status_codec.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::checkpoint_codec_test {
 namespace {
 
 TEST_CASE("Codec: what a server says of checkpoints", "[scheduler]") {
@@ -79,4 +79,4 @@ TEST_CASE("Codec: a snapshot that can be read", "[scheduler]") {
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::checkpoint_codec_test

@@ -13,7 +13,7 @@
 #include "scheduler/codec/status_codec.h"
 #include "scheduler/codec/task_codec.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::codec_test {
 namespace {
 
 template <typename Message>
@@ -563,4 +563,4 @@ TEST_CASE("Codec: a text that is cut within a character can be read again", "[sc
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::codec_test

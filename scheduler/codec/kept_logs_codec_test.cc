@@ -7,7 +7,7 @@
 #include "scheduler/codec/node_codec.h"
 #include "scheduler/store/job_record.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::kept_logs_codec_test {
 namespace {
 
 v1::RegisterRequest Registration() {
@@ -77,4 +77,4 @@ TEST_CASE("Kept logs codec: the highest version is reported where a log was read
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::kept_logs_codec_test

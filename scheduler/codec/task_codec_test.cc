@@ -11,7 +11,7 @@
 #include "common/types/job_limits.h"
 #include "scheduler/codec/shared_codec.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::task_codec_test {
 namespace {
 
 v1::SyncTaskRequest RequestOf(const std::vector<uint32_t>& bin_steps,
@@ -144,4 +144,4 @@ TEST_CASE("Task codec: every failure's reason survives the way there and back", 
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::task_codec_test

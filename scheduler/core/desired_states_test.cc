@@ -8,7 +8,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/job_placer.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::desired_states_test {
 namespace {
 
 constexpr absl::Duration kHold = absl::Seconds(1);
@@ -182,4 +182,4 @@ TEST_CASE("Desired states: a task's sync brings what it has not seen", "[schedul
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::desired_states_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::isolation_test {
 namespace {
 
 using Change = Isolation::Change;
@@ -54,4 +54,4 @@ TEST_CASE("Isolation: who hears nobody waits for ever, who hears some has a limi
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::isolation_test

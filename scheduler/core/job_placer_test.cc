@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_placer_test {
 namespace {
 
 // A placer with its jobs and nodes.
@@ -256,4 +256,4 @@ TEST_CASE("Job placer: only servers with the job's update rules get its shards",
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_placer_test

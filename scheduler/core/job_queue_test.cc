@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_queue_test {
 namespace {
 
 // Returns the supplies for jobs that need no GPU.
@@ -152,4 +152,4 @@ TEST_CASE("Job queue: it is bounded", "[scheduler][core]") {
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_queue_test

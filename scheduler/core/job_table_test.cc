@@ -11,7 +11,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/instant.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_table_test {
 namespace {
 
 JobPlan PlanOf(const JobId& id) {
@@ -204,4 +204,4 @@ TEST_CASE("Job table: a checkpoint stays while a job that begins with it has not
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_table_test

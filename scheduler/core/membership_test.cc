@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::membership_test {
 namespace {
 
 Instant At(double seconds) { return Instant::FromOrigin(absl::Seconds(seconds)); }
@@ -367,4 +367,4 @@ TEST_CASE("Membership: a registration that cannot be used is refused and says wh
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::membership_test

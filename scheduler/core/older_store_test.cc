@@ -17,7 +17,7 @@
 #include "scheduler/store/state_codec.h"
 #include "scheduler/store/testing/memory_store.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::older_store_test {
 namespace {
 
 using testing::RepliesOf;
@@ -239,4 +239,4 @@ TEST_CASE("Older store: a log, or a task, ends a job that by the store has not b
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::older_store_test

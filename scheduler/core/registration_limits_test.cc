@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::registration_limits_test {
 namespace {
 
 using absl::StatusCode;
@@ -40,4 +40,4 @@ TEST_CASE("RegistrationLimits: who registers all the time keeps out itself alone
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::registration_limits_test

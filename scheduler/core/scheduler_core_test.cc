@@ -13,7 +13,7 @@
 #include "scheduler/core/testing/fake_cluster.h"
 #include "scheduler/core/testing/replies_of.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::scheduler_core_test {
 namespace {
 
 using testing::Plan;
@@ -525,4 +525,4 @@ TEST_CASE("Scheduler: a running job that waits for a GPU keeps none from a plain
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::scheduler_core_test

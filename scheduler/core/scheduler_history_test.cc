@@ -10,7 +10,7 @@
 #include "scheduler/core/scheduler_core.h"
 #include "scheduler/core/testing/fake_cluster.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::scheduler_history_test {
 namespace {
 
 using testing::FakeCluster;
@@ -159,4 +159,4 @@ TEST_CASE("Delete: a job that ended with live tasks is left by name", "[schedule
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::scheduler_history_test

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "scheduler/core/testing/fake_cluster.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::scheduler_property_test {
 namespace {
 
 using testing::Dice;
@@ -225,4 +225,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::scheduler_property_test

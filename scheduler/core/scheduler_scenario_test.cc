@@ -13,7 +13,7 @@
 #include "scheduler/core/testing/fake_cluster.h"
 #include "scheduler/core/testing/replies_of.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::scheduler_scenario_test {
 namespace {
 
 using testing::FakeCluster;
@@ -483,4 +483,4 @@ TEST_CASE("Scheduler: a server with the log but without the rule is named, and n
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::scheduler_scenario_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::store_revisions_test {
 namespace {
 
 // Returns the revisions of scheduler `next`, which goes on from `store`.
@@ -81,4 +81,4 @@ TEST_CASE("Store revisions: the oldest of the schedulers that told any are forgo
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::store_revisions_test

@@ -10,7 +10,7 @@
 #include "scheduler/core/testing/fake_cluster.h"
 #include "scheduler/core/testing/replies_of.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::stranded_task_test {
 namespace {
 
 using testing::RepliesOf;
@@ -154,4 +154,4 @@ TEST_CASE("Scheduler: a task that reaches the server again stays where it is",
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::stranded_task_test

@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::waiting_calls_test {
 namespace {
 
 const Instant kNow = Instant::FromOrigin(absl::Seconds(1));
@@ -84,4 +84,4 @@ TEST_CASE("Waiting calls: each kind has its own limit, and an answer makes room"
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::waiting_calls_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::worker_slots_test {
 namespace {
 
 TaskKey Key(int rank, uint64_t incarnation = 1) {
@@ -235,4 +235,4 @@ TEST_CASE("Worker slots: GPUs that no task can use count for none, and say why",
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::worker_slots_test

@@ -18,7 +18,7 @@
 #include "common/types/staging.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_files_service_test {
 namespace {
 
 // Returns more than two pieces; no two pieces are equal.
@@ -166,4 +166,4 @@ TEST_CASE("Job files: a scheduler that stays away is named, and a stop ends the 
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_files_service_test

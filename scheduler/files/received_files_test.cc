@@ -9,7 +9,7 @@
 #include "common/types/staging.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::received_files_test {
 namespace {
 
 constexpr char kFile[] = "model.safetensors.tmp";
@@ -160,4 +160,4 @@ TEST_CASE("Received files: a folder's mark stays while it is there", "[scheduler
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::received_files_test

@@ -22,7 +22,7 @@
 #include "scheduler/files/uploads.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::uploads_service_test {
 namespace {
 
 struct Fixture {
@@ -148,4 +148,4 @@ TEST_CASE("Uploads: a user's oldest files go when there are too many", "[schedul
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::uploads_service_test

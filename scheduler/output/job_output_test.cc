@@ -16,7 +16,7 @@
 #include "scheduler/output/event_recorder.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_output_test {
 namespace {
 
 std::string ReadFile(const std::string& path) {
@@ -274,4 +274,4 @@ TEST_CASE("Event recorder: recorded updates become lines with the names of their
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_output_test

@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/store/testing/memory_store.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::commit_queue_test {
 namespace {
 
 // A store whose first Write waits until the test notifies `go_on`.
@@ -96,4 +96,4 @@ TEST_CASE("Commit queue: after a failed write nothing is written or said any mor
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::commit_queue_test

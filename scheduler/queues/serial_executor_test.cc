@@ -5,7 +5,7 @@
 
 #include "absl/synchronization/notification.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::serial_executor_test {
 namespace {
 
 TEST_CASE("Serial executor: work runs in the order of posting, all of it before Stop returns",
@@ -45,4 +45,4 @@ TEST_CASE("Serial executor: after Stop, Post runs at once and TryPost refuses", 
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::serial_executor_test

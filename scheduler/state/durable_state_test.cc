@@ -20,7 +20,7 @@
 #include "scheduler/store/testing/memory_store.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::durable_state_test {
 namespace {
 
 // A call without a connection.
@@ -287,4 +287,4 @@ TEST_CASE("Durable state: a store that has a job without its specification is re
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::durable_state_test

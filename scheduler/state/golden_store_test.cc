@@ -27,7 +27,7 @@
 #include "scheduler/store/state_codec.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::golden_store_test {
 namespace {
 
 using google::protobuf::UnknownField;
@@ -371,4 +371,4 @@ TEST_CASE("Golden store: what the one of version 28-0 says", "[scheduler]") {
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::golden_store_test

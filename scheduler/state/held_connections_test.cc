@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::held_connections_test {
 namespace {
 
 struct Reactor final : grpc::ServerUnaryReactor {
@@ -47,4 +47,4 @@ TEST_CASE("Held connections: all are taken once", "[scheduler]") {
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::held_connections_test

@@ -9,7 +9,7 @@
 #include "scheduler/core/testing/fake_cluster.h"
 #include "scheduler/store/job_record.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::orphaned_logs_test {
 namespace {
 
 using testing::FakeCluster;
@@ -168,4 +168,4 @@ TEST_CASE("Orphaned logs: at most so many, and a damaged row is named", "[schedu
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::orphaned_logs_test

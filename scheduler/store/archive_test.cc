@@ -15,7 +15,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::archive_test {
 namespace {
 
 using google::protobuf::UnknownField;
@@ -523,4 +523,4 @@ TEST_CASE("Archive: what a forged size makes a container throw is damage, too", 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::archive_test

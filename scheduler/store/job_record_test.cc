@@ -23,7 +23,7 @@
 #include "scheduler/store/schema_version.h"
 #include "scheduler/store/state_codec.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_record_test {
 namespace {
 
 using testing::FakeCluster;
@@ -425,4 +425,4 @@ TEST_CASE("Records: sent with each new table, else at their interval, of jobs wi
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_record_test

@@ -13,7 +13,7 @@
 #include "scheduler/store/schema_version.h"
 #include "scheduler/store/testing/memory_store.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::state_codec_test {
 namespace {
 
 const absl::Time kNoon = absl::FromUnixSeconds(1'700'000'000);
@@ -303,4 +303,4 @@ TEST_CASE("State codec: a job_state of another format or of a newer version is r
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::state_codec_test

@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::kept_logs_test {
 namespace {
 
 const Rank kRank{3};
@@ -137,4 +137,4 @@ TEST_CASE("KeptLogs: unknown and forgotten jobs leave nothing, foreign files are
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::kept_logs_test

@@ -11,7 +11,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::task_logs_service_test {
 namespace {
 
 struct Fixture {
@@ -96,4 +96,4 @@ TEST_CASE("Task logs: bad requests are refused by field, and unknown jobs by nam
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::task_logs_service_test

@@ -5,7 +5,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 
-namespace capstan::server {
+namespace capstan::server::log_recovery_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -106,4 +106,4 @@ TEST_CASE("LogRecovery: nothing is done for failures of another kind, or when no
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::log_recovery_test

@@ -12,7 +12,7 @@
 #include "server/agent/server_agent.h"
 #include "server/engine/testing/job_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::new_job_test {
 namespace {
 
 // An agent of "server-1" whose orders run at once, its timer, and a replica that knows nothing yet.
@@ -133,4 +133,4 @@ TEST_CASE("New job: a log that fails with its first words is the job's failure",
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::new_job_test

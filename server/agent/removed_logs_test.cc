@@ -9,7 +9,7 @@
 #include "server/agent/server_agent.h"
 #include "server/engine/job/held_jobs.h"
 
-namespace capstan::server {
+namespace capstan::server::removed_logs_test {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -72,4 +72,4 @@ TEST_CASE("ServerAgent: of many logs that were removed the last 1000 are named",
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::removed_logs_test

@@ -9,7 +9,7 @@
 #include "server/agent/server_agent.h"
 #include "server/agent/testing/agent_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::server_agent_making_test {
 namespace {
 
 // Lets so many through. Whoever destroys it has let all through.
@@ -147,4 +147,4 @@ TEST_CASE("Server agent: a job is captured while another one is being restored",
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::server_agent_making_test

@@ -14,7 +14,7 @@
 #include "server/agent/testing/agent_fixture.h"
 #include "server/engine/testing/job_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::server_agent_test {
 namespace {
 
 using absl::StatusCode;
@@ -491,4 +491,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::server_agent_test

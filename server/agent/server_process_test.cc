@@ -15,7 +15,7 @@
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/engine/testing/job_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::server_process_test {
 namespace {
 
 using capstan::testing::DaemonProcess;
@@ -211,4 +211,4 @@ TEST_CASE("capstan-server: what it acknowledged with a log survives SIGKILL", "[
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::server_process_test

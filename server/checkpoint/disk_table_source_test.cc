@@ -17,7 +17,7 @@
 #include "server/checkpoint/checkpoint_writer.h"
 #include "server/log/testing/log_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::disk_table_source_test {
 namespace {
 
 using capstan::testing::MakeManifest;
@@ -204,4 +204,4 @@ TEST_CASE("DiskTableSource: a shard is read from the log up to where its reader 
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::disk_table_source_test

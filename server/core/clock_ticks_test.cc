@@ -7,7 +7,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::clock_ticks_test {
 namespace {
 
 TEST_CASE("Clock ticks: rows are too old once they were updated before a tick that is",
@@ -83,4 +83,4 @@ TEST_CASE("Clock ticks: those that were saved go on, and those that cannot be ar
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::clock_ticks_test

@@ -2,7 +2,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::duplicate_filter_test {
 namespace {
 
 using absl::StatusCode;
@@ -167,4 +167,4 @@ TEST_CASE("Duplicate filter: below the floor every incarnation is fenced, of wha
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::duplicate_filter_test

@@ -1,12 +1,9 @@
 // HeldShard: a shard that this server holds or is to hold: elements of its table.
 //
-// Thread safety: plain data and a pure function.
+// Thread safety: plain data.
 #ifndef CAPSTAN_SERVER_CORE_HELD_SHARD_H_
 #define CAPSTAN_SERVER_CORE_HELD_SHARD_H_
 
-#include <string>
-
-#include "absl/strings/str_cat.h"
 #include "common/types/ids.h"
 
 namespace capstan::server {
@@ -16,11 +13,6 @@ struct HeldShard {
   Range elements;
   friend bool operator==(const HeldShard&, const HeldShard&) = default;
 };
-
-// "table 0 shard 3".
-inline std::string NameOf(const ShardKey& key) {
-  return absl::StrCat("table ", key.table.value(), " shard ", key.shard.value());
-}
 
 }  // namespace capstan::server
 

@@ -6,7 +6,7 @@
 #include "catch2/catch.hpp"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::job_routing_test {
 namespace {
 
 const FollowerKey kSelf{"server-1", Incarnation(3)};
@@ -147,4 +147,4 @@ TEST_CASE("JobRouting: a job begins anew if all of its shards do", "[server][cor
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::job_routing_test

@@ -4,7 +4,7 @@
 #include "server/core/shard_core.h"
 #include "server/core/testing/shard_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::late_gradients_test {
 namespace {
 
 using absl::StatusCode;
@@ -140,4 +140,4 @@ TEST_CASE("Late gradients: corrections that cannot be are refused", "[server][co
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::late_gradients_test

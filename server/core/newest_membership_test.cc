@@ -8,7 +8,7 @@
 #include "server/core/shard_core.h"
 #include "server/core/testing/shard_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::newest_membership_test {
 namespace {
 
 constexpr int64_t kTtl = 64;
@@ -84,4 +84,4 @@ TEST_CASE("Shard core: updates follow the newest membership, replayed and restor
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::newest_membership_test

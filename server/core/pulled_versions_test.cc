@@ -4,7 +4,7 @@
 #include <set>
 #include <variant>
 
-namespace capstan::server {
+namespace capstan::server::pulled_versions_test {
 namespace {
 
 // What the actions leave kept; each version is kept and forgotten in turn.
@@ -119,4 +119,4 @@ TEST_CASE("Pulled versions: another incarnation starts with nothing, and a dead 
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::pulled_versions_test

@@ -9,7 +9,7 @@
 #include "server/core/shard_core.h"
 #include "server/core/testing/shard_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::shard_core_property_test {
 namespace {
 
 class Dice {
@@ -416,4 +416,4 @@ TEST_CASE("Property: SSP(0) waits exactly where BSP waits", "[server][core]") {
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::shard_core_property_test

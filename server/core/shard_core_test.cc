@@ -6,7 +6,7 @@
 #include "common/testing/status_matchers.h"
 #include "server/core/testing/shard_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::shard_core_test {
 namespace {
 
 using absl::StatusCode;
@@ -536,4 +536,4 @@ TEST_CASE("Shard core: a barrier moves the position only", "[server][core]") {
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::shard_core_test

@@ -11,7 +11,7 @@
 #include "common/random/philox.h"
 #include "server/core/shard_replication.h"
 
-namespace capstan::server {
+namespace capstan::server::shard_replication_property_test {
 namespace {
 
 class Dice {
@@ -392,4 +392,4 @@ TEST_CASE("Shard replication: nothing committed is lost, whatever fails", "[serv
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::shard_replication_property_test

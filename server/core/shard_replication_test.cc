@@ -4,7 +4,7 @@
 
 #include "common/types/message_limits.h"
 
-namespace capstan::server {
+namespace capstan::server::shard_replication_test {
 namespace {
 
 // The follower may be sent a whole shard.
@@ -424,4 +424,4 @@ TEST_CASE("Shard replication: an install that must wait for another is no deadli
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::shard_replication_test

@@ -10,7 +10,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::slot_tree_test {
 namespace {
 
 // A sum as text, "(a+b)" with the lower slots on the left: equal texts are equal bits in any
@@ -265,4 +265,4 @@ TEST_CASE("Slot tree: fp32 sums have the same bits in every order", "[server][co
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::slot_tree_test

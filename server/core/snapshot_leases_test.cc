@@ -5,7 +5,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::snapshot_leases_test {
 namespace {
 
 constexpr CheckpointId kOne{1};
@@ -70,4 +70,4 @@ TEST_CASE("SnapshotLeases: bounds are told by name, and nothing changes", "[serv
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::snapshot_leases_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::server {
+namespace capstan::server::worker_clocks_test {
 namespace {
 
 Member MemberOf(int32_t rank, uint64_t incarnation, bool active = true, int64_t start = 0) {
@@ -110,4 +110,4 @@ TEST_CASE("Worker clocks: a dead member is not counted", "[server][core]") {
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::worker_clocks_test

@@ -20,7 +20,7 @@
 #include "kernels/testing/fake_device.h"
 #include "server/optimizer/optimizer.h"
 
-namespace capstan::server {
+namespace capstan::server::cuda_shard_device_test {
 namespace {
 
 using kernels::FakeDevice;
@@ -293,4 +293,4 @@ TEST_CASE("Shard device: what --device cannot mean is refused, and what is missi
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::cuda_shard_device_test

@@ -6,7 +6,7 @@
 #include "common/testing/status_matchers.h"
 #include "server/engine/testing/request_codec.h"
 
-namespace capstan::server {
+namespace capstan::server::codec_test {
 namespace {
 
 using absl::StatusCode;
@@ -166,4 +166,4 @@ TEST_CASE("Codec: numbers that cannot be are refused by name", "[server]") {
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::codec_test

@@ -2,7 +2,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::install_memory_test {
 namespace {
 
 constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
@@ -34,4 +34,4 @@ TEST_CASE("Install memory: the job's budget has the last word", "[server]") {
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::install_memory_test

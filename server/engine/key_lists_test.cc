@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-namespace capstan::server {
+namespace capstan::server::key_lists_test {
 namespace {
 
 constexpr Rank kFirst{0}, kSecond{1};
@@ -131,4 +131,4 @@ TEST_CASE("Key lists: what was named, used and unknown is counted", "[server]") 
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::key_lists_test

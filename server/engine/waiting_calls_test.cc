@@ -2,7 +2,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::waiting_calls_test {
 namespace {
 
 using CallId = WaitingCalls::CallId;
@@ -79,4 +79,4 @@ TEST_CASE("Waiting calls: ending one hands out its pulls and forgets its holds",
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::waiting_calls_test

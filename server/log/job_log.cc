@@ -14,10 +14,6 @@
 namespace capstan::server {
 namespace {
 
-std::string NameOf(const ShardKey& shard) {
-  return absl::StrCat("shard ", shard.shard.value(), " of table ", shard.table.value());
-}
-
 absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }

@@ -9,7 +9,7 @@
 #include "server/log/job_log.h"
 #include "server/log/testing/log_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::job_log_cut_test {
 namespace {
 
 using testing::LogFixture;
@@ -183,4 +183,4 @@ TEST_CASE("JobLog: any failing step leaves what was committed", "[server][storag
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::job_log_cut_test

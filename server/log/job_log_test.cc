@@ -11,7 +11,7 @@
 #include "common/testing/test_paths.h"
 #include "server/log/testing/log_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::job_log_test {
 namespace {
 
 using testing::FixtureRecord;
@@ -381,4 +381,4 @@ TEST_CASE("JobLog: only what it has can go on in a later term", "[server][storag
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::job_log_test

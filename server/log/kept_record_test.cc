@@ -6,7 +6,7 @@
 #include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::kept_record_test {
 namespace {
 
 // What stands in the file now.
@@ -43,4 +43,4 @@ TEST_CASE("Kept record: a file that is torn or damaged is named", "[server][stor
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::kept_record_test

@@ -13,7 +13,7 @@
 #include "server/log/server_log.h"
 #include "server/log/testing/log_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::log_collector_test {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -142,4 +142,4 @@ TEST_CASE("LogCollector: a folder without a job's unique id is nobody's to remov
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::log_collector_test

@@ -6,7 +6,7 @@
 #include "common/testing/status_matchers.h"
 #include "server/core/shard_record.h"
 
-namespace capstan::server {
+namespace capstan::server::log_index_test {
 namespace {
 
 const ShardKey kShard{TableId(0), ShardId(3)};
@@ -162,4 +162,4 @@ TEST_CASE("LogIndex: heads of frames and segments survive a round trip", "[serve
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::log_index_test

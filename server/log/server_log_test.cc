@@ -18,7 +18,7 @@
 #include "common/testing/test_paths.h"
 #include "server/log/testing/log_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::server_log_test {
 namespace {
 
 using testing::FixtureRecord;
@@ -518,4 +518,4 @@ TEST_CASE("ServerLog: its own thread writes what is queued, also while it stops"
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::server_log_test

@@ -10,7 +10,7 @@
 #include "common/random/philox.h"
 #include "server/optimizer/optimizer.h"
 
-namespace capstan::server {
+namespace capstan::server::ftrl_test {
 namespace {
 
 OptimizerConfig Ftrl(float lr, float beta, float l1, float l2) {
@@ -201,4 +201,4 @@ TEST_CASE("FTRL: the smallest and the largest gradients leave finite numbers",
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::ftrl_test

@@ -9,7 +9,7 @@
 
 #include "common/random/philox.h"
 
-namespace capstan::server {
+namespace capstan::server::late_gradient_test {
 namespace {
 
 std::vector<float> Numbers(uint64_t key, int64_t count) {
@@ -88,4 +88,4 @@ TEST_CASE("Late gradient: a NaN stays one, so that divergence is seen", "[server
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::late_gradient_test

@@ -14,7 +14,7 @@
 #include "kernels/cuda/element_rules.h"
 #include "server/optimizer/plugin/plugin_rules.h"
 
-namespace capstan::server {
+namespace capstan::server::optimizer_from_proto_test {
 namespace {
 
 absl::StatusOr<OptimizerConfig> Read(const std::string& text,
@@ -330,4 +330,4 @@ TEST_CASE("OptimizerFromProto: numbers that a plugin's rule does not want are re
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::optimizer_from_proto_test

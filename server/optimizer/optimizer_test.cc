@@ -15,7 +15,7 @@
 #include "server/optimizer/testing/reference.h"
 #include "server/optimizer/update_loops.h"
 
-namespace capstan::server {
+namespace capstan::server::optimizer_test {
 namespace {
 
 struct NamedConfig {
@@ -468,4 +468,4 @@ TEST_CASE("Optimizer: Adam's corrections vanish after many updates", "[server][o
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::optimizer_test

@@ -16,7 +16,7 @@
 #include "server/optimizer/row_loops.h"
 #include "server/optimizer/update_loops.h"
 
-namespace capstan::server {
+namespace capstan::server::plugin_loop_test {
 namespace {
 
 using Kind = OptimizerKind;
@@ -149,4 +149,4 @@ TEST_CASE("Plugin loop: a plugin's rule gives the bits of the server's own on ro
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::plugin_loop_test

@@ -9,7 +9,7 @@
 
 #include "server/optimizer/optimizer.h"
 
-namespace capstan::server {
+namespace capstan::server::reference_test {
 namespace {
 
 constexpr int64_t kElements = 5;
@@ -78,4 +78,4 @@ TEST_CASE("Reference: every rule and schedule follows PyTorch, update by update"
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::reference_test

@@ -13,7 +13,7 @@
 #include "server/optimizer/step_scalars.h"
 #include "server/optimizer/testing/reference.h"
 
-namespace capstan::server {
+namespace capstan::server::row_loops_test {
 namespace {
 
 using Kind = OptimizerKind;
@@ -164,4 +164,4 @@ TEST_CASE("RowLoops: a row that is not named stays as it is", "[server][optimize
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::row_loops_test

@@ -15,7 +15,7 @@
 #include "server/optimizer/testing/reference.h"
 #include "server/optimizer/update_loops.h"
 
-namespace capstan::server {
+namespace capstan::server::trust_ratio_test {
 namespace {
 
 OptimizerConfig Rule(OptimizerKind kind, float decay = 0.0f, float clip = 0.0f) {
@@ -164,4 +164,4 @@ TEST_CASE("Trust ratio: one NaN makes the whole tensor NaN", "[server][optimizer
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::trust_ratio_test

@@ -19,7 +19,7 @@
 #include "server/rpc/deadline_timer.h"
 #include "server/rpc/parameter_service.h"
 
-namespace capstan::server {
+namespace capstan::server::grpc_replica_transport_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
@@ -127,4 +127,4 @@ TEST_CASE("Replica transport: records go over a data connection, and on without 
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::grpc_replica_transport_test

@@ -17,7 +17,7 @@
 #include "server/replication/grpc_replica_transport.h"
 #include "server/rpc/parameter_service.h"
 
-namespace capstan::server {
+namespace capstan::server::install_stream_test {
 namespace {
 
 constexpr ShardKey kBucket{TableId(1), ShardId(0)};
@@ -241,4 +241,4 @@ TEST_CASE("Install stream: what is not whole changes nothing", "[server][replica
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::install_stream_test

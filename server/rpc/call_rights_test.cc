@@ -7,7 +7,7 @@
 #include "common/testing/status_matchers.h"
 #include "server/engine/testing/job_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::call_rights_test {
 namespace {
 
 constexpr absl::StatusCode kDenied = absl::StatusCode::kPermissionDenied;
@@ -94,4 +94,4 @@ TEST_CASE("Call rights: what a connection was opened with holds for all its call
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::call_rights_test

@@ -4,7 +4,7 @@
 
 #include "absl/synchronization/notification.h"
 
-namespace capstan::server {
+namespace capstan::server::deadline_timer_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -56,4 +56,4 @@ TEST_CASE("Deadline timer: stops though nothing is due", "[server]") {
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::deadline_timer_test

@@ -18,7 +18,7 @@
 #include "server/replication/grpc_replica_transport.h"
 #include "server/rpc/deadline_timer.h"
 
-namespace capstan::server {
+namespace capstan::server::parameter_service_test {
 namespace {
 
 using absl::StatusCode;
@@ -440,4 +440,4 @@ TEST_CASE("Parameter service: a primary fills its replica and replicates to it o
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::parameter_service_test

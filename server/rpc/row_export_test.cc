@@ -17,7 +17,7 @@
 #include "server/engine/testing/job_fixture.h"
 #include "server/rpc/parameter_service.h"
 
-namespace capstan::server {
+namespace capstan::server::row_export_test {
 namespace {
 
 constexpr int32_t kBuckets = 4;
@@ -122,4 +122,4 @@ TEST_CASE("Row export: a server that dies on the way is replaced, and no row com
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::row_export_test

@@ -20,7 +20,7 @@
 #include "server/store/memory_budget.h"
 #include "server/store/sparse/testing/memory_row_disks.h"
 
-namespace capstan::server {
+namespace capstan::server::job_snapshots_test {
 namespace {
 
 constexpr int32_t kBuckets = 2;
@@ -367,4 +367,4 @@ TEST_CASE("Snapshots: a question that cannot be is refused, and the snapshot goe
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::job_snapshots_test

@@ -14,7 +14,7 @@
 #include "server/engine/testing/job_fixture.h"
 #include "server/rpc/parameter_service.h"
 
-namespace capstan::server {
+namespace capstan::server::snapshot_service_test {
 namespace {
 
 constexpr int32_t kBuckets = 4;
@@ -134,4 +134,4 @@ TEST_CASE("Snapshot service: a server that dies, or a job that ends, is told by 
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::snapshot_service_test

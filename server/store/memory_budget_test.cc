@@ -4,7 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::memory_budget_test {
 namespace {
 
 using absl::StatusCode;
@@ -75,4 +75,4 @@ TEST_CASE("Memory budget: a copy that replaces another one of its shard needs no
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::memory_budget_test

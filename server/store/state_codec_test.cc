@@ -4,7 +4,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/types/job_limits.h"
 
-namespace capstan::server {
+namespace capstan::server::state_codec_test {
 namespace {
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -132,4 +132,4 @@ TEST_CASE("State codec: numbers out of range are refused with their name", "[ser
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::state_codec_test

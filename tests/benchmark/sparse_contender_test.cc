@@ -6,7 +6,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan::benchmark {
+namespace capstan::benchmark::sparse_contender_test {
 namespace {
 
 constexpr char kServer[] = "server/capstan-server";
@@ -28,4 +28,4 @@ TEST_CASE("SparseContender: rows go on when another task takes over", "[benchmar
 }
 
 }  // namespace
-}  // namespace capstan::benchmark
+}  // namespace capstan::benchmark::sparse_contender_test

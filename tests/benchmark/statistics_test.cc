@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace capstan::benchmark {
+namespace capstan::benchmark::statistics_test {
 namespace {
 
 TEST_CASE("Statistics: the median is the middle, or halfway between two", "[benchmark]") {
@@ -36,4 +36,4 @@ TEST_CASE("Statistics: ratios are of the same round", "[benchmark]") {
 }
 
 }  // namespace
-}  // namespace capstan::benchmark
+}  // namespace capstan::benchmark::statistics_test

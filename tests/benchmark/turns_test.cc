@@ -8,7 +8,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::benchmark {
+namespace capstan::benchmark::turns_test {
 namespace {
 
 TEST_CASE("Turns: each round has every contestant once, in changing order", "[benchmark]") {
@@ -67,4 +67,4 @@ TEST_CASE("Turns: an error names its contestant", "[benchmark]") {
 }
 
 }  // namespace
-}  // namespace capstan::benchmark
+}  // namespace capstan::benchmark::turns_test

@@ -20,7 +20,7 @@
 #include "worker/training/network.h"
 #include "worker/training/testing/small_nets.h"
 
-namespace capstan::gpu {
+namespace capstan::gpu::collective_test {
 namespace {
 
 using kernels::BackendGroup;
@@ -181,4 +181,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace capstan::gpu
+}  // namespace capstan::gpu::collective_test

@@ -19,7 +19,7 @@
 #include "kernels/cuda/emulation/cudnn_library.h"
 #include "kernels/op.h"
 
-namespace capstan::kernels::cuda {
+namespace capstan::kernels::cuda::cudnn_plans_test {
 namespace {
 
 constexpr std::array kComputes = {Compute::kFp32, Compute::kTf32, Compute::kBf16, Compute::kFp16};
@@ -235,4 +235,4 @@ TEST_CASE("cuDNN's plans: none that needs more workspace than it may", "[kernels
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda
+}  // namespace capstan::kernels::cuda::cudnn_plans_test

@@ -18,7 +18,7 @@
 #include "server/optimizer/testing/reference.h"
 #include "tests/gpu/host_codecs.h"
 
-namespace capstan::gpu {
+namespace capstan::gpu::element_rules_test {
 namespace {
 
 using kernels::cuda::UpdateRule;
@@ -184,4 +184,4 @@ TEST_CASE("Top-k: the largest are sent, the first of equal ones, the rest is kep
 }
 
 }  // namespace
-}  // namespace capstan::gpu
+}  // namespace capstan::gpu::element_rules_test

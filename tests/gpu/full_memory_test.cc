@@ -16,7 +16,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/test_gpu.h"
 
-namespace capstan::gpu {
+namespace capstan::gpu::full_memory_test {
 namespace {
 
 using kernels::OpDesc;
@@ -146,4 +146,4 @@ TEST_CASE("GPU workspace: what there was stays, where there is no memory for mor
 }
 
 }  // namespace
-}  // namespace capstan::gpu
+}  // namespace capstan::gpu::full_memory_test

@@ -16,7 +16,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/test_gpu.h"
 
-namespace capstan::gpu {
+namespace capstan::gpu::kept_plans_test {
 namespace {
 
 using kernels::OpDesc;
@@ -128,4 +128,4 @@ TEST_CASE("GPU plans: the next backend takes what one has measured, and times no
 }
 
 }  // namespace
-}  // namespace capstan::gpu
+}  // namespace capstan::gpu::kept_plans_test

@@ -34,7 +34,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/test_gpu.h"
 
-namespace capstan::gpu {
+namespace capstan::gpu::op_conformance_test {
 namespace {
 
 using kernels::ActivationDescs;
@@ -560,4 +560,4 @@ TEST_CASE("GPU ops: NaN passes through, so that divergence is seen", "[gpu]") {
 }
 
 }  // namespace
-}  // namespace capstan::gpu
+}  // namespace capstan::gpu::op_conformance_test

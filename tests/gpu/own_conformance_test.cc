@@ -18,7 +18,7 @@
 #include "tests/gpu/host_codecs.h"
 #include "tests/gpu/test_gpu.h"
 
-namespace capstan::gpu {
+namespace capstan::gpu::own_conformance_test {
 namespace {
 
 namespace cuda = kernels::cuda;
@@ -415,4 +415,4 @@ TEST_CASE("GPU graphs: dropout draws by the key that lies on the card at each la
 }
 
 }  // namespace
-}  // namespace capstan::gpu
+}  // namespace capstan::gpu::own_conformance_test

@@ -16,7 +16,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/test_gpu.h"
 
-namespace capstan::gpu {
+namespace capstan::gpu::shard_device_test {
 namespace {
 
 using kernels::Uniform;
@@ -67,4 +67,4 @@ TEST_CASE("GPU shards: updates and state have the host's bits", "[gpu][own]") {
 }
 
 }  // namespace
-}  // namespace capstan::gpu
+}  // namespace capstan::gpu::shard_device_test

@@ -8,7 +8,7 @@
 #include "tests/benchmark/contender.h"
 #include "tests/benchmark/scratch_folder.h"
 
-namespace capstan::benchmark {
+namespace capstan::benchmark::data_connections_test {
 namespace {
 
 constexpr char kServer[] = "server/capstan-server";
@@ -81,4 +81,4 @@ TEST_CASE("Data connections: a server without them is served by gRPC", "[data_co
 }
 
 }  // namespace
-}  // namespace capstan::benchmark
+}  // namespace capstan::benchmark::data_connections_test

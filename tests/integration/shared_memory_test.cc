@@ -12,7 +12,7 @@
 #include "tests/benchmark/process_usage.h"
 #include "tests/benchmark/scratch_folder.h"
 
-namespace capstan::benchmark {
+namespace capstan::benchmark::shared_memory_test {
 namespace {
 
 constexpr char kServer[] = "server/capstan-server";
@@ -118,4 +118,4 @@ TEST_CASE("Shared memory: a worker outlives the server and keeps nothing open", 
 }
 
 }  // namespace
-}  // namespace capstan::benchmark
+}  // namespace capstan::benchmark::shared_memory_test

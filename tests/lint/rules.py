@@ -241,6 +241,13 @@ def test_names(path, text):
                    f"the test '{match.group(1)}', expected 'Subject: behaviour in a sentence'")
 
 
+def test_namespace(path, text):
+    """The tests of a folder are compiled as one file: each has its names to itself."""
+    name = os.path.basename(path)[:-len(".cc")]
+    if path.endswith("_test.cc") and not re.search(rf"^namespace [\w:]+::{name} {{$", text, re.M):
+        yield 1, f"no namespace of the file's own, expected 'namespace capstan::...::{name} {{'"
+
+
 FILE_RULES = {
     "columns": columns,
     "whitespace": whitespace,
@@ -251,6 +258,7 @@ FILE_RULES = {
     "header": header,
     "open_ends": open_ends,
     "test_names": test_names,
+    "test_namespace": test_namespace,
 }
 
 

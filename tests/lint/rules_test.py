@@ -53,6 +53,12 @@ class FileRules(unittest.TestCase):
         text = 'TEST_CASE("Shard: adds", "[x]") {}\nTEST_CASE("adds") {}\n'
         self.assertEqual(lines(rules.test_names, text, "server/a_test.cc"), [2])
 
+    def test_test_namespace(self):
+        text = "namespace capstan::server::a_test {\nnamespace {\n"
+        self.assertEqual(lines(rules.test_namespace, text, "server/a_test.cc"), [])
+        self.assertEqual(lines(rules.test_namespace, text, "server/b_test.cc"), [1])
+        self.assertEqual(lines(rules.test_namespace, text, "server/b.cc"), [])
+
     def test_readme(self):
         tree = ["big/README.md", "big/a.h", "big/small/a.h", "big/small/b/c.h",
                 "alone/BUILD.bazel", *[f"big/many/{i}.cc" for i in range(6)]]

@@ -31,7 +31,7 @@
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/engine/testing/job_fixture.h"
 
-namespace capstan {
+namespace capstan::capabilities_test {
 namespace {
 
 using server::NumberIn;
@@ -392,4 +392,4 @@ TEST_CASE("Capabilities: shared memory is the task's that has opened it", "[secu
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::capabilities_test

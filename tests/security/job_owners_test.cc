@@ -29,7 +29,7 @@
 #include "scheduler/testing/small_job.h"
 #include "tests/security/tls_daemon.h"
 
-namespace capstan {
+namespace capstan::job_owners_test {
 namespace {
 
 using testing::ReadFile;
@@ -402,4 +402,4 @@ TEST_CASE("Job owners: a node without a part in a job reads, reports, logs and w
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::job_owners_test

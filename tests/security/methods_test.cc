@@ -30,7 +30,7 @@
 #include "proto/scheduler.grpc.pb.h"
 #include "tests/security/tls_daemon.h"
 
-namespace capstan {
+namespace capstan::methods_test {
 namespace {
 
 using testing::ReadFile;
@@ -317,4 +317,4 @@ TEST_CASE("Methods: a node calls under its own name alone", "[security]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::methods_test

@@ -42,7 +42,7 @@
 #include "scheduler/testing/small_job.h"
 #include "tests/security/tls_daemon.h"
 
-namespace capstan {
+namespace capstan::paths_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -445,4 +445,4 @@ TEST_CASE("Paths: no use of a path follows it out of the allowed folders", "[sec
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::paths_test

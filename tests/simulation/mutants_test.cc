@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::sim {
+namespace capstan::sim::mutants_test {
 namespace {
 
 TEST_CASE("Mutants: a planted bug is caught by the checker that it was meant for", "[simulation]") {
@@ -10,4 +10,4 @@ TEST_CASE("Mutants: a planted bug is caught by the checker that it was meant for
 }
 
 }  // namespace
-}  // namespace capstan::sim
+}  // namespace capstan::sim::mutants_test

@@ -6,7 +6,7 @@
 #include "tests/simulation/world/options.h"
 #include "tests/simulation/world/reached.h"
 
-namespace capstan::sim {
+namespace capstan::sim::sim_test {
 namespace {
 
 TEST_CASE("Simulation: every promise holds in 500 worlds", "[simulation]") {
@@ -28,4 +28,4 @@ TEST_CASE("Simulation: a seed has one trace", "[simulation]") {
 }
 
 }  // namespace
-}  // namespace capstan::sim
+}  // namespace capstan::sim::sim_test

@@ -31,7 +31,7 @@ const char* NameOf(ShardReply::Outcome outcome) {
   return "done";
 }
 
-std::string NameOf(const ShardKey& key) {
+std::string ShortNameOf(const ShardKey& key) {
   return absl::StrCat(key.table.value(), "/", key.shard.value());
 }
 
@@ -73,7 +73,7 @@ void CallHistory::Begun(const SendMessage& message) {
       absl::StrCat(Head("B"), " ", message.message.value(), " ", NameOf(request), " ",
                    request.iteration.value(), " ", request.slots.begin, "-", request.slots.end);
   for (const SendMessage::Shard& shard : message.shards) {
-    absl::StrAppend(&line, " ", NameOf(shard.key), ":", shard.sequence.value());
+    absl::StrAppend(&line, " ", ShortNameOf(shard.key), ":", shard.sequence.value());
   }
   Write(std::move(line));
 }
@@ -81,8 +81,8 @@ void CallHistory::Begun(const SendMessage& message) {
 void CallHistory::Answered(const SendMessage& message, const std::vector<ShardReply>& replies) {
   std::string line = absl::StrCat(Head("A"), " ", message.message.value());
   for (size_t i = 0; i < message.shards.size() && i < replies.size(); ++i) {
-    absl::StrAppend(&line, " ", NameOf(message.shards[i].key), ":", NameOf(replies[i].outcome), ":",
-                    replies[i].version.value());
+    absl::StrAppend(&line, " ", ShortNameOf(message.shards[i].key), ":", NameOf(replies[i].outcome),
+                    ":", replies[i].version.value());
   }
   Write(std::move(line));
 }

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::call_history_test {
 namespace {
 
 std::string Folder() {
@@ -78,4 +78,4 @@ TEST_CASE("Call history: there is one only where the environment names a folder"
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::call_history_test

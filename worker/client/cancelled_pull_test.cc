@@ -14,7 +14,7 @@
 #include "common/time/clock.h"
 #include "worker/client/push_pull_client.h"
 
-namespace capstan::worker {
+namespace capstan::worker::cancelled_pull_test {
 namespace {
 
 constexpr int kShards = 4;
@@ -99,4 +99,4 @@ TEST_CASE("Client: what a cancelled pull has written is not taken for the versio
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::cancelled_pull_test

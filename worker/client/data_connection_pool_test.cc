@@ -33,7 +33,7 @@
 #include "server/rpc/parameter_service.h"
 #include "worker/client/push_pull_client.h"
 
-namespace capstan::worker {
+namespace capstan::worker::data_connection_pool_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -508,4 +508,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::data_connection_pool_test

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-namespace capstan::worker {
+namespace capstan::worker::known_key_lists_test {
 namespace {
 
 using Forms = std::vector<KeyForm>;
@@ -87,4 +87,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::known_key_lists_test

@@ -8,7 +8,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/wire/wire_values.h"
 
-namespace capstan::worker {
+namespace capstan::worker::message_codec_test {
 namespace {
 
 const CallerId kCaller{.job = "job-1", .rank = Rank(3), .incarnation = Incarnation(7)};
@@ -355,4 +355,4 @@ TEST_CASE("Codec: a server that does not know a list has no shard ready", "[work
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::message_codec_test

@@ -14,7 +14,7 @@
 #include "common/time/clock.h"
 #include "worker/client/push_pull_client.h"
 
-namespace capstan::worker {
+namespace capstan::worker::parts_test {
 namespace {
 
 constexpr int kShards = 4;
@@ -193,4 +193,4 @@ TEST_CASE("Client: of the pushes that wait the lowest shard goes first", "[worke
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::parts_test

@@ -10,7 +10,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/wire/tensor_message.h"
 
-namespace capstan::worker {
+namespace capstan::worker::pull_places_test {
 namespace {
 
 constexpr int64_t kLarge = PullPlaces::kBytesMin / static_cast<int64_t>(sizeof(float));
@@ -96,4 +96,4 @@ TEST_CASE("Pull places: nothing is written for who has gone", "[worker][client]"
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::pull_places_test

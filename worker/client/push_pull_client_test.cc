@@ -14,7 +14,7 @@
 #include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::push_pull_client_test {
 namespace {
 
 // A server of two shards that adds pushed values and answers as told.
@@ -413,4 +413,4 @@ TEST_CASE("PushPullClient: keys go over the wire once, and again where a server 
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::push_pull_client_test

@@ -10,7 +10,7 @@
 #include "common/sparse/key_batch.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::push_pull_core_test {
 namespace {
 
 constexpr int64_t kShardBytes = 32;  // 8 elements.
@@ -370,4 +370,4 @@ TEST_CASE("Push/pull core: arrays and tables that do not fit are refused", "[wor
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::push_pull_core_test

@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 
-namespace capstan::worker {
+namespace capstan::worker::shared_memory_connection_test {
 namespace {
 
 using Direction = SharedMemoryConnection::Direction;
@@ -238,4 +238,4 @@ TEST_CASE("Shared memory connection: a size of nothing ends it, a larger one rep
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::shared_memory_connection_test

@@ -29,7 +29,7 @@
 #include "proto/parameter_server.grpc.pb.h"
 #include "worker/client/push_pull_client.h"
 
-namespace capstan::worker {
+namespace capstan::worker::straight_pull_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -281,4 +281,4 @@ TEST_CASE("Straight pull: the client closes though an answer never ends", "[work
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::straight_pull_test

@@ -15,7 +15,7 @@
 #include "common/time/clock.h"
 #include "worker/client/push_pull_client.h"
 
-namespace capstan::worker {
+namespace capstan::worker::table_operations_test {
 namespace {
 
 constexpr int kTables = 4;
@@ -220,4 +220,4 @@ TEST_CASE("Client: it lets go of a push's values", "[worker][client]") {
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::table_operations_test

@@ -4,7 +4,7 @@
 #include <coroutine>
 #include <utility>
 
-namespace capstan::worker {
+namespace capstan::worker::coroutine_test {
 namespace {
 
 // An awaitable that is open at once, or that Open() opens later.
@@ -96,4 +96,4 @@ TEST_CASE("Coroutine: rounds that do not wait do not grow the stack", "[worker][
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::coroutine_test

@@ -4,7 +4,7 @@
 #include "worker/core/sample_planner.h"
 #include "worker/core/slot_planner.h"
 
-namespace capstan::worker {
+namespace capstan::worker::planner_test {
 namespace {
 
 SlotLease Slots(int slot, int64_t begin, int64_t end) {
@@ -156,4 +156,4 @@ TEST_CASE("SamplePlanner: a lease's scores are those of its batches, told once i
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::planner_test

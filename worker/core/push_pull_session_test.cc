@@ -7,7 +7,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::push_pull_session_test {
 namespace {
 
 // Two servers, three shards: 0 and 1 on alpha, 2 on beta.
@@ -434,4 +434,4 @@ TEST_CASE("Session: an idle session has no deadline, so its shell does not spin"
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::push_pull_session_test

@@ -9,7 +9,7 @@
 #include "common/examples/zipf.h"
 #include "common/random/philox.h"
 
-namespace capstan::worker {
+namespace capstan::worker::row_cache_test {
 namespace {
 
 constexpr int64_t kDim = 2;
@@ -233,4 +233,4 @@ TEST_CASE("Row cache: keys by Zipf's law find most of what a larger cache would"
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::row_cache_test

@@ -7,7 +7,7 @@
 #include "common/testing/status_matchers.h"
 #include "worker/core/push_pull_session.h"
 
-namespace capstan::worker {
+namespace capstan::worker::session_failover_test {
 namespace {
 
 // Two servers, three shards: 0 and 1 on alpha, 2 on beta, all of term 1.
@@ -423,4 +423,4 @@ TEST_CASE("Session: a call that was lost on the way is no answer", "[worker][cor
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::session_failover_test

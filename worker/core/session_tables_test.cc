@@ -7,7 +7,7 @@
 #include "common/testing/status_matchers.h"
 #include "worker/core/push_pull_session.h"
 
-namespace capstan::worker {
+namespace capstan::worker::session_tables_test {
 namespace {
 
 // Two servers, two tables: table 0 has shard 0 on alpha and shard 1 on beta; table 1 one shard on
@@ -149,4 +149,4 @@ TEST_CASE("Session: an operation on a table that is not there is refused", "[wor
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::session_tables_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace capstan::worker {
+namespace capstan::worker::task_board_test {
 namespace {
 
 // 4 slots of 8 samples over 70 samples: two whole iterations and one of 6 samples.
@@ -192,4 +192,4 @@ TEST_CASE("TaskBoard: paused, the run of a program goes on while it rests", "[wo
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::task_board_test

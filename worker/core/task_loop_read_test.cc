@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/core/task_loop.h"
 
-namespace capstan::worker {
+namespace capstan::worker::task_loop_read_test {
 namespace {
 
 // A port whose calls all end at once; some pulls must be repeated.
@@ -169,4 +169,4 @@ TEST_CASE("TaskLoop: nothing is begun that was taken away during its forward pas
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::task_loop_read_test

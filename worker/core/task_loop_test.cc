@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::task_loop_test {
 namespace {
 
 constexpr int kShards = 2;  // Shard s is on server s at first.
@@ -555,4 +555,4 @@ TEST_CASE("TaskLoop: at own pace the program's run is all there is to train", "[
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::task_loop_test

@@ -7,7 +7,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan::worker {
+namespace capstan::worker::device_probe_test {
 namespace {
 
 // What a fake driver reports.
@@ -109,4 +109,4 @@ TEST_CASE("CUDA driver: a library that is none lacks its calls by name", "[worke
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::device_probe_test

@@ -8,7 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::log_uploader_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -160,4 +160,4 @@ TEST_CASE("LogUploader: the number of logs that it watches is bounded", "[worker
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::log_uploader_test

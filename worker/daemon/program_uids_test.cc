@@ -6,7 +6,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::program_uids_test {
 namespace {
 
 absl::StatusOr<bool> Free(uid_t) { return true; }
@@ -64,4 +64,4 @@ TEST_CASE("Program uids: a number that is in use elsewhere is passed over", "[wo
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::program_uids_test

@@ -9,7 +9,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::task_files_test {
 namespace {
 
 std::string WorkDir() {
@@ -140,4 +140,4 @@ TEST_CASE("Task files: what no task has left is not touched", "[worker]") {
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::task_files_test

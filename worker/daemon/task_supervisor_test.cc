@@ -14,7 +14,7 @@
 #include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::task_supervisor_test {
 namespace {
 
 std::string TestFolder() {
@@ -298,4 +298,4 @@ TEST_CASE("Task supervisor: what cannot be started is reported as ended with the
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::task_supervisor_test

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace capstan::worker {
+namespace capstan::worker::task_table_test {
 namespace {
 
 TaskName Task(const std::string& job, int rank, uint64_t incarnation = 1) {
@@ -144,4 +144,4 @@ TEST_CASE("Task table: the end of an unknown process changes nothing", "[worker]
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::task_table_test

@@ -13,7 +13,7 @@
 #include "common/testing/test_paths.h"
 #include "proto/worker.grpc.pb.h"
 
-namespace capstan {
+namespace capstan::worker_process_test {
 namespace {
 
 using testing::DaemonProcess;
@@ -88,4 +88,4 @@ TEST_CASE("capstan-worker: a task that is given a GPU which it cannot open says 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::worker_process_test

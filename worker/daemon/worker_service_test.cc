@@ -9,7 +9,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::worker_service_test {
 namespace {
 
 // A work folder in which task 0 of lenet-1 has run twice; `running`: it still runs.
@@ -136,4 +136,4 @@ TEST_CASE_METHOD(Fixture, "CheckMayReadLog: a log of another user's job is like 
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::worker_service_test

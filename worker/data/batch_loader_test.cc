@@ -10,7 +10,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::batch_loader_test {
 namespace {
 
 // A dataset whose pixels differ enough to show where each came from.
@@ -210,4 +210,4 @@ TEST_CASE("Augmentation: defaults, and values checked against the channels", "[w
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::batch_loader_test

@@ -10,7 +10,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::batch_prefetcher_test {
 namespace {
 
 constexpr absl::Duration kLong = absl::Minutes(1);  // A test that waits this long has failed.
@@ -220,4 +220,4 @@ TEST_CASE("Prefetcher: the list of waiting ranges is bounded", "[worker][data]")
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::batch_prefetcher_test

@@ -7,7 +7,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::batch_source_test {
 namespace {
 
 // A decoder that writes the range into its images, and counts its calls.
@@ -88,4 +88,4 @@ TEST_CASE("BatchSource: a changed plan drops the batch ahead, its error is the r
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::batch_source_test

@@ -8,7 +8,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::dataset_decoder_test {
 namespace {
 
 using Mode = DatasetDecoder::Mode;
@@ -96,4 +96,4 @@ TEST_CASE("Dataset decoder: a range outside the dataset is refused", "[worker][d
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::dataset_decoder_test

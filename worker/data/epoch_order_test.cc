@@ -7,7 +7,7 @@
 #include "common/random/permutation.h"
 #include "common/random/philox.h"
 
-namespace capstan::worker {
+namespace capstan::worker::epoch_order_test {
 namespace {
 
 TEST_CASE("Epoch order: the permutation of (seed, epoch)", "[worker][data]") {
@@ -41,4 +41,4 @@ TEST_CASE("Epoch order: threads of different epochs each get their own", "[worke
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::epoch_order_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace capstan::worker {
+namespace capstan::worker::more_figures_test {
 namespace {
 
 NamedFigures FiguresOf(Objective objective, const std::vector<Predictions>& parts) {
@@ -39,4 +39,4 @@ TEST_CASE("More figures: words, examples without labels and models of layers hav
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::more_figures_test

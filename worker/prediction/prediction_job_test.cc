@@ -10,7 +10,7 @@
 #include "common/examples/testing/example_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::prediction_job_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -121,4 +121,4 @@ TEST_CASE("Prediction job: what is wrong is named", "[worker][prediction]") {
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::prediction_job_test

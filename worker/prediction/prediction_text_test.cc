@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-namespace capstan::worker {
+namespace capstan::worker::prediction_text_test {
 namespace {
 
 using Form = PredictionText::Form;
@@ -120,4 +120,4 @@ TEST_CASE("Prediction text: figures as people and as programs read them", "[work
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::prediction_text_test

@@ -20,7 +20,7 @@
 #include "worker/training/trainer/sparse_trainer.h"
 #include "worker/training/trainer/trainer.h"
 
-namespace capstan::worker {
+namespace capstan::worker::predictor_test {
 namespace {
 
 using testing::Bytes;
@@ -187,4 +187,4 @@ TEST_CASE("Predictor: a model on examples has its rows, and initial ones for oth
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::predictor_test

@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "worker/program/testing/training_task.h"
 
-namespace capstan::worker {
+namespace capstan::worker::program_computation_test {
 namespace {
 
 TEST_CASE("ProgramComputation: a work goes to the program and its gradient back") {
@@ -415,4 +415,4 @@ TEST_CASE("ProgramComputation: a run ends with the program's failure, or when it
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::program_computation_test

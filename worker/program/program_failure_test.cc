@@ -11,7 +11,7 @@
 #include "worker/program/program_computation.h"
 #include "worker/program/testing/training_task.h"
 
-namespace capstan::worker {
+namespace capstan::worker::program_failure_test {
 namespace {
 
 TEST_CASE("ProgramComputation: a value that is not finite fails the task unless it is replaced") {
@@ -104,4 +104,4 @@ TEST_CASE("ProgramComputation: an error between two works is known, because no w
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::program_failure_test

@@ -15,7 +15,7 @@
 #include "common/time/clock.h"
 #include "proto/parameter_server.grpc.pb.h"
 
-namespace capstan::worker {
+namespace capstan::worker::table_operations_test {
 namespace {
 
 constexpr size_t kElements = 3;
@@ -312,4 +312,4 @@ TEST_CASE("TableOperations: the end of the run ends every wait") {
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::table_operations_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::worker {
+namespace capstan::worker::task_activity_test {
 namespace {
 
 v1::SyncTaskRequest ReportOf(TaskActivity& activity) {
@@ -29,4 +29,4 @@ TEST_CASE("Task activity: each thing is counted from its beginning", "[worker][t
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::task_activity_test

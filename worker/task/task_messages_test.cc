@@ -6,7 +6,7 @@
 #include "worker/task/computation/lost_gpus.h"
 #include "worker/task/failures.h"
 
-namespace capstan::worker {
+namespace capstan::worker::task_messages_test {
 namespace {
 
 TEST_CASE("Task messages: an assignment keeps its leases and numbers", "[worker][task]") {
@@ -133,4 +133,4 @@ TEST_CASE("Failures: each code has its named reason", "[worker][task]") {
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::task_messages_test

@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "common/data/testing/test_files.h"
 
-namespace capstan::worker {
+namespace capstan::worker::task_trace_test {
 namespace {
 
 using Catch::Contains;
@@ -106,4 +106,4 @@ TEST_CASE("Task trace: a file that cannot be written does not stop the task", "[
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::task_trace_test

@@ -17,7 +17,7 @@
 #include "worker/training/network.h"
 #include "worker/training/testing/small_nets.h"
 
-namespace capstan::worker {
+namespace capstan::worker::arriving_parameters_test {
 namespace {
 
 constexpr int64_t kBatch = 8;
@@ -211,4 +211,4 @@ TEST_CASE("Network: a pass whose parameters do not come is given up, and another
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::arriving_parameters_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace capstan::worker {
+namespace capstan::worker::batch_parts_test {
 namespace {
 
 TEST_CASE("Batch parts: cover the batch in order, and differ by one sample at most",
@@ -37,4 +37,4 @@ TEST_CASE("Batch parts: a view has the images of its labels, and the batch's nam
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::batch_parts_test

@@ -23,7 +23,7 @@
 #include "worker/training/testing/small_nets.h"
 #include "worker/training/trainer/gradient_step.h"
 
-namespace capstan::worker {
+namespace capstan::worker::device_group_test {
 namespace {
 
 using kernels::FakeDevice;
@@ -430,4 +430,4 @@ TEST_CASE("Device group: fp16 is scaled by what no part overflows with", "[worke
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::device_group_test

@@ -20,7 +20,7 @@
 #include "worker/training/network.h"
 #include "worker/training/testing/small_nets.h"
 
-namespace capstan::worker {
+namespace capstan::worker::device_network_test {
 namespace {
 
 using kernels::FakeDevice;
@@ -490,4 +490,4 @@ TEST_CASE("Device network: too large a batch says what it needs, what is free, a
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::device_network_test

@@ -21,7 +21,7 @@
 #include "worker/training/network.h"
 #include "worker/training/testing/small_nets.h"
 
-namespace capstan::worker {
+namespace capstan::worker::exchange_formats_test {
 namespace {
 
 using kernels::BackendGroup;
@@ -306,4 +306,4 @@ TEST_CASE("Exchange formats: each copy, conversion and wait is needed", "[worker
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::exchange_formats_test

@@ -18,7 +18,7 @@
 #include "worker/training/network.h"
 #include "worker/training/testing/small_nets.h"
 
-namespace capstan::worker {
+namespace capstan::worker::in_place_test {
 namespace {
 
 using kernels::FakeDevice;
@@ -144,4 +144,4 @@ TEST_CASE("In place: what is not on one device is refused", "[worker][training]"
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::in_place_test

@@ -19,7 +19,7 @@
 #include "proto/job.pb.h"
 #include "worker/training/network.h"
 
-namespace capstan::worker {
+namespace capstan::worker::losses_test {
 namespace {
 
 constexpr int64_t kOutputs = 3;
@@ -200,4 +200,4 @@ TEST_CASE("Losses: what does not fit, and what devices do not compute, is refuse
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::losses_test

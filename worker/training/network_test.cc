@@ -24,7 +24,7 @@
 #include "worker/training/program/program.h"
 #include "worker/training/testing/small_nets.h"
 
-namespace capstan::worker {
+namespace capstan::worker::network_test {
 namespace {
 
 constexpr uint64_t kDropoutKey = 77;
@@ -464,4 +464,4 @@ TEST_CASE("Network: activations that do not fit say how much they need", "[worke
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::network_test

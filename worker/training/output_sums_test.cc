@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-namespace capstan::worker {
+namespace capstan::worker::output_sums_test {
 namespace {
 
 using Kind = PlannedLoss::Kind;
@@ -45,4 +45,4 @@ TEST_CASE("Output sums: a label among the five largest of more than five classes
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::output_sums_test

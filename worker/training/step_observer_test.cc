@@ -17,7 +17,7 @@
 #include "worker/training/network.h"
 #include "worker/training/testing/small_nets.h"
 
-namespace capstan::worker {
+namespace capstan::worker::step_observer_test {
 namespace {
 
 using Part = StepObserver::Part;
@@ -138,4 +138,4 @@ TEST_CASE("Step observer: sees a device's parts, each gradient after its segment
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::step_observer_test

@@ -5,7 +5,7 @@
 #include "common/examples/testing/example_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::bad_lines_test {
 namespace {
 
 using ::capstan::testing::TemporaryFolder;
@@ -88,4 +88,4 @@ TEST_CASE("Bad lines: numbers are those of the file for ranges in its middle",
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::bad_lines_test

@@ -11,7 +11,7 @@
 #include "common/data/testing/test_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::file_ranges_test {
 namespace {
 
 using ::capstan::testing::Bytes;
@@ -131,4 +131,4 @@ TEST_CASE("File ranges: all ranges of all files", "[common][examples]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::file_ranges_test

@@ -5,7 +5,7 @@
 #include "common/examples/testing/example_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::line_position_test {
 namespace {
 
 using ::capstan::testing::Bytes;
@@ -42,4 +42,4 @@ TEST_CASE("Line position: a file that is gone still gives a place", "[common][ex
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::line_position_test

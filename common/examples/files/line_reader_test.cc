@@ -19,7 +19,7 @@
 #include "common/status/status_macros.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::line_reader_test {
 namespace {
 
 using ::capstan::testing::Bytes;
@@ -252,4 +252,4 @@ TEST_CASE("Line reader: in a file of 100 GB it reads what it must, and no more",
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::line_reader_test

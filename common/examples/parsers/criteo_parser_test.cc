@@ -10,7 +10,7 @@
 #include "common/examples/testing/parser_checks.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::criteo_parser_test {
 namespace {
 
 using ::capstan::testing::CheckSurvives;
@@ -99,4 +99,4 @@ TEST_CASE("Criteo: no bytes crash it or harm the batch", "[common][examples]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::criteo_parser_test

@@ -5,7 +5,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::delimited_test {
 namespace {
 
 using Columns = std::vector<std::string>;
@@ -63,4 +63,4 @@ TEST_CASE("Delimited: wrong quotes are refused by place", "[common][examples]") 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::delimited_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan {
+namespace capstan::line_parser_test {
 namespace {
 
 TEST_CASE("Line parser: text in messages is short and printable", "[common][examples]") {
@@ -17,4 +17,4 @@ TEST_CASE("Line parser: text in messages is short and printable", "[common][exam
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::line_parser_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace capstan {
+namespace capstan::numbers_test {
 namespace {
 
 NumberError FloatError(absl::string_view text) {
@@ -86,4 +86,4 @@ TEST_CASE("Numbers: a decimal comma in the locale changes nothing", "[common][ex
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::numbers_test

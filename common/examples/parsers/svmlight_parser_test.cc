@@ -6,7 +6,7 @@
 #include "common/examples/testing/parser_checks.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::svmlight_parser_test {
 namespace {
 
 using ::capstan::testing::CheckSurvives;
@@ -94,4 +94,4 @@ TEST_CASE("SVMlight: no bytes crash it or harm the batch", "[common][examples]")
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::svmlight_parser_test

@@ -6,7 +6,7 @@
 #include "common/examples/feature_hash.h"
 #include "common/examples/testing/parser_checks.h"
 
-namespace capstan {
+namespace capstan::text_parser_test {
 namespace {
 
 using ::capstan::testing::CheckSurvives;
@@ -48,4 +48,4 @@ TEST_CASE("Text: no bytes crash it", "[common][examples]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::text_parser_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace capstan {
+namespace capstan::column_ranges_test {
 namespace {
 
 v1::Columns Parse(const std::string& text) {
@@ -74,4 +74,4 @@ TEST_CASE("Column ranges: a column is one thing", "[common][examples]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::column_ranges_test

@@ -14,7 +14,7 @@
 #include "common/examples/testing/example_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::example_set_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -225,4 +225,4 @@ TEST_CASE("Example set: a click log is made where it is asked for", "[examples]"
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::example_set_test

@@ -12,7 +12,7 @@
 #include "common/status/status_macros.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::example_source_test {
 namespace {
 
 using ::capstan::testing::Gzip;
@@ -154,4 +154,4 @@ TEST_CASE("Example source: an error empties the batch", "[common][examples]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::example_source_test

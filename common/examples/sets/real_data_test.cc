@@ -12,7 +12,7 @@
 #include "common/examples/testing/parser_checks.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::real_data_test {
 namespace {
 
 using ::capstan::testing::RealData;
@@ -102,4 +102,4 @@ TEST_CASE("Real data: Shakespeare has 202,651 words", "[common][examples]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::real_data_test

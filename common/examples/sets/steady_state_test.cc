@@ -29,7 +29,7 @@ void* operator new(size_t bytes) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
-namespace capstan {
+namespace capstan::steady_state_test {
 namespace {
 
 using ::capstan::testing::TemporaryFolder;
@@ -81,4 +81,4 @@ TEST_CASE("Steady state: no parser allocates for a line", "[common][examples]") 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::steady_state_test

@@ -11,7 +11,7 @@
 #include "common/examples/testing/example_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::unvaried_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -108,4 +108,4 @@ TEST_CASE("Unvaried: many columns make one sentence", "[common][examples]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::unvaried_test

@@ -6,7 +6,7 @@
 #include "common/examples/streams/testing/stream_checks.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::gzip_stream_test {
 namespace {
 
 using ::capstan::testing::Bytes;
@@ -33,4 +33,4 @@ TEST_CASE("Gzip: a wrong checksum and bytes behind the data are told apart", "[c
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::gzip_stream_test

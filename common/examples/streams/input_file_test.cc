@@ -11,7 +11,7 @@
 #include "common/data/testing/test_files.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::input_file_test {
 namespace {
 
 using ::capstan::testing::TemporaryFolder;
@@ -85,4 +85,4 @@ TEST_CASE("Input file: a file without the right to read it is refused", "[common
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::input_file_test

@@ -6,7 +6,7 @@
 #include "common/examples/streams/testing/stream_checks.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::open_stream_test {
 namespace {
 
 using ::capstan::testing::Bytes;
@@ -46,4 +46,4 @@ TEST_CASE("Data stream: a missing file is not found", "[common][examples]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::open_stream_test

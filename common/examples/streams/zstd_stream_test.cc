@@ -6,7 +6,7 @@
 #include "common/examples/streams/testing/stream_checks.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::zstd_stream_test {
 namespace {
 
 using ::capstan::testing::Bytes;
@@ -36,4 +36,4 @@ TEST_CASE("Zstd: a window that needs too much memory is refused by size", "[comm
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::zstd_stream_test

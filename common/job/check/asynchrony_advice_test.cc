@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace capstan {
+namespace capstan::asynchrony_advice_test {
 namespace {
 
 // Three epochs of 1000 samples in batches of 64: 48 pushes.
@@ -121,4 +121,4 @@ TEST_CASE("AdviseOnAsynchrony: both numbers are named", "[job]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::asynchrony_advice_test

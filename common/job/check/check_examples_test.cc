@@ -11,7 +11,7 @@
 #include "common/job/parse/job_file.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::check_examples_test {
 namespace {
 
 using testing::ToBytes;
@@ -125,4 +125,4 @@ TEST_CASE("CheckJob: examples, batch and model must fit together", "[job]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::check_examples_test

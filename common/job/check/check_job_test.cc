@@ -13,7 +13,7 @@
 #include "common/tensor/safetensors.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::check_job_test {
 namespace {
 
 using testing::IdxImagesFile;
@@ -257,4 +257,4 @@ TEST_CASE("CheckJob: a shape that does not fit names the layer and is located", 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::check_job_test

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace capstan {
+namespace capstan::field_checker_test {
 namespace {
 
 TEST_CASE("FieldChecker: a million errors take the room of a hundred", "[job]") {
@@ -26,4 +26,4 @@ TEST_CASE("FieldChecker: a million errors take the room of a hundred", "[job]") 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::field_checker_test

@@ -4,7 +4,7 @@
 
 #include "proto/job.pb.h"
 
-namespace capstan {
+namespace capstan::field_names_test {
 namespace {
 
 TEST_CASE("EditDistance: counts insertions, deletions, substitutions and swaps", "[job]") {
@@ -42,4 +42,4 @@ TEST_CASE("UnknownEnumValue: lists the values that mean something", "[job]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::field_names_test

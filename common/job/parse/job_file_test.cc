@@ -16,7 +16,7 @@
 #include "common/job/validate/validate.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::job_file_test {
 namespace {
 
 constexpr char kGoodText[] = R"(# A comment.
@@ -348,4 +348,4 @@ TEST_CASE("JobFile: another file fills in what it lacks, and is named in errors"
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::job_file_test

@@ -8,7 +8,7 @@
 #include "common/storage/allowed_paths.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::job_paths_test {
 namespace {
 
 v1::JobSpec JobWithAllPaths() {
@@ -67,4 +67,4 @@ TEST_CASE("Job paths: each path that is not allowed is refused, by its field", "
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::job_paths_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan {
+namespace capstan::json_document_test {
 namespace {
 
 TEST_CASE("JsonDocument: keeps structure, keys and positions", "[job]") {
@@ -63,4 +63,4 @@ TEST_CASE("JsonDocument: more values than a job needs are refused", "[job]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::json_document_test

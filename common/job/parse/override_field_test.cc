@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::override_field_test {
 namespace {
 
 v1::JobSpec Job() {
@@ -104,4 +104,4 @@ TEST_CASE("OverrideField: a map cannot be set, but labels have a flag of their o
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::override_field_test

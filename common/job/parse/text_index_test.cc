@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace capstan {
+namespace capstan::text_index_test {
 namespace {
 
 // Protobuf's rule, one byte at a time.
@@ -50,4 +50,4 @@ TEST_CASE("TextIndex: finds what counting finds", "[job]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::text_index_test

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace capstan {
+namespace capstan::consistency_of_test {
 namespace {
 
 TEST_CASE("Consistency: each mode is understood, BSP by default", "[job]") {
@@ -76,4 +76,4 @@ TEST_CASE("Consistency: its name is that of job files, with the bound", "[job]")
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::consistency_of_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan {
+namespace capstan::objective_test {
 namespace {
 
 TEST_CASE("Objective: what a job predicts follows from its model and loss", "[job]") {
@@ -44,4 +44,4 @@ TEST_CASE("Objective: examples without labels have no accuracy (issue 21)", "[jo
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::objective_test

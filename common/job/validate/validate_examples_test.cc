@@ -7,7 +7,7 @@
 
 #include "common/job/validate/validate.h"
 
-namespace capstan {
+namespace capstan::validate_examples_test {
 namespace {
 
 constexpr char kGood[] = R"(
@@ -211,4 +211,4 @@ TEST_CASE("ValidateJob: rows have rules of their own", "[job]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::validate_examples_test

@@ -9,7 +9,7 @@
 #include "common/job/validate/validate.h"
 #include "proto/job.pb.h"
 
-namespace capstan {
+namespace capstan::validate_program_test {
 namespace {
 
 constexpr char kJob[] = R"(
@@ -212,4 +212,4 @@ TEST_CASE("ProgramTables: at its own pace, a table for each of the parameters") 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::validate_program_test

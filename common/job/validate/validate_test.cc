@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace capstan {
+namespace capstan::validate_test {
 namespace {
 
 constexpr char kGood[] = R"(
@@ -495,4 +495,4 @@ TEST_CASE("ValidateJob: a job with thousands of errors reports a hundred lines",
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::validate_test

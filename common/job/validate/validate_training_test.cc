@@ -6,7 +6,7 @@
 
 #include "common/job/validate/validate.h"
 
-namespace capstan {
+namespace capstan::validate_training_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -142,4 +142,4 @@ TEST_CASE("Validate training: a validation split is checked as the others", "[jo
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::validate_training_test

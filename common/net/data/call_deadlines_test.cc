@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace capstan {
+namespace capstan::call_deadlines_test {
 namespace {
 
 using Calls = std::vector<CallDeadlines::CallId>;
@@ -51,4 +51,4 @@ TEST_CASE("Call deadlines: what moved before a call does not shorten its time", 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::call_deadlines_test

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-namespace capstan {
+namespace capstan::call_tracker_test {
 namespace {
 
 struct Object {
@@ -28,4 +28,4 @@ TEST_CASE("Call tracker: waits until the last owner, on whatever thread, has let
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::call_tracker_test

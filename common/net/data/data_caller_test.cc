@@ -17,7 +17,7 @@
 #include "common/time/clock.h"
 #include "common/types/message_limits.h"
 
-namespace capstan {
+namespace capstan::data_caller_test {
 namespace {
 
 absl::Cord PayloadOf(int64_t bytes) {
@@ -56,4 +56,4 @@ TEST_CASE("Data caller: a request that no frame carries ends with an error, not 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::data_caller_test

@@ -29,7 +29,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 
-namespace capstan {
+namespace capstan::data_calls_test {
 namespace {
 
 using absl::StatusCode;
@@ -495,4 +495,4 @@ TEST_CASE("Data calls: close under load ends every call once", "[net][data]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::data_calls_test

@@ -17,7 +17,7 @@
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::data_server_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -98,4 +98,4 @@ TEST_CASE("DataServer: without a thread that accepts there is none", "[common]")
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::data_server_test

@@ -5,7 +5,7 @@
 
 #include "common/net/frame/frame.h"
 
-namespace capstan {
+namespace capstan::peer_watch_test {
 namespace {
 
 using Verdict = PeerWatch::Verdict;
@@ -50,4 +50,4 @@ TEST_CASE("Peer watch: nobody is asked while nothing is awaited", "[net][data]")
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::peer_watch_test

@@ -13,7 +13,7 @@
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::frame_reader_test {
 namespace {
 
 struct Pair {
@@ -230,4 +230,4 @@ TEST_CASE("Frame reader: a peer that closes in mid-frame is an error", "[net][fr
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::frame_reader_test

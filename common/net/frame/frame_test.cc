@@ -7,7 +7,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/types/message_limits.h"
 
-namespace capstan {
+namespace capstan::frame_test {
 namespace {
 
 std::string Bytes(const FrameHead& head) {
@@ -94,4 +94,4 @@ TEST_CASE("Frame: tokens are the same if all bytes are", "[net][frame]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::frame_test

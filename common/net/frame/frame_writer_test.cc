@@ -14,7 +14,7 @@
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::frame_writer_test {
 namespace {
 
 struct Pair {
@@ -147,4 +147,4 @@ TEST_CASE("Frame writer: lets go of payloads when it is closed or the peer is go
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::frame_writer_test

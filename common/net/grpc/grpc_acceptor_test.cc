@@ -17,7 +17,7 @@
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::grpc_acceptor_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -142,4 +142,4 @@ TEST_CASE("GrpcAcceptor: goes on after there were no descriptors", "[net]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::grpc_acceptor_test

@@ -25,7 +25,7 @@
 #include "common/testing/status_matchers.h"
 #include "proto/worker.grpc.pb.h"
 
-namespace capstan {
+namespace capstan::grpc_server_test {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(20);
@@ -259,4 +259,4 @@ TEST_CASE("GrpcServer: reflection can be turned on, twice in a process", "[net]"
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::grpc_server_test

@@ -17,7 +17,7 @@
 #include "common/storage/descriptor.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::lost_call_test {
 namespace {
 
 // HTTP/2 (RFC 9113), as little of it as it takes to reset every stream that a client opens.
@@ -97,4 +97,4 @@ TEST_CASE("Lost call: a stream that is reset is one (issue 20)", "[net]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::lost_call_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace capstan {
+namespace capstan::cord_buffer_test {
 namespace {
 
 absl::Cord OfPieces(const std::vector<size_t>& sizes, int* alive) {
@@ -53,4 +53,4 @@ TEST_CASE("Cord buffer: large pieces are shared, and live as long as either side
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::cord_buffer_test

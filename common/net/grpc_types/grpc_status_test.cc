@@ -4,7 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::grpc_status_test {
 namespace {
 
 TEST_CASE("gRPC status: every code and its message survive the way there and back", "[net]") {
@@ -36,4 +36,4 @@ TEST_CASE("gRPC status: what no handler has said is a lost call (issue 20)", "[n
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::grpc_status_test

@@ -18,7 +18,7 @@
 #include "common/net/socket/host_port.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::daemon_test {
 namespace {
 
 std::string TestFile(const std::string& name) {
@@ -200,4 +200,4 @@ TEST_CASE("Signals: each way to ask for the end is seen by the waiting thread", 
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::daemon_test

@@ -14,7 +14,7 @@
 #include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::node_agent_test {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -395,4 +395,4 @@ TEST_CASE("NodeAgent: Stop ends a held call and may be called twice", "[net]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::node_agent_test

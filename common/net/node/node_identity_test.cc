@@ -8,7 +8,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan {
+namespace capstan::node_identity_test {
 namespace {
 
 TEST_CASE("Node identity: the next process in the folder has that of the one before", "[net]") {
@@ -47,4 +47,4 @@ TEST_CASE("Node identity: a name that leads out of the folder is refused", "[net
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::node_identity_test

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace capstan {
+namespace capstan::connection_limits_test {
 namespace {
 
 using Id = ConnectionLimits::Id;
@@ -113,4 +113,4 @@ TEST_CASE("ConnectionLimits: a flood from one address does not touch another", "
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::connection_limits_test

@@ -4,7 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::host_port_test {
 namespace {
 
 TEST_CASE("HostPort: names, IPv4 and bracketed IPv6 parse and print back", "[net]") {
@@ -41,4 +41,4 @@ TEST_CASE("HostPort: a wildcard listener is advertised by the host's name", "[ne
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::host_port_test

@@ -6,7 +6,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::start_thread_test {
 namespace {
 
 TEST_CASE("StartThread: runs what it is given", "[common]") {
@@ -17,4 +17,4 @@ TEST_CASE("StartThread: runs what it is given", "[common]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::start_thread_test

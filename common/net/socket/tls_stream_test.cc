@@ -12,7 +12,7 @@
 #include "common/security/testing/test_authority.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::tls_stream_test {
 namespace {
 
 using testing::TestAuthority;
@@ -144,4 +144,4 @@ TEST_CASE("TLS stream: the end of the connection is told at both ends", "[net][s
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::tls_stream_test

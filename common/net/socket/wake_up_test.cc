@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-namespace capstan {
+namespace capstan::wake_up_test {
 namespace {
 
 bool Readable(const WakeUp& wake_up) {
@@ -54,4 +54,4 @@ TEST_CASE("Wake up: a Clear that comes in the middle of a Wake leaves nothing re
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::wake_up_test

@@ -5,7 +5,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan {
+namespace capstan::sim_disk_test {
 namespace {
 
 using Fault = SimDisk::Fault;
@@ -206,4 +206,4 @@ TEST_CASE("SimDisk: a flipped bit stays", "[common][storage]") {
 }
 
 }  // namespace
-}  // namespace capstan
+}  // namespace capstan::sim_disk_test

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/emulation/test_stream.h"
 
-namespace capstan::kernels::cuda::emulation {
+namespace capstan::kernels::cuda::emulation::capture_test {
 namespace {
 
 cudaError_t Begin(const TestStream& stream,
@@ -113,4 +113,4 @@ TEST_CASE("Emulated capture: what other threads may do, its mode says",
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda::emulation
+}  // namespace capstan::kernels::cuda::emulation::capture_test

@@ -10,7 +10,7 @@
 #include "kernels/cuda/emulation/device_code.h"
 #include "kernels/cuda/emulation/test_stream.h"
 
-namespace capstan::kernels::cuda {
+namespace capstan::kernels::cuda::counts_test {
 namespace {
 
 using emulation::AllocateOnDevice;
@@ -139,4 +139,4 @@ TEST_CASE("Emulated counts: memory has the size of a card's, without taking the 
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda
+}  // namespace capstan::kernels::cuda::counts_test

@@ -11,7 +11,7 @@
 
 #include "kernels/cuda/emulation/device_values.h"
 
-namespace capstan::kernels::cuda::emulation {
+namespace capstan::kernels::cuda::emulation::cublaslt_test {
 namespace {
 
 constexpr int64_t kSide = 8;
@@ -164,4 +164,4 @@ TEST_CASE("Emulated cuBLASLt: refuses what the backend must not ask", "[kernels]
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda::emulation
+}  // namespace capstan::kernels::cuda::emulation::cublaslt_test

@@ -15,7 +15,7 @@
 
 #include "kernels/cuda/emulation/cudnn_library.h"
 
-namespace capstan::kernels::cuda::emulation {
+namespace capstan::kernels::cuda::emulation::cudnn_test {
 namespace {
 
 using Dimensions = std::array<int64_t, 4>;  // n, c, h, w.
@@ -345,4 +345,4 @@ TEST_CASE("Emulated cuDNN: memory that is not the card's is a fault of the strea
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda::emulation
+}  // namespace capstan::kernels::cuda::emulation::cudnn_test

@@ -8,7 +8,7 @@
 
 #include "kernels/cuda/emulation/death.h"
 
-namespace capstan::kernels::cuda::emulation {
+namespace capstan::kernels::cuda::emulation::fiber_test {
 namespace {
 
 TEST_CASE("Fiber: goes on where it paused, with its variables", "[kernels][cuda][emulation]") {
@@ -81,4 +81,4 @@ TEST_CASE("Fiber: a body that returns ends the process", "[kernels][cuda][emulat
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda::emulation
+}  // namespace capstan::kernels::cuda::emulation::fiber_test

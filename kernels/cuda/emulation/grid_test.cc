@@ -14,7 +14,7 @@
 #include "kernels/cuda/emulation/device_code.h"
 #include "kernels/cuda/emulation/device_values.h"
 
-namespace capstan::kernels::cuda {
+namespace capstan::kernels::cuda::grid_test {
 namespace {
 
 using emulation::Death;
@@ -196,4 +196,4 @@ TEST_CASE("Emulated grid: atomics lose nothing", "[kernels][cuda][emulation]") {
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda
+}  // namespace capstan::kernels::cuda::grid_test

@@ -8,7 +8,7 @@
 
 #include "kernels/cuda/emulation/death.h"
 
-namespace capstan::kernels::cuda::emulation {
+namespace capstan::kernels::cuda::emulation::memory_test {
 namespace {
 
 constexpr size_t kBytes = size_t{1} << 20;  // The memory of each device.
@@ -110,4 +110,4 @@ TEST_CASE("Device memory: AddressSanitizer sees its ends, and what was freed",
 #endif
 
 }  // namespace
-}  // namespace capstan::kernels::cuda::emulation
+}  // namespace capstan::kernels::cuda::emulation::memory_test

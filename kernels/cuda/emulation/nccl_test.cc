@@ -11,7 +11,7 @@
 #include "kernels/cuda/emulation/device_values.h"
 #include "kernels/cuda/nccl_library.h"
 
-namespace capstan::kernels::cuda::emulation {
+namespace capstan::kernels::cuda::emulation::nccl_test {
 namespace {
 
 constexpr int kMembers = 3;
@@ -149,4 +149,4 @@ TEST_CASE("Emulated NCCL: refuses what would wait for ever, and what nobody asks
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda::emulation
+}  // namespace capstan::kernels::cuda::emulation::nccl_test

@@ -13,7 +13,7 @@
 #include "kernels/cuda/emulation/device_values.h"
 #include "kernels/cuda/emulation/test_stream.h"
 
-namespace capstan::kernels::cuda::emulation {
+namespace capstan::kernels::cuda::emulation::runtime_test {
 namespace {
 
 // Resets both devices: they have no error, and none of their former objects.
@@ -256,4 +256,4 @@ TEST_CASE("Emulated errors: reach those who wait for the device that has them",
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda::emulation
+}  // namespace capstan::kernels::cuda::emulation::runtime_test

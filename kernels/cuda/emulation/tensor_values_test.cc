@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace capstan::kernels::cuda::emulation {
+namespace capstan::kernels::cuda::emulation::tensor_values_test {
 namespace {
 
 // Makes a tensor of 1 x 2 channels x 1 x 2 in planes, with gaps between elements.
@@ -47,4 +47,4 @@ TEST_CASE("Tensor values: are rounded to their type, ties to even", "[kernels][c
 }
 
 }  // namespace
-}  // namespace capstan::kernels::cuda::emulation
+}  // namespace capstan::kernels::cuda::emulation::tensor_values_test

@@ -16,7 +16,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan::cli {
+namespace capstan::cli::cert_command_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -198,4 +198,4 @@ TEST_CASE("capstan cert: wrong usage ends with 2 and what was expected", "[cli]"
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::cert_command_test

@@ -12,7 +12,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan::cli {
+namespace capstan::cli::publish_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -145,4 +145,4 @@ TEST_CASE("PublishFolder: if a file cannot be written, nothing is left", "[cli]"
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::publish_folder_test

@@ -5,7 +5,7 @@
 #include "common/net/testing/fake_scheduler.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::client_test {
 namespace {
 
 // FakeScheduler answers only the calls of daemons, not those of users.
@@ -34,4 +34,4 @@ TEST_CASE("SchedulerClient: one that listens again is found by the next calls (i
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::client_test

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
-namespace capstan::cli {
+namespace capstan::cli::patience_test {
 namespace {
 
 struct Said {
@@ -54,4 +54,4 @@ TEST_CASE("Patience: is over after its limit", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::patience_test

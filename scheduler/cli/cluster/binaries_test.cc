@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::binaries_test {
 namespace {
 
 absl::StatusOr<Binaries> FindAmong(const std::set<std::string>& files) {
@@ -41,4 +41,4 @@ TEST_CASE("FindBinaries: a program that is nowhere is named with the places trie
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::binaries_test

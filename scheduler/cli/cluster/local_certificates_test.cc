@@ -11,7 +11,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan::cli {
+namespace capstan::cli::local_certificates_test {
 namespace {
 
 TEST_CASE("Local certificates: one for each daemon and one for the user, which nobody else reads",
@@ -47,4 +47,4 @@ TEST_CASE("Local certificates: a folder that is not Capstan's is not emptied", "
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::local_certificates_test

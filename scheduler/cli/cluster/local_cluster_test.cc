@@ -15,7 +15,7 @@
 #include "scheduler/cli/settings/cluster_file.h"
 #include "scheduler/cli/settings/process.h"
 
-namespace capstan::cli {
+namespace capstan::cli::local_cluster_test {
 namespace {
 
 // A folder with shell scripts that take the place of daemons.
@@ -127,4 +127,4 @@ TEST_CASE("StopLocalCluster: what ignores SIGTERM is killed, and the file remove
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::local_cluster_test

@@ -6,7 +6,7 @@
 
 #include "absl/time/clock.h"
 
-namespace capstan::cli {
+namespace capstan::cli::interrupts_test {
 namespace {
 
 TEST_CASE("Interrupts: a signal is remembered and ends waiting at once", "[cli]") {
@@ -28,4 +28,4 @@ TEST_CASE("Interrupts: a signal is remembered and ends waiting at once", "[cli]"
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::interrupts_test

@@ -6,7 +6,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::compare_runs_test {
 namespace {
 
 using What = RunDifference::What;
@@ -224,4 +224,4 @@ TEST_CASE("Compare runs: runs that cannot be compared are errors", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::compare_runs_test

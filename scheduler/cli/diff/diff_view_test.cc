@@ -5,7 +5,7 @@
 
 #include "common/random/permutation.h"
 
-namespace capstan::cli {
+namespace capstan::cli::diff_view_test {
 namespace {
 
 using What = RunDifference::What;
@@ -130,4 +130,4 @@ TEST_CASE("Diff view: without job.json the jobs are not compared", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::diff_view_test

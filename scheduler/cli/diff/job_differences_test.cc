@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace capstan::cli {
+namespace capstan::cli::job_differences_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -69,4 +69,4 @@ TEST_CASE("Job differences: a long value is cut", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::job_differences_test

@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan::cli {
+namespace capstan::cli::run_source_test {
 namespace {
 
 absl::StatusOr<v1::JobStatus> NoJobs(const std::string& job) {
@@ -76,4 +76,4 @@ TEST_CASE("Run source: a job's record is in its output folder", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::run_source_test

@@ -11,7 +11,7 @@
 #include "common/job/validate/validate.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::job_text_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -162,4 +162,4 @@ TEST_CASE("Init: images of several sizes are scaled", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::job_text_test

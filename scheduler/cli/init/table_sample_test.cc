@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::table_sample_test {
 namespace {
 
 TableSample Sample(const std::vector<std::string>& lines) {
@@ -67,4 +67,4 @@ TEST_CASE("Table sample: values beyond a limit are not kept", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::table_sample_test

@@ -11,7 +11,7 @@
 #include "scheduler/cli/console/interrupts.h"
 #include "scheduler/cli/testing/fake_jobs.h"
 
-namespace capstan::cli {
+namespace capstan::cli::follow_test {
 namespace {
 
 v1::JobStatus Job(v1::JobState state, uint64_t revision) {
@@ -79,4 +79,4 @@ TEST_CASE("JobExitCode: only success is success", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::follow_test

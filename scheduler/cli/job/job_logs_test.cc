@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace capstan::cli {
+namespace capstan::cli::job_logs_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -32,4 +32,4 @@ TEST_CASE("LineCutter: a line without an end does not grow for ever", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::job_logs_test

@@ -21,7 +21,7 @@
 #include "scheduler/cli/operations/testing/fake_operations.h"
 #include "scheduler/cli/testing/fake_jobs.h"
 
-namespace capstan::cli {
+namespace capstan::cli::submit_test {
 namespace {
 
 constexpr char kJob[] = R"(model { zoo: "softmax_regression" }
@@ -172,4 +172,4 @@ TEST_CASE("FollowToEnd: after a signal the job goes on, or is stopped with its c
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::submit_test

@@ -15,7 +15,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan::cli {
+namespace capstan::cli::table_export_test {
 namespace {
 
 using testing::ReadFile;
@@ -187,4 +187,4 @@ TEST_CASE("CopyModelFiles: writes through no link, and a failure leaves the earl
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::table_export_test

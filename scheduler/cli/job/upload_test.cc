@@ -14,7 +14,7 @@
 #include "proto/uploads.grpc.pb.h"
 #include "scheduler/cli/console/interrupts.h"
 
-namespace capstan::cli {
+namespace capstan::cli::upload_test {
 namespace {
 
 // A scheduler that takes one file; it may start again in the middle, which loses what it had.
@@ -116,4 +116,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::upload_test

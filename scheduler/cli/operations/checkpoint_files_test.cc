@@ -9,7 +9,7 @@
 #include "common/storage/testing/sim_disk.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::checkpoint_files_test {
 namespace {
 
 using capstan::testing::WriteTestCheckpoint;
@@ -150,4 +150,4 @@ TEST_CASE("ResumedJob: the job as it was submitted, with the slots that it had",
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::checkpoint_files_test

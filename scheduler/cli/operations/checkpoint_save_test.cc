@@ -7,7 +7,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/cli/operations/testing/fake_operations.h"
 
-namespace capstan::cli {
+namespace capstan::cli::checkpoint_save_test {
 namespace {
 
 v1::SaveCheckpointResponse GoesOn(uint64_t asked_id) {
@@ -73,4 +73,4 @@ TEST_CASE("SchedulerClient: a job is submitted from a checkpoint", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::checkpoint_save_test

@@ -9,7 +9,7 @@
 #include "scheduler/cli/console/interrupts.h"
 #include "scheduler/cli/operations/testing/fake_operations.h"
 
-namespace capstan::cli {
+namespace capstan::cli::node_drain_test {
 namespace {
 
 v1::DrainNodeResponse Left(int shards, bool safe = false) {
@@ -59,4 +59,4 @@ TEST_CASE("CancelDrain: one call; an unknown node is the user's mistake", "[cli]
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::node_drain_test

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::cluster_file_test {
 namespace {
 
 std::string Folder(const std::string& name) {
@@ -57,4 +57,4 @@ TEST_CASE("ClusterFile: contents that cannot be trusted are refused", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::cluster_file_test

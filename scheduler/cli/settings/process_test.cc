@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::process_test {
 namespace {
 
 constexpr absl::Duration kLimit = absl::Seconds(30);
@@ -91,4 +91,4 @@ TEST_CASE("Process: a program that cannot be started is named", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::process_test

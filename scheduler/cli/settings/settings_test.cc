@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::settings_test {
 namespace {
 
 // A fake user's session, made of maps.
@@ -101,4 +101,4 @@ TEST_CASE("Settings: the XDG folders win over the home folder", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::settings_test

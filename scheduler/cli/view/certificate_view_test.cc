@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-namespace capstan::cli {
+namespace capstan::cli::certificate_view_test {
 namespace {
 
 template <typename Message>
@@ -55,4 +55,4 @@ TEST_CASE("DescribeDenial: says what is denied and where the file must go", "[cl
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::certificate_view_test

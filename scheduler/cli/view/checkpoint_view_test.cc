@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-namespace capstan::cli {
+namespace capstan::cli::checkpoint_view_test {
 namespace {
 
 TEST_CASE("CheckpointTable: a row a checkpoint, and what is damaged in words", "[cli]") {
@@ -38,4 +38,4 @@ TEST_CASE("CheckpointTable: a row a checkpoint, and what is damaged in words", "
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::checkpoint_view_test

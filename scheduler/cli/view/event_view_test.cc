@@ -4,7 +4,7 @@
 
 #include "absl/time/time.h"
 
-namespace capstan::cli {
+namespace capstan::cli::event_view_test {
 namespace {
 
 int64_t LocalMs(int hour, int minute, int second) {
@@ -54,4 +54,4 @@ TEST_CASE("EventName: every kind has a name, also one of a newer scheduler", "[c
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::event_view_test

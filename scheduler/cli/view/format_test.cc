@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
-namespace capstan::cli {
+namespace capstan::cli::format_test {
 namespace {
 
 TEST_CASE("Format: counts are grouped by thousands", "[cli]") {
@@ -48,4 +48,4 @@ TEST_CASE("Format: JSON has every field, also those at their default", "[cli]") 
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::format_test

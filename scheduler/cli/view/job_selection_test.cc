@@ -4,7 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::cli {
+namespace capstan::cli::job_selection_test {
 namespace {
 
 using Ids = std::vector<std::string>;
@@ -77,4 +77,4 @@ TEST_CASE("SelectJobs: what is not known is named", "[cli]") {
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::job_selection_test

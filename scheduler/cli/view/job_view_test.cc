@@ -7,7 +7,7 @@
 
 #include "scheduler/cli/view/format.h"
 
-namespace capstan::cli {
+namespace capstan::cli::job_view_test {
 namespace {
 
 template <typename Message>
@@ -313,4 +313,4 @@ TEST_CASE("JobTable: AUC and RMSE have a column where a job tells them", "[cli]"
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::job_view_test

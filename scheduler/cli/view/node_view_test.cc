@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace capstan::cli {
+namespace capstan::cli::node_view_test {
 namespace {
 
 template <typename Message>
@@ -221,4 +221,4 @@ TEST_CASE("PlacementTable: a row a shard, with the replicas that are still being
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::node_view_test

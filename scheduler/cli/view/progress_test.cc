@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::cli {
+namespace capstan::cli::progress_test {
 namespace {
 
 v1::JobStatus Status(const std::string& text) {
@@ -153,4 +153,4 @@ TEST_CASE("ProgressView: restarts are told, and an ended job has no bar", "[cli]
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::progress_test

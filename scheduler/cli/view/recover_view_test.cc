@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::cli {
+namespace capstan::cli::recover_view_test {
 namespace {
 
 v1::RecoverableJob& Add(v1::ListRecoverableResponse& list, const std::string& id,
@@ -51,4 +51,4 @@ TEST_CASE("Recover view: jobs of one id are told apart by their unique ids", "[c
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::recover_view_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::cli {
+namespace capstan::cli::text_table_test {
 namespace {
 
 TEST_CASE("TextTable: columns are as wide as their widest cell", "[cli]") {
@@ -27,4 +27,4 @@ TEST_CASE("TextTable: width counts characters, control characters are made harml
 }
 
 }  // namespace
-}  // namespace capstan::cli
+}  // namespace capstan::cli::text_table_test

@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::checkpoints_test {
 namespace {
 
 using State = Checkpoints::State;
@@ -486,4 +486,4 @@ TEST_CASE("Checkpoints: as many readers as there may be", "[scheduler][core]") {
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::checkpoints_test

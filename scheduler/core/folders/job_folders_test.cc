@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_folders_test {
 namespace {
 
 JobFolders In(const std::string& output) { return {output, output + "/checkpoints"}; }
@@ -52,4 +52,4 @@ TEST_CASE("Job folders: the message has the field, its value and the other job",
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_folders_test

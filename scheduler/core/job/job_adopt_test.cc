@@ -10,7 +10,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/job_fixture.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_adopt_test {
 namespace {
 
 using testing::JobFixture;
@@ -170,4 +170,4 @@ TEST_CASE("Adopted job: shards without a log keep it waiting, and are told", "[s
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_adopt_test

@@ -13,7 +13,7 @@
 #include "scheduler/core/testing/fake_cluster.h"
 #include "scheduler/core/testing/job_fixture.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_best_test {
 namespace {
 
 using testing::FakeCluster;
@@ -265,4 +265,4 @@ TEST_CASE("Learning rate: no work of an epoch is leased before every server has 
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_best_test

@@ -10,7 +10,7 @@
 #include "scheduler/core/testing/fake_cluster.h"
 #include "scheduler/core/testing/replies_of.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_checkpoint_test {
 namespace {
 
 using testing::FakeCluster;
@@ -479,4 +479,4 @@ TEST_CASE("Job checkpoints: from the one behind the last epoch more epochs are t
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_checkpoint_test

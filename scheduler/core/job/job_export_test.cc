@@ -6,7 +6,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/job_fixture.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_export_test {
 namespace {
 
 // A BSP job of two tasks that has ended its training; rank 0 exports. The shell publishes only when
@@ -405,4 +405,4 @@ TEST_CASE("Job export: a job that goes back forgets the model that it had writte
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_export_test

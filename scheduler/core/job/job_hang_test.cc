@@ -10,7 +10,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/job_fixture.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_hang_test {
 namespace {
 
 using testing::JobFixture;
@@ -214,4 +214,4 @@ TEST_CASE("Job: a program at its own pace may think for as long as it likes", "[
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_hang_test

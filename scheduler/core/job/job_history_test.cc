@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_history_test {
 namespace {
 
 Instant At(int second) { return Instant::FromOrigin(absl::Seconds(second)); }
@@ -137,4 +137,4 @@ TEST_CASE("Job history: tasks that die by a fault and start again are events, or
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_history_test

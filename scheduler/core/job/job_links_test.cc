@@ -10,7 +10,7 @@
 #include "scheduler/core/job/job_run.h"
 #include "scheduler/core/testing/job_fixture.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_links_test {
 namespace {
 
 using testing::JobFixture;
@@ -205,4 +205,4 @@ TEST_CASE("Job: a server that is dead for the scheduler, too, is no dead link",
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_links_test

@@ -8,7 +8,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/job_fixture.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_own_pace_test {
 namespace {
 
 using testing::JobFixture;
@@ -229,4 +229,4 @@ TEST_CASE("Job: runs that are done in the checkpoint at which a job begins are n
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_own_pace_test

@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/servers_fixture.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_run_lost_shards_test {
 namespace {
 
 TEST_CASE("Job: with neither a copy, a log nor a checkpoint, lost shards end it",
@@ -341,4 +341,4 @@ TEST_CASE("Job: a log that an earlier primary left is not taken for the last one
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_run_lost_shards_test

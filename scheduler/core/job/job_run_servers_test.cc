@@ -11,7 +11,7 @@
 #include "scheduler/core/shards/shard_map.h"
 #include "scheduler/core/testing/servers_fixture.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_run_servers_test {
 namespace {
 
 TEST_CASE("Job: it begins with its replicas unfilled, and counts them once they are",
@@ -228,4 +228,4 @@ TEST_CASE("Job: a server that joins takes its part of the shards", "[scheduler][
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_run_servers_test

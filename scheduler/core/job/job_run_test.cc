@@ -12,7 +12,7 @@
 #include "common/testing/status_matchers.h"
 #include "scheduler/core/testing/job_fixture.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_run_test {
 namespace {
 
 using testing::JobFixture;
@@ -474,4 +474,4 @@ TEST_CASE("Job: a checkpoint that waits for a backup's slot leaves no past deadl
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_run_test

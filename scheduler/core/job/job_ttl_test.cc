@@ -12,7 +12,7 @@
 #include "scheduler/core/testing/job_fixture.h"
 #include "scheduler/store/archive.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_ttl_test {
 namespace {
 
 using testing::FakeCluster;
@@ -183,4 +183,4 @@ TEST_CASE("Time to live: a scheduler that hears nobody does not wake up for the 
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_ttl_test

@@ -6,7 +6,7 @@
 
 #include "absl/time/time.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::dead_links_test {
 namespace {
 
 const DeadLinks::Options kOptions{.limit = absl::Seconds(10), .memory = absl::Minutes(10)};
@@ -70,4 +70,4 @@ TEST_CASE("DeadLinks: what is judged is avoided for ten minutes, or until a new 
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::dead_links_test

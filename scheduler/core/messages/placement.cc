@@ -62,10 +62,6 @@ std::vector<Range> WholeTensors(const std::vector<int64_t>& ends, int64_t size) 
   return shards;
 }
 
-std::string NameOf(const ShardKey& key) {
-  return absl::StrCat("table ", key.table.value(), " shard ", key.shard.value());
-}
-
 absl::Status CheckServerOf(const ShardRoute& route, int server, size_t servers) {
   if (server >= 0 && static_cast<size_t>(server) < servers) return absl::OkStatus();
   return absl::DataLossError(

@@ -9,7 +9,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::placement_test {
 namespace {
 
 std::vector<ServerRef> Servers(int count) {
@@ -188,4 +188,4 @@ TEST_CASE("Routing: a table that was read and cannot be one is refused", "[sched
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::placement_test

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::epoch_decisions_test {
 namespace {
 
 using Metric = DecisionPlan::Metric;
@@ -77,4 +77,4 @@ TEST_CASE("Epoch decisions: the rate is reduced on each plateau, down to the min
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::epoch_decisions_test

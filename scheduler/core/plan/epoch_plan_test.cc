@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::epoch_plan_test {
 namespace {
 
 JobPlan Plan(ConsistencyMode mode, int64_t iterations_max) {
@@ -70,4 +70,4 @@ TEST_CASE("Epoch plan: the samples of all slots add up to the epoch", "[schedule
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::epoch_plan_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_metrics_test {
 namespace {
 
 Instant At(double seconds) { return Instant::FromOrigin(absl::Seconds(seconds)); }
@@ -75,4 +75,4 @@ TEST_CASE("Job metrics: the rate is over the last seconds only", "[scheduler][co
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_metrics_test

@@ -7,7 +7,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_plan_test {
 namespace {
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
@@ -107,4 +107,4 @@ TEST_CASE("Job plan: own pace has one run of each rank, under asp", "[scheduler]
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_plan_test

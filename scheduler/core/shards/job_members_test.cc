@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_members_test {
 namespace {
 
 const Instant kNow;
@@ -179,4 +179,4 @@ TEST_CASE("Job members: who is ready stays ready when a server takes over, and o
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_members_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_servers_test {
 namespace {
 
 ServerRef Ref(const std::string& node, uint64_t incarnation) {
@@ -84,4 +84,4 @@ TEST_CASE("Job servers: an older table than the one that a server goes by change
   CHECK(servers.at("a").applied == Generation(2));
 }
 
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_servers_test

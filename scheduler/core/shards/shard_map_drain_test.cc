@@ -4,7 +4,7 @@
 #include "absl/time/time.h"
 #include "scheduler/core/shards/shard_map.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::shard_map_drain_test {
 namespace {
 
 const ServerRef kFirst{.node = "server-1", .incarnation = Incarnation(1)};
@@ -170,4 +170,4 @@ TEST_CASE("Shard map: a drained replica stays until the primary has shown that i
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::shard_map_drain_test

@@ -14,7 +14,7 @@
 #include "common/random/philox.h"
 #include "scheduler/core/shards/shard_map.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::shard_map_logs_property_test {
 namespace {
 
 constexpr int kServers = 3;
@@ -315,4 +315,4 @@ TEST_CASE("Shard map: no log is taken that lacks what was acknowledged (issue 20
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::shard_map_logs_property_test

@@ -14,7 +14,7 @@
 #include "common/random/philox.h"
 #include "scheduler/core/shards/shard_map.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::shard_map_property_test {
 namespace {
 
 constexpr absl::Duration kFence = absl::Milliseconds(500);
@@ -514,4 +514,4 @@ TEST_CASE("Shard map: whatever dies, joins, drains or reports late, what was com
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::shard_map_property_test

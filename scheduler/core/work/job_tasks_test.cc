@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::job_tasks_test {
 namespace {
 
 Instant At(double seconds) { return Instant::FromOrigin(absl::Seconds(seconds)); }
@@ -52,4 +52,4 @@ TEST_CASE("Job tasks: the highest iteration is that of live tasks", "[scheduler]
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::job_tasks_test

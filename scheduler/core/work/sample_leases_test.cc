@@ -7,7 +7,7 @@
 #include "common/metrics/score_counts.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::sample_leases_test {
 namespace {
 
 SampleLeases Training(int64_t count, int64_t batch, int workers) {
@@ -202,4 +202,4 @@ TEST_CASE("Sample leases: a position is leased alone, once, wherever it lies",
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::sample_leases_test

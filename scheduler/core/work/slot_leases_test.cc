@@ -5,7 +5,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::slot_leases_test {
 namespace {
 
 std::vector<Rank> Ranks(const std::vector<int>& values) {
@@ -120,4 +120,4 @@ TEST_CASE("Slot leases: a report outside the phase is refused and names the limi
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::slot_leases_test

@@ -12,7 +12,7 @@
 #include "scheduler/core/work/sample_work.h"
 #include "scheduler/core/work/slot_work.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::work_leases_test {
 namespace {
 
 constexpr Instant kNow;
@@ -164,4 +164,4 @@ TEST_CASE("Work leases: ids of sample leases grow from phase to phase", "[schedu
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::work_leases_test

@@ -14,7 +14,7 @@
 #include "scheduler/store/schema_version.h"
 #include "scheduler/testing/temporary_folder.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::sqlite_store_test {
 namespace {
 
 struct Folder {
@@ -146,4 +146,4 @@ TEST_CASE("SQLite store: a write that fails leaves all as it was and says why",
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::sqlite_store_test

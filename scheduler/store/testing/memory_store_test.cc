@@ -4,7 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::scheduler {
+namespace capstan::scheduler::memory_store_test {
 namespace {
 
 TEST_CASE("Memory store: a crash loses what was not synced, and nothing else",
@@ -30,4 +30,4 @@ TEST_CASE("Memory store: a write fails once where the test says so", "[scheduler
 }
 
 }  // namespace
-}  // namespace capstan::scheduler
+}  // namespace capstan::scheduler::memory_store_test

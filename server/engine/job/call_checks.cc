@@ -24,10 +24,10 @@ absl::StatusOr<RowKeys> WantedOf(const ShardKey& shard, const RowKeys& keys,
                                  absl::string_view bits) {
   if (keys == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat(server::NameOf(shard), ": wanted: expected nothing, the shard is dense"));
+        absl::StrCat(NameOf(shard), ": wanted: expected nothing, the shard is dense"));
   }
   absl::StatusOr<std::vector<uint64_t>> wanted = KeysOfBits(*keys, bits);
-  if (!wanted.ok()) return Annotate(wanted.status(), server::NameOf(shard));
+  if (!wanted.ok()) return Annotate(wanted.status(), NameOf(shard));
   return std::make_shared<const std::vector<uint64_t>>(*std::move(wanted));
 }
 

@@ -10,7 +10,7 @@
 #include "common/wire/wire_values.h"
 #include "server/engine/testing/job_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::held_job_test {
 namespace {
 
 using absl::StatusCode;
@@ -474,4 +474,4 @@ TEST_CASE("Held job: a list that does not fit what comes with it is refused", "[
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::held_job_test

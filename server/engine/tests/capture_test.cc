@@ -19,7 +19,7 @@
 #include "server/engine/testing/job_fixture.h"
 #include "server/store/sparse/testing/memory_row_disks.h"
 
-namespace capstan::server {
+namespace capstan::server::capture_test {
 namespace {
 
 constexpr int32_t kBuckets = 2;
@@ -264,4 +264,4 @@ TEST_CASE("Capture: a disk that fails ends the checkpoint, by name, and nothing 
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::capture_test

@@ -21,7 +21,7 @@
 #include "server/engine/testing/job_fixture.h"
 #include "server/replication/replica_checks.h"
 
-namespace capstan::server {
+namespace capstan::server::concurrent_calls_test {
 namespace {
 
 constexpr int32_t kBuckets = 4;
@@ -299,4 +299,4 @@ TEST_CASE("Concurrent calls: a replica has every push that was answered", "[serv
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::concurrent_calls_test

@@ -14,7 +14,7 @@
 #include "server/engine/testing/job_fixture.h"
 #include "server/store/sparse/testing/memory_row_disks.h"
 
-namespace capstan::server {
+namespace capstan::server::fetch_rows_test {
 namespace {
 
 constexpr int32_t kBuckets = 3;
@@ -139,4 +139,4 @@ TEST_CASE("HeldJob: a full disk of rows is a lost copy of the tables (issue 20)"
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::fetch_rows_test

@@ -10,7 +10,7 @@
 #include "server/engine/job/held_job.h"
 #include "server/engine/testing/job_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::late_gradients_test {
 namespace {
 
 constexpr float kLambda = 0.125f;
@@ -131,4 +131,4 @@ TEST_CASE("Late gradients: messages in a scripted order, and a replica that take
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::late_gradients_test

@@ -13,7 +13,7 @@
 #include "server/engine/testing/job_fixture.h"
 #include "server/engine/testing/memory_log.h"
 
-namespace capstan::server {
+namespace capstan::server::log_sink_test {
 namespace {
 
 std::shared_ptr<HeldJob> MakeLoggedJob(
@@ -199,4 +199,4 @@ TEST_CASE("Log sink: a log that fails ends what a replica has still to answer", 
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::log_sink_test

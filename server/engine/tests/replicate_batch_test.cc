@@ -19,7 +19,7 @@
 #include "server/engine/testing/memory_log.h"
 #include "server/replication/replica_checks.h"
 
-namespace capstan::server {
+namespace capstan::server::replicate_batch_test {
 namespace {
 
 using absl::StatusCode;
@@ -301,4 +301,4 @@ TEST_CASE("Replicate batch: what is damaged is found, and an answer of others fa
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::replicate_batch_test

@@ -14,7 +14,7 @@
 #include "server/engine/testing/job_fixture.h"
 #include "server/engine/testing/memory_log.h"
 
-namespace capstan::server {
+namespace capstan::server::replication_test {
 namespace {
 
 using absl::StatusCode;
@@ -547,4 +547,4 @@ TEST_CASE("Replication: a message that does not fit is refused and changes nothi
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::replication_test

@@ -17,7 +17,7 @@
 #include "server/engine/job/held_job.h"
 #include "server/engine/testing/job_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::scan_rows_test {
 namespace {
 
 using absl::StatusCode;
@@ -323,4 +323,4 @@ TEST_CASE("Scan: a primary without a read lease asks its replicas first", "[serv
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::scan_rows_test

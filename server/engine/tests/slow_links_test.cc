@@ -12,7 +12,7 @@
 #include "server/engine/job/held_job.h"
 #include "server/engine/testing/job_fixture.h"
 
-namespace capstan::server {
+namespace capstan::server::slow_links_test {
 namespace {
 
 // Servers of one job; messages travel when the test says so.
@@ -83,4 +83,4 @@ TEST_CASE("Slow links: installs over them hold up none to another server (issue 
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::slow_links_test

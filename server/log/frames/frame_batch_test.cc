@@ -8,7 +8,7 @@
 #include "proto/parameter_server.pb.h"
 #include "server/log/frames/record_file.h"
 
-namespace capstan::server {
+namespace capstan::server::frame_batch_test {
 namespace {
 
 // Remembers each write.
@@ -89,4 +89,4 @@ TEST_CASE("FrameBatch: the first error of the file ends the writing", "[server][
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::frame_batch_test

@@ -8,7 +8,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::record_file_test {
 namespace {
 
 const std::vector<std::string> kPayloads = {"one", "", std::string(300, '\0'), "four"};
@@ -196,4 +196,4 @@ TEST_CASE("RecordFile: a piece is read with the places of the file", "[server][s
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::record_file_test

@@ -10,7 +10,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::load_plugin_test {
 namespace {
 
 constexpr char kFolder[] = "server/optimizer/plugin/";
@@ -117,4 +117,4 @@ TEST_CASE("Plugin loader: two plugins with a rule of one name are refused", "[se
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::load_plugin_test

@@ -4,7 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::plugin_rules_test {
 namespace {
 
 constexpr CapstanRule kFirst{.name = "first"};
@@ -32,4 +32,4 @@ TEST_CASE("Plugin rules: a second rule of a name is refused with both files",
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::plugin_rules_test

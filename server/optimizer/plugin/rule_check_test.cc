@@ -7,7 +7,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::rule_check_test {
 namespace {
 
 constexpr double kNumbers[] = {0.5, 2.0};
@@ -171,4 +171,4 @@ TEST_CASE("Rule check: a rule that writes where it may not is refused", "[server
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::rule_check_test

@@ -11,7 +11,7 @@
 #include "server/device/testing/test_shard_device.h"
 #include "server/optimizer/testing/reference.h"
 
-namespace capstan::server {
+namespace capstan::server::dense_store_test {
 namespace {
 
 std::vector<float> Numbers(uint64_t key, int64_t count) {
@@ -251,4 +251,4 @@ TEST_CASE("Dense store: a dropped gradient's buffer is used again", "[server]") 
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::dense_store_test

@@ -17,7 +17,7 @@
 #include "server/store/sparse/sparse_rows.h"
 #include "server/store/sparse/testing/memory_row_disks.h"
 
-namespace capstan::server {
+namespace capstan::server::row_history_test {
 namespace {
 
 constexpr int64_t kDim = 2;
@@ -291,4 +291,4 @@ TEST_CASE("Row history: a disk that fails ends what is pinned, not the updates",
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::row_history_test

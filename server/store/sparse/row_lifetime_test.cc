@@ -13,7 +13,7 @@
 #include "server/store/sparse/sparse_rows.h"
 #include "server/store/sparse/testing/memory_row_disks.h"
 
-namespace capstan::server {
+namespace capstan::server::row_lifetime_test {
 namespace {
 
 constexpr int64_t kDim = 3;
@@ -283,4 +283,4 @@ TEST_CASE("Row lifetime: an old row does not become young when stamps wrap", "[s
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::row_lifetime_test

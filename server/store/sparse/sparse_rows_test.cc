@@ -13,7 +13,7 @@
 #include "server/optimizer/testing/reference.h"
 #include "server/store/sparse/testing/memory_row_disks.h"
 
-namespace capstan::server {
+namespace capstan::server::sparse_rows_test {
 namespace {
 
 using Kind = OptimizerKind;
@@ -329,4 +329,4 @@ TEST_CASE("SparseRows: a failing disk ends the call and loses nothing", "[server
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::sparse_rows_test

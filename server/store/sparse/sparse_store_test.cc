@@ -14,7 +14,7 @@
 #include "common/testing/status_matchers.h"
 #include "server/store/sparse/testing/memory_row_disks.h"
 
-namespace capstan::server {
+namespace capstan::server::sparse_store_test {
 namespace {
 
 using Kind = OptimizerKind;
@@ -470,4 +470,4 @@ TEST_CASE("SparseStore: rows of keys that are known already are the same gradien
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::sparse_store_test

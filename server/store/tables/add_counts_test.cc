@@ -6,7 +6,7 @@
 
 #include "proto/parameter_server.pb.h"
 
-namespace capstan::server {
+namespace capstan::server::add_counts_test {
 namespace {
 
 // Counts whose fields, in the order of the message, are `first`, `first` + 1 and so on.
@@ -37,4 +37,4 @@ TEST_CASE("Sums of counts: every field of what servers count is added", "[server
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::add_counts_test

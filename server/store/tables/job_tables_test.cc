@@ -15,7 +15,7 @@
 #include "server/device/testing/test_shard_device.h"
 #include "server/store/state_codec.h"
 
-namespace capstan::server {
+namespace capstan::server::job_tables_test {
 namespace {
 
 using absl::StatusCode;
@@ -446,4 +446,4 @@ TEST_CASE("Shard factory: a snapshot that does not fit the shard is refused", "[
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::job_tables_test

@@ -14,7 +14,7 @@
 #include "server/store/state_codec.h"
 #include "server/store/tables/job_tables.h"
 
-namespace capstan::server {
+namespace capstan::server::late_gradients_test {
 namespace {
 
 using absl::StatusCode;
@@ -237,4 +237,4 @@ TEST_CASE("Shard factory: corrections that do not fit the job are refused by nam
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::late_gradients_test

@@ -19,7 +19,7 @@
 #include "server/store/state_codec.h"
 #include "server/store/tables/job_tables.h"
 
-namespace capstan::server {
+namespace capstan::server::row_lifetime_test {
 namespace {
 
 constexpr ShardKey kBucket{TableId(0), ShardId(0)};
@@ -411,4 +411,4 @@ TEST_CASE("Row lifetime: a limit beyond what a bucket can have is refused by nam
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::row_lifetime_test

@@ -5,14 +5,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace capstan::sim {
-namespace {
-
-std::string NameOf(const ShardKey& shard) {
-  return absl::StrCat("table ", shard.table.value(), " shard ", shard.shard.value());
-}
-
-}  // namespace
-
 void StalenessAndVersions::PushSent(const ShardPush& push) {
   Iteration& next = pushed_[push.shard][push.task_key];
   next = std::max(next, push.batch.iteration.Next());

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::sim {
+namespace capstan::sim::staleness_and_versions_test {
 namespace {
 
 const TaskKey kReader{"sim-1", Rank(0), Incarnation(1)};
@@ -69,4 +69,4 @@ TEST_CASE("Staleness: a late answer to a pull that was given up is judged by who
 }
 
 }  // namespace
-}  // namespace capstan::sim
+}  // namespace capstan::sim::staleness_and_versions_test

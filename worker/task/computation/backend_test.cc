@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "worker/task/computation/lost_gpus.h"
 
-namespace capstan::worker {
+namespace capstan::worker::backend_test {
 namespace {
 
 using kernels::cuda::Compute;
@@ -77,4 +77,4 @@ TEST_CASE("Task backend: a trainer without servers takes as many GPUs as a task 
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::backend_test

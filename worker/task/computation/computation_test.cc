@@ -10,7 +10,7 @@
 #include "common/testing/status_matchers.h"
 #include "worker/training/trainer/sparse_trainer.h"
 
-namespace capstan::worker {
+namespace capstan::worker::computation_test {
 namespace {
 
 constexpr char kClicks[] = R"pb(
@@ -110,4 +110,4 @@ TEST_CASE("Computation: what cannot be made ready fails its own work, not those 
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::computation_test

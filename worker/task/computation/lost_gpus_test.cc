@@ -4,7 +4,7 @@
 
 #include "common/status/annotate.h"
 
-namespace capstan::worker {
+namespace capstan::worker::lost_gpus_test {
 namespace {
 
 TEST_CASE("Lost GPUs: an error says which, also with more words before it", "[worker][task]") {
@@ -23,4 +23,4 @@ TEST_CASE("Lost GPUs: without one nothing changes", "[worker][task]") {
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::lost_gpus_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::worker {
+namespace capstan::worker::task_options_test {
 namespace {
 
 v1::JobSpec Job(int workers, int replicas) {
@@ -159,4 +159,4 @@ TEST_CASE("Task options: the rows of a program have a size in messages, its tens
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::task_options_test

@@ -7,7 +7,7 @@
 
 #include "common/sparse/key_batch.h"
 
-namespace capstan::worker {
+namespace capstan::worker::update_recorder_test {
 namespace {
 
 Work BatchOf(int64_t iteration, int slot) {
@@ -127,4 +127,4 @@ TEST_CASE("Update recorder: what is computed while too many records wait is left
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::update_recorder_test

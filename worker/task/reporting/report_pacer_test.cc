@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::worker {
+namespace capstan::worker::report_pacer_test {
 namespace {
 
 v1::SyncTaskRequest Report(bool idle, uint64_t routing_seen) {
@@ -85,4 +85,4 @@ TEST_CASE("Report pacer: an unreachable scheduler is asked ever more seldom", "[
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::report_pacer_test

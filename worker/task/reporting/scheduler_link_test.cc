@@ -8,7 +8,7 @@
 #include "common/net/grpc/grpc_server.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::scheduler_link_test {
 namespace {
 
 class FakeScheduler final : public v1::Scheduler::Service {
@@ -151,4 +151,4 @@ TEST_CASE("Link: a last report can be sent after the thread has ended", "[worker
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::scheduler_link_test

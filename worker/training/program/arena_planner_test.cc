@@ -7,7 +7,7 @@
 
 #include "common/random/philox.h"
 
-namespace capstan::worker {
+namespace capstan::worker::arena_planner_test {
 namespace {
 
 TEST_CASE("Arena: buffers that never live together share their place", "[worker][training]") {
@@ -55,4 +55,4 @@ TEST_CASE("Arena: random lifetimes never overlap in time and place at once", "[w
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::arena_planner_test

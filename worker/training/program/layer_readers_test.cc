@@ -9,7 +9,7 @@
 #include "common/testing/status_matchers.h"
 #include "proto/job.pb.h"
 
-namespace capstan::worker {
+namespace capstan::worker::layer_readers_test {
 namespace {
 
 ModelPlan Plan(const std::string& text) {
@@ -183,4 +183,4 @@ TEST_CASE("Layer readers: a layer that is read twice by one may not be overwritt
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::layer_readers_test

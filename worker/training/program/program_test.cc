@@ -18,7 +18,7 @@
 #include "proto/job.pb.h"
 #include "worker/training/program/build_program.h"
 
-namespace capstan::worker {
+namespace capstan::worker::program_test {
 namespace {
 
 using kernels::OpKind;
@@ -437,4 +437,4 @@ TEST_CASE("Program: each activation's steps are ops of its name, and read its in
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::program_test

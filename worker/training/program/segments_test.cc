@@ -14,7 +14,7 @@
 #include "proto/job.pb.h"
 #include "worker/training/program/build_program.h"
 
-namespace capstan::worker {
+namespace capstan::worker::segments_test {
 namespace {
 
 struct Model {
@@ -110,4 +110,4 @@ TEST_CASE("Segments: evaluation has no backward segments", "[worker][training]")
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::segments_test

@@ -8,7 +8,7 @@
 #include "common/random/philox.h"
 #include "common/types/instruction_set.h"
 
-namespace capstan::worker {
+namespace capstan::worker::gradient_norm_test {
 namespace {
 
 std::vector<float> Values(size_t count) {
@@ -54,4 +54,4 @@ TEST_CASE("Gradient norm: a value that is not finite shows, the largest floats d
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::gradient_norm_test

@@ -9,7 +9,7 @@
 
 #include "common/wire/number_format.h"
 
-namespace capstan::worker {
+namespace capstan::worker::host_copies_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -72,4 +72,4 @@ TEST_CASE("Host copies: a number that is not finite is noticed wherever it is",
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::host_copies_test

@@ -12,7 +12,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/wire/number_format.h"
 
-namespace capstan::worker {
+namespace capstan::worker::gradient_step_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -278,4 +278,4 @@ TEST_CASE("Gradient step: sizes that do not fit are refused", "[worker][training
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::gradient_step_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace capstan::worker {
+namespace capstan::worker::loss_scale_test {
 namespace {
 
 using Start = LossScale::Options::Start;
@@ -67,4 +67,4 @@ TEST_CASE("Loss scale: under BSP a batch's scale does not depend on those before
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::loss_scale_test

@@ -15,7 +15,7 @@
 #include "worker/training/testing/small_nets.h"
 #include "worker/training/trainer/gradient_step.h"
 
-namespace capstan::worker {
+namespace capstan::worker::loss_scaling_test {
 namespace {
 
 constexpr int64_t kBatch = 8;
@@ -146,4 +146,4 @@ TEST_CASE("Network: a step can be repeated once it has ended, and nothing else c
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::loss_scaling_test

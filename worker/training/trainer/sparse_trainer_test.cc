@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::worker {
+namespace capstan::worker::sparse_trainer_test {
 namespace {
 
 constexpr char kJob[] = R"pb(
@@ -146,4 +146,4 @@ TEST_CASE("Sparse trainer: positions beyond the examples are refused", "[worker]
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::sparse_trainer_test

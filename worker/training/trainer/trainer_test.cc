@@ -20,7 +20,7 @@
 #include "kernels/testing/fake_device.h"
 #include "proto/job.pb.h"
 
-namespace capstan::worker {
+namespace capstan::worker::trainer_test {
 namespace {
 
 constexpr int kTrainCount = 30;
@@ -197,4 +197,4 @@ TEST_CASE("Trainer: a device gives gradients as servers take them, but not befor
 }
 
 }  // namespace
-}  // namespace capstan::worker
+}  // namespace capstan::worker::trainer_test

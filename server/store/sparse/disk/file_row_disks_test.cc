@@ -12,7 +12,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan::server {
+namespace capstan::server::file_row_disks_test {
 namespace {
 
 using testing::TestPath;
@@ -157,4 +157,4 @@ TEST_CASE("FileRowDisks: a folder that cannot be is named", "[server][storage]")
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::file_row_disks_test

@@ -15,7 +15,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan::server {
+namespace capstan::server::row_log_test {
 namespace {
 
 using testing::TestPath;
@@ -224,4 +224,4 @@ TEST_CASE("RowLog: a full disk ends a write and loses no row of before", "[serve
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::row_log_test

@@ -11,7 +11,7 @@
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 
-namespace capstan::server {
+namespace capstan::server::spill_file_test {
 namespace {
 
 using testing::TestPath;
@@ -95,4 +95,4 @@ TEST_CASE("SpillFile: a missing folder is named", "[server][storage]") {
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::spill_file_test

@@ -9,7 +9,7 @@
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::admission_filter_test {
 namespace {
 
 AdmissionFilter MakeFilter(int64_t keys) {
@@ -95,4 +95,4 @@ TEST_CASE("AdmissionFilter: what is saved goes on alike", "[server][sparse]") {
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::admission_filter_test

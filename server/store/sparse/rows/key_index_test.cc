@@ -10,7 +10,7 @@
 #include "common/sparse/key_hash.h"
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::key_index_test {
 namespace {
 
 constexpr int kRowBytes = 16;
@@ -250,4 +250,4 @@ TEST_CASE("KeyIndex: keys that share a tag and a line are told apart", "[server]
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::key_index_test

@@ -6,7 +6,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::row_admission_test {
 namespace {
 
 RowAdmission MakeAdmission(const RowAdmission::Config& config) {
@@ -70,4 +70,4 @@ TEST_CASE("RowAdmission: what is saved fits, or is refused", "[server][sparse]")
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::row_admission_test

@@ -11,7 +11,7 @@
 #include "server/store/sparse/rows/row_slab.h"
 #include "server/store/sparse/rows/row_stamp.h"
 
-namespace capstan::server {
+namespace capstan::server::row_eviction_test {
 namespace {
 
 constexpr KeyIndex::Places kPlaces{1};
@@ -198,4 +198,4 @@ TEST_CASE("RowEviction: both rules: rows that are too old make room first", "[se
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::row_eviction_test

@@ -8,7 +8,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace capstan::server {
+namespace capstan::server::row_slab_test {
 namespace {
 
 TEST_CASE("RowSlab: rows keep their key and their bytes while others are added",
@@ -63,4 +63,4 @@ TEST_CASE("RowSlab: moves with its rows", "[server][sparse]") {
 }
 
 }  // namespace
-}  // namespace capstan::server
+}  // namespace capstan::server::row_slab_test
