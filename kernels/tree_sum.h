@@ -1,6 +1,6 @@
 // TreeSum: adds arrays in the fixed order of a binary tree over them, so that the sum has the same
 // bits on every run. Four arrays give (a0 + a1) + (a2 + a3). The server adds the slots of an
-// iteration in such an order, too (server/core/slot_tree.h).
+// iteration in such an order, too (server/core/consistency/slot_tree.h).
 //
 // Thread safety: a pure function.
 #ifndef CAPSTAN_KERNELS_TREE_SUM_H_

@@ -15,11 +15,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "common/types/ids.h"
 #include "scheduler/admission/admission.h"
-#include "scheduler/core/job_table.h"
 #include "scheduler/core/messages/messages.h"
+#include "scheduler/core/placement/job_table.h"
 #include "scheduler/state/durable_state.h"
 
 namespace capstan::scheduler {

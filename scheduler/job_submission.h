@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "common/job/check/check_job.h"
 #include "common/net/socket/wake_up.h"
-#include "common/storage/allowed_paths.h"
+#include "common/storage/files/allowed_paths.h"
 #include "common/storage/posix_disk.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/admission/admission.h"

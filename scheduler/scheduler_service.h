@@ -26,7 +26,7 @@
 #include "absl/time/time.h"
 #include "common/net/gate/call_counts.h"
 #include "common/security/audit_log.h"
-#include "common/storage/allowed_paths.h"
+#include "common/storage/files/allowed_paths.h"
 #include "common/time/clock.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/artifact_publisher.h"

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/storage/posix_disk.h"
-#include "common/tensor/safetensors.h"
+#include "common/tensor/safetensors/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/files/uploads.h"
 #include "scheduler/scheduler_service.h"

@@ -215,14 +215,15 @@ def _tests_of_folder(name, tests, deps):
     if len(tests) < 2:
         return
     compiled, included = translation_units(name, tests, files_max = _TESTS_OF_A_UNIT)
-    native.cc_library(name = name + "_files", textual_hdrs = included, testonly = True)
+    deps = _test_deps(deps)
+    native.cc_library(name = name + "_files", textual_hdrs = included, testonly = True, deps = deps)
     native.cc_binary(
         name = name,
         srcs = compiled,
         copts = _test_copts(),
         linkstatic = False,  # As tests are.
         testonly = True,
-        deps = _test_deps(deps + [":" + name + "_files"]),
+        deps = deps + [":" + name + "_files"],
     )
     for test in tests:
         cases_of_file(name = test[:-len(".cc")], program = ":" + name)

@@ -3,7 +3,8 @@
 def _cases_of_file_impl(ctx):
     test = ctx.actions.declare_file(ctx.label.name)
     ctx.actions.symlink(output = test, target_file = ctx.executable.program, is_executable = True)
-    return [DefaultInfo(executable = test, runfiles = ctx.attr.program[DefaultInfo].default_runfiles)]
+    program = ctx.attr.program[DefaultInfo]
+    return [DefaultInfo(executable = test, runfiles = program.default_runfiles)]
 
 _cases_of_file_test = rule(
     implementation = _cases_of_file_impl,

@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "common/data/expansion.h"
 #include "common/status/status_macros.h"
-#include "common/storage/regular_file.h"
+#include "common/storage/files/regular_file.h"
 
 namespace capstan {
 namespace {

@@ -18,7 +18,7 @@
 #include "common/model/plan_model.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "common/storage/path_access.h"
+#include "common/storage/files/path_access.h"
 
 namespace capstan {
 namespace {

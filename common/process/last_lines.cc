@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/observability/utf8.h"
-#include "common/storage/descriptor.h"
-#include "common/storage/file_bytes.h"
+#include "common/storage/files/descriptor.h"
+#include "common/storage/files/file_bytes.h"
 
 namespace capstan {
 namespace {

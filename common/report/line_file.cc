@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/storage/path_access.h"
-#include "common/storage/private_files.h"
+#include "common/storage/files/path_access.h"
+#include "common/storage/files/private_files.h"
 
 namespace capstan {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
-#include "common/storage/regular_file.h"
-#include "common/storage/replace_file.h"
+#include "common/storage/files/regular_file.h"
+#include "common/storage/files/replace_file.h"
 
 namespace capstan {
 namespace {

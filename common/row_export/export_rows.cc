@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/row_export/removed_rows.h"
 #include "common/status/status_macros.h"
-#include "common/tensor/durable_file.h"
-#include "common/tensor/row_file.h"
+#include "common/tensor/safetensors/durable_file.h"
+#include "common/tensor/safetensors/row_file.h"
 
 namespace capstan {
 namespace {

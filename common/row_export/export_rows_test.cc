@@ -12,7 +12,7 @@
 
 #include "common/row_export/testing/fake_row_source.h"
 #include "common/tensor/model_file.h"
-#include "common/tensor/safetensors.h"
+#include "common/tensor/safetensors/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 #include "common/time/clock.h"

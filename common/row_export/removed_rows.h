@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/tensor/row_file.h"
-#include "common/tensor/row_key_reader.h"
+#include "common/tensor/safetensors/row_file.h"
+#include "common/tensor/safetensors/row_key_reader.h"
 
 namespace capstan {
 

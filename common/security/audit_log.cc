@@ -18,8 +18,8 @@
 #include "common/report/line_file.h"
 #include "common/security/call_policy.h"
 #include "common/status/status_macros.h"
-#include "common/storage/descriptor.h"
-#include "common/storage/private_files.h"
+#include "common/storage/files/descriptor.h"
+#include "common/storage/files/private_files.h"
 
 namespace capstan {
 namespace {

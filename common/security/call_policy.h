@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 
 namespace capstan {
 

@@ -20,7 +20,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 
 namespace capstan {
 

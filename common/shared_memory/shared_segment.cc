@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 
 namespace capstan {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "common/storage/folder_lock.h"
+#include "common/storage/files/folder_lock.h"
 #include "common/storage/posix_disk.h"
 #include "common/storage/space_probe.h"
 #include "common/storage/testing/sim_disk.h"

@@ -14,12 +14,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
-#include "common/storage/descriptor.h"
-#include "common/storage/disk_error.h"
-#include "common/storage/file_bytes.h"
-#include "common/storage/path_access.h"
-#include "common/storage/private_files.h"
-#include "common/storage/regular_file.h"
+#include "common/storage/files/descriptor.h"
+#include "common/storage/files/disk_error.h"
+#include "common/storage/files/file_bytes.h"
+#include "common/storage/files/path_access.h"
+#include "common/storage/files/private_files.h"
+#include "common/storage/files/regular_file.h"
 #include "common/storage/write_durably.h"
 
 namespace capstan {

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
-#include "common/storage/descriptor.h"
-#include "common/storage/disk_error.h"
-#include "common/storage/private_files.h"
+#include "common/storage/files/descriptor.h"
+#include "common/storage/files/disk_error.h"
+#include "common/storage/files/private_files.h"
 
 namespace capstan {
 

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "common/storage/path_access.h"
-#include "common/tensor/durable_file.h"
+#include "common/storage/files/path_access.h"
+#include "common/tensor/safetensors/durable_file.h"
 
 namespace capstan {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 
 namespace capstan {
 

@@ -11,9 +11,9 @@
 #include "absl/strings/str_join.h"
 #include "common/model/initial_values.h"
 #include "common/status/status_macros.h"
-#include "common/storage/path_access.h"
+#include "common/storage/files/path_access.h"
 #include "common/tensor/model_file.h"
-#include "common/tensor/safetensors.h"
+#include "common/tensor/safetensors/safetensors.h"
 
 namespace capstan {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "common/model/initial_values.h"
 #include "common/tensor/model_file.h"
-#include "common/tensor/safetensors.h"
+#include "common/tensor/safetensors/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 

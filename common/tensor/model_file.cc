@@ -11,10 +11,10 @@
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
 #include "common/storage/file_name.h"
-#include "common/storage/regular_file.h"
-#include "common/tensor/durable_file.h"
-#include "common/tensor/row_file.h"
-#include "common/tensor/safetensors.h"
+#include "common/storage/files/regular_file.h"
+#include "common/tensor/safetensors/durable_file.h"
+#include "common/tensor/safetensors/row_file.h"
+#include "common/tensor/safetensors/safetensors.h"
 
 namespace capstan {
 namespace {

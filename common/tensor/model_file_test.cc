@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/tensor/durable_file.h"
-#include "common/tensor/safetensors.h"
+#include "common/tensor/safetensors/durable_file.h"
+#include "common/tensor/safetensors/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 

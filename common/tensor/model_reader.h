@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/tensor/mapped_rows.h"
-#include "common/tensor/safetensors.h"
+#include "common/tensor/safetensors/mapped_rows.h"
+#include "common/tensor/safetensors/safetensors.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/parameter_server.pb.h"
 

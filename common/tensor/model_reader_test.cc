@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "common/tensor/durable_file.h"
 #include "common/tensor/model_file.h"
-#include "common/tensor/row_file.h"
+#include "common/tensor/safetensors/durable_file.h"
+#include "common/tensor/safetensors/row_file.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 

@@ -15,9 +15,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/status/status_macros.h"
-#include "common/storage/path_access.h"
-#include "common/tensor/durable_file.h"
+#include "common/storage/files/path_access.h"
 #include "common/tensor/model_file.h"
+#include "common/tensor/safetensors/durable_file.h"
 #include "common/types/staging.h"
 #include "proto/checkpoint.pb.h"
 

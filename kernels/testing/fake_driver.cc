@@ -1,6 +1,6 @@
 // A fake libcuda.so.1: a CUDA driver that reports one GPU of 16 GiB, or as many GPUs as the
 // environment variable CAPSTAN_FAKE_GPUS says. It has only the functions that
-// worker/daemon/cuda_driver.h calls. With libfake_cuda.so, real workers train on fake devices.
+// worker/daemon/devices/cuda_driver.h calls. With libfake_cuda.so, real workers train on fakes.
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>

@@ -20,10 +20,10 @@
 #include "common/job/spec/optimizer_fields.h"
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
-#include "common/storage/path_access.h"
-#include "common/storage/replace_file.h"
-#include "common/tensor/durable_file.h"
+#include "common/storage/files/path_access.h"
+#include "common/storage/files/replace_file.h"
 #include "common/tensor/model_file.h"
+#include "common/tensor/safetensors/durable_file.h"
 
 namespace capstan::scheduler {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/net/socket/wake_up.h"
-#include "common/tensor/safetensors.h"
+#include "common/tensor/safetensors/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "scheduler/testing/small_job.h"
 #include "scheduler/testing/temporary_folder.h"

@@ -10,7 +10,7 @@
 #include "common/command_line/command.h"
 #include "common/net/grpc/credentials.h"
 #include "common/process/version.h"
-#include "common/storage/private_files.h"
+#include "common/storage/files/private_files.h"
 #include "scheduler/cli/command.h"
 #include "scheduler/cli/command_names.h"
 #include "scheduler/cli/commands.h"

@@ -14,9 +14,9 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "scheduler/core/job/job_run.h"
+#include "scheduler/core/placement/store_revisions.h"
 #include "scheduler/core/plan/job_plan.h"
 #include "scheduler/core/scheduler_core.h"
-#include "scheduler/core/store_revisions.h"
 
 namespace capstan::scheduler {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/planted/planted_bug.h"
-#include "scheduler/core/drain_state.h"
+#include "scheduler/core/placement/drain_state.h"
 #include "scheduler/core/scheduler_core.h"
 
 namespace capstan::scheduler {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "common/storage/disk.h"
 #include "common/time/clock.h"
 #include "proto/job_files.grpc.pb.h"

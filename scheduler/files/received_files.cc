@@ -13,7 +13,7 @@
 #include "common/process/random_hex.h"
 #include "common/status/status_macros.h"
 #include "common/storage/file_name.h"
-#include "common/storage/path_access.h"
+#include "common/storage/files/path_access.h"
 #include "common/storage/write_durably.h"
 #include "common/types/staging.h"
 

@@ -12,7 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/status/status_macros.h"
 #include "common/storage/file_name.h"
-#include "common/storage/path_access.h"
+#include "common/storage/files/path_access.h"
 
 namespace capstan::scheduler {
 namespace {

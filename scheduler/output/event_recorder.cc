@@ -11,11 +11,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/observability/log.h"
-#include "common/storage/path_access.h"
+#include "common/storage/files/path_access.h"
 #include "common/time/duration_text.h"
 #include "scheduler/codec/job_figures.h"
 #include "scheduler/core/job/job_history.h"
-#include "scheduler/core/membership.h"
+#include "scheduler/core/nodes/membership.h"
 #include "scheduler/core/plan/job_plan.h"
 
 namespace capstan::scheduler {

@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "common/random/philox.h"
 #include "common/testing/status_matchers.h"
-#include "scheduler/core/job_table.h"
+#include "scheduler/core/placement/job_table.h"
 #include "scheduler/core/plan/job_plan.h"
 #include "scheduler/core/testing/fake_cluster.h"
 #include "scheduler/store/archive.h"

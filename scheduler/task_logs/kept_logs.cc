@@ -16,10 +16,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
-#include "common/storage/descriptor.h"
-#include "common/storage/disk_error.h"
-#include "common/storage/file_bytes.h"
-#include "common/storage/private_files.h"
+#include "common/storage/files/descriptor.h"
+#include "common/storage/files/disk_error.h"
+#include "common/storage/files/file_bytes.h"
+#include "common/storage/files/private_files.h"
 
 namespace capstan::scheduler {
 namespace {

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "common/types/ids.h"
 #include "proto/task_logs.grpc.pb.h"
 #include "scheduler/queues/serial_executor.h"

@@ -25,9 +25,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
-#include "server/core/membership.h"
-#include "server/core/messages.h"
-#include "server/core/shard_record.h"
+#include "server/core/messages/membership.h"
+#include "server/core/messages/messages.h"
+#include "server/core/messages/shard_record.h"
 
 namespace capstan::server {
 

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "common/types/ids.h"
-#include "server/core/membership.h"
-#include "server/core/messages.h"
+#include "server/core/messages/membership.h"
+#include "server/core/messages/messages.h"
 
 namespace capstan::server {
 

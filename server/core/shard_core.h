@@ -37,13 +37,13 @@
 #include "absl/status/statusor.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
-#include "server/core/clock_ticks.h"
-#include "server/core/consistency_policy.h"
+#include "server/core/consistency/consistency_policy.h"
 #include "server/core/duplicate_filter.h"
-#include "server/core/membership.h"
-#include "server/core/messages.h"
+#include "server/core/messages/clock_ticks.h"
+#include "server/core/messages/membership.h"
+#include "server/core/messages/messages.h"
+#include "server/core/messages/shard_record.h"
 #include "server/core/pulled_versions.h"
-#include "server/core/shard_record.h"
 
 namespace capstan::server {
 

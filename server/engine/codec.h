@@ -13,8 +13,8 @@
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
-#include "server/core/job_routing.h"
-#include "server/core/messages.h"
+#include "server/core/messages/messages.h"
+#include "server/core/replication/job_routing.h"
 #include "server/store/state_codec.h"
 
 namespace capstan::server {

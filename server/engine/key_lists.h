@@ -22,7 +22,7 @@
 #include "common/sparse/key_list_name.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/membership.h"
+#include "server/core/messages/membership.h"
 #include "server/store/gradient.h"
 
 namespace capstan::server {

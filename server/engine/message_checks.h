@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/types/ids.h"
-#include "server/core/held_shard.h"
+#include "server/core/replication/held_shard.h"
 
 namespace capstan::server {
 

@@ -23,7 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/types/ids.h"
 #include "common/wire/tensor_message.h"
-#include "server/core/messages.h"
+#include "server/core/messages/messages.h"
 #include "server/store/gradient.h"
 
 namespace capstan::server {

@@ -7,7 +7,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/storage/little_endian.h"
-#include "server/core/shard_record.h"
+#include "server/core/messages/shard_record.h"
 
 namespace capstan::server {
 

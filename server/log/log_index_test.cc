@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
-#include "server/core/shard_record.h"
+#include "server/core/messages/shard_record.h"
 
 namespace capstan::server::log_index_test {
 namespace {

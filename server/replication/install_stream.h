@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "proto/parameter_server.pb.h"
 #include "server/engine/install_memory.h"
 #include "server/engine/job/held_jobs.h"

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "proto/parameter_server.pb.h"
 #include "server/engine/replica_transport.h"
 

@@ -16,7 +16,7 @@
 #include "common/net/grpc_types/grpc_status.h"
 #include "common/observability/log.h"
 #include "common/security/capability.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "common/status/status_macros.h"
 #include "common/wire/message_checksum.h"
 #include "common/wire/tensor_message.h"

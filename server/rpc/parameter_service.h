@@ -23,7 +23,7 @@
 #include "common/net/data/data_server.h"
 #include "common/net/grpc/credentials.h"
 #include "common/security/audit_log.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/engine/job/held_jobs.h"
 #include "server/rpc/call_rights.h"

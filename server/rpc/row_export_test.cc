@@ -9,7 +9,7 @@
 #include "common/net/grpc/grpc_server.h"
 #include "common/row_export/export_rows.h"
 #include "common/row_export/grpc_row_source.h"
-#include "common/tensor/safetensors.h"
+#include "common/tensor/safetensors/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 #include "common/time/clock.h"

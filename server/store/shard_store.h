@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "common/wire/number_format.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/messages.h"
+#include "server/core/messages/messages.h"
 #include "server/store/gradient.h"
 #include "server/store/row_store.h"
 

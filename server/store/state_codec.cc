@@ -7,8 +7,8 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/types/job_limits.h"
-#include "server/core/clock_ticks.h"
-#include "server/core/messages.h"
+#include "server/core/messages/clock_ticks.h"
+#include "server/core/messages/messages.h"
 
 namespace capstan::server {
 namespace {

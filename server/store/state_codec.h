@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/membership.h"
-#include "server/core/shard_record.h"
+#include "server/core/messages/membership.h"
+#include "server/core/messages/shard_record.h"
 #include "server/store/gradient.h"
 
 namespace capstan::server {

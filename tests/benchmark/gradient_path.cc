@@ -27,7 +27,7 @@
 #include "tests/benchmark/processor_time.h"
 #include "tests/benchmark/report.h"
 #include "tests/benchmark/turns.h"
-#include "worker/client/message_codec.h"
+#include "worker/client/messages/message_codec.h"
 #include "worker/core/push_pull_session.h"
 #include "worker/training/step/gradient_norm.h"
 #include "worker/training/step/host_copies.h"

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "common/net/grpc/credentials.h"
 #include "common/net/testing/fake_scheduler.h"
-#include "common/process/subprocess.h"
+#include "common/process/subprocess/subprocess.h"
 #include "proto/scheduler.pb.h"
 
 namespace capstan::benchmark {

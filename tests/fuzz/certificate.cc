@@ -1,7 +1,7 @@
 // Bytes as files of certificates and keys, as PEM or as DER that the target puts into PEM. A
 // certificate is refused, or says what the files that name it can say: its identity is an identity,
 // and a deny list can have its serial. A key fits, or is refused; a chain is verified or not.
-#include "common/security/certificate.h"
+#include "common/security/certificates/certificate.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/security/deny_list.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/deny_list.h"
+#include "common/security/certificates/identity.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
 

@@ -1,7 +1,7 @@
 // Text as a deny list: it is refused if and only if one of its lines is, entries have one text each
 // and a list of them is the same list again. Lines as identities, too: what is accepted is exactly
 // what is written of the identity.
-#include "common/security/deny_list.h"
+#include "common/security/certificates/deny_list.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {

@@ -19,7 +19,7 @@
 #include "absl/types/span.h"
 #include "common/net/frame/frame.h"
 #include "common/net/socket/socket_stream.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
 

@@ -18,7 +18,7 @@
 #include "common/net/socket/wake_up.h"
 #include "common/net/testing/greet_client.h"
 #include "common/security/capability.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "common/storage/little_endian.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"

@@ -15,7 +15,7 @@
 #include "common/types/consistency_rule.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/held_shard.h"
+#include "server/core/replication/held_shard.h"
 #include "server/store/tables/shard_factory.h"
 #include "server/store/tables/table_shard.h"
 #include "tests/fuzz/input.h"

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {

@@ -1,6 +1,6 @@
 // Text as the header of a safetensors file: entries that are accepted cover the data, and their
 // header, written anew, says the same.
-#include "common/tensor/safetensors_header.h"
+#include "common/tensor/safetensors/safetensors_header.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -13,6 +13,7 @@ import source_tree
 
 # Rules that hand files on: who compiles them declares what they include. "rule": this workspace's.
 COMPILE_NOTHING = ("filegroup", "genrule", "rule")
+MAIN_OF_TESTS = "//common/testing:catch2_main"  # Brings Catch2.
 
 
 def check_targets(targets):
@@ -66,7 +67,7 @@ def check_declared(root, paths, targets):
                 wanted = owners.get(name, []) + [
                     prefix for header, prefix in layers.LIBRARY_OF_HEADER if header.match(name)]
                 known = target.deps + [target.label]
-                if target.rule == "capstan_cc_test" or target.rule == "cc_test":
+                if target.rule == "capstan_cc_test" or MAIN_OF_TESTS in target.deps:
                     known.append("@catch2//:")
                 if wanted and not any(dep.startswith(one) for dep in known for one in wanted):
                     yield (f"{source}:{line}: includes {name}, expected {' or '.join(wanted)} "

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/net/grpc/channel.h"
-#include "common/process/subprocess.h"
+#include "common/process/subprocess/subprocess.h"
 #include "common/security/testing/test_authority.h"
 
 namespace capstan::testing {

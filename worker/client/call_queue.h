@@ -26,7 +26,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "worker/client/client_call.h"
-#include "worker/client/transport.h"
+#include "worker/client/transport/transport.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {

@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "worker/client/message_codec.h"
-#include "worker/client/transport.h"
+#include "worker/client/messages/message_codec.h"
+#include "worker/client/transport/transport.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {

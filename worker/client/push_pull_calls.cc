@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "worker/client/pull_places.h"
+#include "worker/client/messages/pull_places.h"
 #include "worker/client/push_pull_client.h"
 
 namespace capstan::worker {

@@ -39,12 +39,12 @@
 #include "worker/client/call_history.h"
 #include "worker/client/call_queue.h"
 #include "worker/client/client_call.h"
-#include "worker/client/known_key_lists.h"
-#include "worker/client/message_codec.h"
+#include "worker/client/messages/known_key_lists.h"
+#include "worker/client/messages/message_codec.h"
 #include "worker/client/push_pull_core.h"
-#include "worker/client/server_transport.h"
-#include "worker/client/shared_memory_connection.h"
-#include "worker/client/transport.h"
+#include "worker/client/transport/server_transport.h"
+#include "worker/client/transport/shared_memory_connection.h"
+#include "worker/client/transport/transport.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {

@@ -28,9 +28,9 @@
 #include "common/types/ids.h"
 #include "worker/client/call_queue.h"
 #include "worker/client/client_call.h"
-#include "worker/client/known_key_lists.h"
-#include "worker/client/message_codec.h"
-#include "worker/client/transport.h"
+#include "worker/client/messages/known_key_lists.h"
+#include "worker/client/messages/message_codec.h"
+#include "worker/client/transport/transport.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::worker {

@@ -21,7 +21,7 @@
 #include "common/net/socket/socket_stream.h"
 #include "common/net/socket/wake_up.h"
 #include "common/net/testing/greet_client.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "common/wire/number_format.h"

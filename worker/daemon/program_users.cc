@@ -20,13 +20,13 @@
 #include "absl/time/clock.h"
 #include "common/observability/log.h"
 #include "common/process/random_hex.h"
-#include "common/process/user_processes.h"
-#include "common/security/deny_list.h"
-#include "common/security/security_file.h"
-#include "common/security/tls_folder.h"
+#include "common/process/subprocess/user_processes.h"
+#include "common/security/certificates/deny_list.h"
+#include "common/security/certificates/security_file.h"
+#include "common/security/certificates/tls_folder.h"
 #include "common/status/status_macros.h"
-#include "common/storage/private_files.h"
-#include "common/storage/replace_file.h"
+#include "common/storage/files/private_files.h"
+#include "common/storage/files/replace_file.h"
 
 namespace capstan::worker {
 namespace {

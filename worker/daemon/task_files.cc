@@ -19,8 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status/status_macros.h"
-#include "common/storage/private_files.h"
-#include "common/storage/replace_file.h"
+#include "common/storage/files/private_files.h"
+#include "common/storage/files/replace_file.h"
 #include "common/tensor/staged_model.h"
 
 namespace capstan::worker {

@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "common/devices/devices.h"
 #include "common/net/node/node_registration.h"
-#include "common/process/process_supervisor.h"
+#include "common/process/subprocess/process_supervisor.h"
 #include "worker/daemon/program_uids.h"
 #include "worker/daemon/program_users.h"
 #include "worker/daemon/task_files.h"

@@ -16,7 +16,7 @@
 #include "common/net/grpc_types/grpc_status.h"
 #include "common/security/job_access.h"
 #include "common/status/status_macros.h"
-#include "common/storage/file_bytes.h"
+#include "common/storage/files/file_bytes.h"
 #include "worker/daemon/task_files.h"
 
 namespace capstan::worker {

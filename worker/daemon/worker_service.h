@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "proto/worker.grpc.pb.h"
 #include "worker/daemon/task_table.h"
 

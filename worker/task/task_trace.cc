@@ -3,7 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/observability/log.h"
-#include "common/tensor/durable_file.h"
+#include "common/tensor/safetensors/durable_file.h"
 
 namespace capstan::worker {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/examples/streams/input_file.h"
 #include "common/examples/streams/open_stream.h"
 #include "common/status/status_macros.h"
-#include "common/storage/path_access.h"
+#include "common/storage/files/path_access.h"
 
 namespace capstan {
 namespace {

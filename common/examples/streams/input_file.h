@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/storage/regular_file.h"
+#include "common/storage/files/regular_file.h"
 
 namespace capstan {
 

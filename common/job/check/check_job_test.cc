@@ -10,7 +10,7 @@
 #include "common/data/testing/test_files.h"
 #include "common/data/testing/test_images.h"
 #include "common/job/parse/job_file.h"
-#include "common/tensor/safetensors.h"
+#include "common/tensor/safetensors/safetensors.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::check_job_test {

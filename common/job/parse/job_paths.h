@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "common/storage/allowed_paths.h"
+#include "common/storage/files/allowed_paths.h"
 #include "proto/job.pb.h"
 
 namespace capstan {

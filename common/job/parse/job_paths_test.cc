@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/storage/allowed_paths.h"
+#include "common/storage/files/allowed_paths.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::job_paths_test {

@@ -12,7 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/net/socket/socket_stream.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 #include "common/types/message_limits.h"

@@ -25,7 +25,7 @@
 #include "common/net/frame/frame.h"
 #include "common/net/socket/socket_stream.h"
 #include "common/net/socket/wake_up.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
 

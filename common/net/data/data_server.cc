@@ -13,8 +13,8 @@
 #include "common/net/frame/data_connection.h"
 #include "common/observability/log.h"
 #include "common/process/descriptor_limit.h"
-#include "common/security/certificate.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/certificate.h"
+#include "common/security/certificates/identity.h"
 #include "common/status/status_macros.h"
 #include "common/types/message_limits.h"
 

@@ -37,7 +37,7 @@
 #include "common/net/socket/start_thread.h"
 #include "common/net/socket/wake_up.h"
 #include "common/security/audit_log.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "common/time/clock.h"
 #include "common/time/instant.h"
 

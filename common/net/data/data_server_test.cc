@@ -14,7 +14,7 @@
 #include "common/net/frame/data_socket.h"
 #include "common/net/socket/start_thread.h"
 #include "common/net/socket/wake_up.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::data_server_test {

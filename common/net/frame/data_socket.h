@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "common/net/socket/host_port.h"
 #include "common/net/socket/socket_stream.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 
 namespace capstan {
 

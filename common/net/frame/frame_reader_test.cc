@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/net/socket/socket_stream.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::frame_reader_test {

@@ -11,7 +11,7 @@
 
 #include "common/net/frame/frame_reader.h"
 #include "common/net/socket/socket_stream.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::frame_writer_test {

@@ -11,7 +11,7 @@
 #include "common/net/gate/call_gate.h"
 #include "common/net/grpc_types/grpc_status.h"
 #include "common/security/call_policy.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 
 namespace capstan {
 namespace {

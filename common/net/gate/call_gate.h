@@ -26,9 +26,9 @@
 #include "absl/time/time.h"
 #include "common/security/audit_log.h"
 #include "common/security/call_policy.h"
-#include "common/security/certificate.h"
-#include "common/security/deny_list.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/certificate.h"
+#include "common/security/certificates/deny_list.h"
+#include "common/security/certificates/identity.h"
 
 namespace capstan {
 

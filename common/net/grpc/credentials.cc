@@ -13,7 +13,7 @@
 #include "absl/time/clock.h"
 #include "common/net/gate/call_gate.h"
 #include "common/net/socket/tls_stream.h"
-#include "common/security/tls_folder.h"
+#include "common/security/certificates/tls_folder.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {

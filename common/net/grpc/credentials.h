@@ -1,7 +1,8 @@
 // Credentials: who this process is to its peers, and how it finds out who they are.
 //
-// A daemon or command makes them once from its --tls-dir (common/security/tls_folder.h) and hands
-// them to everything that calls or is called. Connections are TLS with a certificate on each side.
+// A daemon or command makes them once from its --tls-dir
+// (common/security/certificates/tls_folder.h) and hands them to all that calls or is called.
+// Connections are TLS with a certificate on each side.
 // A caller names the node that it expects, and gets no connection to any other, nor to one whose
 // certificate is on its own deny list. A server admits each call by the caller's certificate, its
 // validity, the deny list and the table in common/security/call_policy.h. New files in the folder
@@ -26,10 +27,10 @@
 #include "absl/synchronization/mutex.h"
 #include "common/net/socket/socket_stream.h"
 #include "common/security/audit_log.h"
-#include "common/security/certificate.h"
-#include "common/security/identity.h"
-#include "common/security/tls_folder.h"
-#include "common/storage/descriptor.h"
+#include "common/security/certificates/certificate.h"
+#include "common/security/certificates/identity.h"
+#include "common/security/certificates/tls_folder.h"
+#include "common/storage/files/descriptor.h"
 
 namespace grpc::experimental {
 class FileWatcherCertificateProvider;

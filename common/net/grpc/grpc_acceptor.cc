@@ -13,7 +13,7 @@
 #include "common/observability/log.h"
 #include "common/process/descriptor_limit.h"
 #include "common/status/status_macros.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 
 namespace capstan {
 namespace {

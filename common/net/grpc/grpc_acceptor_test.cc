@@ -14,7 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::grpc_acceptor_test {

@@ -21,7 +21,7 @@
 #include "absl/time/time.h"
 #include "common/net/grpc/channel.h"
 #include "common/net/grpc_types/grpc_status.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"
 #include "proto/worker.grpc.pb.h"
 

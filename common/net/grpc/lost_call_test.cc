@@ -14,7 +14,7 @@
 #include "common/net/frame/data_socket.h"
 #include "common/net/grpc/channel.h"
 #include "common/net/grpc_types/grpc_status.h"
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::lost_call_test {

@@ -17,11 +17,11 @@
 #include "common/process/return_memory.h"
 #include "common/process/version.h"
 #include "common/status/status_macros.h"
-#include "common/storage/allowed_paths.h"
-#include "common/storage/descriptor.h"
-#include "common/storage/path_access.h"
+#include "common/storage/files/allowed_paths.h"
+#include "common/storage/files/descriptor.h"
+#include "common/storage/files/path_access.h"
+#include "common/storage/files/replace_file.h"
 #include "common/storage/posix_disk.h"
-#include "common/storage/replace_file.h"
 
 namespace capstan {
 namespace {

@@ -25,7 +25,7 @@
 #include "common/command_line/command.h"
 #include "common/net/grpc/credentials.h"
 #include "common/security/audit_log.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 
 namespace capstan {
 

@@ -31,7 +31,7 @@
 #include "common/net/node/node_identity.h"
 #include "common/net/node/node_registration.h"
 #include "common/security/audit_log.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "proto/scheduler.pb.h"
 
 namespace capstan {

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/storage/folder_lock.h"
+#include "common/storage/files/folder_lock.h"
 
 namespace capstan {
 

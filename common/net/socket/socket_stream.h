@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/security/certificate.h"
-#include "common/storage/descriptor.h"
+#include "common/security/certificates/certificate.h"
+#include "common/storage/files/descriptor.h"
 #include "common/time/instant.h"
 
 namespace capstan {

@@ -17,8 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "common/security/openssl_objects.h"
-#include "common/security/tls_folder.h"
+#include "common/security/certificates/openssl_objects.h"
+#include "common/security/certificates/tls_folder.h"
 #include "common/status/status_macros.h"
 
 namespace capstan {

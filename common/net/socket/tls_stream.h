@@ -17,16 +17,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/net/socket/socket_stream.h"
-#include "common/security/certificate.h"
-#include "common/security/identity.h"
-#include "common/storage/descriptor.h"
+#include "common/security/certificates/certificate.h"
+#include "common/security/certificates/identity.h"
+#include "common/storage/files/descriptor.h"
 
 namespace capstan {
 
 inline constexpr int64_t kRecordsAKey = int64_t{1} << 22;  // 64 GiB of values.
 
-// `folder`: see common/security/tls_folder.h; its files are read now. `socket` is connected, and
-// does not block.
+// `folder`: see common/security/certificates/tls_folder.h; its files are read now. `socket` is
+// connected, and does not block.
 struct TlsEnd {
   std::string folder;
   // The identity that a server must have whom this end has called. None: this end was called, and

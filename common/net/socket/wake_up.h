@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "common/storage/descriptor.h"
+#include "common/storage/files/descriptor.h"
 
 namespace capstan {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/process/subprocess.h"
+#include "common/process/subprocess/subprocess.h"
 
 namespace capstan::testing {
 

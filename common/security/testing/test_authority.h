@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "common/security/certificate_authority.h"
+#include "common/security/certificates/certificate_authority.h"
 
 namespace capstan::testing {
 

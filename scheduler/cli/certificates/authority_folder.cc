@@ -13,14 +13,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/security/certificate_authority.h"
-#include "common/security/deny_list.h"
-#include "common/security/security_file.h"
-#include "common/security/tls_folder.h"
+#include "common/security/certificates/certificate_authority.h"
+#include "common/security/certificates/deny_list.h"
+#include "common/security/certificates/security_file.h"
+#include "common/security/certificates/tls_folder.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "common/storage/descriptor.h"
-#include "common/tensor/durable_file.h"
+#include "common/storage/files/descriptor.h"
+#include "common/tensor/safetensors/durable_file.h"
 
 namespace capstan::cli {
 namespace {

@@ -1,8 +1,8 @@
 // AuthorityFolder: a cluster's certificate authority in a folder, with a record of what it issued.
 //
-//   FOLDER/ca.pem, ca-key.pem   see common/security/certificate_authority.h
+//   FOLDER/ca.pem, ca-key.pem   see common/security/certificates/certificate_authority.h
 //          issued/SERIAL.pem    every certificate that was issued, without its key
-//          denied.txt           see common/security/deny_list.h; goes into each folder that is made
+//          denied.txt           see deny_list.h, there; goes into each folder that is made
 //
 // `capstan cert` keeps it on the operator's machine. Processes that change it at the same time wait
 // for each other (flock on FOLDER). A certificate is recorded before its folder is made, so that
@@ -18,8 +18,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/security/certificate.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/certificate.h"
+#include "common/security/certificates/identity.h"
 #include "scheduler/cli/certificates/publish_folder.h"
 
 namespace capstan::cli {

@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/security/certificate.h"
-#include "common/security/deny_list.h"
-#include "common/security/tls_folder.h"
+#include "common/security/certificates/certificate.h"
+#include "common/security/certificates/deny_list.h"
+#include "common/security/certificates/tls_folder.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/security/deny_list.h"
-#include "common/security/identity.h"
-#include "common/security/tls_folder.h"
+#include "common/security/certificates/deny_list.h"
+#include "common/security/certificates/identity.h"
+#include "common/security/certificates/tls_folder.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 

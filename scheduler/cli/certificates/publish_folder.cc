@@ -16,10 +16,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status/status_macros.h"
-#include "common/storage/descriptor.h"
-#include "common/storage/file_bytes.h"
+#include "common/storage/files/descriptor.h"
+#include "common/storage/files/file_bytes.h"
 #include "common/storage/write_durably.h"
-#include "common/tensor/durable_file.h"
+#include "common/tensor/safetensors/durable_file.h"
 
 namespace capstan::cli {
 namespace {

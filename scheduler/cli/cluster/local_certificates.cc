@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/security/certificate_authority.h"
-#include "common/security/identity.h"
-#include "common/security/tls_folder.h"
+#include "common/security/certificates/certificate_authority.h"
+#include "common/security/certificates/identity.h"
+#include "common/security/certificates/tls_folder.h"
 #include "common/status/status_macros.h"
+#include "common/storage/files/replace_file.h"
 #include "common/storage/own_folder.h"
-#include "common/storage/replace_file.h"
 
 namespace capstan::cli {
 namespace {

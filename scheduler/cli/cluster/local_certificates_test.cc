@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "absl/time/clock.h"
-#include "common/security/tls_folder.h"
+#include "common/security/certificates/tls_folder.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/test_paths.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
-#include "common/storage/regular_file.h"
+#include "common/storage/files/regular_file.h"
 #include "scheduler/cli/view/format.h"
 
 namespace capstan::cli {

@@ -19,7 +19,7 @@
 #include "common/job/validate/validate.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "common/tensor/durable_file.h"
+#include "common/tensor/safetensors/durable_file.h"
 #include "scheduler/cli/commands.h"
 #include "scheduler/cli/console/console.h"
 #include "scheduler/cli/console/exit_code.h"

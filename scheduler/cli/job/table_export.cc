@@ -16,9 +16,9 @@
 #include "absl/types/span.h"
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
-#include "common/storage/regular_file.h"
-#include "common/tensor/durable_file.h"
+#include "common/storage/files/regular_file.h"
 #include "common/tensor/model_file.h"
+#include "common/tensor/safetensors/durable_file.h"
 
 namespace capstan::cli {
 namespace {

@@ -12,9 +12,9 @@
 #include "common/checkpoint/manifest.h"
 #include "common/model/tables.h"
 #include "common/status/status_macros.h"
-#include "common/tensor/durable_file.h"
 #include "common/tensor/model_file.h"
-#include "common/tensor/row_file.h"
+#include "common/tensor/safetensors/durable_file.h"
+#include "common/tensor/safetensors/row_file.h"
 
 namespace capstan::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "common/tensor/durable_file.h"
+#include "common/tensor/safetensors/durable_file.h"
 #include "scheduler/cli/settings/process.h"
 
 namespace capstan::cli {

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/process/spawn.h"
+#include "common/process/subprocess/spawn.h"
 
 namespace capstan::cli {
 

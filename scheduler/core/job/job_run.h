@@ -49,7 +49,7 @@
 #include "scheduler/core/checkpoints/checkpoint_pause.h"
 #include "scheduler/core/checkpoints/checkpoints.h"
 #include "scheduler/core/job/job_parts.h"
-#include "scheduler/core/job/job_shared.h"
+#include "scheduler/core/job/parts/job_shared.h"
 #include "scheduler/core/messages/events.h"
 #include "scheduler/core/messages/messages.h"
 #include "scheduler/core/messages/placement.h"

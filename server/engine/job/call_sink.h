@@ -13,7 +13,7 @@
 
 #include "common/time/instant.h"
 #include "common/types/ids.h"
-#include "server/core/messages.h"
+#include "server/core/messages/messages.h"
 #include "server/engine/job/job_state.h"
 #include "server/engine/shard_link.h"
 #include "server/engine/waiting_calls.h"

@@ -29,7 +29,7 @@
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/shard_primary.h"
+#include "server/core/replication/shard_primary.h"
 #include "server/engine/job/call_sink.h"
 #include "server/engine/job/job_state.h"
 #include "server/engine/replica_transport.h"

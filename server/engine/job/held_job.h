@@ -25,7 +25,7 @@
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
-#include "server/core/held_shard.h"
+#include "server/core/replication/held_shard.h"
 #include "server/engine/job/commit_pipeline.h"
 #include "server/engine/job/job_assignment.h"
 #include "server/engine/job/job_calls.h"

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "common/security/identity.h"
+#include "common/security/certificates/identity.h"
 #include "common/time/instant.h"
 #include "common/types/ids.h"
 #include "server/engine/job/held_job.h"

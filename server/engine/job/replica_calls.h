@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/shard_replication.h"
+#include "server/core/replication/shard_replication.h"
 #include "server/engine/install_memory.h"
 #include "server/engine/job/commit_pipeline.h"
 #include "server/engine/job/job_state.h"

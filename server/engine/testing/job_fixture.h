@@ -16,7 +16,7 @@
 #include "common/time/clock.h"
 #include "proto/parameter_server.pb.h"
 #include "proto/scheduler.pb.h"
-#include "server/core/consistency_policy.h"
+#include "server/core/consistency/consistency_policy.h"
 #include "server/engine/job/held_job.h"
 #include "server/store/memory_budget.h"
 #include "server/store/row_disk.h"

@@ -6,7 +6,7 @@
 #include "absl/types/span.h"
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/messages.h"
+#include "server/core/messages/messages.h"
 
 namespace capstan::server {
 

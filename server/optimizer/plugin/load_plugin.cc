@@ -20,7 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
-#include "common/storage/regular_file.h"
+#include "common/storage/files/regular_file.h"
 #include "server/optimizer/plugin/rule_check.h"
 
 namespace capstan::server {

@@ -36,7 +36,7 @@
 #include "common/wire/number_format.h"
 #include "common/wire/wire_values.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/messages.h"
+#include "server/core/messages/messages.h"
 #include "server/device/shard_device.h"
 #include "server/optimizer/optimizer.h"
 #include "server/store/float_buffer.h"

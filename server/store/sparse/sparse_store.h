@@ -31,7 +31,7 @@
 #include "absl/types/span.h"
 #include "common/wire/number_format.h"
 #include "proto/parameter_server.pb.h"
-#include "server/core/messages.h"
+#include "server/core/messages/messages.h"
 #include "server/store/gradient.h"
 #include "server/store/row_store.h"
 #include "server/store/shard_store.h"

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/process/subprocess.h"
+#include "common/process/subprocess/subprocess.h"
 
 namespace capstan::benchmark {
 

@@ -383,7 +383,7 @@ TAKES_THE_PLACE long syscall(long number, ...) {
   for (long& each : given) each = va_arg(arguments, long);
   va_end(arguments);
   if (number != SYS_openat2) return AskKernel(number, given);
-  // common/storage/path_access.cc opens so, since libc has no function for it.
+  // common/storage/files/path_access.cc opens so, since libc has no function for it.
   open_how how = *reinterpret_cast<const open_how*>(given[2]);
   const std::string path =
       PathIn(static_cast<int>(given[0]), reinterpret_cast<const char*>(given[1]));

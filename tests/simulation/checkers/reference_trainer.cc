@@ -18,7 +18,7 @@ namespace capstan::sim {
 namespace {
 
 // The sum of slots [begin, end), halved at the largest power of two below its size: the tree of
-// server/core/slot_tree.h, written down once more.
+// server/core/consistency/slot_tree.h, written down once more.
 Arrays SumSlots(const std::vector<Arrays>& slots, size_t begin, size_t end) {
   if (end - begin == 1) return slots[begin];
   size_t half = 1;

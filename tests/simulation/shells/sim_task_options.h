@@ -10,7 +10,7 @@
 #include "tests/simulation/checkers/evaluation.h"
 #include "tests/simulation/world/checker.h"
 #include "tests/simulation/world/job_world.h"
-#include "worker/client/message_codec.h"
+#include "worker/client/messages/message_codec.h"
 #include "worker/core/push_pull_session.h"
 #include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"

@@ -13,7 +13,7 @@
 #include "common/types/ids.h"
 #include "tests/simulation/network/sim_network.h"
 #include "tests/simulation/world/world.h"
-#include "worker/client/transport.h"
+#include "worker/client/transport/transport.h"
 #include "worker/core/push_pull_session.h"
 
 namespace capstan::sim {

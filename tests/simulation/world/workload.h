@@ -20,7 +20,7 @@
 #include "scheduler/admission/admission.h"
 #include "tests/simulation/world/checker.h"
 #include "tests/simulation/world/job_options.h"
-#include "worker/client/message_codec.h"
+#include "worker/client/messages/message_codec.h"
 
 namespace capstan::sim {
 

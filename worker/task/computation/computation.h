@@ -17,7 +17,7 @@
 #include "common/types/progress.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.pb.h"
-#include "worker/client/message_codec.h"
+#include "worker/client/messages/message_codec.h"
 #include "worker/core/push_pull_session.h"
 #include "worker/core/row_cache.h"
 #include "worker/core/task_board.h"

@@ -12,7 +12,7 @@
 #include "common/sparse_models/model_of_job.h"
 #include "common/sparse_models/skip_gram.h"
 #include "common/wire/number_format.h"
-#include "worker/client/shared_memory_connection.h"
+#include "worker/client/transport/shared_memory_connection.h"
 #include "worker/training/trainer/dataset_split.h"
 
 namespace capstan::worker {

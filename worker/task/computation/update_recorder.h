@@ -23,7 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/types/job_limits.h"
 #include "proto/scheduler.pb.h"
-#include "worker/client/message_codec.h"
+#include "worker/client/messages/message_codec.h"
 #include "worker/core/task_board.h"
 #include "worker/task/computation/computation.h"
 

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status_macros.h"
-#include "common/storage/disk_error.h"
-#include "common/storage/file_bytes.h"
+#include "common/storage/files/disk_error.h"
+#include "common/storage/files/file_bytes.h"
 
 namespace capstan::server {
 namespace {
