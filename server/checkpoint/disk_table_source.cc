@@ -32,8 +32,7 @@ absl::StatusOr<v1::ShardSnapshot> DiskTableSource::FromCheckpoint(const std::str
     }
     const auto entry = parts_.find(shard);
     if (entry == parts_.end()) {
-      return absl::NotFoundError(absl::StrCat(folder, " has no shard ", shard.shard.value(),
-                                              " of table ", shard.table.value()));
+      return absl::NotFoundError(absl::StrCat(folder, " has no ", NameOf(shard)));
     }
     job = job_;
     part = entry->second;

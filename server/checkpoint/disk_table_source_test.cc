@@ -67,7 +67,7 @@ TEST_CASE("CheckpointWriter: two servers' parts become one checkpoint, read shar
     CHECK(snapshot.DebugString() == Captured(part).snapshot->DebugString());
   }
   CHECK_STATUS(source.FromCheckpoint(order.folder(), {TableId(1), ShardId(1)}),
-               absl::StatusCode::kNotFound, "no shard 1 of table 1");
+               absl::StatusCode::kNotFound, "no table 1 shard 1");
   CHECK_STATUS(source.FromCheckpoint("f/checkpoint-6", {TableId(0), ShardId(0)}),
                absl::StatusCode::kNotFound, "f/checkpoint-6/manifest.pb");
   disk.FlipBit("f/checkpoint-5/table-0-shard-1.part", 999);

@@ -67,7 +67,7 @@ TEST_CASE("JobLog: what was committed is read again, by a log opened anew too",
   REQUIRE_OK(log->Commit());
   CHECK(log->Stored() == std::vector<StoredState>{{kA, Term(3), Position(13)}});
   CHECK_STATUS(log->Read(kB, nullptr, nullptr), absl::StatusCode::kNotFound,
-               "does not hold shard 1 of table 0");
+               "does not hold table 0 shard 1");
   log = Open(*disk, 1 << 20, folder);
   CHECK(log->Stored() == std::vector<StoredState>{{kA, Term(3), Position(13)}});
   log.reset();
@@ -100,7 +100,7 @@ TEST_CASE("JobLog: a record that does not follow fails it", "[server][storage]")
     log->Begin(kA, Term(1), FixtureSnapshot(0, 1, 10));
     log->Append(kA, Term(2), FixtureRecord(1, 1, 1));
   }
-  CHECK_STATUS(log->Commit(), absl::StatusCode::kInternal, "shard 0 of table 0");
+  CHECK_STATUS(log->Commit(), absl::StatusCode::kInternal, "table 0 shard 0");
 }
 
 TEST_CASE("JobLog: after a failed write or sync it is failed for good", "[server][storage]") {
@@ -306,7 +306,7 @@ TEST_CASE("JobLog: numbers that leave no room for those that follow are refused"
     log->Begin(kA, Term(1), FixtureSnapshot(INT64_MAX, 1, 10));
     REQUIRE_OK(log->Commit());
     CHECK_STATUS(JobLog::Open(&disk, "log/job-1", {}), absl::StatusCode::kDataLoss,
-                 "log/job-1: shard 0 of table 0: its state is of position 9223372036854775807");
+                 "log/job-1: table 0 shard 0: its state is of position 9223372036854775807");
   }
 }
 

@@ -131,9 +131,7 @@ absl::Status LogIndex::Check() const {
                                             ", expected a number up to ", kLogNumberMax));
   }
   for (const auto& [key, shard] : shards_) {
-    CAPSTAN_RETURN_IF_ERROR(
-        Annotate(CheckShard(shard),
-                 absl::StrCat("shard ", key.shard.value(), " of table ", key.table.value())));
+    CAPSTAN_RETURN_IF_ERROR(Annotate(CheckShard(shard), NameOf(key)));
   }
   return absl::OkStatus();
 }

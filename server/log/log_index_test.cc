@@ -31,7 +31,7 @@ TEST_CASE("LogIndex: the highest base and its records count, in any order", "[se
   LogIndex index;
   index.Add(Record(2, 12, 1, 10));  // Its base was copied behind it.
   index.Add(Record(1, 9, 1, 1));    // Its base is replaced already.
-  CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss, "shard 3 of table 0: there are records");
+  CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss, "table 0 shard 3: there are records");
   index.Add(Base(2, 10, 3, 100));
   CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss,
                "position 12, term 5, expected position 11, term 5");
@@ -94,7 +94,7 @@ TEST_CASE("LogIndex: a shard goes on in later terms, and each record is of its o
   SECTION("a record is missing before it") {
     index.Add(begin_term(14, 10, 2));
     CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss,
-                 "shard 3 of table 0: term 10 begins behind position 14, which is not there");
+                 "table 0 shard 3: term 10 begins behind position 14, which is not there");
   }
   SECTION("a term that begins earlier ends what lies behind it, in any order") {
     index.Add(begin_term(10, 12, 2));
@@ -122,7 +122,7 @@ TEST_CASE("LogIndex: numbers that leave no room for those that follow are refuse
     // The record that would follow INT64_MAX if positions wrapped.
     if (position == INT64_MAX) index.Add(Record(1, INT64_MIN, 1, 10));
     CHECK_STATUS(index.Check(), absl::StatusCode::kDataLoss,
-                 absl::StrCat("shard 3 of table 0: its state is of position ", position,
+                 absl::StrCat("table 0 shard 3: its state is of position ", position,
                               ", expected 0 to 4611686018427387904"));
   }
   SECTION("a base") {

@@ -20,9 +20,8 @@ void Ownership::RoutingSent(const scheduler::Routing& routing) {
     const Owner owner{server.node, server.incarnation};
     const auto [before, first] = shard.owners.try_emplace(route.term, owner);
     if (!first && !(before->second == owner)) {
-      Fail(absl::StrCat("ownership: term ", route.term.value(), " of table ",
-                        route.key.table.value(), " shard ", route.key.shard.value(), " belongs to ",
-                        before->second.node, " and to ", owner.node));
+      Fail(absl::StrCat("ownership: term ", route.term.value(), " of ", NameOf(route.key),
+                        " belongs to ", before->second.node, " and to ", owner.node));
     }
     shard.terms[routing.generation] = route.term;
   }
