@@ -216,6 +216,7 @@ def _tests_of_folder(name, tests, deps):
         return
     compiled, included = translation_units(name, tests, files_max = _TESTS_OF_A_UNIT)
     deps = _test_deps(deps)
+    # A cc_binary has no textual_hdrs.
     native.cc_library(name = name + "_files", textual_hdrs = included, testonly = True, deps = deps)
     native.cc_binary(
         name = name,

@@ -4,34 +4,27 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/observability/utf8.h"
 #include "common/storage/files/descriptor.h"
+#include "common/storage/files/disk_error.h"
 #include "common/storage/files/file_bytes.h"
 
 namespace capstan {
 namespace {
 
-absl::Status CannotRead(const std::string& path, int error) {
-  const std::string message = absl::StrCat(path, ": ", strerror(error));
-  return error == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
-}
-
 // Returns the last `bytes_max` bytes of the file, or all of them.
 absl::StatusOr<std::string> ReadTail(const std::string& path, int64_t bytes_max) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok()) return CannotRead(path, errno);
+  if (!file.ok()) return DiskError("read", path);
   struct stat info {};
   fstat(file.get(), &info);
   std::string tail(static_cast<size_t>(std::min<int64_t>(info.st_size, bytes_max)), '\0');
   const int64_t begin = info.st_size - static_cast<int64_t>(tail.size());
   const int64_t got = ReadAt(file.get(), begin, absl::MakeSpan(tail));
-  if (got < 0) return CannotRead(path, errno);
+  if (got < 0) return DiskError("read", path);
   tail.resize(static_cast<size_t>(got));  // Fewer, if the file was cut short meanwhile.
   return tail;
 }
