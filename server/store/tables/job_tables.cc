@@ -9,6 +9,14 @@
 #include "server/store/tables/add_counts.h"
 
 namespace capstan::server {
+namespace {
+
+// Says which shard an error is of. Pushes and pulls come here: a name is made for errors alone.
+absl::Status OfShard(const ShardKey& key, const absl::Status& status) {
+  return status.ok() ? status : Annotate(status, NameOf(key));
+}
+
+}  // namespace
 
 std::optional<TableShard> JobTables::Put(const ShardKey& key, TableShard shard) {
   const auto it = shards_.find(key);
@@ -30,12 +38,12 @@ absl::Status JobTables::CheckPush(const ShardKey& key, const PushHead& push,
   const TableShard& shard = shards_.at(key);
   absl::Status status = shard.CheckRoom(gradient);
   if (status.ok()) status = shard.core().CheckPush(push);
-  return Annotate(status, NameOf(key));
+  return OfShard(key, status);
 }
 
 absl::Status JobTables::CheckPull(const ShardKey& key, const PullHead& pull) const {
   CAPSTAN_RETURN_IF_ERROR(failure());
-  return Annotate(shards_.at(key).core().CheckPull(pull), NameOf(key));
+  return OfShard(key, shards_.at(key).core().CheckPull(pull));
 }
 
 absl::StatusOr<Gradient> JobTables::ParseGradient(const ShardKey& key, const absl::Cord& payload,
@@ -43,7 +51,7 @@ absl::StatusOr<Gradient> JobTables::ParseGradient(const ShardKey& key, const abs
                                                   const RowKeys& listed) const {
   const ShardStore& store = shards_.at(key).store();
   absl::StatusOr<Gradient> gradient = store.Parse(payload, format, listed);
-  if (!gradient.ok()) return Annotate(gradient.status(), NameOf(key));
+  if (!gradient.ok()) return OfShard(key, gradient.status());
   return gradient;
 }
 
@@ -61,8 +69,8 @@ absl::Status JobTables::BeginPush(const ShardKey& key, const PushHead& push,
   TableShard& shard = shards_.at(key);
   Actions actions, later;
   // Others may have taken the room since the whole message was checked.
-  CAPSTAN_RETURN_IF_ERROR(Annotate(shard.CheckRoom(gradient), NameOf(key)));
-  CAPSTAN_RETURN_IF_ERROR(Annotate(shard.core().Push(push, actions), NameOf(key)));
+  CAPSTAN_RETURN_IF_ERROR(OfShard(key, shard.CheckRoom(gradient)));
+  CAPSTAN_RETURN_IF_ERROR(OfShard(key, shard.core().Push(push, actions)));
   CAPSTAN_RETURN_IF_ERROR(CarryOut(key, shard, actions, gradient, sink, &later));
   if (shard.store().updating()) begun->push_back({key, std::move(later), gradient});
   return absl::OkStatus();
@@ -71,7 +79,8 @@ absl::Status JobTables::BeginPush(const ShardKey& key, const PushHead& push,
 absl::Status JobTables::FinishPushes(const std::vector<BegunPush>& begun, ReplySink& sink) {
   for (const BegunPush& push : begun) {
     TableShard& shard = shards_.at(push.key);
-    Fail(Annotate(shard.store().Finish(), absl::StrCat(NameOf(push.key), ": applying a push")));
+    const absl::Status status = shard.store().Finish();
+    if (!status.ok()) Fail(OfShard(push.key, Annotate(status, "applying a push")));
     if (failure().ok()) CarryOut(push.key, shard, push.later, push.gradient, sink).IgnoreError();
   }
   return failure();
@@ -82,7 +91,7 @@ absl::Status JobTables::Pull(const ShardKey& key, const PullHead& pull, Instant 
   CAPSTAN_RETURN_IF_ERROR(failure());
   TableShard& shard = shards_.at(key);
   Actions actions;
-  CAPSTAN_RETURN_IF_ERROR(Annotate(shard.core().Pull(pull, now, actions), NameOf(key)));
+  CAPSTAN_RETURN_IF_ERROR(OfShard(key, shard.core().Pull(pull, now, actions)));
   return CarryOut(key, shard, actions, {}, sink);
 }
 
@@ -126,7 +135,7 @@ absl::Status JobTables::Replay(const ShardKey& key, const v1::ShardRecord& recor
   CAPSTAN_RETURN_IF_ERROR(failure());
   TableShard& shard = shards_.at(key);
   const Position before = shard.core().position();
-  const absl::Status status = Annotate(shard.Replay(key, record), NameOf(key));
+  const absl::Status status = OfShard(key, shard.Replay(key, record));
   // The record's head was applied and its numbers were not: this copy must never count as one that
   // has the record.
   const bool half_done = !status.ok() && shard.core().position() != before;
@@ -146,7 +155,7 @@ absl::StatusOr<std::optional<uint64_t>> JobTables::ReadPinned(const ShardKey& ke
     return absl::InvalidArgumentError(absl::StrCat(NameOf(key), ": a dense shard pins no rows"));
   }
   auto next = rows->ReadPinned(read, piece);
-  if (!next.ok()) return Annotate(next.status(), NameOf(key));
+  if (!next.ok()) return OfShard(key, next.status());
   return next;
 }
 
@@ -194,7 +203,7 @@ std::vector<v1::HeldTable> JobTables::Describe(
 absl::Status JobTables::CarryOut(const ShardKey& key, TableShard& shard, const Actions& actions,
                                  const Gradient& payload, ReplySink& sink, Actions* later) {
   const absl::Status status = shard.CarryOut(key, actions, payload, sink, later);
-  if (!status.ok()) Fail(Annotate(status, absl::StrCat(NameOf(key), ": applying a push")));
+  if (!status.ok()) Fail(OfShard(key, Annotate(status, "applying a push")));
   return failure();
 }
 
