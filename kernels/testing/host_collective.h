@@ -9,7 +9,7 @@
 //
 // It copies what a member sends, so the member may then change its array before the others have
 // received. TreeSum adds. Fake devices (fake_collective.h) and the emulated GPUs' NCCL
-// (kernels/cuda/emulation/nccl.cc) use it. Thread safety: thread-compatible.
+// (kernels/cuda/emulation/libraries/nccl.cc) use it. Thread safety: thread-compatible.
 #ifndef CAPSTAN_KERNELS_TESTING_HOST_COLLECTIVE_H_
 #define CAPSTAN_KERNELS_TESTING_HOST_COLLECTIVE_H_
 

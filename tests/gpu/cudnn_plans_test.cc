@@ -14,9 +14,9 @@
 
 #include "common/model/plan_model.h"
 #include "common/testing/status_matchers.h"
-#include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/emulation/card.h"
-#include "kernels/cuda/emulation/cudnn_library.h"
+#include "kernels/cuda/emulation/libraries/cudnn_library.h"
+#include "kernels/cuda/plans/cudnn_graph.h"
 #include "kernels/op.h"
 
 namespace capstan::kernels::cuda::cudnn_plans_test {

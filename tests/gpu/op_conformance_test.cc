@@ -26,7 +26,7 @@
 #include "common/testing/status_matchers.h"
 #include "kernels/cuda/half_values.h"
 #include "kernels/cuda/loader.h"
-#include "kernels/cuda/plan_store.h"
+#include "kernels/cuda/plans/plan_store.h"
 #include "kernels/op_check.h"
 #include "kernels/reference/reference_backend.h"
 #include "kernels/testing/gradient_checks.h"
