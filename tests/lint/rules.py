@@ -39,7 +39,7 @@ def is_test(path):
 
 
 def columns(path, text):
-    if not is_code(path):
+    if not is_code(path) and not path.endswith(".md"):
         return
     for number, line in enumerate(text.split("\n"), start=1):
         if len(line) > COLUMNS_MAX:

@@ -18,7 +18,8 @@ def lines(rule, text, path="server/core/a.cc"):
 class FileRules(unittest.TestCase):
     def test_columns(self):
         self.assertEqual(lines(rules.columns, "x" * 100 + "\n" + "é" * 101), [2])
-        self.assertEqual(lines(rules.columns, "x" * 101, "README.md"), [])
+        self.assertEqual(lines(rules.columns, "x" * 101, "README.md"), [1])
+        self.assertEqual(lines(rules.columns, "x" * 101, "table.csv"), [])
 
     def test_whitespace(self):
         self.assertEqual(lines(rules.whitespace, "a\nb \n\tc\nd"), [2, 3, 4])

@@ -187,8 +187,16 @@ struct Case {
   const char* error;
 };
 
-TEST_CASE("ValidateJob: each field out of its range is named with its value", "[job]") {
-  const Case cases[] = {
+void CheckErrors(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    INFO(c.change);
+    CHECK(ErrorsAfter(c.change) == Lines{c.error});
+  }
+}
+
+TEST_CASE("ValidateJob: a field of model or data out of its range is named with its value",
+          "[job]") {
+  CheckErrors({
       {"name: 'a b'", "name: got \"a b\", expected 1 to 64 letters, digits, '-' or '_'"},
       {"name: '../x'", "name: got \"../x\", expected 1 to 64 letters, digits, '-' or '_'"},
       {"model { classes: 1 }", "model.classes: got 1, expected 2 to 1000000"},
@@ -201,6 +209,13 @@ TEST_CASE("ValidateJob: each field out of its range is named with its value", "[
        "data.augmentation.crop_padding: got -1, expected at least 0"},
       {"data { train { files: 'x' } }",
        "data.train.files: got 1 path, expected none: format IDX reads images and labels"},
+  });
+}
+
+TEST_CASE(
+    "ValidateJob: a field of training or consistency out of its range is named with its value",
+    "[job]") {
+  CheckErrors({
       {"training { epochs: 0 }", "training.epochs: got 0 or nothing, expected at least 1"},
       {"training { batch_size: -4 }", "training.batch_size: got -4, expected at least 1"},
       {"training { slots: 0 }", "training.slots: got 0, expected 1 to 1024"},
@@ -212,6 +227,20 @@ TEST_CASE("ValidateJob: each field out of its range is named with its value", "[
       {"training { iterations_max: -1 }", "training.iterations_max: got -1, expected at least 0"},
       {"consistency { ssp { staleness_bound: -1 } }",
        "consistency.ssp.staleness_bound: got -1, expected at least 0"},
+      {"training { compute: BF16 }",
+       "training.compute: got BF16, expected FP32, since resources.device may be a CPU"},
+      {"training { compute: FP16 } resources { device: 'cpu' }",
+       "training.compute: got FP16, expected FP32, since resources.device may be a CPU"},
+      {"training { compute: TF32 } resources { device: 'auto' }",
+       "training.compute: got TF32, expected FP32, since resources.device may be a CPU"},
+  });
+}
+
+TEST_CASE(
+    "ValidateJob: a field of resources, output or checkpoints out of its range is named with its "
+    "value",
+    "[job]") {
+  CheckErrors({
       {"resources { workers: 0 }", "resources.workers: got 0 or nothing, expected 1 to 4096"},
       {"resources { workers: 5000 }", "resources.workers: got 5000, expected 1 to 4096"},
       {"resources { workers: 1025 }",
@@ -228,12 +257,6 @@ TEST_CASE("ValidateJob: each field out of its range is named with its value", "[
       {"resources { device: 'gpu' }",
        "resources.device: got \"gpu\", expected \"auto\", \"cpu\", \"cuda\" or "
        "\"cuda:<index>\", index 0 to 63"},
-      {"training { compute: BF16 }",
-       "training.compute: got BF16, expected FP32, since resources.device may be a CPU"},
-      {"training { compute: FP16 } resources { device: 'cpu' }",
-       "training.compute: got FP16, expected FP32, since resources.device may be a CPU"},
-      {"training { compute: TF32 } resources { device: 'auto' }",
-       "training.compute: got TF32, expected FP32, since resources.device may be a CPU"},
       {"output { trace_batches: 1001 }", "output.trace_batches: got 1001, expected 0 to 1000"},
       {"resources { gpus: -1 }", "resources.gpus: got -1, expected 0 to 16"},
       {"resources { gpus: 17 }", "resources.gpus: got 17, expected 0 to 16"},
@@ -250,11 +273,7 @@ TEST_CASE("ValidateJob: each field out of its range is named with its value", "[
       {"checkpoints { every_seconds: -5 }",
        "checkpoints.every_seconds: got -5, expected at least 0"},
       {"checkpoints { keep: 0 }", "checkpoints.keep: got 0, expected at least 1"},
-  };
-  for (const Case& c : cases) {
-    INFO(c.change);
-    CHECK(ErrorsAfter(c.change) == Lines{c.error});
-  }
+  });
 }
 
 TEST_CASE("ValidateJob: no more GPUs share a batch than it has samples", "[job]") {
