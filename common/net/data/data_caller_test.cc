@@ -1,4 +1,4 @@
-// What a caller refuses before it sends; data_calls_test.cc has its calls with a server.
+// What a caller refuses, and answers that stop; data_calls_test.cc has its calls with a server.
 #include "common/net/data/data_caller.h"
 
 #include <sys/socket.h>
@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/net/frame/frame.h"
 #include "common/net/socket/socket_stream.h"
 #include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"
@@ -53,6 +54,34 @@ TEST_CASE("Data caller: a request that no frame carries ends with an error, not 
   CHECK_STATUS(outcome, absl::StatusCode::kResourceExhausted,
                absl::StrCat("a request of ", bytes, " bytes, expected at most 67108864"));
   CHECK_STATUS(ended, absl::StatusCode::kUnavailable, "closed here");
+}
+
+TEST_CASE("Data caller: a call whose answer came fast and stays away half-way is cancelled",
+          "[net][data]") {
+  int files[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
+  const Descriptor peer(files[1]);
+  SteadyClock clock;
+  DataCaller caller(PlainStream(Descriptor(files[0])), &clock);
+  std::thread thread([&] { caller.Run().IgnoreError(); });
+  absl::StatusOr<absl::Cord> outcome;
+  absl::Notification there;
+  const auto call =
+      caller.Start({.method = DataMethod::kPull, .bytes = PayloadOf(0), .timeout = absl::Hours(1)},
+                   [&](absl::StatusOr<absl::Cord> answer) {
+                     outcome = std::move(answer);
+                     there.Notify();
+                   });
+  REQUIRE(call.has_value());
+  const auto head =
+      EncodeFrameHead({.kind = FrameKind::kAnswer, .call = *call, .length = 1u << 20});
+  const std::string half = std::string(head.data(), head.size()) + std::string(128 << 10, 'x');
+  CHECK(send(peer.get(), half.data(), half.size(), 0) == static_cast<ssize_t>(half.size()));
+  caller.Cancel(*call);
+  CHECK(there.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  caller.Close();
+  thread.join();
+  CHECK_STATUS(outcome, absl::StatusCode::kCancelled, "cancelled");
 }
 
 }  // namespace
