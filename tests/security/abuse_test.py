@@ -147,8 +147,8 @@ def crc32c(raw):
 
 def long_frame(address, folder, token):
     connection = raw_http2.Http2(address, folder, alpn=None).socket
-    connection.sendall(b"CAPSTN4\0" + token + b"\0\0")
-    if connection.recv(8) != b"CAPSTN4\0":
+    connection.sendall(b"CAPSTN5\0" + token + b"\0\0")
+    if connection.recv(8) != b"CAPSTN5\0":
         raise RuntimeError("the data connection does not begin")
     head = struct.pack("<BBHIQ", 1, 1, 0, 0xFFFFFFFF, 1)
     connection.sendall(head + struct.pack("<I", crc32c(head)) + b"abc")
@@ -159,7 +159,7 @@ def wrong_tokens(address, folder, count):
     made = []
     for _ in range(count):
         made.append(raw_http2.Http2(address, folder, alpn=None).socket)
-        made[-1].sendall(b"CAPSTN4\0" + b"x" * 16 + b"\0\0")
+        made[-1].sendall(b"CAPSTN5\0" + b"x" * 16 + b"\0\0")
     await_closed(made)
 
 

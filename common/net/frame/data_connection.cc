@@ -23,7 +23,8 @@ DataConnection::DataConnection(std::unique_ptr<SocketStream> stream, int64_t que
     : stream_(std::move(stream)),
       queued_bytes_max_(queued_bytes_max),
       clock_(clock),
-      writer_(stream_.get()) {}
+      writer_(stream_.get()),
+      reader_(/*sums=*/!stream_->detects_damage()) {}
 
 void DataConnection::Send(const FrameHead& head, absl::Cord payload, absl::Duration patience) {
   // The thread in Run looks for stalled frames before it sleeps, but it may be asleep already.

@@ -10,9 +10,10 @@
 //
 // Numbers are little-endian; flags are 0. The sums are CRC-32C, because TCP's 16 bits let about one
 // damaged packet in 65,536 pass: that of the head covers its first 16 bytes, that of the payload
-// these and the payload; without a payload there is none. A frame counts once its sums are right;
-// else its connection ends, so that its calls are repeated. (Shared memory has none: its bytes stay
-// where the processor's own checks cover them.) The payload of an error is text. That of a
+// these and the payload; without a payload there is none. Neither is there one on an encrypted
+// connection, whose records have tags of 128 bits. A frame counts once its sums are right; else its
+// connection ends, so that its calls are repeated. (Shared memory has none: its bytes stay where
+// the processor's own checks cover them.) The payload of an error is text. That of a
 // request or an answer is a protobuf, with values behind it where there are some
 // (common/wire/tensor_message.h). A client numbers its calls; a server answers each once, with an
 // answer or an error, also after a cancel.
@@ -55,7 +56,7 @@ struct FrameHead {
 inline constexpr size_t kFrameHeadBytes = 20;
 inline constexpr size_t kFrameSumBytes = 4;
 inline constexpr uint32_t kErrorBytesMax = 64 << 10;
-inline constexpr char kGreeting[] = "CAPSTN4";  // 8 bytes with the zero at its end.
+inline constexpr char kGreeting[] = "CAPSTN5";  // 8 bytes with the zero at its end.
 inline constexpr size_t kTokenBytes = 16;
 inline constexpr size_t kGreetingLengthBytes = 2;
 

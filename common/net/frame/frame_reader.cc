@@ -25,7 +25,7 @@ bool FrameReader::StartPlacedPiece(const PayloadPlaces::Place& place, size_t lef
   }
   const absl::string_view skipped(staged_.data() + begin_, place.skip);
   payload_.Append(skipped);
-  sum_.Add(skipped);
+  Sum(skipped);
   begin_ += place.skip;
   piece_ = place.to.data();
   piece_size_ = place.to.size();
@@ -73,14 +73,14 @@ absl::StatusOr<std::optional<FrameReader::Frame>> FrameReader::Next(const Places
     const size_t count = std::min(end_ - begin_, piece_size_ - piece_filled_);
     if (count > 0) {
       std::memcpy(piece_ + piece_filled_, staged_.data() + begin_, count);
-      sum_.Add({staged_.data() + begin_, count});
+      Sum({staged_.data() + begin_, count});
     }
     begin_ += count;
     piece_filled_ += count;
     if (piece_filled_ < piece_size_) return std::nullopt;
     TakePiece();
   }
-  if (head_->length > 0) {
+  if (sums_ && head_->length > 0) {
     if (end_ - begin_ < kFrameSumBytes) return std::nullopt;
     CAPSTAN_RETURN_IF_ERROR(sum_.Check(*head_, {staged_.data() + begin_, kFrameSumBytes}));
     begin_ += kFrameSumBytes;
@@ -110,7 +110,7 @@ absl::StatusOr<size_t> FrameReader::Receive(SocketStream& stream) {
                                                               : only_piece ? all.first(1)
                                                                            : all));
   const size_t in_piece = std::min(bytes, missing);
-  if (in_piece > 0) sum_.Add({piece_ + piece_filled_, in_piece});
+  if (in_piece > 0) Sum({piece_ + piece_filled_, in_piece});
   piece_filled_ += in_piece;
   end_ += bytes - in_piece;
   return bytes;

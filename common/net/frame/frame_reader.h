@@ -2,9 +2,9 @@
 //
 // Payloads are received where they stay; small pieces that come along with one are copied. Who
 // waits for a payload may say where parts of it belong (PayloadPlaces). Bytes are summed up as they
-// come, and a frame is given out once its sum is right; until then what lies in places is worth
-// nothing. Memory is taken as bytes arrive: whoever announces a long payload and does not send it
-// has been given at most kPieceBytes.
+// come, unless the stream detects damage by itself, and a frame is given out once its sum is right;
+// until then what lies in places is worth nothing. Memory is taken as bytes arrive: whoever
+// announces a long payload and does not send it has been given at most kPieceBytes.
 // Thread safety: thread-compatible; only the thread that reads the stream uses it.
 #ifndef CAPSTAN_COMMON_NET_FRAME_FRAME_READER_H_
 #define CAPSTAN_COMMON_NET_FRAME_FRAME_READER_H_
@@ -50,6 +50,9 @@ class FrameReader {
   // Received at a time, so that they are still in the cache as they are summed up.
   static constexpr size_t kReceiveBytes = 256 << 10;
 
+  // `sums`: payloads have sums, as FrameWriter puts them behind them.
+  explicit FrameReader(bool sums = true) : sums_(sums) {}
+
   struct Frame {
     FrameHead head;
     absl::Cord payload;  // Parts that have a place lie there.
@@ -73,7 +76,11 @@ class FrameReader {
   bool StartPlacedPiece(const PayloadPlaces::Place& place, size_t left);
   void OwnPiece(size_t size);
   void TakePiece();
+  void Sum(absl::string_view bytes) {
+    if (sums_) sum_.Add(bytes);
+  }
 
+  const bool sums_;
   std::vector<char> staged_ = std::vector<char>(64 << 10);  // Received and not yet looked at:
   size_t begin_ = 0, end_ = 0;                              // [begin, end).
   std::optional<FrameHead> head_;          // Head of the frame that is being received.

@@ -43,6 +43,19 @@ std::string FrameOf(uint64_t call, const std::string& payload) {
   return EncodeFrame({.kind = FrameKind::kRequest, .what = 1, .call = call}, payload);
 }
 
+TEST_CASE("Frame reader: without sums a payload ends with its last byte", "[net][frame]") {
+  Pair pair;
+  FrameReader reader(/*sums=*/false);
+  const auto with_sum = FrameOf(7, "abcd");
+  pair.Write(with_sum.substr(0, with_sum.size() - kFrameSumBytes) + FrameOf(8, ""));
+  std::vector<FrameReader::Frame> frames;
+  REQUIRE_OK(reader.Receive(*pair.stream));
+  TakeFrames(&reader, &frames);
+  REQUIRE(frames.size() == 2);
+  CHECK(frames[0].payload == "abcd");
+  CHECK(frames[1].head.call == 8);
+}
+
 // Payloads are "#", a digit N, and N times 1,000 bytes that have a place, and so on. (Cords copy
 // what is much smaller.)
 class Thousands final : public PayloadPlaces {

@@ -36,7 +36,7 @@ bool FrameWriter::AddLocked(FrameHead head, absl::Cord payload) {
   head.length = static_cast<uint32_t>(payload.size());
   Frame frame{.head = EncodeFrameHead(head), .payload = std::move(payload)};
   frame.sum = FrameSum({frame.head.data(), frame.head.size()});
-  if (!frame.payload.empty()) frame.tail_left = kFrameSumBytes;
+  if (sums_ && !frame.payload.empty()) frame.tail_left = kFrameSumBytes;
   queued_bytes_ += static_cast<int64_t>(kFrameHeadBytes + frame.payload.size() + frame.tail_left);
   queue_.push_back(std::move(frame));
   return !busy_ && !stalled_;  // Otherwise a thread writes it, or knows that it is stalled.
@@ -111,14 +111,14 @@ bool FrameWriter::Write(absl::Duration patience) {
   return false;
 }
 
-bool FrameWriter::AddPayload(Frame& frame, Pieces* pieces) {
+bool FrameWriter::AddPayload(Frame& frame, Pieces* pieces) const {
   size_t offset = 0;  // Offset of the chunk in the payload.
   for (const absl::string_view chunk : frame.payload.Chunks()) {
     if (pieces->full()) return false;
     const absl::string_view part = chunk.substr(0, kBytesMax - pieces->bytes);
     pieces->Add(part.data(), part.size());
     const size_t known = std::min(part.size(), frame.summed - std::min(frame.summed, offset));
-    frame.sum.Add(part.substr(known));
+    if (sums_) frame.sum.Add(part.substr(known));
     offset += part.size();
     frame.summed = std::max(frame.summed, offset);
     if (part.size() < chunk.size()) return false;

@@ -7,7 +7,8 @@
 //
 // One thread writes at a time: what others send meanwhile it writes, too. Nobody writes while it is
 // stalled; whoever polls the socket then calls Flush. Payloads are sent from where they lie; they
-// are summed up just before, a part at a time, so that the kernel's copy finds them in the cache.
+// are summed up just before, a part at a time, so that the kernel's copy finds them in the cache;
+// not on a stream that detects damage by itself.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_FRAME_FRAME_WRITER_H_
 #define CAPSTAN_COMMON_NET_FRAME_FRAME_WRITER_H_
@@ -30,7 +31,8 @@ namespace capstan {
 
 class FrameWriter {
  public:
-  explicit FrameWriter(SocketStream* stream) : stream_(stream) {}  // It outlives the writer.
+  // The stream outlives the writer.
+  explicit FrameWriter(SocketStream* stream) : stream_(stream), sums_(!stream->detects_damage()) {}
 
   // Adds a frame; `head.length` is set to the payload's, which FrameHead bounds. Writes if nobody
   // does, and waits for the socket where it takes no more, `patience` in all. True: it has become
@@ -54,10 +56,10 @@ class FrameWriter {
     std::array<char, kFrameHeadBytes> head;
     size_t head_sent = 0;
     absl::Cord payload;  // The part of it that is still to be sent.
-    size_t summed = 0;   // Bytes at its front that are in the sum already.
+    size_t summed = 0;   // Bytes at its front that are in the sum already, if there is one.
     FrameSum sum;
     std::array<char, kFrameSumBytes> tail = {};  // The sum, once all of the payload is in it.
-    size_t tail_left = 0;                        // 0 from the start: there is no payload.
+    size_t tail_left = 0;                        // 0 from the start: the payload has no sum.
   };
   struct Pieces;  // The pieces that one call hands to the kernel.
   enum class Step { kGoOn, kFull, kBroken };
@@ -67,12 +69,13 @@ class FrameWriter {
   bool Write(absl::Duration patience);
   bool TakeQueued();
   Step WriteSome();
-  static bool AddPayload(Frame& frame, Pieces* pieces);  // False: not all of it.
+  bool AddPayload(Frame& frame, Pieces* pieces) const;  // False: not all of it.
   void Advance(size_t bytes);
   bool WaitForRoom(absl::Duration* patience) const;
   void Fail(const absl::Status& status);
 
   SocketStream* const stream_;
+  const bool sums_;            // Payloads have sums.
   std::deque<Frame> writing_;  // Used by the thread that writes.
   std::atomic<bool> stalled_ = false;
   std::atomic<int64_t> queued_bytes_ = 0, sent_bytes_ = 0;

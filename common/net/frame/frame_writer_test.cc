@@ -5,8 +5,10 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/net/frame/frame_reader.h"
@@ -55,6 +57,44 @@ TEST_CASE("Frame writer: what is sent arrives", "[net][frame]") {
   REQUIRE(frames.size() == 2);
   CHECK(frames[0].payload == payload);
   CHECK(frames[1].head.call == 5);
+}
+
+// As an encrypted stream, whose records have tags.
+class WithTags final : public SocketStream {
+ public:
+  explicit WithTags(Descriptor socket)
+      : SocketStream(Descriptor(-1)), plain_(PlainStream(std::move(socket))) {}
+
+  absl::StatusOr<short> Handshake() override { return plain_->Handshake(); }
+  const std::optional<CertificateFacts>& peer() const override { return plain_->peer(); }
+  bool detects_damage() const override { return true; }
+  absl::StatusOr<size_t> Receive(absl::Span<const iovec> places) override {
+    return plain_->Receive(places);
+  }
+  absl::StatusOr<size_t> Send(absl::Span<const iovec> pieces) override {
+    return plain_->Send(pieces);
+  }
+
+ private:
+  const std::unique_ptr<SocketStream> plain_;
+};
+
+TEST_CASE("Frame writer: payloads have no sum where the stream detects damage", "[net][frame]") {
+  int files[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
+  WithTags here{Descriptor(files[0])};
+  WithTags there{Descriptor(files[1])};
+  FrameWriter writer(&there);
+  CHECK_FALSE(writer.Send(kHead, absl::Cord("abc"), kNone));
+  CHECK_FALSE(writer.Send(kHead, absl::Cord("de"), kNone));
+  FrameReader reader(/*sums=*/false);
+  REQUIRE_OK_AND_ASSIGN(const size_t received, reader.Receive(here));
+  CHECK(received == 2 * kFrameHeadBytes + 5);
+  for (const char* const payload : {"abc", "de"}) {
+    REQUIRE_OK_AND_ASSIGN(const auto frame, reader.Next());
+    REQUIRE(frame.has_value());
+    CHECK(frame->payload == payload);
+  }
 }
 
 TEST_CASE("Frame writer: a socket that takes no more stalls it, and Flush goes on",

@@ -27,6 +27,8 @@ class Plain final : public SocketStream {
   absl::StatusOr<short> Handshake() override { return short{0}; }
   const std::optional<CertificateFacts>& peer() const override { return peer_; }
 
+  bool detects_damage() const override { return false; }  // TCP's 16 bits do not count.
+
   absl::StatusOr<size_t> Receive(absl::Span<const iovec> places) override {
     msghdr message = MessageOf(places);
     const ssize_t received = recvmsg(socket(), &message, MSG_DONTWAIT);

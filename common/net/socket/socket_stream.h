@@ -41,6 +41,9 @@ class SocketStream {
   // The certificate that the peer has proved to own; none if the stream does not authenticate.
   virtual const std::optional<CertificateFacts>& peer() const = 0;
 
+  // True: bytes that were changed on their way are an error of Receive, never received.
+  virtual bool detects_damage() const = 0;
+
   // Fills the places in order, with as many bytes as have come. 0: none have.
   // Errors: kUnavailable  the connection has ended, or is broken; says how.
   virtual absl::StatusOr<size_t> Receive(absl::Span<const iovec> places) = 0;

@@ -136,6 +136,7 @@ class Tls final : public SocketStream {
 
   absl::StatusOr<short> Handshake() override;
   const std::optional<CertificateFacts>& peer() const override { return peer_; }
+  bool detects_damage() const override { return true; }  // Each record has a tag.
   absl::StatusOr<size_t> Receive(absl::Span<const iovec> places) override;
   absl::StatusOr<size_t> Send(absl::Span<const iovec> pieces) override;
 
