@@ -56,8 +56,7 @@ TEST_CASE("Data caller: a request that no frame carries ends with an error, not 
   CHECK_STATUS(ended, absl::StatusCode::kUnavailable, "closed here");
 }
 
-TEST_CASE("Data caller: a call whose answer came fast and stays away half-way is cancelled",
-          "[net][data]") {
+TEST_CASE("Data caller: a call is cancelled while its answer stays away half-way", "[net][data]") {
   int files[2];
   REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
   const Descriptor peer(files[1]);
