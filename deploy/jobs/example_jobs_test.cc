@@ -9,7 +9,7 @@
 #include "common/job/validate/validate.h"
 #include "common/model/plan_model.h"
 #include "common/testing/status_matchers.h"
-#include "server/optimizer/optimizer_from_proto.h"
+#include "server/optimizer/config/optimizer_from_proto.h"
 #include "server/optimizer/plugin/load_plugin.h"
 #include "server/optimizer/plugin/plugin_rules.h"
 

@@ -12,7 +12,7 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/cpu_plan.h"
 #include "kernels/cpu/onednn_convolution.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd/simd.h"
 #include "kernels/cpu/winograd.h"
 #include "kernels/host_memory.h"
 #include "kernels/op_check.h"

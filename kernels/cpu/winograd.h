@@ -2,7 +2,7 @@
 // stride 1: 16 multiplications for four outputs instead of 36, or 36 instead of 100 (Lavin and
 // Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.1).
 //
-// An output image is cut into tiles of 2x2. With the matrices of simd_winograd.inc, for each tile,
+// An output image is cut into tiles of 2x2. With the matrices of simd/winograd.inc, for each tile,
 //   forward           y  = O [ sum over c of (W w W^T) * (I x I^T) ] O^T
 //   backward data     3x3: the same of dy, with the window turned by 180 degrees
 //                     5x5: dx += I^T [ sum over filters of (W w W^T) * (O^T dy O) ] I

@@ -23,9 +23,9 @@
 #include "scheduler/cli/job/submit.h"
 #include "scheduler/cli/settings/cluster_file.h"
 #include "scheduler/cli/settings/process.h"
-#include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/output.pb.h"
-#include "scheduler/cli/view/text_table.h"
+#include "scheduler/cli/view/text/format.h"
+#include "scheduler/cli/view/text/text_table.h"
 
 namespace capstan::cli {
 namespace {

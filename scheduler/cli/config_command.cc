@@ -5,9 +5,9 @@
 #include "scheduler/cli/commands.h"
 #include "scheduler/cli/console/console.h"
 #include "scheduler/cli/console/exit_code.h"
-#include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/output.pb.h"
-#include "scheduler/cli/view/text_table.h"
+#include "scheduler/cli/view/text/format.h"
+#include "scheduler/cli/view/text/text_table.h"
 
 namespace capstan::cli {
 namespace {

@@ -12,12 +12,12 @@
 #include "scheduler/cli/console/console.h"
 #include "scheduler/cli/console/exit_code.h"
 #include "scheduler/cli/console/interrupts.h"
+#include "scheduler/cli/job/job_selection.h"
 #include "scheduler/cli/job/submit.h"
 #include "scheduler/cli/job/upload.h"
 #include "scheduler/cli/job_records_command.h"
-#include "scheduler/cli/view/format.h"
-#include "scheduler/cli/view/job_selection.h"
 #include "scheduler/cli/view/job_view.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

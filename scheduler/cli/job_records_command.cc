@@ -8,9 +8,9 @@
 #include "scheduler/cli/client/client.h"
 #include "scheduler/cli/console/console.h"
 #include "scheduler/cli/console/exit_code.h"
-#include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/job_view.h"
-#include "scheduler/cli/view/text_table.h"
+#include "scheduler/cli/view/text/format.h"
+#include "scheduler/cli/view/text/text_table.h"
 
 namespace capstan::cli {
 namespace {

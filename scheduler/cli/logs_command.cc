@@ -11,8 +11,8 @@
 #include "scheduler/cli/console/exit_code.h"
 #include "scheduler/cli/console/interrupts.h"
 #include "scheduler/cli/job/job_logs.h"
-#include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/job_view.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

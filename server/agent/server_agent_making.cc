@@ -9,7 +9,7 @@
 #include "common/status/status_macros.h"
 #include "server/agent/server_agent.h"
 #include "server/engine/record_sink.h"
-#include "server/optimizer/optimizer_from_proto.h"
+#include "server/optimizer/config/optimizer_from_proto.h"
 #include "server/store/tables/shard_factory.h"
 
 namespace capstan::server {

@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/types/shard_size.h"
-#include "server/optimizer/optimizer_config.h"
+#include "server/optimizer/config/optimizer_config.h"
 
 namespace capstan::server {
 

@@ -12,7 +12,7 @@
 
 #include "absl/types/span.h"
 #include "common/types/unaligned_float.h"
-#include "server/optimizer/optimizer_config.h"
+#include "server/optimizer/config/optimizer_config.h"
 
 namespace capstan::server {
 

@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "common/types/instruction_set.h"
 #include "common/types/unaligned_float.h"
-#include "server/optimizer/optimizer_config.h"
+#include "server/optimizer/config/optimizer_config.h"
 #include "server/optimizer/step_scalars.h"
 
 namespace capstan::server {

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/element_rules.h"
-#include "server/optimizer/optimizer_config.h"
+#include "server/optimizer/config/optimizer_config.h"
 
 namespace capstan::server {
 

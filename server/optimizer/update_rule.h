@@ -12,7 +12,7 @@
 #include "common/types/instruction_set.h"
 #include "common/types/unaligned_float.h"
 #include "kernels/cuda/element_rules.h"
-#include "server/optimizer/optimizer_config.h"
+#include "server/optimizer/config/optimizer_config.h"
 #include "server/optimizer/step_scalars.h"
 
 #define CAPSTAN_INLINE __attribute__((always_inline)) inline

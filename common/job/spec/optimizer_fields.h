@@ -1,7 +1,7 @@
 // The numbers that each optimizer of a job file has: ranges and defaults, here and nowhere else.
 //
-// The job check (ValidateOptimizer) and the servers (server/optimizer/optimizer_from_proto.h)
-// read them. Thread safety: pure functions.
+// The job check (ValidateOptimizer) and the servers (server/optimizer/config) read them.
+// Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_JOB_SPEC_OPTIMIZER_FIELDS_H_
 #define CAPSTAN_COMMON_JOB_SPEC_OPTIMIZER_FIELDS_H_
 

@@ -15,8 +15,8 @@
 #include "scheduler/cli/console/console.h"
 #include "scheduler/cli/console/exit_code.h"
 #include "scheduler/cli/view/certificate_view.h"
-#include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/output.pb.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "scheduler/cli/diff/compare_runs.h"
 #include "scheduler/cli/diff/diff_view.h"
 #include "scheduler/cli/diff/run_source.h"
-#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/model/tables.h"
 #include "common/random/permutation.h"
 #include "scheduler/cli/diff/job_differences.h"
-#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

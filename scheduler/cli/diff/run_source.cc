@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "common/status/status_macros.h"
 #include "common/storage/files/regular_file.h"
-#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "scheduler/cli/operations/checkpoint_files.h"
 #include "scheduler/cli/operations/checkpoint_save.h"
 #include "scheduler/cli/view/checkpoint_view.h"
-#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

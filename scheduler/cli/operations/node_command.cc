@@ -10,8 +10,8 @@
 #include "scheduler/cli/console/exit_code.h"
 #include "scheduler/cli/console/interrupts.h"
 #include "scheduler/cli/operations/node_drain.h"
-#include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/node_view.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

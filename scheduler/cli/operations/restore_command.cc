@@ -15,8 +15,8 @@
 #include "scheduler/cli/job/submit.h"
 #include "scheduler/cli/operations/checkpoint_files.h"
 #include "scheduler/cli/operations/spec_changes.h"
-#include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/recover_view.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

@@ -27,9 +27,9 @@
 #include "scheduler/cli/operations/checkpoint_export.h"
 #include "scheduler/cli/operations/checkpoint_save.h"
 #include "scheduler/cli/operations/table_read.h"
-#include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/node_view.h"
 #include "scheduler/cli/view/output.pb.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

@@ -19,9 +19,9 @@
 #include "common/time/clock.h"
 #include "scheduler/cli/console/console.h"
 #include "scheduler/cli/console/exit_code.h"
-#include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/node_view.h"
 #include "scheduler/cli/view/output.pb.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli {
 namespace {

@@ -1,8 +1,8 @@
 #include "scheduler/cli/view/checkpoint_view.h"
 
 #include "absl/strings/str_cat.h"
-#include "scheduler/cli/view/format.h"
-#include "scheduler/cli/view/text_table.h"
+#include "scheduler/cli/view/text/format.h"
+#include "scheduler/cli/view/text/text_table.h"
 
 namespace capstan::cli {
 

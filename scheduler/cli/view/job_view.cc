@@ -12,8 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "common/time/duration_text.h"
 #include "scheduler/cli/view/event_view.h"
-#include "scheduler/cli/view/format.h"
-#include "scheduler/cli/view/text_table.h"
+#include "scheduler/cli/view/text/format.h"
+#include "scheduler/cli/view/text/text_table.h"
 
 namespace capstan::cli {
 namespace {
@@ -404,9 +404,8 @@ std::string EndSummary(const v1::JobStatus& job) {
   add("reason", DescribeFailure(job.failure()));
   if (job.failure().message() != job.detail()) add("detail", job.detail());
   if (const v1::EpochResult* tested = LastTested(job); tested != nullptr) {
-    add("test",
-        absl::StrCat(FigureLine(TestOf(*tested, job), job.objective()), ", epoch ",
-                     tested->epoch()));
+    add("test", absl::StrCat(FigureLine(TestOf(*tested, job), job.objective()), ", epoch ",
+                             tested->epoch()));
   }
   for (const v1::EpochResult& result : job.results()) {
     if (!result.has_validation() || result.epoch() != ModelEpoch(job)) continue;

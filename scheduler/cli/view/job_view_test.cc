@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/text/format.h"
 
 namespace capstan::cli::job_view_test {
 namespace {
@@ -256,9 +256,9 @@ TEST_CASE("Job views: samples of which a program has counted none as correct hav
   result.set_train_accuracy(0);
   CHECK_THAT(EpochLine(result, job),
              Catch::Contains("train accuracy -") && Catch::Contains("test accuracy 79.00 %"));
-  CHECK_THAT(DescribeJob(job, absl::UnixEpoch()),
-             Catch::Contains("training   loss 0.5000\n") && Catch::Contains(" - ") &&
-                 Catch::Contains("79.00 %"));
+  CHECK_THAT(DescribeJob(job, absl::UnixEpoch()), Catch::Contains("training   loss 0.5000\n") &&
+                                                      Catch::Contains(" - ") &&
+                                                      Catch::Contains("79.00 %"));
   result.set_train_accuracy(0.75);
   result.set_test_accuracy(0);
   CHECK_THAT(EndSummary(job), Catch::Contains("test       accuracy -, loss 0.6000 on 10,000"));

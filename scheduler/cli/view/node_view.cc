@@ -15,8 +15,8 @@
 #include "absl/types/span.h"
 #include "common/observability/log_histogram.h"
 #include "common/time/duration_text.h"
-#include "scheduler/cli/view/format.h"
-#include "scheduler/cli/view/text_table.h"
+#include "scheduler/cli/view/text/format.h"
+#include "scheduler/cli/view/text/text_table.h"
 
 namespace capstan::cli {
 namespace {

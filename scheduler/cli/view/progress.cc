@@ -7,9 +7,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "scheduler/cli/view/event_view.h"
-#include "scheduler/cli/view/format.h"
 #include "scheduler/cli/view/job_view.h"
-#include "scheduler/cli/view/text_table.h"
+#include "scheduler/cli/view/text/format.h"
+#include "scheduler/cli/view/text/text_table.h"
 
 namespace capstan::cli {
 namespace {

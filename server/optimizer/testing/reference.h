@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "server/optimizer/optimizer_config.h"
+#include "server/optimizer/config/optimizer_config.h"
 
 namespace capstan::server {
 

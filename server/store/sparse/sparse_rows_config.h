@@ -8,7 +8,7 @@
 
 #include "common/types/ids.h"
 #include "proto/parameter_server.pb.h"
-#include "server/optimizer/optimizer_config.h"
+#include "server/optimizer/config/optimizer_config.h"
 #include "server/store/sparse/sparse_rows.h"
 
 namespace capstan::server {

@@ -10,7 +10,7 @@
 #include "common/status/annotate.h"
 #include "common/status/status_macros.h"
 #include "common/types/shard_size.h"
-#include "server/optimizer/optimizer_from_proto.h"
+#include "server/optimizer/config/optimizer_from_proto.h"
 #include "server/store/row_store.h"
 #include "server/store/sparse/sparse_rows_config.h"
 #include "server/store/sparse/sparse_store.h"

@@ -1,4 +1,4 @@
-#include "scheduler/cli/view/job_selection.h"
+#include "scheduler/cli/job/job_selection.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,12 +2,12 @@
 // every default filled in; both stand in common/job/spec/optimizer_fields.cc.
 //
 // Thread safety: a pure function.
-#ifndef CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_FROM_PROTO_H_
-#define CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_FROM_PROTO_H_
+#ifndef CAPSTAN_SERVER_OPTIMIZER_CONFIG_OPTIMIZER_FROM_PROTO_H_
+#define CAPSTAN_SERVER_OPTIMIZER_CONFIG_OPTIMIZER_FROM_PROTO_H_
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
-#include "server/optimizer/optimizer_config.h"
+#include "server/optimizer/config/optimizer_config.h"
 #include "server/optimizer/plugin/plugin_rules.h"
 
 namespace capstan::server {
@@ -23,4 +23,4 @@ absl::StatusOr<OptimizerConfig> OptimizerFromProto(const v1::Optimizer& proto,
 
 }  // namespace capstan::server
 
-#endif  // CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_FROM_PROTO_H_
+#endif  // CAPSTAN_SERVER_OPTIMIZER_CONFIG_OPTIMIZER_FROM_PROTO_H_

@@ -1,4 +1,4 @@
-#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/text/format.h"
 
 #include <google/protobuf/util/json_util.h>
 

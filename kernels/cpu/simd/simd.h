@@ -1,15 +1,14 @@
 // Simd: the table of the CPU backend's inner loops. They are compiled once per instruction set, and
 // the backend chooses a table at run time.
 //
-// simd_{tiles,loops,winograd}.inc hold the source; simd_baseline.cc, simd_avx2.cc and
-// simd_avx512.cc compile it with their own flags. These files include no standard-library
-// templates: otherwise the linker might choose an inline function that is compiled for a newer
-// processor than the one in use.
+// {tiles,loops,winograd}.inc hold the source; baseline.cc, avx2.cc and avx512.cc compile it with
+// their own flags. These files include no standard-library templates: otherwise the linker might
+// choose an inline function that is compiled for a newer processor than the one in use.
 //
 // Thread safety: tables of pure functions. All arrays are fp32, unaligned, NHWC where they are
 // images.
-#ifndef CAPSTAN_KERNELS_CPU_SIMD_H_
-#define CAPSTAN_KERNELS_CPU_SIMD_H_
+#ifndef CAPSTAN_KERNELS_CPU_SIMD_SIMD_H_
+#define CAPSTAN_KERNELS_CPU_SIMD_SIMD_H_
 
 #include <stdint.h>
 
@@ -49,7 +48,7 @@ struct NormGradient {
   const float* b = nullptr;
 };
 
-// y = M x M^T for every channel, with one of the matrices of simd_winograd.inc. `from` and `to` are
+// y = M x M^T for every channel, with one of the matrices of winograd.inc. `from` and `to` are
 // squares of pointers to `channels` floats, row by row.
 using SquareTransform = void (*)(int64_t channels, const float* const* from, float* const* to);
 
@@ -119,4 +118,4 @@ extern const Simd kSimdAvx512;  // AVX-512 F, VL, DQ, BW.
 
 }  // namespace capstan::kernels
 
-#endif  // CAPSTAN_KERNELS_CPU_SIMD_H_
+#endif  // CAPSTAN_KERNELS_CPU_SIMD_SIMD_H_

@@ -1,8 +1,8 @@
 // Formatting: converts numbers, times and names to text for users.
 //
 // Thread safety: pure functions (TimeText reads the machine's time zone).
-#ifndef CAPSTAN_SCHEDULER_CLI_VIEW_FORMAT_H_
-#define CAPSTAN_SCHEDULER_CLI_VIEW_FORMAT_H_
+#ifndef CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_FORMAT_H_
+#define CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_FORMAT_H_
 
 #include <google/protobuf/message.h>
 
@@ -47,4 +47,4 @@ std::string ToJsonLine(const google::protobuf::Message& message);
 
 }  // namespace capstan::cli
 
-#endif  // CAPSTAN_SCHEDULER_CLI_VIEW_FORMAT_H_
+#endif  // CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_FORMAT_H_

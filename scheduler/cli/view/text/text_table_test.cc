@@ -1,4 +1,4 @@
-#include "scheduler/cli/view/text_table.h"
+#include "scheduler/cli/view/text/text_table.h"
 
 #include <catch2/catch.hpp>
 

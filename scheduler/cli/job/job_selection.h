@@ -1,8 +1,8 @@
 // SelectJobs: selects and sorts the jobs of a list.
 //
 // Thread safety: a pure function.
-#ifndef CAPSTAN_SCHEDULER_CLI_VIEW_JOB_SELECTION_H_
-#define CAPSTAN_SCHEDULER_CLI_VIEW_JOB_SELECTION_H_
+#ifndef CAPSTAN_SCHEDULER_CLI_JOB_JOB_SELECTION_H_
+#define CAPSTAN_SCHEDULER_CLI_JOB_JOB_SELECTION_H_
 
 #include <string>
 #include <vector>
@@ -29,4 +29,4 @@ absl::Status SelectJobs(const JobSelection& selection, v1::ListJobsResponse& job
 
 }  // namespace capstan::cli
 
-#endif  // CAPSTAN_SCHEDULER_CLI_VIEW_JOB_SELECTION_H_
+#endif  // CAPSTAN_SCHEDULER_CLI_JOB_JOB_SELECTION_H_

@@ -1,4 +1,4 @@
-#include "server/optimizer/optimizer_from_proto.h"
+#include "server/optimizer/config/optimizer_from_proto.h"
 
 #include <memory>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "scheduler/cli/view/format.h"
+#include "scheduler/cli/view/text/format.h"
 
 #include <catch2/catch.hpp>
 #include <limits>

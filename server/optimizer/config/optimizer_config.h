@@ -2,8 +2,8 @@
 // from the job's protobuf by optimizer_from_proto.h. Numbers are fp32: what the job file can say.
 //
 // Thread safety: values.
-#ifndef CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_CONFIG_H_
-#define CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_CONFIG_H_
+#ifndef CAPSTAN_SERVER_OPTIMIZER_CONFIG_OPTIMIZER_CONFIG_H_
+#define CAPSTAN_SERVER_OPTIMIZER_CONFIG_OPTIMIZER_CONFIG_H_
 
 #include <cstdint>
 #include <memory>
@@ -95,4 +95,4 @@ inline constexpr OptimizerNumberName kOptimizerNumbers[] = {
 
 }  // namespace capstan::server
 
-#endif  // CAPSTAN_SERVER_OPTIMIZER_OPTIMIZER_CONFIG_H_
+#endif  // CAPSTAN_SERVER_OPTIMIZER_CONFIG_OPTIMIZER_CONFIG_H_

@@ -1,8 +1,8 @@
 // TextTable: formats rows under headings as padded columns, for terminals and pipes.
 //
 // Thread safety: thread-compatible.
-#ifndef CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_TABLE_H_
-#define CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_TABLE_H_
+#ifndef CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_TEXT_TABLE_H_
+#define CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_TEXT_TABLE_H_
 
 #include <string>
 #include <vector>
@@ -45,4 +45,4 @@ void AddField(std::string* text, absl::string_view name, const std::string& valu
 
 }  // namespace capstan::cli
 
-#endif  // CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_TABLE_H_
+#endif  // CAPSTAN_SCHEDULER_CLI_VIEW_TEXT_TEXT_TABLE_H_
