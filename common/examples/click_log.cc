@@ -1,9 +1,7 @@
 #include "common/examples/click_log.h"
 
-#include <algorithm>
 #include <array>
 #include <cassert>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -18,7 +16,6 @@ namespace capstan {
 namespace {
 
 constexpr int32_t kFieldsMax = 65535;
-constexpr int32_t kDenseField = kFieldsMax;  // In svmlight, dense columns get keys of this field.
 constexpr uint64_t kKeysMax = uint64_t{1} << 48;
 constexpr int32_t kRankMax = 64;
 constexpr double kExponentMax = 10;
@@ -84,14 +81,6 @@ absl::Status CheckOptions(const ClickLog::Options& options) {
     }
   }
   return absl::OkStatus();
-}
-
-template <typename T>
-void AppendNumber(T value, std::string* text) {
-  std::array<char, 32> digits;
-  const std::to_chars_result end =
-      std::to_chars(digits.data(), digits.data() + digits.size(), value);
-  text->append(digits.data(), end.ptr);
 }
 
 }  // namespace
@@ -193,26 +182,6 @@ double ClickLog::Probability(const ExampleView& example) const {
   for (const uint64_t key : example.keys) logit.AddKey(key);
   for (size_t j = 0; j < example.dense.size(); ++j) logit.AddDense(j, example.dense[j]);
   return logit.Probability();
-}
-
-void ClickLog::AppendSvmlight(const ExampleView& example, std::string* text) {
-  std::vector<std::pair<uint64_t, float>> features;
-  features.reserve(example.keys.size() + example.dense.size());
-  for (size_t i = 0; i < example.keys.size(); ++i) {
-    features.emplace_back(example.keys[i], example.values[i]);
-  }
-  for (size_t j = 0; j < example.dense.size(); ++j) {
-    features.emplace_back(KeyOf(kDenseField, j + 1), example.dense[j]);
-  }
-  std::sort(features.begin(), features.end());
-  AppendNumber(example.label, text);
-  for (const auto& [key, value] : features) {
-    text->push_back(' ');
-    AppendNumber(key, text);
-    text->push_back(':');
-    AppendNumber(value, text);
-  }
-  text->push_back('\n');
 }
 
 }  // namespace capstan

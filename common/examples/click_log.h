@@ -56,10 +56,6 @@ class ClickLog {
   // The true p of an example of this log.
   double Probability(const ExampleView& example) const;
 
-  // Appends the example as a line that SvmlightParser reads: keys ascend, the dense columns have
-  // keys of their own (KeyOf(65535, column)), what field a key is of is lost.
-  static void AppendSvmlight(const ExampleView& example, std::string* text);
-
   // The key of the rank-th most frequent value (from 1) of a field; no two are alike.
   static uint64_t KeyOf(int32_t field, uint64_t rank);
 

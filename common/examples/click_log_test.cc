@@ -1,14 +1,11 @@
 #include "common/examples/click_log.h"
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 
-#include "common/examples/parsers/svmlight_parser.h"
-#include "common/examples/testing/parser_checks.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::click_log_test {
@@ -169,28 +166,6 @@ TEST_CASE("Click log: keys follow Zipf's law in each field", "[common][examples]
       CHECK(std::abs(found[ClickLog::KeyOf(field, rank)] - expected) <
             5 * std::sqrt(expected * (1 - p)));
     }
-  }
-}
-
-TEST_CASE("Click log: svmlight lines hold the same features", "[common][examples]") {
-  const Examples made({.fields = 20, .dense_columns = 3}, 0, 200);
-  SvmlightParser parser;
-  std::string text;
-  for (int64_t i = 0; i < made.batch.count(); ++i) {
-    const ExampleView example = made.batch.example(i);
-    text.clear();
-    ClickLog::AppendSvmlight(example, &text);
-    REQUIRE(text.back() == '\n');
-    text.pop_back();
-    const ExampleBatch parsed = ::capstan::testing::ParseLine(parser, text);
-    REQUIRE(parsed.count() == 1);
-    CHECK(parsed.labels()[0] == example.label);
-    std::map<uint64_t, float> expected;
-    for (const uint64_t key : example.keys) expected[key] = 1;
-    for (size_t j = 0; j < 3; ++j) expected[ClickLog::KeyOf(65535, j + 1)] = example.dense[j];
-    std::map<uint64_t, float> found;
-    for (size_t j = 0; j < parsed.keys().size(); ++j) found[parsed.keys()[j]] = parsed.values()[j];
-    CHECK(found == expected);
   }
 }
 

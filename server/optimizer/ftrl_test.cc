@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "common/random/philox.h"
 #include "server/optimizer/optimizer.h"
+#include "server/optimizer/step_scalars.h"
 
 namespace capstan::server::ftrl_test {
 namespace {
@@ -177,7 +178,7 @@ TEST_CASE("FTRL: weights stay finite and where they are when the rate falls to 0
   while (table.step < steps_until_low) table.Update(Draw(100, key++));
   const std::vector<float> settled = table.w;
   while (table.step < 250) table.Update(Draw(100, key++));
-  CHECK(LearningRate(config, table.step) == 0.0f);
+  CHECK(static_cast<float>(ScheduledLearningRate(config, table.step)) == 0.0f);
   for (size_t i = 0; i < settled.size(); ++i) {
     CHECK(table.w[i] == Approx(settled[i]).epsilon(1e-4).margin(1e-9));
   }

@@ -17,10 +17,6 @@ float InitialState(const OptimizerConfig& config, int slot) {
   return config.kind == OptimizerKind::kAdagrad ? config.initial_accumulator : 0.0f;
 }
 
-float LearningRate(const OptimizerConfig& config, int64_t step) {
-  return static_cast<float>(ScheduledLearningRate(config, step));
-}
-
 void Apply(const OptimizerConfig& config, int64_t step, int64_t n, const float* in,
            const UnalignedFloat* gradient, absl::Span<float* const> state, float* out) {
   ApplyWith(BestInstructionSet(), config, step, n, in, gradient, state, out);

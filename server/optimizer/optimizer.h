@@ -23,9 +23,6 @@ int StateSlots(const OptimizerConfig& config);
 // Value that every element of state slot `slot` starts with. REQUIRES: 0 <= slot < StateSlots().
 float InitialState(const OptimizerConfig& config, int slot);
 
-// lr at update `step` (from 0), rounded to fp32.
-float LearningRate(const OptimizerConfig& config, int64_t step);
-
 // Applies update number `step` (from 0) to n elements:  out = update(in, gradient, state).
 //   in, out      [n] weights before and after; the same memory or disjoint
 //   gradient     [n] read; disjoint from out and state

@@ -12,6 +12,7 @@
 
 #include "common/random/philox.h"
 #include "common/types/instruction_set.h"
+#include "server/optimizer/step_scalars.h"
 #include "server/optimizer/testing/reference.h"
 #include "server/optimizer/update_loops.h"
 
@@ -397,6 +398,10 @@ TEST_CASE("Optimizer: one update of AMSGrad, Adadelta and Lion by hand", "[serve
        {-1.0f},
        0.0f},
   });
+}
+
+float LearningRate(const OptimizerConfig& config, int64_t step) {
+  return static_cast<float>(ScheduledLearningRate(config, step));
 }
 
 TEST_CASE("Schedule: constant, step, cosine and warm-up at their corners", "[server][optimizer]") {

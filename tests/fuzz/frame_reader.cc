@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/net/frame/frame.h"
+#include "common/net/frame/testing/whole_frame.h"
 #include "common/net/socket/socket_stream.h"
 #include "common/storage/files/descriptor.h"
 #include "tests/fuzz/input.h"

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "common/net/frame/data_socket.h"
 #include "common/net/frame/frame.h"
+#include "common/net/frame/testing/whole_frame.h"
 #include "common/net/grpc/grpc_server.h"
 #include "common/net/socket/socket_stream.h"
 #include "common/net/socket/wake_up.h"

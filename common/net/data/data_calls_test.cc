@@ -23,6 +23,7 @@
 #include "common/net/data/peer_watch.h"
 #include "common/net/frame/data_socket.h"
 #include "common/net/frame/frame.h"
+#include "common/net/frame/testing/whole_frame.h"
 #include "common/net/socket/socket_stream.h"
 #include "common/net/socket/wake_up.h"
 #include "common/storage/files/descriptor.h"

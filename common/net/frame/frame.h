@@ -85,12 +85,6 @@ class FrameSum {
   Crc32c crc_;
 };
 
-// A whole frame; `length` of the head is the payload's.
-std::string EncodeFrame(FrameHead head, absl::string_view payload);
-// The payload of a whole frame. Errors: as DecodeFrameHead and FrameSum::Check; kInvalidArgument
-// more or less bytes than its head says.
-absl::StatusOr<std::string> DecodeFrame(absl::string_view bytes);
-
 // The frame of a status that is not OK, and its text, cut to kErrorBytesMax; and back. A code that
 // is none is kUnknown.
 FrameHead ErrorHead(uint64_t call, const absl::Status& status);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/net/frame/testing/whole_frame.h"
 #include "common/net/socket/socket_stream.h"
 #include "common/storage/files/descriptor.h"
 #include "common/testing/status_matchers.h"

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "common/net/frame/testing/whole_frame.h"
 #include "common/storage/crc32c.h"
 #include "common/testing/status_matchers.h"
 #include "common/types/message_limits.h"

@@ -5,6 +5,7 @@
 
 #include "absl/strings/cord.h"
 #include "common/net/frame/frame.h"
+#include "common/net/frame/testing/whole_frame.h"
 #include "common/wire/tensor_message.h"
 #include "tests/simulation/network/methods.h"
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/net/frame/frame.h"
+#include "common/net/frame/testing/whole_frame.h"
 #include "common/random/philox.h"
 #include "common/status/status_macros.h"
 #include "common/wire/message_checksum.h"

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "common/net/frame/frame.h"
+#include "common/net/frame/testing/whole_frame.h"
 #include "common/wire/tensor_message.h"
 #include "proto/parameter_server.pb.h"
 #include "tests/simulation/network/methods.h"
