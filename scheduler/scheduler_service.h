@@ -133,10 +133,9 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
                                      google::protobuf::Message* response, const AskUpTo& ask)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
   // Lets the admission thread do `work`, and answers the call if that returns an error. If too many
-  // calls wait already, refuses this one; `waiting` says how many.
+  // calls wait already, refuses this one.
   grpc::ServerUnaryReactor* PostAdmission(grpc::ServerUnaryReactor* reactor,
-                                          std::function<absl::Status()> work,
-                                          absl::string_view waiting = "too many");
+                                          std::function<absl::Status()> work);
   // Reports to the core that the call with this ticket was cut, by a reset or because the process
   // ended.
   void ConnectionCut(Ticket ticket, const NodeId& node, Incarnation incarnation)

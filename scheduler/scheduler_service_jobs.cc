@@ -73,15 +73,15 @@ absl::Status Annotate(const v1::AnnotateJobRequest& request, const JobCaller& ca
 }  // namespace
 
 grpc::ServerUnaryReactor* SchedulerService::PostAdmission(grpc::ServerUnaryReactor* reactor,
-                                                          std::function<absl::Status()> work,
-                                                          absl::string_view waiting) {
+                                                          std::function<absl::Status()> work) {
   const bool posted = admission_.TryPost([reactor, work = std::move(work)] {
     const absl::Status status = work();
     if (!status.ok()) FinishWith(reactor, status);
   });
   if (posted) return reactor;
-  return FinishWith(reactor, absl::ResourceExhaustedError(
-                                 absl::StrCat(waiting, " jobs wait to be checked; try again")));
+  return FinishWith(reactor, absl::ResourceExhaustedError(absl::StrCat(
+                                 "more than ", kAdmissionsMax,
+                                 " submissions, exports and recoveries wait; try again")));
 }
 
 grpc::ServerUnaryReactor* SchedulerService::SubmitJob(grpc::CallbackServerContext* context,
@@ -91,12 +91,9 @@ grpc::ServerUnaryReactor* SchedulerService::SubmitJob(grpc::CallbackServerContex
   if (const absl::Status status = CheckProtocolVersion(request->protocol_version()); !status.ok()) {
     return FinishWith(reactor, status);
   }
-  return PostAdmission(
-      reactor,
-      [this, request, caller = CallerOf(*context), reactor, response] {
-        return submission_.Submit(*request, caller, {reactor, response});
-      },
-      absl::StrCat("more than ", kAdmissionsMax));
+  return PostAdmission(reactor, [this, request, caller = CallerOf(*context), reactor, response] {
+    return submission_.Submit(*request, caller, {reactor, response});
+  });
 }
 
 grpc::ServerUnaryReactor* SchedulerService::ListJobs(grpc::CallbackServerContext* context,
