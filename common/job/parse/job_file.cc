@@ -133,11 +133,11 @@ absl::Status JobFile::Set(const std::string& assignment) {
         absl::StrCat("--set ", assignment, ": expected FIELD=VALUE, such as training.epochs=3"));
   }
   const std::string path = assignment.substr(0, equals);
-  CAPSTAN_RETURN_IF_ERROR(Annotate(OverrideField(path, assignment.substr(equals + 1), &spec_),
-                                   absl::StrCat("--set ", assignment)));
   std::error_code error;
   const fs::path folder = fs::current_path(error);
   if (error) return absl::InternalError(absl::StrCat("no working directory: ", error.message()));
+  CAPSTAN_RETURN_IF_ERROR(Annotate(OverrideField(path, assignment.substr(equals + 1), &spec_),
+                                   absl::StrCat("--set ", assignment)));
   ResolvePaths(folder.string(), &spec_);
   overrides_[path] = assignment;
   return absl::OkStatus();
