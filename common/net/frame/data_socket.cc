@@ -178,8 +178,7 @@ absl::StatusOr<std::unique_ptr<SocketStream>> ConnectForData(const HostPort& ser
   absl::Status status = absl::UnavailableError("no address");
   for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
     Descriptor socket(NewSocket(*a));
-    if (!socket.ok()) return KernelError("socket");
-    status = ConnectTo(socket.get(), *a, until, stop);
+    status = socket.ok() ? ConnectTo(socket.get(), *a, until, stop) : KernelError("socket");
     if (!status.ok()) continue;
     SetUp(socket.get());
     CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<SocketStream> stream, make(std::move(socket)));

@@ -47,6 +47,13 @@ def read(path: pathlib.Path) -> dict[str, Stored]:
     """The tensors of a safetensors file that Capstan has written, by name."""
     if not path.exists():
         raise Error(f"there is no file {path}: expected the folder of a job's model")
+    try:
+        return _read(path)
+    except (Error, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+        raise Error(f"{path} is not as Capstan writes it: {error}") from error
+
+
+def _read(path: pathlib.Path) -> dict[str, Stored]:
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         end = 8 + int(struct.unpack("<Q", data[:8])[0])
         with memoryview(data) as view:
