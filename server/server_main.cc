@@ -260,10 +260,13 @@ absl::Status Daemon::OpenLog(const std::string& folder) {
   ServerLog::Options options;
   options.disk = &disk_;
   options.folder = folder + "/logs";
-  options.on_logged = [this](const JobId& job, const ShardKey& shard, Term term,
-                             Position position) { jobs_.OnLogged(job, shard, term, position); };
-  options.on_failed = [this](const JobId& job, const absl::Status& status) {
-    jobs_.OnLogFailed(job, status);
+  options.on_logged = [this](const JobId& job, const std::string& unique_id, const ShardKey& shard,
+                             Term term, Position position) {
+    jobs_.OnLogged(job, unique_id, shard, term, position);
+  };
+  options.on_failed = [this](const JobId& job, const std::string& unique_id,
+                             const absl::Status& status) {
+    jobs_.OnLogFailed(job, unique_id, status);
     log_recovery_->LogFailed(status);
   };
   CAPSTAN_RETURN_IF_ERROR(disk_.MakeFolder(options.folder));

@@ -109,7 +109,7 @@ class FullLog final : public RecordSink {
   void Begin(const JobId& job, const ShardKey&, Term, std::shared_ptr<const v1::ShardSnapshot>,
              std::shared_ptr<CapturedRows>) override {
     told.push_back(std::async(std::launch::async, [this, job] {
-      jobs->OnLogFailed(job, absl::ResourceExhaustedError("wal-1: no space"));
+      jobs->OnLogFailed(job, "", absl::ResourceExhaustedError("wal-1: no space"));
     }));
   }
   void Append(const JobId&, const ShardKey&, Term,

@@ -72,6 +72,7 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
     CAPSTAN_ASSIGN_OR_RETURN(key, CapabilityKey::FromBytes(desired.capability_key()));
   }
   HeldJob::Options options{.job = desired.job_id(),
+                           .unique_id = desired.unique_id(),
                            .node = {},
                            .incarnation = {},
                            .capability_key = std::move(key),

@@ -334,7 +334,7 @@ TEST_CASE("Server agent: a job with a log is taken up again by the next incarnat
   CHECK_FALSE(node.Take(assignment).has_failure());
   for (const auto& [shard, log] : node.memory.logs) {
     const Position end(log.records.back()->position());  // It goes on where it was.
-    node.jobs.OnLogged("lenet-1", shard, Term(2), end);
+    node.jobs.OnLogged("lenet-1", "", shard, Term(2), end);
   }
   CHECK(node.value(2) == -2.0f);
   node.agent.TakeDesired(Desired(std::nullopt));
@@ -477,7 +477,7 @@ TEST_CASE(
   *desired.add_tables() = other;
   node.agent.TakeDesired(desired);
   CHECK(node.agent.NeedOfNewIncarnation(/*log_waits=*/false) == LogRecovery::Need::kNone);
-  node.jobs.OnLogFailed("lenet-1", absl::ResourceExhaustedError("wal-1: no space"));
+  node.jobs.OnLogFailed("lenet-1", "", absl::ResourceExhaustedError("wal-1: no space"));
   CHECK(node.agent.NeedOfNewIncarnation(/*log_waits=*/false) ==
         (replicas == 0 ? LogRecovery::Need::kLater : LogRecovery::Need::kNow));
   node.agent.TakeDesired(Desired(logged));

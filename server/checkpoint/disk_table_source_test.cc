@@ -177,8 +177,8 @@ TEST_CASE("DiskTableSource: a shard is read from the log up to where its reader 
   options.disk = &disk;
   options.folder = "logs";
   options.execute = [&](TaskRunner::Task task) { tasks.push_back(std::move(task)); };
-  options.on_logged = [](const JobId&, const ShardKey&, Term, Position) {};
-  options.on_failed = [](const JobId&, const absl::Status&) {};
+  options.on_logged = [](const JobId&, const std::string&, const ShardKey&, Term, Position) {};
+  options.on_failed = [](const JobId&, const std::string&, const absl::Status&) {};
   ServerLog log(options);
   REQUIRE_OK(log.Open());
   const ShardKey shard{TableId(0), ShardId(0)};

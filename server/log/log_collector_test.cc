@@ -40,8 +40,8 @@ struct Fixture {
     options.disk = &disk;
     options.folder = "logs";
     options.execute = [this](TaskRunner::Task task) { tasks.push_back(std::move(task)); };
-    options.on_logged = [](const JobId&, const ShardKey&, Term, Position) {};
-    options.on_failed = [](const JobId&, const absl::Status&) {};
+    options.on_logged = [](const JobId&, const std::string&, const ShardKey&, Term, Position) {};
+    options.on_failed = [](const JobId&, const std::string&, const absl::Status&) {};
     log = std::make_unique<ServerLog>(std::move(options));
     REQUIRE_OK(log->Open());
     collector = std::make_unique<LogCollector>(

@@ -349,9 +349,9 @@ void ServerLog::WriteJob(const std::string& log, const std::vector<Entry>& entri
     if (unwritten->second == 0) unwritten_.erase(unwritten);
   }
   for (const auto& [shard, state] : reached) {
-    options_.on_logged(id, shard, state.first, state.second);
+    options_.on_logged(id, UniqueIdIn(log), shard, state.first, state.second);
   }
-  if (!failed.ok()) options_.on_failed(id, failed);
+  if (!failed.ok()) options_.on_failed(id, UniqueIdIn(log), failed);
 }
 
 absl::Status ServerLog::WriteEntries(const std::vector<Entry>& entries, Job& job,
@@ -380,7 +380,8 @@ absl::Status ServerLog::WriteEntries(const std::vector<Entry>& entries, Job& job
   }
   if (Planted(PlantedBug::kReleaseGroupEarly)) {
     for (const auto& [shard, state] : written) {
-      options_.on_logged(entries.front().job, shard, state.first, state.second);
+      options_.on_logged(entries.front().job, UniqueIdIn(entries.front().log), shard, state.first,
+                         state.second);
     }
   }
   if (const absl::Status status = commit(); !status.ok()) job.failure = status;

@@ -55,10 +55,11 @@ class ServerLog final : public RecordSink {
     // Runs one task at a time, and none once the log is gone. See TaskRunner.
     TaskRunner::Execute execute;
     // Everything of the shard up to there is durable.
-    std::function<void(const JobId&, const ShardKey&, Term, Position)> on_logged;
+    using UniqueId = std::string;  // The job's, as Identify has named it; "" if it has not.
+    std::function<void(const JobId&, const UniqueId&, const ShardKey&, Term, Position)> on_logged;
     // The job's log has failed for good. Again for whatever is given to it later, which may be of
     // another incarnation of the job on this server.
-    std::function<void(const JobId&, const absl::Status&)> on_failed;
+    std::function<void(const JobId&, const UniqueId&, const absl::Status&)> on_failed;
   };
 
   explicit ServerLog(Options options);

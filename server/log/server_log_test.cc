@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,11 +44,15 @@ struct Fixture {
     options.disk = &disk;
     options.folder = "logs";
     options.execute = [this](TaskRunner::Task task) { tasks.push_back(std::move(task)); };
-    options.on_logged = [this](const JobId& job, const ShardKey& shard, Term term, Position at) {
+    options.on_logged = [this](const JobId& job, const std::string& unique_id,
+                               const ShardKey& shard, Term term, Position at) {
+      reporting.insert(unique_id);
       logged.push_back(
           absl::StrCat(job, "/", shard.shard.value(), " ", term.value(), ":", at.value()));
     };
-    options.on_failed = [this](const JobId& job, const absl::Status& status) {
+    options.on_failed = [this](const JobId& job, const std::string& unique_id,
+                               const absl::Status& status) {
+      reporting.insert(unique_id);
       failed.push_back(absl::StrCat(job, " ", status.message()));
     };
     return options;
@@ -87,6 +92,7 @@ struct Fixture {
   SimDisk disk;
   std::deque<TaskRunner::Task> tasks;
   std::vector<std::string> logged;
+  std::set<std::string> reporting;  // Unique ids in on_logged and on_failed.
   std::vector<std::string> failed;
   std::unique_ptr<ServerLog> log;
 };
@@ -254,6 +260,23 @@ TEST_CASE("ServerLog: a later job of the same id meets no log but its own (issue
   f.RunTasks();
   CHECK(f.Stored() == Strings{"job-1/0 3:7"});
   CHECK(f.disk.List("logs").value() == Strings{"job-1.aa-1"});
+}
+
+TEST_CASE("ServerLog: reports name the job that was written, though another has its id by now",
+          "[server][storage]") {
+  Fixture f;
+  f.Open();
+  f.log->Identify("job-1", "aa-1");
+  f.log->Begin("job-1", kA, Term(1), Snapshot(7), nullptr);
+  f.log->Identify("job-1", "bb-2");
+  f.RunTasks();
+  CHECK(f.reporting == std::set<std::string>{"aa-1"});
+  f.log->Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
+  f.log->Identify("job-1", "cc-3");
+  f.disk.FailAt(f.disk.steps(), SimDisk::Fault::kDiskFull);
+  f.RunTasks();
+  CHECK(f.failed.size() == 1);
+  CHECK(f.reporting == std::set<std::string>{"aa-1", "bb-2"});
 }
 
 TEST_CASE("ServerLog: the record of where a job stands is kept beside its log (issue 20)",
@@ -459,10 +482,10 @@ TEST_CASE("ServerLog: who reads waits for what is queued", "[server][storage]") 
   ServerLog::Options options;
   options.disk = &disk;
   options.folder = capstan::testing::TestPath("logs");
-  options.on_logged = [&](const JobId&, const ShardKey&, Term, Position) {
+  options.on_logged = [&](const JobId&, const std::string&, const ShardKey&, Term, Position) {
     release.WaitForNotification();  // The next group is not written yet.
   };
-  options.on_failed = [](const JobId&, const absl::Status&) {};
+  options.on_failed = [](const JobId&, const std::string&, const absl::Status&) {};
   ServerLog log(options);
   REQUIRE_OK(log.Open());
   log.Begin("job-1", kA, Term(1), Snapshot(0), nullptr);
@@ -492,11 +515,12 @@ TEST_CASE("ServerLog: its own thread writes what is queued, also while it stops"
   ServerLog::Options options;
   options.disk = &disk;
   options.folder = capstan::testing::TestPath("logs");
-  options.on_logged = [&](const JobId&, const ShardKey&, Term, Position position) {
+  options.on_logged = [&](const JobId&, const std::string&, const ShardKey&, Term,
+                          Position position) {
     const absl::MutexLock lock(&mutex);
     last = position.value();
   };
-  options.on_failed = [](const JobId&, const absl::Status&) {};
+  options.on_failed = [](const JobId&, const std::string&, const absl::Status&) {};
   {
     ServerLog log(options);
     REQUIRE_OK(log.Open());

@@ -72,6 +72,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   void Close(const absl::Status& reason);  // Ends every waiting call, and refuses later ones.
 
   const JobId& job() const { return state_.options.job; }
+  const std::string& unique_id() const { return state_.options.unique_id; }
   const std::string& owner() const { return state_.options.owner; }
   Incarnation incarnation() const { return state_.options.incarnation; }
   // Null in tests and benchmarks that hold a job by hand.

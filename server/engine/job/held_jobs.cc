@@ -73,15 +73,23 @@ void HeldJobs::SetReadLease(Instant until) {
   for (const std::shared_ptr<HeldJob>& job : All()) job->assignment().SetReadLease(until);
 }
 
-void HeldJobs::OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position) {
+std::shared_ptr<HeldJob> HeldJobs::FindLogged(const JobId& job,
+                                              const std::string& unique_id) const {
   const auto held = Find(job);
-  if (held.ok()) (*held)->commits().OnLogged(shard, term, position);
+  return held.ok() && (*held)->unique_id() == unique_id ? *held : nullptr;
 }
 
-void HeldJobs::OnLogFailed(const JobId& job, const absl::Status& status) {
-  const auto held = Find(job);
+void HeldJobs::OnLogged(const JobId& job, const std::string& unique_id, const ShardKey& shard,
+                        Term term, Position position) {
+  const auto held = FindLogged(job, unique_id);
+  if (held != nullptr) held->commits().OnLogged(shard, term, position);
+}
+
+void HeldJobs::OnLogFailed(const JobId& job, const std::string& unique_id,
+                           const absl::Status& status) {
+  const auto held = FindLogged(job, unique_id);
   // For the job this is as if the server had died: a full disk is not the job's lack of memory.
-  if (held.ok()) (*held)->Fail(absl::UnavailableError(status.message()));
+  if (held != nullptr) held->Fail(absl::UnavailableError(status.message()));
 }
 
 Instant HeldJobs::Tick(Instant now) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -46,10 +47,13 @@ class HeldJobs {
   void SetReadLease(Instant until);  // See HeldJob, also for the next two.
   // A log may still speak of a job that was dropped: nobody is told, least of all the next job of
   // that id.
-  void OnLogged(const JobId& job, const ShardKey& shard, Term term, Position position);
-  void OnLogFailed(const JobId& job, const absl::Status& status);
+  void OnLogged(const JobId& job, const std::string& unique_id, const ShardKey& shard, Term term,
+                Position position);
+  void OnLogFailed(const JobId& job, const std::string& unique_id, const absl::Status& status);
 
  private:
+  // The job of a log; null if it is not held here.
+  std::shared_ptr<HeldJob> FindLogged(const JobId& job, const std::string& unique_id) const;
   absl::Status NotHeldLocked(const JobId& job) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;

@@ -84,7 +84,8 @@ struct JobState {
 
   struct Options {
     JobId job;
-    NodeId node;  // This server and its incarnation, as routing tables name it.
+    std::string unique_id{};  // TableAssignment.unique_id: no other job has it, also of this id.
+    NodeId node;              // This server and its incarnation, as routing tables name it.
     Incarnation incarnation;
     std::optional<CapabilityKey> capability_key = {};  // CallRights says what it is for.
     std::string owner{};                               // TableAssignment.owner.

@@ -54,6 +54,7 @@ std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options) {
   REQUIRE_OK_AND_ASSIGN(const auto factory, ShardFactory::Make(config));
   return std::make_shared<HeldJob>(
       HeldJob::Options{.job = "lenet-1",
+                       .unique_id = options.unique_id,
                        .node = options.node,
                        .incarnation = Incarnation(options.incarnation),
                        .capability_key = options.capability_key,

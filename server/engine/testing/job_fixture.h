@@ -38,6 +38,7 @@ struct TestJobOptions {
   RowDisks* disks = nullptr;
   std::shared_ptr<MemoryBudget> budget;  // Null: no limit.
   SnapshotLeases::Limits snapshots;
+  std::string unique_id;
   NodeId node = "server-1";
   uint64_t incarnation = 1;
   std::optional<CapabilityKey> capability_key = {};

@@ -16,13 +16,14 @@
 namespace capstan::server::log_sink_test {
 namespace {
 
-std::shared_ptr<HeldJob> MakeLoggedJob(
-    MemoryLog* log, int32_t buckets = 0,
-    int64_t snapshot_bytes_max = ShardLink::kLogSnapshotBytesMax) {
+std::shared_ptr<HeldJob> MakeLoggedJob(MemoryLog* log, int32_t buckets = 0,
+                                       int64_t snapshot_bytes_max = ShardLink::kLogSnapshotBytesMax,
+                                       const std::string& unique_id = "aa-1") {
   TestJobOptions options{.consistency = {.mode = ConsistencyMode::kAsp}, .safe_replies = true};
   options.buckets = buckets;
   options.log_snapshot_bytes_max = snapshot_bytes_max;
   options.log = log;
+  options.unique_id = unique_id;
   return MakeEmptyTestJob(options);
 }
 
@@ -149,16 +150,20 @@ TEST_CASE("Log sink: what holds up the others is let go with its shard", "[serve
   }
 }
 
-TEST_CASE("Log sink: what a log says late of a dropped job is not the next one's", "[server]") {
+TEST_CASE("Log sink: late reports of a dropped job's log are not the next one's", "[server]") {
   MemoryLog log;
   HeldJobs jobs;
+  const auto late_reports = [&jobs] {
+    jobs.OnLogFailed("lenet-1", "aa-1", absl::ResourceExhaustedError("wal-1: no space"));
+    jobs.OnLogged("lenet-1", "aa-1", {TableId(0), ShardId(0)}, Term(1), Position(100));
+  };
   jobs.Add(MakeLoggedJob(&log));
   jobs.Drop("lenet-1");
-  jobs.OnLogFailed("lenet-1", absl::ResourceExhaustedError("wal-1: no space"));
-  jobs.OnLogged("lenet-1", {TableId(0), ShardId(0)}, Term(1), Position(100));
-  const auto job = MakeLoggedJob(&log);
+  late_reports();
+  const auto job = MakeLoggedJob(&log, /*buckets=*/0, ShardLink::kLogSnapshotBytesMax, "bb-2");
   jobs.Add(job);
   TakeRouting(*job, TestRouting(1));
+  late_reports();
   REQUIRE_OK(job->failure());
   v1::PushResponse response;
   std::optional<absl::Status> ended;
@@ -166,7 +171,7 @@ TEST_CASE("Log sink: what a log says late of a dropped job is not the next one's
                     [&](const absl::Status& status) { ended = status; });
   CHECK_FALSE(ended.has_value());  // Its own log has not said anything yet.
   for (const auto& [shard, end] : log.ends) {
-    jobs.OnLogged("lenet-1", shard, end.first, end.second);
+    jobs.OnLogged("lenet-1", "bb-2", shard, end.first, end.second);
   }
   REQUIRE(ended.has_value());
   REQUIRE_OK(*ended);

@@ -133,12 +133,14 @@ void SimServer::MakeParts() {
   log.folder = "log";
   log.job.segment_bytes_max = world_->options.log_segment_bytes;
   log.execute = DiskExecutor(kDiskMax);
-  log.on_logged = [this](const JobId& job, const ShardKey& shard, Term term, Position position) {
-    jobs_->OnLogged(job, shard, term, position);
+  log.on_logged = [this](const JobId& job, const std::string& unique_id, const ShardKey& shard,
+                         Term term, Position position) {
+    jobs_->OnLogged(job, unique_id, shard, term, position);
   };
-  log.on_failed = [this](const JobId& job, const absl::Status& status) {
+  log.on_failed = [this](const JobId& job, const std::string& unique_id,
+                         const absl::Status& status) {
     ++world_->reached[Reached::kLogFailed];
-    jobs_->OnLogFailed(job, status);
+    jobs_->OnLogFailed(job, unique_id, status);
   };
   log_ = std::make_unique<server::ServerLog>(log);
   source_ = std::make_unique<server::DiskTableSource>(&world_->shared_disk, log_.get());
