@@ -94,7 +94,8 @@ _WITH_MESSAGES = {"library_headers": "message_headers", "test_headers": "message
 def _headers(name):
     return _WITH_MESSAGES[name] if native.package_name() in _PACKAGES_WITH_MESSAGES else name
 
-# Of test files and their helpers: they run once, and compiling them well takes longer than that.
+# The optimization of test files and test helpers. They run once: a better one would take longer to
+# compile than it saves.
 TEST_OPTIMIZATION = ["-O1"]
 
 # Fewer would be compiled faster when one of them changes, more when all are.
@@ -102,7 +103,8 @@ _TESTS_OF_A_UNIT = 8
 
 def _is_test_helper():
     folders = native.package_name().split("/")
-    return folders[-1] == "testing" and folders[0] != "kernels"  # Those compute for long.
+    # The test helpers of kernels compute for long.
+    return folders[-1] == "testing" and folders[0] != "kernels"
 
 def _is_optimized_by_itself(copts):
     # GCC takes a precompiled header for a file of another -O, and compiles it by the header's.

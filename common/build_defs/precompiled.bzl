@@ -109,10 +109,10 @@ def _precompiled_header_impl(ctx):
 precompiled_header = rule(
     implementation = _precompiled_header_impl,
     attrs = {
-        # Of the files that it is put in front of: GCC compiles them by its -O, not by theirs.
+        # Must have the -O of the files that src is put in front of: GCC compiles them by src's.
         "copts": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),  # Libraries whose headers src includes.
-        "includes": attr.label_list(allow_files = [".h"]),  # The headers beside src, likewise.
+        "includes": attr.label_list(allow_files = [".h"]),  # Headers beside src that it includes.
         "src": attr.label(allow_single_file = [".h"], mandatory = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
         "_plugin": attr.label(

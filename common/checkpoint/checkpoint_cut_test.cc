@@ -36,7 +36,7 @@ uint64_t RunScript(SimDisk& disk) {
   return acknowledged;
 }
 
-// What is found after the cut is whole, and not older than what was acknowledged.
+// The checkpoint that is found after the cut is whole, and not older than the acknowledged one.
 void CheckRecovery(SimDisk& disk, uint64_t acknowledged) {
   REQUIRE_OK_AND_ASSIGN(const FoundCheckpoint found, NewestComplete(disk, "f"));
   const uint64_t id = found.manifest.checkpoint_id();

@@ -1,5 +1,5 @@
-// Checkpoint folder: the checkpoints of a job, each a folder checkpoint-<id> of parts and a
-// manifest: which there are, which can be trusted, and which go.
+// Checkpoint folder: finds, verifies and removes the checkpoints of a job. Each one is a folder
+// checkpoint-<id> of parts and a manifest.
 //
 //   checkpoint-7/table-0-shard-0.part ...   parts, by the servers
 //   checkpoint-7/manifest.pb                last, by the scheduler: now it is complete
@@ -36,7 +36,7 @@ struct CheckpointEntry {
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(Disk& disk, const std::string& folder);
 
 // Reads the checkpoint at `path`, and what its parts rest on in the checkpoints beside it, and
-// checks every byte of it. Its manifest if all is well. Errors: as ReadManifest and ReadPart.
+// checks every byte of it. Returns its manifest. Errors: as ReadManifest and ReadPart.
 absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(Disk& disk, const std::string& path);
 
 // The highest id of all in `folder`, complete or not; 0: it holds none. Errors: the disk's.
@@ -49,21 +49,21 @@ struct FoundCheckpoint {
   std::vector<std::string> passed_over;
 };
 
-// The newest in `folder` that passes VerifyCheckpoint. It looks only at
-// checkpoints above `floor`, and, if `job` is given, only at those of that job.
+// The newest in `folder` that passes VerifyCheckpoint. It looks only at checkpoints above `floor`,
+// and, if `job` is given, only at those of that job.
 // Errors: kNotFound  there is none; names those passed over and why. The disk's, of the listing.
 absl::StatusOr<FoundCheckpoint> NewestComplete(Disk& disk, const std::string& folder,
                                                const JobId& job = {}, CheckpointId floor = {});
 
 // Removes the checkpoint at `path`; the manifest goes first, so that what is left after a crash is
-// not complete. Files that no checkpoint has stay, and the folder with them. One that is missing is
-// removed. Errors: the disk's.
+// not complete. Files that belong to no checkpoint stay, and the folder with them. A missing
+// checkpoint counts as removed. Errors: the disk's.
 absl::Status RemoveCheckpoint(Disk& disk, const std::string& path);
 
-// Removes all checkpoints in `folder` that are newer than `floor`, older than the newest of
-// `staying` and not among them, nor from the first to the last of a pair of `pinned`. What is not
-// newer than the floor is not the job's; a newer one than all may still be being written. Returns
-// the paths of those removed.
+// Removes all checkpoints in `folder` that are newer than `floor` and older than the newest of
+// `staying`, except for those of `staying` and those from the first to the last of a pair of
+// `pinned`. Checkpoints up to the floor are not the job's; one that is newer than all of `staying`
+// may still be being written. Returns the paths of those removed.
 // REQUIRES: `staying` has all that they rest on; it is not empty.
 // Errors: the disk's; those already removed stay so.
 absl::StatusOr<std::vector<std::string>> RemoveOthers(

@@ -1,5 +1,5 @@
-// Checkpoint part: one shard as a checkpoint has it, whole, also where its file has only what
-// changed since a checkpoint before.
+// Checkpoint part: one shard of a checkpoint, read as a whole even if its file has only the changes
+// since an earlier checkpoint.
 //
 //   checkpoint-4/table-0-shard-3.part   all rows
 //   checkpoint-5/table-0-shard-3.part   what changed since 4

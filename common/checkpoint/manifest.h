@@ -22,10 +22,10 @@ inline constexpr absl::string_view kManifestFile = "manifest.pb";
 inline constexpr int32_t kManifestFormat = 2;
 inline constexpr int64_t kManifestBytesMax = 256 << 20;
 
-// What must hold of a manifest: a format that is known, a job, a checkpoint id, and parts that cut
-// every table into ranges without gap or overlap, each shard once, ordered by (table, shard), in
-// files of the folder itself that rest on those of earlier checkpoints, in their order. IsFileName
-// accepts their names.
+// Checks that the manifest has a known format, a job, a checkpoint id, and parts that cut every
+// table into ranges without gap or overlap, each shard once, ordered by (table, shard). The parts
+// lie in files of the folder itself. These rest on files of earlier checkpoints, in their order.
+// IsFileName accepts the names of all of them.
 // Errors: kInvalidArgument  names the field, its value and what was expected.
 absl::Status CheckManifest(const v1::CheckpointManifest& manifest);
 

@@ -1,6 +1,8 @@
-// ReadChecked: a file of a checkpoint, read again where reading fails or gives what does not fit.
+// ReadChecked: reads a file of a checkpoint, and reads it again if that fails or the content is
+// wrong.
 //
-// The fault may be one of the transfer, and a job goes back to an older checkpoint for it, or ends.
+// The fault may lie in the transfer alone; without another attempt, the job would go back to an
+// older checkpoint, or end.
 // Thread safety: a pure function but for the disk.
 #ifndef CAPSTAN_COMMON_CHECKPOINT_READ_CHECKED_H_
 #define CAPSTAN_COMMON_CHECKPOINT_READ_CHECKED_H_
@@ -19,8 +21,9 @@ namespace capstan {
 
 inline constexpr int kReadAttempts = 3;
 
-// What `decode` makes of the file's bytes. A file that is missing or has more than `bytes_max` is
-// not asked for again. Errors: those of `decode`, with the path. The disk's.
+// Returns the result of `decode` for the file's bytes, in up to kReadAttempts attempts. A file that
+// is missing or has more than `bytes_max` bytes is not read again.
+// Errors: those of `decode`, with the path. The disk's.
 template <typename Decoded>
 absl::StatusOr<Decoded> ReadChecked(
     Disk& disk, const std::string& path, int64_t bytes_max,

@@ -1,5 +1,5 @@
-// Row delta: a bucket's snapshot that has only what changed since another one, put together with
-// that.
+// Row delta: a bucket's snapshot with only the changes since another one, and how to apply it to
+// that one.
 //
 //   base + delta = what a whole snapshot would have had at the delta's moment, bit by bit
 //
@@ -12,10 +12,10 @@
 
 namespace capstan {
 
-// Makes `snapshot`, which is whole, what it was at `delta`'s moment: rows of keys that `delta` says
-// have left go, then its rows come in; all else is `delta`'s.
-// Errors: kDataLoss  `delta` is none, or since another version, or the sizes of either cannot be;
-//         `snapshot` is as it was.
+// Brings `snapshot`, which is whole, to the moment of `delta`: removes the rows of keys that have
+// left, and adds or replaces the rows of `delta`; all else is taken from `delta`.
+// Errors: kDataLoss  `delta` is no delta, or since another version, or the sizes of either are
+//         wrong; `snapshot` is as it was.
 absl::Status ApplyRowDelta(v1::ShardSnapshot delta, v1::ShardSnapshot* snapshot);
 
 }  // namespace capstan

@@ -5,8 +5,8 @@
 //             bytes, so that blocks in a wrong order are found as well
 //   footer    magic, size of the file and of what the blocks hold; CRC-32C of it
 //
-// The rows of a bucket may be written in pieces: then the message in the blocks has them so, and is
-// read as one without pieces.
+// The rows of a bucket may be written in pieces: then the message in the blocks has them in pieces,
+// and a reader joins them.
 // Numbers are little-endian, CRCs as MaskCrc. Thread safety: pure functions but for the disk; a
 // writer is thread-compatible.
 #ifndef CAPSTAN_COMMON_CHECKPOINT_SHARD_FILE_H_
@@ -36,12 +36,13 @@ inline constexpr absl::string_view kPartSuffix = ".part";
 // "table-0-shard-12.part".
 std::string ShardFileName(const ShardKey& key);
 
-// Writes the part of a shard piece by piece, durably: there is the whole file under its name once
-// Finish has returned OK, or none.
+// Writes the part of a shard piece by piece, durably: the whole file is there under its name once
+// Finish has returned OK, else nothing of it.
 class ShardFileWriter {
  public:
   // Into `folder`, which exists. `snapshot` may lack rows, which Add brings. The disk outlives it.
-  // Errors, here and below: kInvalidArgument  it would be larger than `bytes_max`. The disk's.
+  // Errors, here and below: kInvalidArgument  the file would be larger than `bytes_max`, or the
+  // job's name is too long. The disk's.
   static absl::StatusOr<ShardFileWriter> Begin(Disk* disk, const std::string& folder,
                                                const JobId& job, const ShardKey& key,
                                                const Range& elements,
@@ -70,14 +71,14 @@ class ShardFileWriter {
   Crc32c crc_;
 };
 
-// The same of a snapshot that has all.
+// Writes the part of a shard from a snapshot that has all rows, in one call.
 absl::StatusOr<v1::CheckpointPart> WriteShardFile(Disk& disk, const std::string& folder,
                                                   const JobId& job, const ShardKey& key,
                                                   const Range& elements,
                                                   const v1::ShardSnapshot& snapshot);
 
-// Looks at the head and the end of the part that a manifest names: whether it is there, is of that
-// job, shard, range and version, and has as many bytes. What lies between is not read.
+// Checks the header and the footer of the part that a manifest names: whether it is there, is of
+// that job, shard, range and version, and has as many bytes. The blocks between are not read.
 // Errors: as ReadShardFile.
 absl::Status ProbeShardFile(Disk& disk, const std::string& folder, const JobId& job,
                             const v1::CheckpointPart& part);

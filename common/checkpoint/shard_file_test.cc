@@ -129,7 +129,7 @@ TEST_CASE("ShardFile: pieces that do not fit, or are too many, are refused by na
     CHECK_STATUS(writer.Add(large), absl::StatusCode::kInvalidArgument,
                  "c/table-1-shard-2.part would have more than");
   }
-  CHECK(disk.files().empty());  // What was not finished is gone.
+  CHECK(disk.files().empty());  // No unfinished file is left.
 }
 
 TEST_CASE("ShardFile: the real disk holds it as well", "[common][checkpoint]") {

@@ -52,7 +52,7 @@ class Option {
   Option SeparatedBy(char delimiter) const;
   // The option has a single value: if it is given twice, the last one counts.
   Option LastCounts() const;
-  // Where the option is not given, this variable's value counts.
+  // If the option is not given, this environment variable's value counts.
   Option FromEnvironment(const std::string& variable) const;
 
   Option Excludes(Option other) const;
@@ -75,14 +75,14 @@ class Command {
   Option AddFlag(const std::string& names, bool& value, const std::string& help) const;
   Command AddCommand(const std::string& name, const std::string& description) const;
 
-  // --help ends with it.
+  // Sets the text at the end of --help.
   void SetFooter(const std::string& text) const;
-  // One of the commands has to be named.
+  // The command line has to name one of the commands.
   void RequireCommand() const;
   // Called at the end of the parsing if this command was named.
   void OnNamed(std::function<void()> call) const;
-  // Likewise; the command has no options, and all that follows its name, also --help, is given to
-  // `call`.
+  // Same as OnNamed, for a command without options: `call` gets all that follows its name, also
+  // --help.
   void OnNamedWith(std::function<void(const std::vector<std::string>& arguments)> call) const;
 
   std::string Name() const;
@@ -106,9 +106,9 @@ class Program : public Command {
   // Adds --config=FILE (TOML or INI, `option = value` lines; an unknown name is an error).
   void AddConfigFile();
 
-  // Precedence: command line, environment, --config, default. Returns nothing to go on, or the exit
-  // code to end with: 0 after --help or --version, which go to `out`; 2 after a usage error, which
-  // goes to standard error.
+  // Precedence: command line, environment, --config, default. Returns nothing if the program is to
+  // go on, else the exit code to end with: 0 after --help or --version, which go to `out` (without
+  // it to standard output); 2 after a usage error, which goes to standard error.
   std::optional<int> Parse(int argc, const char* const* argv);
   std::optional<int> Parse(int argc, const char* const* argv, std::ostream& out);
 

@@ -1,6 +1,6 @@
-// LoadDataset: a split of images, in any of their formats, as a Dataset in memory.
+// LoadDataset: reads a split of images, in any of their formats, into a Dataset in memory.
 //
-// Thread safety: functions.
+// Thread safety: pure functions of the files.
 #ifndef CAPSTAN_COMMON_DATA_DATASET_H_
 #define CAPSTAN_COMMON_DATA_DATASET_H_
 

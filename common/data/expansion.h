@@ -1,6 +1,6 @@
 // DecompressedBytesMax: how many bytes compressed data may become in memory.
 //
-// Deflate makes 1 MB of up to 1 GB, so that a small file could take all of a machine's memory.
+// Deflate can expand 1 MB to up to 1 GB, so that a small file could take all of a machine's memory.
 // Images that are worth training on do not compress like that.
 // Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_DATA_EXPANSION_H_
@@ -12,7 +12,7 @@
 namespace capstan {
 
 inline constexpr int64_t kExpansionMax = 250;  // Bytes that one compressed byte may stand for.
-// So many bytes are taken of any data, such as small files of labels that are all alike.
+// Any data may become this large, such as small files of labels that are all alike.
 inline constexpr int64_t kAnyExpansionBytes = 64 << 20;
 
 // The bound of `compressed_bytes` bytes that are decompressed whole: the larger of

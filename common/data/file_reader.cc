@@ -49,7 +49,7 @@ class InputFile {
 
   std::string path_;
   RegularFile file_;
-  int64_t offset_ = 0;  // What comes next.
+  int64_t offset_ = 0;  // The begin of the next Read.
 };
 
 absl::StatusOr<std::vector<uint8_t>> ReadPlain(const std::string& path, InputFile& file,

@@ -1,4 +1,4 @@
-// FileReader: a data file whole in memory; a name that ends in ".gz" is decompressed.
+// ReadDataFile: reads a whole data file into memory; decompresses it if its name ends in ".gz".
 //
 // Never trusts a size: reading stops at `bytes_max`, and that of a .gz in proportion to the file
 // (expansion.h), so that a small .gz cannot fill the memory.
@@ -15,9 +15,9 @@
 namespace capstan {
 
 // The bytes of the regular file `path`, decompressed if the name ends in ".gz". Members of a .gz
-// that stand one after the other give their contents one after the other, as gzip does.
+// that follow one another give their contents in order, as with gzip.
 // Errors: kNotFound          no such file.
-//         kPermissionDenied, kResourceExhausted  those of OpenRegularFile.
+//         kPermissionDenied, kResourceExhausted  those of OpenRegularFile; no memory for zlib.
 //         kDataLoss          .gz: truncated, corrupt, or bytes follow the compressed data;
 //                            more than `bytes_max` bytes (decompressed), or than
 //                            DecompressedBytesMax of the file's.

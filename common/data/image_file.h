@@ -1,4 +1,4 @@
-// DecodeImage: the pixels of a JPEG or PNG file, by libjpeg-turbo and libpng.
+// DecodeImage: decodes a JPEG or PNG file to pixels, by libjpeg-turbo and libpng.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_DATA_IMAGE_FILE_H_
@@ -17,12 +17,13 @@ namespace capstan {
 inline constexpr int64_t kImagePixelsMax = int64_t{1} << 26;  // 64 million.
 
 struct DecodedImage {
-  SampleShape shape;            // c is what was asked for.
+  SampleShape shape;            // c is the number of channels asked for.
   std::vector<uint8_t> pixels;  // [h, w, c].
 };
 
-// `bytes` are a whole file, which `name` stands for in messages; what it is, its first bytes tell.
-//   channels  3: RGB; 1: grey. Colours are converted; what is transparent stands on black
+// `bytes` are a whole file, whose first bytes decide whether it is JPEG or PNG; `name` stands for
+// it in messages.
+//   channels  3: RGB; 1: grey. Colours are converted; transparent pixels are drawn on black
 // Errors: kInvalidArgument  neither JPEG nor PNG; a JPEG of four colours (CMYK).
 //         kDataLoss         damaged, truncated, or of more than kImagePixelsMax pixels.
 absl::StatusOr<DecodedImage> DecodeImage(absl::string_view name, absl::Span<const uint8_t> bytes,

@@ -1,10 +1,10 @@
-// Images in folders: JPEG and PNG files, in a folder for each class.
+// LoadImageFolder: reads JPEG and PNG files that lie in a folder for each class.
 //
 //   train/cat/1.jpg   a class is the name of its folder; what begins with "." is left out, as are
 //   train/dog/2.png   files that end otherwise than in .jpg, .jpeg and .png, and folders below
 //
 // Samples are in the order of their classes, and in that of the names of their files (by bytes).
-// Thread safety: functions.
+// Thread safety: pure functions of the files.
 #ifndef CAPSTAN_COMMON_DATA_IMAGE_FOLDER_H_
 #define CAPSTAN_COMMON_DATA_IMAGE_FOLDER_H_
 
@@ -26,14 +26,15 @@ inline constexpr size_t kImageClassesMax = 256;
 //         kInvalidArgument  it has fewer than two folders, or more than kImageClassesMax.
 absl::StatusOr<std::vector<std::string>> ClassFolders(const std::string& folder);
 
-// The images in the folder of a class, by the bytes of their names. Errors: as ClassFolders, of
-// reading.
+// The images in the folder of a class, by the bytes of their names. Errors: kNotFound and
+// kPermissionDenied as ClassFolders.
 absl::StatusOr<std::vector<std::string>> ImagesIn(const std::string& folder);
 
 // Decodes and scales all images; label i is classes[i], whose folder may be missing.
-// Errors: those of DecodeImage and ReadDataFile; kInvalidArgument  a folder that is no class; no
-//         image at all; without sizes in `options`, images of different ones; kDataLoss  more than
-//         `bytes_max` bytes of pixels.
+// Errors: those of ClassFolders about reading, of DecodeImage and of ReadDataFile;
+//         kInvalidArgument  a folder that is no class; no image at all; images of different sizes,
+//                           if `options` gives no size.
+//         kDataLoss         more than `bytes_max` bytes of pixels.
 absl::StatusOr<Dataset> LoadImageFolder(const std::string& folder,
                                         absl::Span<const std::string> classes,
                                         const v1::ImageFolder& options, int64_t bytes_max);

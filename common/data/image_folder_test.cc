@@ -28,7 +28,7 @@ struct Pets {
     folder.Write("cat/10.PNG", PngFile(1, 1, 1, {10}));
     folder.Write("cat/notes.txt", {1});
     folder.Write("cat/.hidden.png", {1});
-    folder.Write("dog/1.jpg", PngFile(1, 1, 1, {77}));  // What it is, its bytes tell.
+    folder.Write("dog/1.jpg", PngFile(1, 1, 1, {77}));  // A PNG: the bytes decide.
     folder.Write("README", {1});
     options.set_channels(1);
   }

@@ -1,7 +1,7 @@
-// Arrays of NumPy's files: .npy, and members of an .npz.
+// Reads arrays from NumPy's files: .npy, and members of an .npz.
 //
 // Formats: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html (versions 1 to
-// 3); an .npz is a ZIP archive of .npy files, stored or deflated. Pure functions of the bytes.
+// 3); an .npz is a ZIP archive of .npy files, stored or deflated.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_DATA_NUMPY_H_
 #define CAPSTAN_COMMON_DATA_NUMPY_H_
@@ -27,10 +27,11 @@ struct NumpyArray {
 absl::StatusOr<NumpyArray> ParseNpy(absl::string_view name, std::vector<uint8_t> bytes);
 
 // The file `member` of a ZIP archive.
-// Errors: kNotFound         no such member: names those that there are.
+// Errors: kNotFound         no such member; the message names the members.
 //         kDataLoss         no ZIP archive, damaged (its CRC-32 differs), more than `bytes_max`,
 //                           or than DecompressedBytesMax (expansion.h) of its compressed bytes.
 //         kInvalidArgument  encrypted, or compressed by another method than deflate.
+//         kResourceExhausted  no memory for zlib.
 absl::StatusOr<std::vector<uint8_t>> ReadZipMember(absl::string_view name,
                                                    const std::vector<uint8_t>& bytes,
                                                    const std::string& member, int64_t bytes_max);
@@ -41,8 +42,8 @@ absl::StatusOr<std::vector<uint8_t>> ReadZipMember(absl::string_view name,
 absl::StatusOr<std::vector<float>> RealNumbers(absl::string_view name, const NumpyArray& array);
 
 // The array's numbers.
-// Errors: kInvalidArgument  they are no whole numbers of 1, 2, 4 or 8 bytes, or one is not in
-//                           [0, below): names its index.
+// Errors: kInvalidArgument  they are no whole numbers of 1, 2, 4 or 8 bytes, little-endian, or one
+//                           is not in [0, below): names its index.
 absl::StatusOr<std::vector<uint8_t>> SmallNumbers(absl::string_view name, const NumpyArray& array,
                                                   int64_t below);
 

@@ -1,5 +1,5 @@
-// Devices: the GPUs of a worker, and what a task wants to compute on. What is part of a durable
-// state has a `serialize` member, in the form of scheduler/store/archive.h.
+// Devices: the GPUs of a worker, and the device that a task needs. Types that are part of a durable
+// state have a `serialize` member, in the form of scheduler/store/archive.h.
 // Thread safety: values.
 #ifndef CAPSTAN_COMMON_DEVICES_DEVICES_H_
 #define CAPSTAN_COMMON_DEVICES_DEVICES_H_
@@ -41,7 +41,7 @@ struct DeviceNeed {
   enum class Kind {
     kCpu,
     kGpu,
-    kAny,  // GPUs where its worker has as many free ones, else the CPU.
+    kAny,  // GPUs if its worker has that many free ones, else the CPU.
   };
   friend constexpr Kind LastOf(Kind) { return Kind::kAny; }
   Kind kind = Kind::kCpu;

@@ -20,10 +20,10 @@ void DevicesToProto(const Devices& devices, v1::Devices& out);
 //                           twice, or a negative size.
 absl::StatusOr<Devices> DevicesFromProto(const v1::Devices& devices);
 
-// What resources.device and resources.gpus say, defaults included. Nothing if the device is none of
-// "auto", "cpu", "cuda" and "cuda:<index below kGpusPerWorkerMax>". Whether both fit each other is
-// for ValidateJob (common/job/validate/validate.h) to find: of a CPU or of one named GPU, gpus is
-// passed over.
+// Returns the need that resources.device and resources.gpus state, defaults included. Nothing if
+// the device is given, but none of "auto", "cpu", "cuda" and "cuda:<index below
+// kGpusPerWorkerMax>". With "cpu" or one named GPU, gpus is ignored: ValidateJob
+// (common/job/validate/validate.h) checks that both fit each other.
 std::optional<DeviceNeed> DeviceNeedOf(const v1::Resources& resources);
 
 }  // namespace capstan

@@ -37,8 +37,8 @@ class ClickLog {
     int32_t dense_columns = 0;        // 0 to 65,535.
     int32_t rank = 4;                 // Length of the vectors v, 0 (no interactions) to 64.
     double bias = -1;                 // Finite. The logit of an example whose other terms are 0.
-    // >= 0 and finite: the standard deviation, over all keys alike, of the two sums over w and u
-    // together, and of that over pairs.
+    // Standard deviations, >= 0 and finite, with all keys equally likely: of the sums over w and u
+    // together, and of the sum over pairs.
     double linear_stddev = 1;
     double interaction_stddev = 0.7;
   };
@@ -48,15 +48,16 @@ class ClickLog {
 
   int32_t fields() const { return options_.fields; }
 
-  // Appends the examples [begin, end), labels 0 and 1, values 1, and to `probabilities`, unless it
-  // is null, the true p of each. REQUIRES: begin <= end, batch->dense_columns() is the options'.
+  // Appends the examples [begin, end) to *batch, with labels 0 or 1 and values 1. Appends the true
+  // p of each to *probabilities, unless that is null. REQUIRES: begin <= end; *batch has the
+  // options' dense columns.
   void Append(uint64_t begin, uint64_t end, ExampleBatch* batch,
               std::vector<double>* probabilities) const;
 
   // The true p of an example of this log.
   double Probability(const ExampleView& example) const;
 
-  // The key of the rank-th most frequent value (from 1) of a field; no two are alike.
+  // The key of the rank-th most frequent value (from 1) of a field. All these keys are different.
   static uint64_t KeyOf(int32_t field, uint64_t rank);
 
  private:

@@ -1,9 +1,9 @@
 // ExampleBatch: labelled examples whose features are (key, value) pairs, one row after the other.
 //
-// The rows of a sparse matrix (CSR), with a label and, where the format has them, a fixed number of
-// dense columns for each. An example is built by AddDense and AddFeature in any mixture and taken
-// by Finish, or dropped whole by Abandon: that is how a parser that finds an error in the middle of
-// a line leaves the batch as it was.
+// It holds the rows of a sparse matrix (CSR), each with a label and, if the format has them, a
+// fixed number of dense columns. AddDense and AddFeature, in any order, build an example; Finish
+// completes it, and Abandon drops it. A parser that finds an error in the middle of a line can
+// therefore leave the batch as it was.
 //
 // Thread safety: thread-compatible.
 // Invariants, once no example is open: (1) row_begin() has count() + 1 entries, begins with 0,
@@ -37,18 +37,18 @@ class ExampleBatch {
 
   // Forgets all examples, keeps the memory.
   void Clear() { Reset(dense_columns_); }
-  // The same, and sets the number of dense columns.
+  // Same as Clear, and sets the number of dense columns.
   void Reset(int64_t dense_columns);
 
-  // Adds to the open example. Whatever order the calls have, keys keep theirs.
+  // Adds a feature to the open example. Keys keep the order of these calls.
   void AddFeature(uint64_t key, float value, int32_t field) {
     keys_.push_back(key);
     values_.push_back(value);
     fields_.push_back(field);
   }
-  void AddDense(float value) { dense_.push_back(value); }  // The next column's.
+  void AddDense(float value) { dense_.push_back(value); }  // For the next dense column.
 
-  // Takes the open example. REQUIRES: AddDense was called dense_columns() times for it.
+  // Completes the open example. REQUIRES: AddDense was called dense_columns() times for it.
   void Finish(float label) {
     labels_.push_back(label);
     row_begin_.push_back(static_cast<int64_t>(keys_.size()));
@@ -72,7 +72,7 @@ class ExampleBatch {
   absl::Span<const int64_t> row_begin() const { return row_begin_; }  // [count + 1].
   absl::Span<const uint64_t> keys() const { return keys_; }           // [value_count].
   absl::Span<const float> values() const { return values_; }          // [value_count].
-  // Which column each key came from, counted from 0 over the columns that give keys. [value_count].
+  // The column of each key, counted from 0 over the columns that give keys. [value_count].
   absl::Span<const int32_t> fields() const { return fields_; }
 
   // REQUIRES: 0 <= index < count().

@@ -1,4 +1,4 @@
-// Feature hash: from a field and the bytes of a category to the key of its parameters.
+// Feature hash: maps a field and the bytes of a category to the key of its parameters.
 //
 // HashFeature is XXH64 of the bytes with the field's number as seed, and never changes: keys are
 // stored in checkpoints and models. Any xxHash library gives the same, such as Python's
@@ -18,7 +18,7 @@ namespace capstan {
 // REQUIRES: field >= 0.
 uint64_t HashFeature(int32_t field, absl::string_view bytes);
 
-// The same key folded into [0, hash_buckets), all fields together; 0 leaves it as it is.
+// Folds the key into [0, hash_buckets), which all fields share. With 0 the key does not change.
 inline uint64_t FoldKey(uint64_t key, uint64_t hash_buckets) {
   return hash_buckets == 0 ? key : key % hash_buckets;
 }

@@ -17,7 +17,7 @@ class Zipf {
   // REQUIRES: 1 <= n <= 2^48, exponent >= 0 and finite (asserted). Exponent 0: all alike.
   Zipf(uint64_t n, double exponent);
 
-  // The rank that u in [0, 1) stands for, or none: rejected, draw another u.
+  // The rank that u in [0, 1) stands for. Nothing: u is rejected, draw another one.
   std::optional<uint64_t> Try(double u) const;
 
   // Draws by calling `uniform()`, which returns independent numbers in [0, 1), until one is taken.
@@ -37,7 +37,7 @@ class Zipf {
   const double exponent_;
   const double begin_;     // Begin of the integral's range.
   const double end_;       // End of the integral's range.
-  const double distance_;  // Up to here below a rank, x is surely taken for it.
+  const double distance_;  // An x at most this far below its rank is accepted at once.
 };
 
 }  // namespace capstan

@@ -1,8 +1,8 @@
-// SchedulerDisk: folders of jobs on the scheduler's host, as a Disk, for hosts that do not share
-// them.
+// SchedulerDisk: a Disk whose folders are those of jobs on the scheduler's host, for hosts that do
+// not share them.
 //
-// Files are written and read in pieces of 1 MiB, each with a checksum (proto/job_files.proto).
-// While the scheduler does not answer a call it is repeated, for `patience`.
+// Files are written and read in pieces of 1 MiB, each with a checksum (proto/job_files.proto). A
+// call that the scheduler does not answer is repeated, for `patience`.
 // Thread safety: thread-safe; a file is thread-compatible.
 #ifndef CAPSTAN_COMMON_JOB_FILES_SCHEDULER_DISK_H_
 #define CAPSTAN_COMMON_JOB_FILES_SCHEDULER_DISK_H_
@@ -41,22 +41,24 @@ class SchedulerDisk final : public Disk {
   ~SchedulerDisk() override;
   void Stop();  // Calls end with kCancelled, now and later. Idempotent.
 
-  // Whether this host has the scheduler's `folder` at the same path: looks there, on `own`, for
-  // what the scheduler has written into it, and makes nothing. The folder is there afterwards.
-  // Errors: of this and of all below, beside those of Disk:
-  //   kPermissionDenied    nobody writes into that folder now, or may go back to it.
-  //   kFailedPrecondition  the scheduler has started again in the middle of a file.
+  // Returns whether this host has the scheduler's `folder` at the same path. The scheduler makes
+  // the folder with a mark in it; this host looks for the mark on `own`, and makes nothing there.
+  // Errors of this and all functions below, besides those of Disk:
+  //   kPermissionDenied    no job of this node writes into that folder now, or may go back to it.
+  //   kFailedPrecondition  the scheduler lacks earlier pieces of the file: it has restarted, or
+  //                        given up the file.
   //   kUnavailable         it did not answer, or its disk refuses.   kCancelled  Stop.
   absl::StatusOr<bool> IsShared(const std::string& folder, Disk& own);
 
-  // What comes after the last 1 MiB is sent by Sync, and is durable after Rename, which takes a
-  // file that was written here. Sync and SyncFolder make nothing durable by themselves.
+  // Append sends whole pieces of 1 MiB, and Sync the rest. The file is durable after Rename, which
+  // takes only a file that was written and synced here. Sync and SyncFolder make nothing durable by
+  // themselves.
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::StatusOr<std::string> Read(const std::string& path, int64_t bytes_max) override;
   absl::StatusOr<std::string> ReadPart(const std::string& path, int64_t begin,
                                        int64_t bytes) override;
-  absl::Status Remove(const std::string& path) override;  // Removes a file that is not finished.
+  absl::Status Remove(const std::string& path) override;  // Gives up a file that was not renamed.
   absl::Status MakeFolder(const std::string& path) override;
   absl::Status SyncFolder(const std::string& path) override;
   // Errors: kUnimplemented.
@@ -74,9 +76,9 @@ class SchedulerDisk final : public Disk {
                                                   int64_t bytes_max);
   absl::Status Send(const std::string& path, int64_t offset, absl::string_view data);
   void NoteWritten(const std::string& path, const Written& written);
-  // Calls until it is answered, `patience` is over, or Stop.
+  // Repeats the call until it is answered, `patience` is over, or Stop.
   absl::Status Repeat(const std::function<grpc::Status(grpc::ClientContext*)>& call);
-  // True: this attempt may begin; then EndAttempt follows.
+  // True: this attempt may begin, and EndAttempt must follow. False: Stop was called.
   bool BeginAttempt(grpc::ClientContext* context);
   void EndAttempt(grpc::ClientContext* context);
 

@@ -1,7 +1,7 @@
 // Results of an evaluation: sums over samples, and the figures that follow from them.
 //
-// The one place where they do: the scheduler has the sums of all tasks, `capstan evaluate` those
-// of an exported model.
+// Only this file computes these figures: for the scheduler, from the sums of all tasks, and for
+// `capstan evaluate`, from those of an exported model.
 // Thread safety: values and pure functions.
 #ifndef CAPSTAN_COMMON_METRICS_EVALUATION_H_
 #define CAPSTAN_COMMON_METRICS_EVALUATION_H_
@@ -13,7 +13,7 @@
 
 namespace capstan {
 
-// What a job's samples are, and with that which figures beside the loss say how well they are
+// The kind of a job's samples. It decides which figures beside the loss say how well they are
 // predicted.
 enum class Objective {
   kClasses,    // Accuracy.
@@ -39,7 +39,7 @@ struct OutputSums {
   int64_t among_five = 0;  // kClasses: samples whose label is among the kTop largest logits.
   int64_t predicted = 0;   // kLabels: outputs whose probability is above 0.5,
   int64_t positives = 0;   // those whose label is 1,
-  int64_t hits = 0;        // and those of which both is true.
+  int64_t hits = 0;        // and those for which both are true.
 
   static constexpr int64_t kTop = 5;
 

@@ -1,4 +1,4 @@
-// ScoreCounts: which scores the examples with and without a click had, for the AUC of many parts.
+// ScoreCounts: counts the scores of examples with and without a click, for the AUC of many parts.
 //
 // The area under the ROC curve is the probability that a click has a higher score than a non-click,
 // where equal scores count half (the rank formula of Mann and Whitney). Scores are counted in bins:
@@ -6,8 +6,8 @@
 // score, whatever the scale of the scores is. Only pairs within one bin are misjudged (as ties):
 // 10^-5 of the AUC where logits spread over a few units.
 //
-// Only bins that have examples are kept: a few thousand examples take some tens of KiB. Counts of
-// parts add up to those of the whole, in any order and to the last example.
+// Only bins that have examples are kept: a few thousand examples take some tens of KiB. The counts
+// of parts, added in any order, are exactly those of the whole.
 //
 // Thread safety: thread-compatible.
 // Invariant: every kept bin has an example, and no count is negative.
@@ -24,7 +24,7 @@ namespace capstan {
 class ScoreCounts {
  public:
   static constexpr int64_t kBinsMax = 1 << 16;
-  static constexpr int64_t kCountMax = int64_t{1} << 40;  // Largest count that Append takes.
+  static constexpr int64_t kCountMax = int64_t{1} << 40;  // Largest count that Append accepts.
 
   // Examples of one bin.
   struct Counts {

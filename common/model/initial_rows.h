@@ -25,7 +25,7 @@ class RowInitializer {
   RowInitializer(const v1::Initializer& initializer, uint64_t seed, TableId table, int64_t dim,
                  int64_t zero_columns = 0);
 
-  // Writes the row of keys[i] to rows[i][0, dim). Many at a time take less than one by one.
+  // Writes the row of keys[i] to rows[i][0, dim). One call with many keys is faster than many.
   void Fill(absl::Span<const uint64_t> keys, absl::Span<float* const> rows) const;
 
  private:

@@ -1,8 +1,8 @@
 // ModelPlan: a model with every shape known and every parameter given its place in a table.
 //
-// Made from the job's model by inferring shapes layer by layer (common/model/plan_model.h). The
-// scheduler makes it to admit a job and lay out tables; a worker makes it to build its network;
-// both get the same plan from the same job. Pure data. Thread safety: values.
+// PlanModel (common/model/plan_model.h) makes it from the job's model by inferring shapes layer by
+// layer. The scheduler makes it to admit a job and lay out tables; a worker makes it to build its
+// network; both get the same plan from the same job. Thread safety: values.
 #ifndef CAPSTAN_COMMON_MODEL_MODEL_PLAN_H_
 #define CAPSTAN_COMMON_MODEL_MODEL_PLAN_H_
 
@@ -40,7 +40,7 @@ struct PlannedTensor {
   float momentum = 0.0f;  // Statistics only: weight of a new batch.
 };
 
-// The network's input where a layer names what it reads.
+// Stands for the network's input in PlannedLayer::inputs.
 inline constexpr int kNetworkInput = -1;
 
 struct PlannedLayer {
@@ -64,11 +64,11 @@ struct PlannedLoss {
   enum class Kind { kSoftmax, kSquared, kHuber, kQuantile, kSigmoid };
   Kind kind = Kind::kSoftmax;
   float parameter = 0.0f;  // Huber: delta. Quantile: q.
-  // Training only. kSoftmax: one a class. kSigmoid: one an output, of labels that are 1. Empty: all
-  // are 1.
+  // Training only. kSoftmax: one for each class. kSigmoid: one for each output, for labels that are
+  // 1. Empty: all are 1.
   std::vector<float> weights = {};
 
-  // A sample's label is a class; else it has a number for each output.
+  // True: a sample's label is a class. False: it has a number for each output.
   bool of_classes() const { return kind == Kind::kSoftmax; }
 };
 

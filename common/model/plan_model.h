@@ -1,4 +1,4 @@
-// PlanModel: from a job's model to a plan with every shape known, or an error that names the layer.
+// PlanModel: turns a job's model into a plan with every shape known; an error names the layer.
 //
 // Parameters start as in PyTorch's defaults: weights and biases of convolutions and fully connected
 // layers uniform in [-b, b) with b = 1 / sqrt(inputs of one output) unless the layer says another
@@ -37,9 +37,9 @@ const google::protobuf::FieldDescriptor* LayerKindField(const v1::Layer& layer);
 // The loss behind the last layer, with defaults filled in and without weights.
 PlannedLoss PlanLoss(const v1::Model::Loss& loss);
 
-// Plans `model` for samples of shape `input`; `classes` is the number of classes that it must tell
-// apart (the caller decides between model.classes and the data format's), or of the numbers of a
-// label. Its loss has no weights: those are of the job's training.
+// Plans `model` for samples of shape `input`; `classes` is the number of classes that it must
+// distinguish (the caller decides between model.classes and the data format's), or of the numbers
+// of a label. Its loss has no weights: the job's training has them.
 // Errors: kInvalidArgument  anything about the model that does not fit; the message names the
 //                           layer, the field, its value and what was expected.
 absl::StatusOr<ModelPlan> PlanModel(const v1::Model& model, SampleShape input, int64_t classes);

@@ -1,4 +1,4 @@
-// Tables: how a plan's tensors lie in the job's tables, as the servers are told.
+// Tables: makes and checks the specifications of a job's tables, by which servers store tensors.
 //
 // Table 0 "parameters" is updated by the job's optimizer; table 1 "statistics" holds moving
 // averages and exists only if a layer has any (batch normalisation). Thread safety: pure functions.
@@ -42,12 +42,12 @@ std::vector<v1::TableSpec> MakeTables(const ModelPlan& plan);
 
 // Checks a table that came over the network: tensors lie end to end from element 0, shapes are
 // positive and agree with the element count, initial values are finite, the momentum of a moving
-// average is in (0, 1]; a sparse table has a dim, buckets, no tensors, and
-// rules for its rows that can be.
+// average is in (0, 1]; a sparse table has a dim, buckets, no tensors, and valid rules for its
+// rows.
 // Errors: kInvalidArgument  naming the table, the tensor, the value and what was expected.
 absl::Status ValidateTable(const v1::TableSpec& table);
 
-// The least memory_bytes, if not 0: each bucket works on some rows at a time.
+// The smallest memory_bytes that is valid besides 0: each bucket works on some rows at a time.
 int64_t SparseMemoryMin(const v1::SparseSpec& sparse);
 
 // The table's own optimizer, or else the job's.

@@ -1,4 +1,4 @@
-// Zoo: models that a job may ask for by name, written out as layers.
+// Zoo: the models that a job may ask for by name, written out as layers.
 //
 //   softmax_regression  fc classes
 //   mlp                 fc 256, relu, fc 128, relu, fc classes
@@ -15,7 +15,7 @@
 //   vgg16               Simonyan and Zisserman 2014 (arXiv 1409.1556), configuration D, without
 //                       batch normalisation: 13 3x3 convs with max pool 2 after five groups, fc
 //                       4096 twice with dropout 0.5, fc classes. At 224x224 it is torchvision's;
-//                       for other sizes that pools to 7x7 before the first fc, this one does not.
+//                       for other sizes only torchvision's pools to 7x7 before the first fc.
 //
 // resnet18, resnet50 and vgg16 start with torchvision's values: convolutions normal by fan out,
 // vgg16's fully connected weights normal with standard deviation 0.01, its biases 0. The others
@@ -38,8 +38,8 @@ namespace capstan {
 // All model names, in alphabetical order.
 std::vector<std::string> ZooNames();
 
-// The layers of model `name` for samples of shape `input`. Whether they fit it is for PlanModel to
-// find. REQUIRES: 1 <= classes <= 2^31 - 1.
+// The layers of model `name` for samples of shape `input`. PlanModel checks whether they fit it.
+// REQUIRES: 1 <= classes <= 2^31 - 1.
 // Errors: kInvalidArgument  no such model; the message lists those that are known.
 absl::StatusOr<std::vector<v1::Layer>> ExpandZoo(absl::string_view name, const SampleShape& input,
                                                  int64_t classes);

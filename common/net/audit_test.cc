@@ -1,4 +1,4 @@
-// What real gRPC and data servers write to the audit log.
+// Tests of the audit log's lines of real gRPC and data servers.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>

@@ -1,7 +1,7 @@
-// LogHistogram: how often values of each size came; a bucket a power of two.
+// LogHistogram: counts values by their size, in one bucket for each power of two.
 //
 // Recording is two additions to atomics, without order: cheap enough for every message.
-// Thread safety: thread-safe; what is read while others record is of one moment or the next.
+// Thread safety: thread-safe; counts that are read while others record may be of several moments.
 #ifndef CAPSTAN_COMMON_OBSERVABILITY_LOG_HISTOGRAM_H_
 #define CAPSTAN_COMMON_OBSERVABILITY_LOG_HISTOGRAM_H_
 

@@ -13,7 +13,7 @@ namespace capstan {
 
 enum class Lines {
   kOne,   // Newlines and tabs are shown as "\n" and "\t".
-  kMany,  // They stay as they are.
+  kMany,  // Newlines and tabs stay as they are.
 };
 
 // Returns `text` with escapes in place of control characters (ASCII's and C1, "\u001b"), of

@@ -25,8 +25,8 @@ class Trace {
   // About 150 bytes each, in memory and in the file.
   static constexpr size_t kEventsMax = 200'000;
 
-  // `process` and its number as shown. Tracks are shown in this order; all that Add names are in
-  // the list.
+  // `process` and `number` are shown for the process. Tracks are shown in this order; Add may name
+  // no others.
   Trace(std::string process, int64_t number, std::vector<std::string> tracks,
         size_t events_max = kEventsMax);
 

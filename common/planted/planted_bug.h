@@ -2,10 +2,10 @@
 //
 //   if (Planted(PlantedBug::kSkipDuplicateFilter)) return PushOutcome::kRecorded;
 //
-// Only a program that defines capstan::PlantedBugIs can switch one on, and only the simulator does,
-// and the benchmark that shows what the duplicate filter costs: in every other program the weak
-// symbol below is null and Planted is false, whatever happens. It
-// costs a comparison with a constant; keep it out of loops over elements all the same.
+// Only a program that defines capstan::PlantedBugIs can switch one on: the simulator, and
+// benchmarks that measure what a check costs (tests/benchmark). In every other program the weak
+// symbol below is null and Planted is false, whatever happens. Planted costs a comparison with a
+// constant; keep it out of loops over elements all the same.
 // Thread safety: as PlantedBugIs; false is always safe.
 #ifndef CAPSTAN_COMMON_PLANTED_PLANTED_BUG_H_
 #define CAPSTAN_COMMON_PLANTED_PLANTED_BUG_H_

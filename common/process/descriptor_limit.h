@@ -6,10 +6,10 @@
 
 namespace capstan {
 
-// RLIMIT_NOFILE: the soft limit, which counts.
+// Returns the soft limit of RLIMIT_NOFILE, which is the one that counts.
 int DescriptorLimit();
 
-// Raises the soft limit to the hard one, as a process may that does not call select(2).
+// Raises the soft limit to the hard one. Only for a process that does not call select(2).
 void RaiseDescriptorLimit();
 
 }  // namespace capstan

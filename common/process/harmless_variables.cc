@@ -21,7 +21,7 @@ constexpr absl::string_view kPrefixes[] = {"LC_",   "CUDA_", "NVIDIA_", "CUDNN_"
                                            "GCOV_", "GRPC_", "CAPSTAN_"};
 
 // Says which ciphers gRPC takes: our programs set it themselves (common/net/grpc/credentials.h),
-// and to a user's it would be a surprise.
+// and a program of a user does not expect it.
 constexpr absl::string_view kOwn = "GRPC_SSL_CIPHER_SUITES";
 
 constexpr absl::string_view kSecretWords[] = {"KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL"};

@@ -12,8 +12,8 @@ namespace capstan {
 
 // Whether a child may inherit the variable `name`: where programs and libraries are, the locale and
 // time zone, settings of GPUs, of libraries for arithmetic, of the allocator, of sanitizers, and
-// CAPSTAN_*. Never what is called a key, token, secret, password or credential, nor the ciphers of
-// this process's gRPC.
+// CAPSTAN_*. A variable that is called a key, token, secret, password or credential never passes,
+// nor do the ciphers of this process's gRPC.
 bool IsHarmlessVariable(absl::string_view name);
 
 }  // namespace capstan

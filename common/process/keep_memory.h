@@ -7,8 +7,8 @@
 
 namespace capstan {
 
-// Up to 64 MiB of freed memory at the end of the heap is kept; blocks above 32 MiB are mapped as
-// ever. All threads share one heap: with heaps of their own, each of gRPC's threads keeps the
+// Up to 64 MiB of freed memory at the end of the heap is kept; blocks above 32 MiB are mapped as by
+// default. All threads share one heap: with heaps of their own, each of gRPC's threads keeps the
 // messages that it freed, and a server's memory grows for minutes.
 void KeepFreedMemory();
 

@@ -1,4 +1,4 @@
-// LastLines: the end of a text file, as one reads it in an error message.
+// LastLines: the end of a text file, for an error message. Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_PROCESS_LAST_LINES_H_
 #define CAPSTAN_COMMON_PROCESS_LAST_LINES_H_
 

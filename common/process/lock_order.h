@@ -1,4 +1,4 @@
-// SkipLockOrderChecks: switches off Abseil's search for deadlocks that could happen.
+// SkipLockOrderChecks: switches off Abseil's search for possible deadlocks.
 //
 // Debian's Abseil is built with it: each lock that is taken while another one is held goes through
 // a graph of all locks. Tests keep it. Thread safety: call it once, first in main.

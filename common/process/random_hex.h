@@ -1,4 +1,4 @@
-// RandomHex: a name that nobody else has.
+// RandomHex: makes a random name, which nobody else has.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_PROCESS_RANDOM_HEX_H_

@@ -18,12 +18,12 @@
 
 namespace capstan {
 
-// When memory is returned. Pure: sizes and times come in.
+// Decides when memory is returned. Pure: sizes and times come in.
 class ReturnPolicy {
  public:
   static constexpr int64_t kGrowthBytes = int64_t{64} << 20;
   static constexpr int64_t kReturnedPerSecond = int64_t{16} << 20;
-  // After a time that has left the process large; it doubles each time.
+  // The pause after a return that has left the process large; it doubles each time.
   static constexpr absl::Duration kPatienceMin = absl::Seconds(5);
   static constexpr absl::Duration kPatienceMax = absl::Minutes(10);
 
@@ -32,11 +32,11 @@ class ReturnPolicy {
 
   // True if memory is to be returned now; Returned() then follows.
   bool IsDue(int64_t size, absl::Time now);
-  // What the process had before, and has now.
+  // Notes that the process had `before` bytes until memory was returned, and has `after` now.
   void Returned(int64_t before, int64_t after, absl::Time now);
 
  private:
-  int64_t size_;  // The smallest since the process was small last.
+  int64_t size_;  // The smallest since the last return that made the process small.
   absl::Duration patience_ = kPatienceMin;
   absl::Time not_before_ = absl::InfinitePast();
 };

@@ -31,7 +31,7 @@ TEST_CASE("Return policy: a process that stays large is looked at ever more seld
     CHECK_FALSE(policy.IsDue(900 * kMib, now + absl::Seconds(seconds - 1)));
     now += absl::Seconds(seconds);
   }
-  // What was in use has become free: it is small again, and grows again.
+  // Memory in use has become free: the process is small again, and grows again.
   CHECK(policy.IsDue(900 * kMib, now));
   policy.Returned(900 * kMib, 110 * kMib, now);
   CHECK_FALSE(policy.IsDue(170 * kMib, now + absl::Hours(1)));

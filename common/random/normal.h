@@ -25,9 +25,8 @@ struct NormalPair {
   float second = 0;  // From words 2 and 3.
 };
 
-// Fills in both numbers of each: NormalOf of the stream's block, times `scale`. In the form for
-// `set`.
-// REQUIRES: IsSupported(set).
+// Fills in both numbers of each pair: NormalOf of the words of its block in `stream`, times
+// `scale`. Runs the form of the loop for `set`. REQUIRES: IsSupported(set).
 void FillNormals(InstructionSet set, uint64_t stream, double scale, absl::Span<NormalPair> pairs);
 
 }  // namespace capstan

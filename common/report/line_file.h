@@ -30,7 +30,7 @@ class LineFile {
 
   // Appends `lines`: whole ones, each with its newline.
   // Errors: those of write(2), with the path (kResourceExhausted: no space left). The lines may
-  // then stand in the file in part; the next Append starts a new line.
+  // then be in the file in part; the next Append starts a new line.
   absl::Status Append(absl::string_view lines);
 
   int64_t bytes() const { return bytes_; }  // The file's size, unless others write to it, too.

@@ -27,7 +27,7 @@ struct MetricsRecord {
   int64_t epoch = 0;      // Counts from 1.
   int64_t iteration = 0;  // Iterations (BSP) or batches done.
   double loss = 0.0;      // Mean over samples.
-  // Left out of the line where there is no such figure; NaN: there is, but these samples have none.
+  // The line has only figures that are set. NaN: the figure is set, but these samples have none.
   std::optional<double> accuracy = {};  // Share, 0 to 1.
   std::optional<double> auc = {};       // 0 to 1.
   std::optional<double> rmse = {};

@@ -28,13 +28,13 @@ namespace capstan {
 
 inline constexpr char kUpdateLogName[] = "updates.csv";  // In a job's output folder.
 
-// What a worker was given of a table for a micro-batch, and what it made of it.
+// The parameters of a table that a worker got for a micro-batch, and the gradient that it pushed.
 struct TableUpdate {
   int64_t iteration = 0;
   int32_t epoch = 0;  // Counts from 1.
   int32_t slot = 0;
   Range positions = {};     // Samples: positions in the epoch's order.
-  int32_t table = 0;        // An index of the list of names that goes with it; of rows, too.
+  int32_t table = 0;        // An index of the list of names that comes with it.
   uint64_t parameters = 0;  // Hash of the values with which the gradient was computed.
   uint64_t gradient = 0;    // Hash of what the worker pushed.
   uint64_t keys = 0;        // Tables of rows: hash of the batch's keys. Others: 0.
@@ -44,8 +44,8 @@ struct TableUpdate {
 
 class UpdateLog {
  public:
-  // Opens the log of a job for appending; `job` is its unique id. What `path` holds of another job
-  // is replaced.
+  // Opens the log of a job for appending; `job` is its unique id. A log of another job at `path` is
+  // replaced.
   // Errors: those of LineFile::Open and ReplaceFile.
   static absl::StatusOr<std::unique_ptr<UpdateLog>> Open(const std::string& path,
                                                          absl::string_view job);

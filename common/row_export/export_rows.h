@@ -34,8 +34,9 @@ absl::StatusOr<EarlierExport> FindEarlierExport(const std::string& folder,
                                                 const std::string& job_id,
                                                 const v1::TableSpec& table);
 
-// Writes rows-<table>.safetensors into `directory`, which is made if missing; on failure it is as
-// it was. Memory: some answers. Returns what the manifest says; it borrows `table`.
+// Writes rows-<table>.safetensors into `directory`, which is made if missing; on failure its files
+// are as they were. Holds a few answers in memory. Returns the table's part of the manifest, which
+// borrows `table`.
 // With `earlier` it writes only rows that have changed since. Where rows may leave, it also writes
 // the keys of those that have left, into removed-<table>.safetensors.
 // `progress`: as RowFileWriter's.

@@ -26,7 +26,8 @@ namespace capstan {
 class GrpcRowSource final : public RowSource {
  public:
   struct Options {
-    // Answers RowSource::NewestRouting: asks the scheduler, or gives what a task was told last.
+    // Answers RowSource::NewestRouting: asks the scheduler, or returns the last one that a task
+    // got.
     std::function<absl::StatusOr<v1::RoutingTable>()> newest_routing;
     absl::Duration call_timeout = absl::Seconds(15);
     const Credentials* credentials = nullptr;  // Null: plain text. Outlives the source.
@@ -41,7 +42,7 @@ class GrpcRowSource final : public RowSource {
   absl::StatusOr<v1::RoutingTable> NewestRouting() override { return options_.newest_routing(); }
   absl::Status Pause(absl::Duration time) override;
 
-  // The call in flight, a pause, and all later ones end with kCancelled.
+  // Ends the call in flight, a pause, and all later ones with kCancelled. Any thread may call it.
   void Interrupt();
 
  private:

@@ -1,4 +1,4 @@
-// RemovedRows: the keys of an earlier export that are no more there, found while a scan goes by.
+// RemovedRows: finds the keys of an earlier export that are no more there, while a scan goes by.
 //
 // Both stand in the order of buckets and places, so that one pass over the earlier file is enough.
 // Thread safety: thread-compatible.
@@ -20,13 +20,13 @@ namespace capstan {
 
 class RemovedRows {
  public:
-  // `earlier`: the file of the earlier export. `path`: where the keys go that are no more there, as
-  // a file of rows of no numbers; it is there once Finish has returned.
+  // `earlier`: the file of the earlier export. `path`: the file for the keys that are no more
+  // there, written as rows of no numbers; it is there once Finish has returned.
   // Errors: those of RowKeyReader::Open and RowFileWriter::Create.
   static absl::StatusOr<RemovedRows> Create(const std::string& earlier, const std::string& path);
 
-  // All keys that are there from those told before on up to the last of these; each list ascends by
-  // hash, none is in both. Errors: those of RowKeyReader and RowFileWriter.
+  // Takes all keys of the scan behind those of the last call, up to the last one given here; each
+  // list ascends by hash, and no key is in both. Errors: those of RowKeyReader and RowFileWriter.
   absl::Status Pass(absl::Span<const uint64_t> changed, absl::Span<const uint64_t> unchanged);
   // There are no more keys. Completes the file beside `path`, and returns how many keys are no more
   // there. Errors: as Pass.
@@ -39,7 +39,7 @@ class RemovedRows {
       : earlier_(std::move(earlier)), file_(std::move(file)) {}
 
   absl::Status PassKey(uint64_t key);
-  absl::Status Remove();  // The earlier key that is next.
+  absl::Status Remove();  // Notes the next earlier key as removed.
   absl::Status Flush();
 
   RowKeyReader earlier_;

@@ -1,5 +1,6 @@
 // TableScan: goes over all rows of a sparse table while its servers train on: bucket after bucket,
-// in each by ascending place. It says whom to ask what; RowSource asks; ScanTable is the loop.
+// in each by ascending place. It says which server to ask for what; RowSource asks; ScanTable is
+// the loop.
 //
 //   Next() --> ask the server --answer--> Take(): rows --> ... the next place, the next bucket
 //                             --error---> Failed(): ask again, by a newer routing table
@@ -46,7 +47,7 @@ class TableScan {
     // The caller: a reader (rank -1), or a task. The routing generation is filled in.
     v1::Caller caller;
     int32_t bytes_max = 1 << 20;  // Limit of rows in one answer, 1 to 4 MiB.
-    // So long a bucket is asked for in vain before the scan gives up.
+    // How long a bucket is asked for in vain before the scan gives up.
     absl::Duration patience = absl::Seconds(60);
     std::optional<Since> since = {};  // Only rows that have changed. None: all.
   };
@@ -67,12 +68,12 @@ class TableScan {
   // The answer to Next(). Errors: kDataLoss  it cannot be one; names the server and what is wrong.
   absl::StatusOr<RowBatch> Take(const v1::ScanRowsResponse& response);
 
-  // Next() was not answered but with `status`. OK: ask again.
+  // The answer to Next() was the error `status`. OK: ask again.
   // Errors: those that another try cannot change, and after options.patience kUnavailable; both
   //         name the server.
   absl::Status Failed(const absl::Status& status, Instant now);
 
-  // Takes a newer routing table in; one that is not newer is ignored. Returns whether it was newer.
+  // Accepts a newer routing table; ignores one that is not newer. Returns whether it was newer.
   // Errors: kDataLoss  it does not give each bucket of the table one server.
   absl::StatusOr<bool> SetRouting(const v1::RoutingTable& routing);
 
@@ -112,7 +113,7 @@ class TableScan {
   int64_t rows_ = 0;
 };
 
-// The questions of a scan; GrpcRowSource asks them over gRPC.
+// RowSource: asks the questions of a scan; GrpcRowSource does it over gRPC.
 class RowSource {
  public:
   virtual ~RowSource() = default;
@@ -125,7 +126,7 @@ class RowSource {
   virtual absl::Status Pause(absl::Duration time) = 0;
 };
 
-// Takes rows in as they come. Errors: end the scan.
+// Receives the rows as they come. Errors: end the scan.
 using RowSink = std::function<absl::Status(const RowBatch& rows)>;
 
 struct ScannedTable {

@@ -10,7 +10,7 @@
 // lines (LineLimiter), and "suppressed" counts the lines that were left out before. A file that
 // cannot be rotated grows on: its lines are kept, and rotation is tried again. Counters count every
 // call. Refusals are logged as warnings, too, under the same limits.
-// The servers call it (common/net/gate, common/net/data/data_server.h), one for each process. A
+// The servers call it (common/net/gate, common/net/data/data_server.h); each process has one. A
 // handler need not: its PERMISSION_DENIED is recorded where its answer is sent.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_SECURITY_AUDIT_LOG_H_
@@ -41,7 +41,7 @@ enum class CallOutcome {
   kHandshake,    // The connection's TLS handshake failed: there was no call yet.
   kBadGreeting,  // A data connection began with a wrong token, or as another protocol.
   kGate,         // The certificate, or what its role may call.
-  kHandler,      // What depends on the message: a node's name, a job's owner, a folder.
+  kHandler,      // The content of the message: a node's name, a job's owner, a folder.
 };
 inline constexpr size_t kCallOutcomes = 5;
 
@@ -56,7 +56,8 @@ struct AuditedCall {
   std::string node = {};
 };
 
-// How many calls of a method had that outcome. Methods that no table has are counted as "".
+// How many calls of a method had that outcome. Methods that the call policy lacks are counted as
+// "".
 struct CallCount {
   absl::string_view method;
   CallOutcome outcome = CallOutcome::kAllowed;
@@ -81,18 +82,18 @@ class AuditLog {
   // Errors: kUnavailable  it cannot be opened; names it.
   absl::Status Open(const std::string& path);
 
-  // Records a call that was admitted, of a method that the call policy audits. `answer` is what it
-  // ended with, which is no refusal.
+  // Records a call that was admitted, of a method that the call policy audits. `answer` is the
+  // status of its end, which is no refusal.
   void Allowed(const AuditedCall& call, const absl::Status& answer);
   // Counts a call that was admitted, of another method.
   void CountAllowed(absl::string_view method);
 
-  // Records a call that was refused, or a connection; `why` has the reason. From any thread, also
-  // while a call is being judged: it waits for the file alone. Beside its own line it may write one
-  // for each peer that has stopped (kPeersMax of LineLimiter).
+  // Records a call that was refused, or a connection; `why` has the reason. Any thread may call it,
+  // also while a call is being judged: it waits for the file alone. Beside its own line it may
+  // write one for each peer that has stopped (kPeersMax of LineLimiter).
   void Refused(const AuditedCall& call, CallOutcome by, const absl::Status& why);
 
-  // All that are above 0, by method.
+  // Returns all counts above 0, ordered by method.
   std::vector<CallCount> Counts() const;
 
  private:
@@ -106,7 +107,7 @@ class AuditLog {
   void Write(const std::string& line) ABSL_LOCKS_EXCLUDED(file_mutex_);
 
   const Options options_;
-  std::vector<MethodCounts> counts_;  // As the call policy; the last are those that it lacks.
+  std::vector<MethodCounts> counts_;  // Ordered as CallPolicy(); the last one: other methods.
 
   absl::Mutex mutex_;
   LineLimiter limiter_ ABSL_GUARDED_BY(mutex_);

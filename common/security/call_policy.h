@@ -37,12 +37,13 @@ inline constexpr Roles kNodeRoles = {PeerRole::kServer, PeerRole::kWorker};
 
 // Which calls of a method the audit log has a line for (audit_log.h).
 enum class Audit {
-  // The refused ones: the method says how the cluster is, or is called by nodes all the time.
+  // The refused ones: the method only shows the state of the cluster, or nodes call it all the
+  // time.
   kRefusals,
-  // The same. Its messages are bytes, so that nobody looks into them for a job.
+  // Same as kRefusals. Messages of the method are bytes, which nobody searches for a job.
   kRefusalsOfBytes,
-  kReads,  // People's calls count, too, since it returns what a job has computed or logged.
-  kAll,    // It changes something.
+  kReads,  // Also people's calls: the method returns what a job has computed or logged.
+  kAll,    // All calls: the method changes something.
 };
 
 struct MethodPolicy {

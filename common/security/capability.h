@@ -1,4 +1,4 @@
-// Capability: what proves to a server that its holder may touch a job.
+// Capability: a token that proves to a server that its holder may access a job.
 //
 // A certificate says what kind of process calls; a capability says for which job. The scheduler
 // draws a random key for each job, which it gives to the job's servers alone. A capability names a
@@ -55,8 +55,8 @@ struct Capability {
   };
   JobId job;
   Scope scope = Scope::kRead;
-  Rank rank;                // kTask.
-  Incarnation incarnation;  // kTask.
+  Rank rank;                // For kTask.
+  Incarnation incarnation;  // For kTask.
   absl::Time expiry;        // Whole seconds.
   friend bool operator==(const Capability&, const Capability&) = default;
 };
@@ -68,7 +68,7 @@ inline constexpr size_t kCapabilityBytesMax = 23 + kCapabilityJobBytesMax + 32;
 std::string MintCapability(const CapabilityKey& key, const Capability& capability);
 
 // Reads what a capability says, without a key: anybody may have written it.
-// Errors: kInvalidArgument  it has another format or length, or values that none has.
+// Errors: kInvalidArgument  its format or length is wrong, or it has values that none may have.
 absl::StatusOr<Capability> DecodeCapability(absl::string_view bytes);
 
 // Reads a capability for `job`, whose key is `key`.
@@ -79,7 +79,7 @@ absl::StatusOr<Capability> VerifyCapability(const CapabilityKey& key, const JobI
 // Rank of a caller that is no task (proto/parameter_server.proto: Caller.rank).
 inline constexpr Rank kNoTask{-1};
 
-// What a call does, and as whom.
+// The access that a call needs, and its caller.
 struct CapabilityUse {
   enum class Access { kRead, kWrite };
   Access access = Access::kRead;

@@ -1,4 +1,5 @@
-// LineLimiter: how many lines each of many peers may write to a log, so that none can fill it.
+// LineLimiter: limits the lines that each of many peers may write to a log, so that none can fill
+// it.
 //
 // Each peer has a bucket: `burst` lines at once, and one more for each `interval`. One more bucket
 // limits all together, so that many peers cannot do what one cannot. Peers beyond kPeersMax share

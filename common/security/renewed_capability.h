@@ -1,4 +1,4 @@
-// RenewedCapability: a reader's capability (capability.h), which is asked for again before it ends.
+// RenewedCapability: a reader's capability (capability.h), which is replaced before it expires.
 //
 // The scheduler renews a task's capability in its answers to the task's reports; a reader reports
 // nothing, so it asks. Thread safety: thread-compatible.
@@ -18,7 +18,8 @@ namespace capstan {
 
 class RenewedCapability {
  public:
-  // Asks begin so long before the end, so that a reader does without the scheduler for as long.
+  // A newer one is asked for from this long before the expiry on, so that a reader can do without
+  // the scheduler for as long.
   static constexpr absl::Duration kAskBefore = absl::Hours(12);
   static constexpr absl::Duration kAskEvery = absl::Minutes(1);  // Whatever the last answer was.
 

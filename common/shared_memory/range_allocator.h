@@ -1,5 +1,5 @@
-// RangeAllocator: which ranges of a piece of memory are taken. First fit, so that little use stays
-// in few pages.
+// RangeAllocator: gives out ranges of a piece of memory. First fit, so that little use stays in few
+// pages.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_SHARED_MEMORY_RANGE_ALLOCATOR_H_
@@ -22,7 +22,7 @@ class RangeAllocator {
 
   explicit RangeAllocator(int64_t size) : size_(size) {}  // Bytes.
 
-  // The offset of `bytes` bytes that were free, which are taken now; none if there is no such gap.
+  // Takes `bytes` bytes that are free and returns their offset; none if there is no such gap.
   // REQUIRES: bytes > 0.
   std::optional<int64_t> Take(int64_t bytes);
   bool Fits(int64_t bytes) const { return FirstGap(bytes).has_value(); }

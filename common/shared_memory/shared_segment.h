@@ -3,15 +3,15 @@
 //   caller: Create --> offer() --RPC--> other: Open(offer) --> proof() --RPC--> caller: compares
 //
 // It is a memfd: no name, no file, gone with its last mapping. It is sealed against shrinking, and
-// allocated as a whole before it is used, so that no access can fail. The one who is offered it
-// reaches it through /proc/PROCESS/fd, which the kernel allows to the same user, and looks whose
-// it is, as a privileged process may open more. The caller
-// shows that the memory is its own by `challenge`, which stands at its begin, and the other one
-// that it reads the same memory by `proof`, which stands behind it and never travels before:
-// two hosts, or two PID namespaces, whose numbers agree by chance do not pass.
+// allocated as a whole before it is used, so that no access can fail. The other process opens it
+// through /proc/PROCESS/fd, which the kernel allows to the same user, and checks its owner, because
+// a privileged process may open more. The memory begins with two secrets. `challenge`, which the
+// offer holds, shows the other process that the memory is the caller's. `proof`, which never
+// travels before, shows the caller that the other process reads the same memory. Two hosts, or two
+// PID namespaces, whose numbers agree by chance do not pass.
 //
-// What the other process writes may change at any time: read nothing twice that must not change.
-// Thread safety: thread-safe; what is in the memory is its users' business.
+// The other process may change the memory at any time: read nothing twice that must not change.
+// Thread safety: thread-safe; the users of the memory synchronize their accesses to it.
 #ifndef CAPSTAN_COMMON_SHARED_MEMORY_SHARED_SEGMENT_H_
 #define CAPSTAN_COMMON_SHARED_MEMORY_SHARED_SEGMENT_H_
 
@@ -59,7 +59,7 @@ class SharedSegment {
   // Takes all its pages from the system. Errors: those of Create.
   absl::Status Allocate();
 
-  // What a process needs to open this segment; valid as long as the segment lives.
+  // The offer by which another process opens this segment; valid as long as the segment lives.
   // REQUIRES: the segment was made by Create.
   SegmentOffer offer() const;
   std::string proof() const;

@@ -4,7 +4,7 @@
 //   pull:  caller NameRoom(room, sizes, &request) --> server CheckRooms, PutValues(..., &answer)
 //                                                 <-- caller TakeValues(segment, &answer)
 //
-// Whoever takes values gets Cords of the shared memory itself: copied once by whoever put them.
+// TakeValues gives Cords of the shared memory itself: values are copied once, by PutValues.
 // Thread safety: functions without state.
 #ifndef CAPSTAN_COMMON_SHARED_MEMORY_SHARED_VALUES_H_
 #define CAPSTAN_COMMON_SHARED_MEMORY_SHARED_VALUES_H_
@@ -36,7 +36,7 @@ void PutValues(const MessageRoom& room, PushMessage* push);
 // Gives each shard of the request room for as many bytes. REQUIRES: they fit; as many sizes as
 // shards.
 void NameRoom(const MessageRoom& room, absl::Span<const int64_t> sizes, v1::PullRequest* request);
-// Moves values to the rooms that the request gives them; what is larger than its room stays.
+// Moves values to the rooms that the request gives them; values larger than their room stay.
 // REQUIRES: CheckRooms(*segment, request) is OK.
 void PutValues(const std::shared_ptr<SharedSegment>& segment, const v1::PullRequest& request,
                PullAnswer* answer);

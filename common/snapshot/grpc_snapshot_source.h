@@ -26,7 +26,7 @@ class GrpcSnapshotSource final : public SnapshotSource {
  public:
   struct Options {
     std::string scheduler;                           // host:port
-    absl::Duration call_timeout = absl::Seconds(5);  // Beside what the scheduler is to wait.
+    absl::Duration call_timeout = absl::Seconds(5);  // Added to the wait of Open.
     absl::Duration close_timeout = absl::Seconds(1);
     const Credentials* credentials = nullptr;  // Null: plain text. Outlives the source.
     // The caller's newest capability, if it is a task of the job (common/security/capability.h).
@@ -43,7 +43,7 @@ class GrpcSnapshotSource final : public SnapshotSource {
                      const v1::CloseSnapshotRequest& request) override;
   absl::Status Pause(absl::Duration time) override;
 
-  // A pause ends with kCancelled, and all later ones. From any thread.
+  // Ends a pause, and all later ones, with kCancelled. Any thread may call it.
   void Interrupt();
 
  private:

@@ -1,5 +1,5 @@
-// SnapshotReader: a running job's tables as they were at one moment, while training goes on. For
-// serving, roll-outs, audits: whatever must not see one half of an update.
+// SnapshotReader: reads a running job's tables as they were at one moment, while training goes on.
+// For serving, roll-outs, audits: all that must not see one half of an update.
 //
 //   GrpcSnapshotSource source({.scheduler = "host:7070"});
 //   ASSIGN_OR_RETURN(auto reader, SnapshotReader::Open({.job_id = "ctr-1"}, clock, source));
@@ -7,12 +7,12 @@
 //   if (rows.has(i)) Use(rows.row(i));      // The row of keys[i].
 //   // Closed when `reader` goes.
 //
-// The servers keep the moment for as long as its reader reads: every call renews the lease at all
-// of them, and one that has nothing to read calls Renew now and then (lease() / 3). It ends, with
-// an error of all later calls, when a server dies, begins a new incarnation or gives up one of its
-// shards, when the job ends, or when what updates have changed since has no room in the job's
-// memory. Then another one is to be opened. Any number of readers may read at a time; those that
-// open one at the same time read the same moment.
+// The servers keep the snapshot for as long as its reader reads: every call renews the lease at all
+// of them, and a reader that has nothing to read calls Renew now and then (lease() / 3). The
+// snapshot ends, with an error of all later calls, when a server dies, begins a new incarnation or
+// gives up one of its shards, when the job ends, or when the job's memory has no room for what
+// updates have changed since. Then another one must be opened. Any number of readers may read at a
+// time; those that open one at the same time read the same moment.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_SNAPSHOT_SNAPSHOT_READER_H_
@@ -40,7 +40,7 @@ namespace capstan {
 // The rows of one table for some keys.
 struct ReadRows {
   int64_t dim = 0;
-  std::vector<int64_t> at;    // [keys] Which row of `values` it is; -1: there was none.
+  std::vector<int64_t> at;    // [keys] Its row in `values`; -1: there was none.
   std::vector<float> values;  // [rows, dim]
 
   bool has(size_t key) const { return at[key] >= 0; }
@@ -55,10 +55,10 @@ class SnapshotReader {
  public:
   struct Options {
     std::string job_id;
-    uint64_t reader = 0;  // Its name for itself, which no other has; 0: a random one.
+    uint64_t reader = 0;  // Its number, which no other reader has; 0: a random one.
     // Limit of the wait until the job is quiet, at most 60 s.
     absl::Duration open_limit = absl::Seconds(30);
-    // So long a server or the scheduler may not answer. Well below a lease.
+    // How long a server or the scheduler may fail to answer. Well below a lease.
     absl::Duration patience = absl::Seconds(5);
   };
   // Keys and their rows; `values` [keys, dim]. An error ends the reading.
@@ -68,17 +68,17 @@ class SnapshotReader {
   // `clock` and `source` outlive the reader.
   // Errors: kNotFound  no such job. kFailedPrecondition  it does not train, or a server cannot keep
   //         a snapshot; says why. kDeadlineExceeded  the job was not quiet within open_limit.
-  //         kUnavailable  the scheduler does not answer. kDataLoss  its answer cannot be.
+  //         kUnavailable  the scheduler does not answer. kDataLoss  its answer is invalid.
   static absl::StatusOr<std::unique_ptr<SnapshotReader>> Open(const Options& options,
                                                               const Clock& clock,
                                                               SnapshotSource& source);
   SnapshotReader(const SnapshotReader&) = delete;
   SnapshotReader& operator=(const SnapshotReader&) = delete;
-  ~SnapshotReader();  // Closes it; who is not reached forgets the reader with its lease.
+  ~SnapshotReader();  // Closes it; servers that are not reached wait for the lease to end.
 
   // Errors of these: kInvalidArgument  no such table, or of the other kind. kAborted,
   // kResourceExhausted  the snapshot has ended; names server and reason. kUnavailable  a server
-  // does not answer. kDataLoss  an answer cannot be; names the server and what is wrong.
+  // does not answer. kDataLoss  an answer is invalid; names the server and what is wrong.
 
   // Rows of a sparse table; `keys` in any order, repeated or not.
   absl::StatusOr<ReadRows> Rows(const std::string& table, absl::Span<const uint64_t> keys);

@@ -1,4 +1,4 @@
-// SnapshotSource: whom a SnapshotReader asks.
+// SnapshotSource: the calls of a SnapshotReader to the scheduler and the servers.
 //
 // Thread safety: an implementation's.
 #ifndef CAPSTAN_COMMON_SNAPSHOT_SNAPSHOT_SOURCE_H_

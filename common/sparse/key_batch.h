@@ -1,4 +1,4 @@
-// KeyBatch: the keys that one operation names of a sparse table: each once, in the order of
+// KeyBatch: the keys of a sparse table that one operation names, each once, in the order of
 // messages (ascending by hash), cut where buckets end.
 //
 //   std::vector<uint32_t> places;
@@ -23,7 +23,7 @@ namespace capstan {
 struct KeyBatch {
   std::vector<uint64_t> keys;
   std::vector<int64_t> bucket_begin;  // [buckets + 1], of `keys`.
-  std::vector<KeyListName> names;     // [buckets], of the keys of each; or none.
+  std::vector<KeyListName> names;     // [buckets], one for the keys of each; or empty.
 
   int64_t size() const { return static_cast<int64_t>(keys.size()); }
   // The keys of one bucket.
@@ -35,15 +35,16 @@ struct KeyBatch {
 
 inline constexpr size_t kBatchKeysMax = std::numeric_limits<uint32_t>::max();
 
-// `keys` in any order, repeated or not, at most kBatchKeysMax. If `places` is not null, places[i]
-// is where keys[i] stands in the batch. Cost: some 20 ns a key (a radix sort by hash).
+// Makes a batch of `keys`, which may have any order and repetitions; at most kBatchKeysMax. If
+// `places` is not null, (*places)[i] is where keys[i] is in the batch. Cost: some 20 ns a key (a
+// radix sort by hash).
 KeyBatch MakeKeyBatch(absl::Span<const uint64_t> keys, int32_t buckets,
                       std::vector<uint32_t>* places = nullptr);
 
-// Gives the lists of the batch's buckets their names.
+// Sets batch->names.
 void NameLists(KeyBatch* batch);
 
-// Adds up the gradients of keys that stand several times: sums[places[i]] += gradients[i], rows of
+// Adds up the gradients of keys that occur several times: sums[places[i]] += gradients[i], rows of
 // `dim`, in the order of i. Returns [batch keys, dim].
 std::vector<float> SumByKey(absl::Span<const float> gradients, absl::Span<const uint32_t> places,
                             int64_t batch_keys, int64_t dim);

@@ -1,12 +1,10 @@
-// How the keys of a sparse table are spread over its buckets, and in which order messages name
-// them.
+// KeyHash: spreads the keys of a sparse table over its buckets, and orders the keys of a message.
 //
 //   hash    = KeyHash(key)                      a bijection of 64 bits
 //   bucket  = floor(hash * buckets / 2^64)      the shard of the key
 //   place   = hash * buckets mod 2^64           where in the bucket; unique there
 //
-// Keys that stand in ascending order of their hash are grouped by bucket and ascend by place in
-// each.
+// Keys in ascending order of their hash are grouped by bucket, and ascend by place in each bucket.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_SPARSE_KEY_HASH_H_
 #define CAPSTAN_COMMON_SPARSE_KEY_HASH_H_

@@ -1,7 +1,7 @@
-// KeyListName: a short name for keys that two processes both hold: a hash of them, and how many
-// there are.
+// KeyListName: a short name for a list of keys that two processes both hold: a hash of the keys,
+// and their number.
 //
-// 128 bits: among 2^40 lists two of the same name are less likely than a broken processor.
+// 128 bits: among 2^40 lists, two have the same name with a probability of about 2^-49.
 // Thread safety: a value; pure functions.
 #ifndef CAPSTAN_COMMON_SPARSE_KEY_LIST_NAME_H_
 #define CAPSTAN_COMMON_SPARSE_KEY_LIST_NAME_H_

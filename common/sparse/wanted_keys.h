@@ -1,4 +1,4 @@
-// WantedKeys: those keys of a batch whose rows a pull asks for, where whoever asks has the others.
+// WantedKeys: the keys of a batch whose rows a pull asks for; the caller has the other rows.
 //
 // Messages name them by a bit for each key of a bucket's list: bit i % 8 of byte i / 8.
 // Thread safety: values; pure functions.
@@ -29,10 +29,10 @@ struct WantedKeys {
 // `places`: in the keys of `batch`, ascending.
 WantedKeys MakeWantedKeys(const KeyBatch& batch, std::vector<uint32_t> places);
 
-// The bits of a bucket's list, `list` of the batch's keys; nothing if all are wanted.
+// The bits of a bucket's keys, which are `list` of the batch's keys; empty if all are wanted.
 std::string WantedBits(const Range& list, absl::Span<const uint32_t> wanted);
 
-// The keys that are wanted. Errors: kInvalidArgument  not as many bits as keys.
+// The keys that are wanted. Errors: kInvalidArgument  `bits` does not fit the number of keys.
 absl::StatusOr<std::vector<uint64_t>> KeysOfBits(absl::Span<const uint64_t> list,
                                                  absl::string_view bits);
 

@@ -1,5 +1,5 @@
 // Dlrm: the deep learning recommendation model. Dense columns go through a bottom MLP, keys through
-// embeddings; what enters the top MLP is the dot products of all pairs of these vectors.
+// embeddings; the top MLP reads the dot products of all pairs of these vectors.
 //
 //   t_0       = bottom MLP(dense columns), ReLU after every layer   (none without dense columns)
 //   t_f       = pooled rows of field f                              [dim] each
@@ -32,7 +32,7 @@ class Dlrm final : public SparseModel {
     std::vector<int64_t> bottom;      // Widths of its hidden layers; `dim` follows.
     std::vector<int64_t> top;         // Widths of its hidden layers; 1 follows.
     Pooling pooling = Pooling::kSum;  // Combines a field's keys.
-    float embedding_std = 0.1f;       // >= 0, finite. How rows start.
+    float embedding_std = 0.1f;       // >= 0, finite. Standard deviation of new rows.
   };
 
   // Errors: kInvalidArgument  an option out of its range; names it.

@@ -1,6 +1,6 @@
-// FactorModel: one sum of terms, of which logistic regression, factorisation machines, matrix
-// factorisation, wide & deep and DeepFM have some each. With features x_i of keys i whose rows are
-// [w_i, v_i], and dense columns d_j:
+// FactorModel: a model whose output is a sum of terms. Logistic regression, factorisation machines,
+// matrix factorisation, wide & deep and DeepFM each have some of the terms. With features x_i of
+// keys i whose rows are [w_i, v_i], and dense columns d_j:
 //
 //   z = b + sum_j u_j d_j + sum_i w_i x_i           always
 //     + sum_{i<j} <v_i, v_j> x_i x_j                `pairs`: one pass over the keys, as
@@ -43,11 +43,11 @@ class FactorModel final : public SparseModel {
     int32_t fields = kFieldsMax;             // 1 to 65,535. Keys of others are an error.
     bool one_key_a_field = false;            // More are an error.
     Pooling pooling = Pooling::kSum;         // Combines a field's keys for the MLP.
-    float factor_std = 0.01f;                // >= 0, finite. How v starts; w starts at 0.
-    float bias = 0;                          // Finite. How b starts.
+    float factor_std = 0.01f;                // >= 0, finite. Initial deviation of v; w starts at 0.
+    float bias = 0;                          // Finite. The initial b.
   };
 
-  // Presets; what they do not name may be set afterwards.
+  // Presets; the other options may be set afterwards.
   static Options LogisticRegression(int64_t dense_columns);
   static Options FactorizationMachine(int64_t dense_columns, int64_t rank);
   // Field 0 is the user, 1 the item; labels are ratings, and `mean` is their mean or a guess at it.
@@ -79,7 +79,7 @@ class FactorModel final : public SparseModel {
   void Forward(const SparseInput& input);
   // b + linear terms + pairs of example i, whose first key is number `first_key` of the batch.
   double Terms(const SparseInput& input, int64_t i, size_t first_key);
-  // The gradient of these.
+  // Adds the gradient of these terms.
   void TermsBackward(const SparseInput& input, int64_t i, size_t first_key, float* row_gradients,
                      float* dense_gradients) const;
 

@@ -1,9 +1,9 @@
-// FieldPool: one vector for each field of an example, out of the rows of the field's keys.
+// FieldPool: computes one vector for each field of an example from the rows of the field's keys.
 //
 //   sum   sum over the field's keys of value * v
 //   mean  the same, divided by the number of the field's keys
 //
-// A field without keys has zeros. v is the `dim` columns of a row behind `first_column`.
+// A field without keys has zeros. v is the `dim` columns of a row from `first_column` on.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_SPARSE_MODELS_FIELD_POOL_H_
 #define CAPSTAN_COMMON_SPARSE_MODELS_FIELD_POOL_H_
@@ -35,7 +35,7 @@ class FieldPool {
   // REQUIRES: all fields of the examples are in [0, fields); stride >= fields * dim.
   void Forward(const SparseInput& input, int64_t stride, float* out);
 
-  // Adds to row_gradients what `out_gradient`, laid out as Forward's out, makes of it.
+  // Adds the gradients of the rows to row_gradients; out_gradient is laid out as Forward's out.
   void Backward(const SparseInput& input, int64_t stride, const float* out_gradient,
                 float* row_gradients);
 

@@ -35,7 +35,7 @@ class Mlp {
   // in [n, first width] -> [n, last width], valid until the next call.
   const float* Forward(int64_t n, const float* in, const float* dense);
 
-  // After Forward of the same n, in and dense.
+  // REQUIRES: Forward was called last with the same n, in and dense.
   //   out_gradient     [n, last width]  of the loss by the output
   //   in_gradient      [n, first width]  overwritten; null: not wanted
   //   dense_gradients  the model's; the gradients of these layers are added to it

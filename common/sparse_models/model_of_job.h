@@ -23,9 +23,9 @@ inline constexpr int kDenseTable = 1;  // Exists only if the model has dense par
 // SparseModel::buckets, or its default.
 int32_t BucketsOf(const v1::SparseModel& spec);
 
-// The model for examples like those of `train`. Skip-gram counts the words of all of them; matrix
-// factorisation without a mean takes that of the first million labels.
-// `progress`: told of the "examples gone through" for that.
+// Makes the model for examples like those of `train`. Skip-gram counts the words of all of them;
+// matrix factorisation without a mean uses the mean of the first million labels. `progress` gets
+// "examples gone through" meanwhile.
 // REQUIRES: ValidateJob found nothing wrong with `spec`.
 // Errors: kInvalidArgument  the examples have columns or fields that the model cannot have; names
 //                           the option and both numbers.

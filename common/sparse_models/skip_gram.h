@@ -40,7 +40,7 @@ class SkipGram final : public SparseModel {
   // Errors: kInvalidArgument  an option out of its range; names it.
   static absl::StatusOr<std::unique_ptr<SkipGram>> Create(const Options& options, NoiseWords noise);
 
-  // One to one; an output row meets another word's input row by accident only, 1 in 2^64.
+  // One to one. An output row has the key of another word's input row with probability 2^-64.
   static constexpr uint64_t OutputKey(uint64_t key) { return MixKey(kOutputSalt, key); }
 
   const SparseShape& shape() const override { return shape_; }

@@ -35,7 +35,7 @@ enum class SparseLoss {
 // The parameters of a model.
 struct SparseShape {
   int64_t row_dim = 1;
-  // New rows: so many columns start at 0, those behind them as `row_initial` says.
+  // In new rows, this many columns start at 0, the columns behind them as `row_initial` says.
   int64_t zero_columns = 0;
   Initial row_initial;
   std::vector<PlannedTensor> dense;  // End to end from element 0.
@@ -61,7 +61,7 @@ struct SparseInput {
 
 struct SparseResult {
   double loss_sum = 0;
-  int64_t losses = 0;   // How many it is the sum of: the examples; with skip-gram: the word pairs.
+  int64_t losses = 0;   // The terms of loss_sum: examples, or word pairs of skip-gram.
   int64_t correct = 0;  // kLogLoss: examples whose logit is above 0 if and only if their label is.
 };
 

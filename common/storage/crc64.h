@@ -1,6 +1,6 @@
 // Crc64Of: CRC-64 (ECMA-182, reflected) of bytes, at memory speed: a hash by which equal contents
-// are found. Contents that differ by chance have the same one with probability 2^-64; whoever wants
-// to can make such contents.
+// are found. Contents that differ by chance have the same hash with probability 2^-64; contents
+// with the same hash can also be made on purpose.
 //
 // Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_STORAGE_CRC64_H_

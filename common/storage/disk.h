@@ -1,9 +1,9 @@
 // Disk: the file operations that logs and checkpoints are made of; real (posix_disk.h) or
 // simulated, with faults (sim_disk.h).
 //
-// Nothing is durable before Sync (of a file's bytes) and SyncFolder (of the names in a folder)
-// have returned OK. After a failed Sync the file's unsynced bytes are in doubt: whoever wrote them
-// must not call them durable, and must not sync again in hope (see README.md).
+// Nothing is durable before Sync (of a file's bytes) and SyncFolder (of the names in a folder) have
+// returned OK. After a failed Sync the file's unsynced bytes are in doubt: their writer must not
+// call them durable, and must not sync again in hope (see README.md).
 // Thread safety: a Disk is thread-safe; a file is thread-compatible.
 #ifndef CAPSTAN_COMMON_STORAGE_DISK_H_
 #define CAPSTAN_COMMON_STORAGE_DISK_H_

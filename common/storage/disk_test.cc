@@ -1,4 +1,4 @@
-// What both disks must do alike, without faults.
+// Tests of both disks without faults, of ProbeSpace and of FolderLock.
 #include "common/storage/disk.h"
 
 #include <sys/resource.h>
@@ -28,7 +28,7 @@ void Write(Disk& disk, const std::string& path, const std::string& bytes) {
   REQUIRE_OK((*file)->Sync());
 }
 
-// What is no regular file is neither waited for nor read.
+// A path that is no regular file is neither waited for nor read.
 void CheckRefusesNoFiles(Disk& disk, const std::string& folder) {
   const std::string pipe = folder + "/pipe";
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);

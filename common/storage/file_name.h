@@ -9,7 +9,7 @@
 
 namespace capstan {
 
-// What IsFileName accepts, for messages.
+// The rule of IsFileName, for messages.
 inline constexpr absl::string_view kFileNameRule =
     "a file name of 1 to 255 bytes without '/' and control characters";
 

@@ -1,9 +1,9 @@
 // PosixDisk: the file system of this machine, as far as this process may use it (path_access.h).
 //
-// Errors: beside those of Disk kPermissionDenied, if a link leads out of the allowed folders.
-// Calls that a signal interrupted are repeated, short writes are completed, files do not pass to
-// child processes. Nothing is synced twice in hope: the first failed Sync of a file is its last
-// word. Thread safety: as Disk.
+// Errors: beside those of Disk kPermissionDenied, if a link leads out of the allowed folders. Calls
+// that a signal interrupted are repeated, short writes are completed, files do not pass to child
+// processes. After a failed Sync of a file every later one fails with the same error. Thread
+// safety: as Disk.
 #ifndef CAPSTAN_COMMON_STORAGE_POSIX_DISK_H_
 #define CAPSTAN_COMMON_STORAGE_POSIX_DISK_H_
 

@@ -11,7 +11,7 @@
 
 namespace capstan {
 
-// Takes `bytes` of the disk of `folder`, by a file that has no name any more, and gives them back.
+// Allocates `bytes` on the disk of `folder`, in a file without a name, and frees them again.
 // REQUIRES: bytes > 0.
 // Errors: kResourceExhausted  there is no such room.   kNotFound, kUnavailable  the folder cannot
 //         be written into.   All name the folder.

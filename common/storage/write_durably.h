@@ -1,6 +1,7 @@
 // DurableDiskFile, WriteDurably: a file that is there whole or not at all, also after a power cut.
 //
-// Written beside `path` as <path>.tmp, synced, renamed over `path`, and the folder synced.
+// The file is written beside `path` as <path>.tmp, synced and renamed over `path`; then its folder
+// is synced.
 // Thread safety: thread-safe for different paths; a DurableDiskFile is thread-compatible.
 #ifndef CAPSTAN_COMMON_STORAGE_WRITE_DURABLY_H_
 #define CAPSTAN_COMMON_STORAGE_WRITE_DURABLY_H_

@@ -1,9 +1,9 @@
-// HeldFolder: a folder by which a process goes on to mean the same one, whatever becomes of its
-// name: files that are made in it after it was removed are refused, not put into a new folder of
-// that name.
+// HeldFolder: a folder that a process holds open, so that path() means this folder even after it
+// was renamed or removed. Files made in it after its removal are refused, not put into a new folder
+// of the same name.
 //
-// A task that was taken for dead, and wakes up after its job has ended, must not bring back the
-// folder that it was writing into: nobody would come for it any more.
+// A task that was taken for dead, and wakes up after its job has ended, must not make its folder
+// anew: no process would remove it.
 // Thread safety: immutable.
 #ifndef CAPSTAN_COMMON_TENSOR_HELD_FOLDER_H_
 #define CAPSTAN_COMMON_TENSOR_HELD_FOLDER_H_

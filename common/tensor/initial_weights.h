@@ -16,7 +16,8 @@ namespace capstan {
 
 struct InitialWeights {
   std::vector<std::vector<float>> tables;  // Indexed by table, each with [elements] values.
-  // Tensors of which nothing was taken, a sentence each, at most 20; none if all had to fit.
+  // One sentence for each tensor, of the file or the tables, that was not read; at most 20. None if
+  // all had to fit.
   std::vector<std::string> left;
 };
 
@@ -25,7 +26,7 @@ struct InitialWeights {
 enum class WeightsFit { kAll, kWhatFits };
 
 // Reads `path`, a safetensors file or a folder with a model.safetensors.
-// Tables of rows begin without any; they get empty values.
+// Tables of rows start without rows and get empty values.
 // REQUIRES: ValidateTable is OK of each table.
 // Errors: kInvalidArgument  a line for each tensor that is missing, unknown, of another shape or
 //                           of whole numbers; or none fits at all.

@@ -53,7 +53,7 @@ struct TableRows {
 // Writes model.safetensors and model.json into `directory`, which is made if missing; the manifest
 // last, so that a manifest's tensors are always there. It names dense tables first, then sparse.
 //   job_id        empty for a model made without a cluster
-//   since_folder  of the export that rows are a delta since; empty: they are all
+//   since_folder  of the export since which the rows are a delta; empty: all rows are there
 //   progress      as WriteFileDurably's, of the tensors
 //   exporter      the incarnation of the task that writes it; 0: no task does
 // Errors: kInvalidArgument  a table's values do not fit its spec; RowFileName's.
@@ -64,9 +64,9 @@ absl::Status WriteModelFiles(const std::string& directory, const std::string& jo
                              const std::string& since_folder = "",
                              const Progress& progress = nullptr, Incarnation exporter = {});
 
-// Writes the tensors of one dense table into the safetensors file `path`, whose folder is there: of
-// a model without other dense tables the bytes of its model.safetensors. The version is not told.
-// Errors: as WriteModelFiles.
+// Writes the tensors of one dense table into the safetensors file `path`, whose folder must exist.
+// For a model with one dense table, the bytes are those of its model.safetensors. The file does not
+// have the table's version. Errors: as WriteModelFiles.
 absl::Status WriteTableFile(const std::string& path, const TableValues& table);
 
 // Errors: kNotFound  no manifest there; kDataLoss  it is none. Those of OpenRegularFile.

@@ -1,4 +1,4 @@
-// ModelReader: an exported model (model_file.h) as the tables that its job had.
+// ModelReader: reads an exported model (model_file.h) as the tables of its job.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_TENSOR_MODEL_READER_H_

@@ -5,8 +5,9 @@
 //   <folder>/                the same files, once PublishModel has moved them there
 //
 // A task that is taken for dead may wake long after others have gone on without it. It still writes
-// into its own folder, where it harms nobody; who moves the files decides which model counts.
-// Thread safety: pure but for the files. Who publishes into one folder does so one after the other.
+// into its own folder, where it harms nobody; the process that moves the files decides which model
+// counts.
+// Thread safety: pure but for the files. Calls that publish into one folder must not overlap.
 #ifndef CAPSTAN_COMMON_TENSOR_STAGED_MODEL_H_
 #define CAPSTAN_COMMON_TENSOR_STAGED_MODEL_H_
 
@@ -19,11 +20,10 @@
 namespace capstan {
 
 // Moves the model in the folder `staged` into `folder`, of the same file system, durably; its
-// manifest last. First removes what earlier incarnations have staged in `folder`: one of them that
-// was told to move its model, and was stopped before it did, then finds nothing to put over this
-// one. Goes on where an earlier call was interrupted. `job`, `exporter`: the incarnation that
-// has written it, as its manifest says; a model of it that is in `folder` already was published
-// before.
+// manifest last. First removes what incarnations before `exporter` have staged in `folder`: if one
+// of them was ordered to move its model, and was stopped before it did, it then finds nothing to
+// put over this one. Continues where an earlier call was interrupted: if `folder` already has the
+// manifest of `job` by `exporter`, the incarnation that wrote the model, it was published before.
 // Errors (what was moved stays so): kNotFound  there is no model in `staged`.
 //                                   kDataLoss  its manifest is none.
 //                                   kFailedPrecondition  `folder` is another file system.
@@ -44,9 +44,9 @@ std::vector<StagedModel> StagedModelsIn(const std::string& folder);
 // removed stays.
 void RemoveStagedModel(const std::string& staged);
 
-// Removes what incarnations up to `last` have left in `folder`, whatever job they were of; but a
-// whole model stays that is newer than the one in `folder`: it could not be moved, and nothing else
-// has it. REQUIRES: no model of theirs is to be published. One of them that still writes may fail.
+// Removes what incarnations up to `last` have left in `folder`, for any job. A whole model that is
+// newer than the one in `folder` stays: it could not be moved, and is the only copy. REQUIRES: no
+// model of theirs is to be published. An incarnation that still writes may fail.
 void RemoveStagedModelsUpTo(Incarnation last, const std::string& folder);
 
 }  // namespace capstan

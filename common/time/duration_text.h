@@ -10,8 +10,8 @@
 
 namespace capstan {
 
-// "45 ms", "0.3 s", "42 s", "3 min 12 s", "2 h 5 min", "3 d 4 h"; what is below zero as "0.0 s", an
-// infinite one as "ever".
+// A text as "45 ms", "0.3 s", "42 s", "3 min 12 s", "2 h 5 min" or "3 d 4 h"; for a negative
+// duration "0.0 s", for an infinite one "ever".
 std::string DurationText(absl::Duration duration);
 
 }  // namespace capstan

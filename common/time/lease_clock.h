@@ -19,7 +19,7 @@ struct MachineClocks {
 };
 MachineClocks ReadMachineClocks();
 
-// The time by the clock that has gone on for longer. So what is over by either of them is over.
+// Returns the longer time of the two clocks, so that a right that is over by either clock is over.
 absl::Duration TimePassed(const MachineClocks& start, const MachineClocks& now);
 
 class LeaseClock final : public Clock {
@@ -27,7 +27,7 @@ class LeaseClock final : public Clock {
   Instant Now() const override;
 
  private:
-  // A process's first look at it is not the origin: Instant() is a time long past.
+  // The first reading of a process; Instant() is long before it.
   static constexpr absl::Duration kOrigin = absl::Hours(24 * 365);
 };
 

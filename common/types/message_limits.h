@@ -11,11 +11,11 @@ namespace capstan {
 // Largest message that either side accepts, bytes: twice the largest shard of a dense table.
 inline constexpr int kMessageBytesMax = 64 << 20;
 
-// Bytes of values in one answer; of keys and values of a bucket in one push; of one record. The
-// rest of a message is for what describes them.
+// Limit in bytes of the values in one answer, of the keys and values of a bucket in one push, and
+// of one record. The rest of a message is for what describes them.
 inline constexpr int64_t kShardBytesMax = 60 << 20;
 
-// Logs, or removed logs, in a server's registration: it leaves out what is beyond.
+// Most logs, and most removed logs, in a server's registration; it leaves out further ones.
 inline constexpr int kLogsToldMax = 1000;
 
 }  // namespace capstan

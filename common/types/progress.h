@@ -8,8 +8,8 @@
 
 namespace capstan {
 
-// Told by such a call, on its caller's thread, as it goes on: `more` (> 0) of `what` ("bytes
-// written") are done since it was told last. Null: nobody listens.
+// Called by such a call, on its caller's thread: `more` (> 0) of `what` ("bytes written") are done
+// since the last time. Null: nobody listens.
 using Progress = std::function<void(const std::string& what, int64_t more)>;
 
 }  // namespace capstan

@@ -1,5 +1,5 @@
-// What the folders of staged models are called (common/tensor/staged_model.h), and the file by
-// which another host finds out whether it sees a folder of the scheduler's host.
+// Names of the folders of staged models (common/tensor/staged_model.h), and of the file by which
+// another host finds out whether it sees a folder of the scheduler's host.
 #ifndef CAPSTAN_COMMON_TYPES_STAGING_H_
 #define CAPSTAN_COMMON_TYPES_STAGING_H_
 

@@ -1,5 +1,5 @@
-// StoreRevision: how much a scheduler had decided, durably, when it said something
-// (proto/nodes.proto). Thread safety: a value.
+// StoreRevision: a point in the history of a scheduler's store (proto/nodes.proto). Thread safety:
+// a value.
 #ifndef CAPSTAN_COMMON_TYPES_STORE_REVISION_H_
 #define CAPSTAN_COMMON_TYPES_STORE_REVISION_H_
 
@@ -8,7 +8,7 @@
 namespace capstan {
 
 struct StoreRevision {
-  uint64_t scheduler = 0;  // Random number of one scheduler process. 0: none was heard of.
+  uint64_t scheduler = 0;  // Random number of one scheduler process. 0: none is known.
   uint64_t count = 0;      // Transactions that this process had written to its store.
 
   friend bool operator==(const StoreRevision&, const StoreRevision&) = default;

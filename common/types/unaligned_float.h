@@ -1,4 +1,4 @@
-// UnalignedFloat: a float wherever the network put it. Loads compile to the same instructions.
+// UnalignedFloat: a float at any address. Loads compile to the same instructions.
 //
 // A pointer to float converts to one to UnalignedFloat. As a template's argument (std::equal) it
 // is a plain float again, which must be aligned. Thread safety: a value.

@@ -31,8 +31,8 @@ absl::Status CompareChecksums(absl::string_view what, uint32_t computed, uint32_
 
 absl::Status MissingChecksum(absl::string_view what);
 
-// A fixed32 with a field number below 16, higher than those of all other fields that are known: it
-// comes last of them.
+// Bytes of the checksum's field: a fixed32 with a field number below 16, higher than those of all
+// other fields that are known, so that it comes last of them.
 inline constexpr size_t kChecksumFieldBytes = 5;
 
 // REQUIRES: `checksum` is an optional field of that kind.

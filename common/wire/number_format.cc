@@ -110,8 +110,8 @@ __attribute__((target("avx2"))) void FromBf16Avx2(const char* in, int64_t n, flo
   FromBf16Loop(in, n, out);
 }
 
-// This converts half as much again as AVX2 in the same time; the way back is as fast as memory
-// already.
+// This converts 1.5 times as much as AVX2 in the same time; the way back is already as fast as
+// memory.
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl" CAPSTAN_VECTORS_OF_512_BITS))) void
 ToBf16Avx512(const float* in, int64_t n, char* out) {
   ToBf16Loop(in, n, out);

@@ -1,7 +1,7 @@
 // NumberFormat: how floats travel: fp32, bf16 or fp16.
 //
 // Rounding is to the nearest, ties to even; infinities stay, NaN stays NaN (quiet, sign kept).
-// Denormal numbers are kept in both directions. fp16: beyond 65504 becomes infinite.
+// Denormal numbers are kept in both directions. fp16: numbers from 65520 on become infinite.
 // One source, compiled for several instruction sets, chosen at run time; all give the same bits.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_WIRE_NUMBER_FORMAT_H_

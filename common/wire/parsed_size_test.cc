@@ -78,7 +78,7 @@ void Collect(const Descriptor* type, std::set<const Descriptor*>* types) {
 }
 
 TEST_CASE("Parsed size: no kind of message takes more than is counted for an object", "[wire]") {
-  constexpr int64_t kAllocation = 16;  // What the allocator takes for one.
+  constexpr int64_t kAllocation = 16;  // The allocator's own bytes in a block.
   constexpr int64_t kString = 32 + kAllocation;
   constexpr int64_t kList = 4 * 8 + 8 + kAllocation;  // The first places of a list.
   constexpr int64_t kPlace = 3 * 8;  // Its place in a list that is copied to one twice as long.

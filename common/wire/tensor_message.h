@@ -30,8 +30,8 @@
 
 namespace capstan {
 
-// Entries that each list of a message may have; those of messages from the network are counted
-// before they are listed: each takes some hundred bytes of memory, and two of the message or more.
+// Most entries of each list of a message. In messages from the network they are counted before they
+// are parsed: each takes some hundred bytes of memory, but perhaps only two of the message.
 inline constexpr int kShardsPerMessageMax = 16'384;
 
 // Values of shards(i) are values[i]; the field of the same name in `head` is empty.
@@ -65,8 +65,8 @@ absl::StatusOr<std::optional<PayloadStart>> ReadPayloadStart(absl::string_view c
 absl::StatusOr<PushMessage> DecodePush(const absl::Cord& payload);
 absl::StatusOr<PullAnswer> DecodePullAnswer(const absl::Cord& payload);
 
-// Protobufs from the network. Errors: as above; kUnavailable  a checksum that is there is wrong:
-// the message was damaged on its way.
+// Parse protobufs from the network. Errors: as above; kUnavailable  the message has a checksum that
+// is wrong: it was damaged on its way.
 absl::StatusOr<v1::PushRequest> ParsePush(const absl::Cord& bytes);
 absl::StatusOr<v1::PullRequest> ParsePull(const absl::Cord& bytes);
 absl::Status CheckIfSealed(const v1::PushResponse& response);  // kUnavailable only.

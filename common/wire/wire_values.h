@@ -32,13 +32,13 @@ class WireValues {
 
   int64_t size() const { return size_; }  // Elements.
 
-  // Elements [begin, begin + count): where they lie, or in `block` if they are torn there or no
-  // fp32. Valid as long as both. REQUIRES: the range is inside; `block` has room; count is at most
-  // kBlockElements.
+  // Elements [begin, begin + count): where they lie, or in `block` if they lie in several pieces or
+  // are not fp32. Valid as long as both. REQUIRES: the range is inside; `block` has room; count is
+  // at most kBlockElements.
   const UnalignedFloat* Read(int64_t begin, int64_t count, float* block) const;
 
   void CopyTo(float* to) const;  // Copies all of them.
-  // Copies all of them in the format in which they came. What was received in `to` already stays.
+  // Copies all of them in the format in which they came, but for those that were received in `to`.
   void CopyBytesTo(char* to) const;
   // Copies rows of `dim` to rows `places` of `to`. REQUIRES: as many; dim <= kBlockElements.
   void CopyRowsTo(absl::Span<const uint32_t> places, int64_t dim, float* to) const;

@@ -22,7 +22,7 @@ v1::ShardSnapshot MakeSnapshot(uint64_t seed, int64_t elements, int64_t version)
 // Job "job-1" has table 0 in two shards of 40 and 24 elements, and table 1 in one of 8. A
 // checkpoint's shards are made with its id as seed and version.
 inline constexpr int kTestShards = 3;
-v1::CheckpointManifest MakeManifest(uint64_t id);  // Its parts are of no file yet.
+v1::CheckpointManifest MakeManifest(uint64_t id);  // The files of its parts need not exist.
 
 // Writes the parts and then the manifest into <folder>/checkpoint-<id>.
 absl::Status WriteTestCheckpoint(Disk& disk, const std::string& folder, uint64_t id);

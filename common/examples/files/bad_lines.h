@@ -1,9 +1,9 @@
-// BadLines: counts malformed lines, and says when there are too many.
+// BadLines: counts malformed lines, and reports when there are too many.
 //
-// A few bad lines in a large log are a nuisance, many are a wrong format. Good lines are counted,
-// too; from 1,000 lines on, and at the end, the share of bad ones must be at most
-// max_bad_fraction. With 0, the first bad line fails at once: no good one can make up for it.
-// One object may serve many ranges and files, one after the other.
+// A few bad lines in a large log are normal; many mean a wrong format. Good lines are counted, too;
+// from 1,000 lines on, and at the end, the share of bad ones must be at most max_bad_fraction. With
+// 0, the first bad line fails at once, since no good line can make up for it. One object may serve
+// many ranges and files, one after the other.
 //
 // Thread safety: thread-compatible. Touches the disk only to number the lines of a report.
 // Invariants: (1) bad() <= lines(). (2) the first kBadLinesKept bad lines are kept.

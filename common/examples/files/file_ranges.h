@@ -1,7 +1,7 @@
-// File ranges: from the paths and globs of a job to the pieces that workers read, one at a time.
+// File ranges: the pieces of files that workers read, made from the paths and globs of a job.
 //
 // Deterministic: the same files give the same ranges on every host, in the same order. A plain file
-// is cut into ranges of about equal size wherever that falls; line_reader.h says which range a line
+// is cut into ranges of about equal size, also within lines; line_reader.h says which range a line
 // belongs to. A compressed file is one range. Thread safety: pure functions of the files.
 #ifndef CAPSTAN_COMMON_EXAMPLES_FILES_FILE_RANGES_H_
 #define CAPSTAN_COMMON_EXAMPLES_FILES_FILE_RANGES_H_
@@ -26,8 +26,8 @@ struct FileRange {
 
 inline constexpr int64_t kFileRangesMax = 10'000'000;
 
-// The files that `patterns` stand for, each once, in the order of their bytes. A pattern is a path,
-// or a glob with *, ? and [...] as the shell has them (no file of that very name exists).
+// Returns the files that `patterns` stand for, each once, in the order of their bytes. A pattern is
+// a path or, if no file has that very name, a glob with *, ? and [...] as in the shell.
 // Errors: kInvalidArgument   no pattern, or an empty one.
 //         kNotFound          a glob that matches nothing; a path that does not exist.
 //         kPermissionDenied  a match that cannot be read or is no regular file (a folder); a folder
@@ -35,8 +35,8 @@ inline constexpr int64_t kFileRangesMax = 10'000'000;
 //         kResourceExhausted  no memory; too many open files.
 absl::StatusOr<std::vector<std::string>> ListFiles(absl::Span<const std::string> patterns);
 
-// Appends the ranges of a file of `bytes` bytes; none if it is empty. Each has
-// 3/4 to 3/2 of `range_bytes`, unless the file is smaller, and no two differ by more than one byte.
+// Appends the ranges of a file of `bytes` bytes; none if it is empty. Each has 3/4 to 3/2 of
+// `range_bytes`, unless the file is smaller or compressed, and no two differ by more than one byte.
 // REQUIRES: bytes >= 0, range_bytes >= 1.
 // Errors: kInvalidArgument  there would be more than kFileRangesMax in all.
 absl::Status AppendRanges(const std::string& path, int64_t bytes, int64_t range_bytes,

@@ -1,8 +1,8 @@
-// LineReader: the lines of a range of a file, one at a time, in bounded memory.
+// LineReader: reads the lines of a range of a file, one at a time, in bounded memory.
 //
-// A line belongs to the range that holds its first byte: it is read to its end, beyond the range's
-// too, and a range that begins within a line leaves the rest of it to the range before. So ranges
-// that cover a file give each of its lines once, however they are cut.
+// A line belongs to the range that holds its first byte. It is read to its end, even behind the end
+// of the range; a range that begins within a line skips the rest of that line. Ranges that cover a
+// file therefore give each of its lines once, however they are cut.
 //
 //   file    aaa \n bbbbbbbb \n cc \n d        (the last line may lack its newline)
 //   ranges  |---------|------------|-|
@@ -13,10 +13,10 @@
 // byte, which is the mark's.
 //
 // Windows: text may be one endless line. With window_bytes = W a cut is also made at the first
-// whitespace at or after each multiple of W above 0; several multiples that have none between them
-// share one cut. Where that is does not depend on the ranges either: the same pieces come out.
+// whitespace at or after each multiple of W above 0; several multiples without whitespace between
+// them share one cut. These cuts do not depend on the ranges either.
 //
-// Memory: about line_bytes_max + read_bytes at most, and what decompression takes.
+// Memory: about line_bytes_max + read_bytes at most, and the memory of decompression.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_EXAMPLES_FILES_LINE_READER_H_
 #define CAPSTAN_COMMON_EXAMPLES_FILES_LINE_READER_H_
@@ -41,14 +41,14 @@ class LineReader {
   struct Options {
     int64_t line_bytes_max = 16 << 20;  // >= 1, without the line's end.
     int64_t window_bytes = 0;           // >= 0. 0: lines are cut at newlines only.
-    int64_t read_bytes = 256 * 1024;    // >= 1. Asked for at once.
+    int64_t read_bytes = 256 * 1024;    // >= 1. Bytes of one read.
   };
 
   // REQUIRES: options in range (asserted).
   // Errors: those of OpenStream.
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(FileRange range, const Options& options);
 
-  // The next line, without its end; false: there is none. *line is valid until the next call.
+  // Sets *line, valid until the next call, to the next line without its end; false: none is left.
   // Errors (all later calls return the same):
   //   kDataLoss  a line of more than line_bytes_max bytes; compressed data that are truncated or
   //              corrupt; a file that has become shorter.
@@ -81,7 +81,7 @@ class LineReader {
   size_t next_ = 0;            // Place in buffer_ where the next line begins.
   size_t filled_ = 0;          // Bytes of buffer_.
   int64_t buffer_offset_ = 0;  // Offset of buffer_[0] in the contents.
-  // Every whitespace from here on is a cut: the window's first is still to come.
+  // From this offset on, a multiple of the window, the first whitespace is a cut.
   int64_t window_offset_ = std::numeric_limits<int64_t>::max();
   // Bytes of the byte order mark before the first line; 0 once that line was returned.
   int64_t mark_bytes_ = 0;

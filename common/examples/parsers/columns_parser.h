@@ -1,4 +1,4 @@
-// ColumnsParser: lines of CSV or TSV, each column used as the options say.
+// ColumnsParser: parses lines of CSV or TSV. The options say how each column is used.
 //
 // Columns that give keys (kCategory, kId, kBucket) are the fields, counted from 0 in their order;
 // their values are 1. An empty column of these gives no key. Dense columns keep their order.
@@ -34,9 +34,9 @@ class ColumnsParser final : public LineParser {
   struct Column {
     Kind kind = Kind::kSkip;
     std::string name;  // Used in messages, and compared with the header if there is one.
-    std::optional<float> missing;  // kDense: what an empty column stands for. None: an error.
-    // kLabel, at most one of both: the names whose label is 1, that of all others being 0; or the
-    // names of the labels 0, 1, ...
+    std::optional<float> missing;  // kDense: the value of an empty column. None: it is an error.
+    // kLabel, at most one of both: the names whose label is 1 (all others have 0), or the names of
+    // the labels 0, 1, ...
     std::vector<std::string> positive = {};
     std::vector<std::string> classes = {};
     // kDense: (f(x) - subtract) / divide, computed in double; f is the identity, or
@@ -44,18 +44,18 @@ class ColumnsParser final : public LineParser {
     bool log1p = false;
     float subtract = 0;  // Finite.
     float divide = 1;    // Finite, not 0.
-    // kBucket: ascending. Number i is that of how many of them are <= the value.
+    // kBucket: ascending. The number of a bucket is the number of boundaries that are <= the value.
     std::vector<float> boundaries = {};
   };
   struct Options {
-    std::vector<Column> columns;  // All of a line's, in order.
+    std::vector<Column> columns;  // All columns of a line, in order.
     char separator = ',';
     bool quotes = true;         // Quotes as in RFC 4180. False: '"' is a character like others.
     bool header = false;        // The first line of each file holds names.
     uint64_t hash_buckets = 0;  // Keys of kCategory are folded into it. 0: full 64 bits.
   };
 
-  // Errors: kInvalidArgument  no column but skipped ones, more than one label, an option for a
+  // Errors: kInvalidArgument  no column that is a feature, more than one label, an option for a
   //                           column of another kind or out of its range, a separator that is a
   //                           quote or a line end.
   static absl::StatusOr<std::unique_ptr<ColumnsParser>> Create(Options options);

@@ -177,7 +177,7 @@ TEST_CASE("Columns: dense columns are scaled", "[common][examples]") {
   const ExampleBatch batch = ParseLine(*parser, "x,-1,9,");
   CHECK(batch.dense()[0] == static_cast<float>(-std::log(2.0)));
   CHECK(batch.dense()[1] == 2);
-  // What is missing stands for a number of the column, which is scaled as well.
+  // The default for a missing number is scaled as well.
   CHECK(ParseLine(*parser, "x,1e30,,").dense()[1] == 0.5f);
   CHECK(ParseLine(*parser, "x,0,,").dense()[0] == 0);
 }

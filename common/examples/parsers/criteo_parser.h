@@ -1,10 +1,10 @@
-// CriteoParser: lines of Criteo's click logs: a label, 13 counts, 26 categories, between tabs.
+// CriteoParser: parses lines of Criteo's click logs: a label, 13 counts and 26 categories.
 //
 //   1 <tab> count, 13 times <tab> 8 hexadecimal digits, 26 times
 //
-// Counts become 13 dense columns, log(1 + count); a missing one, and one below 0, becomes 0, as
-// DLRM does it. The category of column f of the 26 becomes HashFeature(f, its digits as they stand)
-// with value 1 and field f; a missing one gives no key. The label is 0 or 1.
+// Counts become 13 dense columns, log(1 + count); a missing or negative count becomes 0, as in
+// DLRM. The category of column f of the 26 becomes HashFeature(f, its digits as they stand) with
+// value 1 and field f; a missing one gives no key. The label is 0 or 1.
 // Reference: https://ailab.criteo.com/ressources/ (Kaggle Display Advertising, Terabyte logs).
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_EXAMPLES_PARSERS_CRITEO_PARSER_H_

@@ -1,4 +1,4 @@
-// Delimited text: takes the columns off a line of CSV (RFC 4180) or TSV, one at a time.
+// DelimitedLine: reads the columns of a line of CSV (RFC 4180) or TSV, one at a time.
 //
 // With quotes, a column that begins with '"' ends at the next single '"', and '""' stands for one
 // '"' in it. A quoted line break is not supported: a line of the file is a line here, so that a
@@ -18,18 +18,18 @@ namespace capstan {
 
 class DelimitedLine {
  public:
-  // `*scratch` is where columns with quotes are put together; its capacity is worth keeping.
+  // Columns with "" are built in `*scratch`; a caller that reuses it saves allocations.
   // REQUIRES: separator is not '"'.
   DelimitedLine(absl::string_view line, char separator, bool quotes, std::string* scratch)
       : line_(line), separator_(separator), quotes_(quotes), scratch_(*scratch) {}
 
-  // Takes the next column off; false: there is none. An empty line has one column, which is empty.
+  // Reads the next column; false: there is none. An empty line has one column, which is empty.
   // *column is valid until the next call.
-  // Errors: kInvalidArgument  a '"' that stands within an unquoted column, that is not closed, or
-  //                           that is followed by something else than a separator.
+  // Errors: kInvalidArgument  a '"' within an unquoted column; a quote that is not closed, or that
+  //                           is followed by something else than a separator.
   absl::StatusOr<bool> Next(absl::string_view* column);
 
-  int64_t taken() const { return taken_; }  // Columns so far.
+  int64_t taken() const { return taken_; }  // Columns read so far.
 
  private:
   absl::StatusOr<absl::string_view> TakeQuoted();

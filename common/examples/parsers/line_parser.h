@@ -1,4 +1,4 @@
-// LineParser: from a line of text to examples, one class a format.
+// LineParser: the interface of parsers that turn a line of text into examples, one for each format.
 //
 // Pure but for the batch and a parser's own scratch memory. Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_EXAMPLES_PARSERS_LINE_PARSER_H_
@@ -17,9 +17,9 @@ class LineParser {
  public:
   virtual ~LineParser() = default;
 
-  // Appends the examples of one line, given without its end: one as a rule, none where the format
-  // has comments and blank lines. `line` may hold any bytes. Allocates nothing but what *batch
-  // needs. REQUIRES: batch->dense_columns() == dense_columns(), no open example.
+  // Appends the examples of one line, which is given without its end: usually one, or none for a
+  // comment or a blank line. `line` may hold any bytes. Allocates nothing but what *batch needs.
+  // REQUIRES: batch->dense_columns() == dense_columns(), no open example.
   // Errors (*batch is unchanged): kInvalidArgument  the line is malformed; the message says where,
   //                                                 what was found and what was expected.
   virtual absl::Status Parse(absl::string_view line, ExampleBatch* batch) = 0;
@@ -32,8 +32,8 @@ class LineParser {
   virtual bool has_header() const { return false; }
   // Errors: kInvalidArgument  the header is not that of the format's options.
   virtual absl::Status CheckHeader(absl::string_view line);
-  // 0: Parse wants whole lines. Else: pieces of about so many bytes do as well, cut at whitespace
-  // (LineReader::Options says how).
+  // 0: Parse needs whole lines. Otherwise it also accepts pieces of about this many bytes, cut at
+  // whitespace (LineReader::Options says how).
   virtual int64_t window_bytes() const { return 0; }
 };
 

@@ -1,7 +1,7 @@
 // Numbers in text, by std::from_chars: independent of the locale, nothing is allocated.
 //
-// What from_chars takes and these functions refuse: "nan", "inf". What floats may have beyond
-// it: one leading '+'. Thread safety: pure functions.
+// Unlike from_chars, these functions refuse "nan" and "inf", and accept one '+' before a float.
+// Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_EXAMPLES_PARSERS_NUMBERS_H_
 #define CAPSTAN_COMMON_EXAMPLES_PARSERS_NUMBERS_H_
 

@@ -1,9 +1,9 @@
-// SvmlightParser: lines of the form `label index:value index:value ... # comment`.
+// SvmlightParser: parses lines of the form `label index:value index:value ... # comment`.
 //
-// The format of SVMlight and LIBSVM. Indices ascend and are the keys; all have field 0. The label
-// is any finite number and kept as it is: whether -1 or 0 stands for "no" is the loss's matter.
-// `qid:number` after the label is checked and dropped: nothing here ranks. Lines that are blank, or
-// a comment only, hold no example. Parts are set apart by blanks and tabs.
+// This is the format of SVMlight and LIBSVM. Indices ascend and are the keys; all have field 0. The
+// label is any finite number and kept as it is: the loss decides whether -1 or 0 stands for "no".
+// `qid:number` after the label is checked and dropped, since no model ranks. Lines that are blank,
+// or a comment only, hold no example. Blanks and tabs separate the parts.
 // Reference: https://www.cs.cornell.edu/people/tj/svm_light/ ("Input file format").
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_EXAMPLES_PARSERS_SVMLIGHT_PARSER_H_

@@ -1,9 +1,9 @@
-// TextParser: from plain text to sequences of words, as word2vec and GloVe want them.
+// TextParser: turns plain text into sequences of words, as word2vec and GloVe need them.
 //
-// A word is what stands between whitespace; its key is HashFeature(0, word), its value 1, its field
-// 0; keys stand in the order of the words, repeated ones too. A line is a sequence, without a
-// label: one of more than `words_max` words is cut into several examples, one of none gives none.
-// Text that is one endless line (text8) is read in pieces of about `window_bytes`.
+// A word is the text between whitespace; its key is HashFeature(0, word), its value 1, its field 0.
+// Keys are in the order of the words, and repeated words repeat them. A line is a sequence, without
+// a label: a line of more than `words_max` words is cut into several examples, a line without words
+// gives none. Text that is one endless line (text8) is read in pieces of about `window_bytes`.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_EXAMPLES_PARSERS_TEXT_PARSER_H_
 #define CAPSTAN_COMMON_EXAMPLES_PARSERS_TEXT_PARSER_H_

@@ -1,9 +1,9 @@
-// BlockExamples: the examples of files that are too large to be held in memory.
+// BlockExamples: an ExampleSet of files that are too large to be held in memory.
 //
-// A block is a range of a file (FileRange), of about 1 MiB, or a compressed file. In the order
-// that follows from a key, blocks stand in the order of a permutation of theirs, and the examples
-// of each in one of its own: neighbours in the order lie in one block, which is parsed once for
-// them all. The two last blocks that were read are kept.
+// A block is a range of a file (FileRange), of about 1 MiB, or a compressed file. The order that
+// follows from a key permutes the blocks, and the examples within each block. Neighbours in this
+// order therefore lie in one block, which is parsed once for all of them. The two blocks that were
+// read last are kept.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_EXAMPLES_SETS_BLOCK_EXAMPLES_H_
 #define CAPSTAN_COMMON_EXAMPLES_SETS_BLOCK_EXAMPLES_H_
@@ -26,7 +26,7 @@ inline constexpr int64_t kBlockBytes = 1 << 20;
 class BlockExamples final : public ExampleSet {
  public:
   // `counts`: examples of each range.
-  // Errors: kDataLoss  another number of ranges than counts; no example at all.
+  // Errors: kDataLoss  the numbers of ranges and counts differ; no example at all.
   static absl::StatusOr<std::unique_ptr<ExampleSet>> Make(std::unique_ptr<RangeReader> reader,
                                                           std::vector<FileRange> ranges,
                                                           const std::vector<int64_t>& counts);
@@ -44,7 +44,7 @@ class BlockExamples final : public ExampleSet {
     uint64_t order_key = 0;
     std::vector<uint32_t> order;  // Order of its examples; empty: none yet.
   };
-  // Blocks in their order of a key.
+  // The order of the blocks that follows from a key.
   struct Order {
     uint64_t key = 0;
     std::vector<uint32_t> blocks;
@@ -55,14 +55,15 @@ class BlockExamples final : public ExampleSet {
                 std::vector<int64_t> begins)
       : reader_(std::move(reader)), ranges_(std::move(ranges)), begins_(std::move(begins)) {}
 
-  // Read, if it is not one of the last. Valid until the next but one.
+  // Returns a block; reads it unless it is one of the two that are kept. The block is valid until
+  // the next call but one.
   absl::StatusOr<Block*> ReadBlock(size_t number);
   const Order& OrderOf(uint64_t key);
 
   const std::unique_ptr<RangeReader> reader_;
   const std::vector<FileRange> ranges_;
   const std::vector<int64_t> begins_;             // [ranges + 1]: numbers of examples.
-  std::array<std::unique_ptr<Block>, 2> blocks_;  // The last one that was used first.
+  std::array<std::unique_ptr<Block>, 2> blocks_;  // The block used last is the first.
   std::unique_ptr<Order> order_;
 };
 

@@ -25,10 +25,10 @@ namespace capstan {
 
 class ExampleSet {
  public:
-  // A split of large files has its block_examples already (CountBlocks). `progress`: told of
-  // "examples read" while it reads small ones.
+  // A split of large files has its block_examples already (CountBlocks). `progress` gets "examples
+  // read" while small files are read.
   // REQUIRES: ValidateJob found nothing wrong with `data` and `split`.
-  // Errors, of which messages about files begin with their path:
+  // Errors (messages about files begin with the path):
   //   kInvalidArgument    no example in all files; 2^32 or more in memory; a header that is not the
   //                       columns'; options of a parser or click log.
   //   kResourceExhausted  examples in memory take more than 3/4 of this machine's.
@@ -45,16 +45,17 @@ class ExampleSet {
   // Fields are in [0, field_count()).
   virtual int32_t field_count() const = 0;
 
-  // Appends the examples of these numbers; those at these positions of the order that follows from
-  // `key` alone. REQUIRES: parts of [0, count()), *batch has dense_columns().
+  // Append appends the examples with these numbers, AppendShuffled those at these positions of the
+  // order that follows from `key` alone. REQUIRES: parts of [0, count()), *batch has
+  // dense_columns().
   // Errors: those of ExampleSource; kDataLoss  a block has other examples than were counted.
   virtual absl::Status Append(const Range& numbers, ExampleBatch* batch) = 0;
   virtual absl::Status AppendShuffled(uint64_t key, const Range& positions,
                                       ExampleBatch* batch) = 0;
 };
 
-// How many examples each block of the split has; empty if it is not read in blocks. Reads all of
-// it. Errors: those of Open about files.
+// Returns the number of examples in each block of the split; empty if it is not read in blocks.
+// Reads all of it. Errors: those of Open about files.
 absl::StatusOr<std::vector<int64_t>> CountBlocks(const v1::Data& data, const v1::Split& split);
 
 }  // namespace capstan

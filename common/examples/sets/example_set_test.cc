@@ -108,7 +108,7 @@ TEST_CASE("Example set: a split without an example is refused", "[examples]") {
                absl::StatusCode::kInvalidArgument, "a.svm: no example in it");
 }
 
-// What stands at these positions of the order of `key`.
+// Returns the labels at these positions of the order of `key`.
 std::vector<float> Shuffled(ExampleSet& set, uint64_t key, const Range& positions) {
   ExampleBatch batch(set.dense_columns());
   REQUIRE_OK(set.AppendShuffled(key, positions, &batch));

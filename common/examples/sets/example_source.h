@@ -1,6 +1,6 @@
-// ExampleSource: the examples of a range of a file, batch by batch.
+// ExampleSource: reads the examples of a range of a file, batch by batch.
 //
-// Puts together what reads lines, what parses them and what counts the bad ones:
+// It joins a reader of lines, a parser, and a counter of malformed lines:
 //
 //   FileRange -> LineReader -> LineParser -> ExampleBatch
 //                                  '------> BadLines
@@ -29,7 +29,7 @@ class ExampleSource {
     int64_t line_bytes_max = 16 << 20;
   };
 
-  // `parser` and `bad_lines` outlive the source; they may serve one after the other.
+  // `parser` and `bad_lines` outlive the source; they may serve several sources in turn.
   // Errors: those of LineReader::Open.
   static absl::StatusOr<std::unique_ptr<ExampleSource>> Open(const FileRange& range,
                                                              LineParser* parser,
@@ -44,7 +44,7 @@ class ExampleSource {
   //                     truncated or corrupt; a file that has become shorter.
   //   kInvalidArgument  a header that is not the parser's.
   //   The errors of InputFile::ReadAt and of decompression.
-  // The end of the range is no verdict on its bad lines: that is for BadLines::Finish, once all
+  // The share of bad lines is not judged at the end of the range: call BadLines::Finish once all
   // ranges have been read.
   absl::Status Next(int64_t count, ExampleBatch* batch);
 

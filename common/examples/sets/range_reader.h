@@ -1,4 +1,5 @@
-// RangeReader: all examples of a range of a file at once. Thread safety: thread-compatible.
+// RangeReader: reads all examples of a range of a file at once, with one parser for many ranges.
+// Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_EXAMPLES_SETS_RANGE_READER_H_
 #define CAPSTAN_COMMON_EXAMPLES_SETS_RANGE_READER_H_
 
@@ -17,7 +18,7 @@ namespace capstan {
 
 class RangeReader {
  public:
-  // `progress`: told of "examples read".
+  // `progress` gets "examples read"; may be null.
   RangeReader(std::unique_ptr<LineParser> parser, double max_bad_fraction, Progress progress)
       : parser_(std::move(parser)),
         bad_lines_(max_bad_fraction),
@@ -32,7 +33,7 @@ class RangeReader {
   //         machine's memory.
   absl::Status Append(const FileRange& range, ExampleBatch* batch);
 
-  // Once all ranges were read. Errors: kDataLoss  too many malformed lines.
+  // Call it once all ranges were read. Errors: kDataLoss  too many malformed lines.
   absl::Status Finish() const { return bad_lines_.Finish(); }
 
  private:

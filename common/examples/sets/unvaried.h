@@ -23,13 +23,13 @@ struct Unvaried {
   std::vector<int32_t> fields;
 };
 
-// Looks at the first `examples_max` of the set, or at fewer if everything varies among them. One
-// example alone varies in nothing, and tells nothing: then all is empty.
+// Looks at the first `examples_max` of the set, or at fewer if everything varies among them. With a
+// single example it names no label, column or field.
 // Errors: those of ExampleSet::Append.
 absl::StatusOr<Unvaried> FindUnvaried(ExampleSet& set, int64_t examples_max);
 
-// A sentence about each, for the owner of a job; `split` is "data.train" or "data.test". Columns
-// are called by number and name. Examples that have no labels are not told of them.
+// Returns a sentence about each of them, for the owner of a job; `split` is "data.train" or
+// "data.test". Columns are called by number and name. No sentence is about labels that are missing.
 std::vector<std::string> UnvariedWarnings(const v1::Data& data, const std::string& split,
                                           const Unvaried& unvaried);
 

@@ -1,7 +1,7 @@
 // GzipStream: the contents of a .gz file, decompressed piece by piece in bounded memory.
 //
-// Members that stand one after the other give their contents one after the other, as RFC 1952
-// says. Memory: 256 KiB and zlib's window, whatever the file. Thread safety: thread-compatible.
+// Members that follow one another give their contents in order, as RFC 1952 says. Memory: 256 KiB
+// and zlib's window, for any file. Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_EXAMPLES_STREAMS_GZIP_STREAM_H_
 #define CAPSTAN_COMMON_EXAMPLES_STREAMS_GZIP_STREAM_H_
 

@@ -1,8 +1,7 @@
 // ZstdStream: the contents of a .zst file, decompressed piece by piece in bounded memory.
 //
-// Frames that stand one after the other give their contents one after the other. Memory: 256 KiB
-// and the frame's window, which may be 128 MiB at most. Thread safety: thread-compatible.
-// Reference: RFC 8878.
+// Frames that follow one another give their contents in order. Memory: 256 KiB and the frame's
+// window, which may be 128 MiB at most. Thread safety: thread-compatible. Reference: RFC 8878.
 #ifndef CAPSTAN_COMMON_EXAMPLES_STREAMS_ZSTD_STREAM_H_
 #define CAPSTAN_COMMON_EXAMPLES_STREAMS_ZSTD_STREAM_H_
 

@@ -14,9 +14,9 @@ namespace capstan::testing {
 
 Bytes ToBytes(absl::string_view text);
 
-// The path of `name` in the folder of real data that CAPSTAN_TEST_DATA names
-// (bazel test --test_env=CAPSTAN_TEST_DATA=FOLDER). None, and a line of output that says so, where
-// it is missing: the test is to be skipped.
+// Returns the path of `name` in the folder of real data that CAPSTAN_TEST_DATA names (bazel test
+// --test_env=CAPSTAN_TEST_DATA=FOLDER). If the file is missing, returns nothing and prints a line
+// that says so: the test is to be skipped.
 std::optional<std::string> RealData(const std::string& name);
 
 }  // namespace capstan::testing

@@ -1,6 +1,6 @@
-// Parser checks: what holds for every LineParser, whatever bytes it is given. For tests.
+// Parser checks: tests of the properties that every LineParser has, for any bytes.
 //
-// Thread safety: pure functions; each fails the test.
+// Thread safety: pure functions, which fail the test that calls them.
 #ifndef CAPSTAN_COMMON_EXAMPLES_TESTING_PARSER_CHECKS_H_
 #define CAPSTAN_COMMON_EXAMPLES_TESTING_PARSER_CHECKS_H_
 
@@ -12,15 +12,15 @@
 
 namespace capstan::testing {
 
-// The invariants of example_batch.h.
+// Checks the invariants of example_batch.h.
 void CheckInvariants(const ExampleBatch& batch);
 
-// Bit by bit.
+// Compares bit by bit.
 bool SameExamples(const ExampleBatch& a, const ExampleBatch& b);
 
-// Hands the parser each line of `seeds`, cut at every position, with bytes changed, inserted and
-// removed at every position, and lines of random bytes. Each must succeed, or leave the batch as
-// it was and say something; both leave it whole.
+// Gives the parser each line of `seeds`, cut at every position, with bytes changed, inserted and
+// removed at every position, and lines of random bytes. Each call must succeed, or return a message
+// and leave the batch as it was; the invariants of the batch hold after both.
 void CheckSurvives(LineParser& parser, const std::vector<std::string>& seeds);
 
 // Parses one line that must be right.

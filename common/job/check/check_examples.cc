@@ -20,7 +20,7 @@
 namespace capstan {
 namespace {
 
-constexpr int64_t kExamplesLookedAt = 1'000'000;  // Warnings look at so many of each split.
+constexpr int64_t kExamplesLookedAt = 1'000'000;  // Warnings look at this many of each split.
 
 // Returns a diagnostic about the file of the split that begins `message`, else about the field of
 // `data` that begins it, else about the whole split.
@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<ExampleSet>> CountAndOpen(const v1::Data& data, v
   CAPSTAN_ASSIGN_OR_RETURN(*blocks, CountBlocks(data, split));
   split.mutable_block_examples()->Assign(blocks->begin(), blocks->end());
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<ExampleSet> set, ExampleSet::Open(data, split));
-  // By their number tasks notice that files which they hold in memory have changed.
+  // Tasks compare the number to notice that files that they hold in memory have changed.
   if (blocks->empty() && data.format() != v1::Data::CLICK_LOG) *blocks = {set->count()};
   return set;
 }

@@ -45,7 +45,7 @@ class Folder {
     return file;
   }
 
-  // What CheckJob says of it; FOLDER stands for the folder.
+  // Renders the diagnostics of CheckJob for Job(from, to); FOLDER stands for the folder.
   std::string Errors(const std::string& from, const std::string& to) const {
     const JobFile file = Job(from, to);
     std::vector<std::string> lines;

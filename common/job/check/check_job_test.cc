@@ -45,7 +45,8 @@ class Folder {
     folder_.Write("bad-labels", IdxLabelsFile({0, 10}));
   }
 
-  // What CheckJob says of kJob with `from` replaced by `to`; FOLDER stands for the folder.
+  // Renders the diagnostics of CheckJob for kJob with `from` replaced by `to`; FOLDER stands for
+  // the folder.
   std::string Errors(const std::string& from, const std::string& to) const {
     const std::string text = absl::StrReplaceAll(kJob, {{from, to}});
     REQUIRE_OK_AND_ASSIGN(const JobFile file, JobFile::Parse("j", text, folder_.Path("")));

@@ -1,4 +1,4 @@
-// Diagnostic: one thing that is wrong in a job, said so that the user can mend it.
+// Diagnostic: one error in a job, with what the user needs to correct it.
 //
 // Thread safety: values.
 #ifndef CAPSTAN_COMMON_JOB_FIELDS_DIAGNOSTIC_H_
@@ -20,7 +20,7 @@ struct Diagnostic {
   std::string value;     // The value as text; "nothing" if it is missing.
   std::string expected;  // "at least 1".
   std::string message;   // "got -4, expected at least 1".
-  // Above 0: it stands for as many errors, which are not told one by one.
+  // Above 0: it stands for this many errors, which are not reported one by one.
   int64_t left_out = 0;
 
   // "training.batch_size: got -4, expected at least 1"; only the message when no field is
@@ -36,8 +36,8 @@ inline Diagnostic GotExpected(std::string field, std::string value, std::string 
   return {std::move(field), std::move(value), std::move(expected), std::move(message)};
 }
 
-// A list of errors has at most so many entries. Where there are more errors, the last entry says
-// how many: a large job may have millions.
+// The most entries of a list of errors. If there are more errors, the last entry says how many: a
+// large job may have millions.
 inline constexpr size_t kDiagnosticsMax = 100;
 
 // Counts one more error in `last`, the last entry of a full list.

@@ -1,8 +1,8 @@
 // FieldChecker: collects diagnostics about the fields of one message of a job.
 //
-// Knows the path of its message ("model.layers[2]") so that a check names only its own field. All
+// It knows the path of its message ("model.layers[2]"), so a check names only its own field. All
 // methods append to the list given at construction, which has at most kDiagnosticsMax entries (the
-// last then says how many errors are left out), and say whether the field was right.
+// last then says how many errors are left out). A bool result says whether the field is right.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_JOB_FIELDS_FIELD_CHECKER_H_
 #define CAPSTAN_COMMON_JOB_FIELDS_FIELD_CHECKER_H_
@@ -16,8 +16,8 @@
 
 namespace capstan {
 
-// Whether proto3 can tell a missing field from zero. kImplicit: it cannot, so a message about 0
-// says that the field may be missing.
+// Whether proto3 distinguishes a missing field from zero. kImplicit: it does not, so a message
+// about 0 says that the field may be missing.
 enum class Presence { kImplicit, kExplicit };
 
 // An interval of real numbers; infinite ends are open in any case, since no infinity is accepted.

@@ -1,4 +1,5 @@
-// Field names: what to say about one that does not exist.
+// Field names: makes diagnostics for names of fields and of enumerations' values that do not exist.
+// Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_JOB_FIELDS_FIELD_NAMES_H_
 #define CAPSTAN_COMMON_JOB_FIELDS_FIELD_NAMES_H_
 
@@ -16,7 +17,7 @@ namespace capstan {
 // REQUIRES: both at most 1,000 bytes (longer ones are cut).
 int EditDistance(absl::string_view a, absl::string_view b);
 
-// The candidate nearest to `name`; empty if none is near enough to be a slip of the keyboard.
+// The candidate nearest to `name`; empty if none is so near that `name` may be a typing error.
 std::string Nearest(absl::string_view name, const std::vector<std::string>& candidates);
 
 // "no such field; did you mean \"batch_size\"? training has epochs, batch_size, ..."

@@ -1,4 +1,4 @@
-// FieldPositions: where each field of a job stands in the file that it came from.
+// FieldPositions: the position of each field of a job in the file that it came from.
 //
 // Thread safety: values.
 #ifndef CAPSTAN_COMMON_JOB_FIELDS_FIELD_POSITIONS_H_
@@ -13,7 +13,7 @@
 
 namespace capstan {
 
-// A job file nests messages and lists so deeply at most; a job needs fewer than 10 levels.
+// The most levels of messages and lists in a job file; a job needs fewer than 10.
 inline constexpr int kNestingMax = 100;
 
 // Counted from 1; columns are bytes. 0: unknown.
@@ -31,7 +31,7 @@ struct LocatedDiagnostic {
   Diagnostic diagnostic;
 };
 
-// A file's job, or what kept it from being read. `positions` holds what was seen before an error.
+// The job of a file, or the errors in it. `positions` has the fields read before an error.
 struct ParsedJob {
   v1::JobSpec spec;
   FieldPositions positions;

@@ -1,14 +1,13 @@
-// JobFile: a job as the user wrote it, and every complaint about it said with file, line and
-// column.
+// JobFile: a job as the user wrote it, whose errors are reported with file, line and column.
 //
 //   CAPSTAN_ASSIGN_OR_RETURN(JobFile file, JobFile::Load("job.textproto"));
 //   CAPSTAN_RETURN_IF_ERROR(file.Set("training.epochs=3"));
 //   for (const Diagnostic& d : ValidateJob(file.spec())) puts(file.Render(d).c_str());
 //       job.textproto:12:3: training.batch_size: got -4, expected at least 1
 //
-// Relative paths in the job (data files, output folder) are taken from the job file's folder and
-// made absolute, so that the daemons need not know where the user stood. Thread safety:
-// thread-compatible.
+// Relative paths in the job (data files, output folder) start at the job file's folder and are made
+// absolute, so that daemons need not know the user's working directory.
+// Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_JOB_PARSE_JOB_FILE_H_
 #define CAPSTAN_COMMON_JOB_PARSE_JOB_FILE_H_
 
@@ -39,7 +38,8 @@ class JobFile {
   static absl::StatusOr<JobFile> Parse(const std::string& name, const std::string& text,
                                        const std::string& folder);
 
-  // A job that stands in no file of its own, such as that of a model: `name` alone is told.
+  // Makes a JobFile of a job that has no file of its own, such as that of a model. Messages have
+  // `name` and no position.
   static JobFile OfSpec(std::string name, v1::JobSpec spec);
 
   // Overrides one field: "training.epochs=3", "model.layers[0].convolution.filters=32",
@@ -67,7 +67,7 @@ class JobFile {
   v1::JobSpec spec_;
   FieldPositions positions_;
   std::map<std::string, std::string> overrides_;  // Field path -> the assignment.
-  // Names of the files that have filled it in, and what stands where in them.
+  // The names of the jobs that FillIn was given, and the positions of their fields.
   std::vector<std::pair<std::string, FieldPositions>> bases_;
 };
 

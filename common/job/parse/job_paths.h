@@ -19,10 +19,10 @@ struct JobPath {
   std::string* path = nullptr;
 };
 
-// All that are not empty. The pointers lead into `spec`.
+// Returns all paths that are not empty. The pointers point into `spec`.
 std::vector<JobPath> PathsOf(v1::JobSpec* spec);
 
-// Whether a job of `user` may name the paths in `spec`.
+// Checks that a job of `user` may name the paths in `spec`.
 // Errors: kPermissionDenied  one line for each path that it may not: field, path, what is allowed.
 absl::Status CheckJobPaths(const AllowedPaths& allowed, absl::string_view user, v1::JobSpec spec);
 

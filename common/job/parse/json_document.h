@@ -1,4 +1,4 @@
-// JsonDocument: JSON (RFC 8259) as a tree that knows where each part stands in the text.
+// JsonDocument: JSON (RFC 8259) as a tree with the position of each part in the text.
 //
 // protobuf reads JSON into messages but gives no positions; this finds them. It keeps structure,
 // keys and positions; the values stay in the text. Thread safety: values.
@@ -12,8 +12,8 @@
 
 namespace capstan {
 
-// A document has at most so many values. The longest list that a job needs has a number for each
-// of a million classes; a value takes about 100 bytes of memory, and may take 2 of the text.
+// The most values of a document. The longest list that a job needs has a number for each of a
+// million classes; a value takes about 100 bytes of memory, and may take 2 of the text.
 inline constexpr int kJsonValuesMax = 1 << 20;
 
 struct JsonNode {
@@ -21,7 +21,7 @@ struct JsonNode {
   Kind kind = Kind::kNull;
   TextPosition position;
   std::vector<JsonNode> children;  // Array items or object values, in order.
-  // Objects only, one a child: the key and where it stands. An escaped key is kept as it is
+  // Objects only, one for each child: the key and its position. An escaped key is kept as it is
   // written.
   std::vector<std::string> keys;
   std::vector<TextPosition> key_positions;

@@ -1,4 +1,5 @@
 // OverrideField: sets one field of a job by its path, as `--set training.epochs=3` does.
+// Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_JOB_PARSE_OVERRIDE_FIELD_H_
 #define CAPSTAN_COMMON_JOB_PARSE_OVERRIDE_FIELD_H_
 

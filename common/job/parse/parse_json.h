@@ -1,5 +1,5 @@
-// ParseJsonJob: a job from JSON (protobuf's mapping), with the position of every field and every
-// error.
+// ParseJsonJob: parses a job from JSON (protobuf's mapping), with the position of every field and
+// every error. Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_JOB_PARSE_PARSE_JSON_H_
 #define CAPSTAN_COMMON_JOB_PARSE_PARSE_JSON_H_
 

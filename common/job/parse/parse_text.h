@@ -1,5 +1,5 @@
-// ParseTextJob: a job from protobuf's text format, with the position of every field and every
-// error.
+// ParseTextJob: parses a job from protobuf's text format, with the position of every field and
+// every error. Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_JOB_PARSE_PARSE_TEXT_H_
 #define CAPSTAN_COMMON_JOB_PARSE_PARSE_TEXT_H_
 

@@ -1,7 +1,7 @@
-// TextIndex: where a line and column of a text stand among its bytes, and the other way round.
+// TextIndex: converts between a line and column of a text and the offset of a byte.
 //
-// A job file may have millions of fields, each with a position: one that is looked up costs a
-// search and at most a few hundred bytes, however long the text and its lines are.
+// A job file may have millions of fields, each with a position: a look-up costs at most a search
+// and a scan of a few hundred bytes, however long the text and its lines are.
 // Thread safety: constant after construction.
 #ifndef CAPSTAN_COMMON_JOB_PARSE_TEXT_INDEX_H_
 #define CAPSTAN_COMMON_JOB_PARSE_TEXT_INDEX_H_
@@ -22,8 +22,8 @@ class TextIndex {
   // multiple of 8. The line's end, or the text's, if there is no such column or line.
   size_t OffsetOf(int line, int column) const;
 
-  // The position of a byte as users count it: lines and bytes of a line, from 1. What is behind
-  // the text stands at its end.
+  // The position of a byte as users count it: lines and bytes of a line, from 1. An offset behind
+  // the text gives the position of its end.
   TextPosition PositionOf(size_t offset) const;
 
  private:

@@ -1,5 +1,5 @@
-// The ConsistencyRule of a job, and the ranges of its options: all that reads `consistency` of a
-// specification. Pure functions. Thread safety: they have no state.
+// Makes the ConsistencyRule of a job, and checks the options in its `consistency`.
+// Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_JOB_SPEC_CONSISTENCY_OF_H_
 #define CAPSTAN_COMMON_JOB_SPEC_CONSISTENCY_OF_H_
 

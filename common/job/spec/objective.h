@@ -1,4 +1,4 @@
-// ObjectiveOf: what a job's samples are, as its model and data say.
+// ObjectiveOf: derives a job's Objective (common/metrics/evaluation.h) from its model and data.
 //
 // Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_JOB_SPEC_OBJECTIVE_H_

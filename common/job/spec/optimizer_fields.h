@@ -30,8 +30,8 @@ std::string OptimizerNames();
 // The numbers of the optimizer of that name, in the order of their checks.
 std::vector<OptimizerField> OptimizerFields(absl::string_view name);
 
-// Returns whether the optimizer of that name takes norms over whole tensors, which no shard may cut
-// then. It has no rule for rows of sparse tables.
+// Returns whether the optimizer of that name takes norms over whole tensors. No shard may then cut
+// a tensor, and the optimizer has no rule for rows of sparse tables.
 bool NeedsWholeTensors(absl::string_view name);
 
 // Returns whether the job file gives that number of the chosen optimizer.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kInitialStd = 0.01f;
 
-// A dense table of the tensors that `belongs` picks; none: null.
+// Returns a dense table of the tensors for which `belongs` is true; nothing if there are none.
 template <typename Belongs>
 std::optional<v1::TableSpec> TableOf(
     size_t table, const std::string& name, v1::UpdateRule rule,

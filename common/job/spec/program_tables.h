@@ -10,18 +10,19 @@
 
 namespace capstan {
 
-// Some of its parameters are rows, which works name by keys.
+// Returns whether some parameters of the job are rows.
 inline bool HasRows(const v1::JobSpec& job) {
   return job.model().has_sparse() || !job.program().rows().empty();
 }
 
-// The optimizer of this number (v1::Program::Tensor::optimizer) updates rows.
+// Returns whether the optimizer of this number (v1::Program::Tensor::optimizer) updates rows.
 bool UpdatesRows(const v1::JobSpec& job, int number);
 
-// By index: a dense table for each optimizer that parameters have ("parameters" for the job's,
-// "parameters-N" for the N-th of the program's), or with own_pace one of its name for each of the
-// parameters; "statistics" if the program has averages, and the tables of rows. Tensors lie end to
-// end in the program's order; their initial values are 0.
+// Returns the tables in the order of their indices: a dense table for each optimizer that
+// parameters have ("parameters" for the job's, "parameters-N" for the N-th of the program's), or
+// with own_pace one of its name for each of the parameters; "statistics" if the program has
+// averages, and the tables of rows. Tensors lie end to end in the program's order; their initial
+// values are 0.
 // REQUIRES: ValidateProgram found nothing wrong.
 std::vector<v1::TableSpec> ProgramTables(const v1::Program& program);
 

@@ -226,7 +226,7 @@ void ValidateOutput(const v1::JobSpec& spec, FieldChecker check) {
                            NameOf(rule.mode), rule.synchronous() ? " with backups" : ""));
 }
 
-// What the workers compute.
+// Checks what the workers compute: a program, or a model on its data.
 void ValidateWork(const v1::JobSpec& spec, FieldChecker check) {
   if (spec.has_program()) return ValidateProgram(spec, check);
   ValidateModel(spec.model(), check.In("model"));

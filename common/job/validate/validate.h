@@ -1,7 +1,8 @@
-// ValidateJob: everything that can be said of a job without its files and without shapes.
+// ValidateJob: checks everything in a job that can be checked without its files and without shapes.
 //
-// The command line and the scheduler both call it; what it lets through may still name a missing
-// file or a kernel larger than its image (common/job/check/check_job.h says that).
+// The command line and the scheduler both call it. A job that passes may still name a missing file
+// or a kernel larger than its image (common/job/check/check_job.h finds these).
+// Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_JOB_VALIDATE_VALIDATE_H_
 #define CAPSTAN_COMMON_JOB_VALIDATE_VALIDATE_H_
 
@@ -12,9 +13,9 @@
 
 namespace capstan {
 
-// Checks `spec` against the ranges in proto/job.proto. Empty: nothing is wrong. In the order of the
-// fields. Never fails and bounds its output: at most kDiagnosticsMax, the last saying how many were
-// left out.
+// Checks `spec` against the ranges in proto/job.proto. Returns the errors in the order of the
+// fields; empty if there are none. Never fails, and bounds its output: at most kDiagnosticsMax
+// entries, the last saying how many errors were left out.
 std::vector<Diagnostic> ValidateJob(const v1::JobSpec& spec);
 
 }  // namespace capstan

@@ -26,8 +26,8 @@ constexpr char kGood[] = R"(
 
 using Lines = std::vector<std::string>;
 
-// What is wrong with the good job once the field `clear` of its data was cleared and the text
-// `change` merged into it.
+// Lists the errors of the good job once the field `clear` of its data was cleared and the text
+// `change` was merged into it.
 Lines ErrorsAfter(const std::string& change, const std::string& clear = "") {
   v1::JobSpec spec;
   REQUIRE(google::protobuf::TextFormat::ParseFromString(kGood, &spec));

@@ -1,4 +1,5 @@
-// ValidateModel: a job's `model` message, without shapes. Part of ValidateJob.
+// ValidateModel: checks a job's `model` message, without shapes. Part of ValidateJob.
+// Thread safety: a pure function.
 #ifndef CAPSTAN_COMMON_JOB_VALIDATE_VALIDATE_MODEL_H_
 #define CAPSTAN_COMMON_JOB_VALIDATE_VALIDATE_MODEL_H_
 

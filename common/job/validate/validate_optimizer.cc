@@ -36,7 +36,7 @@ bool IsRuleName(absl::string_view name) {
          });
 }
 
-// Which numbers a rule has, and their ranges, the servers that have the rule know alone.
+// Only the servers that have the rule know which numbers it has, and their ranges.
 void ValidatePlugin(const v1::Plugin& plugin, FieldChecker check) {
   if (!IsRuleName(plugin.rule())) {
     check.Wrong("rule", Quote(plugin.rule()),

@@ -1,4 +1,5 @@
-// ValidateOptimizer: a job's `optimizer` message. Part of ValidateJob.
+// ValidateOptimizer: checks a job's `optimizer` message. Part of ValidateJob.
+// Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_JOB_VALIDATE_VALIDATE_OPTIMIZER_H_
 #define CAPSTAN_COMMON_JOB_VALIDATE_VALIDATE_OPTIMIZER_H_
 

@@ -111,7 +111,7 @@ void ValidateOptimizerNumber(const v1::Program& program, int number, FieldChecke
   check.IntegerBetween("optimizer", number, 0, program.optimizers_size(), Presence::kExplicit);
 }
 
-// Letters as in a file's name.
+// Table names have the characters of file names.
 bool IsTableName(absl::string_view name) {
   const auto fits = [](char c) {
     return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
@@ -120,7 +120,7 @@ bool IsTableName(absl::string_view name) {
          std::all_of(name.begin(), name.end(), fits);
 }
 
-// It is no name that ProgramTables gives.
+// Names that ProgramTables gives are refused.
 bool IsRowTableName(absl::string_view name) {
   return IsTableName(name) && name != "statistics" && name != "parameters" &&
          !absl::StartsWith(name, "parameters-");
@@ -190,7 +190,7 @@ void ValidateOptimizers(const v1::JobSpec& spec, FieldChecker check) {
   }
 }
 
-// The fields that say what a model of ours computes.
+// Refuses the fields that a job may not have beside a program.
 void ValidateOthers(const v1::JobSpec& spec, FieldChecker check) {
   if (spec.has_model()) check.Wrong("model", "a value", kProgramHasIt);
   if (spec.has_data()) check.Wrong("data", "a value", kProgramHasIt);
@@ -208,7 +208,7 @@ void ValidateOthers(const v1::JobSpec& spec, FieldChecker check) {
   }
 }
 
-// What a program at its own pace may not have, and its tables' names.
+// Refuses what a program at its own pace may not have, and checks its tables' names.
 void ValidateOwnPace(const v1::JobSpec& spec, FieldChecker check) {
   const v1::Program& program = spec.program();
   FieldChecker in = check.In("program");

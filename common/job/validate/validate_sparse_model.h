@@ -1,4 +1,4 @@
-// Checks the ranges of a model on examples, and of its rows. Thread safety: a pure function.
+// Checks the ranges of a model on examples, and of its rows. Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_JOB_VALIDATE_VALIDATE_SPARSE_MODEL_H_
 #define CAPSTAN_COMMON_JOB_VALIDATE_VALIDATE_SPARSE_MODEL_H_
 
@@ -9,7 +9,7 @@
 
 namespace capstan {
 
-// Checks when rows come and go, of a table of `buckets`.
+// Checks the rules for creating and removing rows of a table with this many buckets.
 void ValidateRowLifetime(const v1::SparseModel::RowLifetime& rows, int32_t buckets,
                          FieldChecker check);
 

@@ -43,7 +43,7 @@ std::vector<std::string> Errors(const v1::JobSpec& spec) {
   return lines;
 }
 
-// What is wrong with the good job once the text `change` is merged into it.
+// Lists the errors of the good job once the text `change` is merged into it.
 std::vector<std::string> ErrorsAfter(const std::string& change) {
   v1::JobSpec spec = Parse(kGood);
   REQUIRE(google::protobuf::TextFormat::MergeFromString(change, &spec));

@@ -1,4 +1,4 @@
-// What a job's training says of losses and of its epochs: weights, and what follows from the
+// Checks of a job's training: the weights of its loss, and the decisions that follow from the
 // figures of an evaluation.
 //
 // Thread safety: pure functions; they append to the checker's list.
@@ -14,7 +14,7 @@ namespace capstan {
 // The name of the loss of a model of layers, as the job file has it: "squared".
 absl::string_view LossName(const v1::Model& model);
 
-// `check` is that of `training`. How many weights there are to be is not checked: the data say it.
+// `check` is that of `training`. The number of weights is not checked: it depends on the data.
 void ValidateLossWeights(const v1::JobSpec& spec, FieldChecker check);
 
 // Early stopping, the best epoch, the learning rate on a plateau, and their metric.

@@ -1,4 +1,4 @@
-// When calls of one connection have waited too long.
+// CallDeadlines: finds the calls of one connection that have waited too long.
 #ifndef CAPSTAN_COMMON_NET_DATA_CALL_DEADLINES_H_
 #define CAPSTAN_COMMON_NET_DATA_CALL_DEADLINES_H_
 
@@ -13,21 +13,23 @@
 
 namespace capstan {
 
-// A call's time begins anew with each byte that moves on its connection: answers come one after the
-// other, and behind a slow link the last of many comes late. Giving it up would not help: what was
-// asked is sent all the same, and asked for again behind it. So a call is overdue once it is as old
-// as its timeout, and nothing has moved for as long. Thread safety: thread-compatible.
+// A call is overdue once it is as old as its timeout, and no byte has moved on its connection for
+// as long. Answers come one after the other, and behind a slow link the last of many comes late. To
+// give such a call up would not help: the server sends its answer all the same, and the repeated
+// call waits behind it.
+// Thread safety: thread-compatible.
 class CallDeadlines {
  public:
   using CallId = uint64_t;
 
   void Add(CallId call, Instant now, absl::Duration timeout);
-  void Remove(CallId call);  // Ignored if it is not there.
-  // Bytes of calls that have come and gone so far, without signs of life.
+  void Remove(CallId call);  // No effect on an unknown call.
+  // `bytes`: the bytes of calls and answers that have come and gone so far, without pings and
+  // pongs.
   void Moved(Instant now, int64_t bytes);
-  // Oldest first. They stay until they are removed.
+  // Returns the overdue calls, ordered by deadline. They stay until they are removed.
   std::vector<CallId> Overdue(Instant now);
-  // When the next one may be overdue that is not so at `now`; InfiniteFuture() if there is none.
+  // Returns the first deadline after `now`; InfiniteFuture() if there is none.
   Instant NextAfter(Instant now) const;
 
  private:

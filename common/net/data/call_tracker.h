@@ -1,10 +1,10 @@
-// CallTracker: knows of objects that gRPC's threads may be the last to let go of, and waits until
-// all are gone.
+// CallTracker: counts the live objects that gRPC's threads may be the last to release, and waits
+// until none is left.
 //
-// What belongs to a call holds its channel (by the ClientContext). The last callback channel of a
-// process takes gRPC's own threads down with it, so it must not die on one of them: whoever owns
-// channels waits here before it lets go of them.
-// Thread safety: thread-safe. Outlives what it made.
+// Objects of a call hold its channel (by the ClientContext). The last callback channel of a process
+// takes gRPC's own threads down with it, so it must not die on one of them: the owner of channels
+// waits here before it releases them.
+// Thread safety: thread-safe. The tracker outlives the objects that it made.
 #ifndef CAPSTAN_COMMON_NET_DATA_CALL_TRACKER_H_
 #define CAPSTAN_COMMON_NET_DATA_CALL_TRACKER_H_
 

@@ -1,4 +1,4 @@
-// DataCaller: calls over one data connection, as a client makes them.
+// DataCaller: the client's side of one data connection: starts calls and hands out their answers.
 //
 //   (none) --Start--> PENDING --answer, error-----------> done(it)
 //                        |------Cancel------------------> done(kCancelled), the server is told
@@ -48,22 +48,22 @@ class DataCaller final : private DataConnection::Handler {
   DataCaller(std::unique_ptr<SocketStream> stream, const Clock* clock);
 
   bool usable() const { return connection_.usable(); }  // See DataConnection.
-  // Runs until the connection ends; says why. All calls have ended when it returns.
+  // Runs until the connection ends; returns why. All calls have ended when it returns.
   absl::Status Run();
   void Close() { connection_.Close(); }  // Makes Run return. May be called before it.
 
   struct Request {
     DataMethod method = DataMethod::kPush;
     absl::Cord bytes;  // At most kMessageBytesMax; else the call ends with kResourceExhausted.
-    // The call ends when it is so old, and nothing has moved on the connection for as long.
+    // The call ends once it is as old as this, and nothing has moved on the connection for as long.
     absl::Duration timeout;
-    absl::Duration patience;  // Start waits that long for a socket that takes no more, in all.
-    // Where parts of the answer belong; null: anywhere. Nothing is written there any more as `done`
+    absl::Duration patience;  // How long Start waits, in all, for a socket that is full.
+    // Says where parts of the answer belong; null: anywhere. Nothing is written there once `done`
     // is called.
     std::shared_ptr<PayloadPlaces> places = nullptr;
   };
-  // Starts a call; what the socket has not taken the thread in Run sends. None: Run has ended;
-  // `done` is not called.
+  // Starts a call. The thread in Run sends the bytes that the socket does not take at once. Returns
+  // none if Run has ended; `done` is then not called.
   std::optional<CallId> Start(const Request& request, Done done);
   void Cancel(CallId call);  // Returns at once; calls that have ended are ignored.
   // Counts the bytes of calls and answers so far. It grows only while the peer is there.
@@ -78,7 +78,7 @@ class DataCaller final : private DataConnection::Handler {
   absl::Status OnFrame(const FrameHead& head, absl::Cord payload) override;
   std::shared_ptr<PayloadPlaces> PlacesOf(const FrameHead& head) override;
   absl::Status OnTick(Instant now, int64_t moved, Instant* next) override;
-  // Takes a call out of the books; nothing if it has ended.
+  // Removes a pending call and returns it; none if it has ended.
   std::optional<Pending> Take(CallId call);
   void GiveUp(CallId call, const absl::Status& status);
   std::vector<std::pair<CallId, absl::Status>> TakeOverdue(Instant now, int64_t moved);

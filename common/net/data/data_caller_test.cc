@@ -1,4 +1,5 @@
-// What a caller refuses, and answers that stop; data_calls_test.cc has its calls with a server.
+// Tests of requests that a caller refuses, and of answers that stop half-way; data_calls_test.cc
+// has its calls with a server.
 #include "common/net/data/data_caller.h"
 
 #include <sys/socket.h>

@@ -7,10 +7,11 @@
 //      |                  '--failed, cannot connect, no thread to be had: (nothing)    |
 //      '--------- asked again after 1 s, doubling up to 30 s while it does not open ---'
 //
-// A worker has a connection for pulls, so that a small request to read never waits behind
-// gradients, and as many for pushes as the server wishes, which has a thread for each; a primary
-// has one for its replicas. Each has a thread that reads its answers. One's end is that of all: the
-// calls on them end as unavailable, and are sent again over gRPC by whoever repeats them.
+// A worker has one connection for pulls, so that a small request to read never waits behind
+// gradients, and as many for pushes as the server asks for, which has a thread for each. A primary
+// has one connection to a replica. Each connection has a thread that reads its answers. If one
+// connection ends, all of them end: their calls end as unavailable, and whoever repeats a call
+// sends it over gRPC.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_DATA_DATA_CONNECTION_POOL_H_
 #define CAPSTAN_COMMON_NET_DATA_DATA_CONNECTION_POOL_H_
@@ -63,15 +64,15 @@ class DataConnectionPool {
   // Ends the connections and waits until they are gone. Later offers are not made. Idempotent.
   void Close();
 
-  // An open connection for a call of this method; null: there is none. Those for pushes take turns.
+  // Returns an open connection for a call of `method`; null: there is none. Pushes take turns.
   std::shared_ptr<DataCaller> For(DataMethod method);
-  // On the connections that are open, of calls and answers. 0: none is.
+  // Returns the bytes of calls and answers on the connections that are open; 0 if none is.
   int64_t BytesMoved() const;
 
  private:
-  // The question, then the connections.
+  // One attempt to open connections: the question to the server, then the connections.
   struct Opening;
-  // Shared with calls on their way. The first is for pulls, or the only one. Empty: none is open.
+  // Shared with calls in flight. The first one is for pulls, or for all calls. Empty: none is open.
   using Callers = std::vector<std::shared_ptr<DataCaller>>;
 
   void OnAnswer(const std::shared_ptr<Opening>& opening, const absl::Status& status);

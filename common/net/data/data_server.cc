@@ -39,7 +39,7 @@ absl::string_view PathOf(uint8_t what) {
   return "";
 }
 
-// Whoever is at the other end, as far as it is known. `stream`: null: it has said nothing.
+// Names the peer in a call, as far as it is known. `stream`: null: the peer has said nothing.
 AuditedCall CallBy(const std::string& peer, const SocketStream* stream, absl::string_view method) {
   AuditedCall call{.peer = peer, .caller = "", .method = std::string(method)};
   if (stream != nullptr && stream->peer().has_value()) {

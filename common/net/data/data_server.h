@@ -8,10 +8,11 @@
 // One thread accepts connections, and does the handshakes and greetings of all of them
 // (ConnectionLimits bounds how many there are, and for how long), so that a stranger costs no
 // thread. A connection whose peer is authenticated gets a thread, which reads its requests and runs
-// the handler itself; answers are written by whoever finishes the call, and what the socket does
-// not take by the connection's thread. So a slow reader holds up only itself: nothing more is read
-// of it while 64 MiB of answers wait. Where the machine has no thread to give, the connection is
-// closed: its calls go by gRPC.
+// the handler itself. The thread that finishes a call writes its answer. The connection's thread
+// writes the bytes that the socket does not take at once, and the large answers of calls that had
+// to wait. So a slow reader holds up only itself: nothing more is read from it while 64 MiB of
+// answers wait. If the machine has no thread to give, the connection is closed, and its calls go
+// over gRPC.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_DATA_DATA_SERVER_H_
 #define CAPSTAN_COMMON_NET_DATA_DATA_SERVER_H_
@@ -45,26 +46,27 @@ namespace capstan {
 
 class DataServer {
  public:
-  // Calls of one connection: those beyond are answered with kResourceExhausted.
+  // Most open calls of one connection. Further ones are answered with kResourceExhausted.
   static constexpr size_t kOpenCallsMax = 65'536;
   static constexpr absl::Duration kGreetingWithin = absl::Seconds(5);
-  // A connection has two descriptors; all of them together have a quarter of the process's.
+  // A connection has two descriptors, so all of them together have a quarter of the process's
+  // limit.
   static constexpr int kDescriptorsPerConnection = 8;
 
   // Called exactly once per call, from any thread.
   using Done = std::function<void(absl::StatusOr<absl::Cord>)>;
   using Cancel = std::function<void()>;
-  // Begins a call; `done` may be called before it returns. If it is not, returns what ends the call
-  // soon, which does nothing if it has ended meanwhile. Does not wait.
+  // Begins a call, without waiting; `done` may be called before it returns. Otherwise it returns a
+  // function that ends the call soon, and does nothing if the call has ended meanwhile.
   using Handler = std::function<Cancel(DataMethod, absl::Cord, Done)>;
-  // What one connection may do: its calls are the handler's, and the first one from `until` on, by
-  // the wall clock, ends the connection: its client goes on by another one.
+  // The rights of one connection. `handler` gets its calls. The first call from `until` on, by the
+  // wall clock, ends the connection: its client then opens another one.
   struct Admitted {
     Handler handler;
     absl::Time until = absl::InfiniteFuture();
   };
-  // Judges the capability of a greeting; it is empty if the client has none. `caller`: whose
-  // certificate the connection has; empty without credentials. An error refuses the connection.
+  // Judges the capability of a greeting; it is empty if the client has none. `caller`: the identity
+  // in the connection's certificate; none without credentials. An error refuses the connection.
   using Admit = std::function<absl::StatusOr<Admitted>(const std::string& capability,
                                                        const std::optional<Identity>& caller)>;
 
@@ -76,7 +78,7 @@ class DataServer {
     const Credentials* credentials = nullptr;  // Outlives the server.
     AuditLog* audit = nullptr;   // Records what is refused; outlives the server. Null: logs only.
     int connections_max = 4096;  // Fewer where descriptors are scarce.
-    // Connections that get no thread are closed, too.
+    // A connection that gets no thread is closed.
     ThreadStarter start_thread = StartThread;
   };
   // Errors: those of ListenForData, MakeToken and StartThread.
@@ -84,7 +86,7 @@ class DataServer {
   ~DataServer() { Stop(); }
 
   int port() const { return listening_.port; }
-  const std::string& token() const { return token_; }         // Callers that may connect know it.
+  const std::string& token() const { return token_; }         // A caller must greet with it.
   int connections() const { return serving_; }                // Greeted and open.
   int64_t damaged_frames() const { return damaged_frames_; }  // Each has ended its connection.
 

@@ -1,4 +1,4 @@
-// When a peer from which answers are awaited counts as gone, though its connection stands.
+// PeerWatch: decides when a silent peer counts as gone although its connection stands.
 #ifndef CAPSTAN_COMMON_NET_DATA_PEER_WATCH_H_
 #define CAPSTAN_COMMON_NET_DATA_PEER_WATCH_H_
 
@@ -10,9 +10,10 @@
 
 namespace capstan {
 
-// A peer that stands still, or behind a cut network, does not close its connections. While
-// something is awaited of it and no byte moves either way for kPingAfter, it is asked for a sign of
-// life; any byte that is not the question's own is one. Without one for kPongWithin it is gone.
+// A peer that is stopped, or behind a cut network, does not close its connections. If an answer is
+// awaited and no byte moves either way for kPingAfter, the peer is asked for a sign of life. Every
+// byte but those of the question counts as one. If none moves for kPongWithin, the peer is gone.
+// Thread safety: thread-compatible.
 class PeerWatch {
  public:
   // The times of gRPC's pings (common/net/grpc/channel.cc).
@@ -23,10 +24,10 @@ class PeerWatch {
 
   explicit PeerWatch(Instant now) : quiet_since_(now) {}
 
-  // `moved`: bytes that have come and gone so far; `waits`: something is awaited of the peer. After
+  // `moved`: bytes that have come and gone so far; `waits`: an answer of the peer is awaited. After
   // kAsk the caller asks, with a frame without a payload.
   Verdict Look(Instant now, int64_t moved, bool waits);
-  // How long nothing has moved, when Look was called last.
+  // Returns for how long nothing has moved, as far as the last Look has seen.
   absl::Duration Quiet(Instant now) const { return now - quiet_since_; }
 
  private:

@@ -1,10 +1,10 @@
 // DataConnection: frames both ways over one stream, read by one thread.
 //
-// The thread in Run reads frames and hands them to its handler; any thread sends. What the socket
-// does not take at once the thread in Run writes as it takes more, beside reading: a sender never
-// waits longer than its patience in all. While more is queued than `queued_bytes_max`, nothing is
-// read: so a peer that asks and does not read answers holds no more than that and what its calls
-// hold.
+// The thread in Run reads frames and hands them to its handler; any thread sends. The thread in Run
+// also writes the bytes that the socket does not take at once, so that a sender never waits longer
+// than its patience in all. While more than `queued_bytes_max` is queued, nothing is read: so a
+// peer that asks and does not read answers makes this process hold no more than that and what its
+// calls hold.
 // Thread safety: thread-safe; Run is for one thread, once.
 #ifndef CAPSTAN_COMMON_NET_FRAME_DATA_CONNECTION_H_
 #define CAPSTAN_COMMON_NET_FRAME_DATA_CONNECTION_H_
@@ -34,10 +34,10 @@ class DataConnection {
     virtual ~Handler() = default;
     // Errors end the connection.
     virtual absl::Status OnFrame(const FrameHead& head, absl::Cord payload) = 0;
-    // Where parts of the payload of a frame that begins belong; null: anywhere.
+    // Says where parts of the payload of a frame belong, once its head is there; null: anywhere.
     virtual std::shared_ptr<PayloadPlaces> PlacesOf(const FrameHead& /*head*/) { return nullptr; }
-    // Before the thread sleeps, and after Wake; `moved`: bytes that have come and gone so far.
-    // *next: when it is to be called again at the latest. Errors end the connection.
+    // Called before the thread sleeps, and after Wake. `moved`: bytes that have come and gone so
+    // far. *next: when it is to be called again at the latest. Errors end the connection.
     virtual absl::Status OnTick(Instant now, int64_t moved, Instant* next) = 0;
   };
 
@@ -45,8 +45,8 @@ class DataConnection {
   DataConnection(std::unique_ptr<SocketStream> stream, int64_t queued_bytes_max,
                  const Clock* clock);
 
-  // Runs until the connection ends; says why: kUnavailable, or what a handler or DecodeFrameHead
-  // said.
+  // Runs until the connection ends; returns why: kUnavailable, an error of the handler, or one of
+  // FrameReader::Next.
   absl::Status Run(Handler* handler);
 
   // Frames are dropped once the connection has ended. `head.length` is set to the payload's.

@@ -1,6 +1,6 @@
 // TCP sockets: listening, connecting, and the greeting of data connections (frame.h).
 //
-// A dead peer that cannot say so is noticed by the kernel within some 15 s, as gRPC's pings do.
+// Within some 15 s the kernel notices a dead peer that cannot say so, as gRPC's pings do.
 // Thread safety: functions without state.
 #ifndef CAPSTAN_COMMON_NET_FRAME_DATA_SOCKET_H_
 #define CAPSTAN_COMMON_NET_FRAME_DATA_SOCKET_H_
@@ -22,22 +22,22 @@ namespace capstan {
 
 struct ListeningSockets {
   std::vector<Descriptor> sockets;  // At least one.
-  int port = 0;                     // The real one, of all of them.
+  int port = 0;                     // The same for all of them, never 0.
 };
-// Listens at every address of the host that can be had.
+// Listens at every address of the host where that is possible.
 // Errors: kInvalidArgument  `listen` is not host:port, or the host is not known.
 //         kAlreadyExists    the port is in use, or the address is not this host's; names it.
 absl::StatusOr<ListeningSockets> ListenAtAll(const std::string& listen);
 
 struct ListeningSocket {
   Descriptor socket;
-  int port = 0;  // The real one.
+  int port = 0;  // Never 0.
 };
 // Same as ListenAtAll, at the first address alone.
 absl::StatusOr<ListeningSocket> ListenForData(const std::string& listen);
 
-// One connection, without waiting; below 0: none waits, or errno says why not. It is set up as both
-// ends of a data connection are.
+// Accepts one connection, without waiting, and sets it up as both ends of a data connection are.
+// Below 0: none waits, or errno says why not.
 Descriptor AcceptData(int listening);
 // Returns whether AcceptData failed, by `error` of errno, for a cause that is over at once, so that
 // it may be called again; else the process or the machine is out of descriptors or memory.
@@ -46,9 +46,10 @@ bool MayAcceptAgain(int error);
 // Connects, makes a stream over the socket, presents `token` and `capability` (empty: none), and
 // waits for the greeting. `stop` becoming readable ends that. REQUIRES: the capability has at most
 // kCapabilityBytesMax bytes.
-// Errors: kUnavailable       it cannot be reached, closes or says something else within `timeout`,
-//                            or the wait was stopped; says what happened.
-//         kPermissionDenied  its certificate names another server.   And those of `make`.
+// Errors: kUnavailable       the server is not reached, closes or says something else within
+//                            `timeout`, or the wait was stopped; says what happened.
+//         kPermissionDenied  its certificate names another server.
+//         kInvalidArgument   the host is not known.   And those of `make`.
 using StreamMaker = std::function<absl::StatusOr<std::unique_ptr<SocketStream>>(Descriptor socket)>;
 absl::StatusOr<std::unique_ptr<SocketStream>> ConnectForData(const HostPort& server,
                                                              absl::string_view token,
@@ -60,12 +61,12 @@ absl::StatusOr<std::unique_ptr<SocketStream>> ConnectForData(const HostPort& ser
 // Thread safety: thread-compatible.
 class HelloReader {
  public:
-  // Authenticates both ends of the stream, then receives the hello. Goes on as far as it can and
+  // Authenticates both ends of the stream, then receives the hello. Continues as far as it can and
   // returns the events of poll(2) that it waits for; 0: hello() is whole.
-  // Errors: those of Handshake and Receive.
+  // Errors: those of Handshake and Receive; kInvalidArgument  the capability is too long.
   absl::StatusOr<short> Continue(SocketStream& stream);
   absl::string_view hello() const { return hello_; }
-  // What a whole hello holds; empty: the client has none.
+  // The capability in a whole hello; empty: the client has none.
   std::string capability() const;
 
  private:

@@ -9,12 +9,12 @@
 //        kind what flags length  call id   head sum  payload: `length` bytes, payload sum
 //
 // Numbers are little-endian; flags are 0. The sums are CRC-32C, because TCP's 16 bits let about one
-// damaged packet in 65,536 pass: that of the head covers its first 16 bytes, that of the payload
-// these and the payload; without a payload there is none. Neither is there one on an encrypted
+// damaged packet in 65,536 pass. The head's sum covers the first 16 bytes; the payload's sum covers
+// these and the payload. The payload's sum is missing if there is no payload, and on an encrypted
 // connection, whose records have tags of 128 bits. A frame counts once its sums are right; else its
-// connection ends, so that its calls are repeated. (Shared memory has none: its bytes stay where
-// the processor's own checks cover them.) The payload of an error is text. That of a
-// request or an answer is a protobuf, with values behind it where there are some
+// connection ends, so that its calls are repeated. (Shared memory has no sums: its bytes stay where
+// the processor's own checks cover them.) The payload of an error is text. The payload of a request
+// or an answer is a protobuf, with values behind it where there are some
 // (common/wire/tensor_message.h). A client numbers its calls; a server answers each once, with an
 // answer or an error, also after a cancel.
 // Thread safety: functions without state; values.
@@ -85,8 +85,8 @@ class FrameSum {
   Crc32c crc_;
 };
 
-// The frame of a status that is not OK, and its text, cut to kErrorBytesMax; and back. A code that
-// is none is kUnknown.
+// The head and the payload of an error frame for a status that is not OK; and back. The text is cut
+// to kErrorBytesMax. An unknown code becomes kUnknown.
 FrameHead ErrorHead(uint64_t call, const absl::Status& status);
 std::string ErrorText(const absl::Status& status);
 absl::Status ErrorOf(const FrameHead& head, const std::string& text);

@@ -1,10 +1,10 @@
 // FrameReader: cuts what a stream brings into frames.
 //
-// Payloads are received where they stay; small pieces that come along with one are copied. Who
-// waits for a payload may say where parts of it belong (PayloadPlaces). Bytes are summed up as they
-// come, unless the stream detects damage by itself, and a frame is given out once its sum is right;
-// until then what lies in places is worth nothing. Memory is taken as bytes arrive: whoever
-// announces a long payload and does not send it has been given at most kPieceBytes.
+// Payloads are received into the memory where they stay; small pieces that come along with one are
+// copied. The receiver of a payload may say where parts of it belong (PayloadPlaces). A checksum is
+// computed as bytes come, unless the stream detects damage by itself, and a frame is given out once
+// the checksum is right; until then the bytes in places are not valid. Memory is allocated as bytes
+// arrive: a peer that announces a long payload and does not send it gets at most kPieceBytes.
 // Thread safety: thread-compatible; only the thread that reads the stream uses it.
 #ifndef CAPSTAN_COMMON_NET_FRAME_FRAME_READER_H_
 #define CAPSTAN_COMMON_NET_FRAME_FRAME_READER_H_
@@ -32,12 +32,12 @@ class PayloadPlaces {
   virtual ~PayloadPlaces() = default;
   struct Place {
     size_t skip = 0;  // Bytes of `come` in front of it.
-    // Empty: the rest of the payload may lie anywhere. Lent until the frame is out, or places
-    // dropped.
+    // Lent until the frame is returned or its places are dropped. Empty: the rest of the payload
+    // may lie anywhere.
     absl::Span<char> to;
   };
-  // `come`: of the payload, from its beginning, then from behind the last place on, what is there.
-  // None: it takes more to say, FrameReader::kLookAheadBytes at most.
+  // `come`: the bytes of the payload that are there; at first from its beginning, later from the
+  // end of the last place. None: it needs more bytes, FrameReader::kLookAheadBytes at most.
   virtual std::optional<Place> Next(absl::string_view come) = 0;
 };
 
@@ -47,10 +47,11 @@ class FrameReader {
   static constexpr size_t kPieceBytes = (4 << 20) + (64 << 10);
 
   static constexpr size_t kLookAheadBytes = 4096;
-  // Received at a time, so that they are still in the cache as they are summed up.
+  // Most bytes of a piece in one Receive, so that they are still in the cache as they are summed
+  // up.
   static constexpr size_t kReceiveBytes = 256 << 10;
 
-  // `sums`: payloads have sums, as FrameWriter puts them behind them.
+  // `sums`: each payload is followed by its sum, as FrameWriter sends it.
   explicit FrameReader(bool sums = true) : sums_(sums) {}
 
   struct Frame {
@@ -58,12 +59,11 @@ class FrameReader {
     absl::Cord payload;  // Parts that have a place lie there.
   };
   using PlacesOf = std::function<std::shared_ptr<PayloadPlaces>(const FrameHead&)>;
-  // The next frame of what has been received; none if more must be. `places_of`, which may be
-  // null and return null, is asked once a frame. Errors: those of DecodeFrameHead and
-  // FrameSum::Check; none can be read from then on.
+  // Returns the next frame of the bytes received; none if more are needed. `places_of`, which may
+  // be null and return null, is asked once a frame. Errors: those of DecodeFrameHead and
+  // FrameSum::Check; no frame can be read from then on.
   absl::StatusOr<std::optional<Frame>> Next(const PlacesOf& places_of = nullptr);
-  // Nothing more is written to the places of this call's payload, which is worth nothing from then
-  // on.
+  // Writes nothing more to the places of this call's payload, which is not valid from then on.
   void DropPlaces(uint64_t call);
 
   // Receives once, without waiting. Returns the bytes; 0 if there are none now.
@@ -88,7 +88,7 @@ class FrameReader {
   std::shared_ptr<PayloadPlaces> places_;  // Null: all of it may lie anywhere.
   absl::Cord payload_;                     // Its pieces that are whole.
   char* piece_ = nullptr;                  // Null: none has been begun.
-  std::unique_ptr<char[]> owned_;          // It; null: its place is not ours.
+  std::unique_ptr<char[]> owned_;          // Owns it; null: it is a place.
   size_t piece_size_ = 0, piece_filled_ = 0;
 };
 

@@ -5,10 +5,10 @@
 //    ^                  |           ^                                |
 //    '----all written---'           '-------------Flush--------------'
 //
-// One thread writes at a time: what others send meanwhile it writes, too. Nobody writes while it is
-// stalled; whoever polls the socket then calls Flush. Payloads are sent from where they lie; they
-// are summed up just before, a part at a time, so that the kernel's copy finds them in the cache;
-// not on a stream that detects damage by itself.
+// One thread writes at a time, also the frames that others send meanwhile. Nobody writes while the
+// writer is stalled; whoever polls the socket then calls Flush. Payloads are sent from where they
+// lie. Each part is summed up just before it is sent, so that the kernel's copy finds it in the
+// cache; on a stream that detects damage by itself there are no sums.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_FRAME_FRAME_WRITER_H_
 #define CAPSTAN_COMMON_NET_FRAME_FRAME_WRITER_H_
@@ -35,21 +35,21 @@ class FrameWriter {
   explicit FrameWriter(SocketStream* stream) : stream_(stream), sums_(!stream->detects_damage()) {}
 
   // Adds a frame; `head.length` is set to the payload's, which FrameHead bounds. Writes if nobody
-  // does, and waits for the socket where it takes no more, `patience` in all. True: it has become
-  // stalled.
+  // does, and waits, `patience` in all, for a socket that takes no more. True: the writer has
+  // become stalled.
   bool Send(FrameHead head, absl::Cord payload, absl::Duration patience);
-  // Adds a frame and leaves it to whoever writes, or to Flush. True: it has become stalled.
+  // Adds a frame and leaves it to whoever writes, or to Flush. True: the writer has become stalled.
   bool Leave(FrameHead head, absl::Cord payload);
-  // Goes on if it is stalled, without waiting. True: it is again.
+  // Continues if the writer is stalled, without waiting. True: it is stalled again.
   bool Flush();
 
   bool stalled() const { return stalled_.load(std::memory_order_acquire); }
   int64_t queued_bytes() const { return queued_bytes_.load(std::memory_order_relaxed); }
   int64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
-  // Drops what is queued, and later frames. What is lent to payloads is let go of, at the latest as
+  // Drops what is queued, and later frames. The memory of payloads is released, at the latest as
   // the thread that writes notices.
   void Close();
-  absl::Status error() const;  // Why the socket takes no more for good; OK: it does.
+  absl::Status error() const;  // Why the stream is broken; OK: it is not.
 
  private:
   struct Frame {
@@ -64,7 +64,7 @@ class FrameWriter {
   struct Pieces;  // The pieces that one call hands to the kernel.
   enum class Step { kGoOn, kFull, kBroken };
 
-  // False: nobody is to write it, or somebody does already.
+  // True: the caller is to write. False: nobody is, or another thread does, or Flush will.
   bool AddLocked(FrameHead head, absl::Cord payload) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Write(absl::Duration patience);
   bool TakeQueued();

@@ -24,7 +24,7 @@ struct Pair {
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
     for (int i = 0; i < 2; ++i) streams[i] = PlainStream(Descriptor(files[i]));
   }
-  // What there is now.
+  // Reads the frames that have arrived.
   std::vector<FrameReader::Frame> Read() {
     std::vector<FrameReader::Frame> frames;
     for (;;) {

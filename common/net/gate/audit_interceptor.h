@@ -17,7 +17,7 @@
 
 namespace capstan {
 
-// For a server whose calls `audit`, which outlives it, records.
+// Makes the interceptors of a server whose calls `audit` records; it outlives the server.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> AuditCalls(AuditLog* audit);
 
 // host:port of gRPC's name for a peer: "ipv4:10.0.0.7:51234", "ipv6:%5B::1%5D:51234".

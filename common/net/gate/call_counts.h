@@ -16,7 +16,8 @@ using CallCounts = google::protobuf::RepeatedPtrField<v1::CallCount>;
 // Appends all counts of a daemon to `*out`.
 void EncodeCallCounts(const AuditLog& audit, CallCounts& out);
 
-// What a node has told, without what is too long or too many to be kept of a peer.
+// Copies the counts that a node has reported: none with too long a name, and no more than are kept
+// of one peer.
 CallCounts CutCallCounts(const CallCounts& told);
 
 }  // namespace capstan

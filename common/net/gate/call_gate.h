@@ -1,11 +1,12 @@
-// CallGate: judges every call of a server that authenticates, before a handler sees it. Callers ask
-// it for the deny list, which holds for the servers that they connect to, too.
+// CallGate: judges every call of a server that authenticates, before a handler sees it. Clients
+// check the servers that they connect to by its deny list, too.
 //
 // The connection is authenticated by then: its certificate was signed by the cluster's authority.
-// The gate finds who that is, and refuses a certificate that has expired meanwhile, is on the deny
-// list, or belongs to another cluster, and a method that the caller's role may not call. gRPC calls
-// it for every method of every service, so a new method is closed until the table has it. gRPC does
-// not tell it the caller's address, so the audit log has none of the calls that it refuses there.
+// The gate identifies the caller, and refuses a certificate that has expired meanwhile, is on the
+// deny list, or belongs to another cluster, and a method that the caller's role may not call. gRPC
+// calls it for every method of every service, so a new method is closed until the table has it.
+// gRPC does not give it the caller's address, so the audit log lacks the address of calls that it
+// refuses there.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_GATE_CALL_GATE_H_
 #define CAPSTAN_COMMON_NET_GATE_CALL_GATE_H_
@@ -57,7 +58,7 @@ class CallGate final : public grpc::AuthMetadataProcessor {
 
  private:
   static constexpr size_t kKnownMax = 4096;
-  // How old may be what is known of the deny list's file: calls are too many to look for each.
+  // The deny list's file is looked at again after this time: calls are too many to look for each.
   static constexpr absl::Duration kDenyListAge = absl::Seconds(1);
 
   absl::StatusOr<CertificateFacts> FactsOf(absl::string_view certificate);  // In PEM.

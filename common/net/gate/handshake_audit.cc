@@ -23,7 +23,7 @@ constexpr char kServerFile[] = "/chttp2_server.cc";
 constexpr char kServerText[] = "Handshaking failed: ";
 constexpr char kReasonFile[] = "/ssl_transport_security.cc";
 constexpr char kReasonText[] = "Handshake failed with fatal error ";
-// In the former, if the connection broke.
+// Stands in the line with kServerText, if the connection broke.
 constexpr absl::string_view kPeerText = "target_address:\"";
 
 std::atomic<AuditLog*> audit_of_handshakes = nullptr;

@@ -14,7 +14,7 @@ namespace capstan {
 
 class HandshakeAudit {
  public:
-  // REQUIRES: no other one lives in this process; `audit` outlives it.
+  // REQUIRES: there is no other one in this process; `audit` outlives it.
   explicit HandshakeAudit(AuditLog* audit);
   ~HandshakeAudit();
   HandshakeAudit(const HandshakeAudit&) = delete;

@@ -1,4 +1,6 @@
-// Channels: how a client reaches a daemon; limits and keepalive in one place.
+// Channels: a client's gRPC connections to daemons; limits and keepalive in one place.
+//
+// Thread safety: functions without state.
 #ifndef CAPSTAN_COMMON_NET_GRPC_CHANNEL_H_
 #define CAPSTAN_COMMON_NET_GRPC_CHANNEL_H_
 

@@ -1,8 +1,8 @@
-// Credentials: who this process is to its peers, and how it finds out who they are.
+// Credentials: proves to peers who this process is, and checks who they are.
 //
 // A daemon or command makes them once from its --tls-dir
-// (common/security/certificates/tls_folder.h) and hands them to all that calls or is called.
-// Connections are TLS with a certificate on each side.
+// (common/security/certificates/tls_folder.h) and hands them to everything that makes or accepts
+// calls. Connections are TLS with a certificate on each side.
 // A caller names the node that it expects, and gets no connection to any other, nor to one whose
 // certificate is on its own deny list. A server admits each call by the caller's certificate, its
 // validity, the deny list and the table in common/security/call_policy.h. New files in the folder
@@ -44,8 +44,8 @@ class CallGate;
 // connections never do. gRPC 1.51 has no setting for that, but reads the ciphers of TLS 1.2 from
 // the environment, once: they become one that needs a key which both sides know beforehand, and
 // nobody here has such a key. Ciphers of TLS 1.3 are another list.
-// For mains of our own programs: in a process of a user's, the variable would also concern what
-// that process does with gRPC besides.
+// For mains of our own programs: in a user's process, the variable would also affect what that
+// process does with gRPC besides.
 // REQUIRES: no other thread runs yet.
 void RequireTls13();
 
@@ -66,14 +66,14 @@ class Credentials {
                                                            AuditLog* audit = nullptr);
   ~Credentials();
 
-  const Identity& self() const { return self_; }  // As the folder's certificate said at first.
+  const Identity& self() const { return self_; }  // From the folder's certificate at Read.
 
-  // gRPC: what a channel to that peer connects with, and what a server listens with. Each call of
-  // the server passes the CallGate.
+  // For gRPC: the credentials of a channel to that peer, and those of a server. Each call of the
+  // server passes the CallGate.
   std::shared_ptr<grpc::ChannelCredentials> ToPeer(const ExpectedPeer& peer) const;
   std::shared_ptr<grpc::ServerCredentials> ForServer() const;
 
-  // Data connections: the two ends of an encrypted stream over a connected socket.
+  // For data connections: the two ends of an encrypted stream over a connected socket.
   // Errors: those of TlsStream.
   absl::StatusOr<std::unique_ptr<SocketStream>> ToServer(Descriptor socket,
                                                          const ExpectedPeer& peer) const;

@@ -3,9 +3,10 @@
 // gRPC 1.51 accepts connections itself, too, but any number of them; and once accept(2) fails
 // because the process is out of descriptors, its listener never accepts again. Here one thread
 // accepts. It hands a connection on if its address and the process have room for it
-// (ConnectionLimits), else it closes it. gRPC does the handshake, and closes who does not finish
-// it in time (grpc_server.cc). It does not tell when it closes a connection, so descriptors that
-// are something else by now are sought when there seems to be no room.
+// (ConnectionLimits), else it closes it. gRPC does the handshake, and closes a connection that does
+// not finish it in time (grpc_server.cc). gRPC does not report the connections that it closes, so
+// when there seems to be no room, the acceptor looks for descriptors that are no longer these
+// sockets.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_NET_GRPC_GRPC_ACCEPTOR_H_
@@ -49,7 +50,7 @@ class GrpcAcceptor {
 
   int port() const { return listening_.port; }
 
-  // Peers that have connected before wait until now. Errors: those of StartThread.
+  // Accepts from now on; earlier peers have waited until now. Errors: those of StartThread.
   absl::Status Start(std::unique_ptr<Server> server);
   void Stop();  // Accepts no more. Idempotent; Start does not follow.
 
@@ -59,7 +60,7 @@ class GrpcAcceptor {
 
   struct Connection {
     ConnectionLimits::Id id = 0;
-    ino_t inode = 0;  // It names the socket; what has the descriptor later has another one.
+    ino_t inode = 0;  // Names the socket; a later file of the descriptor has another.
   };
 
   GrpcAcceptor(const Options& options, ListeningSockets listening);

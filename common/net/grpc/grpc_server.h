@@ -28,15 +28,15 @@ class GrpcServer {
     std::vector<grpc::Service*> services;      // Not owned; outlive the server.
     const Credentials* credentials = nullptr;  // Null: plain text. Outlives the server.
     AuditLog* audit = nullptr;  // Records its calls; outlives the server. Null: nothing does.
-    // A connection is closed unless TLS and the begin of HTTP/2 are over in this time.
+    // A connection is closed unless TLS and the start of HTTP/2 are over in this time.
     absl::Duration handshake_within = absl::Seconds(5);
-    // A connection gets no new calls once it is about as old (a tenth more or less), so that new
+    // A connection gets no new calls once it is about this old (a tenth more or less), so that new
     // certificates come into use, and its last calls are cut after the grace. Callers connect anew
     // by themselves; a call that meets the end may be UNAVAILABLE, and is to be repeated. A node
     // whose held calls are cut answers at once, and so counts as alive.
     absl::Duration connection_age_max = absl::Hours(24);
     absl::Duration connection_age_grace = absl::Hours(1);
-    // What gRPC's buffers of all connections may hold; 0: an eighth of the machine's memory, at
+    // The limit of gRPC's buffers of all connections; 0: an eighth of the machine's memory, at
     // least 1 GiB. Beyond it gRPC closes idle connections, then cuts calls.
     int64_t buffer_bytes_max = 0;
   };

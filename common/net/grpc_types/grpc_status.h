@@ -1,7 +1,7 @@
 // The one place where gRPC's status codes become Abseil's and back.
 //
 // gRPC makes statuses of its own: a stream that is reset or removed under a call ends it with
-// INTERNAL or UNKNOWN, and the call may have run. What our own handlers answer with these codes is
+// INTERNAL or UNKNOWN, and the call may have run. Answers of our own handlers with these codes are
 // marked (in the status's details), so that a caller can tell a lost call, which it repeats with
 // the same ids, from a bug, which it reports:
 //

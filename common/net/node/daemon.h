@@ -1,4 +1,4 @@
-// What every daemon's main shares: flags, the port file, logging, and the wait for the end.
+// The parts that all daemons' mains share: flags, the port file, logging, and the wait for the end.
 //
 //   BlockSignals();                                     // first thing in main
 //   Program program("capstan-server: holds parameter shards");
@@ -56,9 +56,9 @@ void AddSchedulerFlag(Command program, std::string* scheduler);
 // Adds --advertise=HOST[:PORT], for daemons that peers call.
 void AddAdvertiseFlag(Command program, DaemonFlags* flags);
 
-// Where peers reach a daemon that listens on `listening` (host:port): what --advertise says, with
-// the port listened on if it names none; else AdvertisedAddress with this machine's name.
-// REQUIRES: both have been checked.
+// Returns the address at which peers reach a daemon that listens on `listening` (host:port): that
+// of --advertise, with the port listened on if it names none; else AdvertisedAddress with this
+// machine's name. REQUIRES: both have been checked.
 std::string PeerAddress(const DaemonFlags& flags, const std::string& listening);
 
 // The credentials in --tls-dir; null if it is not given, which is allowed where only processes of
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Credentials>> OpenCredentials(const DaemonFlags& 
                                                              absl::Span<const std::string> listens,
                                                              AuditLog* audit = nullptr);
 
-// The audit log of the daemon of that name, by its flags. It counts, and has no file yet.
+// Makes the audit log of the daemon of that name, by its flags. It counts, and has no file yet.
 std::unique_ptr<AuditLog> MakeAuditLog(const DaemonFlags& flags, const std::string& daemon);
 // Opens its file: that of --audit-log, or audit.jsonl in the daemon's own `folder` (empty: it has
 // none, so there is no file).
@@ -81,17 +81,18 @@ absl::Status OpenAuditLog(const DaemonFlags& flags, const std::string& folder, A
 void InitDaemonLogging(const DaemonFlags& flags, const std::string& role);
 
 // Writes "<address>\n" (host:port) to `path` by an atomic rename: a reader sees all of it or none.
-// Whoever waits for the file removes an old one before it starts the daemon.
+// A program that waits for the file removes an old one before it starts the daemon.
 // Errors: kUnavailable  the file cannot be written; names it and the cause.
 absl::Status WritePortFile(const std::string& path, const std::string& address);
 
-// Makes the `own` folder of a daemon and confines this process to it and to --allow-path (see
-// path_access.h). Returns the folder's absolute path without "..". Empty: it has none.
+// Makes the folder `own` of a daemon (empty: it has none) and confines this process to it and to
+// --allow-path (see path_access.h). Returns the folder's absolute path without ".."; empty if it
+// has none.
 // Errors: kFailedPrecondition  this system cannot confine. Those of PosixDisk::MakeFolder.
 absl::StatusOr<std::string> ConfineDaemon(const DaemonFlags& flags, const std::string& own);
 
-// Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE. Ends of
-// children can be waited for, whatever this process was started with.
+// Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE. Resets
+// SIGCHLD, so that the process can wait for its children however it was started.
 // REQUIRES: no other thread runs yet.
 void BlockSignals();
 

@@ -226,7 +226,7 @@ TEST_CASE("NodeAgent: errors that may pass are tried again", "[net]") {
   CHECK(scheduler.register_attempts() == 3);
 }
 
-// What an agent says when it cannot go on. Outlives the agent.
+// Records the status with which an agent gives up. Outlives the agent.
 struct Fatal {
   explicit Fatal(NodeAgent::Options& options) {
     options.on_fatal = [this](const absl::Status& said) {

@@ -1,9 +1,9 @@
-// NodeConnection: one call that the scheduler holds for as long as a node's incarnation lasts. A
-// process that is killed cuts it, so the scheduler hears of that at once, also between two syncs.
+// NodeConnection: one call that the scheduler holds for as long as a node's incarnation lasts. If
+// the process is killed, the call breaks, so the scheduler notices at once, also between two syncs.
 //
 //   idle --Keep--> held --cut, answered--> idle    held --Keep of another incarnation, End--> idle
 //
-// Thread safety: Keep and End are one thread's. Invariant: at most one call is held.
+// Thread safety: one thread calls Keep and End. Invariant: at most one call is held.
 #ifndef CAPSTAN_COMMON_NET_NODE_NODE_CONNECTION_H_
 #define CAPSTAN_COMMON_NET_NODE_NODE_CONNECTION_H_
 

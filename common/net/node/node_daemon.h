@@ -1,5 +1,5 @@
-// NodeDaemon: what the daemons of servers and workers share: their flags, what they tell the
-// scheduler about themselves, and the way from start to end.
+// NodeDaemon: the common part of the daemons of servers and workers: their flags, their
+// registration with the scheduler, and the way from start to end.
 //
 //   RunNodeDaemon:  Start ----> RUNNING --SIGTERM, SIGINT--> Stop --> exit 0
 //                     \            \--refused by the scheduler-----> exit 1
@@ -55,8 +55,9 @@ class NodeDaemon {
   AuditLog* audit() const { return audit_.get(); }
 
   // Keeps the identity of a named daemon in `folder` (node_identity.h), so that its successor there
-  // has its name at once. Without, or where that fails (which is logged), it waits for the lease of
-  // the process before it. The audit log goes there, too, unless a flag names its file.
+  // has its name at once. Without this call, or if it fails (which is logged), the successor waits
+  // until the lease of its predecessor is over. The audit log goes into `folder`, too, unless a
+  // flag names its file.
   // REQUIRES: before Start.
   void KeepStateIn(const std::string& folder);
   // Listens, writes the port file, and begins to register as `role`. Services and handler outlive
@@ -72,9 +73,10 @@ class NodeDaemon {
   void BeginAnew();
   absl::Status Leave(absl::Duration timeout);
 
-  // Tells the scheduler that this node goes, and returns once it has said that nothing of a running
-  // job is here any more, or after a second signal, or after `grace`; the last two are logged with
-  // what `held` names (empty: nothing).
+  // Tells the scheduler that this node is leaving, and returns once the scheduler has answered that
+  // nothing of a running job is here any more. It also returns if the node is not registered or is
+  // refused, after a second signal, or after `grace`; these are logged with what `held` names
+  // (empty: nothing).
   // REQUIRES: Start has been called, Wait has returned a signal.
   void LeaveWhenSafe(absl::Duration grace, const std::function<std::string()>& held);
 
@@ -100,16 +102,16 @@ class NodeDaemon {
   std::optional<bool> left_ ABSL_GUARDED_BY(mutex_);  // `safe` of NodeAgent::LeaveWhenSafe.
 };
 
-// One role's use of a NodeDaemon; made after the signals are blocked, before anything runs.
+// One role's part of a daemon; made after the signals are blocked, before anything runs.
 class NodeProgram {
  public:
-  virtual ~NodeProgram() = default;  // Stops `node`'s halves before what they use goes.
-  virtual absl::Status Start() = 0;  // Ends with NodeDaemon::Start.
+  virtual ~NodeProgram() = default;  // Stops syncing and serving before what they use is gone.
+  virtual absl::Status Start() = 0;  // Prepares, then calls NodeDaemon::Start.
   virtual void Stop() = 0;           // Ends in good order, after a signal.
 };
 
-// From blocked signals to the exit code. `listens`: addresses that the program listens on beside
-// --listen.
+// Runs the program from blocking the signals on, and returns the exit code. `listens`: addresses
+// that the program listens on beside --listen.
 int RunNodeDaemon(const NodeFlags& flags, PeerRole role, std::vector<std::string> listens,
                   const std::function<std::unique_ptr<NodeProgram>(NodeDaemon*)>& make);
 

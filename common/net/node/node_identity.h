@@ -3,11 +3,12 @@
 //   <folder>/.identity/<name>/lock   held by the process that has the identity
 //                             id     the identity, made once
 //
-// A name belongs to the process whose lease lives. A process that was killed and is started again
-// has its name back at once all the same, because the identity lies in the daemon's folder and
-// belongs to one process at a time: who holds the lock knows that the earlier process is gone. A
-// daemon without a folder, or whose lock another process holds, has an identity of its own, by
-// which it only is the successor of itself (its first registration's answer was lost).
+// A name belongs to the process whose lease is valid. A process that was killed and is started
+// again has its name back at once all the same, because the identity lies in the daemon's folder
+// and belongs to one process at a time: the process that holds the lock knows that the earlier one
+// is gone. A daemon without a folder, or whose lock another process holds, has an identity of its
+// own, which proves only that it is the same process (if the answer to its first registration was
+// lost).
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_NET_NODE_NODE_IDENTITY_H_
 #define CAPSTAN_COMMON_NET_NODE_NODE_IDENTITY_H_

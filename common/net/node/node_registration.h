@@ -1,5 +1,5 @@
 // NodeRegistration: a server's or worker daemon's registration with the scheduler: registers, keeps
-// the lease, and trades the node's state for the desired one. A pure state machine: its shells,
+// the lease, sends the node's state and receives the desired one. A pure state machine: its shells,
 // NodeAgent and the simulator's, send the requests that it makes and hand it the answers.
 //
 //                Register ok: Restarted()
@@ -12,7 +12,7 @@
 //   a second, ALREADY_EXISTS (another daemon has the name): on_fatal, then the end. ABORTED to
 //   Register (that daemon may be dead): back off. Leaving, and not registered: the end.
 //
-// Thread safety: thread-compatible. The handler's functions are called inside of those here.
+// Thread safety: thread-compatible. The functions of this class call the handler's.
 #ifndef CAPSTAN_COMMON_NET_NODE_NODE_REGISTRATION_H_
 #define CAPSTAN_COMMON_NET_NODE_NODE_REGISTRATION_H_
 
@@ -42,11 +42,11 @@ class NodeHandler {
   virtual void Restarted(const NodeId& node_id, Incarnation incarnation) = 0;
   // Adds the node's state (`tables` or `tasks`) to a request; the rest is NodeRegistration's.
   virtual void FillState(v1::SyncNodeRequest& request) = 0;
-  // The scheduler has answered the request that was filled in last, at that revision of its store;
-  // `read_lease` is its promise of RegisterResponse, which runs from before that request was sent.
-  // TakeDesired follows, if there is something new.
+  // The scheduler has answered the request that was filled in last; `revision` is that of its
+  // store. `read_lease` is the promise in RegisterResponse, and runs from before that request was
+  // sent. TakeDesired follows, if there is something new.
   virtual void SyncAnswered(absl::Duration /*read_lease*/, const v1::StoreRevision& /*revision*/) {}
-  // Takes in the whole desired state. Must not wait: what takes long ends with a wake.
+  // Accepts the whole desired state. Must not wait: work that takes long ends with a wake.
   virtual void TakeDesired(const v1::SyncNodeResponse& response) = 0;
 };
 

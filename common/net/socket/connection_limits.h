@@ -1,4 +1,4 @@
-// ConnectionLimits: which connections a listener keeps, all of them and those of one address.
+// ConnectionLimits: decides which connections a listener keeps, of all addresses and of each one.
 //
 //   Add -> UNPROVEN --Prove: its peer has shown who it is--> PROVEN --Remove-->
 //             \--no proof in time, or no room: the listener closes it
@@ -6,7 +6,8 @@
 // Anybody who reaches a port can open connections, and each costs a descriptor and memory before it
 // is known whose it is. So few may be unproven, and not for long. If there is no room for a new
 // one, an unproven one is closed: the oldest whose peer has said nothing, else the oldest. A proven
-// one never is. So an address that floods the port loses its own connections, not those of others.
+// one is never closed. So an address that floods the port loses its own connections, not those of
+// others.
 //
 // Pure: the listener brings the time, and closes what it is told to.
 // Thread safety: thread-compatible.
@@ -42,21 +43,21 @@ class ConnectionLimits {
   };
   explicit ConnectionLimits(const Options& options) : options_(options) {}
 
-  // Returns when the listener may accept the next connection: now, unless all places of unproven
-  // ones are taken by such that came just before. Until then new peers wait in the kernel's queue.
+  // Returns when the listener may accept the next connection: now, unless connections that came
+  // just before take all places of unproven ones. Until then new peers wait in the kernel's queue.
   Instant MayAcceptFrom(Instant now) const;
 
-  // Adds an unproven connection. Returns the one that must be closed for it, and is known no more:
-  // perhaps itself. REQUIRES: `id` is larger than all before.
+  // Adds an unproven connection. Returns and forgets the connection that must be closed for it,
+  // which may be itself. REQUIRES: `id` is larger than all before.
   std::optional<Id> Add(Id id, const std::string& address, Instant now);
   void NoteHeard(Id id);  // Its peer has said something. REQUIRES: unproven.
   void Prove(Id id);      // REQUIRES: unproven.
   void Remove(Id id);     // It is closed. No effect if it is not known.
 
-  // Returns the connections that have not proved themselves in time; they are known no more.
+  // Returns and forgets the connections that have not proved themselves in time.
   std::vector<Id> TakeExpired(Instant now);
-  // Returns the unproven connection that would be closed first, which is known no more. It is for
-  // a listener whose process is out of descriptors.
+  // Returns and forgets the unproven connection that would be closed first. It is for a listener
+  // whose process is out of descriptors.
   std::optional<Id> TakeUnproven();
   Instant NextDeadline() const;  // When TakeExpired has something to return.
 

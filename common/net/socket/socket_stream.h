@@ -32,7 +32,7 @@ class SocketStream {
 
   int socket() const { return socket_.get(); }  // To poll for more, or for room.
 
-  // Authenticates both ends, if the stream does that; the first thing that happens on it. Goes on
+  // Authenticates both ends, if the stream does that. It is the first call on a stream. Continues
   // as far as it can without waiting, and returns the events of poll(2) that it waits for; 0: it is
   // done.
   // Errors: kUnavailable       the connection is over.
@@ -56,7 +56,7 @@ class SocketStream {
   const Descriptor socket_;
 };
 
-// Without encryption. `socket` is connected, and does not block.
+// Makes a stream without encryption. `socket` is connected, and does not block.
 std::unique_ptr<SocketStream> PlainStream(Descriptor socket);
 
 // Waits for `events` of poll(2) at the socket. Errors: kUnavailable  `until` has passed, `stop` has

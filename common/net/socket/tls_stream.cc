@@ -27,7 +27,7 @@ namespace {
 constexpr size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
 // Read at a time, so that a system call brings many records.
 constexpr size_t kReadBytes = 256 << 10;
-// Encrypted before they are sent, likewise.
+// Encrypted before they are sent, so that a system call takes many records.
 constexpr size_t kBatchBytes = 256 << 10;
 constexpr char kCipherSuites[] =
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
@@ -148,7 +148,7 @@ class Tls final : public SocketStream {
   // Makes a batch of records from the front of the pieces, `skip` bytes on.
   absl::Status Encrypt(absl::Span<const iovec> pieces, size_t skip);
   absl::Status EncryptRecord(absl::Span<const char> bytes);
-  // Sends of the batch what the socket takes. False: it takes no more now.
+  // Sends the bytes of the batch that the socket takes. False: it takes no more now.
   absl::StatusOr<bool> Flush();
 
   const std::optional<Identity> expected_;
@@ -230,7 +230,7 @@ absl::StatusOr<size_t> Tls::Receive(absl::Span<const iovec> places) {
                                      place.iov_len - filled, &bytes);
       if (result != 1) {
         const absl::Status status = Later(result);
-        // What has come is handed out first; the next call finds the end again.
+        // Bytes that have come are handed out first; the next call finds the end again.
         if (all == 0 && !status.ok()) return status;
         return all;
       }

@@ -24,14 +24,14 @@ class WakeUp {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
   }
-  // `readable`: poll has said so of the descriptor. Look for what the wakers have done after it.
-  // True: there was a Wake since the last one.
+  // Call it before you look for what the wakers have done. `readable`: poll has reported the
+  // descriptor. True: there was a Wake since the last Clear.
   bool Clear(bool readable) {
-    // A Wake that a Clear has overtaken leaves the descriptor readable, and `woken_` false.
+    // If a Clear overtakes a Wake, the descriptor becomes readable while `woken_` is false.
     if (!readable && !woken_.load()) return false;
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(event_.get(), &count, sizeof(count));
-    // What was done before a Wake that comes in between is seen by who calls this.
+    // A Wake may come in between. The caller sees what was done before it.
     return woken_.exchange(false);
   }
   bool woken() const { return woken_.load(); }

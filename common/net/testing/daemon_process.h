@@ -1,5 +1,5 @@
-// DaemonProcess: the real program of a daemon, run by a test against a fake scheduler, and what
-// holds for every such program.
+// DaemonProcess: the real program of a daemon, run by a test against a fake scheduler, and checks
+// that hold for every such program.
 //
 // The Check functions are whole test cases; they fail the test that calls them.
 // Thread safety: thread-compatible.
@@ -19,8 +19,8 @@ constexpr absl::Duration kProcessPatience = absl::Seconds(20);
 
 class DaemonProcess {
  public:
-  // Starts `program` (a path in this test's data) with a folder, a log and a port file of its own,
-  // which an earlier one of the same program had before.
+  // Starts `program` (a path in this test's data) with a folder, a log and a port file of its own;
+  // it removes those of an earlier process of the same program.
   DaemonProcess(const std::string& program, const std::string& scheduler,
                 const std::vector<std::string>& flags = {});
 

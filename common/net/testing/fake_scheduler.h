@@ -1,5 +1,5 @@
-// FakeScheduler: the daemons' half of the Scheduler service on a loopback port, for tests of
-// daemons.
+// FakeScheduler: the part of the Scheduler service that daemons call, on a loopback port, for tests
+// of daemons.
 //
 // It holds each SyncNode call like the real one, until SetDesired, SetMayStop or the next call.
 // Thread safety: thread-safe.

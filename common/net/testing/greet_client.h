@@ -1,4 +1,4 @@
-// GreetClient: the server's half of a data connection's greeting, for tests that are a server.
+// GreetClient: the server's side of a data connection's greeting, for tests that act as a server.
 //
 // Thread safety: a function without state.
 #ifndef CAPSTAN_COMMON_NET_TESTING_GREET_CLIENT_H_

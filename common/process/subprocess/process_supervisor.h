@@ -1,4 +1,4 @@
-// ProcessSupervisor: starts child processes and tells when each one has ended.
+// ProcessSupervisor: starts child processes and reports when each one has ended.
 //
 // One thread spawns all of them, so that they live at most as long as it does, and polls their
 // pidfds.
@@ -59,11 +59,12 @@ class ProcessSupervisor {
   };
 
   void Run();
-  // Does what has been asked for since; true once Stop was called.
+  // Executes the commands that were posted; true once Stop was called.
   bool TakeCommands();
   void DoSpawn(const Command& command);
   void DoTerminate(Child& child, absl::Duration grace);
-  // `now` is one for a whole turn: a child is either killed in it or its deadline is waited for.
+  // `now` is the same for a whole turn: a child is either killed in it or its deadline is waited
+  // for.
   void KillOverdue(absl::Time now);
   void CollectEnded();
   // Waits for a command, the end of a child, or the end of a grace.
@@ -75,7 +76,7 @@ class ProcessSupervisor {
   const OnEnd on_end_;
   int bell_ = -1;  // An eventfd that ends the poll.
 
-  // The supervisor's thread only.
+  // Only the supervisor's thread uses it.
   std::map<uint64_t, Child> children_;
 
   absl::Mutex mutex_;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
-// What the supervisor reports, to be waited for.
+// Collects the ends that the supervisor reports, for tests to wait for.
 class Ends {
  public:
   ProcessSupervisor::OnEnd Recorder() {

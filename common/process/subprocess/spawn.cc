@@ -42,7 +42,7 @@ struct ChildPlan {
   pid_t parent = 0;
 };
 
-// Gives up what the child is not to have. False: it cannot, and errno says why.
+// Drops the rights that the child is not to have. False: it cannot, and errno says why.
 bool DropRights(const ChildPlan& plan) {
   if (plan.user.has_value() && !BecomeUser(*plan.user)) return false;
   return !plan.no_new_privileges || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;

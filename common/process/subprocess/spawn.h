@@ -23,12 +23,13 @@ struct SpawnOptions {
   std::vector<std::string> args = {};  // Arguments from args[1] on.
   // Names the variables of this process's environment that the child inherits; null: all.
   bool (*inherits)(absl::string_view name) = nullptr;
-  // Added to what it inherits; wins. If a name stands twice, the last value counts.
+  // Added to the inherited variables, and replaces them. If a name stands twice, the last value
+  // counts.
   std::vector<std::pair<std::string, std::string>> environment = {};
   std::string directory = {};    // The child's working directory; empty: this process's.
   std::string output_file = {};  // Standard output and error are appended to it; made if missing.
-  // Descriptors of the caller: the child's standard input, instead of /dev/null, and its standard
-  // output, of which then only errors go to output_file. Below 0: none.
+  // Descriptors of the caller: `input` becomes the child's standard input, instead of /dev/null;
+  // `output` becomes its standard output, so that only errors go to output_file. Below 0: none.
   int input = -1;
   int output = -1;
   // The child leads a session of its own: a terminal's Ctrl-C does not reach it. Otherwise it
@@ -36,8 +37,8 @@ struct SpawnOptions {
   bool own_session = false;
   // The child gets this number as its user and its only group. Needs the rights of root.
   std::optional<uid_t> user = {};
-  // Nothing that the child runs ever gets rights that it has not: files with the set-user-ID bit
-  // give none (PR_SET_NO_NEW_PRIVS).
+  // Neither the child nor what it runs ever gains rights: files with the set-user-ID bit give none
+  // (PR_SET_NO_NEW_PRIVS).
   bool no_new_privileges = false;
   // Sent to the child when the THREAD that spawned it ends, however it ends (also by a crash of the
   // whole process); 0: none.

@@ -43,8 +43,8 @@ class Subprocess {
 
   // Sends `signal` to the whole group; nothing happens once the child has been waited for.
   void Signal(int signal);
-  // Waits up to `timeout` for the end. What is left of the group is then killed. Nothing: it
-  // still runs.
+  // Waits up to `timeout` for the end, and then kills what is left of the group. None: it still
+  // runs.
   std::optional<ExitStatus> Wait(absl::Duration timeout);
   // SIGTERM, up to `grace`, then SIGKILL.
   ExitStatus Terminate(absl::Duration grace);

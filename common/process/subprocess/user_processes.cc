@@ -60,8 +60,8 @@ absl::StatusOr<pid_t> FindProcessOf(uid_t user) {
 }
 
 // Sends SIGKILL to all processes of the user, from a process of that user: so the signal reaches
-// nobody else, and the kernel sends it to all at once, while none of them can fork. False: the
-// sender was ended before by one of them.
+// nobody else, and the kernel sends it to all at once, while none of them can fork. False: one of
+// them has ended the sender before.
 absl::StatusOr<bool> SignalAllOf(uid_t user) {
   const pid_t sender = fork();
   if (sender < 0) return absl::UnavailableError(absl::StrCat("fork: ", std::strerror(errno)));

@@ -1,8 +1,8 @@
 // Processes of a user: how a child becomes one, and how all of them are ended.
 //
-// For users that nobody has an account for: each runs the programs of one job, and whatever such a
-// program has started, in whatever process group or session, belongs to the same user.
-// Thread safety: functions.
+// For user numbers without an account: each runs the programs of one job, and all that such a
+// program has started, in any process group or session, belongs to the same user.
+// Thread safety: functions without state.
 #ifndef CAPSTAN_COMMON_PROCESS_SUBPROCESS_USER_PROCESSES_H_
 #define CAPSTAN_COMMON_PROCESS_SUBPROCESS_USER_PROCESSES_H_
 

@@ -38,7 +38,7 @@ class FakeRowSource final : public RowSource {
   absl::Status Pause(absl::Duration time) override;
 
   v1::RoutingTable routing;            // The newest.
-  absl::Status routing_failure;        // What NewestRouting fails with.
+  absl::Status routing_failure;        // The error of NewestRouting; OK: none.
   std::map<std::string, bool> failed;  // Servers that are not reached.
   // Called with the number of the call before it is answered; an error is the answer.
   std::function<absl::Status(int call)> before = [](int) { return absl::OkStatus(); };

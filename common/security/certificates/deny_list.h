@@ -62,7 +62,7 @@ class DenyList {
   const std::string& path() const { return path_; }
 
  private:
-  // What identifies one content of the file.
+  // Identifies one content of the file.
   struct Stamp {
     dev_t device = 0;
     ino_t inode = 0;

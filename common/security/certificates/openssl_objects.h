@@ -1,4 +1,4 @@
-// OpenSSL's objects with owners, and what the files of this folder read from them.
+// Owning pointers to OpenSSL's objects, and what the files of this folder read from them.
 //
 // Only the sources of this folder and common/net/socket/tls_stream.cc include it. Every function
 // leaves OpenSSL's queue of errors empty.

@@ -1,4 +1,4 @@
-// What holds for every sparse model, as checks for tests.
+// Checks for tests: properties that every sparse model has.
 //
 // The gradients are measured against a second implementation of the loss, in double and as naive
 // as the formula: central differences of it have an error of 1e-9, so what is seen is the model's

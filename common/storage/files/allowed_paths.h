@@ -40,8 +40,8 @@ class AllowedPaths {
   // Errors: kPermissionDenied  it may not; the message says why and which folders are allowed.
   absl::Status Check(absl::string_view user, absl::string_view path) const;
 
-  // Where `path` lies if it lies below a folder that is allowed to any user, or an own one. Of
-  // several roots the longest is taken.
+  // Finds the root that `path` lies below: a folder that is allowed to any user, or an own one. The
+  // longest of several roots is taken.
   std::optional<Place> Find(absl::string_view path) const;
 
   // The rules that Parse has read, for the flags of another process.

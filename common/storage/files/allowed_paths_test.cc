@@ -52,7 +52,7 @@ TEST_CASE("AllowedPaths: a user's folder is allowed to that user alone", "[commo
   CHECK(absl::IsPermissionDenied(allowed.Check("", "/scratch//jobs/x")));
   CHECK_STATUS(allowed.Check("bob", "/home/ann"), absl::StatusCode::kPermissionDenied,
                "allowed to bob are /data, /scratch/bob/jobs (--allow-path)");
-  // What the process opens is checked by name before.
+  // Find asks for no user: Check has judged the path before.
   CHECK(allowed.Find("/scratch/ann/jobs/x")->root == "/scratch/ann/jobs");
 }
 

@@ -1,4 +1,4 @@
-// DiskError: what a file operation that has just failed says, as common/storage means it.
+// DiskError: the status of a file operation that has just failed, with the codes of common/storage.
 //
 // Thread safety: a pure function, but for errno, which it reads.
 #ifndef CAPSTAN_COMMON_STORAGE_FILES_DISK_ERROR_H_

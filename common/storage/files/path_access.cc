@@ -246,7 +246,7 @@ int MakeFolders(const std::string& path) {
   for (size_t made = 0; made <= steps.size();) {
     const Descriptor folder(OpenBeneath(root, Join(steps.first(made)), kFolderFlags, 0));
     if (!folder.ok()) return -1;
-    // One step more is made; what was there already is looked at next.
+    // Makes one more step. If there is something already, the next turn looks at it.
     if (made < steps.size() &&
         mkdirat(folder.get(), steps[made].c_str(), kPrivateFolderMode) != 0 && errno != EEXIST) {
       return -1;

@@ -9,7 +9,7 @@
 // the whole process, so that no caller can forget it. Other programs are not confined.
 //
 // The calls return what the system calls of these names return, and set errno: EACCES for a path
-// below no allowed folder, ELOOP for one that a link leads out of it.
+// below no allowed folder, ELOOP for a path with a link that leads out of it.
 // Thread safety: thread-safe; ConfinePaths is called before other threads open paths of jobs.
 #ifndef CAPSTAN_COMMON_STORAGE_FILES_PATH_ACCESS_H_
 #define CAPSTAN_COMMON_STORAGE_FILES_PATH_ACCESS_H_
@@ -27,7 +27,7 @@ namespace capstan {
 
 // Errors: kFailedPrecondition  this system has no openat2.
 absl::Status ConfinePaths(AllowedPaths allowed);
-// Null: this process is not confined. Else for the whole time of the process.
+// Null: this process is not confined. Else valid until the process ends.
 const AllowedPaths* Confinement();
 // Errors: kPermissionDenied  this process may not open `path`, because of its name; says why.
 absl::Status CheckConfined(const std::string& path);
@@ -43,7 +43,7 @@ DIR* OpenFolder(const std::string& path);
 
 // Makes the folder and those above it, with kPrivateFolderMode; they may exist.
 int MakeFolders(const std::string& path);
-// Removes a folder with all that is in it, and follows no link. Nothing there is no error.
+// Removes a folder with all that is in it, and follows no link. A missing folder is no error.
 int RemoveTree(const std::string& path);
 
 // Paths below "/proc/self/fd/<fd>", an open folder, are allowed from HoldFolder to ReleaseFolder.

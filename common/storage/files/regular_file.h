@@ -38,7 +38,7 @@ absl::StatusOr<RegularFile> OpenRegularFile(const std::string& path);
 absl::StatusOr<size_t> ReadFileAt(const RegularFile& file, absl::string_view path, int64_t offset,
                                   absl::Span<char> room);
 
-// What `mode` (of stat) stands for: "a folder", "a pipe", "a device", "a socket", "a regular file".
+// The kind of `mode` (of stat): "a folder", "a pipe", "a device", "a socket", "a regular file".
 absl::string_view KindOfFile(mode_t mode);
 
 // The flags for opening what may turn out to be no regular file: without O_NONBLOCK the call waits

@@ -7,7 +7,7 @@
 //   bytes: Append --> cached --Sync--> durable      names: Create, Rename, Remove --> cached
 //                                                          --SyncFolder--> durable
 //   Crash: of each file a part of what was cached survives (see Unsynced); of each folder the
-//          first few cached changes of names. Open files are dead; the disk works again.
+//          first few cached changes of names. Open files fail from then on; the disk works again.
 //
 // After a Sync that failed the unsynced bytes count as clean, as on Linux: a later Sync says OK and
 // does not bring them to the disk; a crash turns them into zeros.
@@ -61,7 +61,7 @@ class SimDisk final : public Disk {
     double bit_flip_on_read = 0;
   };
 
-  // What a crash leaves of bytes and names that were not synced.
+  // The part of the unsynced bytes and names that a crash leaves.
   enum class Unsynced {
     kLost,          // Nothing.
     kTornAtByte,    // Bytes up to a random one; names up to a random change.
@@ -86,18 +86,19 @@ class SimDisk final : public Disk {
 
   void SetRates(const Rates& rates);
   void SetCapacity(int64_t bytes);         // Appends beyond it find the disk full; < 0: no limit.
-  void FailAt(int64_t step, Fault fault);  // Once; a fault of that step's kind of call.
-  // The power goes at that step, before it has any effect but (an append) in the cache: it and all
-  // later calls fail with kUnavailable, until Crash.
+  void FailAt(int64_t step, Fault fault);  // Once; the kind of call must fit the fault.
+  // The power goes at that step, which has no effect, except that bytes of an Append may be in the
+  // cache. That call and all later ones fail with kUnavailable, until Crash or KillProcess.
   void CutAt(int64_t step);
   bool cut() const;       // The step to cut at has been reached.
   int64_t steps() const;  // So far.
 
-  // Holds the files that `other` has in its cache, all of them durable. REQUIRES: it is new.
+  // Copies the files in the cache of `other`; all of them are durable here. REQUIRES: this disk is
+  // new.
   void CopyFrom(const SimDisk& other);
   void Crash(Unsynced unsynced);  // Power cut. Afterwards the cache holds what is on the disk.
-  void KillProcess();             // Open files are dead; the cache goes on.
-  // Inverts one bit of a file, in the cache and on the disk. REQUIRES: it exists and is as long.
+  void KillProcess();             // Open files fail from then on; the cache stays.
+  // Inverts one bit of a file, in the cache and on the disk. REQUIRES: the file has that bit.
   void FlipBit(const std::string& path, int64_t bit);
   bool FlipRandomBit();                 // Inverts one of a random file; false: there is no byte.
   int64_t injected(Fault fault) const;  // How often it was injected so far.
@@ -116,7 +117,7 @@ class SimDisk final : public Disk {
   };
   // Shared by the names (cached and durable) and the handles of a file.
   using FilePtr = std::shared_ptr<File>;
-  // A change of names in one folder, done as a whole or not at all. Nothing: the name goes.
+  // A change of names in one folder, done as a whole or not at all. Null: the name is removed.
   using NameChange = std::vector<std::pair<std::string, FilePtr>>;
 
   // Counts a step. Errors: kUnavailable after the cut.

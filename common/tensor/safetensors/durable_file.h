@@ -1,8 +1,8 @@
-// DurableFile, WriteFileDurably: a file that is there whole or not at all, also after a power cut.
+// DurableFile, WriteFileDurably: write a file whole or not at all, even if the power fails.
 //
-// Written beside `path` under a name of its own, synced, renamed over `path`, and the folder
-// synced. Who writes the same path at the same time, here or elsewhere, writes another file: the
-// last one stays. Thread safety: thread-safe.
+// The file is written beside `path` under a name of its own, synced, and renamed over `path`; then
+// the folder is synced. Writers of the same path at the same time, here or elsewhere, write
+// different files: the last one stays. Thread safety: thread-safe.
 #ifndef CAPSTAN_COMMON_TENSOR_SAFETENSORS_DURABLE_FILE_H_
 #define CAPSTAN_COMMON_TENSOR_SAFETENSORS_DURABLE_FILE_H_
 
@@ -21,13 +21,13 @@
 namespace capstan {
 
 // Writes `parts` one after the other. On failure `path` is as it was and nothing is left beside it.
-//   progress  told of "bytes written" and then, as they reach the disk, of "bytes synced"
+//   progress  gets "bytes written" and then, as they reach the disk, "bytes synced"
 // Errors: that of the operating system, with the path (kNotFound: no such folder,
 //         kPermissionDenied, kResourceExhausted: disk full...).
 absl::Status WriteFileDurably(const std::string& path, absl::Span<const absl::string_view> parts,
                               const Progress& progress = nullptr);
 
-// The same for a file that comes in pieces. Errors: as above; then it can only be let go.
+// Same for a file that comes in pieces. Errors: as above; then it can only be destroyed.
 class DurableFile {
  public:
   static absl::StatusOr<std::unique_ptr<DurableFile>> Create(const std::string& path,
@@ -37,9 +37,9 @@ class DurableFile {
   DurableFile& operator=(const DurableFile&) = delete;
 
   absl::Status Append(absl::string_view bytes);
-  // All of the other file; it is read in pieces.
+  // Appends all of the other file, which is read in pieces.
   absl::Status AppendFrom(const DurableFile& other);
-  // Over bytes that have been appended.
+  // Overwrites bytes that have been appended.
   absl::Status Overwrite(int64_t offset, absl::string_view bytes);
   // Puts the file in its place. REQUIRES: called once, last of all.
   absl::Status Commit();

@@ -1,8 +1,8 @@
-// MappedRows: the rows of a file of rows (row_file.h) by key, without reading it whole.
+// MappedRows: finds rows of a file of rows (row_file.h) by key, without reading it whole.
 //
-// The file is mapped, and keys stand in it in ascending order of their hash
-// (common/sparse/key_hash.h), so that a key is found by searching: what stays in memory is what the
-// operating system keeps of the file while it has room.
+// The file is mapped, and its keys are in ascending order of their hash (common/sparse/key_hash.h),
+// so that a key is found by searching: memory holds only what the operating system keeps of the
+// file while it has room.
 // Thread safety: constant after construction; safe to read from many threads.
 #ifndef CAPSTAN_COMMON_TENSOR_SAFETENSORS_MAPPED_ROWS_H_
 #define CAPSTAN_COMMON_TENSOR_SAFETENSORS_MAPPED_ROWS_H_
@@ -31,7 +31,7 @@ class MappedRows {
   int64_t count() const { return static_cast<int64_t>(keys_.size()); }
   int64_t dim() const { return dim_; }  // Floats a row.
 
-  // The row of `key`, [dim]; empty: the file has none. Valid as long as this is.
+  // The row of `key`, [dim]; empty: the file has none. Valid as long as this object.
   absl::Span<const float> Find(uint64_t key) const;
 
  private:

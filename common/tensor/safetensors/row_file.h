@@ -1,11 +1,11 @@
-// RowFileWriter: the rows of a sparse table as a safetensors file, written as they come.
+// RowFileWriter: writes the rows of a sparse table into a safetensors file as they come.
 //
 //   rows-<table>.safetensors   "keys" U64 [n], "rows" F32 [n, dim]: row i is that of keys[i]
 //   removed-<table>.safetensors  of a delta: keys whose rows have left; dim is 0
 //
-// The header is padded with spaces to the same length for any n, and written last; rows wait in a
-// temporary file beside it until all keys are written (keys stand in front, so that both tensors
-// are aligned): memory is that of one call, the disk needs room for the rows twice. The bytes
+// The header is padded with spaces to the same length for any n, and written last. Rows wait in a
+// temporary file beside it until all keys are written (keys are in front, so that both tensors are
+// aligned): memory is that of one call, but the disk needs room for the rows twice. The bytes
 // depend on keys and rows alone.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_TENSOR_SAFETENSORS_ROW_FILE_H_
@@ -35,7 +35,7 @@ class RowFileWriter {
  public:
   // `dim`: floats a row; 0: none. Until Finish, or if it is never called, `path` is as it was;
   // on failure nothing is left beside it. `progress`: as DurableFile's, also of the temporary file.
-  // Errors of all: those of WriteFileDurably; then the writer can only be let go.
+  // Errors of all: those of WriteFileDurably; then the writer can only be destroyed.
   static absl::StatusOr<RowFileWriter> Create(const std::string& path, int64_t dim,
                                               const Progress& progress = nullptr);
 

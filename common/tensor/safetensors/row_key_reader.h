@@ -1,4 +1,4 @@
-// RowKeyReader: the keys of a file of rows (row_file.h), one after the other, in little memory.
+// RowKeyReader: reads the keys of a file of rows (row_file.h), one by one, in little memory.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_COMMON_TENSOR_SAFETENSORS_ROW_KEY_READER_H_
@@ -21,11 +21,11 @@ class RowKeyReader {
   // Errors: those of OpenRegularFile. kDataLoss  it is no file of rows, or shorter than it says.
   static absl::StatusOr<RowKeyReader> Open(const std::string& path);
 
-  // The key that is next; none: there are no more.
+  // The current key; none: there are no more.
   std::optional<uint64_t> key() const {
     return at_ < block_.size() ? std::optional(block_[at_]) : std::nullopt;
   }
-  // Goes on to the one behind it. REQUIRES: there is a key. Errors: kDataLoss  the file ends early.
+  // Moves to the next key. REQUIRES: there is a key. Errors: kDataLoss  the file ends early.
   absl::Status Next();
 
  private:

@@ -75,7 +75,7 @@ class FileReader {
   explicit FileReader(RegularFile file) : file_(std::move(file)) {}
 
   RegularFile file_;
-  int64_t offset_ = 0;  // What comes next.
+  int64_t offset_ = 0;  // The begin of the next Read.
 };
 
 absl::Status ReadNumbers(FileReader& file, Dtype dtype, absl::Span<float> values) {

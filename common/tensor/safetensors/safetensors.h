@@ -1,5 +1,6 @@
-// Safetensors files: named tensors, readable by the public `safetensors` packages. Those written
-// here are fp32; row_file.h writes keys, too. Of other writers fp16 and bf16 are read as well.
+// Safetensors files: named tensors, readable by the public `safetensors` packages. Tensors are
+// written as fp32; row_file.h writes keys, too. Tensors of fp16 and bf16, by other writers, are
+// read as well.
 //
 // Layout: header length (8 bytes, little-endian), JSON header padded with spaces to 8 bytes, values
 // (little-endian, contiguous, in the header's order). The bytes depend on the tensors alone: same

@@ -1,6 +1,6 @@
 // The JSON header of a safetensors file: names, shapes and places of tensors.
 //
-// Format: https://github.com/huggingface/safetensors#format. Of its dtypes, four are known here.
+// Format: https://github.com/huggingface/safetensors#format. Four of its dtypes are known here.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_COMMON_TENSOR_SAFETENSORS_SAFETENSORS_HEADER_H_
 #define CAPSTAN_COMMON_TENSOR_SAFETENSORS_SAFETENSORS_HEADER_H_
@@ -15,7 +15,7 @@
 
 namespace capstan {
 
-// The header's length, in front of it.
+// Bytes of the number before the header, which is the header's length.
 inline constexpr int64_t kSafetensorsLengthBytes = 8;
 
 enum class Dtype { kF32, kF16, kBf16, kU64 };  // "U64": keys. The others: numbers.

@@ -1,6 +1,6 @@
-// Stream checks: what holds for every kind of compressed stream. For tests.
+// Stream checks: tests of the properties that every kind of compressed stream has.
 //
-// Thread safety: pure functions; each fails the test.
+// Thread safety: pure functions, which fail the test that calls them.
 #ifndef CAPSTAN_COMMON_EXAMPLES_STREAMS_TESTING_STREAM_CHECKS_H_
 #define CAPSTAN_COMMON_EXAMPLES_STREAMS_TESTING_STREAM_CHECKS_H_
 
@@ -19,9 +19,10 @@ Bytes Zstd(const Bytes& contents);
 // All contents of the file, read `room_bytes` at a time.
 absl::StatusOr<Bytes> ReadStream(const std::string& path, size_t room_bytes);
 
-// Checks a format whose files end in `suffix`: contents of all sizes come back however they are
-// read; parts may follow one another; cut off anywhere it is truncated; changed anywhere it is
-// corrupt or gives its contents; what is no such data, in front or behind, is refused.
+// Checks a format whose files end in `suffix`: contents of all sizes come back in whatever pieces
+// they are read; parts may follow one another; a file that is cut off anywhere is truncated; a file
+// with a changed byte is corrupt or gives its contents; other data, in front or behind, are
+// refused.
 void CheckCompression(const std::string& suffix,
                       const std::function<Bytes(const Bytes&)>& compress);
 
