@@ -2,8 +2,8 @@
 // kernels compile the same lines.
 //
 // ReLU is not among them: it is fused into other ops (op.h). Specification:
-// kernels/reference/matrix_ops.cc. Host and device have bits of their own, because their erfc and
-// exp have. Plain C++ for g++ and nvcc. Thread safety: pure functions.
+// kernels/reference/matrix_ops.cc. Results on the host and on a device may differ in their last
+// bits, as their erfc and exp do. Plain C++ for g++ and nvcc. Thread safety: pure functions.
 #ifndef CAPSTAN_KERNELS_ACTIVATION_H_
 #define CAPSTAN_KERNELS_ACTIVATION_H_
 
@@ -22,7 +22,7 @@ enum class Activation { kGelu, kSilu, kTanh, kSigmoid };
 // The fields of Layer.kind in proto/job.proto, in the order of Activation.
 inline constexpr const char* kActivationNames[] = {"gelu", "silu", "tanh", "sigmoid"};
 
-// The activation of a name; of another name, one that no op has.
+// Returns the activation of that name. For an unknown name, returns a value that no op accepts.
 constexpr Activation ActivationNamed(std::string_view name) {
   size_t index = 0;
   while (index < std::size(kActivationNames) && name != kActivationNames[index]) ++index;
@@ -45,7 +45,7 @@ CAPSTAN_HOST_DEVICE float NormalDensity(float x) { return 0.3989422804f * expf(-
 
 CAPSTAN_HOST_DEVICE float Sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// y of x.
+// The activation y of x.
 template <Activation kActivation>
 CAPSTAN_HOST_DEVICE float Activated(float x) {
   if constexpr (kActivation == Activation::kGelu) {

@@ -106,7 +106,7 @@ enum class OpKind {
   kEmbeddingBackward,
 };
 
-// What messages say of an op beside its name and batch size (op.cc).
+// The part of an op that messages show beside its name and batch size (op.cc).
 enum class Shown { kImage, kWindow, kUnits, kEpsilon, kActivation, kRate, kClasses, kLoss, kRows };
 
 struct OpTraits {
@@ -177,13 +177,13 @@ struct OpDesc {
   int64_t kernel = 1, stride = 1, padding = 0;  // Square windows.
   bool has_bias = false;
   bool fuse_relu = false;
-  bool has_addend = false;    // Batch norm has it.
-  bool has_dy2 = false;       // Batch norm's backward op has it.
-  float epsilon = 1e-5f;      // Normalisations have it.
+  bool has_addend = false;    // For batch norm.
+  bool has_dy2 = false;       // For batch norm's backward op.
+  float epsilon = 1e-5f;      // For normalisations.
   float dropout_rate = 0.0f;  // [0, 1).
   Activation activation = Activation::kGelu;
   int64_t rows = 0;          // Rows of an embedding's weight.
-  bool has_weights = false;  // Softmax cross-entropy and output losses have it.
+  bool has_weights = false;  // For softmax cross-entropy and output losses.
   OutputLoss loss = OutputLoss::kSquared;
   float loss_parameter = 0.0f;
 

@@ -1,4 +1,5 @@
-// TensorView: a borrowed, contiguous, row-major array with a shape; never owns memory.
+// TensorView: a borrowed, contiguous, row-major array with an element count and a type, but no
+// shape; never owns memory.
 //
 // Images are NHWC. Thread safety: a value; the memory behind it follows its owner's rules.
 #ifndef CAPSTAN_KERNELS_TENSOR_VIEW_H_

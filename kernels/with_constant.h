@@ -1,4 +1,4 @@
-// WithConstant: makes a template's argument of an enumerator that is known when the program runs.
+// WithConstant: calls a template with an enumerator that is known only at run time.
 //
 // Plain C++ for g++ and nvcc. Thread safety: a pure function.
 #ifndef CAPSTAN_KERNELS_WITH_CONSTANT_H_

@@ -1,5 +1,5 @@
 // CpuOp: an op that the CPU backend has, and the function that makes its plan. Each file that
-// computes ops has a table of them, which CpuBackend reads; that of convolutions is in
+// computes ops has a table of them, which CpuBackend reads. Those of convolutions are in
 // cpu_backend.cc.
 //
 // Thread safety: pure functions.

@@ -32,7 +32,7 @@ class CpuPlan : public Plan {
 
   const OpSignature& signature() const { return signature_; }
 
-  // Prepares what the op needs; a plan that needs memory hides this one.
+  // Prepares what the op needs. A plan that needs memory hides this function with its own.
   // Errors: kResourceExhausted  not enough memory for scratch.
   absl::Status Init() { return absl::OkStatus(); }
 

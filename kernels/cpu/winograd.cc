@@ -33,8 +33,8 @@ constexpr int64_t kTilesOfBlock = 64;
 constexpr int64_t kTilesOfSum = 128;
 constexpr int64_t kTilesOfItem = 16;  // A thread takes this many of them.
 
-// Floats between the matrices of two points: else those of all points would fall into the same
-// places of a cache.
+// Unused floats between the matrices of two points. Without them, the matrices of all points would
+// fall into the same sets of a cache.
 constexpr int64_t kGap = 16;
 
 using Rows = std::array<float*, kPointsMax>;
@@ -178,7 +178,7 @@ class ProductPlan : public WinogradPlan {
   Matrices Products(int thread) const {
     return Matrices(ThreadData(thread) + FactorFloats(), points_, kTilesOfBlock, columns_);
   }
-  // Where outputs outside of the image go.
+  // The memory for outputs outside of the image.
   float* Outside(int thread) const {
     return ThreadData(thread) + FactorFloats() + Matrices::Floats(points_, kTilesOfBlock, columns_);
   }

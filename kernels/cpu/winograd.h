@@ -4,7 +4,7 @@
 //
 // An output image is cut into tiles of 2x2. With the matrices of simd/winograd.inc, for each tile,
 //   forward           y  = O [ sum over c of (W w W^T) * (I x I^T) ] O^T
-//   backward data     3x3: the same of dy, with the window turned by 180 degrees
+//   backward data     3x3: forward on dy, with the window turned by 180 degrees
 //                     5x5: dx += I^T [ sum over filters of (W w W^T) * (O^T dy O) ] I
 //   backward weights  dw = W^T [ sum over tiles of (O^T dy O) * (I x I^T) ] W
 // where x are the pixels that the tile's windows cover, and * multiplies the elements, called

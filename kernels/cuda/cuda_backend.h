@@ -6,7 +6,7 @@
 // It lives in the plugin libcapstan_cuda.so. Code outside the plugin uses it through this header
 // and loader.h.
 //
-// Streams. They are DeviceBackend's. Run, Zero, Cast and the other own operations enqueue on
+// Streams. DeviceBackend describes them. Run, Zero, Cast and the other own operations enqueue on
 // kCompute and return at once. Await and Synchronize return the faults of enqueued work;
 // Synchronize also reports labels and row numbers out of range.
 // In the steady state it allocates nothing: Prepare reserves the workspace that all plans share.
@@ -63,8 +63,8 @@ struct CudaOptions {
   int device = 0;  // The index among the GPUs that the driver shows (CUDA_VISIBLE_DEVICES).
   Compute compute = Compute::kFp32;
   PlanChoice plan_choice = PlanChoice::kMeasured;
-  // Prepare takes no plan that needs more workspace. Good plans for fp32 tensors need as much as x
-  // and y have: for ResNet-50 with 256 images of 224x224 up to 1.2 GiB.
+  // Prepare takes no plan that needs more workspace. Good plans for fp32 tensors need as much
+  // memory as x and y: for ResNet-50 with 256 images of 224x224 up to 1.2 GiB.
   int64_t workspace_bytes_max = int64_t{4} << 30;
   // The folder that keeps measured plans for other processes (plan_store.h); empty: none.
   std::string plans_folder;

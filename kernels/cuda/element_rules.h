@@ -109,8 +109,8 @@ enum class UpdateRule {
   kLion,           // Steps of size lr in the direction of a sign; decoupled decay.
   kAmsGrad,        // Adam that divides by the largest mean square so far.
   kAdadelta,       // Scales gradients by the size of the steps so far.
-  kLars,           // Momentum whose rate is each tensor's own.
-  kLamb,           // Adam whose step's length is each tensor's own; decay is part of the step.
+  kLars,           // Momentum with a rate for each tensor.
+  kLamb,           // Adam with a step length for each tensor; decay is part of the step.
   kPlugin,  // A rule of a server's plugin: its arithmetic and state are not here. The last one.
 };
 

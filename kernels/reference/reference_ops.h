@@ -31,7 +31,7 @@ struct ReferenceOp {
 absl::Span<const ReferenceOp> ImageOps();   // Convolutions, pools and batch normalisation.
 absl::Span<const ReferenceOp> MatrixOps();  // All others.
 
-// Gives the operands of a run one by one. One of floats that the op lacks is null; those of
+// Returns the operands of a run one by one. A float operand that the op lacks is null; operands of
 // integers are never optional.
 class OperandReader {
  public:

@@ -12,9 +12,9 @@
 // Several fake devices can be joined (fake_collective.h): one may wait for the work of another.
 //
 // A forgotten upload, a missing event or memory that is used again too early therefore changes the
-// results, at least in some order: run a test with several seeds. Of CudaBackend's own operations
-// it has only Update.
-// Thread safety: as DeviceBackend; what is enqueued and awaited has a mutex.
+// results, at least in some order: run a test with several seeds. Update is the only one of
+// CudaBackend's own operations that it has.
+// Thread safety: as DeviceBackend; a mutex guards enqueued work and waits.
 #ifndef CAPSTAN_KERNELS_TESTING_FAKE_DEVICE_H_
 #define CAPSTAN_KERNELS_TESTING_FAKE_DEVICE_H_
 
@@ -157,15 +157,15 @@ class FakeDevice final : public cuda::CudaBackend {
   bool Forgotten(Call call);
   // Runs items until `done`. Errors: the first error of the work; kInternal  nothing can run.
   absl::Status RunUntil(const std::function<bool()>& done);
-  // Draws whether other members of the collective run an item before this one does, as real devices
-  // do, which work by themselves.
+  // Draws whether other members of the collective run an item before this one does: real devices
+  // work independently, too.
   bool OthersAreFirst();
   bool RunOne();          // Runs one item. False: no item can run.
   bool RunOneOfOthers();  // Runs one item of another member. False: no item can run.
   absl::Status WhyNothingRuns() const;
   int PickStream();  // A stream whose first item can run; -1: none.
 
-  // What awaits in one thread runs what others have enqueued. Recursive: Free and Copy wait.
+  // A thread that waits runs work that others have enqueued. Recursive: Free and Copy wait.
   std::recursive_mutex mutex_;
   const std::unique_ptr<Backend> host_;
   const Options options_;

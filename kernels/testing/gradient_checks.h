@@ -7,7 +7,7 @@
 // There are at most 80 outputs. A tolerance of 1e-3, relative to the largest slope if that is above
 // 1, is therefore safe for e = 2^-22 (some roundings of numbers of size 1), and far below the
 // effect of any mistake in a formula.
-// Thread safety: as Catch2's assertions, which the checks make.
+// Thread safety: as Catch2's assertions, which the checks use.
 #ifndef CAPSTAN_KERNELS_TESTING_GRADIENT_CHECKS_H_
 #define CAPSTAN_KERNELS_TESTING_GRADIENT_CHECKS_H_
 

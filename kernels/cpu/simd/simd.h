@@ -73,7 +73,7 @@ struct Simd {
   // [rows][full vectors][half vectors]; null if there is no such tile.
   TileFunction tiles[kTileRowsMax + 1][kTileVectorsMax + 1][2];
 
-  WinogradTransforms winograd3, winograd5;  // They are for windows of 3x3 and 5x5.
+  WinogradTransforms winograd3, winograd5;  // For windows of 3x3 and 5x5.
   // to[column * to_step + row] = from[row * from_step + column].
   // REQUIRES: 1 <= rows <= width.
   void (*transpose)(int64_t rows, int64_t columns, const float* from, int64_t from_step, float* to,

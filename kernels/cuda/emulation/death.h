@@ -1,4 +1,4 @@
-// DeathOf: reports how a process ends that does something forbidden.
+// DeathOf: runs forbidden code in a child process, and reports how the process ended.
 //
 // Thread safety: only for tests with one thread, since it forks.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_DEATH_H_

@@ -35,9 +35,9 @@ struct Runtime {
 Runtime& TheRuntime();
 int CurrentDevice();  // The calling thread's current device.
 
-// True if a recording forbids the calling thread calls that are unsafe meanwhile (that wait, query,
-// or change memory): the thread itself records, in a mode that is not relaxed, or any thread
-// records in the global mode. Invalidates these recordings.
+// True if a recording forbids the calling thread to make unsafe calls (calls that wait, query, or
+// change memory): the thread itself records, in a mode that is not relaxed, or any thread records
+// in the global mode. Invalidates these recordings.
 bool IsForbiddenNow();
 
 // Runs all work that was enqueued for a device. Returns the device's error.

@@ -2,7 +2,7 @@
 // the handles of CUDA's runtime point: streams, events and graphs.
 //
 //   work enqueued ──► [ ][ ][ ] ──► runs when a caller waits for it, or for an event behind it
-//   while a stream is recorded, work goes into its graph instead, and runs at each launch of that
+//   while a stream is recorded, work goes into its graph instead, and runs at each launch of it
 //
 // Thread safety: REQUIRES Runtime::mutex (runtime_state.h), which is held while work runs.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_STREAMS_H_
@@ -27,7 +27,7 @@ namespace capstan::kernels::cuda::emulation {
 struct Context {
   int device = 0;
   Memory* memory = nullptr;
-  cudaError_t error = cudaSuccess;  // The first error of its work: it stays, and no work runs.
+  cudaError_t error = cudaSuccess;  // The first error of its work. It stays, and no more work runs.
 };
 
 class StreamQueue {

@@ -1,4 +1,4 @@
-// TestStream: a stream whose work a test can tell apart, for tests of the runtime.
+// TestStream: a stream for tests of the runtime. Its pieces of work write letters to a log.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_KERNELS_CUDA_EMULATION_TEST_STREAM_H_

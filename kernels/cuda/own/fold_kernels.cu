@@ -38,7 +38,7 @@ struct FoldImage {
   }
 };
 
-// The index in weights' of element (o, row, column, k) of weights.
+// The index in weight' of element (o, row, column, k) of weight.
 __device__ __forceinline__ int FoldedAt(const FoldArgs& a, const Place& p) {
   const int block = (p.n * a.kernel + p.row / 2) * a.kernel + p.column / 2;
   return block * a.c + (p.row % 2 * 2 + p.column % 2) * a.shape.c + p.channel;
@@ -54,7 +54,7 @@ struct UnfoldWeight {
   }
 };
 
-// Writes element i of weights'.
+// Writes element i of weight'.
 struct FoldWeight {
   FoldArgs a;
   const uint16_t* weight;

@@ -29,7 +29,7 @@ constexpr int FoldedChannels(int c) { return c <= 2 ? 8 : 16; }
 struct FoldArgs {
   WindowShape shape;  // Describes the convolution of stride 2; 1 <= c <= kFoldedChannelsMax.
   int out_c = 1;
-  int h = 1, w = 1, c = 1, kernel = 1;  // Describe x' and weights'.
+  int h = 1, w = 1, c = 1, kernel = 1;  // Describe x' and weight'.
 };
 inline FoldArgs FoldOf(const WindowShape& shape, int out_c) {
   const int kernel = (shape.kernel + 1) / 2;
@@ -46,7 +46,7 @@ cudaError_t LaunchFoldImages(const FoldArgs& args, const uint16_t* x, uint16_t* 
                              cudaStream_t stream);
 cudaError_t LaunchFoldWeights(const FoldArgs& args, const uint16_t* weight, uint16_t* to,
                               cudaStream_t stream);
-// Computes the gradient of weights from the gradient of weights'.
+// Computes the gradient of weight from the gradient of weight'.
 cudaError_t LaunchUnfoldWeights(const FoldArgs& args, const float* folded, float* dweight,
                                 cudaStream_t stream);
 

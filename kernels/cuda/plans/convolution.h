@@ -1,8 +1,8 @@
 // ConvolutionPlanner: prepares convolutions for the CUDA backend. cuDNN computes them, or plain
-// loops (convolution_kernels.h) if it offers no plan. An own kernel adds bias and ReLU afterwards,
-// unless a cuDNN plan that includes them was measured to be faster; own kernels compute the bias
-// gradient. In bf16 and fp16, a convolution with few channels and stride 2 is folded into one of
-// stride 1 (folded_convolution.h). NaN passes through all of them (kernels/README.md).
+// loops (convolution_kernels.h) if cuDNN offers no plan. An own kernel adds bias and ReLU
+// afterwards, unless a cuDNN plan that includes them was measured to be faster; own kernels compute
+// the bias gradient. In bf16 and fp16, a convolution with few channels and stride 2 is folded into
+// one of stride 1 (folded_convolution.h). NaN passes through all of them (kernels/README.md).
 //
 // Thread safety: one thread at a time uses it.
 #ifndef CAPSTAN_KERNELS_CUDA_PLANS_CONVOLUTION_H_

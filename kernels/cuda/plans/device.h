@@ -103,8 +103,8 @@ class Device {
   absl::Status Initialize();
   absl::Status CheckCard();
   absl::Status OpenPlans();
-  // Polls `query` until it does not return cudaErrorNotReady; unless there is a watch, only for as
-  // long as it pays, then sleeps in `wait`.
+  // Polls `query` until its result is not cudaErrorNotReady. Without a watch it polls for at most
+  // kShortStep (device.cc), then sleeps in `wait`.
   absl::Status WaitBy(const std::function<cudaError_t()>& wait,
                       const std::function<cudaError_t()>& query);
   absl::Status TakeFaults();

@@ -1,8 +1,8 @@
 // MatrixProduct: one matrix product by cuBLASLt, with the algorithm that was chosen for it. A
 // fully connected plan (fully_connected.h) runs it.
 //
-// cuBLASLt is column-major: a row-major [n, k] is a k x n matrix there. With all matrices in their
-// places in memory, the three products of a fully connected op are therefore
+// cuBLASLt is column-major: a row-major [n, k] is a k x n matrix there. Without moving a matrix in
+// memory, the three products of a fully connected op are therefore
 //
 //   forward           y^T  (units x n)      = op(weight: k x units)^T * x (k x n)
 //   backward data     dx^T (k x n)          = weight (k x units) * dy (units x n)
@@ -41,7 +41,7 @@ class MatrixProduct {
   // Makes the product of `desc`, a fully connected op, with the epilogue. The candidates are the
   // algorithms that cuBLASLt offers, at most `count_max`; cuBLASLt expects the first to be the
   // best.
-  // Errors: kUnimplemented  it offers none; kInternal and others of cuBLASLt.
+  // Errors: kUnimplemented  cuBLASLt offers none; kInternal and others of cuBLASLt.
   static absl::StatusOr<std::unique_ptr<MatrixProduct>> Create(Device& device, const OpDesc& desc,
                                                                Epilogue epilogue, int count_max);
 
