@@ -122,7 +122,7 @@ void ArtifactPublisher::RemoveUpload(const AdmittedJob& job) {
   const auto uploaded =
       UploadedFile(data_folder_, job.plan.owner, job.submitted.training().initial_weights());
   if (!uploaded.ok() || uploaded->empty()) return;  // Its owner has sent others since.
-  disk_.Remove(*uploaded).IgnoreError();            // It goes when its owner sends others.
+  disk_.Remove(*uploaded).IgnoreError();            // Else removed when its owner sends others.
 }
 
 }  // namespace capstan::scheduler

@@ -52,7 +52,8 @@ class ArtifactPublisher {
   void Publish(const CheckpointPublish& publish, const AdmittedJob& job)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
   void Publish(const ModelPublish& publish) ABSL_LOCKS_EXCLUDED(state_->mutex());
-  void RemoveUpload(const AdmittedJob& job);  // What its owner has sent for it, if anything.
+  // Removes the initial weights that the job's owner has uploaded for it, if any.
+  void RemoveUpload(const AdmittedJob& job);
   void RemoveGivenUpIn(const std::string& folder) ABSL_LOCKS_EXCLUDED(removal_mutex_);
   void RemoveCheckpointsOf(const JobId& job) ABSL_LOCKS_EXCLUDED(state_->mutex(), removal_mutex_);
 

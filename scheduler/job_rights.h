@@ -1,7 +1,7 @@
-// Job rights: what a caller may do with a job: a user by the owner of the job
-// (common/security/job_access.h), a node by whether the job runs on it.
+// Job rights: decides what a caller may do with a job. A user's rights depend on the job's owner
+// (common/security/job_access.h), a node's rights on whether the job runs on the node.
 //
-// A scheduler without credentials has no callers by name, and permits everything here.
+// A scheduler without credentials has no callers by name: then every check of a caller succeeds.
 // The functions serve SchedulerService and JobSubmission, which hold the mutex of DurableState; the
 // class serves the other services of the scheduler, which do not.
 // Thread safety: functions without state; the class is thread-safe.
@@ -27,12 +27,12 @@ namespace capstan::scheduler {
 // Empty: the scheduler authenticates nobody.
 using JobCaller = std::optional<Identity>;
 
-// The name of the caller; empty: it is not authenticated.
+// Returns the name of the caller. Empty: the caller is not authenticated.
 inline std::string NameOf(const JobCaller& caller) {
   return caller.has_value() ? caller->name : "";
 }
 
-// Errors: kNotFound  there is no such job, or it is another user's: nothing tells which.
+// Errors: kNotFound  there is no such job, or it is another user's; the error does not say which.
 absl::Status CheckMayRead(const AdmittedJobs& jobs, const JobId& job, const JobCaller& caller);
 absl::Status CheckMayChange(const AdmittedJobs& jobs, const JobId& job, const JobCaller& caller);
 
@@ -52,17 +52,19 @@ absl::Status CheckReadsForTask(const AdmittedJob& job, const JobTable& jobs,
 
 class JobRights {
  public:
-  explicit JobRights(DurableState* state) : state_(state) {}  // It outlives this.
+  explicit JobRights(DurableState* state) : state_(state) {}  // `state` outlives this.
 
   bool HasJob(const JobId& job) ABSL_LOCKS_EXCLUDED(state_->mutex());
   // False if there is no such job.
   bool MayRead(const JobId& job, const JobCaller& caller) ABSL_LOCKS_EXCLUDED(state_->mutex());
-  // Whether the caller is the worker that runs or ran this incarnation of a task. Of an incarnation
-  // before the last, the scheduler only knows whether the job runs or ran on that worker.
+  // Whether the caller is the worker that runs or ran this incarnation of a task. For an
+  // incarnation before the last, the scheduler only knows whether the job runs or ran on the
+  // worker.
   bool MayKeepLog(const TaskKey& task, const JobCaller& caller)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
   // Whether a job that runs on the calling node writes a part of a checkpoint or a model into
-  // `folder` now, or may go back to the checkpoint in it. False once the state is stopped.
+  // `folder` now (MayWriteInto), or may go back to the checkpoint in it (MayReadFrom). Both are
+  // false once the state is stopped.
   bool MayWriteInto(const std::string& folder, const JobCaller& caller)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
   bool MayReadFrom(const std::string& folder, const JobCaller& caller)

@@ -64,7 +64,7 @@ absl::Status JobSubmission::Check(const v1::SubmitJobRequest& request, const Job
   if (submitted.ok()) submitted = Admit(request, caller, uploaded, call);
   // Callers submit again where the scheduler was unavailable, and that needs the file.
   if (!submitted.ok() && !absl::IsUnavailable(submitted) && !uploaded.empty()) {
-    disk_.Remove(uploaded).IgnoreError();  // It goes when its owner sends others.
+    disk_.Remove(uploaded).IgnoreError();  // Else removed when its owner sends others.
   }
   return submitted;
 }
@@ -108,7 +108,7 @@ absl::Status JobSubmission::Admit(const v1::SubmitJobRequest& request, const Job
 absl::StatusOr<JobCheck> JobSubmission::RunCheck(const v1::JobSpec& spec) {
   absl::StatusOr<JobCheck> check = check_job_(spec, stop_.descriptor());
   if (check.ok()) return check;
-  // What stops the scheduler may end the child, too, which is no error of the job.
+  // Stopping the scheduler may end the child process, too, which is no error of the job.
   absl::MutexLock lock(&state_->mutex());
   CAPSTAN_RETURN_IF_ERROR(state_->Running());
   return check;

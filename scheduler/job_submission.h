@@ -33,8 +33,8 @@ namespace capstan::scheduler {
 
 class JobSubmission {
  public:
-  // A function like CheckJob. Its errors are those of the whole check. When the descriptor `stop`
-  // becomes readable, it returns kUnavailable soon.
+  // A function like CheckJob. Its result lists the mistakes in the job; an error means that the
+  // check itself failed. When the descriptor `stop` becomes readable, it returns kUnavailable soon.
   using JobChecker = std::function<absl::StatusOr<JobCheck>(const v1::JobSpec& spec, int stop)>;
 
   // `state`, `artifacts` and `allowed` (null: jobs may name any path) outlive the submission. Null

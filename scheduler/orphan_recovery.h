@@ -1,8 +1,8 @@
 // OrphanRecovery: carries out ListRecoverable and RecoverJob. It recovers jobs of another cluster,
 // whose scheduler has lost its store, from the records and logs of servers (OrphanedLogs).
 //
-// A recovery reads and writes folders without the mutex of DurableState, so that calls of others
-// do not wait. SchedulerService calls List in any thread and Recover in its admission thread.
+// A recovery reads and writes folders without the mutex of DurableState, so that other calls do not
+// wait. SchedulerService calls List in any thread and Recover in its admission thread.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SCHEDULER_ORPHAN_RECOVERY_H_
 #define CAPSTAN_SCHEDULER_ORPHAN_RECOVERY_H_

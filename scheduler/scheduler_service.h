@@ -45,10 +45,11 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
  public:
   struct Options : DurableState::Options {
     std::string data_folder;  // Exists.
-    // What jobs may name. Outlives the service. Null: everything.
+    // The paths that jobs may name. Outlives the service. Null: every path.
     const AllowedPaths* allowed = nullptr;
     JobSubmission::JobChecker check_job;  // Null: CheckJob in this process.
-    const AuditLog* audit = nullptr;      // Has counts of its calls; outlives the service.
+    // Counts the scheduler's calls, for ListNodes. Outlives the service. Null: no counts.
+    const AuditLog* audit = nullptr;
   };
   static constexpr size_t kAdmissionsMax = 64;  // Submissions, exports, recoveries that wait.
 
@@ -132,8 +133,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   grpc::ServerUnaryReactor* HoldUpTo(grpc::CallbackServerContext* context, int32_t wait_limit_ms,
                                      google::protobuf::Message* response, const AskUpTo& ask)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
-  // Lets the admission thread do `work`, and answers the call if that returns an error. If too many
-  // calls wait already, refuses this one.
+  // Lets the admission thread do `work`, and answers the call if that returns an error. If the
+  // queue is full, refuses the call with kResourceExhausted.
   grpc::ServerUnaryReactor* PostAdmission(grpc::ServerUnaryReactor* reactor,
                                           std::function<absl::Status()> work);
   // Reports to the core that the call with this ticket was cut, by a reset or because the process
@@ -147,8 +148,8 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
                            const Call<v1::ExportJobResponse>& call)
       ABSL_LOCKS_EXCLUDED(state_->mutex());
 
-  const AllowedPaths* const allowed_;  // Null: everything.
-  // All self-synchronized, or used by the admission thread alone.
+  const AllowedPaths* const allowed_;  // Null: every path.
+  // Self-synchronized, or used by the admission thread alone.
   const std::unique_ptr<DurableState> state_;
   JobRights rights_{state_.get()};
   ArtifactPublisher artifacts_;
@@ -156,7 +157,7 @@ class SchedulerService final : public v1::Scheduler::CallbackService {
   OrphanRecovery recovery_;
   SerialExecutor admission_;
   const AuditLog* const audit_;
-  // What nodes have told of their calls. ListNodes drops those of nodes that are forgotten.
+  // The nodes' reports of their calls. ListNodes drops those of nodes that are forgotten.
   std::map<NodeId, CallCounts> calls_ ABSL_GUARDED_BY(state_->mutex());
 };
 

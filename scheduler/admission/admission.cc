@@ -99,8 +99,8 @@ JobPlan MakePlan(const v1::JobSpec& spec, const JobCheck& check) {
   return plan;
 }
 
-// Writes the sizes of the data's blocks into `data`. By them tasks need not read all of it, and
-// notice that it has changed.
+// Writes the sizes of the data's blocks into `data`. With them tasks need not read all of the data,
+// and notice that it has changed.
 void WriteBlocks(const JobCheck& check, v1::Data& data) {
   const auto write = [](const std::vector<int64_t>& blocks, v1::Split& split) {
     split.mutable_block_examples()->Assign(blocks.begin(), blocks.end());
@@ -232,7 +232,7 @@ absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec, JobCheck check) {
     job.plan.tables.push_back(SizeOf(table, NeedsWholeTensors(optimizer)));
   }
   job.plan.ttl_seconds = TtlSecondsOf(job.tables);
-  // Once stored, a plan that cannot be loaded would keep the scheduler from starting.
+  // A stored plan that cannot be loaded would keep the scheduler from starting.
   if (const absl::Status status = CheckPlan(job.plan); !status.ok()) {
     return absl::InvalidArgumentError(status.message());
   }

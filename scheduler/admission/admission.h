@@ -39,7 +39,8 @@ struct AdmittedJob {
   std::vector<v1::TableSpec> tables;  // Indexed by TableId.
   std::string mode;                   // "bsp", "ssp(2)", "asp".
   std::string output_directory;       // Absolute path.
-  // By which its servers tell who may touch it. Never logged or printed. Null: tests alone.
+  // The job's servers check capabilities with it. Never logged or printed. Null: only in tests and
+  // in records of jobs.
   std::optional<CapabilityKey> capability_key;
   std::vector<std::string> warnings;  // Shown to the owner at submission; not stored.
   // The initial values of each table, by TableId. Empty: the seed draws them. Not stored.
@@ -57,8 +58,8 @@ void FillDefaults(v1::JobSpec& spec);
 // Errors: kInvalidArgument  one line for each mistake: the field, its value, the expected value.
 absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec);
 
-// The same with what CheckJob(spec), which reads the data, has found. Another process may have
-// called it (job_check_process.h).
+// Same as AdmitJob(spec), but with the result of CheckJob(spec), which reads the data. Another
+// process may have made that call (job_check_process.h).
 absl::StatusOr<AdmittedJob> AdmitJob(const v1::JobSpec& spec, JobCheck check);
 
 // Returns the canonical path of `folder`: all links to one folder give the same path. Components

@@ -204,7 +204,7 @@ TEST_CASE("Admission: of a program at its own pace the samples are the runs of i
   CHECK(job.plan.epochs == 1);
   CHECK(job.plan.batch_size == 1);
   CHECK(job.plan.tables == std::vector<TableSize>{1, 1});
-  CHECK(job.spec.training().batch_size() == 1);  // What tasks read.
+  CHECK(job.spec.training().batch_size() == 1);  // Tasks read this one.
   CHECK(job.submitted.training().batch_size() == 0);
   REQUIRE_OK(CheckPlan(job.plan));
 }

@@ -1,5 +1,5 @@
-// Job capabilities: what the scheduler gives to the tasks and readers of a job, so that its servers
-// admit them (common/security/capability.h).
+// Job capabilities: makes the capabilities that the scheduler gives to the tasks and readers of a
+// job, so that the job's servers admit them (common/security/capability.h).
 //
 // A job that has no key, as in the simulator, gets none. Thread safety: pure functions.
 #ifndef CAPSTAN_SCHEDULER_ADMISSION_JOB_CAPABILITIES_H_
@@ -19,18 +19,18 @@ namespace capstan::scheduler {
 // README.md of common/security says why not longer or shorter.
 inline constexpr absl::Duration kCapabilityLifetime = absl::Hours(24);
 
-// Whether a capability that expires then is to be replaced now.
+// Returns true if a capability that expires at `expiry` is to be replaced at `now`.
 bool IsToBeRenewed(absl::Time expiry, absl::Time now);
 
-// These are empty if the job has no key.
+// Both return an empty string if the job has no key.
 std::string TaskCapability(const AdmittedJob& job, Rank rank, Incarnation incarnation,
                            absl::Time now);
 std::string ReadCapability(const AdmittedJob& job, absl::Time now);
 
-// Adds the capability of each task in the answer. REQUIRES: `jobs` holds their jobs.
+// Sets the capability of each task in `response`. REQUIRES: `jobs` holds the jobs of these tasks.
 void AddTaskCapabilities(const AdmittedJobs& jobs, absl::Time now, v1::SyncNodeResponse* response);
 
-// Adds a new capability if the task's own is to be renewed.
+// Adds a new capability to `response` if the one that `request` reports is to be renewed.
 void RenewCapability(const v1::SyncTaskRequest& request, const AdmittedJob& job, absl::Time now,
                      v1::SyncTaskResponse* response);
 

@@ -132,7 +132,7 @@ class Patience {
  public:
   Patience(int stop, absl::Time deadline) : stop_(stop), deadline_(deadline) {}
 
-  // Returns whether `fd` is readable, or at its end, by then.
+  // Returns true if `fd` becomes readable, or reaches its end, before the deadline or the stop.
   bool Await(int fd) {
     while (true) {
       const absl::Duration left =
@@ -159,7 +159,7 @@ class Answer {
  public:
   Answer(int fd, Patience* patience) : fd_(fd), patience_(*patience) {}
 
-  // Fills `to`. Returns false if the answer ends before, or patience does.
+  // Fills `to`. Returns false if the answer ends earlier, or `patience_` does.
   bool Read(void* to, size_t bytes) {
     char* next = static_cast<char*>(to);
     while (bytes > 0) {
@@ -180,7 +180,7 @@ class Answer {
 
 enum class Received { kWhole, kCut, kWrong };
 
-// Takes the message out of the answer. kWrong: no child that does its work sends such an answer.
+// Reads the message from the answer. kWrong: no child that does its work sends such an answer.
 Received ReadMessage(Answer& answer, JobCheckAnswer* message) {
   uint64_t bytes = 0;
   if (!answer.Read(&bytes, sizeof bytes)) return Received::kCut;

@@ -5,8 +5,8 @@
 // must not fork without an exec. It gets the job on standard input and limits itself (memory,
 // processor time, no files, no core dump, no new privileges) before it opens any of the job's
 // files. Its answer comes on standard output, is bounded, and is checked like a message of a peer,
-// since whoever takes over the child may send anything. It runs as the scheduler's user and can
-// read what the scheduler can.
+// since an attacker who takes over the child may send anything. It runs as the scheduler's user and
+// can read what the scheduler can.
 //
 //      request: JobCheckRequest
 //      answer:  bytes of the message (8, little-endian), JobCheckAnswer, initial values (fp32)
@@ -39,7 +39,7 @@ struct JobCheckLimits {
 // `stop`: a descriptor that becomes readable when the check is to be given up; -1: never.
 // Errors: kInvalidArgument  the check was stopped: says whether by memory, time or a crash, what
 //                           the limit is, and how to change it.
-//         kUnavailable      no process is to be had, or the check was given up.
+//         kUnavailable      the child cannot be started, or the check was given up.
 absl::StatusOr<JobCheck> CheckJobInChild(const JobCheckLimits& limits, const v1::JobSpec& spec,
                                          int stop = -1);
 

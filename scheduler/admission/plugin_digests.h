@@ -1,6 +1,6 @@
-// FixPluginDigests: decides at submission which files the rules of plugins come from that a job's
-// optimizers name. From then on only servers with these files hold the job: another file of a
-// plugin may compute other bits.
+// FixPluginDigests: chooses at submission the plugin files from which a job takes the rules that
+// its optimizers name. From then on only servers with these files hold the job, because another
+// file of a plugin may compute other bits.
 //
 // Thread safety: functions of their arguments.
 #ifndef CAPSTAN_SCHEDULER_ADMISSION_PLUGIN_DIGESTS_H_
@@ -14,7 +14,7 @@
 
 namespace capstan::scheduler {
 
-// Whether an optimizer of the job names a rule of a plugin.
+// Returns true if an optimizer of the job names a rule of a plugin.
 bool NamesPluginRules(const AdmittedJob& job);
 
 // Writes the digest of each such rule into job.spec and job.tables, and the rules into job.plan.

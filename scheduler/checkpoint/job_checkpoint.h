@@ -18,8 +18,9 @@
 
 namespace capstan::scheduler {
 
-// `base` is the manifest of publish.base, empty if no part is incremental. An incremental part of
-// the new checkpoint rests on the base's part of the same shard, and on all that this one rests on.
+// Returns the manifest of the new checkpoint. `base` is the manifest of publish.base, empty if no
+// part is incremental. An incremental part of the new checkpoint rests on the base's part of the
+// same shard, and on all parts that the base's part rests on.
 // Errors: kDataLoss  the base lacks a part that the new checkpoint rests on.
 absl::StatusOr<v1::CheckpointManifest> MakeManifest(const CheckpointPublish& publish,
                                                     const AdmittedJob& job, int64_t unix_ms,

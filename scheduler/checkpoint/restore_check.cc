@@ -111,8 +111,8 @@ v1::Data WhatPositionsMean(v1::Data data) {
   return data;
 }
 
-// Removes the counts that `before` lacks: older schedulers wrote none of images, nor of examples
-// that are held in memory, which are one block.
+// Removes the counts that `before` lacks. Older schedulers wrote no counts for images and for
+// examples that are held in memory, which are one block.
 void RemoveUnknownCounts(const v1::Data& before, v1::Data* now) {
   const auto is_unknown = [](const v1::Split& old_split, const v1::Split& split) {
     return old_split.block_examples().empty() && split.block_examples_size() == 1;
@@ -123,7 +123,7 @@ void RemoveUnknownCounts(const v1::Data& before, v1::Data* now) {
   }
 }
 
-// Returns `program` without how it is started, what it evaluates, and its optimizers.
+// Returns `program` without the fields of its start, of its evaluation, and of its optimizers.
 v1::Program WhatProgramTrains(v1::Program program) {
   program.clear_command();
   program.clear_directory();

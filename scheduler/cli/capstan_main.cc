@@ -60,7 +60,7 @@ int RunCommand(int argc, char** argv) {
 int Main(int argc, char** argv) {
   KeepNewFilesPrivate();
   RequireTls13();
-  signal(SIGPIPE, SIG_IGN);  // Neither the stop of a cluster nor a call ends with a closed pipe.
+  signal(SIGPIPE, SIG_IGN);  // A closed pipe ends neither a call nor the stop of a cluster.
   const int code = RunCommand(argc, argv);
   const absl::Status output = OutputStatus();
   if (output.ok()) return code;

@@ -34,7 +34,7 @@ constexpr absl::Duration kGrace = absl::Seconds(15);
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
 constexpr int kNodesMax = 256;  // Nodes of each role on one machine.
 constexpr int kRunsMax = 64;    // Clusters of `cluster run` without --dir at one time.
-// Where data lies on many machines, the second where Debian's packages put it.
+// Folders of data on many machines; Debian's packages use the second one.
 constexpr const char* kDataFolders[] = {"/data", "/usr/share/datasets"};
 
 struct ClusterArguments {
@@ -86,8 +86,8 @@ std::string ProcessTable(const ClusterOutput& cluster) {
 }
 
 // Returns the folders in which the user of a local cluster expects his files. They give a job no
-// right that who submits it lacks: that is the user who starts the daemons. They keep a job file
-// that came from elsewhere away from the rest of the machine.
+// right that its submitter lacks, because the user who submits also starts the daemons. They keep a
+// job file that came from elsewhere away from the rest of the machine.
 std::vector<std::string> AllowedTo(const ClusterArguments& arguments) {
   std::vector<std::string> folders(std::begin(kDataFolders), std::end(kDataFolders));
   std::error_code error;

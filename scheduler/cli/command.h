@@ -25,10 +25,10 @@ using CommandFunction = std::function<int(const Settings& settings)>;
 // Adds a group of commands, such as `job`.
 Command AddGroup(Command parent, const std::string& name, const std::string& description);
 
-// kThisMachine: the command calls no scheduler, and has no option --scheduler.
+// kThisMachine: the command calls no scheduler, and has neither --scheduler nor --tls-dir.
 enum class Concerns { kScheduler, kThisMachine };
 
-// Adds a command with --scheduler, --output and --help; `examples` is shown below the
+// Adds a command with --scheduler, --tls-dir, --output and --help; `examples` is shown below the
 // help. `line` outlives parsing.
 Command AddCommand(Command group, const std::string& name, const std::string& description,
                    const std::string& examples, CommandLine& line, CommandFunction run,

@@ -11,9 +11,9 @@
 
 namespace capstan::cli {
 
-// `arguments` are the arguments behind the program's name. If they name a command that `app` does
-// not have, returns "there is no command \"job ls\"; did you mean \"job list\"? job has list, ...".
-// Otherwise returns an empty text, even if an argument is wrong in another way.
+// `arguments` are the arguments behind the program's name. If they name a command that `program`
+// does not have, returns "there is no command \"job ls\"; did you mean \"job list\"? job has list,
+// ...". Otherwise returns an empty text, even if an argument is wrong in another way.
 std::string UnknownCommand(Command program, const std::vector<std::string>& arguments);
 
 }  // namespace capstan::cli

@@ -32,7 +32,7 @@ AddFunction AddVersionCommand;
 struct CommandGroup {
   const char* name;  // "": its commands are in no group, as `capstan init`.
   const char* description;
-  AddFunction* add[5];  // As many as are not null.
+  AddFunction* add[5];  // Unused entries are null.
 };
 inline constexpr CommandGroup kCommandGroups[] = {
     {"cluster", "A cluster on this machine", {AddClusterCommands}},

@@ -1,7 +1,7 @@
-// JobFigures: which figures beside the loss the samples of a job have.
+// JobFigures: says whether samples of a job have an accuracy beside the loss.
 //
-// The objective says it. But a program (JobSpec.program) counts itself how many of its samples were
-// classified correctly, and may count none: samples of which it has counted none have no accuracy.
+// The objective decides this. But a program (JobSpec.program) itself counts how many of its samples
+// were classified correctly, and may count none. Samples of which it counted none have no accuracy.
 // Thread safety: a value.
 #ifndef CAPSTAN_SCHEDULER_CODEC_JOB_FIGURES_H_
 #define CAPSTAN_SCHEDULER_CODEC_JOB_FIGURES_H_

@@ -23,8 +23,8 @@ void EncodeRouting(const Routing& routing, v1::RoutingTable& out);
 CheckpointPart DecodePart(const v1::CheckpointPart& part);
 void EncodePart(const CheckpointPart& part, v1::CheckpointPart& out);
 
-// Returns the first `bytes_max` bytes of `text`, as UTF-8. What is left of a character that was cut
-// becomes '?', because no protobuf parser accepts a message that has it.
+// Returns the first `bytes_max` bytes of `text`, as UTF-8. The rest of a character that was cut
+// becomes '?', because protobuf parsers refuse text that is not UTF-8.
 std::string Cut(const std::string& text, size_t bytes_max);
 
 // Errors: kFailedPrecondition  `version` is not this program's; names both versions.

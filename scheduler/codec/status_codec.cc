@@ -79,8 +79,8 @@ v1::Objective EncodeObjective(Objective objective) {
   return v1::CLASSES;
 }
 
-// Returns what the figures of the job mean. That of a program has no accuracy if none of its
-// samples have one, so far.
+// Returns what the figures of the job mean. A program has no accuracy if none of its samples has
+// one so far.
 v1::Objective ObjectiveOf(const JobView& view, const AdmittedJob& job) {
   const JobFigures figures{job.plan.objective, job.spec.has_program()};
   const auto counted = [&figures](double share) { return figures.Accuracy(share).has_value(); };

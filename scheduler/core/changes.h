@@ -1,7 +1,7 @@
-// Changes: what a step of the core changed of what must survive the scheduler, by name.
+// Changes: names the durable state that a step of the core has changed.
 //
-// scheduler/store/state_codec.h turns it into StoreWrites, from the core as it is after that step.
-// They are durable BEFORE any answer of the same or a later step leaves. Thread safety: values.
+// scheduler/store/state_codec.h makes StoreWrites from it and from the core after that step. They
+// are durable BEFORE any answer of the same or a later step leaves. Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CORE_CHANGES_H_
 #define CAPSTAN_SCHEDULER_CORE_CHANGES_H_
 
@@ -13,9 +13,9 @@ namespace capstan::scheduler {
 
 struct Changes {
   bool nodes = false;         // Daemons, task slots, desired states, and the counters.
-  std::set<JobId> jobs;       // Where a job stands.
-  std::set<JobId> routings;   // A job's routing table.
-  std::set<JobId> forgotten;  // All that there is of a job goes.
+  std::set<JobId> jobs;       // Jobs with a new state.
+  std::set<JobId> routings;   // Jobs with a new routing table.
+  std::set<JobId> forgotten;  // Jobs of which everything is removed.
 
   bool empty() const { return !nodes && jobs.empty() && routings.empty() && forgotten.empty(); }
 };

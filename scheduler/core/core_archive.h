@@ -34,8 +34,8 @@ class CoreArchive {
             core_.desired_);
   }
 
-  // The run, which only jobs have that were started, must remain the last value: whatever a job
-  // gets more is a value of JobEntry. REQUIRES: the core has the job.
+  // The run exists only for started jobs and must remain the last value: new values of a job belong
+  // in JobEntry. REQUIRES: the core has the job.
   template <typename Archive>
   void SaveJob(const JobId& job, Archive& archive) {
     JobEntry& entry = *core_.jobs_.Find(job);
@@ -44,14 +44,14 @@ class CoreArchive {
   }
 
   // `routing`: the job's table as it was saved; null: none was.
-  // Errors: kDataLoss  it is another job's, or known already; it runs and there is no table.
+  // Errors: kDataLoss  it is another job's, known already or out of range; it runs without a table.
   template <typename Archive>
   absl::Status LoadJob(const JobId& job, std::shared_ptr<const Routing> routing, Instant now,
                        Archive& archive) {
     JobPlan plan;
     archive(plan);
     if (plan.id != job) return absl::DataLossError(absl::StrCat("it is of ", plan.id));
-    // A row without a plan leaves the one that no job can have.
+    // A row without a plan leaves the default plan, which no job can have.
     if (const absl::Status status = CheckPlan(plan); !status.ok()) return status;
     if (core_.jobs_.Find(job) != nullptr) return absl::DataLossError("the job is known already");
     JobEntry& entry = core_.jobs_.Load(plan);
@@ -66,7 +66,7 @@ class CoreArchive {
   // Removes a job that LoadJob could not load whole.
   void Unload(const JobId& job) { core_.jobs_.Remove(job); }
 
-  // The live get their whole time again, and nothing is held.
+  // Live nodes and tasks get their whole time again, and no call is held.
   void Restored(Instant now, Actions& actions) { core_.Restored(now, actions); }
 
  private:

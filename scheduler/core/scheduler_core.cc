@@ -139,7 +139,7 @@ absl::Status SchedulerCore::SyncTask(Ticket ticket, const TaskReport& report, In
   const NodeId node = reporter == nullptr ? NodeId() : reporter->node;
   const auto before = static_cast<std::ptrdiff_t>(actions.events.size());
   CAPSTAN_RETURN_IF_ERROR(run->OnTaskReport(report, now, actions.events));
-  // They come before what the report has led to, for that may be the job's end.
+  // The updates come before the events that the report has caused, since one may be the job's end.
   if (!report.updates.empty()) {
     actions.events.insert(actions.events.begin() + before,
                           UpdatesRecorded{report.task, report.updates});

@@ -1,5 +1,6 @@
 // SchedulerCore: an older store, such as a restored backup. If a node, a task or a log has seen
-// later decisions, all jobs that it takes part in end, also those that by the store have not begun.
+// later decisions, all jobs in which it takes part end, also those that have not begun by this
+// store.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -10,9 +11,9 @@
 namespace capstan::scheduler {
 namespace {
 
-// `witness` has heard of decisions that are not in the scheduler's store, or a log that it has is
-// of such. The job ends, for its routing may name copies that are out of date, and what its tasks
-// have done may be unknown.
+// `witness` has heard of decisions that are not in the scheduler's store, or has a log from such
+// decisions. The job ends, because its routing table may name copies that are out of date, and the
+// work of its tasks may be unknown.
 Failure OlderStore(const std::string& witness) {
   return {FailureReason::kInternal,
           absl::StrCat(witness,

@@ -97,7 +97,7 @@ void SchedulerCore::NoteHistory(Instant now, Actions& actions) {
   }
 }
 
-// The manifests and models that the shell is to write.
+// Takes the manifests and models that the shell must write.
 void SchedulerCore::TakeFileWork(Actions& actions) {
   for (JobEntry* entry : jobs_.Running()) {
     JobRun::Files files = entry->run->TakeFiles();
@@ -167,7 +167,7 @@ void SchedulerCore::NoteChanges(Instant now, Actions& actions) {
 
 // The answer to a call that is held now tells the revision.
 void SchedulerCore::TellRevision() {
-  if (revisions_.Tell()) nodes_changed_ = true;  // Their row is written, and with it the revision.
+  if (revisions_.Tell()) nodes_changed_ = true;  // The row of nodes has the revision.
 }
 
 void SchedulerCore::Restored(Instant now, Actions& actions) {

@@ -1,5 +1,5 @@
-// StoreWrite: one row that is to be made durable: what scheduler/store/state_codec.h makes of the
-// Changes that a step of the core names.
+// StoreWrite: one row that is to be made durable. scheduler/store/state_codec.h makes such rows
+// from the Changes of a step of the core.
 //
 // The store is a map from key to bytes. The writes of one step are one transaction, and it is
 // durable BEFORE any answer of the same step leaves. Thread safety: values.

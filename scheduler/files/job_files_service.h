@@ -24,8 +24,8 @@ namespace capstan::scheduler {
 
 class JobFilesService final : public v1::JobFiles::CallbackService {
  public:
-  // The folders that clients may use now. The service's thread calls these functions. `caller`: who
-  // the gate has admitted; empty without credentials.
+  // The folders that clients may use now. The service's thread calls these functions. `caller`: the
+  // identity that the gate has admitted; empty without credentials.
   struct Rights {
     using May =
         std::function<bool(const std::string& folder, const std::optional<Identity>& caller)>;
@@ -34,7 +34,7 @@ class JobFilesService final : public v1::JobFiles::CallbackService {
   };
   static constexpr size_t kQueueMax = 64;  // Calls of at most 1 MiB each; more get UNAVAILABLE.
 
-  // `disk` and `clock` outlive it.
+  // `disk` and `clock` outlive the service.
   JobFilesService(Disk* disk, const Clock* clock, Rights rights);
   ~JobFilesService() override;  // Stops.
 

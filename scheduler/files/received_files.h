@@ -62,7 +62,7 @@ class ReceivedFiles {
                      absl::string_view data, uint32_t crc32c, Instant now);
 
   // Renames the complete file to `name`, durably. A repetition changes nothing.
-  // Errors: kDataLoss  it has another size or checksum; it is removed. And those of Write().
+  // Errors: kDataLoss  the file has another size or checksum, and is removed. And those of Write().
   absl::Status Finish(const std::string& folder, const std::string& file, const std::string& name,
                       int64_t bytes, uint32_t crc32c);
 

@@ -1,11 +1,11 @@
-// Uploads: where the scheduler keeps files that users send before they submit a job
+// Uploads: the folders in which the scheduler keeps files that users send before they submit a job
 // (proto/uploads.proto).
 //
 //   <data folder>/uploads/<role>-<name>/FILE        a whole file
 //                                       FILE.part   one that is being received
 //
-// A file goes when the job that names it has ended or is refused, or if its owner sends more than
-// kUploadsMax.
+// A file is removed when the job that names it has ended or is refused, or if its owner sends more
+// than kUploadsMax.
 // Without credentials everybody has the folder "everybody".
 // Thread safety: functions of their arguments and of the disk.
 #ifndef CAPSTAN_SCHEDULER_FILES_UPLOADS_H_
@@ -21,13 +21,13 @@
 
 namespace capstan::scheduler {
 
-// What training.initial_weights begins with if it names such a file.
+// The prefix of training.initial_weights if it names such a file.
 inline constexpr absl::string_view kUploadPrefix = "upload:";
 inline constexpr size_t kUploadsMax = 8;  // Files of a user.
 
-// The folder of all users' files.
+// Returns the folder of all users' files.
 std::string UploadsFolder(const std::string& data_folder);
-// The folder of one user. `owner`, here and below: as OwnerFor() returns it.
+// Returns the folder of one user. `owner`, here and below: the result of OwnerFor().
 std::string UploadFolderOf(const std::string& data_folder, absl::string_view owner);
 
 // Removes the oldest files of a folder until one more has room. A missing folder is made.

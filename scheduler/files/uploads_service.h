@@ -28,7 +28,7 @@ class UploadsService final : public v1::Uploads::CallbackService {
   static constexpr int64_t kFileBytesMax = int64_t{16} << 30;
   static constexpr size_t kNameBytesMax = 200;
 
-  // `disk` and `clock` outlive it.
+  // `disk` and `clock` outlive the service.
   UploadsService(std::string data_folder, Disk* disk, const Clock* clock);
   ~UploadsService() override;  // Stops.
 

@@ -108,7 +108,7 @@ class DurableState {
   const std::string& hostname() const { return hostname_; }
 
  private:
-  // All that is left to do once a step is durable.
+  // The work that is left once a step is durable.
   struct Results {
     std::vector<CallAnswer> answers;
     std::vector<RecordedEvent> events;

@@ -318,7 +318,7 @@ TEST_CASE("Golden store: each one is read, and nothing that it has is lost", "[s
 TEST_CASE("Golden store: what the one of version 28-0 says", "[scheduler]") {
   const StoreRows rows = Read(FileOf(28, 0));
   for (const auto& [key, bytes] : rows) {
-    UnknownFieldSet fields;  // What `protoc --decode_raw` shows.
+    UnknownFieldSet fields;  // It can parse what `protoc --decode_raw` can.
     CAPTURE(key);
     if (key != "cluster") CHECK(fields.ParseFromString(bytes));
   }

@@ -37,7 +37,8 @@ struct Call {
 struct CallAnswer {
   grpc::ServerUnaryReactor* reactor = nullptr;
   absl::Status status = {};
-  bool after_files = false;  // Send it after the files are written, of which it says so.
+  // True: sent after the jobs' files are written, because the answer promises that they are.
+  bool after_files = false;
   std::function<void()> fill = nullptr;
 };
 

@@ -112,7 +112,7 @@ absl::Status InputArchive::Finish() {
 void InputArchive::Fail(const std::string& why) {
   if (!ok()) return;
   std::vector<uint32_t> path;
-  // The outermost message has only the state, which says nothing of where.
+  // The path leaves out the outermost message, whose only field is the state.
   for (const Level* level = level_; level->around != nullptr; level = level->around) {
     path.insert(path.begin(), level->number != 0 ? level->number : level->asked);
   }

@@ -18,8 +18,8 @@
 //   vector, deque, set, map, optional                          a message of many fields 1; an entry
 //                                                              of a map is a pair
 //
-// An enum has a function beside it, found by the type of its argument, that says which numbers it
-// has: those from FirstOf (where there is none, 0) to LastOf. Loading refuses others.
+// An enum has functions beside it, found by the type of their argument, that say which numbers are
+// valid: those from FirstOf (0 if it is missing) to LastOf. Loading refuses others.
 //
 //   constexpr JobState LastOf(JobState) { return JobState::kFailed; }
 //
@@ -37,7 +37,7 @@
 // (schema_version.h, which says what else has a version). Never reorder values and never change a
 // value's kind. Never remove one: where a member is gone, archive a local variable of its type in
 // its place. What a base class or another object contributes is one value (WorkLeases::Durable), so
-// that both can grow. A value that is archived only sometimes is the last for ever. When
+// that both can grow. A value that is archived only sometimes must stay the last one. When
 // kSchemaVersion grows, no older state is read any more, and Appended(c) becomes archive(c).
 //
 // An Instant has no meaning in another process. A past Instant is written as calendar time, so an
@@ -179,7 +179,7 @@ class OutputArchive final {
     EndMessage(begin);
     number_ = number;
   }
-  size_t BeginMessage();  // Returns where its length will be.
+  size_t BeginMessage();  // Returns the place of the message's length.
   void EndMessage(size_t begin);
   void PutTag(WireType type);
   void PutVarint(uint64_t value);
@@ -197,7 +197,7 @@ class InputArchive final {
  public:
   using is_loading = std::true_type;
 
-  // `bytes`: what OutputArchive::Finish has returned; they must outlive the archive.
+  // `bytes` were returned by OutputArchive::Finish, and must outlive the archive.
   InputArchive(const Moment& at, absl::string_view bytes);
   InputArchive(const InputArchive&) = delete;
   InputArchive& operator=(const InputArchive&) = delete;
@@ -343,7 +343,7 @@ class InputArchive final {
   uint64_t ReadFixed(WireType type, size_t bytes, uint64_t fallback);
   // Takes the value that was found. False: it has another wire type.
   bool Take(WireType type);
-  void Pass();  // Over the value that was found.
+  void Pass();  // Skips the value that was found.
   // Each returns the value that was found, or, if it is no such number, `fallback`.
   int64_t Signed(int64_t fallback, int64_t min, int64_t max);
   uint64_t Unsigned(uint64_t fallback, uint64_t max);
@@ -351,7 +351,7 @@ class InputArchive final {
 
   const char* position_;
   Level outermost_;
-  Level state_;  // The message in it that has the values.
+  Level state_;  // The message in `outermost_` that has the values.
   Level* level_ = &outermost_;
   absl::Status status_;
 };
@@ -370,8 +370,8 @@ std::string EncodeState(const Moment& moment, Write write) {
 template <typename Read>
 absl::Status DecodeState(const std::string& bytes, const Moment& moment, Read read) {
   InputArchive archive(moment, bytes);
-  // What `read` says of damaged bytes is only a consequence. Where it has stopped by itself, there
-  // may be anything behind.
+  // If the bytes are damaged, an error of `read` is only a consequence, and the archive's error
+  // counts. If `read` fails by itself, unread bytes may follow, and its own error counts.
   try {
     const absl::Status status = read(archive);
     return archive.ok() && !status.ok() ? status : archive.Finish();

@@ -176,7 +176,7 @@ TEST_CASE("Archive: every kind of value comes back equal", "[scheduler][store]")
     CAPTURE(seed);
     const Everything saved = Drawn(seed);
     const std::string bytes = BytesOf(saved);
-    Everything loaded = Drawn(seed + 1);  // What a container had before is gone.
+    Everything loaded = Drawn(seed + 1);  // Read() replaces this content.
     REQUIRE_OK(Read(bytes, loaded));
     CHECK(loaded == saved);
     CHECK(BytesOf(loaded) == bytes);
@@ -300,7 +300,7 @@ TEST_CASE("Archive: a field that every version has written is not left out (fuzz
   refuses(std::pair<int, int>(), std::string("\x0a\x00", 2), "field 1.1: it is missing");
   refuses(std::map<int, int>(), "\x0a\x04\x0a\x02\x08\x01", "field 1.1.2: it is missing");
   refuses(std::vector<NewPart>(), std::string("\x0a\x02\x0a\x00", 4), "field 1.1.1: it is missing");
-  // What was appended may be missing, with what was appended before it or without.
+  // Appended fields may be missing.
   std::vector<NewPart> parts;
   REQUIRE_OK(ReadFields("\x0a\x04\x0a\x02\x08\x05", parts));
   CHECK(parts.at(0).a == 5);

@@ -1,16 +1,17 @@
-// Schema version: which states an older or newer Capstan has written, and who may read them.
+// Schema version: the versions of durable states, by which a Capstan decides whether it can read
+// the states of an older or newer one.
 //
 // Durable states (rows of a store, records beside logs, job_state of checkpoints) are in the form
 // of archive.h, which lets a newer Capstan read what an older one wrote. Two numbers go with them:
 //
 //   kFieldsVersion  counts the times that something was appended: a value to a serialize(), a value
 //                   to an enum, a kind of row. A newer Capstan reads older states: what is missing
-//                   has its default. An older one would pass over what it does not know, and lose
-//                   it with its next write, so it refuses states of a higher version.
+//                   has its default. An older one would skip what it does not know, and lose it
+//                   with its next write, so it refuses states of a higher version.
 //   kSchemaVersion  counts the changes of what was there already: the meaning, unit or kind of a
 //                   value. States of another schema version are refused. The job_state of
-//                   checkpoints has kResumeFormat (state_codec.cc) instead: a change of what
-//                   ResumePoint reaches raises that, too.
+//                   checkpoints has kResumeFormat (state_codec.cc) instead, which a change of any
+//                   type within ResumePoint raises, too.
 //
 // A store has the versions of its newest writer, from that writer's first write on: after that,
 // only a backup of the store leads back to the older Capstan. Each pair of versions that is read

@@ -16,7 +16,7 @@ namespace capstan::scheduler {
 namespace {
 
 // The schema version of job_state in checkpoints, which other states do not share: most changes of
-// those leave older checkpoints readable.
+// other states leave older checkpoints readable.
 constexpr uint32_t kResumeFormat = 4;
 constexpr absl::string_view kNodesKey = "nodes";
 constexpr absl::string_view kRevisionsKey = "revisions";

@@ -41,7 +41,7 @@ bool ParseName(const std::string& name, std::tuple<Rank, Incarnation, int64_t>& 
 }
 
 // Removes the segments in `folder`, and the folder unless something else is in it: the folder of
-// kept logs may be one that was somebody else's before.
+// kept logs may have had another use before.
 void RemoveSegments(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> segments;

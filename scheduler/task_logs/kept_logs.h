@@ -25,7 +25,8 @@
 
 namespace capstan::scheduler {
 
-absl::Status NoKeptLog(const JobId& job, Rank rank);  // kNotFound, as of KeptLogs::Read.
+// Returns the kNotFound of KeptLogs::Read.
+absl::Status NoKeptLog(const JobId& job, Rank rank);
 
 class KeptLogs {
  public:

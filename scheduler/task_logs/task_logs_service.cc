@@ -102,7 +102,7 @@ absl::Status TaskLogsService::Read(const v1::ReadTaskLogRequest& request, const 
   if (request.bytes_max() < 0 || request.bytes_max() > kReadBytesMax) {
     return Wrong("bytes_max", request.bytes_max(), absl::StrCat("0 to ", kReadBytesMax));
   }
-  // The answer about another user's job is that about a job without logs.
+  // The answer about another user's job is the same as about a job without logs.
   if (caller.has_value() && !rights_.may_read(request.job_id(), caller)) {
     return NoKeptLog(request.job_id(), Rank(request.rank()));
   }

@@ -27,8 +27,8 @@ class TaskLogsService final : public v1::TaskLogs::CallbackService {
   static constexpr size_t kQueueMax = 256;  // Calls of at most 256 KiB each; more get UNAVAILABLE.
 
   using Caller = std::optional<Identity>;  // Empty: the scheduler authenticates nobody.
-  // What the scheduler knows of jobs and of callers. The service's thread calls these functions,
-  // and Start() the first one.
+  // The scheduler's knowledge of jobs and of callers. The service's thread calls these functions;
+  // Start() calls `is_known`, too.
   struct Rights {
     std::function<bool(const JobId&)> is_known;
     std::function<bool(const JobId&, const Caller&)> may_read;
@@ -66,7 +66,7 @@ class TaskLogsService final : public v1::TaskLogs::CallbackService {
   // Only the service's thread uses these.
   KeptLogs logs_;
   // The worker that has written each log since this scheduler started, by job: it may write the
-  // rest even if the job runs on it no more.
+  // rest even if the job no longer runs on it.
   std::map<JobId, std::map<std::pair<Rank, Incarnation>, NodeId>> writers_;
   SerialExecutor thread_;
 };

@@ -2,7 +2,8 @@
 //
 //   FOLDER/ca.pem, ca-key.pem   see common/security/certificates/certificate_authority.h
 //          issued/SERIAL.pem    every certificate that was issued, without its key
-//          denied.txt           see deny_list.h, there; goes into each folder that is made
+//          denied.txt           see common/security/certificates/deny_list.h; each folder that is
+//                               made gets a copy
 //
 // `capstan cert` keeps it on the operator's machine. Processes that change it at the same time wait
 // for each other (flock on FOLDER). A certificate is recorded before its folder is made, so that
@@ -42,7 +43,7 @@ struct CertificateRequest {
 
 struct MadeFolder {
   CertificateFacts facts;
-  std::string former;  // The folder that the symbolic link named before; empty if it was none.
+  std::string former;  // The earlier target, if `out` was a symbolic link; otherwise empty.
 };
 
 struct Denial {
@@ -51,7 +52,7 @@ struct Denial {
   std::vector<RecordedCertificate> certificates;  // The issued ones that it denies.
 };
 
-// Makes the folder, mode 0700, with a new authority. It returns when that ends.
+// Makes the folder, mode 0700, with a new authority. Returns the end of the authority's lifetime.
 // Errors: those of CertificateAuthority::Create and PublishFolder.
 absl::StatusOr<absl::Time> InitAuthority(const std::string& folder, const std::string& cluster,
                                          absl::Duration lifetime, absl::Time now);
@@ -64,15 +65,15 @@ absl::StatusOr<absl::Time> InitAuthority(const std::string& folder, const std::s
 absl::StatusOr<MadeFolder> IssueCertificate(const std::string& folder,
                                             const CertificateRequest& request, absl::Time now);
 
-// Returns what was issued, by identity; those with the same identity newest first. The authority's
-// key is not read.
+// Returns the issued certificates, ordered by identity, then newest first. Does not read the
+// authority's key.
 // Errors: kNotFound         no authority in `folder`.
 //         kInvalidArgument  a file that is no certificate, or a denied.txt that cannot be parsed.
 //         kUnavailable, kPermissionDenied  a file cannot be read.
 absl::StatusOr<std::vector<RecordedCertificate>> ListIssued(const std::string& folder);
 
 // Adds a serial or an identity to denied.txt, which is replaced as a whole. An identity denies all
-// certificates of it, also those that are issued later.
+// of its certificates, also those that are issued later.
 // Errors: those of ParseDenyEntry and ListIssued; that of the operating system, with the path.
 absl::StatusOr<Denial> DenyCertificate(const std::string& folder, absl::string_view entry);
 

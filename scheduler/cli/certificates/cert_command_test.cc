@@ -151,7 +151,7 @@ TEST_CASE("capstan cert: list shows what was issued and what is denied", "[cli]"
   const std::string json = Done(Capstan("list -o json --ca=" + f.ca));
   CHECK_THAT(json, Catch::Contains("\"denied\": true") && Catch::Contains("\"denied\": false"));
   CHECK_THAT(json, Catch::Contains("\"identity\": \"capstan://prod/user/ann\""));
-  // What is copied to the daemons denies her certificate, and no other one.
+  // The file that is copied to the daemons denies her certificate, and no other one.
   DenyList list(f.ca + "/denied.txt");
   list.Refresh();
   CHECK(list.Denies(ann));

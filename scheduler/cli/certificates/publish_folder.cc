@@ -142,8 +142,8 @@ absl::Status SwapLink(const std::string& link, const std::string& folder) {
   return status;
 }
 
-// Exchanges the folders, so that the former one lies at `staged`; it is deleted, of which only
-// `names` if something else has come in since it was checked.
+// Exchanges the folders, so that the former one lies at `staged`, and deletes the former one. If
+// another file has come into it since the check, only the files `names` are deleted.
 absl::Status Exchange(StagedFolder* staged, const std::string& path,
                       absl::Span<const std::string> names) {
   if (renameat2(AT_FDCWD, staged->path().c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) != 0) {
@@ -182,7 +182,8 @@ absl::StatusOr<std::string> PublishFolder(const std::string& path,
   } else if (found == Found::kFullFolder) {
     CAPSTAN_RETURN_IF_ERROR(Exchange(&staged, plain, names));
   } else {
-    // It replaces nothing but an empty folder: the kernel refuses all else, which has just come.
+    // rename() replaces nothing but an empty folder: the kernel refuses anything else that has just
+    // come.
     if (rename(staged.path().c_str(), plain.c_str()) != 0) {
       return SystemError("rename the new folder to", plain);
     }

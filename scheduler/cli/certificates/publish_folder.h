@@ -10,7 +10,8 @@
 // A process that opens the path meanwhile gets the former folder or the new one. If it has opened a
 // folder that is then exchanged, it may find files deleted, and reads the path again; a former
 // folder of a symbolic link stays whole. `capstan cert` makes the folders of certificates with it.
-// Thread safety: functions; of two at the same time for one path, the last one stays.
+// Thread safety: functions of the file system. After two calls for one path at the same time, the
+// folder of the last one stays.
 #ifndef CAPSTAN_SCHEDULER_CLI_CERTIFICATES_PUBLISH_FOLDER_H_
 #define CAPSTAN_SCHEDULER_CLI_CERTIFICATES_PUBLISH_FOLDER_H_
 
@@ -38,13 +39,13 @@ absl::Status CheckMayPublish(const std::string& path, absl::Span<const std::stri
                              IfFolderExists if_exists);
 
 // Makes `path` a folder with exactly `files`, mode 0700.
-//   names  the files that a folder to be replaced may have; with another one it is refused.
+//   names  the files that a folder to be replaced may have; one with another file is refused.
 // Returns the path of the former folder of a symbolic link, which was kept; empty if there is none.
 // Errors: kInvalidArgument     `path` ends in no name, as "/" and "..".
-//         kAlreadyExists       a folder with files, and it is not to be replaced.
-//         kFailedPrecondition  no folder, or one with other files than `names`.
+//         kAlreadyExists       `path` is a folder with files, and `if_exists` is kRefuse.
+//         kFailedPrecondition  `path` is not a folder, or has other files than `names`.
 //         Those of the operating system, with the path. Then `path` is as it was, or has all of the
-//         new files; no half of them and no secret is left beside it.
+//         new files; no part of them and no secret is left beside it.
 absl::StatusOr<std::string> PublishFolder(const std::string& path,
                                           absl::Span<const FolderFile> files,
                                           absl::Span<const std::string> names,

@@ -33,7 +33,7 @@ inline constexpr absl::Duration kCallTimeout = absl::Seconds(15);
 // The scheduler reads a job's data before it answers.
 inline constexpr absl::Duration kSubmitTimeout = absl::Minutes(2);
 
-// A call of a service, as its generated stub has it.
+// The type of a method of a generated stub.
 template <typename Stub, typename Request, typename Response>
 using MethodOf = grpc::Status (Stub::*)(grpc::ClientContext* context, const Request& request,
                                         Response* response);
@@ -47,7 +47,8 @@ class SchedulerClient {
   explicit SchedulerClient(const Setting& scheduler, const Credentials* credentials = nullptr);
 
   // Calls any method of the scheduler: Ask(&v1::Scheduler::Stub::AnnotateJob, request). The
-  // functions below are for calls whose request takes more than a line, or that many make.
+  // functions below are for calls whose request takes more than one line, or that many commands
+  // make.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Ask(MethodOf<v1::Scheduler::Stub, Request, Response> method,
                                const std::type_identity_t<Request>& request,

@@ -1,10 +1,11 @@
-// Certificates of a local cluster: a private authority, so that other users of this machine can do
-// nothing at its ports, which they reach as well.
+// Certificates of a local cluster: a private authority, so that other users of this machine, who
+// can reach the cluster's ports, can do nothing there.
 //
 //   <directory>/tls/scheduler, server-1, ..., worker-1, ...   one folder for each daemon
 //                   user                                      this user's, an administrator
 //
-// The authority's key is forgotten once all are made: nobody can join the cluster later.
+// The authority's key is discarded once all certificates are made: nobody can join the cluster
+// later.
 // Thread safety: a function of its arguments and the file system.
 #ifndef CAPSTAN_SCHEDULER_CLI_CLUSTER_LOCAL_CERTIFICATES_H_
 #define CAPSTAN_SCHEDULER_CLI_CLUSTER_LOCAL_CERTIFICATES_H_
@@ -15,7 +16,7 @@
 
 namespace capstan::cli {
 
-// The folder of one daemon's certificate, or of the user's ("user").
+// Returns the folder of one daemon's certificate, or of the user's ("user").
 std::string LocalTlsFolder(const std::string& directory, const std::string& name);
 
 // Makes the certificates of a cluster of that size, in place of earlier ones. Only this user can

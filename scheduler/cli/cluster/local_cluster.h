@@ -27,7 +27,7 @@ struct LocalClusterOptions {
   std::string directory;  // Absolute path.
   int servers = 2;
   int workers = 2;
-  // --allow-path of all daemons: what jobs may name beside `directory`.
+  // --allow-path of all daemons: the paths that jobs may name in addition to `directory`.
   std::vector<std::string> allow_path;
   std::vector<std::string> rule_plugins;  // --rule-plugin of the servers: absolute paths.
   // Every daemon ends when this process ends for any reason.

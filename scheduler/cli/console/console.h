@@ -10,15 +10,15 @@
 namespace capstan::cli {
 
 // Writes to standard output. A terminal gets the Printable form, since parts of nearly every text
-// come from elsewhere. A closed pipe is no error; OutputStatus() has any other.
+// come from elsewhere. A closed pipe is no error; OutputStatus() returns any other error.
 // REQUIRES: SIGPIPE is ignored.
 void Print(absl::string_view text);
 
-// Writes to standard output as it is: for this program's own control sequences around Printable
-// text.
+// Writes `text` unchanged to standard output: for this program's own control sequences around
+// Printable text.
 void PrintAsItIs(absl::string_view text);
 
-// The first error of writing to standard output, such as a full disk.
+// Returns the first error of writing to standard output, such as a full disk.
 absl::Status OutputStatus();
 
 // Writes "capstan: text" to standard error, in its Printable form.

@@ -15,7 +15,8 @@ using Updates = absl::Span<const TableUpdate>;
 using What = RunDifference::What;
 using Between = RunDifference::Between;
 
-// One run's records, ordered by iteration, slot and table, whose names both runs share.
+// One run's records, ordered by iteration, slot and table. Tables are numbered by the order of
+// their names, which both runs share.
 struct SortedRun {
   std::vector<TableUpdate> updates;
   RunExtent extent;
@@ -26,7 +27,7 @@ bool SameMicroBatch(const TableUpdate& a, const TableUpdate& b) {
   return a.iteration == b.iteration && a.slot == b.slot;
 }
 
-// The first element of `updates` that is of another iteration, or slot, than `updates[begin]`.
+// Return the index of the first element after `begin` that is of another iteration, or micro-batch.
 size_t EndOfIteration(Updates updates, size_t begin) {
   size_t end = begin;
   while (end < updates.size() && updates[end].iteration == updates[begin].iteration) ++end;
@@ -147,8 +148,8 @@ class Comparison {
     }
   }
 
-  // What is known of the updates that led to the parameters of `update`. A row may have been
-  // changed last in any iteration before.
+  // Returns what is known of the updates that led to the parameters of `update`. Any earlier
+  // iteration may have been the last one that changed a row.
   RunDifference::Before KnownBefore(const TableUpdate& update) const {
     using Before = RunDifference::Before;
     if (result_.equal_iterations == 0) return Before::kNothing;
@@ -203,7 +204,7 @@ class Comparison {
     }
   }
 
-  // Returns how many both have.
+  // Returns the number of micro-batches that both runs have.
   int64_t CompareMicroBatches(Updates a, Updates b) {
     int64_t both = 0;
     for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
@@ -244,7 +245,7 @@ class Comparison {
   std::vector<bool> of_rows_;  // By table.
   RunComparison result_;
   Unrecorded first_unrecorded_, second_unrecorded_;
-  int64_t last_equal_ = -1;  // Iteration.
+  int64_t last_equal_ = -1;  // The last iteration that was equal.
 };
 
 }  // namespace

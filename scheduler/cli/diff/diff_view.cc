@@ -50,7 +50,7 @@ const char* NameOf(Between between) {
 
 std::string Hash(uint64_t value) { return absl::StrCat(absl::Hex(value, absl::kZeroPad16)); }
 
-// The reason of other parameters in a later iteration than the first, if the jobs are the same.
+// Returns the reason why parameters differ after the first iteration, if the jobs are the same.
 std::string ReasonOfUpdate(const RunDifference& difference) {
   if (difference.before == Before::kUnrecorded) {
     return "not all that was pushed before is recorded in both runs: a worker died before it had "

@@ -14,7 +14,7 @@
 
 namespace capstan::cli {
 
-// What the user compares, beside its updates.
+// The facts about a compared run that a RunComparison lacks.
 struct RunOrigin {
   std::string name;
   std::optional<v1::JobSpec> spec;  // With all defaults. Empty: it is not known.

@@ -40,7 +40,7 @@ std::vector<std::string> Compare(const v1::JobSpec& first, const v1::JobSpec& se
   return lines;
 }
 
-// Takes what BSP promises to be without effect out of `job`, and returns it.
+// Removes the fields that have no effect under BSP from `job`, and returns those to be shown.
 v1::JobSpec TakeOthers(v1::JobSpec& job) {
   v1::JobSpec others;
   v1::Resources& resources = *others.mutable_resources();

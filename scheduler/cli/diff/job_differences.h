@@ -12,15 +12,15 @@
 namespace capstan::cli {
 
 struct JobDifferences {
-  // Lines such as "training.seed: 1 -> 2". Those of the first list may change what is computed.
+  // Lines such as "training.seed: 1 -> 2", for the fields that may change the computed values.
   std::vector<std::string> of_training;
-  // Resources but for device and threads, durability, checkpoints and ways of messages: BSP
-  // promises the same bits whatever they are.
+  // Lines for the fields with which BSP promises the same bits: resources (except device, gpus and
+  // threads), durability, checkpoints, and how messages travel.
   std::vector<std::string> others;
 };
 
-// Compares the specifications with all defaults written out. Names, labels, notes and output
-// folders are left out.
+// Compares the specifications with all defaults written out. Name, labels, note, output and the
+// checkpoints' folder are left out.
 JobDifferences CompareJobs(const v1::JobSpec& first, const v1::JobSpec& second);
 
 }  // namespace capstan::cli

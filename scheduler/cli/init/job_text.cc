@@ -92,7 +92,7 @@ absl::StatusOr<LabelChoice> ChooseLabel(const ColumnSample& column, const std::s
   if (column.numeric() && column.least <= 0 && column.largest > 0) {
     return LabelChoice{"", absl::StrCat("1 or more counts as yes: ", ValuesText(values), ".")};
   }
-  // The rarer of two values is the positive one. Of more values, the most frequent one is.
+  // The rarer of two values is the positive one. If there are more, the most frequent one is.
   const std::string positive = values.size() == 2 ? values[1].first : values[0].first;
   return LabelChoice{absl::StrCat(" label { positive: ", Quote(positive), " }"),
                      absl::StrCat("Examples have two classes: ", Quote(positive),

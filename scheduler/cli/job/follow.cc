@@ -55,7 +55,8 @@ class Screen {
     has_bar_ = true;
   }
 
-  // Not by its revision: that does not count what the answer says of this moment.
+  // Compares the lines, not the revisions: a revision does not count values of this moment, such as
+  // ages.
   void Status(const v1::JobStatus& job) {
     if (show_ != Show::kChanges) return;
     std::string line = ToJsonLine(job);

@@ -15,7 +15,7 @@
 namespace capstan::cli {
 
 // kLogs: progress, and what the tasks write, each line after "[rank N] ".
-// kChanges: only the job's status, the last one too, as a line of JSON each time it has changed.
+// kChanges: only the job's status, as a line of JSON after each change, the last one included.
 enum class Show { kProgress, kLogs, kChanges, kNothing };
 
 struct FollowOptions {

@@ -1,4 +1,4 @@
-// JobLogs: prints what the tasks of a job write, line by line, each time that it is asked.
+// JobLogs: prints the new lines in the logs of a job's tasks each time that Read() is called.
 //
 // A task's log is read from its worker or, if the worker cannot be asked, from the part that the
 // scheduler keeps. A task that is started again has a new log, which follows the old one.
@@ -31,7 +31,7 @@ class LineCutter {
   explicit LineCutter(std::function<void(const std::string& line)> line) : line_(std::move(line)) {}
 
   void Add(const std::string& data);
-  void Finish();  // What came after the last end of a line is a line, too.
+  void Finish();  // Treats the text after the last end of a line as a line, too.
 
  private:
   const std::function<void(const std::string& line)> line_;
@@ -47,17 +47,18 @@ class JobLogs {
     // kOfSeveral: lines begin with "[rank N] " if the job has several tasks.
     enum class Prefix { kOfSeveral, kAlways } prefix = Prefix::kOfSeveral;
     std::function<void(const std::string& line)> print;  // Gets each line without its end.
-    std::function<void(const std::string& line)> say;    // What cannot be read, and why.
+    std::function<void(const std::string& line)> say;    // Gets reasons why logs cannot be read.
   };
 
-  JobLogs(SchedulerClient& scheduler, std::string job, Options options);  // It outlives this.
+  // `scheduler` outlives this object.
+  JobLogs(SchedulerClient& scheduler, std::string job, Options options);
   ~JobLogs();
 
   // Prints what is new in the logs of the tasks that `job` names. Each reason why a log cannot be
-  // read is told once; the other logs are read. Returns false if there is no such task.
+  // read is reported once; the other logs are read. Returns false if there is no such task.
   bool Read(const v1::JobStatus& job);
-  // The same for a job that has ended, whose tasks may still write why: until their processes have
-  // ended, at most for `limit`.
+  // Same as Read(), for a job that has ended. Tasks may still write the reason of their end, so the
+  // function reads until their processes have ended, at most for `limit`. Then it calls Finish().
   void ReadToEnd(const v1::JobStatus& job, absl::Duration limit = absl::Seconds(5));
   void Finish();                           // Prints lines that have no end yet.
   bool failed() const { return failed_; }  // A log could not be read.
@@ -69,7 +70,7 @@ class JobLogs {
   const std::string job_;
   const Options options_;
   std::map<int, std::unique_ptr<TaskLog>> logs_;  // By rank, as below.
-  std::map<int, std::string> told_;
+  std::map<int, std::string> told_;  // The last reported reason why a log cannot be read.
   bool failed_ = false;
 };
 

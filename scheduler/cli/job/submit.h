@@ -20,7 +20,7 @@ namespace capstan::cli {
 // kSkip: this machine cannot read the data. The scheduler still checks it.
 enum class DataCheck { kDo, kSkip };
 
-// What a job is made of.
+// The sources from which a job's specification is made.
 struct JobSource {
   std::string file;
   std::string base;                    // Another file, for fields that `file` lacks. Empty: none.
@@ -38,15 +38,15 @@ absl::StatusOr<v1::JobSpec> LoadCheckedJob(const JobSource& source, DataCheck da
 // the exit code.
 int FailJobFile(const absl::Status& status);
 
-// The fate of the job after a signal, which ends the following.
+// Whether a signal, which ends the following of the job, also stops the job.
 enum class AfterSignal { kGoesOn, kStopJob };
 
 // Submits the job, and repeats the call while the scheduler is away. It fills in submission_id, so
 // a call whose answer was lost makes no second job. Warnings of the answer go to standard error.
-// A signal ends the wait for the answer. With kStopJob it asks once more then, for kCallTimeout, so
-// that the caller has the id of the job that is to be stopped.
-// Errors: kUnavailable, kDeadlineExceeded  the scheduler was away for too long; it is unknown if it
-//         accepted the job. kCancelled  a signal came before an answer. Those of SubmitJob.
+// A signal ends the wait for the answer. With kStopJob the function then repeats the call once, for
+// kCallTimeout, so that the caller has the id of the job that is to be stopped.
+// Errors: kUnavailable, kDeadlineExceeded  the scheduler was away for too long, and may or may not
+//         have accepted the job. kCancelled  a signal came before an answer. Those of SubmitJob.
 absl::StatusOr<v1::SubmitJobResponse> SubmitPatiently(SchedulerClient& scheduler,
                                                       v1::SubmitJobRequest request,
                                                       AfterSignal after_signal,
@@ -57,8 +57,8 @@ int FailSubmission(const absl::Status& status);
 
 // Follows a submitted job and prints its end. Returns the exit code: the job's, 75 if the scheduler
 // stays away, 130 or 143 after a signal. After a signal the job is stopped, or it goes on and the
-// user sees the command that stops it (`after_signal`). As JSON only the end is printed, unless
-// `show` is kChanges.
+// user sees the command that stops it (`after_signal`). With JSON output only the end is printed,
+// unless `show` is kChanges.
 int FollowToEnd(SchedulerClient& scheduler, const std::string& job_id, OutputFormat format,
                 AfterSignal after_signal, Show show = Show::kProgress);
 

@@ -18,7 +18,7 @@ namespace capstan::cli {
 namespace {
 
 constexpr size_t kPieceBytes = 1 << 20;
-constexpr int kAttemptsMax = 5;  // A scheduler that starts again has lost what it had of a file.
+constexpr int kAttemptsMax = 5;  // A restarted scheduler has lost the received part of a file.
 constexpr char kModelFile[] = "model.safetensors";
 
 class Upload {

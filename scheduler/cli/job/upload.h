@@ -12,10 +12,11 @@
 
 namespace capstan::cli {
 
-// Sends the file that training.initial_weights names, or the model of the folder that it names, and
-// lets the field name what was sent. Does nothing if the job has no initial weights. Calls are
-// repeated while the scheduler is away.
-// Errors: kNotFound, kPermissionDenied  the file cannot be read; the spec is unchanged, as below.
+// Sends the file that training.initial_weights names, or the model in the folder that it names, and
+// changes the field to "upload:" and the name of the sent file. Does nothing if the job has no
+// initial weights. Calls are repeated while the scheduler is away. After an error the spec is
+// unchanged.
+// Errors: kNotFound, kPermissionDenied  the file cannot be read.
 //         kCancelled  a signal came. Else those of the calls.
 absl::Status UploadWeights(SchedulerClient& scheduler, v1::JobSpec* spec,
                            const Patience::Options& options = {});

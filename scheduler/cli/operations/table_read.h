@@ -1,5 +1,7 @@
 // `capstan table read`: reads rows of a running job's sparse table, or a whole dense table, all at
 // one moment.
+//
+// Thread safety: main thread only.
 #ifndef CAPSTAN_SCHEDULER_CLI_OPERATIONS_TABLE_READ_H_
 #define CAPSTAN_SCHEDULER_CLI_OPERATIONS_TABLE_READ_H_
 

@@ -20,8 +20,8 @@ namespace {
 constexpr char kDefaultScheduler[] = "127.0.0.1:7070";
 constexpr size_t kKeyLengthMax = 24;
 
-// Whether an error may show the text: a file of another kind, or a line that was broken in two, may
-// have a secret before its first '='.
+// Returns true if an error may show the text. A file of another kind, or a line that was broken in
+// two, may have a secret before its first '='.
 bool LooksLikeKey(absl::string_view text) {
   return text.size() <= kKeyLengthMax && std::all_of(text.begin(), text.end(), [](char c) {
            return absl::ascii_islower(static_cast<unsigned char>(c)) || c == '-' || c == '_';

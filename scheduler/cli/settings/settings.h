@@ -4,7 +4,7 @@
 // running local cluster, the default. The file is $XDG_CONFIG_HOME/capstan/config (or
 // ~/.config/capstan/config). It has lines "scheduler = host:port", "output = json" and
 // "tls-dir = FOLDER"; '#' begins a comment; an unknown key is an error. The local cluster's
-// certificate is used for its scheduler only, whatever named that.
+// certificate is used for its scheduler only, whichever source named that scheduler.
 // Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CLI_SETTINGS_SETTINGS_H_
 #define CAPSTAN_SCHEDULER_CLI_SETTINGS_SETTINGS_H_
@@ -43,7 +43,8 @@ struct Settings {
   Setting scheduler;  // host:port
   Setting output;   // "table", "wide" (a table with more columns, where there are more) or "json".
   Setting tls_dir;  // See TlsFolder. Empty: plain text.
-  std::shared_ptr<const Credentials> credentials;  // Of tls_dir, once OpenCredentials has read it.
+  // OpenCredentials reads it from tls_dir. Null before that, and if tls_dir is empty.
+  std::shared_ptr<const Credentials> credentials;
 
   OutputFormat format() const {
     return output.value == "json" ? OutputFormat::kJson : OutputFormat::kTable;
@@ -60,7 +61,7 @@ struct SettingFlags {
 // Errors: kInvalidArgument  a value that is not valid, or an unknown key; names its origin.
 absl::StatusOr<Settings> ResolveSettings(const SettingFlags& flags, const Environment& environment);
 
-// Reads the credentials, where the settings name a folder of them.
+// Reads the credentials if tls_dir is set.
 // Errors: those of Credentials::Read; names the origin.
 absl::Status OpenCredentials(Settings* settings);
 

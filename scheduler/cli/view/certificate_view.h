@@ -13,10 +13,10 @@ namespace capstan::cli {
 // One row for each certificate.
 std::string CertificateTable(const CertificateListOutput& list);
 
-// What was made, and what to do with the former folder.
+// Describes the issued certificate, and says what to do with the former folder.
 std::string DescribeIssue(const IssueOutput& issue);
 
-// What is denied now, and where the file must go.
+// Lists the certificates that the entry denies, and says where to copy the file.
 std::string DescribeDenial(const DenyOutput& denial);
 
 }  // namespace capstan::cli

@@ -27,14 +27,15 @@ class CheckpointClock {
 
   explicit CheckpointClock(const JobPlan& plan);
 
-  // Training begins: what is counted starts here.
+  // Training begins: steps and time count from here.
   void Start(int64_t steps, Instant now);
   void Ask();  // Asks for a checkpoint as soon as the job can be quiet.
-  // Asks for a snapshot for a reader, as soon as the job can be quiet. Asking twice is asking once.
-  // Errors: kResourceExhausted  kReadersMax others want the same one.
+  // Asks for a snapshot for a reader, as soon as the job can be quiet. A reader that asks twice
+  // counts once.
+  // Errors: kResourceExhausted  kReadersMax others wait for the same snapshot.
   absl::Status AskSnapshot(uint64_t reader);
 
-  // `steps`: iterations (BSP), batches done.
+  // `steps`: the iterations (BSP) or batches done.
   bool IsCheckpointDue(int64_t steps, Instant now) const;
   bool IsSnapshotDue() const { return !readers_.empty(); }
   bool asked() const { return asked_; }
@@ -42,7 +43,7 @@ class CheckpointClock {
   int64_t DueSteps() const { return due_steps_; }
   Instant DueAt() const { return due_at_; }  // When one is due by time; InfiniteFuture: never.
 
-  void Begun(int64_t steps, Instant now);  // A checkpoint.
+  void Begun(int64_t steps, Instant now);  // A checkpoint has begun.
   std::vector<uint64_t> TakeReaders();     // The readers of the snapshot that begins.
 
   // ---- durable state, in the form of scheduler/store/archive.h

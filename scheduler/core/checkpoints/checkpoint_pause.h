@@ -9,7 +9,7 @@
 // To stop a job, a user names the checkpoint after which it ends (StopAfter). If that checkpoint is
 // given up, the job trains on.
 // Owned by JobCheckpoints. Pure: no clock; the time comes in. Thread safety: thread-compatible.
-// Invariant: a job that IsSaved trains no more, unless all was trained anyway.
+// Invariant: a job that IsSaved trains no more.
 #ifndef CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_CHECKPOINT_PAUSE_H_
 #define CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_CHECKPOINT_PAUSE_H_
 
@@ -30,14 +30,15 @@ class CheckpointPause {
 
   void Begin(At at) { at_ = at; }
   At at() const { return at_; }  // Where the last pause began.
-  // Copied, or abandoned: the job need not stand any longer.
+  // The job need not stand any longer: the checkpoint is copied or abandoned; the job's last one:
+  // complete or abandoned.
   bool IsOver(const Checkpoints& checkpoints) const;
   // `all_trained`: no epoch is to follow.
   Then Leave(const Checkpoints& checkpoints, bool all_trained);
 
   // ---- the job's last checkpoint
   void StopAfter(CheckpointId id) { stops_after_ = id; }
-  // It, or a later one, is the job's last; 0: the job does not stop.
+  // This checkpoint, or a later one, is the job's last; 0: the job does not stop.
   CheckpointId stops_after() const { return stops_after_; }
   bool MustStop() const { return stops_after_ != CheckpointId(0); }
   void OnEnded(const CheckpointEnded& ended);

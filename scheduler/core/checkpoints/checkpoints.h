@@ -6,15 +6,16 @@
 //      any --a server failed, died, took too long, or lost a shard's primacy--> IDLE, abandoned
 //
 // Snapshots. Readers may ask for a moment that is kept for them on the servers. It is captured in
-// the same way, and is told (TakeEnds) when all servers have; if no checkpoint is due, that was
-// all: CAPTURING --> IDLE. Ids of checkpoints and snapshots are of one sequence: what was asked for
-// is the next moment that is begun, which may be both.
+// the same way, and is reported (TakeEnds) when all servers have captured it; if no checkpoint is
+// due, it ends there: CAPTURING --> IDLE. Checkpoints and snapshots share one sequence of ids: a
+// request is for the next moment that is begun, which may be both.
 //
-// The job stands still only while CAPTURING. A new one is not begun before the last has ended.
-// Thread safety: thread-compatible.
-// Invariants: (1) ids grow, from above those that the job's folder held before it, so that nothing
-//                 is written over, also what the job itself began with.
-//             (2) at most one is under way.
+// The job stands still only while CAPTURING. A new checkpoint or snapshot is not begun before the
+// last one has ended.
+// Owned by JobCheckpoints. Thread safety: thread-compatible.
+// Invariants: (1) ids grow, and begin above those that the job's folder held before, so that no
+//                 checkpoint is overwritten, not even the one that the job began with.
+//             (2) at most one checkpoint or snapshot is under way.
 //             (3) a complete one has one part of each shard, all of the same moment.
 #ifndef CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_CHECKPOINTS_H_
 #define CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_CHECKPOINTS_H_
@@ -55,7 +56,7 @@ struct CheckpointPublish {
 
 class Checkpoints {
  public:
-  enum class State { kIdle, kCapturing, kWriting, kPublishing };  // The store has its number.
+  enum class State { kIdle, kCapturing, kWriting, kPublishing };  // The store has these numbers.
 
   explicit Checkpoints(const JobPlan& plan);
 
@@ -64,36 +65,37 @@ class Checkpoints {
   CompleteCheckpoints& complete() { return complete_; }
   const CompleteCheckpoints& complete() const { return complete_; }
 
-  // The job is to become quiet for the next one. `steps`: iterations (BSP), batches done.
+  // A checkpoint or snapshot is due, for which the job must become quiet. `steps`: the iterations
+  // (BSP) or batches done.
   bool IsDue(int64_t steps, Instant now) const;
 
   // ---- the present one
   // REQUIRES: it is kIdle. The job is quiet at `steps`, and stays so while it is kCapturing.
   void Begin(const Routing& routing, ResumePoint at, int64_t steps, Instant now);
   void OnReport(const NodeId& server, const CheckpointReport& report, Instant now);
-  void OnRouting(const Routing& routing);  // The newest one.
+  void OnRouting(const Routing& routing);  // The newest table.
   void OnServerDied(const NodeId& server);
-  // `node`: whose part there is not. No effect if idle.
+  // `node`: the server whose part is missing. No effect if idle.
   void Abandon(const std::string& why, const NodeId& node = {});
   void Published(CheckpointId id, const absl::Status& status);
   void Tick(Instant now);
-  Instant Limit() const;  // When Tick gives up what servers capture or write.
+  Instant Limit() const;  // When Tick abandons the present one.
 
   State state() const { return state_; }
-  CheckpointOrder order() const;  // What servers are to do; id 0: nothing.
-  NodeId Awaited() const;         // A server that it waits for.
+  CheckpointOrder order() const;  // The order to the servers; id 0: none.
+  NodeId Awaited() const;         // A server that it waits for, or "nobody".
   // Its manifest, which is to be written. Given once in each incarnation of the scheduler.
   std::optional<CheckpointPublish> TakePublish();
   CheckpointId last_begun() const { return last_begun_; }
-  void SkipTo(CheckpointId floor);  // Ids up to there are given out already.
+  void SkipTo(CheckpointId floor);  // Ids up to there are taken. No effect if not idle.
 
   // ---- ends
   struct Ends {
     std::vector<CheckpointEnded> checkpoints;
     std::vector<SnapshotTaken> snapshots;
   };
-  Ends TakeEnds();  // What has ended since the last call, in order.
-  // The one of that id, or the newest after it, if it is complete. Null: it may come.
+  Ends TakeEnds();  // Returns the ends since the last call, in order.
+  // Returns the newest complete checkpoint, if its id is at least `asked`. Null: it may still come.
   // Errors: kFailedPrecondition  it was given up, or nobody has asked for it.
   absl::StatusOr<const RestoreFrom*> Find(CheckpointId asked) const;
 
@@ -113,10 +115,10 @@ class Checkpoints {
   enum class Progress { kNone, kCaptured, kWritten };
   friend constexpr Progress LastOf(Progress) { return Progress::kWritten; }
 
-  // Errors: kDataLoss  it cannot be a checkpoint of such a job, with so many shards.
+  // Errors: kDataLoss  a job with this plan and so many shards cannot have such checkpoints.
   absl::Status Check(const JobPlan& plan, size_t shards) const;
   bool IsCapturing() const { return state_ == State::kCapturing; }
-  // It waits for servers.
+  // Whether it waits for servers.
   bool IsAwaited() const { return IsCapturing() || state_ == State::kWriting; }
   void AllCaptured(Instant now);
   void TellSnapshot(const std::string& why);
@@ -135,7 +137,7 @@ class Checkpoints {
   CompleteCheckpoints complete_;
   CheckpointId last_begun_;
   Instant deadline_;                     // When capturing or writing is given up.
-  Routing routing_;                      // When it began.
+  Routing routing_;                      // The table when it began.
   std::map<NodeId, Progress> progress_;  // The progress of each primary.
   std::map<ShardKey, CheckpointPart> parts_;
   ResumePoint at_;

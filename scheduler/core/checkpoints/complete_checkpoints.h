@@ -5,14 +5,14 @@
 //   STAYS --KeepNewest--> KEPT --KeepNewest of another one--> STAYS
 //   STAYS, KEPT --Forget: it cannot be read--> ABSENT
 //
-// Chains. Servers may write of a sparse table only what changed since the newest complete
-// checkpoint, the base; then the new one rests on that and on all that it rests on. A chain ends,
-// and the next one has all of everything, when it has kChainMax checkpoints, when the increments
-// together are more than half of its first one, and when something is wrong with it. The newest
-// `keep` complete ones of a job stay, with all that they rest on; those of one chain count as one,
-// so that damage to a file leaves another one to go back to.
+// Chains. For a sparse table, servers may write only the changes since the newest complete
+// checkpoint, the base; then the new checkpoint rests on the base and on all that the base rests
+// on. A chain ends, and the next checkpoint is written in full, when the chain has kChainMax
+// checkpoints, when its increments together are more than half of its first checkpoint, and when a
+// part of it may be damaged. The newest `keep` checkpoints of a job stay, with all that they rest
+// on; those of one chain count as one, so that damage to a file leaves another chain to go back to.
 // Owned by Checkpoints. Thread safety: thread-compatible.
-// Invariant: what a checkpoint rests on stays as long as itself, unless it was forgotten.
+// Invariant: the checkpoints that one rests on stay as long as it does, unless they were forgotten.
 #ifndef CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_COMPLETE_CHECKPOINTS_H_
 #define CAPSTAN_SCHEDULER_CORE_CHECKPOINTS_COMPLETE_CHECKPOINTS_H_
 
@@ -47,9 +47,10 @@ class CompleteCheckpoints {
   const std::vector<RestoreFrom>& all() const { return complete_; }  // Oldest first.
 
   // ---- the newest
-  // `rests`: on the newest, of which `added_bytes` of its `bytes` are an increment.
+  // `rests`: whether it rests on the newest one before; then `added_bytes` of its `bytes` are
+  // increments.
   void Add(RestoreFrom newest, bool rests, int64_t bytes, int64_t added_bytes);
-  // The base of the next one; 0: it has all of everything.
+  // The base of the next one; 0: the next one is written in full.
   CheckpointId NextBase() const;
   void EndChain() { chain_ = {}; }  // The base may be damaged.
 
@@ -58,7 +59,7 @@ class CompleteCheckpoints {
   // The newest stays, with all that it rests on, until another is kept.
   void KeepNewest();
   const RestoreFrom* kept() const;    // Null: none.
-  CheckpointRemoval Removal() const;  // Leaves out what other jobs have pinned.
+  CheckpointRemoval Removal() const;  // `pinned` is empty: JobTable fills it in.
 
   // ---- durable state, in the form of scheduler/store/archive.h
   uint64_t changes() const { return changes_; }  // KeepNewest's changes, which must be durable.
@@ -68,7 +69,7 @@ class CompleteCheckpoints {
   }
 
  private:
-  // The chain of the newest one. Length 0: the next one has all of everything.
+  // The chain of the newest one. Length 0: the next one is written in full.
   struct Chain {
     int length = 0;
     int64_t first_bytes = 0;

@@ -1,4 +1,4 @@
-// JobHistory: what went wrong with a job and how it was mended, for its owner; bounded.
+// JobHistory: a bounded list of what went wrong with a job and how it was repaired, for its owner.
 //
 // Equal events that follow each other are kept as one with a count, so that what fails again and
 // again does not push out the rest. The oldest events are forgotten first.
@@ -42,8 +42,8 @@ struct JobEvent {
   JobEventKind kind = JobEventKind::kServerLost;
   NodeId node;       // Where it happened. Empty: no single node.
   std::string text;  // One sentence; at most JobHistory::kTextBytesMax.
-  Instant first;     // When it happened first, and
-  Instant last;      // last.
+  Instant first;     // When it happened for the first time.
+  Instant last;      // When it happened for the last time.
   int64_t count = 1;
   template <typename Archive>
   void serialize(Archive& archive) {
@@ -63,12 +63,11 @@ class JobHistory {
   static constexpr size_t kEventsMax = 100;
   static constexpr size_t kTextBytesMax = 500;
 
-  // Returns whether the event was kept: that all replicas are there again is news only after some
-  // were missing.
+  // Returns whether the event was kept. A kReplicated is kept only after a kDegraded.
   bool Add(JobEvent event, Instant now);
 
   const std::vector<JobEvent>& events() const { return events_; }  // Oldest first.
-  int64_t forgotten() const { return forgotten_; }                 // Older ones.
+  int64_t forgotten() const { return forgotten_; }                 // How many older ones.
 
   template <typename Archive>
   void serialize(Archive& archive) {
@@ -79,7 +78,7 @@ class JobHistory {
  private:
   std::vector<JobEvent> events_;
   int64_t forgotten_ = 0;
-  bool degraded_ = false;  // Replicas are missing, as told last.
+  bool degraded_ = false;  // The last event on replicas was a kDegraded.
 };
 
 }  // namespace capstan::scheduler

@@ -1,7 +1,7 @@
-// JobParts: the parts of one running job, and what others ask of several of them at once.
+// JobParts: the parts of one running job, and the queries that concern several of them.
 //
-// Only JobRun changes them; all others have them const (JobRun::parts). A part knows those above it
-// in this list, and none below. Thread safety: thread-compatible.
+// Only JobRun changes them; all others have them const (JobRun::parts). A part uses only parts
+// above it in the list below. Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_JOB_PARTS_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_JOB_PARTS_H_
 
@@ -44,12 +44,14 @@ struct JobParts : JobShared {
   // ---- what the job wants
   std::vector<Rank> UnplacedRanks() const;  // The ranks that want a task slot.
   std::vector<TaskKey> PlacedTasks() const;
-  // At own pace: the rank's run is done, also in the checkpoint at which the job is about to begin.
+  // At own pace: the rank's run is done, also if it is done in the checkpoint with which the job is
+  // about to begin, or the job exports.
   bool IsRunDone(Rank rank) const;
-  // Ranks get no places on workers to be avoided: some task works, or can yield a better place.
+  // Ranks must not be placed on workers that are to be avoided, since some task works, or can yield
+  // a better place.
   bool AvoidsWorkers() const;
   // At own pace: ranks whose run is done, one for each rank that has no place or is stranded
-  // (DeadLinks). They are to leave, if there is no free slot.
+  // (DeadLinks). Their tasks should leave if there is no free slot.
   std::vector<Rank> YieldingRanks() const;
 
   // The server has shards of the job, or the worker runs a task of it.
@@ -58,11 +60,12 @@ struct JobParts : JobShared {
   // ---- folders
   // A server writes its part of a checkpoint there now, or a task the model.
   bool WritesInto(const std::string& folder) const;
-  // The checkpoint there is the job's, or one beside that with which it began.
+  // The checkpoint in `folder` is the job's, or the one with which it began, or lies beside that
+  // one.
   bool MayGoBackTo(const std::string& folder) const;
 
-  // Grows with every decision, which must be durable before anybody hears of it. What only the
-  // revision counts is progress: it may be lost, for the tasks report it again.
+  // Grows with every decision, which must be durable before anybody hears of it. Changes that only
+  // `revision` counts are progress, which may be lost, since tasks report it again.
   uint64_t durable_version() const {
     return desired_version + decisions + checkpoints.all().changes();
   }

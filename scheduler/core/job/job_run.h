@@ -5,7 +5,7 @@
 //   EXPORTING --a task wrote the model, and it is in its place--> FINISHING --all tasks exited-->
 //   succeeded
 //   EVALUATING(the last) --another epoch was better--> RECOVERING its checkpoint -->
-//   EVALUATING the model on the test split, if epochs had another --> EXPORTING
+//   EVALUATING the model on the test split, if epochs used another --> EXPORTING
 //   EXPORTING --it cannot be written--> kept by the servers --AskExport--> EXPORTING; or, too late,
 //   failed
 //   any --End--> stopped, or failed
@@ -17,14 +17,15 @@
 //   servers have copied the tables--> where it was
 //
 // EVALUATING is skipped without a split for it. Tasks start while servers make the tables. A job
-// that begins with a checkpoint, or goes back to one, comes from STARTING to where that one stood.
-// RECOVERING lies over the phase that the job was in: leases stay as they are, training pauses.
+// that begins with a checkpoint, or goes back to one, goes from STARTING to the phase of that
+// checkpoint. RECOVERING lies over the phase that the job was in: leases stay as they are, training
+// pauses.
 //
 // Its parts do the work, each with its own states: JobTraining, JobEpochs (evaluation, and the best
 // epoch), JobCheckpoints, JobExport, ServerWatch (recovery) and TaskWatch. JobRun leads from one
 // phase to the next, and ends the job: by a Failure that a task or a server reports, or one that a
-// part has found. None of these ends it once its model is whole, unless that cannot be moved to its
-// place.
+// part has found. No Failure ends the job once its model is whole, unless the model cannot be moved
+// to its place.
 //
 // Facts come in through the methods below; what the job wants is read from its parts, and what
 // happened is appended to `events`. Thread safety: thread-compatible.
@@ -69,11 +70,11 @@ class JobRun {
   // The files that the shell is to write, each given once in each incarnation of the scheduler.
   struct Files {
     std::optional<CheckpointPublish> checkpoint;  // Its manifest.
-    std::optional<ModelPublish> model;            // It is to be given its name.
+    std::optional<ModelPublish> model;            // It must be moved to its place.
   };
   enum class AndThen { kTrainOn, kStop };
 
-  // `restore`: it begins there; then the term of every shard of `routing` is kRestoreTerm.
+  // `restore`: the job begins with it; then the term of every shard of `routing` is kRestoreTerm.
   JobRun(const JobPlan& plan, std::shared_ptr<const Routing> routing, const Options& options,
          Instant now, std::optional<RestoreFrom> restore = std::nullopt);
   static constexpr Term kRestoreTerm = ServerWatch::kRestoreTerm;
@@ -87,28 +88,28 @@ class JobRun {
   absl::Status OnTaskReport(const TaskReport& report, Instant now, Events& events);
   void OnTaskExited(const TaskKey& task, const TaskExit& exit, bool node_leaving, Instant now,
                     Events& events);
-  // Ends tasks that have not reported in time. If its daemon is silent, too, the fault may not be
-  // the task's, and it has the time of a lease again.
+  // Ends tasks that have not reported in time. If a task's daemon is silent, too, the task may not
+  // be at fault, and it gets the time of a lease again.
   void ExpireTasks(absl::FunctionRef<bool(const NodeId&)> is_silent, Instant now, Events& events);
   // The rank leaves its daemon and wants a slot elsewhere. No crash is counted. At own pace, a task
   // whose run is done is told to finish instead.
   void MoveTask(Rank rank, const std::string& why, Instant now, Events& events);
-  // Ranks whose assignment is newer than at the last call.
+  // Ranks whose assignment or routing table is newer than at the last call.
   std::vector<Rank> TakeChangedAssignments() { return parts_.tasks.TakeChanged(); }
 
   // ---- nodes and servers
   void OnNodesDied(absl::Span<const DeadNode> nodes, Instant now, Events& events);
-  // A live server, of the job or not; `stored`: what it registered with, given once. REQUIRES: an
-  // earlier incarnation of that name has died.
+  // `server`: a live server, whether it has shards of the job or not. `stored`: the shards in the
+  // logs with which it registered, given once. REQUIRES: an earlier incarnation of that name has
+  // died.
   void OnServerJoined(const ServerRef& server, absl::Span<const StoredShard> stored, bool draining,
                       Instant now, Events& events);
   void OnServerDraining(const ServerRef& server, bool draining, Instant now, Events& events);
   void OnTableReport(const NodeId& server, const TableReport& report, Instant now, Events& events);
-  // The job was another cluster's, and is given to this one as it was recorded last: its servers
-  // and tasks are gone, and shards are read from the logs of servers that join. REQUIRES: it has
-  // not ended.
-  // `first_incarnation`: below it are all incarnations of its tasks. `floor`: of its checkpoints,
-  // the highest.
+  // Adopts a job of another cluster in its last recorded state: its servers and tasks are gone, and
+  // its shards are read from the logs of servers that join. REQUIRES: it has not ended.
+  // `first_incarnation`: above all incarnations of its tasks. `floor`: the highest id of its
+  // checkpoints.
   void Adopt(const std::string& cluster, Incarnation first_incarnation, CheckpointId floor,
              Instant now, Events& events);
 
@@ -122,28 +123,27 @@ class JobRun {
                         Events& events);
 
   // ---- users
-  // A checkpoint is taken as soon as the job can be quiet. Returns the id that it will have. kStop:
-  // the job stops once it is complete and the model is written, but goes on if it is given up; a
-  // repetition is the same question.
+  // Asks for a checkpoint as soon as the job can be quiet. Returns the id that it will have. kStop:
+  // the job stops once the checkpoint is complete and the model is written, but trains on if the
+  // checkpoint is given up; a repeated kStop returns the same id.
   // Errors: kFailedPrecondition  the job trains no more.
   absl::StatusOr<CheckpointId> AskCheckpoint(AndThen then, Instant now, Events& events);
   // The same, for a snapshot. Errors: also those of CheckpointClock::AskSnapshot.
   absl::StatusOr<CheckpointId> AskSnapshot(uint64_t reader, Instant now, Events& events);
-  // Writes the model that is kept into `folder`; empty: where it was to be.
+  // Writes the model that is kept into `folder`; empty: the same folder as before.
   // Errors: kFailedPrecondition  none is kept.
   absl::Status AskExport(const std::string& folder, Instant now, Events& events);
-  // No effect if the job has ended.
+  // Ends the job in `state`. No effect if it has ended.
   void End(JobState state, const Failure& failure, Instant now, Events& events);
 
   // ---- time
   void Tick(Instant now, Events& events);
   Instant NextDeadline() const;
-  // Whatever has a limit gets its whole time again; tasks after `rejoin`, in which they find the
-  // scheduler.
+  // Restarts all time limits; those of tasks after `rejoin`, in which they find the scheduler.
   void RestartLimits(Instant now, absl::Duration rejoin);
-  // After loading: the same; the revision stays above all that were seen.
-  // `first`: of memberships from now on; servers' logs may have later ones than a store that was
-  // put back knows.
+  // After loading or a stall: the same, and the revision stays above all that users have seen.
+  // `first`: the least generation of memberships from now on, since servers' logs may have later
+  // ones than a store that was restored from a backup.
   void Restored(Instant now, absl::Duration rejoin, Generation first = Generation(0));
 
   // ---- durable state, in the form of scheduler/store/archive.h
@@ -181,7 +181,7 @@ class JobRun {
   void FinishEpoch(Instant now, Events& events);
   void EnterNextEpoch(Instant now, Events& events);
   void EnterEnd(Events& events);
-  // True: one was due.
+  // False: none was due.
   bool TakeCheckpoint(CheckpointPause::At at, Instant now, Events& events);
   bool KeepBest(Instant now, Events& events);
   void LeaveCheckpoint(Instant now, Events& events);
@@ -190,7 +190,7 @@ class JobRun {
 
   JobParts parts_;
   Instant finishing_since_;
-  Generation membership_seen_;  // The last one that the desired version counts.
+  Generation membership_seen_;  // The last one that desired_version counts.
 };
 
 }  // namespace capstan::scheduler

@@ -16,7 +16,7 @@ std::string WaitsForServers(const JobMembers& members, absl::string_view what) {
                       behind ? members.making().Describe(*behind) : "");
 }
 
-// "; ...": who prepares, and how far. Describes the first task that does, as an example for all.
+// Returns "; ...", which describes the first task that prepares, as an example for all.
 std::string PreparingDetail(const JobTasks& tasks) {
   for (const Task& task : tasks.all()) {
     if (!task.preparing()) continue;

@@ -13,7 +13,7 @@
 namespace capstan::scheduler {
 
 JobView ViewOf(const JobParts& job, Instant now);  // `submitted` is the caller's to fill.
-// What the job does, or waits for, in one sentence. REQUIRES: it has not ended.
+// Says in one sentence what the job does or waits for. REQUIRES: it has not ended.
 std::string DetailOf(const JobParts& job, Instant now);
 
 }  // namespace capstan::scheduler

@@ -50,16 +50,16 @@ struct JobView {
   std::optional<Epoch>
       best_epoch;  // The epoch whose model is exported. Nothing: the last, as far as is known.
   std::vector<int64_t> staleness_counts;
-  int64_t rows_cached = 0;  // Rows of batches that workers had kept, and
-  int64_t rows_pulled = 0;  // those that they pulled, of jobs whose workers keep rows.
+  int64_t rows_cached = 0;  // Rows of batches that workers had kept.
+  int64_t rows_pulled = 0;  // Rows of batches that they pulled. Both: if they keep rows.
   int restarts = 0;
   std::string model_folder;                 // Where the model is, or will be written.
-  bool has_model = false;                   // It is.
+  bool has_model = false;                   // The model is written there.
   std::string saved_folder;                 // The folder of the checkpoint that SaveAndStop made.
-  std::optional<Instant> model_kept_until;  // It could not be written: the servers keep it.
+  std::optional<Instant> model_kept_until;  // Set if it could not be written.
   std::vector<TaskView> tasks;
   std::vector<JobEvent> events;  // Oldest first; at most JobHistory::kEventsMax, the newest.
-  int64_t events_forgotten = 0;  // Older ones.
+  int64_t events_forgotten = 0;  // How many older ones.
 };
 
 struct NodeView {

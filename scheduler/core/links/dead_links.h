@@ -5,10 +5,10 @@
 //     ^ <---a report does not--------------/                                          |
 //     ^ <-------------------------------------------------for `memory`, or until one of them died
 //
-// Judged links are avoided: tasks are not placed on the worker, or shards not on the server. Where
-// no other server is left they are tried again (ForgetAvoidedServers).
+// Judged links are avoided: tasks are not placed on the worker, or shards not on the server. If no
+// other server is left, avoided servers are tried again (ForgetAvoidedServers).
 // Nothing of this is durable: a restarted scheduler finds out again.
-// Pure. Thread safety: thread-compatible.
+// Called by TaskWatch. Pure. Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_LINKS_DEAD_LINKS_H_
 #define CAPSTAN_SCHEDULER_CORE_LINKS_DEAD_LINKS_H_
 
@@ -31,7 +31,7 @@ class DeadLinks {
  public:
   struct Options {
     absl::Duration limit =
-        absl::Seconds(10);  // Longer than a lease: whoever died is known by then.
+        absl::Seconds(10);  // Longer than a lease, so that a dead node is known by then.
     absl::Duration memory = absl::Minutes(10);
   };
   struct Link {
@@ -48,30 +48,30 @@ class DeadLinks {
 
   explicit DeadLinks(const Options& options) : options_(options) {}
 
-  // The newest report of the task that runs on `worker`: servers that do not answer it.
+  // Accepts the newest report of the task on `worker`. `silent`: the servers that do not answer it.
   void OnReport(Rank rank, const NodeId& worker, absl::Span<const NodeId> silent, Instant now);
   void OnTaskEnded(Rank rank) { silences_.erase(rank); }
   void OnNodeDied(const NodeId& node);  // Its next incarnation has other links.
   void RestartLimits(Instant now);      // Every silence begins now.
   void Expire(Instant now);             // Forgets judgements that are too old.
-  // Forgets judgements that servers are avoided for and that no task speaks of now. True: there
-  // were any.
+  // Forgets the judgements that make servers avoided and that no task's newest report confirms.
+  // True: there were any.
   bool ForgetAvoidedServers();
 
-  // Silent for `limit`.
+  // Returns the silences that have lasted for `limit`.
   std::vector<Silence> Overdue(Instant now) const;
   bool IsSilent(Rank rank, const NodeId& server) const;
-  // There is nothing to be done about it now: its silence begins anew.
+  // Nothing can be done about this silence now, so it begins anew.
   void Excuse(Rank rank, const NodeId& server, Instant now);
   void Judge(const Link& link, Avoid avoid, Instant now);
   std::optional<Avoid> JudgementOf(const Link& link) const;
-  // The server that the task waits for, and that its worker is to be avoided for. Empty: none.
+  // Returns the silent server because of which the task's worker is to be avoided. Empty: none.
   NodeId StrandedFrom(Rank rank) const;
 
   std::set<NodeId> AvoidedWorkers() const;
   std::set<NodeId> AvoidedServers() const;
   std::string Describe() const;  // "worker-1 cannot reach server-2", or nothing.
-  Instant NextDeadline() const;  // Overdue or Expire has something to say then.
+  Instant NextDeadline() const;  // When Overdue or Expire has a result.
 
  private:
   struct Judgement {
@@ -80,6 +80,7 @@ class DeadLinks {
   };
 
   const Options options_;
+  // The worker of each rank, and since when servers do not answer it.
   std::map<Rank, std::pair<NodeId, std::map<NodeId, Instant>>> silences_;
   std::map<Link, Judgement> judged_;
 };

@@ -22,7 +22,7 @@ namespace capstan::scheduler {
 enum class JobState { kPending, kRunning, kSucceeded, kStopped, kFailed };
 constexpr JobState LastOf(JobState) { return JobState::kFailed; }
 
-// Where a running job is.
+// The phase of a running job.
 enum class JobPhase {
   kPlacing,   // Its servers make the tables.
   kStarting,  // Its tasks start.
@@ -65,7 +65,7 @@ struct EpochResult {
   }
 };
 
-// The figures on the test split. Those of objectives without an accuracy have one all the same.
+// Returns the figures on the test split. `accuracy` is set even if the objective has none.
 inline EvaluationFigures TestFigures(const EpochResult& result) {
   return {.samples = result.test_samples,
           .loss = result.test_loss,
@@ -127,7 +127,7 @@ struct SchedulerStalled {
 // Most daemons fell silent at once: this scheduler is cut off, and declares nobody dead.
 struct SchedulerIsolated {
   int silent = 0;
-  int alive = 0;  // The silent among them.
+  int alive = 0;  // Includes the silent ones.
 };
 
 // Most daemons are heard again, or those that are not have been silent for too long.
@@ -164,7 +164,8 @@ struct PhaseStarted {
   Epoch epoch;
 };
 
-// Shards whose primary was `from`, and is `to`. The same: it has restored them.
+// Shards whose primary was `from`, and is `to`. If both are the same, that server has restored
+// them.
 struct PrimaryMove {
   NodeId from;
   NodeId to;
@@ -183,8 +184,8 @@ struct RoutingChanged {
       {};                   // One entry a pair of servers, for the shards with a new primary.
   int shards = 0;           // All shards of the job.
   int replicas = 0;         // The replicas of each shard that the job asks for.
-  int degraded = 0;         // Shards with fewer in sync, and
-  int degraded_before = 0;  // how many there were in the table before.
+  int degraded = 0;         // Shards with fewer replicas in sync.
+  int degraded_before = 0;  // The same in the table before.
 };
 
 // A task process is to be started on a worker daemon.
@@ -229,7 +230,7 @@ struct EpochDone {
   EpochResult result;
 };
 
-// A checkpoint is complete, or there is none.
+// A checkpoint is complete or was given up.
 struct CheckpointEnded {
   JobId job;
   CheckpointId id;
@@ -238,7 +239,7 @@ struct CheckpointEnded {
   NodeId node = {};  // The server whose part is missing. Empty: no single one.
 };
 
-// A snapshot can be read, or there is none.
+// A snapshot can be read, or could not be taken.
 struct SnapshotTaken {
   JobId job;
   CheckpointId id;
@@ -249,19 +250,19 @@ struct SnapshotTaken {
 // All tasks of the job end; it begins again where the checkpoint in `folder` stood.
 struct WentBack {
   JobId job;
-  std::string folder;  // Empty: with its initial values, for it had not trained.
-  // Nothing is wrong: it has trained, and this is its best epoch, whose model is exported.
+  std::string folder;  // Empty: it begins with its initial values, as it had not trained.
+  // Set if nothing failed: training is over, and the model of this best epoch is exported.
   std::optional<Epoch> best = {};
 };
 
 // The model that is exported has been evaluated on the test split, for the first time.
 struct ModelTested {
   JobId job;
-  int64_t iteration = 0;  // JobView's at the end of its epoch.
+  int64_t iteration = 0;  // JobView::iteration at the end of its epoch.
   EpochResult result;     // Result of the model's epoch.
 };
 
-// The scheduler cannot move the model to its place: the task that has written it is to do so.
+// The scheduler cannot move the model to its place: the task that has written it must move it.
 struct ModelLeftToTask {
   TaskKey task;
   std::string why;
@@ -279,7 +280,7 @@ struct JobEnded {
   Failure failure;
 };
 
-// No process of an ended job is left, by the reports of live daemons.
+// No process of an ended job is left, by the reports of live daemons, or the job is forgotten.
 struct JobLeft {
   JobId job;
   Incarnation last;  // No incarnation of its tasks is above that.

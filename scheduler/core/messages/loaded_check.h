@@ -1,6 +1,6 @@
 // Checks of a state that is being loaded. The bytes of a store, or of the record that a server kept
-// of a job, may be damaged or forged. So a serialize() that loads values on which an index, a sum
-// or a loop rests checks them at once, and nothing is computed with them before:
+// of a job, may be damaged or forged. So a serialize() that loads values for an index, a sum or a
+// loop checks them at once, before any computation uses them:
 //
 //   archive(a, b);
 //   CheckLoaded(archive, [this] { return CheckRange("a", a, 0, kMax); });
@@ -18,7 +18,7 @@
 
 namespace capstan::scheduler {
 
-// No cluster counts so far: a counter above it is forged, and going on from it would wrap.
+// No cluster counts so far: a counter above it is forged, and could overflow.
 inline constexpr int64_t kCounterMax = int64_t{1} << 62;
 
 // Errors: kDataLoss  names the field, its value and the expected range, [low, high].
@@ -48,8 +48,8 @@ void CheckLoaded(Archive& archive, Check check) {
   }
 }
 
-// Returns a + b, at least 0 and at most kCounterMax: a sum of what tasks report, which may be
-// anything. REQUIRES: a in [0, kCounterMax], b in [-kCounterMax, kCounterMax].
+// Returns a + b, limited to [0, kCounterMax], because tasks may report any numbers. REQUIRES: a in
+// [0, kCounterMax], b in [-kCounterMax, kCounterMax].
 inline int64_t AddCount(int64_t a, int64_t b) {
   const int64_t sum = a + b;
   return sum < 0 ? 0 : sum > kCounterMax ? kCounterMax : sum;

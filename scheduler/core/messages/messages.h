@@ -1,6 +1,6 @@
-// Messages: what goes into and comes out of the scheduler's core, as plain structs. They mirror
+// Messages: the inputs and outputs of the scheduler's core, as plain structs. They mirror
 // proto/scheduler.proto, which defines their meaning; scheduler/{node,task,shared,status}_codec.h
-// convert. What is part of a durable state has a `serialize` member, in the form of
+// convert. Structs that are part of a durable state have a `serialize` member, in the form of
 // scheduler/store/archive.h.
 // Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CORE_MESSAGES_MESSAGES_H_
@@ -104,8 +104,8 @@ struct Member {
   }
 };
 
-// A scheduler that takes up a job of another cluster begins so many generations above the record
-// that it has of it: more than can have been made since.
+// A scheduler that adopts a job of another cluster begins this many generations above the job's
+// record: more than can have been made since then.
 inline constexpr uint64_t kGenerationsPerAdoption = uint64_t{1} << 32;
 
 // The workers that a job's consistency rule counts; ordered by rank.
@@ -139,7 +139,7 @@ struct StoredShard {
   // The incarnation of the server that last had the whole shard on this disk. It reveals an older
   // disk under the same name.
   Incarnation incarnation = {};
-  StoreRevision seen = {};  // The writer of the last record had heard of it.
+  StoreRevision seen = {};  // The newest that the last record's writer had heard of.
   friend bool operator==(const StoredShard&, const StoredShard&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
@@ -172,7 +172,7 @@ struct Registration {
   Incarnation incarnation;
   absl::Duration lease;
   absl::Duration sync_interval;
-  absl::Duration read_lease;  // No other server is made primary of its shards before this long.
+  absl::Duration read_lease;  // Silence after which another may become primary of its shards.
   std::vector<std::string> living_logs = {};  // Unique ids of the jobs with a log, for a server.
 };
 
@@ -189,14 +189,14 @@ struct ReplicaReport {
 
 // A shard's file of a checkpoint.
 struct CheckpointPart {
-  static constexpr int64_t kBytesMax = int64_t{1} << 44;  // The sizes of all parts have a sum.
+  static constexpr int64_t kBytesMax = int64_t{1} << 44;  // So that a sum of parts cannot overflow.
   ShardKey shard;
   Range elements;
   Version version;
   std::string file;  // Relative to the checkpoint's folder.
   int64_t bytes = 0;
   uint32_t crc32c = 0;     // The checksum of the whole file.
-  CheckpointId base = {};  // The file has what changed since that one; 0: it has all.
+  CheckpointId base = {};  // The file has the changes since this one; 0: it has all.
   friend bool operator==(const CheckpointPart&, const CheckpointPart&) = default;
   template <typename Archive>
   void serialize(Archive& archive) {
@@ -218,8 +218,8 @@ struct CheckpointReport {
 // How far a server is with the shards of a job that it makes or restores.
 struct Making {
   int made = 0;
-  int total = 0;          // 0: it has not come to them yet.
-  uint64_t progress = 0;  // Grows, in one incarnation, with each shard made, of whatever job.
+  int total = 0;          // 0: it has not begun with them.
+  uint64_t progress = 0;  // Grows with each shard made, of any job, in one incarnation.
   friend bool operator==(const Making&, const Making&) = default;
 };
 
@@ -269,8 +269,8 @@ struct RestoreSource {
   friend bool operator==(const RestoreSource&, const RestoreSource&) = default;
 };
 
-// Every server captures the shards whose primary it is, and writes them, or keeps them for readers,
-// or both. The job is quiet.
+// The order to every server to capture the shards whose primary it is, and to write them, to keep
+// them for readers, or both. The job is quiet.
 struct CheckpointOrder {
   CheckpointId id;         // 0: none is wanted.
   std::string folder;      // The folder of this checkpoint. Empty: it is not written.
@@ -305,7 +305,7 @@ struct NodeReply {
   std::vector<TableAssignment> tables;
   std::vector<TaskKey> tasks;
   std::vector<TaskGpus> gpus;  // The GPUs of tasks that have some, in the order of `tasks`.
-  bool may_stop = false;       // It is to get nothing more, and nothing of a running job is on it.
+  bool may_stop = false;       // See MayStop in placement/drain_state.h.
   StoreRevision revision = {};
 };
 
@@ -349,8 +349,8 @@ struct TaskTotals {
   double loss = 0;
   int64_t correct = 0;
   std::vector<int64_t> staleness_counts;  // At most kStalenessBuckets.
-  int64_t rows_cached = 0;                // Rows of batches that a cache gave, and
-  int64_t rows_pulled = 0;                // those that it did not have.
+  int64_t rows_cached = 0;                // Rows of batches that were in a cache.
+  int64_t rows_pulled = 0;                // Rows of batches that were not.
   template <typename Archive>
   void serialize(Archive& archive) {
     archive(samples, loss, correct, staleness_counts, rows_cached, rows_pulled);
@@ -383,7 +383,7 @@ struct Activity {
   int64_t done = 0;  // The number of objects that are done.
 };
 
-// Hashes of what a task computed of a table in a micro-batch. See proto/scheduler.proto.
+// Hashes of what a task read and computed for a table in a micro-batch. See proto/scheduler.proto.
 struct TableHashes {
   int32_t table = 0;
   uint64_t parameters = 0;
@@ -409,7 +409,7 @@ struct TaskReport {
   TaskTotals totals;
   bool exported = false;
   bool idle = false;
-  bool preparing = false;  // It takes no work yet.
+  bool preparing = false;  // It accepts no work yet.
   Wait wait;
   Activity activity = {};
   Failure failure;
@@ -449,7 +449,7 @@ struct TaskReply {
   Assignment assignment;
   std::shared_ptr<const Routing>
       routing;                 // Null: none newer. Shared by all replies of the job; immutable.
-  bool first_routing = false;  // The task has no table yet: it needs their specs too.
+  bool first_routing = false;  // The task has none yet: it also needs the table specs.
   absl::Duration lease;
   absl::Duration sync_interval;
   StoreRevision revision = {};
@@ -470,7 +470,7 @@ struct JobReply {
   JobId job;
 };
 
-// How a checkpoint that was asked for went.
+// The outcome of a requested checkpoint.
 struct CheckpointReply {
   Ticket ticket;
   absl::Status status;  // If not ok, why there is none.
@@ -479,14 +479,14 @@ struct CheckpointReply {
   CheckpointId asked;  // The one that was waited for.
 };
 
-// How a snapshot that was asked for went.
+// The outcome of a requested snapshot.
 struct SnapshotReply {
   Ticket ticket;
   absl::Status status;  // If not ok, why there is none.
   JobId job;
   CheckpointId id;                              // 0: not taken within the limit.
   int64_t iteration = 0;                        // Same as in JobView.
-  std::shared_ptr<const Routing> routing = {};  // Its primaries have it. Null: id is 0.
+  std::shared_ptr<const Routing> routing = {};  // Its primaries have the snapshot. Null: id is 0.
 };
 
 // How far a node is drained.

@@ -86,7 +86,7 @@ absl::Status CheckCopies(const ShardRoute& route, size_t servers) {
 }  // namespace
 
 absl::Status CheckShardRanges(absl::Span<const ShardRange> shards) {
-  int64_t rest = kCounterMax;  // Of all weights together.
+  int64_t rest = kCounterMax;  // Limit for the sum of the remaining weights.
   for (const ShardRange& shard : shards) {
     const Range& elements = shard.elements;
     const bool is_range = elements.begin >= 0 && elements.begin <= elements.end;

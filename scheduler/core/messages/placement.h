@@ -18,14 +18,15 @@
 
 namespace capstan::scheduler {
 
-// Below 4 MiB a shard is as large as makes this many a server, but not below 256 KiB: a message
-// carries one shard or more, and several in flight let sending, adding and answering overlap.
+// Shards are sized so that each server gets this many of a table, but from 256 KiB to 4 MiB each: a
+// message carries one shard or more, and several in flight let sending, adding and answering
+// overlap.
 inline constexpr int64_t kShardsPerServer = 8;
 inline constexpr int64_t kShardElementsMin = int64_t{1} << 16;
 // Elements: one cache line of fp32. Shards that hold tensors whole begin where these do.
 inline constexpr int64_t kShardAlignment = 16;
 
-// A job's table, as far as placement goes.
+// The part of a job's table that placement needs.
 struct TableSize {
   int64_t elements = 0;
   bool sparse = false;  // The elements are buckets, each a shard of its own.
@@ -83,7 +84,7 @@ struct ShardRoute {
   }
 };
 
-// A shard, wherever it is.
+// A shard, without its servers.
 struct ShardRange {
   ShardKey key;
   Range elements;
@@ -94,23 +95,23 @@ struct ShardRange {
   }
 };
 
-// Checks shards that were read from a disk or a server: what is done with their sizes cannot
-// overflow. Errors: kDataLoss  names a shard whose range is none, or that makes the sum too large.
+// Checks shards that were read from a disk or a server: sums of their sizes cannot overflow.
+// Errors: kDataLoss  names a shard whose range is invalid or makes the sum too large.
 absl::Status CheckShardRanges(absl::Span<const ShardRange> shards);
 
 struct Routing;
-// Checks a table that was read from a disk or a server: its indexes are in it, each copy of a shard
-// is on a server of its own, and counters leave room for those that follow.
+// Checks a table that was read from a disk or a server: its indexes are valid, each copy of a shard
+// is on a server of its own, and counters can still grow.
 // Errors: kDataLoss  names the shard or the server, the value and what was expected.
 absl::Status CheckRouting(const Routing& routing);
 
-// Which server holds which shard.
+// A job's routing table: which server holds which shard.
 struct Routing {
   JobId job;
   Generation generation;
   std::vector<ShardRoute> shards;  // Ordered by key.
   std::vector<ServerRef> servers;
-  // Lists an incarnation of that server.
+  // True if the table lists an incarnation of that server.
   bool Names(const NodeId& server) const {
     return std::any_of(servers.begin(), servers.end(),
                        [&server](const ServerRef& ref) { return ref.node == server; });
@@ -130,15 +131,15 @@ inline int64_t PlacementWeight(const Range& elements) {
 }
 
 // Cuts [0, elements) of a dense table into contiguous shards of one size (the last may be smaller),
-// a multiple of kShardAlignment and at most kShardElementsMax; as many as a multiple of `servers`
-// where the alignment allows, so that all servers get an equal share. With tensor_ends each shard
-// is as many whole tensors as fit into that size, or one that is larger. Buckets are shards. Empty
-// if elements is 0. REQUIRES: elements >= 0, servers >= 1.
+// a multiple of kShardAlignment and at most kShardElementsMax. Their number is a multiple of
+// `servers` where the alignment allows, so that all servers get an equal share. With tensor_ends
+// each shard has as many whole tensors as fit into that size, or one larger tensor. In a sparse
+// table each bucket is a shard. Empty if elements is 0. REQUIRES: elements >= 0, servers >= 1.
 std::vector<Range> CutTable(const TableSize& table, int servers);
 
-// Routes every shard of every table, the largest first, to the server that has the fewest elements
-// so far (the first of several), as its primary of term `generation` (PlacementWeight
-// counts); then `replicas` of each, to be filled, to the servers that hold the fewest copies.
+// Gives every shard of every table, the largest first, a primary of term `generation`: the server
+// with the fewest elements so far, by PlacementWeight (the first of several). Then gives each shard
+// `replicas` replicas, to be filled, on the servers that hold the fewest copies.
 // REQUIRES: servers.size() > replicas >= 0.
 Routing PlaceShards(const JobId& job, Generation generation, absl::Span<const TableSize> tables,
                     std::vector<ServerRef> servers, int replicas = 0);

@@ -1,7 +1,7 @@
-// PluginRule: an update rule that servers have by a plugin, and who has which.
+// PluginRule: an update rule that a plugin adds to servers, and whether a server has given rules.
 //
-// Two files of a plugin may compute other bits, so a rule is its name and the digest of its file:
-// all servers of a job have the same ones.
+// Two files of a plugin may compute different bits, so a rule is identified by its name and the
+// digest of its file: all servers of a job have the same rules.
 // Thread safety: values, and functions of their arguments.
 #ifndef CAPSTAN_SCHEDULER_CORE_MESSAGES_PLUGIN_RULES_H_
 #define CAPSTAN_SCHEDULER_CORE_MESSAGES_PLUGIN_RULES_H_

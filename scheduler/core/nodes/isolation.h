@@ -1,14 +1,14 @@
-// Isolation: tells a scheduler that is cut off from daemons that die. When most of the cluster
-// falls silent at once the fault is the observer's: then nobody may be declared dead, because all
-// of it goes on without a scheduler, and comes back with what it holds.
+// Isolation: decides whether the scheduler itself is cut off, rather than that daemons have died.
+// If most of the cluster falls silent at once, the fault is the scheduler's. Then no daemon may be
+// declared dead, because all of them continue without a scheduler, and come back with their state.
 //
 //        one was silent for a lease, and most are silent
 //   HEARD ------------------------------------------------> ISOLATED
 //     ^ <------------- most are heard again ------------------- |
 //     | <-- some are heard, the others not for partial_limit ---/   (GIVEN UP: those are dead)
 //
-// A scheduler that hears nobody waits without a limit: nobody would hear of what it decided.
-// Pure. Thread safety: thread-compatible.
+// A scheduler that hears no daemon waits without a limit: no daemon would learn of its decisions.
+// Called by Membership. Pure. Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_NODES_ISOLATION_H_
 #define CAPSTAN_SCHEDULER_CORE_NODES_ISOLATION_H_
 
@@ -22,8 +22,8 @@ namespace capstan::scheduler {
 class Isolation {
  public:
   struct Options {
-    // The silence of fewer at once says nothing about the observer while others are heard, and that
-    // of a single node never does.
+    // The silence of fewer nodes says nothing about the scheduler while others are heard, and the
+    // silence of a single node never does.
     int silent_min = 3;
     // How long the majority may be silent while others are heard.
     absl::Duration partial_limit = absl::Minutes(1);
@@ -39,14 +39,14 @@ class Isolation {
   explicit Isolation(const Options& options) : options_(options) {}
 
   Change Observe(const Nodes& nodes, Instant now);
-  // From Observe's kBegan to its kEnded or kGivenUp.
+  // True from Observe's kBegan to its kEnded or kGivenUp.
   bool holds() const { return since_.has_value(); }
   Instant since() const { return *since_; }  // REQUIRES: holds().
 
  private:
   const Options options_;
   std::optional<Instant> since_;
-  std::optional<Instant> some_heard_since_;  // While it holds.
+  std::optional<Instant> some_heard_since_;  // Only while isolation holds.
 };
 
 }  // namespace capstan::scheduler

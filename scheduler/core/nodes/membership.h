@@ -1,6 +1,6 @@
-// Membership: which daemons are in the cluster. A daemon holds a lease that each of its syncs
-// renews; when the lease runs out it is dead, and only registering again (a new incarnation) brings
-// it back. While the scheduler itself is cut off (isolation.h) nobody is declared dead.
+// Membership: the table of the daemons in the cluster. A daemon holds a lease that each of its
+// syncs renews; when the lease runs out it is dead, and only registering again (a new incarnation)
+// brings it back. While the scheduler itself is cut off (isolation.h) nobody is declared dead.
 //
 //   Register -> ALIVE --lease runs out, or its successor registers--> DEAD --> forgotten after an
 //                | \ Renew(leaving), SetDraining -> ALIVE, closing            hour, or after 1024
@@ -8,7 +8,7 @@
 //                |                                                             it is to be drained
 //                 \ Broken: dead unless it renews within broken_limit
 //
-// Thread safety: thread-compatible.
+// Owned by SchedulerCore. Thread safety: thread-compatible.
 // Invariants: (1) at most one live incarnation a name; incarnations of a name grow.
 //             (2) leaving is never taken back within an incarnation; draining is a name's, and
 //                 stays until it is taken back.
@@ -38,13 +38,14 @@ struct Node {
   Incarnation incarnation;
   bool alive = true;
   bool leaving = false;   // It is about to stop.
-  bool draining = false;  // Somebody asked to move all away from it.
-  bool heard = false;  // Since this scheduler started; else it may have died while there was none.
+  bool draining = false;  // A user asked to move everything away from it.
+  bool heard = false;     // Since this scheduler started; if not, it may have died before.
   Instant registered;
   Instant last_seen;
-  std::optional<Instant> lease_from;    // After Restored, until it renews: its lease counts from.
-  std::optional<Instant> broken_since;  // Its connection broke and it has not renewed since.
-  // It was silent until then, in this incarnation of the scheduler.
+  // Its lease counts from then on. Set by Restored and at the end of isolation, until it renews.
+  std::optional<Instant> lease_from;
+  std::optional<Instant> broken_since;  // Its connection broke, and no renewal has come since.
+  // When it was heard again after a silence; not durable.
   std::optional<Instant> returned;
 
   bool closing() const { return leaving || draining; }
@@ -60,27 +61,28 @@ class Membership {
     absl::Duration lease = absl::Seconds(3);  // > 0.
     absl::Duration broken_limit =
         absl::Milliseconds(500);  // The lease of a node whose connection broke.
-    // The dead stay listed this long, and at most so many of them. Those that are to be drained
-    // stay until that is taken back.
+    // Dead nodes stay listed this long, and at most `dead_max` of them. Nodes that are to be
+    // drained stay until the drain is cancelled.
     absl::Duration remember = absl::Hours(1);
     int dead_max = 1024;
     RegistrationLimits::Options registrations;
     // A node is silent if none of its messages came for so long; well above the interval of syncs.
     absl::Duration silence = absl::Milliseconds(500);
     Isolation::Options isolation;
-    // How long a node takes at most to find the scheduler again: the silent have it when isolation
-    // ends, before their leases count.
+    // The longest time that a node takes to find the scheduler again. Silent nodes have this time
+    // when isolation ends, before their leases count.
     absl::Duration rejoin = absl::Milliseconds(2500);
   };
   explicit Membership(const Options& options);
 
-  // Adds a daemon under `incarnation`. A live daemon of the same name, role and identity is dead
-  // from now on (NodeDied comes before NodeJoined) if it is unheard or had the same address, as is
-  // one of another identity that is unheard and out of time.
+  // Adds a daemon under `incarnation`. A live daemon of the same name and role is dead from now on
+  // (NodeDied comes before NodeJoined) if it has the same identity and is silent or had the same
+  // address, or if its lease has run out.
   // Errors: kInvalidArgument  malformed name, empty address, a worker without task slots, or the
   //                           name of a live daemon of the other role.
-  //         kAlreadyExists    the name of a daemon that is heard; names who has it.
-  //         kAborted          the same, but that one is unheard: ask again, it may be dying.
+  //         kAlreadyExists    the name of another daemon, which is heard; names that daemon.
+  //         kAborted          the same, but it is silent or its connection broke: it may be dying,
+  //                           so ask again.
   //         kResourceExhausted  too many have registered (registration_limits.h): ask again.
   absl::StatusOr<NodeId> Register(const NodeInfo& info, Incarnation incarnation, Instant now,
                                   Events& events);
@@ -89,16 +91,17 @@ class Membership {
   // Errors: kNotFound  no such node.   kAborted  `incarnation` is not the live one.
   absl::Status Renew(const NodeId& id, Incarnation incarnation, bool leaving, Instant now);
 
-  // The node's connection broke: a process that was killed leaves at once. One that lives renews.
-  // No effect if `incarnation` is not the live one, or if the node was silent until shortly before:
-  // then a call of it may have arrived late, which it had given up.
+  // The node's connection broke. If its process was killed, the node is dead soon; if it lives, it
+  // renews. No effect if `incarnation` is not the live one, while isolation holds, or if the node
+  // was silent until shortly before: then the broken call may be a late one that it had given up.
   void Broken(const NodeId& id, Incarnation incarnation, Instant now);
 
   // Errors: kNotFound  no such node.
   absl::Status SetDraining(const NodeId& id, bool draining);
 
-  // Declares dead whose lease has run out (NodeDied each), forgets the long dead. While isolation
-  // holds it declares nobody dead, and is to be called again after Options::silence.
+  // Declares nodes dead whose lease has run out (one NodeDied each), and forgets those that died
+  // long ago. While isolation holds it declares nobody dead, and is to be called again after
+  // Options::silence.
   void Tick(Instant now, Events& events);
   bool isolated() const { return isolation_.holds(); }
   Instant NextDeadline() const;
@@ -107,7 +110,7 @@ class Membership {
   std::vector<const Node*> All() const;      // Servers first, then workers, each by name.
   // Alive, heard and not closing, by name.
   std::vector<const Node*> Available(Role role) const;
-  // Some that lived before the restart are unheard and may still be on their way back.
+  // True if nodes that lived before the restart are not heard yet and may still come back.
   bool MayReturn(Instant now) const;
 
   // ---- durable state, in the form of scheduler/store/archive.h
@@ -115,7 +118,7 @@ class Membership {
   void serialize(Archive& archive) {
     archive(nodes_);
   }
-  // The live get their whole lease again, after `rejoin`, in which they find their way back.
+  // Live nodes get their whole lease again, after `rejoin`, in which they find the scheduler.
   void Restored(Instant now, absl::Duration rejoin);
 
  private:
@@ -132,7 +135,7 @@ class Membership {
   std::map<NodeId, Node> nodes_;
   Isolation isolation_;
   RegistrationLimits limits_;
-  Instant observed_;  // When it was last looked at whether isolation holds.
+  Instant observed_;  // When isolation was last checked.
 };
 
 absl::string_view RoleName(Role role);  // "server", "worker".

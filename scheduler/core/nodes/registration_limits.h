@@ -1,10 +1,10 @@
-// RegistrationLimits: how many daemons may register in a minute. Each registration writes to the
+// RegistrationLimits: bounds how many daemons register in a minute. Each registration writes to the
 // store and may move shards and tasks.
 //
-// Names that the scheduler knows and new ones are bounded apart: a daemon that comes back is never
-// kept out by others, however many of them register, but only by itself if it does so all the time.
-// A daemon that is refused asks again (node_registration.h), and a minute later there is room.
-// Thread safety: thread-compatible.
+// Known names and new ones have separate bounds: a daemon that comes back is never refused because
+// of others, however many of them register, but only if it registers too often itself. A daemon
+// that is refused asks again (node_registration.h), and a minute later there is room.
+// Owned by Membership. Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_NODES_REGISTRATION_LIMITS_H_
 #define CAPSTAN_SCHEDULER_CORE_NODES_REGISTRATION_LIMITS_H_
 
@@ -22,7 +22,7 @@ class RegistrationLimits {
   struct Options {
     // A daemon whose registrations keep ending registers about once a second.
     int per_name_max = 120;
-    // The daemons of a large cluster, all of them started at once with a new scheduler.
+    // All daemons of a large cluster may start at once with a new scheduler.
     int new_names_max = 1200;
     absl::Duration window = absl::Minutes(1);
   };

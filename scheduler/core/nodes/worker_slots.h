@@ -7,7 +7,7 @@
 //
 // Processes that a daemon reports and nobody asked for (a scheduler restarted) take slots too.
 // A GPU that a task reported as lost is given to nobody until its daemon registers again.
-// Thread safety: thread-compatible.
+// Owned by JobPlacer. Thread safety: thread-compatible.
 // Invariants: (1) a task holds at most one slot.
 //             (2) a GPU is held by at most one task, which has a slot.
 #ifndef CAPSTAN_SCHEDULER_CORE_NODES_WORKER_SLOTS_H_
@@ -31,7 +31,7 @@ class WorkerSlots {
   void AddNode(const NodeId& node, int capacity, const Devices& devices = {});
   void RemoveNode(const NodeId& node);  // Dead: its slots and what ran in them are gone.
   void CloseNode(const NodeId& node);   // Leaving or drained: nothing new is placed on it.
-  void OpenNode(const NodeId& node);    // Takes that back.
+  void OpenNode(const NodeId& node);    // Undoes CloseNode.
 
   struct Place {
     NodeId node;
@@ -39,13 +39,14 @@ class WorkerSlots {
     friend bool operator==(const Place&, const Place&) = default;
   };
   // The daemon with the most free slots that meets `need`, of several the one with the fewest free
-  // GPUs, then the first name; there the lowest free GPUs. Nothing if no daemon but `avoided` does.
+  // GPUs, then the first name; there the lowest free GPUs. nullopt if no daemon outside `avoided`
+  // meets it.
   std::optional<Place> Choose(const DeviceNeed& need = {},
                               const std::set<NodeId>& avoided = {}) const;
   void Take(const Place& place, const TaskKey& task);
   void Release(const NodeId& node, const TaskKey& task);
-  // The task reported that these of its GPUs are lost. If none of them is its own: any may be, so
-  // all of its own are.
+  // The task reported that these of its GPUs are lost. If none of them is the task's own, any of
+  // its own may be lost, so all count as lost.
   void LoseGpus(const NodeId& node, const TaskKey& task, absl::Span<const int> gpus = {});
 
   // Accepts a daemon's report on its tasks. `current`: the daemon has seen its newest desired
@@ -56,13 +57,13 @@ class WorkerSlots {
   std::vector<TaskKey> Desired(const NodeId& node) const;
   std::vector<int> GpusOf(const NodeId& node, const TaskKey& task) const;  // Empty: it has none.
 
-  // Tasks with this need that can be placed now, and that could be if nothing ran: on open daemons.
+  // How many tasks with this need can be placed on open daemons: now, and if nothing ran there.
   int free(const DeviceNeed& need = {}) const;
   int capacity(const DeviceNeed& need = {}) const;
-  int Taken(const NodeId& node) const;  // Slots.
+  int Taken(const NodeId& node) const;  // Slots, also of ending tasks.
   bool Runs(const JobId& job) const;    // Some task of it has a slot, or its process may still run.
-  std::vector<int> GpusTaken(const NodeId& node) const;  // Ascending, as are the lost.
-  std::vector<int> GpusLost(const NodeId& node) const;
+  std::vector<int> GpusTaken(const NodeId& node) const;  // Ascending.
+  std::vector<int> GpusLost(const NodeId& node) const;   // Ascending.
   // Names the lack of each open daemon: "worker-1: no CUDA driver; worker-2: has 1 GPU". Lists at
   // most three. REQUIRES: need.kind is kGpu, capacity(need) is 0.
   std::string WhyNoGpus(const DeviceNeed& need) const;
@@ -80,7 +81,7 @@ class WorkerSlots {
     std::set<TaskKey> taken;      // Desired.
     std::set<TaskKey> releasing;  // No longer desired; the process may still run.
     std::vector<int> gpus;        // The GPUs that tasks can use, ascending.
-    std::string no_gpus;          // Why they cannot use those there are.
+    std::string no_gpus;          // Why tasks cannot use its GPUs. Empty: they can.
     std::set<int> lost;
     std::map<TaskKey, std::vector<int>> held;  // GPUs, of tasks in `taken` or `releasing`.
     template <typename Archive>

@@ -2,9 +2,9 @@
 // Part of SchedulerCore.
 //
 // A node's desired state is made from the table of jobs and the task slots: a server's routing
-// tables, a worker's tasks. A task's is its assignment and its job's routing table, which JobRun
-// has. A sync is held until its caller's desired state is not the one that it has seen, or the sync
-// interval has passed.
+// tables, a worker's tasks. A task's desired state is its assignment and its job's routing table,
+// which JobRun has. A sync is held until its caller's desired state is not the one that it has
+// seen, or the sync interval has passed.
 // Thread safety: thread-compatible.
 // Invariants: (1) a node's desired state has a generation that grows with every change.
 //             (2) a node or task has at most one held sync; each is answered exactly once.
@@ -39,8 +39,8 @@ class DesiredStates {
   };
   static constexpr absl::Duration kRecordIntervalPerShard = absl::Milliseconds(1);
 
-  // What it is given outlives it. In `jobs` it changes the records (JobEntry::record) and takes the
-  // changed assignments.
+  // The objects behind the pointers outlive this one. In `jobs` it changes the records
+  // (JobEntry::record) and takes the changed assignments.
   DesiredStates(const Options& options, JobTable* jobs, const Membership* membership,
                 const WorkerSlots* slots, const StoreRevisions* revisions)
       : options_(options),
@@ -50,7 +50,8 @@ class DesiredStates {
         revisions_(*revisions) {}
 
   // ---- nodes
-  // An incarnation of the node begins with an empty desired state. REQUIRES: none of it lives.
+  // A new incarnation of the node begins with an empty desired state. REQUIRES: no earlier one
+  // lives.
   void AddNode(const NodeId& node) { nodes_[node] = {.generation = Generation(1), .desired = {}}; }
   // The node's held sync is answered with kAborted.
   void RemoveNode(const NodeDied& died, std::vector<Reply>& replies);
@@ -58,7 +59,7 @@ class DesiredStates {
   bool RaiseGeneration(const NodeId& node, Generation seen);
   // True if `seen` is the generation of the node's newest desired state.
   bool IsNewest(const NodeId& node, Generation seen) const;
-  // Holds a sync of the node. REQUIRES: none of it is held.
+  // Holds a sync of the node. REQUIRES: no sync of the node is held.
   void HoldNode(Ticket ticket, const NodeId& node, Generation seen, Instant now);
   void AnswerNode(const NodeId& node, std::vector<Reply>& replies);  // No effect if none is held.
 
@@ -70,7 +71,7 @@ class DesiredStates {
   void AnswerTaskUnlessItWaits(const TaskKey& task, std::vector<Reply>& replies);
 
   // ---- all
-  // Something changed of which desired states are made: nodes, or the jobs that run.
+  // The nodes or the running jobs, from which desired states are made, have changed.
   void NoteChanged() { changed_ = true; }
   // True if something changed since Refresh(), or a job has a new version of what it wants.
   bool IsOutdated();
@@ -108,7 +109,7 @@ class DesiredStates {
     void serialize(Archive& archive) {
       archive(generation, desired);
     }
-    bool held = false;  // A sync is being held:
+    bool held = false;  // A sync is held; the fields below describe it.
     Ticket ticket;
     Generation seen;
     Instant hold_until;

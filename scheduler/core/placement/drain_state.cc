@@ -18,7 +18,7 @@ std::vector<JobId> AwaitLogOf(const NodeId& node, const JobTable& jobs) {
   return waiting;
 }
 
-// Says what is to become of the node's shards.
+// Says what happens to the node's shards.
 void ExplainShards(const NodeId& node, const JobTable& jobs, std::vector<std::string>& what) {
   std::vector<JobId> moving;
   std::vector<JobId> stuck;

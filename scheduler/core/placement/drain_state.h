@@ -12,8 +12,8 @@
 
 namespace capstan::scheduler {
 
-// True if it gets nothing more and has nothing of a running job, or is dead; and no running job
-// waits for a log on its disk.
+// True if the node is dead, or gets nothing new and has no task and no shard of a running job; and
+// no running job waits for a log on its disk.
 bool MayStop(const NodeId& node, const Membership& membership, const WorkerSlots& slots,
              const JobTable& jobs);
 

@@ -32,9 +32,9 @@ struct Adoption {
   bool only_check = false;        // Only checks if the job could be adopted, then unloads it.
 };
 
-// Gives the servers that live here to the loaded job, whose run goes on from their logs.
-// Errors: kFailedPrecondition  it does not run; its shards are not all in logs here; no worker
-//                              could run its tasks. Says what is missing.
+// Gives the live servers of this cluster to the loaded job, which continues from their logs.
+// Errors: kFailedPrecondition  it does not run, or has no log; its shards are not all in logs here;
+//                              no worker could run its tasks. Says what is missing.
 absl::Status TakeUpRun(const Adoption& from, const Membership& membership, const WorkerSlots& slots,
                        Instant now, IncarnationCounter& incarnations, JobEntry& entry,
                        Events& events);

@@ -1,5 +1,6 @@
 // JobPlacer: gives waiting jobs their servers and task slots, gives the tasks of running jobs
-// theirs, and moves tasks from nodes that are drained. Part of SchedulerCore.
+// theirs, and moves tasks from nodes that are drained or cannot reach a server. Part of
+// SchedulerCore.
 //
 // Older jobs come before younger ones, and running jobs before waiting ones. A task slot holds at
 // most one task.
@@ -39,7 +40,7 @@ struct IncarnationCounter {
 
 class JobPlacer {
  public:
-  // What it is given outlives it. `options`: of the runs of jobs that it starts.
+  // The objects behind the pointers outlive this one. Every JobRun that it starts gets `options`.
   JobPlacer(const JobRun::Options& options, JobTable* jobs, const Membership* membership,
             IncarnationCounter* incarnations)
       : options_(options), jobs_(*jobs), membership_(*membership), incarnations_(*incarnations) {}
@@ -63,13 +64,13 @@ class JobPlacer {
   bool TakeChanged() { return std::exchange(changed_, false); }
 
  private:
-  // Chooses a place for a rank of the job. It is on a worker daemon that is to be avoided only if
-  // there is no other, and the job does not avoid them (JobParts::AvoidsWorkers).
+  // Chooses a place for a rank of the job. The place is on a worker daemon that is to be avoided
+  // only if there is no other, and the job does not avoid such workers (JobParts::AvoidsWorkers).
   std::optional<WorkerSlots::Place> ChoosePlace(const JobEntry& job) const;
   bool MayMoveTask(const TaskKey& key) const;
   void MoveTask(const TaskKey& key, const std::string& why, Instant now, Events& events);
   void MoveStranded(Instant now, Events& events);
-  void YieldSlots(JobRun& run, Instant now, Events& events);  // There is no slot for its ranks.
+  void YieldSlots(JobRun& run, Instant now, Events& events);  // REQUIRES: its ranks find no slot.
   void StartJob(JobEntry& entry, Instant now, Events& events);
   std::vector<ServerRef> ChooseServers(const JobPlan& plan) const;
   // Servers that can be given shards and have the rules, by name.
@@ -83,7 +84,7 @@ class JobPlacer {
   WorkerSlots slots_;
   JobQueue queue_;
   Supplies explained_supplies_;  // The supplies that the pending jobs' reasons name.
-  bool queue_changed_ = true;    // Since then.
+  bool queue_changed_ = true;    // Since the last explanation.
   bool changed_ = false;
 };
 

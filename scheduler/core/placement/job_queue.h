@@ -25,8 +25,8 @@ struct JobNeed {
   JobNeed(const DeviceNeed& device_of_tasks = {},  // NOLINT: most jobs need no rule.
           std::vector<PluginRule> rules_of_servers = {})
       : device(device_of_tasks), rules(std::move(rules_of_servers)) {}
-  DeviceNeed device;              // What each task needs.
-  std::vector<PluginRule> rules;  // What each server must have.
+  DeviceNeed device;              // Every task needs it.
+  std::vector<PluginRule> rules;  // Every server must have all of them.
   friend bool operator==(const JobNeed&, const JobNeed&) = default;
 };
 
@@ -53,7 +53,7 @@ class JobQueue {
   void Remove(const JobId& job);  // No effect if not waiting.
 
   std::vector<JobNeed> Needs() const;  // The needs of the jobs that wait, each once.
-  // The head, if it fits.
+  // The first job that is not passed over, if it fits now.
   std::optional<JobId> Startable(const Supplies& supplies) const;
 
   // Names the resources that the cluster lacks for `job`, even if no other job ran. Empty: it lacks

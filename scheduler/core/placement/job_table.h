@@ -43,8 +43,8 @@ struct JobEntry {
   std::unique_ptr<JobRun> run;  // Null: pending, or stopped before it started.
   bool stopped = false;         // Before it started.
   Instant stopped_at;
-  Failure failure;                     // Why it was, if no user did.
-  std::optional<RestoreFrom> restore;  // Where it begins.
+  Failure failure;                     // Why it was stopped, if no user stopped it.
+  std::optional<RestoreFrom> restore;  // The checkpoint with which it begins.
   JobHistory history;
   std::string why_pending;
   uint64_t told_revision = 1;    // The revision of why_pending and of history.
@@ -82,7 +82,7 @@ class JobTable {
   uint64_t TakeName() { return next_name_++; }
   // REQUIRES: plan.id was not used before.
   JobEntry& Add(const JobPlan& plan, Instant now);
-  // A job of another cluster, which is as Load has left it, is one of this cluster.
+  // Makes a job of another cluster, which was added by Load, a job of this cluster.
   void TakeUp(JobEntry& entry);
   void NoteRunning(const JobEntry& entry) { running_.emplace(entry.number, entry.plan.id); }
   void NoteEnded(const JobEntry& entry);
@@ -95,14 +95,14 @@ class JobTable {
   std::vector<JobEntry*> Running();              // Ordered by submission.
   std::vector<const JobEntry*> Running() const;  // Ordered by submission.
   std::vector<const JobEntry*> All() const;      // Ordered by submission.
-  // Ended jobs that are to be forgotten, since there are more than `max`, or they ended before
-  // `since`.
+  // Ended jobs that are to be forgotten, since there are more than `max`, or they ended at or
+  // before `since`.
   std::vector<JobId> Outdated(size_t max, Instant since) const;
   // When the first ended job ended. Infinite future: none has.
   Instant FirstEnd() const;
 
-  // The job of `owner` that a submission of this name has made, however often it comes. Null: none
-  // is known.
+  // The job that `owner` has submitted under this id, so that a repeated submission finds it. Null:
+  // none is known.
   const JobId* JobOfSubmission(uint64_t submission_id, const std::string& owner) const;
   // Errors: kFailedPrecondition  a job that has not ended, and is not `owner`, writes into one of
   //         these folders. A waiting job counts, too: it cannot be refused any more when it starts.
@@ -114,8 +114,9 @@ class JobTable {
   // Returns the job's checkpoints that may be removed now. The shell makes sure that no job which
   // pins one of them is submitted before the end of the removal.
   CheckpointRemoval CheckpointsToRemove(const JobId& job) const;
-  // True if hosts that do not share this host's folders may now write parts of a checkpoint or a
-  // model into `folder`, or may read the checkpoint in it. `node`: for a job that runs on it.
+  // True if a running job may now write parts of a checkpoint, or a model, into `folder`, or may
+  // read the checkpoint in it. `node`: only jobs that run on this node count. For hosts that do not
+  // share this host's folders.
   bool MayWriteInto(const std::string& folder, const std::optional<NodeId>& node) const;
   bool MayReadFrom(const std::string& folder, const std::optional<NodeId>& node) const;
   // The ModelPublish of this exporter is still to be performed.
@@ -129,7 +130,7 @@ class JobTable {
   void SerializeCounters(Archive& archive) {
     archive(next_number_, next_name_);
   }
-  // A job that was saved. The caller fills in the rest.
+  // Adds a job that was saved. The caller fills in the rest.
   JobEntry& Load(const JobPlan& plan);
 
  private:

@@ -1,8 +1,8 @@
 // EpochPlan: how many epochs, iterations and samples a job has; the arithmetic of `iterations_max`.
 //
 // A step is an iteration under BSP (slots micro-batches) and a micro-batch under SSP and ASP. With
-// backups an epoch ends with its last whole iteration: in one that is cut short the slots that have
-// no samples would be the first.
+// backups an epoch ends with its last whole iteration: in an iteration that is cut short, the slots
+// without samples would finish first.
 // Thread safety: a value.
 #ifndef CAPSTAN_SCHEDULER_CORE_PLAN_EPOCH_PLAN_H_
 #define CAPSTAN_SCHEDULER_CORE_PLAN_EPOCH_PLAN_H_
@@ -19,7 +19,7 @@ class EpochPlan {
   // REQUIRES: an epoch has a step.
   explicit EpochPlan(const JobPlan& plan);
 
-  int epochs() const { return epochs_; }  // At most the job's; fewer if steps run out before.
+  int epochs() const { return epochs_; }  // The job's, or fewer if steps run out before.
   int64_t steps_total() const { return steps_total_; }
   Range Steps(Epoch epoch) const;      // Numbered through the whole job.
   int64_t Samples(Epoch epoch) const;  // Positions [0, this) of the epoch are trained.
@@ -31,7 +31,7 @@ class EpochPlan {
 
  private:
   int64_t batch_size_;
-  int64_t step_samples_;  // Samples a step, but for an epoch's last.
+  int64_t step_samples_;  // Samples of a step; an epoch's last may have fewer.
   int64_t train_count_;   // Samples that a whole epoch trains.
   int64_t slots_;
   int64_t steps_per_epoch_;

@@ -65,7 +65,8 @@ void JobMetrics::Add(const TaskTotals& totals, TaskTotals& known, Instant now) {
 JobMetrics::Sums JobMetrics::TakeReport() { return std::exchange(report_, {}); }
 
 double JobMetrics::SamplesPerSecond(Instant now) const {
-  // The first bucket only marks the begin of the window, because its samples were trained before.
+  // The first bucket only marks the beginning of the window, because its samples were trained
+  // before.
   int64_t samples = 0;
   bool first = true;
   Instant begin;

@@ -1,8 +1,9 @@
 // JobMetrics: a job's training figures, summed from the totals that its tasks report.
 //
-// A task reports totals since its process started, so a lost or repeated report does no harm: what
-// is added is the difference to the totals taken in before. Thread safety: thread-compatible.
-// Invariant: sums never decrease but by StartEpoch.
+// A task reports totals since its process started, so a lost or repeated report does no harm: each
+// report adds the difference to the totals that were added before.
+// Thread safety: thread-compatible.
+// Invariant: counts never decrease, except by StartEpoch and TakeReport.
 #ifndef CAPSTAN_SCHEDULER_CORE_PLAN_JOB_METRICS_H_
 #define CAPSTAN_SCHEDULER_CORE_PLAN_JOB_METRICS_H_
 
@@ -43,12 +44,12 @@ class JobMetrics {
     }
   };
 
-  // Takes a task's totals in. `known`: the newest totals taken in of this incarnation; updated.
+  // Adds a task's totals. `known`: the newest totals that were added for this incarnation; updated.
   // Totals of fewer samples than known are an older report and change nothing.
   void Add(const TaskTotals& totals, TaskTotals& known, Instant now);
 
   void StartEpoch() { epoch_ = {}; }
-  Sums TakeReport();  // Since the last call.
+  Sums TakeReport();  // The sums since the last call.
 
   const Sums& epoch() const { return epoch_; }
   const std::vector<int64_t>& staleness_counts() const { return staleness_counts_; }

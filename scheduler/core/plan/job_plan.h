@@ -1,5 +1,5 @@
-// JobPlan: what the scheduler's core knows of an admitted job; everything else of the job file
-// stays in the shell. Made by scheduler/admission/admission.h. Thread safety: values, and a
+// JobPlan: the part of an admitted job that the scheduler's core uses; everything else of the job
+// file stays in the shell. Made by scheduler/admission/admission.h. Thread safety: values, and a
 // function of its argument.
 #ifndef CAPSTAN_SCHEDULER_CORE_PLAN_JOB_PLAN_H_
 #define CAPSTAN_SCHEDULER_CORE_PLAN_JOB_PLAN_H_
@@ -32,7 +32,7 @@ struct JobPlan {
   JobId id;
   ConsistencyRule consistency;
   int workers = 1;       // Tasks, >= 1; all must be free before the job starts.
-  int servers = 0;       // Servers that hold its shards; 0: all alive at the start.
+  int servers = 0;       // Servers that hold its shards; 0: all available ones.
   int max_restarts = 3;  // Task crashes that are forgiven, >= 0.
   absl::Duration worker_wait = absl::Seconds(60);  // How long a job lasts without a live worker.
   int epochs = 1;                                  // >= 1.
@@ -54,30 +54,31 @@ struct JobPlan {
   int checkpoints_kept = 2;             // >= 1.
   bool checkpoints_incremental = true;  // Checkpoints of sparse tables hold what changed.
   std::string checkpoint_folder;        // Holds the folders of the checkpoints.
-  CheckpointId checkpoint_floor;        // Ids up to here are not the job's there.
-  JobFolders folders;                   // The same two folders, by names that can be compared.
+  CheckpointId checkpoint_floor;        // Ids in it up to this one are not the job's.
+  JobFolders folders;                   // Output and checkpoint folder, comparable.
   Objective objective = Objective::kClasses;
   DeviceNeed device;           // The need of each task.
   uint64_t submission_id = 0;  // The client's name for its submission; 0: it gave none.
   // Unique among all jobs of all clusters. After the loss of a store, a later job may have the same
   // `id`.
   std::string unique_id;
-  // The role and name of who submitted it (common/security/job_access.h). Empty: nobody known.
+  // The role and name of the submitter (common/security/job_access.h). Empty: unknown.
   std::string owner;
-  // The rules of plugins that its tables are updated by, each once. Only servers that have them
-  // hold its shards.
+  // The plugin rules that update its tables, each once. Only servers that have all of them hold its
+  // shards.
   std::vector<PluginRule> plugin_rules;
-  // Its tasks run a program each at its own pace: the samples are these runs, sample r that of rank
-  // r, in one epoch of batches of one.
+  // Each task runs a program at its own pace. The samples are these runs: sample r is the run of
+  // rank r. There is one epoch, and each batch has one sample.
   bool own_pace = false;
   // The smallest time to live of a table's rows, in seconds of training. 0: none has one.
   int64_t ttl_seconds = 0;
 
-  // Whether a log that names this job was written for it, and not for another one that had its id.
+  // Whether a log with this job and unique id was written for this job, not for another with its
+  // id.
   bool HasLog(const JobId& job, const std::string& unique) const {
     return log && job == id && unique == unique_id;
   }
-  // Servers that it cannot start without.
+  // The least number of servers with which it can start.
   int servers_needed() const { return servers > replicas ? servers : replicas + 1; }
 
   // Durable, in the form of scheduler/store/archive.h.

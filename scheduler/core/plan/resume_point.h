@@ -20,11 +20,14 @@
 namespace capstan::scheduler {
 
 struct ResumePoint {
-  // Positions of this epoch remain, or its evaluation. Beyond the last: nothing but the export.
+  // In this epoch, positions or the evaluation remain. Beyond the last epoch: only the export
+  // remains.
   Epoch epoch;
-  // BSP: every shard is at this version: every slot has done the iterations below it.
+  // BSP: every shard is at this version, and every slot has done the iterations below it. SSP, ASP:
+  // the steps that the job has done.
   Iteration iteration;
-  // SSP, ASP: of the epoch, what is not trained: disjoint, ascending; and the batches that are.
+  // SSP, ASP: the positions of the epoch that are not trained, disjoint and ascending, and the
+  // number of its batches that are.
   std::vector<Range> untrained;
   int64_t batches = 0;
   std::vector<EpochResult> results;  // The results of the epochs before.
@@ -32,7 +35,7 @@ struct ResumePoint {
   JobMetrics metrics;
   // The shards have seen these, and refuse older ones.
   Generation membership;
-  Incarnation incarnation;  // The highest of a task.
+  Incarnation incarnation;  // The highest one of a task.
   // How long the job had trained; counted only where rows have a time to live.
   absl::Duration trained;
 
@@ -49,13 +52,13 @@ struct ResumePoint {
 // Errors: kDataLoss  names the field, its value and the expected value.
 absl::Status CheckResumePoint(const ResumePoint& at, const JobPlan& plan);
 
-// A job's beginning that is not the beginning of its training.
+// A complete checkpoint with which a job can begin, or to which it can go back.
 struct RestoreFrom {
   std::string folder;  // The folder of one complete checkpoint.
   ResumePoint at;
   std::vector<ShardRange> shards = {};  // The checkpoint's shards, if it is another job's.
   CheckpointId id = {};
-  CheckpointId rests_on = {};  // The lowest one whose files it needs.
+  CheckpointId rests_on = {};  // The lowest checkpoint whose files it needs.
   // Another job's: the folder of that job's checkpoints, by its one name (folders/). It stays while
   // this job can go back to it. Empty: the job's own.
   std::string pinned_in = {};

@@ -1,11 +1,11 @@
 // TrainingTime: how long a job has trained, for servers whose rows have a time to live.
 //
-// Servers are told it in whole ticks: a 64th of the shortest time to live, and at least a second.
+// Servers get it in whole ticks: a 64th of the shortest time to live, and at least a second.
 //
 //   STANDS --Count(trains)--> TRAINS: the time up to the next Count is counted --Count(!trains)-->
 //   STANDS
 //
-// Owned by JobShared; JobRun counts and tells. Pure: no clock; the time comes in.
+// Owned by JobShared; JobRun counts it and reports it. Pure: no clock; the time comes in.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_PLAN_TRAINING_TIME_H_
 #define CAPSTAN_SCHEDULER_CORE_PLAN_TRAINING_TIME_H_
@@ -27,11 +27,12 @@ class TrainingTime {
  public:
   explicit TrainingTime(int64_t ttl_seconds);  // 0: nothing is counted.
 
-  void Count(bool trains, Instant now);  // `trains`: from now on.
-  // What has passed since the last Count does not count, and it stands up to a later Count: who
-  // skips again and again is not woken for what is left of a tick. No effect if it stands.
+  // Adds the time since the last Count, if the job trained. `trains`: whether it does from now on.
+  void Count(bool trains, Instant now);
+  // Drops the time since the last Count, and stands up to a later Count. So a caller that skips
+  // again and again is not woken for the rest of a tick. No effect if it stands.
   void Skip(Instant now);
-  void Set(absl::Duration trained);  // Stands, and goes on from there.
+  void Set(absl::Duration trained);  // Stands at that time.
 
   absl::Duration trained() const { return trained_; }  // Up to the last Count.
   int64_t ticks_seconds() const;                       // The whole ticks in it, rounded down.

@@ -2,8 +2,8 @@
 //
 // A member begins inactive. The servers set a member's count of finished iterations when they see
 // it change from inactive to active, and they may skip generations; so a member is made active only
-// once all servers have applied a membership in which it was not, and gets work only once all have
-// applied one in which it is:
+// once all servers have applied a membership in which it is inactive, and gets work only once all
+// have applied one in which it is active:
 //
 //   Add -> LISTED --all applied--> may activate --Activate--> ACTIVE --all applied--> ready
 //             ^------------------------Deactivate-------------------/
@@ -11,7 +11,7 @@
 // The servers that count are those that are primaries of shards now. One that becomes primary later
 // learns of the members with the routing table that makes it so: a member that was ready stays
 // ready, but no other becomes active or ready before that server has applied the table.
-// Thread safety: thread-compatible.
+// Owned by JobShared. Thread safety: thread-compatible.
 // Invariants: (1) the generation grows with every change.
 //             (2) the incarnation floor never falls.
 //             (3) what a server acknowledged never decreases, until it is forgotten.
@@ -37,7 +37,7 @@ class JobMembers {
   // The servers that are primaries, each with the routing generation that made it so.
   using Primaries = std::map<NodeId, Generation>;
 
-  // `first`: of the membership, above all that the shards have seen.
+  // `first`: the first generation of the membership, above all that the shards have seen.
   JobMembers(const Primaries& primaries, Instant now, Generation first = Generation(1));
 
   void SetPrimaries(const Primaries& primaries, Instant now);
@@ -46,21 +46,21 @@ class JobMembers {
   void Add(Rank rank, Incarnation incarnation,
            Instant now);  // Replaces an earlier incarnation of the rank.
   void Remove(Rank rank, Instant now);
-  // No incarnation below `floor` counts any more, nor one that an earlier scheduler gave out: where
-  // the store was put back, nothing tells of it.
+  // Fences off all incarnations below `floor`, and those that an earlier scheduler gave out: a
+  // store that was restored from a backup may not know them.
   void Fence(Incarnation floor, Instant now);
-  // The job was another cluster's: no server has applied anything, and generations begin above all
-  // that may have been made since.
+  // Adopts a job of another cluster: no server here has applied anything, and generations begin
+  // above all that may have been made since its record.
   void Adopt(Instant now);
   void Activate(Rank rank, Iteration start_iteration, Instant now);  // REQUIRES: MayActivate(rank).
   void Deactivate(Rank rank, Instant now);                           // No effect if not active.
 
-  // Updates of all epochs from now on have that learning rate; no work is to be leased before
-  // HasLearningRate. No effect if they have it already.
+  // All updates from now on have that factor of the learning rate; no work must be leased before
+  // HasLearningRate. No effect if it is the factor already.
   void SetLearningRateFactor(double factor, Instant now);
-  // The servers are told that the job has trained so long. No effect if they are already.
+  // Sets the training time that servers learn. No effect if it is the same.
   void SetClock(int64_t seconds, Instant now);
-  bool HasLearningRate() const { return factor_since_ == Generation(0); }  // Every server.
+  bool HasLearningRate() const { return factor_since_ == Generation(0); }  // All servers have it.
 
   const Member* Find(Rank rank) const;  // Null: it is not listed.
   bool MayActivate(Rank rank) const;
@@ -74,13 +74,14 @@ class JobMembers {
   // what they sent before, and what arrives late.
   bool AreDeadFenced() const { return AppliedByAll() >= left_out_; }
 
-  // A primary that has not applied the newest membership or that table. Nothing if all have.
+  // Returns a primary that has not applied the newest membership, or the table that made it
+  // primary. nullopt if all have.
   std::optional<NodeId> Behind() const;
 
-  // The server that is behind and has done nothing of what it is asked for the longest.
+  // The server that is behind and has made no progress for the longest time.
   struct LateServer {
     NodeId node;
-    Instant since;  // It has done nothing.
+    Instant since;  // No progress since then.
   };
   std::optional<LateServer> Latest() const;
   MakingWatch& making() { return making_; }
@@ -93,8 +94,8 @@ class JobMembers {
     archive(membership_, changed_, since_, factor_since_, primaries_, applied_);
     CheckLoaded(archive, [this] { return Check(); });
   }
-  // The servers get their whole time again, and generations go on from `first` at the earliest, as
-  // incarnations do that this scheduler gives out.
+  // The servers get their whole time again. `first`: the least generation from now on, and the
+  // least incarnation that this scheduler gives out.
   void Restored(Instant now, Generation first = Generation(0));
 
  private:
@@ -118,12 +119,12 @@ class JobMembers {
   void NoteReady();
 
   JobMembership membership_;
-  Incarnation first_incarnation_;  // This scheduler gives out none below it; it is not stored.
-  Instant changed_;                // The newest membership was made, or a server became primary.
+  Incarnation first_incarnation_;  // This scheduler gives out none below it. Not durable.
+  Instant changed_;                // When the membership or the primaries changed last.
   // When the member was listed, activated or deactivated; 0: it is active and all know.
   std::map<Rank, Generation> since_;
   Generation factor_since_;  // When the learning rate changed; 0: all have applied it.
-  Generation left_out_;  // The newest that left out an incarnation of an earlier one. Not durable.
+  Generation left_out_;      // The newest membership without an earlier member. Not durable.
   Primaries primaries_;
   std::map<NodeId, Applied> applied_;  // Keyed by server; only servers that have reported.
   MakingWatch making_;                 // Not durable.

@@ -5,7 +5,8 @@
 //                      \--Died--> unknown      \--Failed--> dead to the job in this incarnation
 //
 // The members are the servers of the job: those that hold it, and as many more as make the number
-// that it asks for. The good ones are members that live and are not to be left.
+// that it asks for. The good ones are members that live, are not to be left, and whose logs are not
+// awaited.
 // Called by ShardMap. Thread safety: thread-compatible.
 // Invariant: a server that has failed does not live.
 #ifndef CAPSTAN_SCHEDULER_CORE_SHARDS_JOB_SERVERS_H_
@@ -26,7 +27,7 @@ namespace capstan::scheduler {
 
 class JobServers {
  public:
-  // How far a log holds a shard.
+  // The end of a shard in a log.
   struct LogEnd {
     Term term;
     Position position;
@@ -43,7 +44,7 @@ class JobServers {
   struct Server {
     ServerRef ref;
     bool draining = false;
-    Generation applied;                 // The newest routing table that it goes by.
+    Generation applied;                 // The newest routing table that it has applied.
     std::map<ShardKey, LogEnd> stored;  // The job's shards in the server's logs.
     template <typename Archive>
     void serialize(Archive& archive) {
@@ -54,23 +55,25 @@ class JobServers {
   // ---- facts. Those that return bool say whether they changed anything.
   bool Set(const ServerRef& server, bool draining);
   void AddMember(const NodeId& server) { members_.insert(server); }
-  // The logs of a live server; entries of other jobs are passed over, also of one that had this
-  // job's id in another cluster, or before the store was lost. False: it does not live.
+  // Sets the content of a live server's logs. Entries of other jobs are ignored, also those of a
+  // job that had this job's id in another cluster, or before the store was lost. False: it does not
+  // live.
   bool SetStored(const NodeId& server, const JobId& job, const std::string& unique_id,
                  absl::Span<const StoredShard> stored);
   void Died(const NodeId& server);
   void SetFailed(const ServerRef& server);  // It lives, and counts as dead. REQUIRES: Died.
   bool SetAvoided(const std::set<NodeId>& servers);
-  // A live server goes by that table. False: it is no newer one, or the server does not live.
+  // A live server has applied that table. False: the table is not newer, or the server does not
+  // live.
   bool NoteApplied(const NodeId& server, Generation table);
-  void Clear();  // None lives, of those that are known.
+  void Clear();  // All known servers are gone.
 
   // Chooses the members and the good ones. `servers`: how many are to hold the job; 0: all.
-  // `needed`: how many its copies need at least. `awaited`: their logs may be asked for, so that
-  // they are given nothing.
+  // `needed`: how many its copies need at least. `awaited`: servers whose logs may be needed, so
+  // that they get no shards.
   void Choose(int servers, int needed, const std::set<NodeId>& awaited);
 
-  // ---- what is
+  // ---- views
   const Server* Find(const NodeId& server) const;  // Null: it does not live.
   const Server& at(const NodeId& server) const { return servers_.at(server); }
   bool Lives(const ServerRef& server) const;    // This incarnation of it.
@@ -96,7 +99,7 @@ class JobServers {
   std::set<NodeId> members_;              // They hold the job or may be given shards of it.
   std::map<NodeId, Incarnation> failed_;  // Live ones that count as dead.
   std::set<NodeId> avoided_;              // Tasks cannot reach them. Not durable.
-  std::set<NodeId> good_;                 // Servers that the last Choose found. Not durable.
+  std::set<NodeId> good_;                 // The good ones of the last Choose. Not durable.
 };
 
 }  // namespace capstan::scheduler

@@ -1,6 +1,6 @@
-// MakingWatch: what each server makes for a job, and since when it gets on with nothing.
+// MakingWatch: tracks which shards each server makes for a job, and when it last made progress.
 //
-// Making shards may take long, and a server that gets on with it is not late. Called by JobMembers
+// Making shards may take long, and a server that makes progress is not late. Called by JobMembers
 // and ServerWatch. Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_SHARDS_MAKING_WATCH_H_
 #define CAPSTAN_SCHEDULER_CORE_SHARDS_MAKING_WATCH_H_
@@ -20,8 +20,8 @@ namespace capstan::scheduler {
 
 class MakingWatch {
  public:
-  // `making`: what the server makes; nothing: it makes none. A server that gets on has its whole
-  // time again. Returns whether there is something new to be seen.
+  // `making`: the shards that the server makes; nullopt: none. A server that makes progress has its
+  // whole time again. Returns whether `making` is new.
   bool Note(const NodeId& server, const std::optional<Making>& making, Instant now) {
     Work& work = work_[server];
     if (making && making->progress > work.progress) {
@@ -45,7 +45,7 @@ class MakingWatch {
     if (!making || making->total == 0) return "";
     return absl::StrCat(" (", making->made, " of ", making->total, " shards are made)");
   }
-  // The later of `asked`, when the server was asked for something, and when it got on last.
+  // The later of `asked`, when the server was asked for something, and of its last progress.
   Instant StandsSince(const NodeId& server, Instant asked) const {
     const auto it = work_.find(server);
     return it == work_.end() ? asked : std::max(asked, it->second.since);

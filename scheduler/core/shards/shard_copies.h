@@ -1,4 +1,4 @@
-// ShardCopies: the copies of one shard, its primary's and its replicas', and what is on its way.
+// ShardCopies: the primary and the replicas of one shard, and their pending changes.
 //
 // ShardMap has one for each shard of a job, and decides what changes. Thread safety: values.
 #ifndef CAPSTAN_SCHEDULER_CORE_SHARDS_SHARD_COPIES_H_
@@ -18,8 +18,8 @@ struct ReplicaCopy {
   ServerRef server;
   bool in_sync = false;
   Generation placed;  // The table that listed it first.
-  // A replica in sync that is to leave the table: the generation of the table by which the primary
-  // must go first, so that it is known to live. 0: it stays.
+  // If a replica in sync is to leave the table: the table that the primary must apply before that,
+  // so that it is known to live. 0: it stays.
   Generation leaves;
   template <typename Archive>
   void serialize(Archive& archive) {
@@ -35,23 +35,24 @@ struct ShardCopies {
   std::vector<ReplicaCopy> replicas;  // Ordered by name.
   bool lost = false;
   Instant fenced_at;  // The primary is dead and answers no reads from then on.
-  // Others whose logs hold all of it, until the primary is known to have begun its own.
+  // Other servers whose logs hold the whole shard, until the primary is known to have begun its
+  // own.
   std::vector<NodeId> logs;
   // The incarnations of the servers that held the whole shard when it was lost, until the same
   // time. A log of an earlier incarnation is on an older disk.
   std::map<NodeId, Incarnation> writers;
-  NodeId move_to;  // Is to become primary once it is filled. Empty: none.
-  // The table that first said that the shard is handed over. 0: no other one is filled.
+  NodeId move_to;  // It becomes primary once it is filled. Empty: none.
+  // The first table that announces the handover to another server. 0: none does.
   Generation moves_from;
-  NodeId avoid;  // Did not answer the last time. Empty: none.
-  // Live servers whose copy left the table, and when: a new copy there must not be taken for the
+  NodeId avoid;  // The server that did not answer the last time. Empty: none.
+  // Live servers whose copy left the table, and when: a new copy there must not be mistaken for the
   // old one.
   std::map<NodeId, Generation> left;
 
   ReplicaCopy* FindReplica(const NodeId& node);  // Null: it has none.
   bool HasCopyOn(const NodeId& node) const;
   bool HasLeavingReplica() const;
-  // It was lost, and whoever took over is not known to have begun its log.
+  // It was lost, and its new primary is not known to have begun its log.
   bool awaits_log() const { return !writers.empty(); }
   void AddReplica(const ReplicaCopy& copy);
   // Returns the servers that held the whole shard last: the primary, the replicas, then `logs`.
@@ -66,7 +67,7 @@ struct ShardCopies {
   }
 };
 
-// The routing table of that generation; `routing` has the job's name, and gets the rest.
+// Writes the routing table of that generation into `routing`, except the job's name.
 void RenderRouting(const std::vector<ShardCopies>& shards, Generation generation, Routing* routing);
 
 }  // namespace capstan::scheduler

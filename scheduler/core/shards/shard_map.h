@@ -7,26 +7,26 @@
 //                       only once the primary has shown that it lives
 //   primary:  serving --its server is drained, or has too many--> a replica elsewhere is filled
 //             --> handing over: the primary answers no read without its replicas
-//             --both go by that table--> the replica is primary by a new generation; the old one
+//             --both have applied it--> the replica is primary by a new generation; the old one
 //             leaves
 //             serving --its server has too many, none could take a copy more--> a replica in sync
 //             becomes primary, and the old one its replica in sync
 //             serving --its server died--> waits until the dead one answers no reads any more -->
 //             an in_sync replica is promoted; if none lives, the shard is lost at once
-//   lost:     its route stays as it was, dead servers and all, so that whoever comes back knows
-//             that its log is wanted --RecoverFromLog, PlaceAnew--> serving (new term)
+//   lost:     its route stays as it was, with its dead servers, so that one that comes back learns
+//             that its log is needed --RecoverFromLog, PlaceAnew--> serving (new term)
 //
-// Which servers: those of the job, and as many more as make `servers` of them (0: all). A server
-// that is drained gets nothing new.
+// The shards are on the servers of the job, and on as many more as make `servers` (0: all). A
+// server that is drained gets nothing new.
 // Thread safety: thread-compatible.
 // Invariants: (1) a shard has one primary; its term grows exactly when the primary changes.
 //             (2) the copies of a shard are on different servers.
 //             (3) a promoted server was in sync.
 //             (4) a shard is lost exactly while its primary is dead and no in_sync replica lives.
-//             (5) a primary that lives is replaced only once it goes by a table that says that it
-//             hands over, or it becomes a replica in sync. Not so in PlaceAnew, where tasks end.
-//             (6) who takes over from its log acknowledges nothing before a table says that its
-//             new log is known of: until then the logs of all who held the shard are complete.
+//             (5) a live primary is replaced only once it has applied a table that announces the
+//             handover, or it becomes a replica in sync. Not so in PlaceAnew, where tasks end.
+//             (6) a primary that takes over from its log acknowledges nothing before a table says
+//             that it has begun a new log: until then the logs of all former holders are complete.
 #ifndef CAPSTAN_SCHEDULER_CORE_SHARDS_SHARD_MAP_H_
 #define CAPSTAN_SCHEDULER_CORE_SHARDS_SHARD_MAP_H_
 
@@ -56,13 +56,13 @@ class ShardMap {
     int servers = 0;      // Servers that hold the job; 0: all that are available.
     int filling_max = 4;  // Replicas that one server is being filled with at a time.
     int moves_max = 2;    // Primaries on their way to a server that has fewer.
-    // Between two groups of `moves_max` primaries that change roles with a replica.
+    // The pause between two groups of `moves_max` primaries that change roles with a replica.
     absl::Duration swap_pause = absl::Seconds(1);
   };
   // A shard of which no in_sync copy lives.
   struct Lost {
     ShardKey key;
-    std::vector<NodeId> holders;  // The last that held all of it: the primary, then replicas.
+    std::vector<NodeId> holders;  // The last servers with all of it: the primary, then replicas.
   };
 
   // The servers of `routing` are alive and not drained.
@@ -86,8 +86,8 @@ class ShardMap {
   // comes from the shard's primary, has its term, names the replica's incarnation, and was made
   // when the primary knew the replica.
   void OnTableReport(const NodeId& server, const TableReport& report);
-  // A live server goes by the table of that generation: as primary of a shard that it was to read
-  // from its log it has read it.
+  // A live server has applied the table of that generation. If it is primary of a shard that it had
+  // to read from its log, it has read it.
   void NoteApplied(const NodeId& server, Generation table);
 
   // Draws the consequences. True: the routing table is a new one.
@@ -95,35 +95,35 @@ class ShardMap {
   Instant NextDeadline()
       const;  // When Settle is due; InfiniteFuture if nothing waits for the time.
 
-  // The job was another cluster's: none of the servers that the table names lives here, and what
-  // comes is above all generations and terms that may have been given out since. All shards are
-  // lost; Settle says so.
+  // Adopts a job of another cluster: no server of the table lives here, and new generations and
+  // terms are above all that may have been given out since its record. The next Settle marks all
+  // shards as lost.
   void Adopt(Instant now);
 
   // ---- lost shards
   std::vector<Lost> LostShards() const;
   bool has_lost() const { return has_lost_; }
   std::vector<Lost> WithoutLog() const;  // The lost shards for which no server has come back.
-  // Every lost shard is given to a server that came back with the log of the last who held it. All
-  // or nothing. True: done, Settle makes the table.
+  // Gives every lost shard to a server that came back with its log: among the last holders, the one
+  // whose log reaches furthest. All or nothing. True: done, and the next Settle makes the table.
   bool RecoverFromLog(Instant now);
-  // Every shard, lost or not, is placed on the servers there are, to be read from a checkpoint or
-  // to begin with its initial values.
-  // False: there is no server.
+  // Places every shard, lost or not, on the available servers, to be read from a checkpoint or to
+  // begin with its initial values.
+  // False: no server lives that is not drained.
   bool PlaceAnew();
   // The source of the primaries' shards: the terms of the last RecoverFromLog and PlaceAnew.
   RestoreSource source() const {
     return {.restore_term = restore_term_, .restore_folder = "", .log_term = log_term_};
   }
 
-  // ---- what is
+  // ---- views
   const Routing& routing() const { return routing_; }
   // When the job was taken up from another cluster; 0: never.
   Generation adopted_at() const { return adopted_at_; }
   int CopiesOn(const NodeId& server) const;  // Primaries and replicas of its present incarnation.
   const JobServers& servers() const { return servers_; }
-  // It is one of the last that held all of a shard that is lost, or may be: its log may be what is
-  // left of it.
+  // The server is one of the last holders of a lost shard, or the dead primary of a shard that may
+  // be lost: its log may be all that is left of the shard.
   bool NeedsLogOf(const NodeId& server) const;
   // The servers that are primaries now, alive, with the generation that made them so.
   std::map<NodeId, Generation> Primaries() const;
@@ -166,12 +166,12 @@ class ShardMap {
   NodeId BestReplica(const ShardCopies& shard) const;  // One in sync and alive; empty: none.
   void Promote(ShardCopies& shard, const NodeId& node);
   void DropReplica(ShardCopies& shard, const NodeId& node);
-  void LetGo(ShardCopies& shard, ReplicaCopy& copy);  // Drops it, if it may go already.
+  void LetGo(ShardCopies& shard, ReplicaCopy& copy);  // Drops it, if it may leave already.
   void HandOver(ShardCopies& shard);
   // The server that is filled and takes over from a primary that lives. Empty: none yet.
   NodeId NextPrimary(ShardCopies& shard);
   void MovePrimary(ShardCopies& shard, const NodeId& to);  // Once both have applied `moves_from`.
-  void KeepPrimary(ShardCopies& shard);                    // Nobody is to take over.
+  void KeepPrimary(ShardCopies& shard);                    // No server takes over.
   void Trim(ShardCopies& shard);
   void PlanMoves(Instant now);
   // Null: none.
@@ -191,7 +191,7 @@ class ShardMap {
   std::vector<ShardCopies> shards_;  // Ordered by key.
   JobServers servers_;
   Generation adopted_at_;
-  Generation generation_;  // At least the table's; no term that was ever given out is later.
+  Generation generation_;  // At least the table's, and at least every term given out.
   Term log_term_;
   Term restore_term_;
   std::map<NodeId, Load> loads_;  // While Settle runs.
@@ -199,7 +199,7 @@ class ShardMap {
   bool has_lost_ = false;         // Set by the last Settle.
   bool changed_ = false;          // The table changed since routing_ was made.
   Instant deadline_ = Instant::InfiniteFuture();
-  Instant swaps_from_;  // Not durable.
+  Instant swaps_from_;  // No swap before then. Not durable.
   Routing routing_;
 };
 

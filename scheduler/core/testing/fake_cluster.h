@@ -4,8 +4,9 @@
 // The fakes keep to the protocol as real processes do: servers apply memberships and routing
 // tables, fill replicas, keep logs (of jobs that want one) beyond their death, and pace pushes by
 // the BSP and SSP rules (so that a wrong membership shows as a job that never ends), tasks train
-// sample by sample of their leases, daemons run what they are told. What must always hold is
-// checked at every step; the first breach is kept in `error`.
+// their leases sample by sample, and daemons run the tasks that they are given. Invariants are
+// checked at every step; the first violation is kept in `error`.
+// Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_
 #define CAPSTAN_SCHEDULER_CORE_TESTING_FAKE_CLUSTER_H_
 
@@ -30,7 +31,7 @@
 
 namespace capstan::scheduler::testing {
 
-// Draws of a seed, the same on every machine.
+// Random numbers from a seed, the same on every machine.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : key_(seed) {}
@@ -61,26 +62,26 @@ class FakeCluster {
     Network network;
     int staleness_bound = 2;       // The bound of SSP jobs.
     int batches_per_step = 3;      // Most batches of a task in 10 ms.
-    double checkpoint_fails = 0;   // Chance of each part, each manifest and each model.
+    double checkpoint_fails = 0;   // Chance for each part, each manifest and each model.
     double snapshot_fails = 0;     // Chance that a server cannot keep one.
-    uint32_t publishing_ms = 300;  // A manifest takes less.
+    uint32_t publishing_ms = 300;  // Writing a manifest takes less.
     // The loss of an evaluated sample, by epoch. Later epochs have 0.5.
     std::vector<double> losses = {};
   };
   explicit FakeCluster(const Options& options);
   ~FakeCluster();
 
-  // ---- people
+  // ---- operators and users
   void AddServer(const std::string& name, const std::vector<PluginRule>& rules = {});
   void AddWorker(const std::string& name, int capacity);
   void SetGpus(const std::string& name, int count);  // Takes effect at the worker's next start.
   void Kill(const std::string& name);   // A daemon, and the tasks that it runs; its call is cut.
   void Leave(const std::string& name);  // A daemon is told to stop; it is gone when it may.
   void Drain(const std::string& name, bool cancel);  // No effect while the scheduler is away.
-  // Every job could go on without this server.
+  // True if every job could continue without this server.
   bool CanLose(const std::string& name);
   void CrashTask(const JobId& job, int rank);  // Ended by signal 11. No effect if it does not run.
-  void HangTask(const JobId& job, int rank);   // Stops to report, and lives on.
+  void HangTask(const JobId& job, int rank);   // It stops reporting, and lives on.
   void SlowTask(const JobId& job, int rank);   // Trains a batch in 100 ms from now on.
   void LoseGpu(const JobId& job, int rank);    // It says that its GPU is lost, and exits.
   absl::Status Submit(const JobPlan& plan,
@@ -89,21 +90,21 @@ class FakeCluster {
   absl::StatusOr<CheckpointId> SaveAndStop(const JobId& job);  // REQUIRES: the scheduler lives.
   // Same for a snapshot; the answer is in snapshot_replies.
   void AskSnapshot(const JobId& job, uint64_t reader, absl::Duration limit = absl::ZeroDuration());
-  // No server can take its shards from that checkpoint any more, for this reason.
+  // No server can read its shards from that checkpoint any more, and reports this reason.
   void Damage(const std::string& folder, FailureReason reason = FailureReason::kBadData);
-  void Save(const JobId& job, absl::Duration limit);  // Asks for one and waits for it.
-  // The scheduler dies, at once or at the end of its next step, before anything of that is durable
-  // or said. After `away` another one goes on with what is in the store.
+  void Save(const JobId& job, absl::Duration limit);  // Asks for a checkpoint and waits for it.
+  // The scheduler dies, at once or at the end of its next step, before any result of that step is
+  // durable or sent. After `away` another one continues from the store.
   enum class Death { kBetweenSteps, kInStep };
   void KillScheduler(absl::Duration away, Death death);
-  void AwaitScheduler();  // It does not die any more.
+  void AwaitScheduler();  // Cancels its death in a step, and runs until it lives.
 
   // ---- time
   void Run(absl::Duration duration);
   bool RunUntil(const std::function<bool()>& done,
                 absl::Duration limit);  // True: done within limit.
 
-  // ---- what is seen
+  // ---- views
   SchedulerCore& core() { return *core_; }
   JobView View(const JobId& job);
   bool Ended(const JobId& job) { return View(job).ended.has_value(); }
@@ -193,7 +194,7 @@ class FakeCluster {
     JobPlan plan;
     std::map<LeaseId, Trained> leases;            // Training leases.
     int64_t version = 0;                          // BSP: iterations complete.
-    std::map<int64_t, std::set<int>> slots_done;  // Iterations above it.
+    std::map<int64_t, std::set<int>> slots_done;  // Keyed by iteration; only incomplete ones.
     uint64_t revision = 0;
     int64_t pushes = 0;
     // The members' finished iterations, which every copy of a shard holds.

@@ -75,7 +75,7 @@ void JobFixture::Apply(const std::string& server) {
 }
 
 void JobFixture::ApplyAll() {
-  for (int i = 0; i < 3; ++i) {  // Listed, active.
+  for (int i = 0; i < 3; ++i) {  // Members are listed, then active.
     Apply("server-1");
     Apply("server-2");
   }

@@ -1,5 +1,5 @@
-// JobFixture: a job with two servers, driven by hand. The first process of rank r has incarnation
-// 10 + r, the next one 20 + r. Thread safety: thread-compatible.
+// JobFixture: a job with two servers, driven by a test step by step. The first process of rank r
+// has incarnation 10 + r, the next one 20 + r. Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_JOB_FIXTURE_H_
 #define CAPSTAN_SCHEDULER_CORE_TESTING_JOB_FIXTURE_H_
 
@@ -31,7 +31,7 @@ struct JobFixture {
   // Begins the job, or begins it anew after a test has changed `plan`.
   void Begin(std::optional<RestoreFrom> restore = std::nullopt);
 
-  // Its tasks run programs at their own pace.
+  // A job whose tasks run programs at their own pace.
   static JobFixture AtOwnPace(int workers = 2, std::optional<RestoreFrom> restore = std::nullopt);
 
   void Place(int rank);
@@ -47,7 +47,7 @@ struct JobFixture {
   // The shell moves the model to its place, if there is one to be moved.
   void Publish(const absl::Status& status = absl::OkStatus());
   void Hello(int rank);
-  // Everything assigned is done.
+  // The task reports everything assigned as done.
   void Finish(int rank, double loss = 1.0, int64_t correct = 1, float click_score = 0);
   // One click in ten; the others score 0.
   static ScoreCounts Scores(const Range& positions, float click_score);
@@ -69,7 +69,7 @@ struct JobFixture {
   JobPlan plan;
   Instant now = Instant::FromOrigin(absl::Seconds(100));
   Events events;
-  bool shell_publishes = true;  // At once.
+  bool shell_publishes = true;  // After each Send.
   std::unique_ptr<JobRun> run;
   std::vector<int> incarnations = std::vector<int>(8, 0);
 };

@@ -1,4 +1,6 @@
 // RepliesOf: the replies of one kind among those of a step.
+//
+// Thread safety: a function of its argument.
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_REPLIES_OF_H_
 #define CAPSTAN_SCHEDULER_CORE_TESTING_REPLIES_OF_H_
 

@@ -1,4 +1,4 @@
-// ServersFixture: a job on servers that die, come back, join and are drained, driven by hand.
+// ServersFixture: a job on servers that die, come back, join and are drained, driven by a test.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SCHEDULER_CORE_TESTING_SERVERS_FIXTURE_H_
@@ -15,7 +15,7 @@
 
 namespace capstan::scheduler {
 
-// An SSP job of one task on three servers, driven by hand.
+// An SSP job of one task, by default on three servers.
 struct ServersFixture {
   enum class Tables { kNotMade, kMade, kTrained };
   explicit ServersFixture(int replicas, bool log = false, int server_count = 3,
@@ -24,7 +24,7 @@ struct ServersFixture {
   ServerRef NextIncarnation(int number);
   void Send(bool idle = false);
   const Assignment& Of() const;
-  // Servers apply what there is and, once a table is applied, have filled its replicas.
+  // Servers apply the newest state and, once a table is applied, have filled its replicas.
   void ApplyAll();
   void Apply(const NodeId& name);
   void Kill(const std::vector<NodeId>& names, absl::Duration fence = absl::ZeroDuration());
@@ -41,7 +41,7 @@ struct ServersFixture {
   bool logs_begun = true;  // The value in reports of servers that have applied a table.
   uint64_t incarnation = 0;
   std::map<NodeId, ServerRef> servers;
-  std::map<NodeId, Incarnation> written_by;  // Their logs.
+  std::map<NodeId, Incarnation> written_by;  // The incarnation that wrote each server's log.
   Instant now = Instant::FromOrigin(absl::Seconds(100));
   Events events;
   std::unique_ptr<JobRun> run;

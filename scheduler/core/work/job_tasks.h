@@ -32,20 +32,19 @@ struct Task {
   Incarnation incarnation;  // The newest incarnation; 0: none yet.
   NodeId node;
   std::string address;  // The daemon's address.
-  Instant deadline;     // Dead without a report until then.
+  Instant deadline;     // It is dead if it does not report before.
   Instant last_report;
-  Iteration iterations;  // Own counter, as reported or as raised by start_iteration.
-  TaskTotals totals;     // Taken in.
+  Iteration iterations;  // Its own count, as reported or as raised by start_iteration.
+  TaskTotals totals;     // The totals accepted so far.
   bool idle = false;
   Wait wait;
   Activity activity;
   Assignment assignment;
   Generation assignment_seen;
-  bool let_go = false;  // Unplaced: its last incarnation was not needed any more, and did not die.
-  // It says idle with its newest assignment while that has unfinished leases: since when.
+  bool let_go = false;  // Unplaced: its last incarnation ended without a failure.
+  // Since when it reports idle with its newest assignment, although that has unfinished work.
   std::optional<Instant> contradicts_since;
-  // It has work, or prepares, does not move on with it, and names nothing that it waits for: since
-  // when.
+  // Since when it has work, or prepares, but makes no progress and names nothing that it waits for.
   std::optional<Instant> stuck_since;
   TaskRate rate;
 
@@ -73,9 +72,9 @@ class JobTasks {
              Instant now);
   // A report came. A task that was live stays so, whatever a late report says.
   void Renew(Task& task, bool preparing, Instant now);
-  // Its silence says nothing so far: it has the time of a lease again.
+  // Its silence says nothing about the task, which gets the time of a lease again.
   void Excuse(Rank rank, Instant now) { at(rank).deadline = now + options_.lease; }
-  void End(Rank rank);  // Keeps what the incarnation reported, for describe.
+  void End(Rank rank);  // Keeps the last reported figures, for views.
 
   Task& at(Rank rank) { return tasks_[static_cast<size_t>(rank.value())]; }
   const Task& at(Rank rank) const { return tasks_[static_cast<size_t>(rank.value())]; }
@@ -91,7 +90,7 @@ class JobTasks {
   Iteration HighestIteration() const;   // Over live tasks; 0 if none.
   Instant NextDeadline() const;
 
-  // ---- assignments that are newer than at the last TakeChanged; not durable
+  // ---- ranks with a newer assignment or routing table than at the last TakeChanged; not durable
   void NoteChanged(Rank rank) { changed_.insert(rank); }
   std::vector<Rank> TakeChanged();
 
@@ -114,7 +113,7 @@ class JobTasks {
 
   const Options options_;
   std::vector<Task> tasks_;  // Ordered by rank.
-  std::set<Rank> changed_;   // Placed tasks that have changed.
+  std::set<Rank> changed_;   // Placed tasks with something newer.
 };
 
 }  // namespace capstan::scheduler

@@ -28,7 +28,7 @@ void Insert(Range range, std::map<int64_t, int64_t>& ranges) {
   ranges.emplace(range.begin, range.end);
 }
 
-// Of one bin: all together have a sum.
+// Limit of a bin's clicks, and of its non-clicks: the sum of all bins cannot overflow.
 constexpr int64_t kScoreCountMax = kCounterMax / (2 * ScoreCounts::kBinsMax);
 
 absl::Status CheckFigures(int64_t correct, const OutputSums& outputs) {

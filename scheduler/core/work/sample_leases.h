@@ -1,12 +1,13 @@
 // SampleLeases: who trains (SSP, ASP) or evaluates which range of samples in one phase.
 //
 // Training leases shrink towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987),
-// so that fast tasks take more and all finish together. Where it is known how fast each task is,
-// its leases are larger, by what it does of all (weighted factoring: Hummel et al., 1996), so that
-// it goes on for a while if nobody grants it more; a slow one holds no more than it does in that
-// time, however few others there are when it asks. A dead task's leases go back: when training,
-// only what it had not reported done. Evaluation leases have one fixed size and go back whole, so
-// the partition, and with it the order of summation, does not depend on who evaluated what.
+// so that fast tasks take more and all finish together. Once the pace of all tasks is known, leases
+// are larger, in proportion to each task's share of the work (weighted factoring: Hummel et al.,
+// 1996), so that a task can continue for a while if nothing more is granted; a slow task holds no
+// more than it does in that time, however few other tasks there are when it asks. A dead task's
+// leases go back: when training, only what it had not reported done. Evaluation leases have one
+// fixed size and go back whole, so the partition, and with it the order of summation, does not
+// depend on who evaluated what.
 //
 //   ungranted --Grant--> held --Report(end)--> done (its result is kept)
 //       ^------Return-----/
@@ -34,7 +35,7 @@
 
 namespace capstan::scheduler {
 
-bool Cover(absl::Span<const Range> ranges, int64_t position);  // One of the ranges has it.
+bool Cover(absl::Span<const Range> ranges, int64_t position);  // One of them contains it.
 
 class SampleLeases {
  public:
@@ -44,9 +45,10 @@ class SampleLeases {
   // Largest training lease of a task of unknown pace.
   static constexpr int64_t kTrainBatchesMax = 64;
   static constexpr int64_t kEvaluateBatches = 16;  // Every evaluation lease but the last.
-  // A training lease is 1/(this * workers) of the rest at an unknown pace, ...
+  // At an unknown pace a training lease is 1/(this * workers) of the rest.
   static constexpr int64_t kSharesPerWorker = 4;
-  static constexpr double kSharesAtPace = 2;  // ...and 1/this of the task's share of it at a known.
+  // At a known pace it is 1/this of the task's share of the rest.
+  static constexpr double kSharesAtPace = 2;
 
   // How fast a task is.
   struct Pace {
@@ -70,7 +72,8 @@ class SampleLeases {
   explicit SampleLeases(const Options& options);
   SampleLeases();  // To load into.
 
-  // Goes on where another was: only `untrained` is left, in `batches` batches the rest was trained.
+  // Continues where another one ended: only `untrained` is left; the rest was trained in `batches`
+  // batches.
   // REQUIRES: nothing was granted; the ranges are disjoint and in [0, count).
   void Resume(absl::Span<const Range> untrained, int64_t batches);
 
@@ -81,14 +84,15 @@ class SampleLeases {
   // Leases this position alone, if it is not granted.
   std::optional<SampleLease> GrantAt(Rank rank, int64_t position);
 
-  // `rank` is gone: what it held goes back.
+  // `rank` is gone: its leases go back.
   void Return(Rank rank);
 
-  // Progress of one lease. Idempotent; a report about a lease that is finished or gone back, and
-  // one that says less than an earlier one, change nothing. An evaluation lease's result is taken
-  // when it is finished.
-  // Errors: kInvalidArgument  a lease of the future, a position outside the lease, or scores of
-  //                           another number of samples than the lease has.
+  // Accepts the progress of one lease. Idempotent; a report about a lease that is finished or gone
+  // back, and one that says less than an earlier one, change nothing. An evaluation lease's result
+  // is taken when it is finished.
+  // Errors: kInvalidArgument  a lease that was never granted, a position outside the lease,
+  //                           impossible figures, or scores of another number of samples than the
+  //                           lease has.
   absl::Status Report(Rank rank, const SampleReport& report);
   absl::Status Validate(const SampleReport& report) const;  // Report's errors, without its effect.
 
@@ -98,7 +102,7 @@ class SampleLeases {
   bool complete() const { return ungranted_.empty() && held_.empty(); }
   int64_t positions_done() const { return positions_done_; }
   int64_t batches_done() const { return batches_done_; }
-  std::vector<Range> Undone() const;  // Ranges not reported done: disjoint, ascending, apart.
+  std::vector<Range> Undone() const;  // Not reported done: ascending, with gaps between them.
   bool IsDone(int64_t position) const { return !Cover(Undone(), position); }  // It is reported.
   LeaseId next_id() const { return next_id_; }
   const Options& options() const { return options_; }
@@ -121,7 +125,7 @@ class SampleLeases {
   struct Held {
     Rank rank;
     Range positions;
-    int64_t done = 0;  // Every position below it.
+    int64_t done = 0;  // Every position below it is done.
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(rank, positions, done);

@@ -1,7 +1,7 @@
 // SampleWork: the work of an SSP or ASP job: ranges of an epoch's samples, each leased to one task,
-// and larger for a fast task. For a checkpoint nothing more is granted, and tasks end the batch
-// that they are at: what they hold of their leases stays theirs.
-// At own pace (JobPlan) each task gets one lease: of its own run, that of its rank.
+// and larger for a fast task. For a checkpoint nothing more is granted, and tasks finish their
+// current batch and keep the rest of their leases.
+// At own pace (JobPlan) each task gets one lease, for the run of its rank.
 //
 //   GRANTING --PlanQuiet, due--> PAUSED --PlanQuiet, not due; GoOn--> GRANTING
 //
@@ -20,7 +20,7 @@ namespace capstan::scheduler {
 
 class SampleWork final : public WorkLeases {
  public:
-  // `lease_ahead`: what one lease holds at most, at the task's pace.
+  // `lease_ahead`: the longest time that one lease lasts at the task's pace.
   SampleWork(const JobPlan& plan, absl::Duration lease_ahead)
       : WorkLeases(plan), lease_ahead_(lease_ahead), own_pace_(plan.own_pace) {}
 
@@ -40,7 +40,7 @@ class SampleWork final : public WorkLeases {
   bool quieting() const override { return paused_; }
   bool paused() const override { return paused_; }
   void GoOn() override { paused_ = false; }
-  // The leases of such work are there.
+  // There are leases for that use.
   bool Has(SampleLeases::Use use) const { return samples_ && samples_->options().use == use; }
 
   template <typename Archive>
@@ -52,7 +52,7 @@ class SampleWork final : public WorkLeases {
  private:
   bool MayBeQuiet() const override { return paused_; }
   bool IsAtRest(const Task& task) const override;
-  // One entry a task; known once all have told theirs.
+  // One entry for each rank. All are unknown until the pace of every rank is known.
   std::vector<SampleLeases::Pace> PacesOf(absl::Span<const Rank> ranks,
                                           const JobTasks& tasks) const;
 

@@ -7,9 +7,9 @@
 //   unheld --Assign--> held by a task --Assign after a death or a join--> held by another
 //                            \ Report(end) -> complete (not moved any more)
 //
-// In a job with backups, all shards have applied an iteration that all but so many slots have done,
-// and drop the gradients of the others. The phase ends without those; a segment, for a checkpoint,
-// does not.
+// In a job with backups, all shards have applied an iteration once all but that many slots have
+// done it, and they drop the gradients of the other slots. The phase ends without the other slots,
+// but a segment (before a checkpoint) does not.
 // Thread safety: thread-compatible.
 // Invariants: (1) begin <= done <= end for each slot, and done never decreases.
 //             (2) after Assign with live tasks every incomplete slot has one holder, and the
@@ -36,16 +36,16 @@ class SlotLeases {
   SlotLeases(int slots, Iteration begin, Iteration end) : SlotLeases(slots, begin, end, begin) {}
   SlotLeases() : SlotLeases(1, Iteration(0), Iteration(0)) {}  // To load into.
 
-  // The leases end here for now: a quiet moment. It may be taken back and forth; whoever was beyond
-  // it says so. REQUIRES: begin <= end <= the phase's end.
+  // Ends all leases at `end` for now, to reach a quiet moment. It may be moved back and forth; a
+  // task that is beyond it already will report that. REQUIRES: begin <= end <= the phase's end.
   void SetSegmentEnd(Iteration end) { segment_end_ = end; }
   Iteration segment_end() const { return segment_end_; }
-  // Every slot has done exactly what is below it.
+  // Every slot has done exactly the iterations below the segment's end.
   bool AtSegmentEnd() const;
   Iteration furthest() const;  // Some slot has done every iteration below it.
 
-  // Spreads the incomplete slots evenly over `live`, neighbours together. Nothing moves if `live`
-  // is what it was at the last call. REQUIRES: ascending ranks, none twice.
+  // Spreads the incomplete slots evenly over `live`, adjacent slots together. Nothing moves if
+  // `live` is what it was at the last call. REQUIRES: ascending ranks, none twice.
   void Assign(absl::Span<const Rank> live);
 
   // Every iteration of `slot` below `done` is acknowledged. May come from any task, in any order;

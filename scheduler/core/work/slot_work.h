@@ -1,6 +1,6 @@
-// SlotWork: the work of a BSP job. Each slot computes one micro-batch of every iteration, and a
-// slot's lease ends at the end of the segment, which is the epoch's unless a checkpoint is to come:
-// then it lies a little ahead, so that all slots stop at one iteration.
+// SlotWork: the work of a BSP job. Each slot computes one micro-batch of every iteration, and its
+// lease ends with the segment. The segment ends with the epoch, or, before a checkpoint, a little
+// ahead, so that all slots stop at the same iteration.
 //
 //   segment ends with the epoch --PlanQuiet, due--> ends soon (margin) --a task is beyond it
 //   already--> ends further ahead (twice the margin) ... --AtSegmentEnd--> quiet --GoOn--> epoch
@@ -43,7 +43,7 @@ class SlotWork final : public WorkLeases {
   bool paused() const override { return false; }
   void GoOn() override;
   void Restored() override { behind_tables_ = true; }
-  // The leases of such work are there.
+  // There are leases for that use.
   bool Has(SampleLeases::Use use) const {
     return use == SampleLeases::Use::kTrain ? slots_.has_value()
                                             : samples_ && samples_->options().use == use;
@@ -57,7 +57,8 @@ class SlotWork final : public WorkLeases {
   }
 
  private:
-  // A task may have begun an iteration beyond the end before it heard of it: then it is not idle.
+  // A task may have begun an iteration beyond the end before it learned of the end: then it is not
+  // idle.
   bool MayBeQuiet() const override { return slots_->AtSegmentEnd(); }
   absl::Status Check() const;  // Errors: kDataLoss  the leases are not of such a job.
   bool IsAtRest(const Task& task) const override;
@@ -69,8 +70,8 @@ class SlotWork final : public WorkLeases {
   const int backups_;
   const int64_t iteration_samples_;
   std::optional<SlotLeases> slots_;      // From the first training phase on.
-  int64_t margin_ = 0;                   // Iterations left to tasks to hear of a segment's end.
-  std::optional<Instant> at_end_since_;  // All slots are at the segment's end, a checkpoint is due.
+  int64_t margin_ = 0;                   // Iterations in which tasks learn of a segment's end.
+  std::optional<Instant> at_end_since_;  // All slots are there, and a checkpoint is due.
   bool behind_tables_ = false;           // Loaded from a record that the tables may be ahead of.
 };
 

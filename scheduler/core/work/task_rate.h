@@ -14,9 +14,10 @@ namespace capstan::scheduler {
 
 class TaskRate {
  public:
-  static constexpr absl::Duration kShortest = absl::Seconds(1);  // A measurement.
+  static constexpr absl::Duration kShortest = absl::Seconds(1);  // Shortest measurement.
 
-  // A measurement begins with the next Add: the task trains from then on. The last one stands.
+  // The next Add begins a new measurement: the task trains from then on. Until that has a result,
+  // the last result stays.
   void Begin() { since_.reset(); }
   // `samples`: trained in this incarnation so far; never less than before.
   void Add(int64_t samples, Instant now) {

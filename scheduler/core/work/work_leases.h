@@ -38,7 +38,7 @@ class WorkLeases {
   // ---- reports of tasks, in every phase
   // Errors: kInvalidArgument  a lease that was never granted, or progress outside of it.
   virtual absl::Status Validate(const TaskReport& report) const;
-  // Takes in the progress of a report that Validate accepts. True: a sample lease has gone on.
+  // Accepts the progress of a report that Validate accepts. True: a sample lease has progressed.
   virtual bool Report(const TaskReport& report);
   void Return(Rank rank);  // The task is gone: its sample leases go back.
 
@@ -47,14 +47,14 @@ class WorkLeases {
   void GrantEvaluation(absl::Span<const Rank> live);
   // The sample leases of the phase, or of the last that had some. REQUIRES: there was one.
   const SampleLeases& samples() const { return *samples_; }
-  virtual void Clear() { ForgetSamples(); }  // Nothing is to be done, and nothing was.
+  virtual void Clear() { ForgetSamples(); }  // No work is left, and none counts as done.
 
   // ---- training; REQUIRES StartTraining for all of these
-  // `from`: only what is left there is to be trained; null: all of the epoch.
+  // `from`: only the rest of the epoch from there is to be trained; null: all of it.
   virtual void StartTraining(Epoch epoch, const ResumePoint* from) = 0;
   virtual bool trained() const = 0;
   virtual void Grant(absl::Span<const Rank> ready, const JobTasks& tasks) = 0;
-  virtual bool HasWorkForMore() const = 0;  // One more task would get some.
+  virtual bool HasWorkForMore() const = 0;  // One more task would get work.
   virtual bool HasUnfinished(Rank rank) const = 0;
   virtual void AddTo(Assignment* assignment, Rank rank) const = 0;  // Adds the task's leases.
   virtual void AddTo(ResumePoint* point, Epoch epoch) const = 0;    // REQUIRES: quiet.
@@ -62,31 +62,33 @@ class WorkLeases {
   virtual int64_t SamplesDone() const = 0;           // Samples of the epoch that are done.
   virtual Iteration IterationOf(const Task& task) const = 0;  // Views use it, in every phase.
 
-  // Every task has a clock, its own count of iterations, that holds others back: without work it
-  // must not be a member. Otherwise all tasks count the iterations of the job.
+  // True if every task has a clock, its own count of iterations, that holds others back: a task
+  // without work must not be an active member then. False: all tasks count the iterations of the
+  // job.
   virtual bool has_task_clocks() const = 0;
 
   // ---- quiet moments of training
-  // `due`: one is to come as soon as possible. `due_steps`: when one will be due by count.
+  // `due`: one should come as soon as possible. `due_steps`: the count of steps at which one is
+  // due.
   virtual void PlanQuiet(bool due, int64_t due_steps, double samples_per_second, Instant now) = 0;
   bool IsQuiet(const JobTasks& tasks) const;  // Nothing that was granted is under way.
-  virtual bool quieting() const = 0;          // Tasks end what they have begun.
+  virtual bool quieting() const = 0;          // Tasks finish what they have begun.
   virtual bool paused() const = 0;            // Nothing is granted, and tasks begin no batch.
   virtual void GoOn() = 0;
 
-  // After loading: what tasks and servers know may be ahead of the record.
+  // After loading: tasks and servers may be ahead of the loaded state.
   virtual void Restored() {}
 
  protected:
   explicit WorkLeases(const JobPlan& plan);
 
-  virtual bool MayBeQuiet() const = 0;                // Whether what is granted allows it.
-  virtual bool IsAtRest(const Task& task) const = 0;  // It does nothing of what it holds.
-  // One lease each before anybody gets the second. `paces`: by the same index.
+  virtual bool MayBeQuiet() const = 0;                // The granted work allows it.
+  virtual bool IsAtRest(const Task& task) const = 0;  // It works on nothing that it holds.
+  // Grants one lease to each rank before any rank gets a second one. `paces`: by the same index.
   void GrantSamples(absl::Span<const Rank> ranks, absl::Span<const SampleLeases::Pace> paces);
   void StartSamples(SampleLeases::Use use, Range positions, int64_t scores);
 
-  // What this class adds to the durable state of a derived one, as one value, in the form of
+  // This class's part of the durable state of a derived one, as one value, in the form of
   // scheduler/store/archive.h.
   struct Durable {
     WorkLeases& leases;

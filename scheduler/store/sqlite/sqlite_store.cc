@@ -138,7 +138,7 @@ absl::StatusOr<StoreRows> SqliteStore::Load() {
 
 absl::Status SqliteStore::Write(absl::Span<const StoreWrite> writes) {
   CAPSTAN_RETURN_IF_ERROR(Run("BEGIN IMMEDIATE"));
-  // What is written now an older Capstan could not read.
+  // An older Capstan could not read the rows of this version.
   absl::Status status = outdated_ ? SetVersion() : absl::OkStatus();
   for (const StoreWrite& write : writes) {
     if (!status.ok()) break;

@@ -26,8 +26,8 @@ std::string PathOn(const std::string& host, const std::string& path);
 
 // Returns true if jobs with this objective have an accuracy. Otherwise the field has no meaning.
 bool HasAccuracy(v1::Objective objective);
-// Same for some samples of `job`, of which this share was classified correctly: a program that
-// counts none of them has no accuracy to tell.
+// Same for samples of `job`, of which the share `correct` was classified correctly. False also if a
+// program counted none of them.
 bool HasAccuracy(const v1::JobStatus& job, double correct);
 
 // Returns the state's name, as "RUNNING".

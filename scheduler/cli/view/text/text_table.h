@@ -36,7 +36,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// As capstan::Printable, with spaces in place of newlines and tabs.
+// Same as capstan::Printable(), with spaces in place of newlines and tabs.
 std::string Printable(std::string text);
 
 // Appends the line "name       value" after `indent`; nothing if the value is empty.

@@ -7,9 +7,9 @@
 //        |                                    \--too many attempts--> over <--complete/
 //   any --GoBack (the job goes back)--> TRAINS, later
 //
-// Checkpoints has what servers have done for the present one, and the complete ones. Called by
+// Checkpoints has the servers' progress with the present one, and the complete ones. Called by
 // JobRun and its parts. Thread safety: thread-compatible.
-// Invariant: a job that IsSaved trains no more, unless all was trained anyway.
+// Invariant: a job that IsSaved trains no more.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_PARTS_JOB_CHECKPOINTS_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_PARTS_JOB_CHECKPOINTS_H_
 
@@ -60,19 +60,20 @@ class JobCheckpoints {
   Keeping KeepBest(Instant now);  // kBegin: Begin a checkpoint now.   REQUIRES: keeping.
   // When KeepBest will begin one; InfiniteFuture: not before another event.
   Instant NextAttempt() const;
-  // A job that a user has saved and stopped leaves the model of that moment.
+  // The job must go back to the best epoch's model. A job that a user has saved and stopped does
+  // not: it exports the model of that moment.
   bool MustReturn() const {
     return !IsSaved() && job_.epochs.MustReturnTo(checkpoints_.complete().kept());
   }
 
   // ---- failures
-  void GoBack(const std::string& why);  // The one under way is given up, and nothing is kept.
-  // It cannot be read. It may have been the best epoch's, or the job's last.
+  void GoBack(const std::string& why);  // Abandons the one under way, and keeps no model.
+  // Forgets a checkpoint that cannot be read. It may have been the best epoch's, or the job's last.
   void Forget(CheckpointId id);
 
   // ---- others
-  void Note(Events& events);  // Adds what has ended since.
-  bool TakeOrderChanged();    // Servers have another order than at the last call.
+  void Note(Events& events);  // Appends the ends since the last call.
+  bool TakeOrderChanged();    // True: servers have a new order since the last call.
 
   // ---- durable state, in the form of scheduler/store/archive.h
   template <typename Archive>

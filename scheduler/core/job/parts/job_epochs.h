@@ -1,5 +1,6 @@
-// JobEpochs: at which epoch a job is, what came of those before, and what follows from that: the
-// next epoch, the end of training, the model to be kept or gone back to, the last test.
+// JobEpochs: the present epoch of a job, the results of the earlier ones, and the decisions that
+// follow from them: the next epoch, the end of training, the model to keep or to go back to, the
+// last test.
 //
 //   Start(e) --FinishTraining, TakeFigures if it is evaluated, Finish--> has the result of e
 //     ^---- not IsLast: Start(e + 1) ----/             |
@@ -35,7 +36,7 @@ class JobEpochs {
   explicit JobEpochs(const JobPlan& plan);
 
   // ---- the present epoch
-  double Start(Epoch epoch, Instant started);  // The factor of its learning rate.
+  double Start(Epoch epoch, Instant started);  // Returns the factor of its learning rate.
   Epoch epoch() const { return epoch_; }
   int64_t samples_before() const { return plan_.SamplesBefore(epoch_); }
   int64_t samples_end() const { return samples_before() + plan_.Samples(epoch_); }
@@ -44,8 +45,8 @@ class JobEpochs {
   EpochDone Finish(Instant now);
 
   // ---- evaluation
-  // Tasks have the validation samples first, and the test samples behind them. Empty: there are
-  // none to evaluate.
+  // Returns the positions to evaluate: validation samples come first, test samples after them.
+  // Empty: there are none.
   Range Evaluated() const;
   // Takes the figures of the complete evaluation. Returns an event if it was the final test.
   std::optional<ModelTested> TakeFigures(const EvaluationFigures& figures);
@@ -57,11 +58,12 @@ class JobEpochs {
   // ---- decisions
   bool IsLast() const;    // REQUIRES for these two: the epoch's result is there.
   bool MustKeep() const;  // Its model is the best so far, and others may follow.
-  // The tables have another model than the best epoch's, which `best` has. Null: none has.
+  // True if the checkpoint `best` has the best epoch's model, and the tables have another. Null: no
+  // checkpoint has it.
   bool MustReturnTo(const RestoreFrom* best) const;
   void ReturnTo(const RestoreFrom& best) { returned_to_ = Epoch(best.at.epoch.value() - 1); }
   void CancelReturn() { returned_to_.reset(); }
-  bool returned() const { return returned_to_.has_value(); }  // Or is about to.
+  bool returned() const { return returned_to_.has_value(); }  // Or it is about to.
   // The epoch whose model the tables have, once training is over.
   Epoch ModelEpoch() const { return returned_to_.value_or(epoch_); }
   std::optional<Epoch> BestEpoch() const;

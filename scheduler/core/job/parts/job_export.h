@@ -1,6 +1,6 @@
 // JobExport: how a job's model gets to its place. A task writes the model into a folder of its own
-// incarnation, and the scheduler gives it its name; so a task that was taken for dead and lives can
-// do no more than write where nobody looks.
+// incarnation, and the scheduler moves it to its place; so a task that was declared dead but lives
+// only writes into a folder that nobody reads.
 //
 //   NOBODY --AssignWriter--> WRITING --OnWritten--> STAGED --OnPublished: moved--> DONE
 //     ^                        |   \                  \--it cannot be moved--> LEFT to its writer,
@@ -10,9 +10,9 @@
 //     \--------------------------------------------------------- Ask --/
 //   any --Clear (the job goes back)--> NOBODY
 //
-// Once the model is whole, neither servers nor tasks are missed, but a writer that is to move it.
-// A model that was staged may be moved late, by a task that was taken for dead; that removes what
-// earlier incarnations have staged (PublishModel). So only later ones write the model after it.
+// Once the model is whole, servers and tasks are not needed, except a writer that must move it.
+// A staged model may be moved late, by a task that was declared dead. That move removes the models
+// that earlier incarnations have staged (PublishModel). So only later ones write the model then.
 // Called by JobRun, which enters and leaves the phase and fails the job, and by TaskWatch, which
 // ends tasks. Pure: no clock; the time comes in. Thread safety: thread-compatible.
 // Invariants: (1) at most one task writes or moves the model.   (2) DONE stays, until Clear.
@@ -45,17 +45,18 @@ class JobExport {
   std::optional<Rank> writer() const { return writer_; }
   bool HasWork(Rank rank) const { return writer_ == rank && (!staged_ || left_to_writer_); }
   void AddTo(Assignment* assignment, const TaskKey& task) const;  // No effect on other tasks'.
-  // The writer has done what it is assigned, and says so until it is assigned something else.
+  // The writer reports that it has done its assignment, and repeats this until it has another one.
   // True: a decision was made.
   bool OnWritten(const TaskKey& writer);
   void OnTaskEnded(Rank rank);
   bool WritesInto(const std::string& folder) const;  // A live task writes the model there now.
 
   // ---- its place
-  // A task has written all of it: servers and tasks are missed only if it cannot be moved.
+  // A task has written the whole model: servers and tasks are needed again only if it cannot be
+  // moved.
   bool IsWhole() const;
   bool IsNeeded(Rank rank) const;  // The model is not whole, or this task alone can move it.
-  // The model of that incarnation is to be moved, still.
+  // The shell must still move the model of that incarnation.
   bool Awaits(const TaskKey& writer) const;
   std::optional<ModelPublish> TakePublish();  // Given once in each incarnation of the scheduler.
   // REQUIRES: Awaits(its writer).
@@ -64,14 +65,14 @@ class JobExport {
   const std::string& folder() const { return folder_; }
   void Clear();  // Another task writes it, from the beginning.
 
-  // ---- a model that cannot be written: no task is to, until somebody asks
+  // ---- a model that cannot be written: no task writes it until a user asks
   void Keep(const std::string& why, Instant now, Events& events);
   bool IsKept() const { return kept_.has_value(); }
   std::optional<Instant> kept_until() const;
-  void Ask(const std::string& folder);  // Empty: where it was to be. REQUIRES: IsKept().
+  void Ask(const std::string& folder);  // Empty: the same as before. REQUIRES: IsKept().
   std::optional<Failure> Overdue(Instant now) const;  // Nobody has asked in time.
 
-  // `progress`: of its writer.
+  // Says in a sentence how the export stands. `progress`: the writer's, as a text.
   std::string Detail(const std::string& progress, Instant now) const;
   void RestartLimits(Instant now);
 
@@ -103,9 +104,9 @@ class JobExport {
   const JobShared& job_;
   std::string folder_;
   std::optional<Rank> writer_;
-  std::optional<TaskKey> staged_;  // It has written the model, into its own folder.
-  Incarnation last_staged_;      // The last one that a Clear has forgotten. No earlier one writes.
-  bool left_to_writer_ = false;  // The task is to move it: the scheduler cannot.
+  std::optional<TaskKey> staged_;  // The task that has written the model, into its folder.
+  Incarnation last_staged_;        // The last staged one that Clear dropped. No earlier one writes.
+  bool left_to_writer_ = false;    // The writer must move it: the scheduler cannot.
   bool done_ = false;
   bool taken_ = false;  // TakePublish has given it. Not durable.
   std::optional<Kept> kept_;

@@ -1,5 +1,5 @@
-// JobRecovery: what a job does about shards that no live server holds: it waits for the logs of
-// those who held them last, goes back to a checkpoint or to its beginning, or fails.
+// JobRecovery: what a job does about shards that no live server holds: it waits for the logs of the
+// servers that held them last, goes back to a checkpoint or to its beginning, or fails.
 //
 //   HELD --Begin: shards are lost--> WAITING --Placed: from logs, or by going back--> RESTORING
 //     ^                                 \--IsHopeless--> the job fails                 |    |
@@ -7,10 +7,10 @@
 //   WAITING <------------------------------- Begin: shards are lost again ------------------/
 //
 // A job whose servers die before it trains goes back at most kBeginningsMax times, with growing
-// pauses. Which logs there are and where shards are placed is ShardMap's; what else ends when the
-// job goes back is ServerWatch's, which calls this.
+// pauses. ShardMap has the logs and places the shards; ServerWatch, which calls this class, ends
+// tasks and all else when the job goes back.
 // Pure: no clock; the time comes in. Thread safety: thread-compatible.
-// Invariant: a job that has trained goes back to a checkpoint only.
+// Invariant: a job whose tasks have reported samples goes back only to a checkpoint.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_PARTS_JOB_RECOVERY_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_PARTS_JOB_RECOVERY_H_
 
@@ -39,21 +39,21 @@ class JobRecovery {
   // ---- facts
   void OnServerDied(const NodeId& server, const std::string& why) { deaths_[server] = why; }
   bool HasDied(const NodeId& server) const { return deaths_.contains(server); }
-  void OnTraining();  // Work is leased: values are more than those that the job began with.
+  void OnTraining();  // Work is leased: values may no longer be those of the beginning.
 
   // ---- lost shards
   bool active() const { return recovery_.has_value(); }
   bool waiting() const { return recovery_ && recovery_->waiting; }
   bool ReadsLogs() const { return log_ && trained_; }
-  // `samples`: that tasks have told of. Before that beginning anew loses nothing. Where work may
-  // have been done all the same, a log has it, and is looked for first.
+  // `samples`: the number that tasks have reported. If it is 0, beginning anew loses nothing: work
+  // that was done but not reported is in a log, if the job has one, which is tried first.
   bool CanGoBack(const RestoreFrom* newest, int64_t samples) const;
   bool Begin(Instant now);  // False: shards were missing already.
   // REQUIRES for these two: waiting(). `found`: all logs are there.
   bool IsTimeToGoBack(bool found, Instant now);
   bool IsHopeless(Instant now) const;
-  // Places all shards anew, to be restored from there. False: it cannot go back, or there are too
-  // few servers for now.
+  // Places all shards anew, to be restored from `newest`. False: the job cannot go back, or there
+  // are too few servers for now.
   bool GoBackTo(const RestoreFrom* newest, int64_t samples, ShardMap* shards);
   void Placed(Instant now);  // All shards have servers that are to restore them.
   void End() { recovery_.reset(); }
@@ -65,17 +65,17 @@ class JobRecovery {
   // Where the job's training begins, or began last.
   const std::optional<RestoreFrom>& restore() const { return restore_; }
 
-  // ---- to be told
+  // ---- texts for users
   // Says why the shards are lost for good.
   std::string WhyLost(absl::Span<const ShardMap::Lost> lost) const;
   // REQUIRES: waiting().
   std::string Detail(absl::Span<const ShardMap::Lost> lost, Instant now) const;
 
   // ---- a job that was another cluster's, until its shards are held again
-  // `batches`: that the record knows of; nothing: no batch can be trained twice.
+  // `batches`: those in the record; nullopt: no batch can be trained twice.
   void Adopt(std::optional<int64_t> batches);
-  void OnVersion(Version version);            // A server has told of it.
-  std::optional<int64_t> TakeTrainedTwice();  // Batches. Nothing: it was not another cluster's.
+  void OnVersion(Version version);            // A server has reported it.
+  std::optional<int64_t> TakeTrainedTwice();  // Batches. nullopt: not adopted, or BSP.
 
   void RestartLimits(Instant now);
 
@@ -92,7 +92,7 @@ class JobRecovery {
 
   struct Recovery {
     Instant since;
-    bool waiting = true;  // No server has been given them.
+    bool waiting = true;  // No server has been given the lost shards.
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(since, waiting);
@@ -100,7 +100,7 @@ class JobRecovery {
   };
   struct Adopted {
     int64_t batches = 0;
-    Version version;  // The highest that a server has told of.
+    Version version;  // The highest that a server has reported.
     template <typename Archive>
     void serialize(Archive& archive) {
       archive(batches, version);

@@ -1,4 +1,4 @@
-// JobShared: what the parts of a running job have in common: its plan, its state and phase, the
+// JobShared: the state that the parts of a running job share: its plan, its state and phase, the
 // counters by which others notice changes, and the state machines that most parts read.
 //
 //   phase:  PLACING --all servers have made the tables--> STARTING --every placed task is ready-->
@@ -56,9 +56,9 @@ struct JobShared {
 
   bool ended() const { return state != JobState::kRunning; }
   bool HasBegun() const;  // It trains, or has trained, since it was placed.
-  // The phase is a decision that users see.
+  // Enters `next`, which counts as a decision and as a visible change.
   void SetPhase(JobPhase next, Events& events);
-  // The tables are of a moment at which the job had trained so long.
+  // Sets the training time to that at which the tables were taken.
   void SetTrained(absl::Duration trained, Instant now);
 
   const JobPlan plan;
@@ -80,7 +80,7 @@ struct JobShared {
   TrainingTime training_time;
 
   uint64_t revision = 1;         // Grows with every visible change.
-  uint64_t desired_version = 1;  // Grows when a daemon is concerned.
+  uint64_t desired_version = 1;  // Grows when a daemon's desired state may change.
   uint64_t decisions = 0;        // Decisions that desired_version does not count.
 };
 

@@ -1,6 +1,6 @@
 // JobTraining: how a job trains an epoch: which tasks are active members, what work they get, when
-// they rest for a checkpoint, and which figures come of it. It has the work of the evaluation, too,
-// for that is leased in the same way.
+// they rest for a checkpoint, and which figures come of it. It also has the work of the evaluation,
+// which is leased in the same way.
 //
 //   Enter(e) --Advance: all servers know all live tasks as inactive--> BEGUN: these are active
 //   BEGUN --Advance: grants work; a task that joins becomes active, one without work inactive-->
@@ -38,15 +38,15 @@ class JobTraining {
   JobTraining(JobShared* job, const JobCheckpoints* checkpoints);
 
   // ---- the phase
-  // `from`: only what is left there is to be trained; null: all of the epoch.
+  // `from`: trains only the rest of the epoch from there; null: trains all of it.
   void Enter(Epoch epoch, const ResumePoint* from, Instant now, Events& events);
   void Resume(const ResumePoint& at, Instant now, Events& events);  // Enters the epoch of `at`.
   void Advance(Instant now);
   void Rest(Instant now);                // Training is over, for now: no task holds others back.
   bool begun() const { return begun_; }  // Members are active in this phase.
 
-  // All work is done, and no server takes a push of a dead task any more: what is copied between
-  // this epoch and the next one must not miss a part of it.
+  // All work is done, and no server accepts a push of a dead task any more: a copy of the tables
+  // between this epoch and the next one must not miss a part of such a push.
   bool IsOver() const;
 
   // ---- quiet moments
@@ -57,7 +57,7 @@ class JobTraining {
 
   // ---- how far it is
   bool IsTraining() const;      // An epoch is trained; a checkpoint may keep it quiet.
-  bool IsWithinEpoch() const;   // Only the leases know how much of the epoch is trained.
+  bool IsWithinEpoch() const;   // The leases say how much of the epoch is trained.
   int64_t StepsDone() const;    // Through the whole job, as EpochPlan counts.
   int64_t StepsAtEnd() const;   // At the end of the present epoch.
   int64_t SamplesDone() const;  // Through the whole job.
@@ -70,7 +70,7 @@ class JobTraining {
   void EmitReport(Instant now, Events& events);  // Unless nothing was trained since the last.
   double AccuracyOf(const JobMetrics::Sums& sums) const;  // 0 where the objective has none.
 
-  bool HasLeases(SampleLeases::Use use) const;  // The leases of such work are there.
+  bool HasLeases(SampleLeases::Use use) const;  // There are leases for that use.
   WorkLeases& work() { return *work_; }
   const WorkLeases& work() const { return *work_; }
 
@@ -103,7 +103,7 @@ class JobTraining {
   const std::unique_ptr<WorkLeases> work_;
   bool begun_ = false;
   bool due_ = false;     // A checkpoint was due when PlanQuiet was called last. Not durable.
-  Instant last_report_;  // The newest Report event.
+  Instant last_report_;  // When the newest Report event was.
 };
 
 }  // namespace capstan::scheduler

@@ -1,8 +1,8 @@
 // ServerWatch: watches the servers of a job: which hold its shards by the newest routing table,
-// what follows when they die, fail, stand or are drained, and how lost shards come back.
+// what follows when they die, fail, stall or are drained, and how lost shards come back.
 //
 //   HELD --Settle: a primary is dead, or is to change--> HELD by a new table
-//   HELD --Settle: shards are lost--> WAITING --logs of all who held them are here--> RESTORING
+//   HELD --Settle: shards are lost--> WAITING --a full log of each of them is here--> RESTORING
 //     |                                  |----it is time to, and there is a checkpoint:
 //     |                                  |    all tasks end, PLACING again-----------> RESTORING
 //     |                                  \--neither, for too long--> the job fails
@@ -13,7 +13,7 @@
 // ShardMap decides about the table, JobRecovery when to go back. Called by JobRun, which ends the
 // job for the failures that are returned here, and advances it after each fact.
 // Thread safety: thread-compatible.
-// Invariant: the routing table is that of the shard map as of the last Settle, or way back.
+// Invariant: the routing table is the shard map's as of the last Settle or the last way back.
 #ifndef CAPSTAN_SCHEDULER_CORE_JOB_PARTS_SERVER_WATCH_H_
 #define CAPSTAN_SCHEDULER_CORE_JOB_PARTS_SERVER_WATCH_H_
 
@@ -60,22 +60,23 @@ class ServerWatch {
   void OnDied(const NodeId& server, const std::string& why, Instant fenced_at, Events& events);
   // It lives and holds nothing of this job any more. REQUIRES: the job is not in FINISHING.
   void OnFailed(const NodeId& server, const std::string& why, Instant now, Events& events);
-  // A report without a failure.
+  // Accepts a report without a failure.
   void OnReport(const NodeId& server, const TableReport& report, Instant now);
-  // Returns whether the server has lost its shards by its report. Others may have copies or logs.
+  // Returns whether a server that reports `failure` has lost its shards. Others may have copies or
+  // logs.
   bool HasLostShards(const Failure& failure) const;
   // The job was another cluster's: all its servers are gone.
   void Adopt(Instant now);
   void OnTraining() { recovery_.OnTraining(); }  // Work is leased.
 
   // ---- what follows
-  // Makes the next table, if it is time for one, and brings back lost shards. A failure is the
-  // job's.
+  // Makes the next table, if it is time for one, and brings back lost shards. Returns the failure
+  // with which the job must end.
   std::optional<Failure> Settle(Instant now, Events& events);
-  std::optional<Failure> CheckServers(Instant now) const;  // Fails if one stands for too long.
+  std::optional<Failure> CheckServers(Instant now) const;  // Fails if one stalls for too long.
   // If a server cannot read the checkpoint from which it restores shards, the job goes back to the
-  // one before. The checkpoint that the job began with is never forgotten. False: there is no other
-  // checkpoint.
+  // one before. The checkpoint that the job began with is never forgotten. False: the job does not
+  // restore such a checkpoint, or there is no other one.
   bool TryOlderCheckpoint(const NodeId& server, const std::string& why, Instant now,
                           Events& events);
   // Goes back to the best epoch's checkpoint, as after a loss of all shards, but does not train
@@ -85,7 +86,7 @@ class ServerWatch {
   Instant NextDeadline() const;
   void RestartLimits(Instant now) { recovery_.RestartLimits(now); }
 
-  // ---- what is
+  // ---- views
   const JobRecovery& recovery() const { return recovery_; }
   RestoreSource source() const;
   // The table names the server, in this or an earlier incarnation.
@@ -94,7 +95,7 @@ class ServerWatch {
   bool AwaitsLogOf(const NodeId& server) const {
     return recovery_.ReadsLogs() && job_.shards.NeedsLogOf(server);
   }
-  // A server wrote the log for this job, on the word of a scheduler of this cluster.
+  // A server wrote the log for this job, by order of a scheduler of this cluster.
   bool HasWritten(const StoredShard& log) const;
 
   // ---- durable state, in the form of scheduler/store/archive.h; beside the routing table
@@ -105,7 +106,7 @@ class ServerWatch {
   }
 
  private:
-  absl::Status Check() const;  // Errors: kDataLoss  such a job cannot begin where it is to.
+  absl::Status Check() const;  // Errors: kDataLoss  the job cannot begin at that checkpoint.
   void TakeRouting(Instant now, Events& events);
   std::optional<Failure> BeginRecovery(Instant now, Events& events);
   std::optional<Failure> Recover(Instant now, Events& events);

@@ -83,7 +83,7 @@ void TaskWatch::NoteContradiction(Task& task, bool moved, Instant now) {
   } else if (!task.contradicts_since) {
     task.contradicts_since = now;
   }
-  // A program at its own pace may think for as long as it likes, without a word.
+  // A program at its own pace may work for any time without reporting progress.
   const bool thinks = job_.plan.own_pace && task.assignment.phase == TaskPhase::kTrain;
   if (moved || !works || thinks || !task.wait.what.empty()) {
     task.stuck_since.reset();

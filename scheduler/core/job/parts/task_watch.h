@@ -1,9 +1,9 @@
-// TaskWatch: watches the tasks of a job: what they report, whether they get on, whether they reach
-// the servers, how they end, and whether any is left.
+// TaskWatch: watches the tasks of a job: what they report, whether they make progress, whether they
+// reach the servers, how they end, and whether any is left.
 //
-//   PLACED --OnReport: it gets on, rests, or names what it waits for--> PLACED
+//   PLACED --OnReport: it progresses, rests, or names what it waits for--> PLACED
 //     --it says idle and has work, for contradiction_limit-------------> Hung
-//     --it has work, or prepares, and stands for task_progress_limit---> Hung
+//     --it has work, or prepares, and stalls for task_progress_limit---> Hung
 //     --it cannot reach a server, which others reach, for links.limit--> End, not counted
 //     --it exits, fails, hangs, is silent, its daemon dies: End--------> dead; its leases go back
 //   dead, more than max_restarts times by its own fault, or no task for worker_wait: the job fails
@@ -40,15 +40,15 @@ class TaskWatch {
 
   void Place(Rank rank, Incarnation incarnation, const NodeId& node, const std::string& address,
              Instant now, Events& events);
-  // Accepts a report, but for the failure that it may name.
+  // Accepts a report, except the failure that it may name, which is JobRun's.
   // Errors (nothing changes): kAborted          not the live incarnation of the rank.
   //                           kInvalidArgument  a count or a lease is out of range.
   absl::Status OnReport(const TaskReport& report, Instant now);
-  // The task's incarnation is over, and counts as a crash if it is needed. A failure that is
-  // returned is the job's. REQUIRES: it is placed.
+  // The task's incarnation is over, and counts as a crash if it is needed. Returns the failure with
+  // which the job must end, if any. REQUIRES: it is placed.
   [[nodiscard]] std::optional<Failure> End(Rank rank, const Failure& why, Instant now,
                                            Events& events);
-  // The same, by no fault of the task. REQUIRES: it is placed.
+  // The same, but it is never counted as a crash. REQUIRES: it is placed.
   void EndUncounted(Rank rank, const Failure& why, Instant now, Events& events);
   void OnNodeDied(const NodeId& node, const std::string& why, Instant now, Events& events);
 
@@ -63,11 +63,11 @@ class TaskWatch {
   Instant NextDeadline() const;
   void RestartLimits(Instant now);
 
-  // Something that it is assigned is not reported done, or it prepares.
+  // True if the task has not reported its assigned work done, or prepares.
   bool HasUnfinishedWork(const Task& task) const;
   // At own pace: the rank's run is done, and its task has nothing to do before the export.
   bool IsRunDone(Rank rank) const;
-  bool IsNeeded(Rank rank) const;  // The job misses its task if that ends.
+  bool IsNeeded(Rank rank) const;  // The job still needs its task.
   const DeadLinks& links() const { return links_; }
   int restarts() const { return restarts_; }
   std::optional<Instant> without_worker_since() const { return without_worker_since_; }
@@ -84,13 +84,13 @@ class TaskWatch {
   }
 
  private:
-  static constexpr int kCrashesMax = 1 << 30;  // That are loaded: counting goes on from there.
+  static constexpr int kCrashesMax = 1 << 30;  // Limit of loaded counts, which still grow.
 
   void EndIncarnation(Rank rank, const Failure& why, bool counted, Instant now, Events& events);
   absl::Status Validate(const TaskReport& report) const;
   void NoteContradiction(Task& task, bool moved, Instant now);
   void LeaveDeadLink(const DeadLinks::Silence& silence, Instant now, Events& events);
-  bool IsReached(const DeadLinks::Link& link) const;  // Its server, by a task on another worker.
+  bool IsReached(const DeadLinks::Link& link) const;  // A task on another worker reaches it.
 
   JobShared& job_;
   JobTraining& training_;
@@ -103,7 +103,7 @@ class TaskWatch {
   std::optional<Instant> without_worker_since_;
 };
 
-// " (7 rows written)", or nothing where it says nothing.
+// Returns " (7 rows written)", or "" if `activity` is empty.
 std::string TextOf(const Activity& activity);
 
 }  // namespace capstan::scheduler
